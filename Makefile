@@ -1,0 +1,46 @@
+# `make demo` and `make test` need only python3 and make; everything else is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_CONSTRAINT := constraints.txt
+
+.PHONY: demo test slow check format bench clean
+
+demo: .venv/.demo
+	$(BIN)/bylot demo --out out/demo
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+slow: .venv/.dev
+	$(BIN)/python -m pytest -q -n 2 -m slow
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev
+	$(BIN)/bylot bench qp
+	$(BIN)/bylot bench decide
+	$(BIN)/bylot bench simulate
+
+clean:
+	rm -rf .venv out
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 15) else "bylot needs Python 3.11 to 3.14; try make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "No venv module: install it (Debian: apt install python3-venv) and try again." >&2; exit 1; }
+
+.venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install -q -e '.[plot]'
+	touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	touch $@ .venv/.demo
