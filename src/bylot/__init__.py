@@ -1,0 +1,64 @@
+"""bylot routes each request to a small panel of experts drawn by lot, and keeps long-run limits.
+
+Names are imported when first used, so that `bylot --help` does not wait for the compiler.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bylot.version import __version__
+
+if TYPE_CHECKING:
+    from bylot import environments, policies
+    from bylot.decision import Decision, Receipt
+    from bylot.metrics import Score, score
+    from bylot.optima import Optimum, optimum
+    from bylot.problem import Limit, Problem, at_least, at_most, share
+    from bylot.router import Router
+    from bylot.simulation import Trace, simulate
+
+HOME = {
+    "Decision": "decision",
+    "Limit": "problem",
+    "Optimum": "optima",
+    "Problem": "problem",
+    "Receipt": "decision",
+    "Router": "router",
+    "Score": "metrics",
+    "Trace": "simulation",
+    "at_least": "problem",
+    "at_most": "problem",
+    "optimum": "optima",
+    "score": "metrics",
+    "share": "problem",
+    "simulate": "simulation",
+}
+MODULES = ["environments", "policies"]
+
+__all__ = [
+    "Decision",
+    "Limit",
+    "Optimum",
+    "Problem",
+    "Receipt",
+    "Router",
+    "Score",
+    "Trace",
+    "__version__",
+    "at_least",
+    "at_most",
+    "environments",
+    "optimum",
+    "policies",
+    "score",
+    "share",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return import_module(f"bylot.{name}")
+    if name not in HOME:
+        raise AttributeError(f"module 'bylot' has no attribute {name!r}")
+    return getattr(import_module(f"bylot.{HOME[name]}"), name)

@@ -1,4 +1,6 @@
-"""Everything bylot raises on purpose; each message says what was given, what was wanted, what to do."""
+"""All that bylot raises on purpose: what was given, what was wanted, what to do."""
+
+from typing import Any
 
 
 class BylotError(Exception):
@@ -10,7 +12,26 @@ class ProblemError(BylotError, ValueError):
 
 
 class InfeasibleLimits(ProblemError):
-    """No policy whatever can keep all limits at once."""
+    """No policy whatever can keep all limits at once.
+
+    conflict: the limits that cannot be kept together; smallest: no fewer limits are in conflict
+    (otherwise none of these can be spared, but another conflict may be smaller). remedies: changes
+    of bounds each of which would do. draws: the draws per request that would do, None if none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        conflict: tuple[Any, ...] = (),
+        remedies: tuple[Any, ...] = (),
+        smallest: bool = True,
+        draws: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.conflict = conflict
+        self.remedies = remedies
+        self.smallest = smallest
+        self.draws = draws
 
 
 class PolicyError(BylotError, ValueError):
@@ -38,4 +59,4 @@ class SavedFileError(BylotError, ValueError):
 
 
 class SurrogateWarning(UserWarning):
-    """The paper's linear stand-in for the limits is empty although the limits themselves are not."""
+    """The paper's linear stand-in for the limits is empty although the limits are not."""

@@ -1,0 +1,186 @@
+"""Projection problems made to be hard, each known by one number, and the judge of an answer.
+
+The judge knows nothing of how an answer was found; the solvers are left to `bylot.kernels`.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from bylot.kernels.compile import Floats
+
+
+class Case(NamedTuple):
+    """Project z on {sum q = 1, q >= floor, A q <= b}; `title` says what makes it hard."""
+
+    z: Floats
+    floor: float
+    A: Floats
+    b: Floats
+    title: str
+
+
+class Residual(NamedTuple):
+    """How far q and its multipliers are from the optimality (KKT) conditions, scaled.
+
+    With t_i = sum_j lam_j (A_ji - min A_j) and S = max(1, max z - min z, max t_i over the free i),
+    that is the i with q_i > floor:
+
+    mass            |sum q - 1|
+    floor           max(0, floor - min q)
+    row             max(0, A_j q - b_j) / max |A_j|, the worst j
+    price           max(0, -lam_j) (max A_j - min A_j) / S, the worst j
+    complementary   min(lam_j (max A_j - min A_j) / S, |A_j q - b_j| / max |A_j|), the worst j
+    stationary      (largest s_i - smallest free s_i) / S, where s_i = z_i - q_i - t_i
+
+    The last is zero if and only if some tau has s_i = tau where q_i is free and s_i <= tau where
+    it is not. S is the size of the numbers that cancel in s: no answer in floating point does
+    better than a few units of rounding of S. Shifting z or a row, or scaling a row, moves no
+    entry but by rounding; large multipliers do not enter S unless free points pay them.
+    """
+
+    mass: float
+    floor: float
+    row: float
+    price: float
+    complementary: float
+    stationary: float
+
+    @property
+    def worst(self) -> float:
+        """The largest of all; NaN counts as infinite."""
+        return max(math.inf if math.isnan(x) else x for x in self)
+
+
+def kkt(case: Case, q: Floats, multipliers: Floats) -> Residual:
+    """Residual of an answer, with sums rounded once (`math.fsum`)."""
+    z, floor, A, b, _ = case
+    cheapest = A.min(axis=1, keepdims=True)
+    t = multipliers @ (A - cheapest)
+    free = q > floor
+    S = max(1.0, np.ptp(z), t[free].max(initial=0.0))
+    s = (z - z.max()) - q - t
+    reach = np.abs(A).max(axis=1)
+    reach[reach == 0.0] = 1.0
+    over = np.array([math.fsum([*(a * q), -u]) for a, u in zip(A, b, strict=True)]) / reach
+    price = multipliers * np.ptp(A, axis=1) / S
+    return Residual(
+        mass=abs(math.fsum([*q, -1.0])),
+        floor=max(0.0, floor - q.min()),
+        row=over.max(initial=0.0),
+        price=(-price).max(initial=0.0),
+        complementary=np.minimum(price, np.abs(over)).max(initial=0.0),
+        stationary=max(0.0, s.max() - s[free].min()) / S if free.any() else 0.0,
+    )
+
+
+def least(case: Case, row: int = 0) -> float:
+    """The smallest a.q on {sum q = 1, q >= floor}: floor sum a + (1 - K floor) min a."""
+    a = case.A[row]
+    rest = math.fsum([1.0, *(-case.floor for _ in a)])
+    return math.fsum([*(case.floor * a), rest * a.min()])
+
+
+def judge(case: Case, q: Floats, multiplier: float, feasible: bool) -> float:
+    """Worst scaled KKT residual of an answer to a case of one row; infinite if `feasible` lies.
+
+    An answer to an empty set must be optimal for the row a.q <= min a.q instead.
+    """
+    if not feasible:
+        edge = least(case)
+        if edge <= case.b[0]:
+            return math.inf
+        case = case._replace(b=np.array([edge]))
+    return kkt(case, q, np.array([multiplier])).worst
+
+
+def size(rng: Generator) -> int:
+    """K: mostly small, where ties and corners are frequent; now and then up to 1,000."""
+    top = rng.choice([3, 12, 60, 300, 1_000], p=[0.2, 0.4, 0.25, 0.1, 0.05])
+    return int(rng.integers(1, top + 1))
+
+
+def magnitude(rng: Generator) -> float:
+    """A scale from 1e-8 to 1e8, even in decades."""
+    return float(10.0 ** rng.uniform(-8, 8))
+
+
+def floors(rng: Generator, K: int) -> float:
+    """None, the default, half, all, all but rounding, or any share of 1/K."""
+    share = rng.choice([0.0, 0.1, 0.5, 1.0, 1.0 - 1e-9, rng.random()])
+    return float(share) / K
+
+
+def points(rng: Generator, K: int, floor: float) -> tuple[str, Floats]:
+    """A point to project, and what it is like."""
+    scale = magnitude(rng)
+    q = floor + (1.0 - K * floor) * rng.dirichlet(np.full(K, 10.0 ** rng.uniform(-1.0, 1.0)))
+    spikes = np.where(rng.random(K) < 5.0 / K, rng.standard_normal(K), 0.0)
+    kinds = {
+        "normal": lambda: scale * rng.standard_normal(K),
+        "tied": lambda: scale * rng.integers(0, 3, K),
+        "equal": lambda: np.full(K, scale),
+        "decades": lambda: rng.choice([-1.0, 1.0], K) * 10.0 ** rng.uniform(-8, 8, K),
+        "far": lambda: 1e8 + rng.standard_normal(K),
+        "inside": lambda: q,
+        "step": lambda: q + 0.1 * spikes,
+        "leap": lambda: q + scale * np.abs(spikes),
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, np.asarray(kinds[kind](), float)
+
+
+def costs(rng: Generator, z: Floats) -> tuple[str, Floats]:
+    """A row of costs, and what it is like."""
+    K, scale = z.size, magnitude(rng)
+    kinds = {
+        "uniform": lambda: rng.random(K),
+        "signed": lambda: rng.standard_normal(K),
+        "binary": lambda: rng.integers(0, 2, K),
+        "tied": lambda: rng.integers(0, 4, K),
+        "constant": lambda: np.ones(K),
+        "nearly constant": lambda: 1.0 + 1e-12 * rng.standard_normal(K),
+        "one": lambda: np.arange(K) == rng.integers(0, K),
+        "all but one": lambda: np.arange(K) != rng.integers(0, K),
+        "decades": lambda: 10.0 ** rng.uniform(-16, 0, K),
+        "lifted": lambda: 1e3 + rng.random(K),
+        "like z": lambda: z / (np.abs(z).max() or 1.0),
+        "unlike z": lambda: -z / (np.abs(z).max() or 1.0),
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, scale * np.asarray(kinds[kind](), float)
+
+
+def bound(rng: Generator, z: Floats, floor: float, a: Floats) -> tuple[str, float]:
+    """A bound on a.q, and where it lies among the values that a.q can take."""
+    rest = 1.0 - z.size * floor
+    low, high = floor * a.sum() + rest * a.min(), floor * a.sum() + rest * a.max()
+    corner = np.full(z.size, floor)
+    corner[z.argmax()] += rest
+    little = 10.0 ** rng.uniform(-16, -3) * max(high - low, 1e-3 * np.abs(a).max())
+    kinds = {
+        "on the edge": low,
+        "just inside": low + little,
+        "just outside": low - little,
+        "inside": low + rng.random() * (high - low),
+        "at the corner": float(a @ corner),
+        "at the far edge": high,
+        "slack": high + abs(high) + rng.random() * (high - low),
+        "out of reach": low - abs(low) - rng.random() * np.abs(a).max(),
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, float(kinds[kind])
+
+
+def halfspace_case(number: int, seed: int = 0) -> Case:
+    """The case of one row with this number: the same one every time."""
+    rng = np.random.default_rng((seed, number))
+    K = size(rng)
+    floor = floors(rng, K)
+    kind_z, z = points(rng, K, floor)
+    kind_a, a = costs(rng, z)
+    kind_b, b = bound(rng, z, floor, a)
+    title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, a {kind_a}, b {kind_b}"
+    return Case(z, floor, a[None, :], np.array([b]), title)

@@ -1,0 +1,22 @@
+"""The pool that the benchmarks and the demonstration play on: made up, and it says so."""
+
+import numpy as np
+
+from bylot.problem import Problem, at_least, at_most, share
+
+
+def crowd(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
+    """Workers with heavy-tailed workloads: a budget, a cap on the ten busiest, a share for novices."""
+    rng = np.random.default_rng(seed)
+    workload = rng.lognormal(-1.5, 1.0, size).clip(0.01)
+    workload /= workload.max()
+    names = [f"worker-{i:02d}" for i in range(size)]
+    order = np.argsort(workload)
+    busy = share("busy", [names[i] for i in order[-size // 5 :]])
+    novice = share("novice", [names[i] for i in order[: size // 5]])
+    limits = [
+        at_most("workload", float(draws * workload.mean())),
+        at_most(busy, 0.8),
+        at_least(novice, 0.5),
+    ]
+    return Problem(names, {"workload": workload}, limits, draws=draws)

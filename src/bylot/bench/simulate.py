@@ -1,0 +1,64 @@
+"""How many rounds the compiled loop plays per CPU-second, next to a NumPy loop of the same thing.
+
+K = 50, M = 5, N = 3, batches of 10, the values given. Both see the same uniforms, and the NumPy
+loop gets them for nothing.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bylot.bench import numpy_omd
+from bylot.bench.pool import crowd
+from bylot.kernels.chance import Chance, uniforms
+from bylot.kernels.draw import DRAWS
+from bylot.policies import Omd
+from bylot.simulation import blank, play
+from bylot.text import table
+
+K, M, N = 50, 5, 3
+
+
+def run(rounds: int = 200_000, plain_rounds: int = 5_000, turns: int = 5) -> dict[str, Any]:
+    """Rounds per CPU-second of both, medians over turns that alternate, and if the traces agree."""
+    problem, policy = crowd(K, M), Omd()
+    rule = policy.bind(problem, horizon=rounds)
+    rows, values = np.array(problem.rows), np.random.default_rng(0).random((rounds, N, K))
+    chances = np.array([uniforms(Chance(0, t), DRAWS, M) for t in range(plain_rounds)])
+    record, contexts = blank(problem, rounds, keep_law=False), np.zeros(rounds, np.int64)
+
+    def compiled() -> None:
+        state = policy.start(rule)
+        play(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, record)
+
+    compiled()  # compile first
+    fast, slow, same = [], [], True
+    for _ in range(turns):
+        fast.append(rounds / cpu_seconds(compiled)[0])
+        seconds, (draws, rewards) = cpu_seconds(
+            lambda: numpy_omd.play(rule, values[:plain_rounds], chances)
+        )
+        slow.append(plain_rounds / seconds)
+        same &= np.array_equal(draws, record.draws[:plain_rounds])
+        same &= np.allclose(rewards, record.rewards[:plain_rounds], rtol=1e-12)
+    rates = {"compiled": float(np.median(fast)), "numpy": float(np.median(slow))}
+    ratio = rates["compiled"] / rates["numpy"]
+    return {"rounds_per_cpu_s": rates, "ratio": ratio, "same_trace": bool(same)}
+
+
+def cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU time of a call, and what it returned."""
+    start = time.process_time()
+    result = work()
+    return time.process_time() - start, result
+
+
+def render(result: dict[str, Any]) -> str:
+    """The result as a table."""
+    rates = result["rounds_per_cpu_s"]
+    rows = [("OMD, K=50, M=5, N=3, B=10", "rounds per CPU-second")]
+    rows += [(name, f"{rate:,.0f}") for name, rate in rates.items()]
+    agree = "the same trace" if result["same_trace"] else "DIFFERENT TRACES"
+    return "\n".join([*table(rows), f"compiled is faster by {result['ratio']:.0f}x, with {agree}"])

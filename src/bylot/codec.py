@@ -1,0 +1,155 @@
+"""Saved files: versioned, sealed JSON in which every number comes back to the last bit.
+
+It knows arrays, problems and files; what a router puts into one is left to the router.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bylot.errors import SavedFileError
+from bylot.problem import Limit, Problem, Share
+
+Fields = TypeVar("Fields", bound=tuple[Any, ...])
+
+
+def write_arrays(fields: tuple[Any, ...]) -> dict[str, Any]:
+    """A NamedTuple of arrays (or of such) as plain data; repr of a float loses nothing."""
+    names = type(fields)._fields  # type: ignore[attr-defined]
+    return {
+        name: write_arrays(value) if isinstance(value, tuple) else value.tolist()
+        for name, value in zip(names, fields, strict=True)
+    }
+
+
+def read_arrays(data: Mapping[str, Any], blank: Fields) -> Fields:
+    """Fill a blank NamedTuple of arrays: same names, same shapes, same types, or an error."""
+    names = type(blank)._fields  # type: ignore[attr-defined]
+    if set(data) != set(names):
+        raise SavedFileError(f"fields {sorted(data)} found where {sorted(names)} were wanted")
+    for name, empty in zip(names, blank, strict=True):
+        if isinstance(empty, tuple):
+            read_arrays(data[name], empty)
+        else:
+            fill(name, data[name], empty)
+    return blank
+
+
+def fill(name: str, given: Any, empty: Any) -> None:
+    """Copy nested lists into an array, if they are numbers of its kind and shape."""
+    try:
+        array = np.array(given, dtype=empty.dtype).reshape(empty.shape)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SavedFileError(f"{name!r} is not an array of shape {empty.shape}: {error}") from None
+    if not np.isfinite(array).all():
+        raise SavedFileError(f"{name!r} holds a number that is not finite")
+    empty[...] = array
+
+
+def extend(old: Fields, larger: Fields) -> Fields:
+    """The larger NamedTuple of arrays with the old one copied into its leading rows."""
+    for before, after in zip(leaves(old), leaves(larger), strict=True):
+        after[: len(before)] = before
+    return larger
+
+
+def leaves(fields: tuple[Any, ...]) -> Iterator[Any]:
+    """All arrays of nested NamedTuples, in order."""
+    for value in fields:
+        if isinstance(value, tuple):
+            yield from leaves(value)
+        else:
+            yield value
+
+
+def write_problem(problem: Problem) -> dict[str, Any]:
+    """A problem as plain data; a share keeps its members."""
+    shares = {limit.name for limit in problem.limits if isinstance(limit.cost, Share)}
+    costs = {n: row.tolist() for n, row in problem.costs.items() if n not in shares}
+    return {
+        "experts": list(problem.experts),
+        "costs": costs,
+        "limits": [write_limit(limit) for limit in problem.limits],
+        "draws": problem.draws,
+        "floor": problem.floor,
+    }
+
+
+def write_limit(limit: Limit) -> dict[str, Any]:
+    """One limit as plain data."""
+    side = "at_most" if limit.sign < 0 else "at_least"
+    if isinstance(limit.cost, Share):
+        return {"share": limit.name, "members": list(limit.cost.members), side: limit.bound}
+    return {"cost": limit.name, side: limit.bound}
+
+
+def read_problem(data: Mapping[str, Any]) -> Problem:
+    """The inverse of `write_problem`; all checks of a new problem apply."""
+    return Problem(
+        experts=data["experts"],
+        costs=data["costs"],
+        limits=[read_limit(limit) for limit in data["limits"]],
+        draws=data["draws"],
+        floor=data["floor"],
+    )
+
+
+def read_limit(data: Mapping[str, Any]) -> Limit:
+    """The inverse of `write_limit`."""
+    cost = Share(data["share"], tuple(data["members"])) if "share" in data else data["cost"]
+    sign = -1 if "at_most" in data else +1
+    return Limit(cost, data["at_most" if sign < 0 else "at_least"], sign)
+
+
+def seal(data: Mapping[str, Any]) -> str:
+    """A checksum of everything in a file but itself."""
+    content = {key: value for key, value in data.items() if key != "seal"}
+    text = json.dumps(content, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def save(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a file whole or not at all: a crash leaves the old one as it was."""
+    text = json.dumps({**data, "seal": seal(data)}, allow_nan=False, separators=(",", ":"))
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path, form: str, version: int) -> dict[str, Any]:
+    """Read a file of this form and version; any other, or a damaged one, is refused by name."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or absurdly nested
+        raise SavedFileError(f"{path} is not JSON ({error}); was it cut short?") from None
+    if not isinstance(data, dict) or data.get("form") != form:
+        raise SavedFileError(f"{path} is not a {form} file; give one written by save()")
+    if data.get("version") != version:
+        raise SavedFileError(
+            f"{path} has version {data.get('version')!r}; this bylot reads version {version}: "
+            "use the bylot that wrote it, or a newer one"
+        )
+    if not sealed(data):
+        raise SavedFileError(f"{path} was changed after it was saved; restore it from a copy")
+    return data
+
+
+def sealed(data: Mapping[str, Any]) -> bool:
+    """Is the content what was sealed?"""
+    try:
+        return bool(data.get("seal") == seal(data))
+    except ValueError:  # a number that no file of ours can hold
+        return False

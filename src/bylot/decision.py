@@ -1,0 +1,29 @@
+"""What a router hands out and takes back: a Decision, and the receipt for its reward."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One panel: whom to consult, and all that was known when it was drawn."""
+
+    id: str
+    t: int
+    context: str | None
+    draws: tuple[str, ...]  # M names, with multiplicity, in order
+    odds: tuple[float, ...]  # the probability each of the draws had
+    subset: tuple[str, ...]  # the distinct experts: these are to be consulted
+    spend: Mapping[str, float]  # what consulting them costs
+    expected: Mapping[str, float]  # what it was expected to cost before the draw
+    feasible: bool  # False: the step before this draw could not keep the paper's constraint
+
+
+class Receipt(StrEnum):
+    """What became of a reward."""
+
+    LEARNED = "learned"
+    DUPLICATE = "duplicate"  # the same value was there already; nothing changed
+    LATE = "late"  # the decision is no longer held; nothing changed
+    UNKNOWN = "unknown"  # no such decision was ever made; nothing changed

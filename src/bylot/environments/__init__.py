@@ -1,0 +1,8 @@
+"""Worlds to play in: pure in (seed, t), so that all policies meet the same rounds."""
+
+from bylot.environments.base import Environment, Rounds
+from bylot.environments.drifting import Drifting
+from bylot.environments.given import Given
+from bylot.environments.noisy import Noisy
+
+__all__ = ["Drifting", "Environment", "Given", "Noisy", "Rounds"]

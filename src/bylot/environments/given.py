@@ -1,0 +1,54 @@
+"""An environment that is a table: the value matrices are given, one a round."""
+
+import numpy as np
+import numpy.typing as npt
+
+from bylot.environments.base import Rounds
+from bylot.errors import ValuesError
+from bylot.kernels.compile import Floats
+
+
+class Given:
+    """Round t plays values[t] (T x N x K), in context contexts[t] if there are any."""
+
+    def __init__(self, values: npt.ArrayLike, contexts: npt.ArrayLike | None = None) -> None:
+        self.values = checked(values)
+        count = len(self.values)
+        index = np.zeros(count, np.int64) if contexts is None else np.asarray(contexts)
+        if index.shape != (count,) or index.dtype.kind not in "iu" or index.min(initial=0) < 0:
+            raise ValuesError(
+                f"contexts of shape {index.shape} and type {index.dtype} given; "
+                f"wanted one non-negative integer for each of the {count} rounds"
+            )
+        self.index = index.astype(np.int64)
+        self.contexts = int(self.index.max(initial=0)) + 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        _, dimensions, size = self.values.shape
+        return dimensions, size
+
+    def rounds(self, start: int, stop: int, seed: int) -> Rounds:
+        """The rounds as they were given; the seed changes nothing."""
+        if stop > len(self.values):
+            raise ValuesError(
+                f"round {stop} was asked for, but values of {len(self.values)} rounds were given; "
+                "play fewer rounds or give more values"
+            )
+        return Rounds(self.values[start:stop], self.index[start:stop])
+
+
+def checked(values: npt.ArrayLike) -> Floats:
+    """A stack of finite, non-negative matrices, or an error that says where it is not."""
+    stack = np.ascontiguousarray(values, dtype=np.float64)
+    if stack.ndim != 3 or 0 in stack.shape:
+        raise ValuesError(f"values of shape {stack.shape} given; wanted rounds x dimensions x experts")
+    bad = ~(np.isfinite(stack) & (stack >= 0))
+    if bad.any():
+        t, k, i = (int(n) for n in np.argwhere(bad)[0])
+        raise ValuesError(
+            f"value {stack[t, k, i]} at round {t}, dimension {k}, expert {i}: "
+            "values must be finite and at least 0; shift them if they can be negative"
+        )
+    return stack

@@ -1,0 +1,55 @@
+"""A steady world with noise: Beta values around fixed skills, as in the paper's experiments."""
+
+import numpy as np
+import numpy.typing as npt
+
+from bylot.environments.base import Rounds, generator
+from bylot.environments.given import checked
+from bylot.errors import ValuesError
+from bylot.kernels.compile import Floats
+
+BLOCK = 256  # rounds drawn together; a round's values depend on its block, not on who asks
+
+
+class Noisy:
+    """V^(t)[n, i] ~ Beta(kappa v, kappa (1 - v)) with v = skills[n, i]; a point mass at 0 and 1.
+
+    With skills of shape X x N x K the context of each round is drawn uniformly from the X.
+    """
+
+    def __init__(self, skills: npt.ArrayLike, kappa: float = 20.0) -> None:
+        stack = np.asarray(skills, dtype=np.float64)
+        self.skills = checked(stack[None] if stack.ndim == 2 else stack)
+        if self.skills.max() > 1:
+            raise ValuesError(f"a skill of {self.skills.max()} given; skills must lie in [0, 1]")
+        if not 0 < kappa < np.inf:
+            raise ValuesError(f"kappa={kappa} given; the concentration must be a positive number")
+        self.kappa = float(kappa)
+        self.contexts = len(self.skills)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        _, dimensions, size = self.skills.shape
+        return dimensions, size
+
+    def rounds(self, start: int, stop: int, seed: int) -> Rounds:
+        """The rounds start <= t < stop: whole blocks are drawn and the ends cut off."""
+        blocks = range(start // BLOCK, -(-stop // BLOCK))
+        drawn = [self.block(number, seed) for number in blocks]
+        cut = slice(start - blocks.start * BLOCK, stop - blocks.start * BLOCK)
+        values = np.concatenate([rounds.values for rounds in drawn])[cut]
+        return Rounds(values, np.concatenate([rounds.contexts for rounds in drawn])[cut])
+
+    def block(self, number: int, seed: int) -> Rounds:
+        """One whole block."""
+        rng = generator(seed, number)
+        contexts = rng.integers(0, self.contexts, BLOCK)
+        return Rounds(noise(rng, self.skills[contexts], self.kappa), contexts)
+
+
+def noise(rng: np.random.Generator, means: Floats, kappa: float) -> Floats:
+    """Beta(kappa v, kappa (1 - v)) about the means v; where v is 0 or 1, v itself."""
+    inside = (means > 0) & (means < 1)
+    v = np.where(inside, means, 0.5)
+    return np.where(inside, rng.beta(kappa * v, kappa * (1 - v)), means)

@@ -1,0 +1,79 @@
+"""A box prod_j [low_j, high_j] as the dual sees it: support, peak, slope and distance.
+
+Ends may be infinite (a half-line); what the box means is left to the problem.
+"""
+
+import numpy as np
+
+from bylot.kernels.compile import Floats, compiled
+
+
+@compiled
+def support(low: Floats, high: Floats, w: Floats) -> float:
+    """h(w) = max of w.x over the box = sum_j (high_j w_j if w_j > 0, low_j w_j if w_j < 0).
+
+    >>> support(np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0, -1.0]))
+    1.0
+    """
+    h = 0.0
+    for j in range(low.size):
+        if w[j] > 0.0:
+            h += high[j] * w[j]
+        elif w[j] < 0.0:  # w_j = 0 adds nothing, not 0 * inf
+            h += low[j] * w[j]
+    return h
+
+
+@compiled
+def peak(low: Floats, high: Floats, w: Floats) -> Floats:
+    """A point of the box where w.x is largest; where w_j = 0 leaves the choice, the one nearest 0.
+
+    >>> peak(np.array([0.0, 1.0, 1.0]), np.array([2.0, 3.0, 3.0]), np.array([1.0, -1.0, 0.0]))
+    array([2., 1., 1.])
+    """
+    x = np.empty(low.size)
+    for j in range(low.size):
+        if w[j] > 0.0:
+            x[j] = high[j]
+        elif w[j] < 0.0:
+            x[j] = low[j]
+        else:
+            x[j] = min(max(0.0, low[j]), high[j])
+    return x
+
+
+@compiled
+def slope(low: Floats, high: Floats, u: Floats, w: Floats) -> Floats:
+    """The shortest subgradient at w of the dual's payoff f(w) = w.u - h(w).
+
+    All subgradients are u - x with x a maximiser of w.x over the box. Where w_j = 0 every x_j of
+    [low_j, high_j] is one, and the shortest difference is u_j - clip(u_j, low_j, high_j): zero if
+    u_j lies inside, so that a limit which is kept never moves a multiplier that is at rest.
+
+    >>> low, high = np.array([0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0])
+    >>> slope(low, high, np.array([0.5, 0.5, 1.5]), np.array([1.0, 0.0, 0.0]))
+    array([-0.5,  0. ,  0.5])
+    """
+    s = np.empty(low.size)
+    for j in range(low.size):
+        if w[j] > 0.0:
+            s[j] = u[j] - high[j]
+        elif w[j] < 0.0:
+            s[j] = u[j] - low[j]
+        else:
+            s[j] = u[j] - min(max(u[j], low[j]), high[j])
+    return s
+
+
+@compiled
+def distance(low: Floats, high: Floats, x: Floats) -> float:
+    """Euclidean distance to the box: the length of max(low - x, x - high, 0).
+
+    >>> distance(np.array([0.0, -np.inf]), np.array([1.0, 2.0]), np.array([4.0, 6.0]))
+    5.0
+    """
+    total = 0.0
+    for j in range(low.size):
+        gap = max(low[j] - x[j], x[j] - high[j], 0.0)
+        total += gap * gap
+    return float(np.sqrt(total))

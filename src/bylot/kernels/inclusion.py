@@ -1,0 +1,60 @@
+"""Chances that an expert is in the panel at all, and the exact expected costs they give.
+
+Owns the map q -> 1 - (1 - q)^M and what is linear in it; which costs are limited is the problem's.
+"""
+
+import numpy as np
+
+from bylot.kernels.compile import Floats, compiled
+
+
+@compiled
+def inclusion(q: Floats, M: int) -> Floats:
+    """Chance of being drawn at least once in M draws: p_i = 1 - (1 - q_i)^M.
+
+    By p <- p (1 - q) + q, M times: only sums of positive terms, so a tiny q keeps all its digits.
+
+    >>> inclusion(np.array([0.5, 0.25]), 2)
+    array([0.75  , 0.4375])
+    """
+    p = np.zeros_like(q)
+    for _ in range(M):
+        p = p * (1.0 - q) + q
+    return p
+
+
+@compiled
+def inclusion_slope(q: Floats, M: int) -> Floats:
+    """Derivative of `inclusion`: M (1 - q_i)^(M-1).
+
+    >>> inclusion_slope(np.array([0.5, 0.25]), 2)
+    array([1. , 1.5])
+    """
+    slope = np.full_like(q, M)
+    for _ in range(M - 1):
+        slope = slope * (1.0 - q)
+    return slope
+
+
+@compiled
+def expected_costs(q: Floats, rows: Floats, M: int) -> Floats:
+    """Expected cost of a panel, exactly: h_j(q) = sum_i rows[j, i] (1 - (1 - q_i)^M), concave in q.
+
+    >>> expected_costs(np.array([0.5, 0.5]), np.array([[1.0, 3.0]]), 2)
+    array([3.])
+    """
+    p, costs = inclusion(q, M), np.zeros(rows.shape[0])
+    for j in range(rows.shape[0]):
+        for i in range(q.size):
+            costs[j] += rows[j, i] * p[i]
+    return costs
+
+
+@compiled
+def expected_costs_slope(q: Floats, rows: Floats, M: int) -> Floats:
+    """Gradients of `expected_costs`, one row per cost: rows[j, i] M (1 - q_i)^(M-1).
+
+    >>> expected_costs_slope(np.array([0.5, 0.5]), np.array([[1.0, 3.0]]), 2)
+    array([[1., 3.]])
+    """
+    return rows * inclusion_slope(q, M)

@@ -1,0 +1,113 @@
+"""The optimum under the exact expected costs: tangents for upper limits, cuts for lower ones.
+
+Upper limits on a concave cost leave a non-convex set. Each of several starts is climbed within the
+tangents at where it stands, and a ceiling over the chords says what no policy can exceed.
+"""
+
+import numpy as np
+from scipy.optimize import linprog
+
+from bylot.kernels.compile import Floats
+from bylot.optimum.costs import Costs
+from bylot.optimum.newton import Concave, Model, Peak, ascend, climb
+from bylot.optimum.polytope import Polytope
+
+SLACK = 1e-9
+"""A limit broken by less than this many units counts as kept while cuts are added."""
+
+
+def relax(hill: Concave, costs: Costs, tolerance: float) -> Peak | None:
+    """The top over a convex superset of what is allowed; None if even that is empty.
+
+    Chords for the upper limits, tangents for the lower ones, more of these until they hold. With
+    no upper limit (or one draw) the superset is the set itself.
+    """
+    polytope = costs.simplex().with_rows(*costs.chords())
+    q = np.full(costs.shape, 1.0 / costs.shape[1])
+    for _ in range(50):
+        polytope = polytope.with_rows(*costs.tangents(q, costs.broken(q, SLACK)))
+        face = polytope.face()
+        if face is None:
+            return None
+        top = climb(hill, polytope, face, q, tolerance)
+        q = top.q
+        if not costs.broken(q, SLACK).any():
+            break
+    return top
+
+
+def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats | None:
+    """An allowed policy near the start, or None if the way there ends at a policy that is not.
+
+    Upper limits by their tangents, which are safe; lower ones by all tangents met so far.
+    """
+    q, cuts, least = start, costs.simplex(), np.inf
+    for _ in range(steps):
+        if (costs.excess(q) <= slack).all():
+            return q
+        cuts = cuts.with_rows(*costs.tangents(q, ~costs.upper))
+        polytope = cuts.with_rows(*costs.tangents(q, costs.upper))
+        face = polytope.face()
+        if face is not None:
+            X, K = start.shape
+            q = Model(start, np.zeros((X, K)), np.tile(-np.eye(K), (X, 1, 1))).peak(
+                polytope, face, slack
+            )
+            continue
+        q, excess = least_broken(polytope)
+        if excess > least - slack:
+            return None
+        least = excess
+    return None
+
+
+def least_broken(polytope: Polytope) -> tuple[Floats, float]:
+    """The policy that breaks the worst row least, and by how many units: a linear program."""
+    n, scale = polytope.rows.shape[1], polytope.scales
+    best = linprog(
+        np.append(np.zeros(n), 1.0),
+        A_ub=np.column_stack([polytope.rows / scale[:, None], -np.ones(len(scale))]),
+        b_ub=polytope.bounds / scale,
+        A_eq=np.column_stack([polytope.simplices.toarray(), np.zeros(polytope.shape[0])]),
+        b_eq=np.ones(polytope.shape[0]),
+        bounds=[(polytope.floor, None)] * n + [(None, None)],
+        method="highs",
+    )
+    return best.x[:-1].reshape(polytope.shape), float(best.x[-1])
+
+
+def local_top(
+    hill: Concave, costs: Costs, start: Floats, slack: float, tolerance: float, steps: int = 300
+) -> Peak:
+    """Climb from an allowed start within the tangents at each point, to where these allow no more.
+
+    The gap is that of the last tangents: it proves a stationary point, not a global optimum.
+    """
+    q, (value, slope) = start, hill.slope(start)
+    for step in range(steps + 1):
+        around = costs.simplex().with_rows(*costs.tangents(q, np.ones_like(costs.upper)))
+        gap, prices = around.certify(q, slope)
+        if gap <= tolerance or step == steps:
+            break
+        p = guarded(Model(q, slope, hill.curvature(q)), costs, around, slack, tolerance)
+        further = None if p is None else ascend(hill, q, slope, p)
+        if further is None:
+            break
+        q, value, slope = further
+    return Peak(q, value, gap, costs.away * prices, step)
+
+
+def guarded(
+    model: Model, costs: Costs, around: Polytope, slack: float, tolerance: float
+) -> Floats | None:
+    """The best of the model within the tangents, cut down until the lower limits hold there."""
+    for _ in range(50):
+        face = around.face()
+        if face is None:
+            return None
+        p = model.peak(around, face, 0.01 * tolerance)
+        broken = costs.broken(p, slack)
+        if not broken.any():
+            return p
+        around = around.with_rows(*costs.tangents(p, broken))
+    return None

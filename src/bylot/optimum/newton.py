@@ -1,0 +1,139 @@
+"""Climbing a concave landscape within a polytope: quadratic models, an exact line search, a proof.
+
+Owns the iteration; the model is solved by `interior`, the proof comes from the polytope.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import qr
+
+from bylot.kernels.compile import Floats
+from bylot.optimum.interior import Quadratic, peak
+from bylot.optimum.polytope import TIGHT, Face, Polytope
+
+PROX = 1e-9
+"""Every model is made this much rounder than it is, relative to its largest slope or curvature."""
+
+
+class Concave(Protocol):
+    """What can be climbed: a concave function of q (X, K), separable over the rows of q."""
+
+    def slope(self, q: Floats) -> tuple[float, Floats]:
+        """Value and slope (X, K)."""
+        ...
+
+    def curvature(self, q: Floats) -> Floats:
+        """Hessian (X, K, K)."""
+        ...
+
+
+class Peak(NamedTuple):
+    """The point reached, its value, and the certificate that nothing allowed is better by more."""
+
+    q: Floats
+    value: float
+    gap: float
+    prices: Floats
+    steps: int
+
+
+class Model(NamedTuple):
+    """The second-order model of F around q: slope.(p - q) + (p - q).H.(p - q) / 2."""
+
+    q: Floats
+    slope: Floats
+    H: Floats
+
+    def peak(self, polytope: Polytope, face: Face, tolerance: float) -> Floats:
+        """The allowed p where the model is highest.
+
+        In y = p - floor, over the variables that are free and with the rows that are tight as
+        equations, so that the program has an interior whatever the polytope.
+        """
+        free = ~face.pinned
+        if not free.any():
+            return face.centre
+        roundness = PROX * max(float(np.ptp(self.slope)), float(-self.H.min()))
+        blocks = [
+            roundness * np.eye(int(part.sum())) - H[np.ix_(part, part)]
+            for H, part in zip(self.H, free.reshape(self.q.shape), strict=True)
+            if part.any()
+        ]
+        bend = np.einsum("xij,xj->xi", self.H, self.q - polytope.floor)
+        c = self.slope - bend + roundness * (self.q - polytope.floor)
+        E = independent(
+            np.concatenate([polytope.simplices.toarray(), polytope.rows[face.tight]])[:, free]
+        )
+        A, start = polytope.rows[~face.tight][:, free], face.centre.ravel()[free] - polytope.floor
+        room = (polytope.bounds - polytope.rows @ face.centre.ravel())[~face.tight]
+        program = Quadratic(blocks, c.ravel()[free], E, E @ start, A, A @ start + room)
+        p = np.full(self.q.size, polytope.floor)
+        p[free] += peak(program, start, tolerance).y
+        return p.reshape(self.q.shape)
+
+
+def independent(E: Floats) -> Floats:
+    """Rows of E that span the same space and do not depend on each other."""
+    _, R, pivots = qr(E.T, mode="economic", pivoting=True)
+    size = np.abs(np.diag(R))
+    return E[np.sort(pivots[: int((size > 1e-11 * size[0]).sum())])]
+
+
+def climb(
+    hill: Concave,
+    polytope: Polytope,
+    face: Face,
+    start: Floats,
+    tolerance: float,
+    steps: int = 100,
+) -> Peak:
+    """Newton's method: go to the best of the model, as far as F itself still rises.
+
+    A start that is not allowed still serves: the climb begins at the best of the model made there.
+    """
+    q, (value, slope) = start, hill.slope(start)
+    if polytope.excess(q) > 10 * TIGHT:
+        q = Model(q, slope, hill.curvature(q)).peak(polytope, face, tolerance)
+        value, slope = hill.slope(q)
+    for step in range(steps + 1):
+        gap, prices = polytope.certify(q, slope)
+        if gap <= tolerance or step == steps:
+            break
+        p = Model(q, slope, hill.curvature(q)).peak(polytope, face, 0.01 * tolerance)
+        further = ascend(hill, q, slope, p)
+        if further is None:  # as far as rounding allows; the gap says how far that is
+            break
+        q, value, slope = further
+    return Peak(q, value, gap, prices, step)
+
+
+def ascend(
+    hill: Concave, q: Floats, slope: Floats, p: Floats
+) -> tuple[Floats, float, Floats] | None:
+    """From q towards p: all the way if F rises that far, or else to where it has nearly levelled.
+
+    A safeguarded secant on the slope along the way, which only falls as F is concave. Values are
+    not compared: near the top they differ by less than their rounding, slopes do not. None if the
+    way does not lead up.
+    """
+    way = p - q
+    rise = float((slope * way).sum())
+    if not rise > 0.0:
+        return None
+    value, new = hill.slope(p)
+    low, high, at_low, at_high = 0.0, 1.0, rise, float((new * way).sum())
+    if at_high >= -0.1 * rise:
+        return p, value, new
+    for _ in range(50):
+        far = low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
+        there = q + far * way
+        value, new = hill.slope(there)
+        left = float((new * way).sum())
+        if 0.0 <= left <= 0.5 * rise:
+            return there, value, new
+        if left > 0.0:
+            low, at_low = far, left
+        else:
+            high, at_high = far, left
+    return None

@@ -1,0 +1,35 @@
+"""Optimum: what the best fixed policy earns, which one it is, and the proof."""
+
+from dataclasses import dataclass
+
+from bylot.kernels.compile import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The best expected reward per round under the limits, and a policy that has it.
+
+    value:    mean over rounds of Phi^{r_t}(policy), evaluated exactly
+    policy:   (K,), or (X, K) with a row for each of the `contexts`
+    gap:      no allowed policy has more than value + gap. Under the surrogate this is a proof of
+              optimality; under the exact costs it also contains what is lost by proving it with
+              a convex superset of the allowed policies, and can be large when upper limits bind
+    prices:   (d,), what a bound is worth: d value / d bound in the bound's own unit, so >= 0 for
+              `at_most` and <= 0 for `at_least`; one of the possible values at a kink
+    spread:   best minus worst local optimum over the starts (exact costs only, else 0)
+    starts:   how many starts ended at an allowed policy
+    contexts: the labels of the rows of `policy`; None without contexts
+    """
+
+    value: float
+    policy: Floats
+    gap: float
+    prices: Floats
+    spread: float = 0.0
+    starts: int = 1
+    contexts: Ints | None = None
+
+    @property
+    def ceiling(self) -> float:
+        """value + gap, which no allowed policy exceeds."""
+        return self.value + self.gap

@@ -1,0 +1,75 @@
+"""The search under exact costs: where to start from, and the best of where the starts lead."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot.errors import InfeasibleLimits
+from bylot.kernels.compile import Floats
+from bylot.optimum.costs import Costs
+from bylot.optimum.exact import SLACK, local_top, reach, relax
+from bylot.optimum.newton import Peak
+from bylot.optimum.surrogate import COARSE, STEP, surrogate_top
+from bylot.optimum.task import Task
+
+MARGIN = 1e-10
+"""Bounds are first tightened by so many units, so that the policy found keeps them outright; where
+that leaves nothing, they are taken as they are."""
+
+
+class Search(NamedTuple):
+    """How many starts, and the seed of the random ones."""
+
+    starts: int = 8
+    seed: int = 0
+
+    def best(self, task: Task, start: Floats | None = None) -> tuple[Peak, list[float]]:
+        """The highest of the local tops, with its gap to the ceiling; the values of all of them."""
+        costs = Costs.of(task.problem, task.shares, task.floor)
+        roof = relax(task.hill, costs, task.tolerance)
+        if roof is None:
+            raise InfeasibleLimits(
+                f"no fixed policy with floor {task.floor:.6g} keeps {task.limits} on average; "
+                "use floor=False, more draws, or looser limits"
+            )
+        places = list(self.places(task, costs, [roof.q] if start is None else [start, roof.q]))
+        for bounded, slack in ((costs.tightened(MARGIN), MARGIN), (costs, SLACK)):
+            tops = [top for q in places if (top := climbed(task, bounded, q, slack))]
+            if tops:
+                best = max(tops, key=lambda top: top.value)
+                gap = max(0.0, roof.value + roof.gap - best.value)
+                return best._replace(gap=gap), [top.value for top in tops]
+        raise InfeasibleLimits(
+            f"none of {len(places)} starts led to a policy with floor {task.floor:.6g} that keeps "
+            f"{task.limits} on average; that is no proof that there is none: try more starts, "
+            "floor=False, or looser limits"
+        )
+
+    def places(self, task: Task, costs: Costs, first: list[Floats]) -> Iterator[Floats]:
+        """The given places; then, if there can be several tops, as many more as are wanted:
+        the surrogate's top, uniform play, and random policies, every other one on few experts."""
+        yield from first
+        if not costs.upper.any() or costs.draws == 1:
+            return
+        X, K = task.hill.shape
+        more = [np.full((X, K), 1.0 / K)]
+        try:
+            more.insert(0, surrogate_top(task).q)
+        except InfeasibleLimits:  # as it may be when the limits themselves are not
+            pass
+        yield from more[: self.starts - len(first)]
+        chance = np.random.default_rng(self.seed)
+        for n in range(self.starts - len(first) - len(more)):
+            mix = chance.dirichlet(np.full(K, 1.0 if n % 2 else 0.1), size=X)
+            yield task.floor + (1.0 - K * task.floor) * mix
+
+
+def climbed(task: Task, costs: Costs, start: Floats, slack: float) -> Peak | None:
+    """From a start, by way of an allowed policy, to a local top; None if there is no such way."""
+    q = reach(costs, start, slack)
+    if q is None:
+        return None
+    if task.hill.rounds > COARSE:
+        q = local_top(task.hill.thinned(STEP), costs, q, slack, task.tolerance).q
+    return local_top(task.hill, costs, q, slack, task.tolerance)

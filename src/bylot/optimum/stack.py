@@ -1,0 +1,82 @@
+"""Stack: value matrices with their rows sorted once, to evaluate many policies on.
+
+Owns the check and the sorting of values; what is maximised over them is left to the landscape.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bylot.errors import ValuesError
+from bylot.kernels.compile import Floats, Ints
+from bylot.kernels.summax import Order, orders, with_curvature, with_slope
+
+
+class Stack(NamedTuple):
+    """T value matrices (T, N, K), the sorting of their rows, and the weight of each round.
+
+    Sorting costs as much as twenty evaluations: make one stack and pass it wherever `values` go.
+
+    >>> stack = Stack.of([[0.0, 1.0]])
+    >>> stack.rounds, stack.value(np.array([0.5, 0.5]), 2)
+    (1, 0.75)
+    """
+
+    values: Floats
+    order: Order
+    weights: Floats
+
+    @classmethod
+    def of(cls, values: "ArrayLike | Stack") -> "Stack":
+        """Check and sort values of shape (T, N, K) or (N, K); every round weighs 1/T."""
+        if isinstance(values, Stack):
+            return values
+        array = np.asarray(values, dtype=np.float64)
+        if array.ndim not in (2, 3) or array.size == 0:
+            raise ValuesError(
+                f"values have shape {array.shape}; "
+                "give one matrix (N, K), or one per round (T, N, K), none of them empty"
+            )
+        if not (np.isfinite(array).all() and (array >= 0.0).all()):
+            raise ValuesError(
+                f"values range from {array.min()} to {array.max()}; "
+                "a value is a finite number of 0 or more, shift or repair them first"
+            )
+        array = np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
+        return cls(array, orders(array), np.full(array.shape[0], 1.0 / array.shape[0]))
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds T."""
+        return self.values.shape[0]
+
+    @property
+    def size(self) -> int:
+        """The number of experts K."""
+        return self.values.shape[2]
+
+    def part(self, rounds: Ints) -> "Stack":
+        """Some of the rounds, each with the weight that it has here."""
+        return Stack(self.values[rounds], self.order[rounds], self.weights[rounds])
+
+    def thinned(self, step: int) -> "Stack":
+        """Every step-th round, weighing as much in all as the whole."""
+        few = self.part(np.arange(0, self.rounds, step))
+        return few._replace(weights=few.weights * (self.weights.sum() / few.weights.sum()))
+
+    def everyone(self) -> float:
+        """sum_t weight_t r_t(all experts): no policy earns more."""
+        return float(self.weights @ self.values.max(axis=2).sum(axis=1))
+
+    def value(self, q: Floats, M: int) -> float:
+        """sum_t weight_t Phi^{r_t}(q)."""
+        return self.slope(q, M)[0]
+
+    def slope(self, q: Floats, M: int) -> tuple[float, Floats]:
+        """The value at q and its slope, see `kernels.summax.with_slope`."""
+        return with_slope(q, self.values, self.order, M, self.weights)
+
+    def curvature(self, q: Floats, M: int) -> tuple[float, Floats, Floats]:
+        """The value at q, its slope and its Hessian, see `kernels.summax.with_curvature`."""
+        return with_curvature(q, self.values, self.order, M, self.weights)

@@ -1,0 +1,42 @@
+"""The optimum under the paper's surrogate: mean costs sum_i q_i c_i inside the box S.
+
+Concave over a polytope, so one climb with its certificate is the whole story.
+"""
+
+import numpy as np
+
+from bylot.errors import InfeasibleLimits
+from bylot.kernels.compile import Floats
+from bylot.optimum.newton import Peak, climb
+from bylot.optimum.polytope import Polytope
+from bylot.optimum.task import Task
+
+COARSE, STEP = 4_000, 8
+"""Above so many value matrices, climb on every eighth first: it ends next to the top."""
+
+
+def allowed(task: Task) -> Polytope:
+    """{q: sum_x share_x rows @ q_x in S}: the sides of S that can bind, all written as "at most"."""
+    problem = task.problem
+    away = -problem.signs[:, None] * problem.rows
+    ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
+    rows = (task.shares[None, :, None] * away[:, None, :]).reshape(len(away), -1)
+    return Polytope(task.hill.shape, task.floor, rows, ends)
+
+
+def surrogate_top(task: Task, start: Floats | None = None) -> Peak:
+    """The best policies under S; prices in the unit of each limit's own bound."""
+    polytope = allowed(task)
+    face = polytope.face()
+    if face is None:
+        raise InfeasibleLimits(
+            f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
+            f"{task.limits}, which asks for more than the limits do; "
+            "use exact=True for the limits themselves, floor=False, or looser limits"
+        )
+    hill, tolerance = task.hill, task.tolerance
+    if start is None and hill.rounds > COARSE:
+        start = climb(hill.thinned(STEP), polytope, face, face.centre, tolerance).q
+    top = climb(hill, polytope, face, face.centre if start is None else start, tolerance)
+    unit = np.where(task.problem.signs < 0, 1.0 / task.problem.draws, -1.0)  # S has u/M for u
+    return top._replace(prices=top.prices * unit)

@@ -1,0 +1,200 @@
+"""OMD-Approachability, the paper's policy: Algorithm 1, its batched form, and Algorithm 2.
+
+One iterate q per context (Algorithm 1 is the case of one context), one dual player for all.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot.errors import PolicyError
+from bylot.kernels.box import support
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Bools, Floats, Ints, compiled
+from bylot.kernels.draw import add_gradient, draw, restrict
+from bylot.kernels.project import onto_halfspace
+from bylot.policies.contract import Ticket, decide, law, learn, step
+from bylot.policies.dual import Dual, Fixed, Oco, advance, charge, resting
+from bylot.problem import Problem
+
+
+class OmdRule(NamedTuple):
+    """The settings of one run, bound to a problem whose costs are scaled to [0, 1]."""
+
+    draws: int  # M
+    floor: float  # gamma
+    rows: Floats  # (d, K): cost j of expert i over the largest such cost
+    low: Floats  # the box S, scaled likewise
+    high: Floats
+    eta: float  # proximal parameter, or a in a sqrt(n_x) if anytime
+    anytime: bool
+    batch: int  # q moves at every batch-th visit of a context
+    weight: float  # of one reward in a batch's gradient: 1/batch for the mean, 1 for the sum
+    baseline: bool
+    freeze: bool  # the dual too moves only when q does
+    oco: Oco
+
+
+class OmdState(NamedTuple):
+    """What it remembers: a line per context, and the shared dual."""
+
+    q: Floats  # (X, K)
+    g: Floats  # (X, K) gradient collected since q last moved
+    visits: Ints  # (X,)
+    rewards: Ints  # (X,) how many
+    total: Floats  # (X,) and their sum
+    dual: Dual
+    paid: Floats  # (d,) multipliers of the steps so far, summed
+    moves: Ints  # and how many steps that were
+
+
+@compiled
+def move(rule: OmdRule, state: OmdState, x: int) -> bool:
+    """The proximal step (paper, eq. 8) for context x; False if its constraint has no solution.
+
+    max over q >= gamma of q.g - eta/2 |q - q_x|^2  s.t.  w.(C q) <= h_S(w), which is the
+    projection of q_x + g/eta on a slice of the simplex.
+    """
+    w = state.dual.w
+    a = np.zeros(state.q.shape[1])
+    for j in range(w.size):
+        a += w[j] * rule.rows[j]
+    eta = rule.eta * np.sqrt(state.visits[x] + 1.0) if rule.anytime else rule.eta
+    z = state.q[x] + state.g[x] / eta
+    found = onto_halfspace(z, rule.floor, a, support(rule.low, rule.high, w))
+    state.q[x] = found.q
+    state.g[x] = 0.0
+    state.paid[:] += eta * found.multiplier * w
+    state.moves[0] += 1
+    return found.feasible
+
+
+@step(decide, OmdRule)
+def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -> Ticket:
+    due = state.visits[context] % rule.batch == 0
+    # (a, b) w answers what was played; it moves even if no reward ever comes: the cost was owed.
+    if state.dual.rounds[0] > 0 and (due or not rule.freeze):
+        advance(rule.oco, state.dual, rule.low, rule.high)
+    # (c)
+    feasible = move(rule, state, context) if due else True
+    state.visits[context] += 1
+    # (d)
+    q = restrict(state.q[context], up)
+    panel = draw(q, rule.draws, chance)
+    u = np.empty(rule.rows.shape[0])
+    for j in range(u.size):
+        u[j] = (rule.rows[j] * q).sum()
+    charge(state.dual, u)
+    return Ticket(chance.t, context, panel.draws, panel.odds, feasible)
+
+
+@step(learn, OmdRule)
+def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
+    x = ticket.context
+    centred = reward
+    if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
+        centred = reward - state.total[x] / state.rewards[x] if state.rewards[x] > 0 else 0.0
+    add_gradient(state.g[x], ticket.draws, ticket.odds, rule.weight * centred)
+    state.rewards[x] += 1
+    state.total[x] += reward
+
+
+@step(law, OmdRule)
+def _(rule: OmdRule, state: OmdState, context: int) -> Floats:
+    return state.q[context].copy()
+
+
+@dataclass(frozen=True)
+class Omd:
+    """Settings of OMD-Approachability; the defaults are those of the paper's experiments.
+
+    eta:       the proximal parameter itself, or None for Theorem 1's (with a horizon) and
+               Algorithm 2's anytime one (without), either times `eta_mult`
+    batch:     q is held for this many visits of a context, then moves once
+    mean:      a batch's gradient is the mean over its rounds, or else their sum
+    baseline:  subtract the running mean of the rewards from each reward
+    freeze:    hold the dual within a batch too, so that every q played satisfies its constraint
+    dual:      the dual player's step rule
+    """
+
+    eta: float | None = None
+    eta_mult: float = 0.05
+    batch: int = 10
+    mean: bool = True
+    baseline: bool = True
+    freeze: bool = False
+    dual: Oco = Fixed(0.05)
+
+    def __post_init__(self) -> None:
+        if self.eta is not None and not 0 < self.eta < np.inf:
+            raise PolicyError(f"eta={self.eta} must be a positive number; leave it out for the paper's")
+        if not 0 < self.eta_mult < np.inf:
+            raise PolicyError(f"eta_mult={self.eta_mult} must be a positive number; 1 is Theorem 1's")
+        if self.batch < 1:
+            raise PolicyError(f"batch={self.batch} rounds is less than one; use 1 for Algorithm 1")
+        if not 0 < self.dual.step < np.inf:
+            raise PolicyError(f"the dual's step={self.dual.step} must be a positive number")
+
+    @classmethod
+    def plain(cls, dual: Oco = Fixed(0.05)) -> "Omd":
+        """Algorithm 1 to the letter, which is what the theorems speak of."""
+        return cls(eta_mult=1.0, batch=1, baseline=False, dual=dual)
+
+    def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
+        """The rule for this problem, over a known horizon or for as long as it is asked."""
+        peak = scale(problem.rows)
+        return OmdRule(
+            draws=problem.draws,
+            floor=problem.floor,
+            rows=problem.rows / peak[:, None],
+            low=problem.box.low / peak,
+            high=problem.box.high / peak,
+            eta=self.proximal(problem, horizon),
+            anytime=self.eta is None and horizon is None,
+            batch=self.batch,
+            weight=1.0 / self.batch if self.mean else 1.0,
+            baseline=self.baseline,
+            freeze=self.freeze,
+            oco=self.dual,
+        )
+
+    def proximal(self, problem: Problem, horizon: int | None) -> float:
+        """eta as given; else eta_mult sqrt(2 T) G; else the a = 2 G eta_mult of a sqrt(n_x).
+
+        G^2 = K M (1/gamma + M - 1) bounds the second moment of the gradient estimate.
+        """
+        if self.eta is not None:
+            return float(self.eta)
+        K, M = problem.size, problem.draws
+        G = np.sqrt(K * M * (1 / problem.floor + M - 1))
+        return float(self.eta_mult * G * (2.0 if horizon is None else np.sqrt(2.0 * horizon)))
+
+    def start(self, rule: OmdRule, contexts: int = 1) -> OmdState:
+        """Uniform play in every context, and a resting dual."""
+        d, K = rule.rows.shape
+        return OmdState(
+            q=np.full((contexts, K), 1.0 / K),
+            g=np.zeros((contexts, K)),
+            visits=np.zeros(contexts, np.int64),
+            rewards=np.zeros(contexts, np.int64),
+            total=np.zeros(contexts),
+            dual=resting(d),
+            paid=np.zeros(d),
+            moves=np.zeros(1, np.int64),
+        )
+
+    def prices(self, problem: Problem, rule: OmdRule, state: OmdState) -> Floats:
+        """What one more unit of each bound would buy, in reward per request: mean multipliers.
+
+        The surrogate's upper bound is u/M, so a unit of u loosens it by 1/M only.
+        """
+        per_row = np.abs(state.paid) / max(1, int(state.moves[0])) / scale(problem.rows)
+        per_round = per_row / (rule.weight * rule.batch)
+        return np.where(problem.signs < 0, per_round / problem.draws, per_round)
+
+
+def scale(rows: Floats) -> Floats:
+    """The largest cost of each row, so that a change of unit changes no decision."""
+    peak: Floats = rows.max(axis=1, initial=0.0)
+    return np.where(peak > 0, peak, 1.0)

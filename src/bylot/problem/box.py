@@ -1,0 +1,81 @@
+"""Box: a product of intervals, the shape of both the limits and the paper's surrogate for them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bylot.errors import ProblemError
+from bylot.kernels import box as kernel
+from bylot.kernels.compile import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """S = prod_j [low_j, high_j], one coordinate per limit.
+
+    The paper's surrogate set (section 3.2) has, with M draws and cbar_j the largest cost,
+
+        limit j        S_j              h_j(w_j), w_j >= 0      h_j(w_j), w_j < 0
+        at most u_j    [0, u_j / M]     (u_j / M) w_j           0
+        at least l_j   [l_j, cbar_j]    cbar_j w_j              l_j w_j
+
+    and the support function of S is h(w) = sum_j h_j(w_j). Ends may be infinite.
+
+    >>> box = Box([0.0, 0.3], [0.4, 1.0])
+    >>> box.support([1.0, -1.0])
+    0.10000000000000003
+    >>> box.distance([0.8, 0.0])
+    0.5
+    """
+
+    low: Floats
+    high: Floats
+
+    def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
+        ends = np.array([low, high], dtype=np.float64)  # a copy of our own, to be locked
+        if ends.ndim != 2 or not np.all(ends[0] <= ends[1]):
+            raise ProblemError(
+                f"a box needs low <= high in every coordinate, got low={low!r}, high={high!r}; "
+                "give two sequences of the same length"
+            )
+        ends.setflags(write=False)
+        object.__setattr__(self, "low", ends[0])
+        object.__setattr__(self, "high", ends[1])
+
+    def __reduce__(self) -> tuple[type["Box"], tuple[Floats, Floats]]:
+        return Box, (self.low, self.high)  # anew: a pickled array forgets that it is read-only
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates d."""
+        return self.low.size
+
+    def support(self, w: ArrayLike) -> float:
+        """h(w) = max of w.x over the box, see the table above."""
+        return kernel.support(self.low, self.high, self._point(w))
+
+    def peak(self, w: ArrayLike) -> Floats:
+        """A point x of the box with w.x = h(w); where w_j = 0, the one nearest 0."""
+        return kernel.peak(self.low, self.high, self._point(w))
+
+    def slope(self, u: ArrayLike, w: ArrayLike) -> Floats:
+        """The shortest of u - x over all maximisers x of w.x: what a dual step at w follows.
+
+        >>> Box([0.0], [1.0]).slope([0.5], [0.0])
+        array([0.])
+        """
+        return kernel.slope(self.low, self.high, self._point(u), self._point(w))
+
+    def distance(self, x: ArrayLike) -> float:
+        """Euclidean distance of x to the box: max over |w| <= 1 of w.x - h(w)."""
+        return kernel.distance(self.low, self.high, self._point(x))
+
+    def _point(self, x: ArrayLike) -> Floats:
+        point = np.ascontiguousarray(x, dtype=np.float64)
+        if point.shape != self.low.shape:  # the kernels would read past the end
+            raise ProblemError(
+                f"a point of this box has {self.size} coordinates, got shape {point.shape}; "
+                "give one number per limit"
+            )
+        return point

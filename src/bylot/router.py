@@ -1,0 +1,298 @@
+"""A router to hold in the hand: ask it for panels, tell it rewards, stop it and go on later."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bylot import codec, policies
+from bylot.decision import Decision, Receipt
+from bylot.errors import (
+    BylotError,
+    DecisionError,
+    PolicyError,
+    RewardConflict,
+    RewardError,
+    SavedFileError,
+)
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Bools, Floats
+from bylot.policies.contract import Ticket, law, learn
+from bylot.policies.ledger import Served, blank, serve
+from bylot.problem import Problem
+from bylot.status import Standing, Status
+
+FORM, VERSION = "bylot-router", 1
+
+
+class Router:
+    """Draws a panel for every request and learns from one reward per panel.
+
+    horizon:      decisions to come, if known; without it the policy works for ever
+    rewards:      the range rewards are given in; learning maps it to [0, 1]
+    max_contexts: contexts are made when first seen, up to this many
+    memory:       decisions held while their reward may still come; older ones are let go
+
+    >>> from bylot.problem import Problem, at_most
+    >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, [at_most("usd", 3)], draws=2)
+    >>> router = Router(pool, seed=7)
+    >>> decision = router.decide()
+    >>> router.reward(decision.id, 0.5)
+    <Receipt.LEARNED: 'learned'>
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        policy: str | policies.Policy = "omd",
+        *,
+        seed: int = 0,
+        horizon: int | None = None,
+        rewards: tuple[float, float] = (0.0, 1.0),
+        max_contexts: int = 100_000,
+        memory: int = 100_000,
+    ) -> None:
+        self.problem = problem
+        self.policy = policies.named(policy)
+        self.seed, self.horizon, self.rewards = checked(seed, horizon, rewards)
+        self.max_contexts = at_least_one("max_contexts", max_contexts)
+        self.memory = at_least_one("memory", memory)
+        self.rule = self.policy.bind(problem, horizon)
+        self.state = self.policy.start(self.rule)
+        self.ledger = blank(len(problem.costs))
+        self.contexts: dict[str | None, int] = {}
+        self.held: dict[int, Ticket | float] = {}  # a ticket until its reward is known
+        self._index = {name: i for i, name in enumerate(problem.experts)}
+        self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
+        self._all_up = np.ones(problem.size, np.bool_)
+
+    @property
+    def t(self) -> int:
+        """Decisions so far."""
+        return int(self.ledger.rounds[0])
+
+    def decide(
+        self, context: str | None = None, available: Iterable[str] | None = None
+    ) -> Decision:
+        """Draw a panel for one request, from the experts that are up now if that is said."""
+        up = self._all_up if available is None else self.up(available)
+        number = self.context(context)
+        chance = Chance(self.seed, self.t)
+        served = serve(self.rule, self.state, self.ledger, self._costs, number, chance, up)
+        self.hold(served.ticket)
+        return self.decision(served, context)
+
+    def reward(self, id: str, value: float) -> Receipt:  # noqa: A002 - the public word
+        """Tell how well a decision went: once, at any time, in any order."""
+        low, high = self.rewards
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+            raise RewardError(f"reward {value!r} is not a number; nothing was changed")
+        if not low <= value <= high:  # NaN fails this too
+            raise RewardError(
+                f"reward {value} for decision {id} is outside [{low}, {high}]; nothing was changed: "
+                "declare another range with rewards=(low, high) if this one is too narrow"
+            )
+        t = number(id)
+        if t is None or t >= self.t:
+            return Receipt.UNKNOWN
+        if t not in self.held:
+            return Receipt.LATE
+        held = self.held[t]
+        if isinstance(held, Ticket):
+            return self.credit(held, float(value))
+        if held != value:
+            raise RewardConflict(f"decision {id} already has reward {held}; it cannot become {value}")
+        return Receipt.DUPLICATE
+
+    def credit(self, ticket: Ticket, value: float) -> Receipt:
+        """Let the policy learn from a reward it has not seen."""
+        low, high = self.rewards
+        learn(self.rule, self.state, ticket, (value - low) / (high - low))
+        self.ledger.rewards[0] += 1
+        self.ledger.total[0] += value
+        self.held[ticket.t] = value
+        return Receipt.LEARNED
+
+    def up(self, available: Iterable[str]) -> Bools:
+        """The experts that are up, as a mask."""
+        if isinstance(available, str):
+            raise DecisionError(f"available={available!r} is one string; give a list of names")
+        mask = np.zeros(self.problem.size, np.bool_)
+        for name in available:
+            if name not in self._index:
+                raise DecisionError(f"there is no expert {name!r} in this pool; available takes names")
+            mask[self._index[name]] = True
+        if not mask.any():
+            raise DecisionError("no expert is available, so there is nobody to draw")
+        return mask
+
+    def context(self, label: str | None) -> int:
+        """The number of a context, new if it was never seen."""
+        if label in self.contexts:
+            return self.contexts[label]
+        if label is not None and not isinstance(label, str):
+            raise DecisionError(f"context {label!r} is not a string; use str(...) or leave it out")
+        if len(self.contexts) >= self.max_contexts:
+            raise DecisionError(
+                f"context {label!r} would be number {len(self.contexts) + 1}, and this router was "
+                f"declared for {self.max_contexts}; use coarser contexts or raise max_contexts"
+            )
+        number = len(self.contexts)
+        if number == len(self.state.visits):
+            self.state = codec.extend(self.state, self.policy.start(self.rule, 2 * number))
+        self.contexts[label] = number
+        return number
+
+    def hold(self, ticket: Ticket) -> None:
+        """Keep what the reward will need; let the oldest go when memory is full."""
+        self.held[ticket.t] = ticket
+        if len(self.held) > self.memory:
+            del self.held[next(iter(self.held))]
+
+    def decision(self, served: Served, context: str | None) -> Decision:
+        """What the caller gets to see."""
+        experts, ticket = self.problem.experts, served.ticket
+        return Decision(
+            id=f"d{ticket.t}",
+            t=ticket.t,
+            context=context,
+            draws=tuple([experts[i] for i in ticket.draws.tolist()]),
+            odds=tuple(ticket.odds.tolist()),
+            subset=tuple([experts[i] for i in served.subset.tolist()]),
+            spend=dict(zip(self.problem.costs, served.spend.tolist(), strict=True)),
+            expected=dict(zip(self.problem.costs, served.expected.tolist(), strict=True)),
+            feasible=ticket.feasible,
+        )
+
+    def status(self) -> Status:
+        """Averages so far, the slack and price of every limit, and the distribution in use."""
+        rounds, rewards = self.t, int(self.ledger.rewards[0])
+        spent = dict(zip(self.problem.costs, (self.ledger.spent / max(1, rounds)).tolist(), strict=True))
+        owed = dict(zip(self.problem.costs, (self.ledger.expected / max(1, rounds)).tolist(), strict=True))
+        prices = self.policy.prices(self.problem, self.rule, self.state)
+        limits = tuple(
+            Standing(one, spent[one.name], one.sign * (spent[one.name] - one.bound), float(price))
+            for one, price in zip(self.problem.limits, prices, strict=True)
+        )
+        return Status(
+            rounds=rounds,
+            rewards=rewards,
+            waiting=sum(isinstance(held, Ticket) for held in self.held.values()),
+            contexts=len(self.contexts),
+            mean_reward=float(self.ledger.total[0]) / rewards if rewards else None,
+            limits=limits,
+            mean_cost=spent,
+            expected_cost=owed,
+            q=dict(zip(self.problem.experts, self.average_law().tolist(), strict=True)),
+        )
+
+    def average_law(self) -> Floats:
+        """The distribution in use, averaged over the contexts as often as they came."""
+        laws = np.array([law(self.rule, self.state, x) for x in range(max(1, len(self.contexts)))])
+        visits = self.state.visits[: len(laws)]
+        return np.average(laws, axis=0, weights=visits if visits.any() else None)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a file, whole or not at all; `load` continues bit for bit."""
+        codec.save(
+            Path(path),
+            {
+                "form": FORM,
+                "version": VERSION,
+                "problem": codec.write_problem(self.problem),
+                "policy": policies.write(self.policy),
+                "seed": self.seed,
+                "horizon": self.horizon,
+                "rewards": self.rewards,
+                "max_contexts": self.max_contexts,
+                "memory": self.memory,
+                "contexts": list(self.contexts),
+                "state": codec.write_arrays(self.state),
+                "ledger": codec.write_arrays(self.ledger),
+                "held": [write_held(t, held) for t, held in self.held.items()],
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Router":
+        """A router as it was saved."""
+        data = codec.load(Path(path), FORM, VERSION)
+        try:
+            return cls.restored(data)
+        except (KeyError, TypeError, AttributeError, ValueError, BylotError) as error:
+            raise SavedFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def restored(cls, data: dict[str, Any]) -> "Router":
+        """A router from the content of a saved file."""
+        router = cls(
+            codec.read_problem(data["problem"]),
+            policies.read(data["policy"]),
+            seed=data["seed"],
+            horizon=data["horizon"],
+            rewards=tuple(data["rewards"]),
+            max_contexts=data["max_contexts"],
+            memory=data["memory"],
+        )
+        router.contexts = {label: n for n, label in enumerate(data["contexts"])}
+        lines = len(data["state"]["visits"])
+        if not len(router.contexts) == len(data["contexts"]) <= lines:
+            raise SavedFileError(f"{len(data['contexts'])} contexts, but {lines} lines of state")
+        router.state = codec.read_arrays(data["state"], router.policy.start(router.rule, lines))
+        codec.read_arrays(data["ledger"], router.ledger)
+        router.held = dict(read_held(one, router) for one in data["held"])
+        return router
+
+
+def write_held(t: int, held: Ticket | float) -> dict[str, Any]:
+    """A decision that waits for its reward, or the reward it got."""
+    if not isinstance(held, Ticket):
+        return {"t": t, "reward": held}
+    return {**held._asdict(), "draws": held.draws.tolist(), "odds": held.odds.tolist()}
+
+
+def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float]:
+    """The inverse of `write_held`; a ticket must fit the router it belongs to."""
+    t = data["t"]
+    if not isinstance(t, int) or not 0 <= t < router.t:
+        raise SavedFileError(f"a held decision has number {t!r}, but {router.t} were made")
+    if "reward" in data:
+        return t, float(data["reward"])
+    draws, odds = np.empty(router.problem.draws, np.int64), np.empty(router.problem.draws)
+    codec.fill("draws", data["draws"], draws)
+    codec.fill("odds", data["odds"], odds)
+    if not (0 <= draws.min() and draws.max() < router.problem.size and odds.min() > 0):
+        raise SavedFileError(f"decision {t} has draws or odds that this pool cannot have")
+    if data["context"] not in range(len(router.contexts)):
+        raise SavedFileError(f"decision {t} has context {data['context']}, which was never seen")
+    return t, Ticket(t, data["context"], draws, odds, bool(data["feasible"]))
+
+
+def number(id: str) -> int | None:  # noqa: A002
+    """The t of a decision's id, or None if no decision can have it."""
+    digits = id[1:] if isinstance(id, str) and id.startswith("d") else ""
+    known = digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
+    return int(digits) if known and len(digits) < 19 else None
+
+
+def checked(
+    seed: int, horizon: int | None, rewards: tuple[float, float]
+) -> tuple[int, int | None, tuple[float, float]]:
+    """What a router is started with, or an error that says what is wrong with it."""
+    if not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise PolicyError(f"seed={seed!r} given; wanted a whole number from 0 to 2^63 - 1")
+    if horizon is not None:
+        at_least_one("horizon", horizon)
+    low, high = (float(end) for end in rewards)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise RewardError(f"rewards={rewards} given; wanted a finite range (low, high), low < high")
+    return seed, horizon, (low, high)
+
+
+def at_least_one(name: str, value: int) -> int:
+    """A count, or an error."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise PolicyError(f"{name}={value!r} given; wanted a whole number, at least 1")
+    return value

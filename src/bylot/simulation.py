@@ -1,0 +1,150 @@
+"""Playing a policy in an environment: one compiled loop over the very steps the router runs."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot.environments import Environment
+from bylot.errors import ValuesError
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Bools, Floats, Ints, compiled
+from bylot.kernels.draw import distinct
+from bylot.kernels.summax import sum_max
+from bylot.policies import Policy, named
+from bylot.policies.contract import decide, law, learn
+from bylot.policies.ledger import cost_of
+from bylot.problem import Problem
+
+CHUNK = 4096  # rounds of values held in memory at a time
+
+
+class Record(NamedTuple):
+    """What is written down in every round; `law` has no lines if it is not to be kept."""
+
+    draws: Ints  # (T, M)
+    odds: Floats  # (T, M)
+    rewards: Floats  # (T,)
+    spend: Floats  # (T, d): cost under each limit
+    feasible: Bools  # (T,)
+    contexts: Ints  # (T,)
+    law: Floats  # (T or 0, K)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The record of one play, arrays over t, and what it was a play of."""
+
+    problem: Problem
+    seed: int
+    record: Record
+
+    @property
+    def rewards(self) -> Floats:
+        """(T,) rewards as the environment gave them."""
+        return self.record.rewards
+
+    @property
+    def draws(self) -> Ints:
+        """(T, M) expert numbers, with multiplicity."""
+        return self.record.draws
+
+    @property
+    def spend(self) -> Floats:
+        """(T, d) realised cost of each round under each limit."""
+        return self.record.spend
+
+    def mean_spend(self) -> Floats:
+        """(T, d) running average cost under each limit."""
+        return running_mean(self.record.spend)
+
+
+def running_mean(rows: Floats) -> Floats:
+    """The mean of the first t rows, for every t.
+
+    >>> running_mean(np.array([1.0, 3.0, 2.0]))
+    array([1., 2., 2.])
+    """
+    count = np.arange(1, len(rows) + 1, dtype=np.float64)
+    return np.cumsum(rows, axis=0) / count.reshape(-1, *[1] * (rows.ndim - 1))
+
+
+@compiled
+def play(
+    rule: Any,
+    state: Any,
+    rows: Floats,
+    values: Floats,
+    contexts: Ints,
+    seed: int,
+    start: int,
+    low: float,
+    span: float,
+    record: Record,
+) -> None:
+    """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span."""
+    up = np.ones(values.shape[2], np.bool_)
+    for n in range(values.shape[0]):
+        t = start + n
+        ticket = decide(rule, state, contexts[n], Chance(seed, t), up)
+        reward = sum_max(values[n], ticket.draws)
+        learn(rule, state, ticket, (reward - low) / span)
+        record.draws[t] = ticket.draws
+        record.odds[t] = ticket.odds
+        record.rewards[t] = reward
+        record.spend[t] = cost_of(rows, distinct(ticket.draws))
+        record.feasible[t] = ticket.feasible
+        record.contexts[t] = contexts[n]
+        if record.law.shape[0] > 0:
+            record.law[t] = law(rule, state, contexts[n])
+
+
+def simulate(
+    problem: Problem,
+    environment: Environment,
+    policy: str | Policy = "omd",
+    *,
+    rounds: int,
+    seed: int = 0,
+    horizon: int | None = None,
+    rewards: tuple[float, float] = (0.0, 1.0),
+    keep_law: bool = True,
+) -> Trace:
+    """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
+
+    horizon: the number of rounds the policy is told of, as Theorem 1 needs; None is a service
+             that does not know its end.
+    rewards: the range that is mapped to [0, 1] before the policy learns.
+    keep_law: keep the (rounds x K) distributions played, which true regret needs.
+    """
+    if rounds < 1:
+        raise ValuesError(f"rounds={rounds} given; play at least one")
+    if environment.shape[1] != problem.size:
+        raise ValuesError(
+            f"the environment has {environment.shape[1]} experts and the problem {problem.size}; "
+            "give values with one column for each expert"
+        )
+    settings = named(policy)
+    rule = settings.bind(problem, horizon)
+    state = settings.start(rule, environment.contexts)
+    record = blank(problem, rounds, keep_law)
+    low, high = float(rewards[0]), float(rewards[1])
+    rows = np.array(problem.rows)  # a writable copy: numba would compile a second loop for read-only
+    for start in range(0, rounds, CHUNK):
+        stop = min(start + CHUNK, rounds)
+        values, contexts = environment.rounds(start, stop, seed)
+        play(rule, state, rows, values, contexts, seed, start, low, high - low, record)
+    return Trace(problem, seed, record)
+
+
+def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:
+    """An empty record."""
+    return Record(
+        draws=np.empty((rounds, problem.draws), np.int64),
+        odds=np.empty((rounds, problem.draws)),
+        rewards=np.empty(rounds),
+        spend=np.empty((rounds, len(problem.limits))),
+        feasible=np.empty(rounds, np.bool_),
+        contexts=np.empty(rounds, np.int64),
+        law=np.empty((rounds if keep_law else 0, problem.size)),
+    )

@@ -1,0 +1,61 @@
+"""How a router stands: its promises, what they cost, what it has learned; as data and as text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bylot.problem import Limit
+from bylot.text import table
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One limit: where the average is, how far from the bound, and what the bound costs."""
+
+    limit: Limit
+    mean: float
+    slack: float  # distance inside the bound; negative: outside
+    price: float  # reward per request that one more unit of the bound would buy
+
+    @property
+    def kept(self) -> bool:
+        """Is the average so far inside the bound?"""
+        return self.slack >= 0
+
+
+@dataclass(frozen=True)
+class Status:
+    """A router at one moment; means are per decision, or per reward, since the first."""
+
+    rounds: int
+    rewards: int
+    waiting: int
+    contexts: int
+    mean_reward: float | None
+    limits: tuple[Standing, ...]
+    mean_cost: Mapping[str, float]
+    expected_cost: Mapping[str, float]
+    q: Mapping[str, float]
+
+    @property
+    def kept(self) -> bool:
+        """Are all limits kept so far?"""
+        return all(standing.kept for standing in self.limits)
+
+    def __str__(self) -> str:
+        reward = "none yet" if self.mean_reward is None else f"{self.mean_reward:.4f} on average"
+        head = (
+            f"{self.rounds} decisions, {self.rewards} rewards ({reward}), {self.waiting} waiting, "
+            f"{self.contexts} context{'s' * (self.contexts != 1)}"
+        )
+        rows = [("limit", "average", "bound", "slack", "price", "")]
+        rows += [
+            (
+                f"{one.limit.name} {'<=' if one.limit.sign < 0 else '>='}",
+                *(f"{x:.4g}" for x in (one.mean, one.limit.bound, one.slack, one.price)),
+                "kept" if one.kept else "outside",
+            )
+            for one in self.limits
+        ]
+        best = sorted(self.q.items(), key=lambda item: -item[1])[:5]
+        tail = "most drawn: " + ", ".join(f"{name} {share:.1%}" for name, share in best)
+        return "\n".join([head, *table(rows), tail])

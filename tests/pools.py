@@ -1,0 +1,39 @@
+"""Small pools that several tests play on."""
+
+import numpy as np
+
+from bylot.environments import Given, Noisy
+from bylot.kernels.compile import Floats
+from bylot.problem import Problem, at_least, at_most
+
+
+def five(floor: float | None = None, draws: int = 2) -> Problem:
+    """Five experts; the best are dear, one group must be served, both sides of one cost limited."""
+    return Problem(
+        experts=["ann", "bob", "cat", "dan", "eve"],
+        costs={"usd": [4.0, 3.0, 1.0, 1.0, 0.5], "junior": [0, 0, 1, 0, 1]},
+        limits=[at_most("usd", 3.0), at_least("junior", 0.3), at_least("usd", 0.8)],
+        draws=draws,
+        floor=floor,
+    )
+
+
+SKILLS = np.array(
+    [
+        [0.95, 0.60, 0.30, 0.20, 0.10],
+        [0.40, 0.90, 0.20, 0.50, 0.10],
+        [0.70, 0.20, 0.60, 0.10, 0.30],
+    ]
+)
+
+
+def steady() -> Noisy:
+    """Noise around fixed skills, rewards in [0, 1]: three dimensions of at most a third each."""
+    return Noisy(SKILLS / 3)
+
+
+def recorded(rounds: int = 400, contexts: int = 1, seed: int = 3) -> Given:
+    """Uniform values and a fixed sequence of contexts."""
+    rng = np.random.default_rng(seed)
+    values: Floats = rng.random((rounds, 3, 5)) / 3
+    return Given(values, rng.integers(0, contexts, rounds))

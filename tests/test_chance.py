@@ -1,0 +1,25 @@
+"""Uniforms are NumPy's own Philox, to the bit, and streams, rounds and seeds do not meet."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bylot.kernels.chance import Chance, uniforms
+
+words = st.integers(0, 2**63 - 1)
+
+
+@given(seed=words, stream=st.integers(0, 1000), t=words, size=st.integers(0, 13))
+@settings(deadline=None, derandomize=True)
+def test_uniforms_are_the_bits_of_numpy_philox(seed: int, stream: int, t: int, size: int) -> None:
+    # NumPy steps its counter before it generates, so it starts one block earlier.
+    counter = (t << 64) - 1 if t else 2**256 - 1
+    peer = np.random.Philox(counter=counter, key=seed + (stream << 64))
+    expected = np.random.Generator(peer).random(size)
+    np.testing.assert_array_equal(uniforms(Chance(seed, t), stream, size), expected)
+
+
+@pytest.mark.parametrize("other", [(Chance(1, 0), 0), (Chance(0, 1), 0), (Chance(0, 0), 1)])
+def test_another_seed_round_or_stream_is_another_chance(other: tuple[Chance, int]) -> None:
+    assert not np.isin(uniforms(*other, 64), uniforms(Chance(0, 0), 0, 64)).any()

@@ -1,0 +1,145 @@
+"""Stop, reload, continue equals one long run; what cannot be read is refused by name."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bylot import Problem, Router, at_least, at_most, share
+from bylot.codec import read_problem, save, seal, write_problem
+from bylot.errors import SavedFileError
+from bylot.policies import POLICIES, Adaptive, Anytime, Omd
+from pools import five, recorded
+from test_router import memory, played
+
+EVERY = {
+    **POLICIES,
+    "anytime dual": Omd(dual=Anytime(0.7)),
+    "adaptive dual": Omd(dual=Adaptive(), freeze=True, mean=False),
+}
+
+
+@pytest.mark.parametrize("policy", EVERY)
+@pytest.mark.parametrize("cut", [0, 1, 137])
+def test_stop_reload_continue_equals_one_long_run(policy: str, cut: int, tmp_path: Path) -> None:
+    environment = recorded(250, contexts=4)
+    whole = Router(five(), EVERY[policy], seed=3)
+    played(whole, environment, 0, 250)
+    first = Router(five(), EVERY[policy], seed=3)
+    played(first, environment, 0, cut)
+    first.save(tmp_path / "router.json")
+    second = Router.load(tmp_path / "router.json")
+    assert memory(second) == memory(first)
+    played(second, environment, cut, 250)
+    assert memory(second) == memory(whole)
+    assert str(second.status()) == str(whole.status())
+
+
+def test_decisions_that_wait_survive_and_old_rewards_are_still_known(tmp_path: Path) -> None:
+    router = Router(five(), seed=3)
+    rewarded, waiting = router.decide(), router.decide("other")
+    router.reward(rewarded.id, 0.5)
+    router.save(tmp_path / "router.json")
+    again = Router.load(tmp_path / "router.json")
+    assert again.reward(rewarded.id, 0.5) == "duplicate"
+    assert again.reward(waiting.id, 0.25) == "learned"
+    assert router.reward(waiting.id, 0.25) == "learned"
+    assert memory(again) == memory(router)
+
+
+def test_a_share_keeps_its_members() -> None:
+    problem = Problem(
+        ["a", "b", "c"],
+        {"usd": [1, 2, 3]},
+        [at_most("usd", 4), at_least(share("ab", ["a", "b"]), 0.1)],
+        draws=2,
+    )
+    assert read_problem(json.loads(json.dumps(write_problem(problem)))) == problem
+
+
+def test_a_version_from_the_future_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "router.json"
+    Router(five()).save(path)
+    path.write_text(path.read_text().replace('"version":1', '"version":7'))
+    with pytest.raises(SavedFileError, match="has version 7; this bylot reads version 1"):
+        Router.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[]", "not a bylot-router file"),
+        ('{"form": "bylot-router", "version": 1}', "was changed"),
+        ("[" * 100_000, "is not JSON"),
+        ("\x00\x01", "is not JSON"),
+    ],
+)
+def test_a_file_that_is_no_router_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "router.json"
+    path.write_text(text)
+    with pytest.raises(SavedFileError, match=words):
+        Router.load(path)
+
+
+def test_a_missing_file_is_the_usual_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Router.load(tmp_path / "nowhere.json")
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "router.json"
+    Router(five()).save(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        save(path, {"bad": float("nan")})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def paths(data: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in nested data."""
+    keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else []
+    return [here] + [p for key in keys for p in paths(data[key], (*here, key))]
+
+
+JUNK = st.sampled_from([None, -1, 1e400, "x", [], {}, [[0]], True])
+
+
+@given(choice=st.integers(0, 10_000), junk=JUNK, resealed=st.booleans())
+@settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=400,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_a_changed_file_is_refused_and_a_resealed_one_never_crashes(
+    choice: int, junk: Any, resealed: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "router.json"
+    router = Router(five())
+    router.reward(router.decide("a").id, 0.5)
+    router.decide("b")
+    router.save(path)
+    data = json.loads(path.read_text())
+    *way, last = (places := paths(data)[1:])[choice % len(places)]
+    target = data
+    for key in way:
+        target = target[key]
+    same = target[last] == junk and type(target[last]) is type(junk)
+    target[last] = junk
+    if resealed and junk != 1e400:
+        data["seal"] = seal(data)
+    path.write_text(json.dumps(data))
+    if not (resealed or same):
+        with pytest.raises(SavedFileError):
+            Router.load(path)
+    elif resealed:
+        try:
+            Router.load(path)
+        except SavedFileError as refusal:
+            assert str(path) in str(refusal)

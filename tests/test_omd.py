@@ -1,0 +1,154 @@
+"""OMD-Approachability, step by step against a literal NumPy reading of the paper's algorithms.
+
+The reading below solves the quadratic program (8) with quadprog, keeps a dictionary of iterates,
+and shares nothing with the compiled policy but the uniforms.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import quadprog
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot import Problem, at_most, simulate
+from bylot.errors import PolicyError
+from bylot.kernels.chance import Chance, uniforms
+from bylot.kernels.compile import Floats, Ints
+from bylot.kernels.draw import DRAWS
+from bylot.policies import Adaptive, Anytime, Fixed, Omd
+from pools import five, recorded
+
+SETTINGS = {
+    "algorithm 1": (Omd.plain(), 1, 400),
+    "algorithm 1, anytime dual": (Omd.plain(Anytime(0.5)), 1, 400),
+    "algorithm 1, adaptive dual": (Omd.plain(Adaptive(1.0)), 1, 400),
+    "quick steps": (Omd(eta=2.0, batch=1, baseline=False), 1, 400),
+    "batched": (Omd(eta=2.0), 1, 400),
+    "batched, sum": (Omd(eta=20.0, mean=False), 1, 400),
+    "batched, frozen dual": (Omd(eta=2.0, freeze=True), 1, 400),
+    "algorithm 2": (replace(Omd.plain(), eta_mult=0.05), 4, None),
+    "algorithm 2, batched": (Omd(eta_mult=0.05, batch=5), 3, None),
+}
+
+
+def slope(u: Floats, w: Floats, low: Floats, high: Floats) -> Floats:
+    """u minus the maximiser of w.x over the box; at w_j = 0 the one nearest to u."""
+    x = np.where(w > 0, high, low)
+    return u - np.where(w == 0, np.clip(u, low, high), x)
+
+
+def quadratic_program(q: Floats, g: Floats, eta: float, a: Floats, b: float, floor: float) -> Floats:
+    """max p.g - eta/2 |p - q|^2 over sum p = 1, p >= floor, a.p <= b."""
+    K = q.size
+    rows = np.vstack([np.ones(K), np.eye(K), -a]).T
+    sides = np.concatenate([[1.0], np.full(K, floor), [-b]])
+    answer: Floats = quadprog.solve_qp(eta * np.eye(K), eta * q + g, rows, sides, 1)[0]
+    return answer
+
+
+def reading(problem: Problem, policy: Omd, environment: Any, horizon: int | None) -> tuple[Ints, Floats]:
+    """Draws and final w of the algorithm as printed, with the resolutions of its ambiguities."""
+    K, M, peak = problem.size, problem.draws, problem.rows.max(axis=1)
+    C, low, high = problem.rows / peak[:, None], problem.box.low / peak, problem.box.high / peak
+    G = np.sqrt(K * M * (1 / problem.floor + M - 1))
+    q: dict[int, Floats] = {}
+    g: dict[int, Floats] = {}
+    seen: dict[int, list[float]] = {}
+    visits: dict[int, int] = {}
+    w, charged, energy, steps = np.zeros(len(C)), [], 0.0, 0
+    draws = np.empty((len(environment.values), M), np.int64)
+    for t, (V, x) in enumerate(zip(environment.values, environment.index.tolist(), strict=True)):
+        n = visits[x] = visits.get(x, 0) + 1
+        due = (n - 1) % policy.batch == 0
+        if charged and (due or not policy.freeze):
+            s, steps = slope(np.mean(charged, axis=0), w, low, high), steps + 1
+            energy += s @ s
+            length = {
+                Fixed: policy.dual.step,
+                Anytime: policy.dual.step / np.sqrt(steps),
+                Adaptive: policy.dual.step / np.sqrt(energy) if energy else 0.0,
+            }[type(policy.dual)]
+            w = w + length * s
+            w, charged = w / max(1.0, np.linalg.norm(w)), []
+        if due:
+            eta = policy.eta or policy.eta_mult * G * (np.sqrt(2 * horizon) if horizon else 2 * np.sqrt(n))
+            support = sum(max(wj * lo, wj * hi) for wj, lo, hi in zip(w, low, high, strict=True))
+            old = q.get(x, np.full(K, 1 / K))
+            q[x] = quadratic_program(old, g.get(x, np.zeros(K)), eta, w @ C, support, problem.floor)
+            g[x] = np.zeros(K)
+        charged.append(C @ q[x])
+        edges = np.cumsum(q[x])
+        draws[t] = np.searchsorted(edges / edges[-1], uniforms(Chance(5, t), DRAWS, M), side="right")
+        r = V[:, draws[t]].max(axis=1).sum()
+        past = seen.setdefault(x, [])
+        centred = r - (np.mean(past) if past else r) if policy.baseline else r
+        past.append(r)
+        for i in draws[t]:
+            g[x][i] += centred / q[x][i] / (policy.batch if policy.mean else 1)
+    return draws, np.array([q[x] for x in sorted(q)])
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_the_compiled_policy_plays_the_paper_s_algorithm(case: str) -> None:
+    policy, contexts, horizon = SETTINGS[case]
+    problem, environment = five(), recorded(400, contexts)
+    draws, last = reading(problem, policy, environment, horizon)
+    trace = simulate(problem, environment, policy, rounds=400, seed=5, horizon=horizon)
+    assert_array_equal(trace.draws, draws)
+    final = [trace.record.law[trace.record.contexts == x][-1] for x in range(contexts)]
+    assert_allclose(final, last, atol=1e-10)
+
+
+def test_the_test_above_would_notice_another_eta() -> None:
+    problem, environment = five(), recorded(400)
+    draws, _ = reading(problem, Omd(eta=2.0), environment, 400)
+    trace = simulate(problem, environment, Omd(eta=2.1), rounds=400, seed=5, horizon=400)
+    assert (trace.draws != draws).any()
+
+
+@pytest.mark.parametrize("factor", [1024.0, 1.0 / 4096.0])
+def test_the_unit_of_a_cost_changes_no_decision(factor: float) -> None:
+    cents = Problem(
+        five().experts,
+        {**five().costs, "usd": factor * five().costs["usd"]},
+        [
+            replace(limit, bound=limit.bound * (factor if limit.name == "usd" else 1.0))
+            for limit in five().limits
+        ],
+        draws=2,
+    )
+    traces = [simulate(p, recorded(), Omd(eta=2.0), rounds=400) for p in (five(), cents)]
+    assert_array_equal(traces[0].draws, traces[1].draws)
+
+
+def test_without_limits_the_dual_is_silent() -> None:
+    free = Problem(five().experts, {}, draws=2)
+    trace = simulate(free, recorded(), rounds=400)
+    assert trace.spend.shape == (400, 0)
+    assert trace.record.feasible.all()
+
+
+def test_an_empty_surrogate_marks_decisions_and_does_not_raise() -> None:
+    limits = [at_most("usd", 3.0), *five().limits[1:]]
+    narrow = Problem(five().experts, dict(five().costs), limits, draws=2, floor=0.2)
+    with pytest.warns(UserWarning, match="surrogate"):
+        trace = simulate(narrow, recorded(), Omd(eta=2.0), rounds=400)
+    assert not trace.record.feasible.all()
+    assert_allclose(trace.record.law.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"eta": 0.0}, "eta=0.0"),
+        ({"eta": float("nan")}, "eta=nan"),
+        ({"eta_mult": -1.0}, "eta_mult=-1.0"),
+        ({"batch": 0}, "batch=0"),
+        ({"dual": Fixed(-0.1)}, "step=-0.1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(PolicyError, match=words):
+        Omd(**settings)

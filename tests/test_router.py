@@ -1,0 +1,232 @@
+"""The router: rewards that come late, twice, wrong or never; experts that are down; contexts."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot import Decision, Problem, Receipt, Router, at_most, simulate
+from bylot.codec import leaves
+from bylot.environments import Given
+from bylot.errors import DecisionError, PolicyError, RewardConflict, RewardError
+from bylot.kernels.draw import add_gradient
+from bylot.policies import POLICIES, Omd
+from pools import five, recorded
+
+PLACE = {name: i for i, name in enumerate(five().experts)}
+
+
+def earned(decision: Decision, values: Any) -> float:
+    """The reward of a panel: the sum over dimensions of its best member's value."""
+    return float(sum(max(row[PLACE[name]] for name in decision.subset) for row in values))
+
+
+def memory(router: Router) -> list[Any]:
+    """Everything a router remembers, as plain data that can be compared bit for bit."""
+    arrays = [leaf.tolist() for leaf in [*leaves(router.state), *leaves(router.ledger)]]
+    held = [(t, getattr(one, "draws", one)) for t, one in router.held.items()]
+    return [arrays, list(router.contexts), str(held)]
+
+
+def played(router: Router, environment: Given, start: int, stop: int) -> list[Decision]:
+    """Rounds of the environment through the router, each with its prompt reward."""
+    values, contexts = environment.rounds(start, stop, 0)
+    decisions = []
+    for V, x in zip(values, contexts.tolist(), strict=True):
+        decision = router.decide(context=f"kind {x}")
+        assert router.reward(decision.id, earned(decision, V)) is Receipt.LEARNED
+        decisions.append(decision)
+    return decisions
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("horizon", [None, 300])
+def test_router_and_simulator_produce_the_same_trace(policy: str, horizon: int | None) -> None:
+    environment = recorded(300)
+    router = Router(five(), policy, seed=9, horizon=horizon)
+    decisions = played(router, environment, 0, 300)
+    trace = simulate(five(), environment, policy, rounds=300, seed=9, horizon=horizon)
+    assert_array_equal([[PLACE[n] for n in d.draws] for d in decisions], trace.draws)
+    assert_array_equal([d.odds for d in decisions], trace.record.odds)
+    status = router.status()
+    # Sums in another order of additions: equal to rounding only.
+    assert_allclose([one.mean for one in status.limits], trace.mean_spend()[-1], rtol=1e-12)
+    assert_allclose(status.mean_reward, trace.rewards.mean(), rtol=1e-12)
+
+
+def test_many_contexts_and_the_simulator_agree_too() -> None:
+    environment = recorded(300, contexts=7)
+    first_seen = list(dict.fromkeys(environment.index.tolist()))
+    renumbered = Given(environment.values, [first_seen.index(x) for x in environment.index])
+    decisions = played(Router(five(), seed=2), environment, 0, 300)
+    trace = simulate(five(), renumbered, rounds=300, seed=2)
+    assert_array_equal([d.odds for d in decisions], trace.record.odds)
+
+
+def test_the_same_reward_twice_is_once_and_another_one_is_a_conflict() -> None:
+    router = Router(five())
+    decision = router.decide()
+    assert router.reward(decision.id, 0.5) == "learned"
+    before = memory(router)
+    assert router.reward(decision.id, 0.5) == "duplicate"
+    with pytest.raises(RewardConflict, match=r"decision d0 already has reward 0\.5"):
+        router.reward(decision.id, 0.6)
+    assert memory(router) == before
+
+
+@pytest.mark.parametrize("id", ["d1", "d-1", "d01", "1", "", "nonsense", "d" + "9" * 40, "d٣", None, 0])
+def test_a_reward_for_a_decision_never_made_is_unknown(id: Any) -> None:  # noqa: A002
+    router = Router(five())
+    router.decide()
+    before = memory(router)
+    assert router.reward(id, 0.5) is Receipt.UNKNOWN
+    assert memory(router) == before
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.01, 1.01, "0.5", None, True])
+def test_a_reward_that_is_no_number_in_range_is_refused_and_changes_nothing(value: Any) -> None:
+    router = Router(five())
+    decision = router.decide()
+    before = memory(router)
+    with pytest.raises(RewardError, match="nothing was changed"):
+        router.reward(decision.id, value)
+    assert memory(router) == before
+    assert router.reward(decision.id, np.float64(0.5)) is Receipt.LEARNED
+
+
+def test_a_late_reward_is_credited_to_its_own_decision() -> None:
+    router = Router(five(), Omd(batch=1, baseline=False, eta=1.0))
+    early = router.decide()
+    for _ in range(5):
+        router.reward(router.decide().id, 0.9)
+    before = router.state.g[0].copy()
+    router.reward(early.id, 0.25)
+    expected = before.copy()
+    add_gradient(expected, np.array([PLACE[n] for n in early.draws]), np.array(early.odds), 0.25)
+    assert_array_equal(router.state.g[0], expected)
+
+
+@given(order=st.permutations(range(6)))
+@settings(deadline=None, derandomize=True, max_examples=30)
+def test_the_order_of_rewards_within_a_batch_does_not_matter(order: list[int]) -> None:
+    routers = [Router(five(), Omd(baseline=False)) for _ in range(2)]
+    values = [0.1, 0.9, 0.3, 0.7, 0.2, 0.4]
+    for router, sequence in zip(routers, (range(6), order), strict=True):
+        decisions = [router.decide() for _ in range(6)]
+        for n in sequence:
+            router.reward(decisions[n].id, values[n])
+    assert_allclose(routers[0].state.g, routers[1].state.g, rtol=1e-12)
+
+
+def test_limits_are_steered_for_even_if_no_reward_ever_comes() -> None:
+    dear = Problem(["cheap", "dear"], {"usd": [0.1, 1.0]}, [at_most("usd", 0.4)], draws=2)
+    router = Router(dear)
+    for _ in range(4_000):
+        router.decide()
+    status = router.status()
+    assert status.kept
+    assert status.waiting == 4_000
+
+
+def test_a_decision_older_than_memory_is_late() -> None:
+    router = Router(five(), memory=3)
+    ids = [router.decide().id for _ in range(5)]
+    assert [router.reward(id, 0.5) for id in ids] == ["late", "late"] + ["learned"] * 3  # noqa: A001
+
+
+def test_only_experts_that_are_up_are_drawn_and_the_odds_are_theirs() -> None:
+    router = Router(five(), seed=1)
+    played(router, recorded(50), 0, 50)
+    for _ in range(50):
+        decision = router.decide("kind 0", available=["bob", "dan", "eve"])
+        assert set(decision.subset) <= {"bob", "dan", "eve"}
+        q = router.state.q[0]
+        up = q[[1, 3, 4]].sum()
+        assert_allclose(decision.odds, [q[PLACE[n]] / up for n in decision.draws], rtol=1e-14)
+        assert_allclose(
+            decision.expected["junior"], 1 - (1 - q[4] / up) ** 2, rtol=1e-12
+        )  # only eve is up and junior
+
+
+@pytest.mark.parametrize(
+    ("available", "words"),
+    [([], "no expert is available"), (["zoe"], "'zoe'"), ("ann", "list of names")],
+)
+def test_availability_that_makes_no_sense_is_refused_and_changes_nothing(
+    available: Any, words: str
+) -> None:
+    router = Router(five())
+    router.decide()
+    before = memory(router)
+    with pytest.raises(DecisionError, match=words):
+        router.decide("new context", available)
+    assert memory(router) == before
+
+
+def test_contexts_past_the_declared_maximum_are_refused() -> None:
+    router = Router(five(), max_contexts=2)
+    router.decide("a")
+    router.decide("b")
+    router.decide("a")
+    before = memory(router)
+    with pytest.raises(DecisionError, match=r"number 3.*declared for 2"):
+        router.decide("c")
+    with pytest.raises(DecisionError, match="is not a string"):
+        router.decide(7)  # type: ignore[arg-type]
+    assert memory(router) == before
+
+
+def test_each_context_learns_for_itself() -> None:
+    router = Router(five(), Omd(eta=5.0, batch=1))
+    for _ in range(300):
+        for context, star in (("heart", "ann"), ("brain", "dan")):
+            decision = router.decide(context)
+            router.reward(decision.id, 1.0 if star in decision.subset else 0.0)
+    heart, brain = router.state.q[0], router.state.q[1]
+    assert heart[PLACE["ann"]] > 0.3 > brain[PLACE["ann"]]
+    assert brain[PLACE["dan"]] > 0.5 > heart[PLACE["dan"]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"seed": -1}, PolicyError, "seed=-1"),
+        ({"seed": 0.5}, PolicyError, r"seed=0\.5"),
+        ({"seed": 2**63}, PolicyError, "seed="),
+        ({"horizon": 0}, PolicyError, "horizon=0"),
+        ({"rewards": (1.0, 1.0)}, RewardError, "low < high"),
+        ({"rewards": (0.0, math.inf)}, RewardError, "finite range"),
+        ({"policy": "omg"}, PolicyError, "no policy 'omg'; the ones there are: omd"),
+        ({"memory": 0}, PolicyError, "memory=0"),
+        ({"max_contexts": 0}, PolicyError, "max_contexts=0"),
+    ],
+)
+def test_a_router_is_not_started_with_nonsense(
+    settings: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Router(five(), **settings)
+
+
+def test_a_declared_range_is_mapped_to_the_unit_interval() -> None:
+    unit, percent = Router(five()), Router(five(), rewards=(-100.0, 100.0))
+    for n in range(64):
+        share = (n % 5) / 4
+        assert unit.decide().draws == percent.decide().draws
+        unit.reward(f"d{n}", share)
+        percent.reward(f"d{n}", 200 * share - 100)
+    assert_allclose(unit.state.q, percent.state.q, rtol=1e-13)
+
+
+def test_the_status_reads_well() -> None:
+    router = Router(five(), seed=4)
+    played(router, recorded(200), 0, 200)
+    text = str(router.status())
+    assert "200 decisions, 200 rewards" in text
+    assert "usd <=" in text
+    assert "junior >=" in text
+    assert "most drawn:" in text
