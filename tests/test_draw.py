@@ -3,20 +3,29 @@
 import itertools
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Floats
-from bylot.kernels.draw import distinct, draw, gradient, restrict
+from bylot.kernels.draw import Panel, accumulate, distinct, draw, first_above, gradient, restrict
 
 Q = np.array([0.1, 0.2, 0.3, 0.4])
 WRONG = np.array([0.11, 0.19, 0.3, 0.4])
 VALUES = np.array([[0.9, 0.1, 0.4, 0.2], [0.0, 0.7, 0.6, 0.1]])
 
 
+def panel(q: Floats, count: int, chance: Chance) -> Panel:
+    """Draws from q."""
+    mass = np.empty_like(q)
+    accumulate(q, mass)
+    return draw(q, mass, count, chance)
+
+
 def deviation(q: Floats, believed: Floats, n: int = 20_000) -> float:
     """Largest z-score of n draws from q against the believed chances."""
-    count = sum(np.bincount(draw(q, 5, Chance(0, t)).draws, minlength=q.size) for t in range(n))
+    count = sum(np.bincount(panel(q, 5, Chance(0, t)).draws, minlength=q.size) for t in range(n))
     spread = np.sqrt(5 * n * believed * (1 - believed))
     return float(np.abs((count - 5 * n * believed) / spread).max())
 
@@ -30,18 +39,32 @@ def test_the_test_above_would_notice_a_wrong_q() -> None:
 
 
 def test_odds_are_the_masses_of_the_draws() -> None:
-    panel = draw(Q, 7, Chance(3, 11))
-    assert_allclose(panel.odds, Q[panel.draws], rtol=1e-15)
+    drawn = panel(Q, 7, Chance(3, 11))
+    assert_allclose(drawn.odds, Q[drawn.draws], rtol=1e-15)
 
 
 def test_an_expert_without_mass_is_never_drawn() -> None:
     q = np.array([0.0, 0.5, 0.0, 0.5, 0.0])
-    seen = {int(i) for t in range(2_000) for i in draw(q, 5, Chance(1, t)).draws}
+    seen = {int(i) for t in range(2_000) for i in panel(q, 5, Chance(1, t)).draws}
     assert seen == {1, 3}
 
 
+def test_a_level_that_rounding_carried_to_the_total_falls_on_the_last_expert_with_mass() -> None:
+    assert first_above(np.array([0.25, 0.5, 1.0, 1.0]), 1.0) == 2
+    assert first_above(np.array([0.25, 0.5, 1.0, 1.0]), 0.25) == 1
+    assert first_above(np.array([0.0, 0.5, 1.0, 1.0]), 0.0) == 1
+
+
+@given(size=st.integers(1, 3_000), level=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 99))
+@settings(deadline=None, derandomize=True)
+def test_the_search_finds_what_searchsorted_finds(size: int, level: float, seed: int) -> None:
+    mass = np.cumsum(np.random.default_rng(seed).integers(0, 3, size) + np.eye(size)[0])
+    place = level * mass[-1]
+    assert first_above(mass, place) == np.searchsorted(mass, place, side="right")
+
+
 def test_all_up_leaves_q_to_the_bit_and_some_down_renormalises() -> None:
-    assert_array_equal(restrict(Q, np.ones(4, bool)), Q)
+    assert_array_equal(restrict(Q, np.empty(0, bool)), Q)
     assert_allclose(restrict(Q, np.array([False, True, True, False])), [0, 0.4, 0.6, 0])
 
 

@@ -39,7 +39,9 @@ def slope(u: Floats, w: Floats, low: Floats, high: Floats) -> Floats:
     return u - np.where(w == 0, np.clip(u, low, high), x)
 
 
-def quadratic_program(q: Floats, g: Floats, eta: float, a: Floats, b: float, floor: float) -> Floats:
+def quadratic_program(
+    q: Floats, g: Floats, eta: float, a: Floats, b: float, floor: float
+) -> Floats:
     """max p.g - eta/2 |p - q|^2 over sum p = 1, p >= floor, a.p <= b."""
     K = q.size
     rows = np.vstack([np.ones(K), np.eye(K), -a]).T
@@ -48,7 +50,9 @@ def quadratic_program(q: Floats, g: Floats, eta: float, a: Floats, b: float, flo
     return answer
 
 
-def reading(problem: Problem, policy: Omd, environment: Any, horizon: int | None) -> tuple[Ints, Floats]:
+def reading(
+    problem: Problem, policy: Omd, environment: Any, horizon: int | None
+) -> tuple[Ints, Floats]:
     """Draws and final w of the algorithm as printed, with the resolutions of its ambiguities."""
     K, M, peak = problem.size, problem.draws, problem.rows.max(axis=1)
     C, low, high = problem.rows / peak[:, None], problem.box.low / peak, problem.box.high / peak
@@ -57,14 +61,16 @@ def reading(problem: Problem, policy: Omd, environment: Any, horizon: int | None
     g: dict[int, Floats] = {}
     seen: dict[int, list[float]] = {}
     visits: dict[int, int] = {}
-    w, charged, energy, steps = np.zeros(len(C)), [], 0.0, 0
+    charged: list[Floats] = []
+    w, energy, steps = np.zeros(len(C)), 0.0, 0
     draws = np.empty((len(environment.values), M), np.int64)
     for t, (V, x) in enumerate(zip(environment.values, environment.index.tolist(), strict=True)):
         n = visits[x] = visits.get(x, 0) + 1
         due = (n - 1) % policy.batch == 0
         if charged and (due or not policy.freeze):
-            s, steps = slope(np.mean(charged, axis=0), w, low, high), steps + 1
-            energy += s @ s
+            s = slope(np.mean(charged, axis=0), w, low, high)
+            steps += 1
+            energy += float(s @ s)
             length = {
                 Fixed: policy.dual.step,
                 Anytime: policy.dual.step / np.sqrt(steps),
@@ -73,14 +79,18 @@ def reading(problem: Problem, policy: Omd, environment: Any, horizon: int | None
             w = w + length * s
             w, charged = w / max(1.0, np.linalg.norm(w)), []
         if due:
-            eta = policy.eta or policy.eta_mult * G * (np.sqrt(2 * horizon) if horizon else 2 * np.sqrt(n))
+            eta = policy.eta or policy.eta_mult * G * (
+                np.sqrt(2 * horizon) if horizon else 2 * np.sqrt(n)
+            )
             support = sum(max(wj * lo, wj * hi) for wj, lo, hi in zip(w, low, high, strict=True))
             old = q.get(x, np.full(K, 1 / K))
             q[x] = quadratic_program(old, g.get(x, np.zeros(K)), eta, w @ C, support, problem.floor)
             g[x] = np.zeros(K)
         charged.append(C @ q[x])
         edges = np.cumsum(q[x])
-        draws[t] = np.searchsorted(edges / edges[-1], uniforms(Chance(5, t), DRAWS, M), side="right")
+        draws[t] = np.searchsorted(
+            edges / edges[-1], uniforms(Chance(5, t), DRAWS, M), side="right"
+        )
         r = V[:, draws[t]].max(axis=1).sum()
         past = seen.setdefault(x, [])
         centred = r - (np.mean(past) if past else r) if policy.baseline else r

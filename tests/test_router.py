@@ -55,6 +55,7 @@ def test_router_and_simulator_produce_the_same_trace(policy: str, horizon: int |
     status = router.status()
     # Sums in another order of additions: equal to rounding only.
     assert_allclose([one.mean for one in status.limits], trace.mean_spend()[-1], rtol=1e-12)
+    assert status.mean_reward is not None
     assert_allclose(status.mean_reward, trace.rewards.mean(), rtol=1e-12)
 
 
@@ -78,7 +79,9 @@ def test_the_same_reward_twice_is_once_and_another_one_is_a_conflict() -> None:
     assert memory(router) == before
 
 
-@pytest.mark.parametrize("id", ["d1", "d-1", "d01", "1", "", "nonsense", "d" + "9" * 40, "d٣", None, 0])
+@pytest.mark.parametrize(
+    "id", ["d1", "d-1", "d01", "1", "", "nonsense", "d" + "9" * 40, "d٣", None, 0]
+)
 def test_a_reward_for_a_decision_never_made_is_unknown(id: Any) -> None:  # noqa: A002
     router = Router(five())
     router.decide()

@@ -1,12 +1,11 @@
 """What a router hands out and takes back: a Decision, and the receipt for its reward."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """One panel: whom to consult, and all that was known when it was drawn."""
 
     id: str

@@ -17,10 +17,10 @@ from bylot.errors import (
     RewardError,
     SavedFileError,
 )
-from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats
-from bylot.policies.contract import Ticket, law, learn
-from bylot.policies.ledger import Served, blank, serve
+from bylot.policies.contract import Ticket, law
+from bylot.policies.desk import Desk, Served, credit, serve
+from bylot.policies.ledger import blank
 from bylot.problem import Problem
 from bylot.status import Standing, Status
 
@@ -60,13 +60,18 @@ class Router:
         self.max_contexts = at_least_one("max_contexts", max_contexts)
         self.memory = at_least_one("memory", memory)
         self.rule = self.policy.bind(problem, horizon)
-        self.state = self.policy.start(self.rule)
         self.ledger = blank(len(problem.costs))
         self.contexts: dict[str | None, int] = {}
         self.held: dict[int, Ticket | float] = {}  # a ticket until its reward is known
         self._index = {name: i for i, name in enumerate(problem.experts)}
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
-        self._all_up = np.ones(problem.size, np.bool_)
+        self._all_up = np.empty(0, np.bool_)
+        self.seat(self.policy.start(self.rule))
+
+    def seat(self, state: Any) -> None:
+        """Take a state, and hand it with all else to the compiled side."""
+        self.state = state
+        self._desk = Desk(self.rule, state, self.ledger, self._costs)
 
     @property
     def t(self) -> int:
@@ -79,8 +84,7 @@ class Router:
         """Draw a panel for one request, from the experts that are up now if that is said."""
         up = self._all_up if available is None else self.up(available)
         number = self.context(context)
-        chance = Chance(self.seed, self.t)
-        served = serve(self.rule, self.state, self.ledger, self._costs, number, chance, up)
+        served = serve(self._desk, number, self.seed, self.t, up)
         self.hold(served.ticket)
         return self.decision(served, context)
 
@@ -91,8 +95,8 @@ class Router:
             raise RewardError(f"reward {value!r} is not a number; nothing was changed")
         if not low <= value <= high:  # NaN fails this too
             raise RewardError(
-                f"reward {value} for decision {id} is outside [{low}, {high}]; nothing was changed: "
-                "declare another range with rewards=(low, high) if this one is too narrow"
+                f"reward {value} for decision {id} is outside [{low}, {high}]; "
+                "nothing was changed; declare a wider range with rewards=(low, high) if it is right"
             )
         t = number(id)
         if t is None or t >= self.t:
@@ -101,19 +105,14 @@ class Router:
             return Receipt.LATE
         held = self.held[t]
         if isinstance(held, Ticket):
-            return self.credit(held, float(value))
+            credit(self._desk, held, float(value), low, high)
+            self.held[t] = float(value)
+            return Receipt.LEARNED
         if held != value:
-            raise RewardConflict(f"decision {id} already has reward {held}; it cannot become {value}")
+            raise RewardConflict(
+                f"decision {id} already has reward {held}; it cannot become {value}"
+            )
         return Receipt.DUPLICATE
-
-    def credit(self, ticket: Ticket, value: float) -> Receipt:
-        """Let the policy learn from a reward it has not seen."""
-        low, high = self.rewards
-        learn(self.rule, self.state, ticket, (value - low) / (high - low))
-        self.ledger.rewards[0] += 1
-        self.ledger.total[0] += value
-        self.held[ticket.t] = value
-        return Receipt.LEARNED
 
     def up(self, available: Iterable[str]) -> Bools:
         """The experts that are up, as a mask."""
@@ -122,7 +121,9 @@ class Router:
         mask = np.zeros(self.problem.size, np.bool_)
         for name in available:
             if name not in self._index:
-                raise DecisionError(f"there is no expert {name!r} in this pool; available takes names")
+                raise DecisionError(
+                    f"there is no expert {name!r} in this pool; available takes names"
+                )
             mask[self._index[name]] = True
         if not mask.any():
             raise DecisionError("no expert is available, so there is nobody to draw")
@@ -141,7 +142,7 @@ class Router:
             )
         number = len(self.contexts)
         if number == len(self.state.visits):
-            self.state = codec.extend(self.state, self.policy.start(self.rule, 2 * number))
+            self.seat(codec.extend(self.state, self.policy.start(self.rule, 2 * number)))
         self.contexts[label] = number
         return number
 
@@ -154,23 +155,24 @@ class Router:
     def decision(self, served: Served, context: str | None) -> Decision:
         """What the caller gets to see."""
         experts, ticket = self.problem.experts, served.ticket
+        draws = tuple([experts[i] for i in ticket.draws.tolist()])
+        spend, expected = served.costs.tolist()
         return Decision(
             id=f"d{ticket.t}",
             t=ticket.t,
             context=context,
-            draws=tuple([experts[i] for i in ticket.draws.tolist()]),
+            draws=draws,
             odds=tuple(ticket.odds.tolist()),
-            subset=tuple([experts[i] for i in served.subset.tolist()]),
-            spend=dict(zip(self.problem.costs, served.spend.tolist(), strict=True)),
-            expected=dict(zip(self.problem.costs, served.expected.tolist(), strict=True)),
+            subset=tuple(dict.fromkeys(draws)),
+            spend=dict(zip(self.problem.costs, spend, strict=True)),
+            expected=dict(zip(self.problem.costs, expected, strict=True)),
             feasible=ticket.feasible,
         )
 
     def status(self) -> Status:
         """Averages so far, the slack and price of every limit, and the distribution in use."""
         rounds, rewards = self.t, int(self.ledger.rewards[0])
-        spent = dict(zip(self.problem.costs, (self.ledger.spent / max(1, rounds)).tolist(), strict=True))
-        owed = dict(zip(self.problem.costs, (self.ledger.expected / max(1, rounds)).tolist(), strict=True))
+        spent = self.by_cost(self.ledger.spent / max(1, rounds))
         prices = self.policy.prices(self.problem, self.rule, self.state)
         limits = tuple(
             Standing(one, spent[one.name], one.sign * (spent[one.name] - one.bound), float(price))
@@ -184,9 +186,13 @@ class Router:
             mean_reward=float(self.ledger.total[0]) / rewards if rewards else None,
             limits=limits,
             mean_cost=spent,
-            expected_cost=owed,
+            expected_cost=self.by_cost(self.ledger.expected / max(1, rounds)),
             q=dict(zip(self.problem.experts, self.average_law().tolist(), strict=True)),
         )
+
+    def by_cost(self, sums: Floats) -> dict[str, float]:
+        """Numbers under the names of the costs."""
+        return dict(zip(self.problem.costs, sums.tolist(), strict=True))
 
     def average_law(self) -> Floats:
         """The distribution in use, averaged over the contexts as often as they came."""
@@ -240,8 +246,8 @@ class Router:
         lines = len(data["state"]["visits"])
         if not len(router.contexts) == len(data["contexts"]) <= lines:
             raise SavedFileError(f"{len(data['contexts'])} contexts, but {lines} lines of state")
-        router.state = codec.read_arrays(data["state"], router.policy.start(router.rule, lines))
         codec.read_arrays(data["ledger"], router.ledger)
+        router.seat(codec.read_arrays(data["state"], router.policy.start(router.rule, lines)))
         router.held = dict(read_held(one, router) for one in data["held"])
         return router
 
@@ -263,7 +269,7 @@ def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float
     draws, odds = np.empty(router.problem.draws, np.int64), np.empty(router.problem.draws)
     codec.fill("draws", data["draws"], draws)
     codec.fill("odds", data["odds"], odds)
-    if not (0 <= draws.min() and draws.max() < router.problem.size and odds.min() > 0):
+    if not (draws.min() >= 0 and draws.max() < router.problem.size and odds.min() > 0):
         raise SavedFileError(f"decision {t} has draws or odds that this pool cannot have")
     if data["context"] not in range(len(router.contexts)):
         raise SavedFileError(f"decision {t} has context {data['context']}, which was never seen")

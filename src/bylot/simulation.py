@@ -9,11 +9,10 @@ from bylot.environments import Environment
 from bylot.errors import ValuesError
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
-from bylot.kernels.draw import distinct
+from bylot.kernels.draw import add_cost
 from bylot.kernels.summax import sum_max
 from bylot.policies import Policy, named
 from bylot.policies.contract import decide, law, learn
-from bylot.policies.ledger import cost_of
 from bylot.problem import Problem
 
 CHUNK = 4096  # rounds of values held in memory at a time
@@ -83,16 +82,17 @@ def play(
     record: Record,
 ) -> None:
     """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span."""
-    up = np.ones(values.shape[2], np.bool_)
+    up = np.empty(0, np.bool_)  # all of them
     for n in range(values.shape[0]):
         t = start + n
         ticket = decide(rule, state, contexts[n], Chance(seed, t), up)
         reward = sum_max(values[n], ticket.draws)
         learn(rule, state, ticket, (reward - low) / span)
-        record.draws[t] = ticket.draws
-        record.odds[t] = ticket.odds
+        for j in range(ticket.draws.size):
+            record.draws[t, j] = ticket.draws[j]
+            record.odds[t, j] = ticket.odds[j]
         record.rewards[t] = reward
-        record.spend[t] = cost_of(rows, distinct(ticket.draws))
+        add_cost(record.spend[t], rows, ticket.draws)
         record.feasible[t] = ticket.feasible
         record.contexts[t] = contexts[n]
         if record.law.shape[0] > 0:
@@ -129,7 +129,7 @@ def simulate(
     state = settings.start(rule, environment.contexts)
     record = blank(problem, rounds, keep_law)
     low, high = float(rewards[0]), float(rewards[1])
-    rows = np.array(problem.rows)  # a writable copy: numba would compile a second loop for read-only
+    rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     for start in range(0, rounds, CHUNK):
         stop = min(start + CHUNK, rounds)
         values, contexts = environment.rounds(start, stop, seed)
@@ -143,7 +143,7 @@ def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:
         draws=np.empty((rounds, problem.draws), np.int64),
         odds=np.empty((rounds, problem.draws)),
         rewards=np.empty(rounds),
-        spend=np.empty((rounds, len(problem.limits))),
+        spend=np.zeros((rounds, len(problem.limits))),
         feasible=np.empty(rounds, np.bool_),
         contexts=np.empty(rounds, np.int64),
         law=np.empty((rounds if keep_law else 0, problem.size)),

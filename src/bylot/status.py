@@ -47,7 +47,7 @@ class Status:
             f"{self.rounds} decisions, {self.rewards} rewards ({reward}), {self.waiting} waiting, "
             f"{self.contexts} context{'s' * (self.contexts != 1)}"
         )
-        rows = [("limit", "average", "bound", "slack", "price", "")]
+        rows: list[tuple[str, ...]] = [("limit", "average", "bound", "slack", "price", "")]
         rows += [
             (
                 f"{one.limit.name} {'<=' if one.limit.sign < 0 else '>='}",

@@ -1,7 +1,9 @@
 """The batched algorithm once more, as one would write it in NumPy: a yardstick, never a product.
 
-It exists to show what compiling buys and that it changes nothing: same draws, same rewards.
+It exists to show what compiling buys, and that it changes nothing: same trace.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -15,7 +17,8 @@ def on_simplex(z: Floats, floor: float) -> Floats:
     down, count = np.sort(z)[::-1], np.arange(1, z.size + 1)
     tau = (np.cumsum(down) - (1.0 - (z.size - count) * floor)) / count
     last = np.nonzero(down - tau > floor)[0][-1]
-    return np.maximum(floor, z - tau[last])
+    q: Floats = np.maximum(floor, z - tau[last])
+    return q
 
 
 def on_slice(z: Floats, floor: float, a: Floats, b: float) -> Floats:
@@ -33,13 +36,26 @@ def on_slice(z: Floats, floor: float, a: Floats, b: float) -> Floats:
     return on_simplex(z - root * a, floor)
 
 
-def play(rule: OmdRule, values: Floats, uniforms: Floats) -> tuple[Ints, Floats]:
-    """Draws and rewards of the batched algorithm with a running-mean baseline and a fixed dual."""
-    K, w = values.shape[2], np.zeros(len(rule.rows))
-    q, g, total = np.full(K, 1 / K), np.zeros(K), 0.0
-    draws = np.empty((len(values), rule.draws), np.int64)
-    rewards = np.empty(len(values))
-    for t, V in enumerate(values):
+class PlainTrace(NamedTuple):
+    """What is written down in every round, as in the compiled loop's record."""
+
+    draws: Ints
+    odds: Floats
+    rewards: Floats
+    spend: Floats
+
+
+def play(rule: OmdRule, rows: Floats, values: Floats, uniforms: Floats) -> PlainTrace:
+    """The batched algorithm with a running-mean baseline and a fixed dual step."""
+    T, _, K = values.shape
+    w, q, g, total = np.zeros(len(rows)), np.full(K, 1 / K), np.zeros(K), 0.0
+    trace = PlainTrace(
+        np.empty((T, rule.draws), np.int64),
+        np.empty((T, rule.draws)),
+        np.empty(T),
+        np.empty((T, len(rows))),
+    )
+    for t in range(T):
         if t > 0:
             u = rule.rows @ q
             x = np.where(w > 0, rule.high, rule.low)
@@ -51,9 +67,12 @@ def play(rule: OmdRule, values: Floats, uniforms: Floats) -> tuple[Ints, Floats]
             q = on_slice(q + g / rule.eta, rule.floor, w @ rule.rows, float(support))
             g = np.zeros(K)
         mass = np.cumsum(q)
-        draws[t] = np.searchsorted(mass, uniforms[t] * mass[-1], side="right")
-        rewards[t] = V[:, draws[t]].max(axis=1).sum()
-        centred = rewards[t] - total / t if t else 0.0
-        np.add.at(g, draws[t], rule.weight * centred / q[draws[t]])
-        total += rewards[t]
-    return draws, rewards
+        draws = np.searchsorted(mass, uniforms[t] * mass[-1], side="right")
+        odds = q[draws]
+        reward = values[t][:, draws].max(axis=1).sum()
+        centred = reward - total / t if t else 0.0
+        np.add.at(g, draws, rule.weight * centred / odds)
+        total += reward
+        trace.draws[t], trace.odds[t], trace.rewards[t] = draws, odds, reward
+        trace.spend[t] = rows[:, np.unique(draws)].sum(axis=1)
+    return trace

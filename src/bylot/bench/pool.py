@@ -6,7 +6,7 @@ from bylot.problem import Problem, at_least, at_most, share
 
 
 def crowd(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
-    """Workers with heavy-tailed workloads: a budget, a cap on the ten busiest, a share for novices."""
+    """Workers of heavy-tailed workload: a budget, a cap on the busiest, a share for novices."""
     rng = np.random.default_rng(seed)
     workload = rng.lognormal(-1.5, 1.0, size).clip(0.01)
     workload /= workload.max()

@@ -43,7 +43,9 @@ def checked(values: npt.ArrayLike) -> Floats:
     """A stack of finite, non-negative matrices, or an error that says where it is not."""
     stack = np.ascontiguousarray(values, dtype=np.float64)
     if stack.ndim != 3 or 0 in stack.shape:
-        raise ValuesError(f"values of shape {stack.shape} given; wanted rounds x dimensions x experts")
+        raise ValuesError(
+            f"values of shape {stack.shape} given; wanted rounds x dimensions x experts"
+        )
     bad = ~(np.isfinite(stack) & (stack >= 0))
     if bad.any():
         t, k, i = (int(n) for n in np.argwhere(bad)[0])

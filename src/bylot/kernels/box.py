@@ -43,6 +43,16 @@ def peak(low: Floats, high: Floats, w: Floats) -> Floats:
 
 
 @compiled
+def slope_at(low: float, high: float, u: float, w: float) -> float:
+    """One coordinate of `slope`."""
+    if w > 0.0:
+        return u - high
+    if w < 0.0:
+        return u - low
+    return u - min(max(u, low), high)
+
+
+@compiled
 def slope(low: Floats, high: Floats, u: Floats, w: Floats) -> Floats:
     """The shortest subgradient at w of the dual's payoff f(w) = w.u - h(w).
 
@@ -56,12 +66,7 @@ def slope(low: Floats, high: Floats, u: Floats, w: Floats) -> Floats:
     """
     s = np.empty(low.size)
     for j in range(low.size):
-        if w[j] > 0.0:
-            s[j] = u[j] - high[j]
-        elif w[j] < 0.0:
-            s[j] = u[j] - low[j]
-        else:
-            s[j] = u[j] - min(max(u[j], low[j]), high[j])
+        s[j] = slope_at(low[j], high[j], u[j], w[j])
     return s
 
 

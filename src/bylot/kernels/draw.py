@@ -18,37 +18,75 @@ class Panel(NamedTuple):
 
 
 @compiled
-def draw(q: Floats, count: int, chance: Chance) -> Panel:
-    """`count` i.i.d. draws from q: draw_j = min{i : q_0 + ... + q_i > u_j}.
+def accumulate(q: Floats, mass: Floats) -> None:
+    """Write the running sums of q into mass: mass_i = q_0 + ... + q_i."""
+    total = 0.0
+    for i in range(q.size):
+        total += q[i]
+        mass[i] = total
+
+
+@compiled
+def draw(q: Floats, mass: Floats, count: int, chance: Chance) -> Panel:
+    """`count` i.i.d. draws from q with running sums mass: draw_j = min{i : mass_i > u_j}.
 
     An expert without mass is never drawn. q need not sum to one: it is normalised by its sum.
 
-    >>> draw(np.array([0.0, 1.0, 0.0]), 2, Chance(seed=0, t=0))
+    >>> draw(np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]), 2, Chance(seed=0, t=0))
     Panel(draws=array([1, 1]), odds=array([1., 1.]))
     """
-    mass = np.cumsum(q)
+    draws, odds = np.empty(count, np.int64), uniforms(chance, DRAWS, count)
     total = mass[-1]
-    draws = np.searchsorted(mass, uniforms(chance, DRAWS, count) * total, side="right")
-    odds = np.empty(count)
     for j in range(count):
-        # Rounding may carry u * total up to total itself: step back to an expert that has mass.
-        while draws[j] == q.size or q[draws[j]] == 0.0:
-            draws[j] -= 1
-        odds[j] = q[draws[j]] / total
+        i = first_above(mass, odds[j] * total)
+        draws[j] = i
+        odds[j] = q[i] / total
     return Panel(draws, odds)
+
+
+@compiled
+def how_many(mass: Floats, level: float) -> int:
+    """The number of entries that are at most the level."""
+    count = 0
+    for i in range(mass.size):  # an index, not an iterator: this form is vectorised
+        count += mass[i] <= level
+    return count
+
+
+@compiled
+def first_above(mass: Floats, level: float) -> int:
+    """The first i with mass_i > level: bisection, and counting once few are left.
+
+    Counting needs no branch that chance could mislead; up to a few hundred it is the faster way.
+    Rounding may carry u * total up to the total itself; the answer is then the first i that
+    reaches the total: the last expert that has mass.
+    """
+    low, high = 0, mass.size
+    while high - low > 256:
+        middle = (low + high) // 2
+        if mass[middle - 1] <= level:
+            low = middle
+        else:
+            high = middle
+    found = low + how_many(mass[low:high], level)
+    if found == mass.size:
+        found -= 1
+        while found > 0 and mass[found - 1] == mass[found]:
+            found -= 1
+    return found
 
 
 @compiled
 def restrict(q: Floats, up: Bools) -> Floats:
     """q on the experts that are up, renormalised: q_i 1[up_i] / sum of q over those up.
 
-    With all of them up it is q itself, bit for bit.
+    An empty mask stands for all experts: q itself, bit for bit.
 
     >>> restrict(np.array([0.2, 0.3, 0.5]), np.array([True, True, False]))
     array([0.4, 0.6, 0. ])
     """
-    if up.all():
-        return q.copy()
+    if up.size == 0:
+        return q
     held: Floats = np.where(up, q, 0.0)
     total = float(held.sum())
     return held / total
@@ -77,6 +115,15 @@ def gradient(draws: Ints, odds: Floats, reward: float, size: int) -> Floats:
 
 
 @compiled
+def is_new(draws: Ints, j: int) -> bool:
+    """Is draw j the first of its expert?"""
+    for earlier in range(j):  # noqa: SIM110 - compiled: a loop, not a generator
+        if draws[earlier] == draws[j]:
+            return False
+    return True
+
+
+@compiled
 def distinct(draws: Ints) -> Ints:
     """The subset: every drawn expert once, in the order of the first draw.
 
@@ -86,7 +133,16 @@ def distinct(draws: Ints) -> Ints:
     subset = np.empty(draws.size, np.int64)
     size = 0
     for j in range(draws.size):
-        if not (subset[:size] == draws[j]).any():
+        if is_new(draws, j):
             subset[size] = draws[j]
             size += 1
     return subset[:size].copy()
+
+
+@compiled
+def add_cost(out: Floats, costs: Floats, draws: Ints) -> None:
+    """Add to out what the panel costs: out_j += sum over the distinct draws of c_ij."""
+    for j in range(draws.size):
+        if is_new(draws, j):
+            for row in range(out.size):
+                out[row] += costs[row, draws[j]]

@@ -17,8 +17,10 @@ EPS = 2.0**-52
 SMALL = 1e-14  # a residual of sum q = 1, or of a.q = b over max |a|, that counts as none
 TOUCH = 1e-13  # a row missed by this share of max |a| is kept: whoever put b on the edge rounded it
 POINT = 1e-15  # with less than this above the floor the simplex is the single point q = floor
-JOINT = 16  # passes in which both multipliers may step at once, before lambda is bracketed
+JOINT = 16  # passes in which both multipliers may step at once, before lam is bracketed
+HALVING = 64  # passes after which the bracket is halved rather than trusted to Newton's steps
 BLOCK = 64  # terms summed apart: the rounding of a sum of K grows with 64 + K / 64, not with K
+ROUNDS = 20  # solves of one problem, each seen from where the last one ended
 PASSES = 2_000  # never reached on finite input: it stops NaN from looping for ever
 
 
@@ -200,7 +202,8 @@ def balance(
     phi(lam) = d.p(lam), with tau(lam) keeping sum p = r, is piecewise linear and falls. Newton's
     method steps tau and lam together and mostly ends in two to six passes; the answer counts
     only if the residuals say so. It can cycle: past JOINT passes lam moves only from an exact
-    tau, where the sign of phi is known, and stays inside the bracket of those signs.
+    tau, where the sign of phi is known, and stays inside the bracket of those signs. It can
+    crawl: past HALVING passes the bracket is halved (or, while it has no end, lam doubled).
     """
     tau, lam, low, high = start.tau, start.lam, -np.inf, np.inf
     for turn in range(PASSES):
@@ -221,9 +224,11 @@ def balance(
         step = 0.0
         if whole or turn < JOINT:
             step = max(row_step(F, y, a, beta, r, Dual(tau, lam, False)), least - lam)
-        if not low < lam + step < high:
+        if turn >= HALVING and whole and high == np.inf:
+            step = max(step, lam)
+        elif (turn >= HALVING and whole) or not low < lam + step < high:
             step = between(max(low, least), high) - lam if whole else 0.0
-            if whole and (lam + step <= low or lam + step >= high):
+            if whole and not low < lam + step < high:
                 return Dual(tau, lam, False)  # no number is left inside the bracket
         tau += (excess - F.d * step) / F.n
         lam += step
@@ -270,11 +275,14 @@ def fill_halfspace(q: Floats, z: Floats, floor: float, a: Floats, b: float) -> R
     tau, lam, exact = balance(z, a, beta, r, size, start, 0.0)
     for i in range(z.size):
         q[i] = (z[i] - tau) - lam * (a[i] - beta)
-    if not exact:  # the same problem at the scale of q, where rounding does not show
-        tau, rest, _ = balance(q, a, beta, r, size, Dual(0.0, 0.0, False), -lam)
+    for _ in range(ROUNDS):
+        if exact:
+            break
+        # The same problem seen from there: free entries are no larger than q, nor is rounding.
+        tau, step, exact = balance(q, a, beta, r, size, Dual(0.0, 0.0, False), -lam)
         for i in range(z.size):
-            q[i] = (q[i] - tau) - rest * (a[i] - beta)
-        lam += rest
+            q[i] = (q[i] - tau) - step * (a[i] - beta)
+        lam += step
     for i in range(z.size):
         q[i] = floor + max(0.0, q[i])
     return Row(lam, True)

@@ -81,7 +81,7 @@ def optimum(
 def tasks(
     problem: Problem, parts: tuple[Stack, ...], floor: float, aggregate: bool
 ) -> list[tuple[Task, slice]]:
-    """All contexts at once under one budget, or each under the limits; and which rows of q it has."""
+    """All contexts under one budget, or each under the limits; with the rows of q it is about."""
     shares = np.array([part.weights.sum() for part in parts])
     tolerance = PRECISION * sum(part.everyone() for part in parts)
     if aggregate or len(parts) == 1:

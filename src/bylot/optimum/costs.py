@@ -35,7 +35,7 @@ class Costs(NamedTuple):
     @classmethod
     def of(cls, problem: Problem, shares: Floats, floor: float) -> "Costs":
         """The limits of a problem over contexts with these shares of the rounds."""
-        rows = (shares[None, :, None] * problem.rows[:, None, :]).reshape(len(problem.rows), -1)
+        rows = np.tile(problem.rows, len(shares)) * np.repeat(shares, problem.size)
         shape = (len(shares), problem.size)
         return cls(shape, floor, rows, problem.bounds, problem.signs < 0, problem.draws)
 

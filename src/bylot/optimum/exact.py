@@ -5,7 +5,6 @@ tangents at where it stands, and a ceiling over the chords says what no policy c
 """
 
 import numpy as np
-from scipy.optimize import linprog
 
 from bylot.kernels.compile import Floats
 from bylot.optimum.costs import Costs
@@ -50,30 +49,13 @@ def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats
         face = polytope.face()
         if face is not None:
             X, K = start.shape
-            q = Model(start, np.zeros((X, K)), np.tile(-np.eye(K), (X, 1, 1))).peak(
-                polytope, face, slack
-            )
+            q = Model(start, np.zeros((X, K)), np.tile(-np.eye(K), (X, 1, 1))).peak(polytope, face)
             continue
-        q, excess = least_broken(polytope)
+        q, excess = polytope.least_broken()
         if excess > least - slack:
             return None
         least = excess
     return None
-
-
-def least_broken(polytope: Polytope) -> tuple[Floats, float]:
-    """The policy that breaks the worst row least, and by how many units: a linear program."""
-    n, scale = polytope.rows.shape[1], polytope.scales
-    best = linprog(
-        np.append(np.zeros(n), 1.0),
-        A_ub=np.column_stack([polytope.rows / scale[:, None], -np.ones(len(scale))]),
-        b_ub=polytope.bounds / scale,
-        A_eq=np.column_stack([polytope.simplices.toarray(), np.zeros(polytope.shape[0])]),
-        b_eq=np.ones(polytope.shape[0]),
-        bounds=[(polytope.floor, None)] * n + [(None, None)],
-        method="highs",
-    )
-    return best.x[:-1].reshape(polytope.shape), float(best.x[-1])
 
 
 def local_top(
@@ -89,7 +71,7 @@ def local_top(
         gap, prices = around.certify(q, slope)
         if gap <= tolerance or step == steps:
             break
-        p = guarded(Model(q, slope, hill.curvature(q)), costs, around, slack, tolerance)
+        p = guarded(Model(q, slope, hill.curvature(q)), costs, around, slack)
         further = None if p is None else ascend(hill, q, slope, p)
         if further is None:
             break
@@ -97,15 +79,13 @@ def local_top(
     return Peak(q, value, gap, costs.away * prices, step)
 
 
-def guarded(
-    model: Model, costs: Costs, around: Polytope, slack: float, tolerance: float
-) -> Floats | None:
+def guarded(model: Model, costs: Costs, around: Polytope, slack: float) -> Floats | None:
     """The best of the model within the tangents, cut down until the lower limits hold there."""
     for _ in range(50):
         face = around.face()
         if face is None:
             return None
-        p = model.peak(around, face, 0.01 * tolerance)
+        p = model.peak(around, face)
         broken = costs.broken(p, slack)
         if not broken.any():
             return p

@@ -33,10 +33,7 @@ class Quadratic(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where the method stands: y and the slack s > 0, their duals z and v, u for the equations.
-
-    All conditions together: B y - c + E'u + A'v = z,  E y = e,  A y + s = b,  y z = 0,  s v = 0.
-    """
+    """Where the method stands: y and the slack s > 0, their duals z and v, u for the equations."""
 
     y: Floats
     s: Floats
@@ -56,91 +53,109 @@ class Point(NamedTuple):
         return float(np.min(-x[falling] / d[falling], initial=np.inf))
 
     def plus(self, far: float, step: "Point") -> "Point":
-        """This point moved by far * step."""
+        """The point after far * step."""
         return Point(*(x + far * d for x, d in zip(self, step, strict=True)))
 
 
-class Normal:
-    """The Newton equations at a point, reduced to the rows [E; A] and factored once.
+class Newton:
+    """The equations that hold at the end, linearised at a point and factored once:
 
-    (B + Z/Y) dy + E'du + A'dv = p,   E dy = r,   A dy - (S/V) dv = h.
+    c - B y - E'u - A'v + z = 0,   E y = e,   A y + s = b,   y z = 0,   s v = 0.
+
+    Eliminating dz and ds, then dy, leaves one small system for the rows [E; A].
     """
 
     def __init__(self, quadratic: Quadratic, at: Point) -> None:
-        self.factors, start = [], 0
-        diagonal = at.z / at.y
-        for block in quadratic.blocks:
-            part = diagonal[start : start + len(block)]
-            self.factors.append(cho_factor(block + np.diag(part), check_finite=False))
-            start += len(block)
-        self.rows = np.concatenate([quadratic.E, quadratic.A])
+        self.at, self.rows = at, np.concatenate([quadratic.E, quadratic.A])
+        self.balance = (
+            quadratic.c - quadratic.bend(at.y) - self.rows.T @ np.append(at.u, at.v) + at.z
+        )
+        self.astray = np.append(quadratic.e, quadratic.b - at.s) - self.rows @ at.y
+        self.unknown = len(quadratic.e)  # of the rows, how many are equations
+
+    def residuals(self) -> tuple[float, float]:
+        """How far the first equation is off, and the next two."""
+        return float(np.abs(self.balance).max()), float(np.abs(self.astray).max())
+
+    def factor(self, blocks: Sequence[Floats]) -> None:
+        """Prepare to solve: Cholesky of B + Z/Y, and what the rows become under its inverse."""
+        diagonals = np.split(self.at.z / self.at.y, np.cumsum([len(b) for b in blocks])[:-1])
+        self.factors = [
+            cho_factor(block + np.diag(diagonal), check_finite=False)
+            for block, diagonal in zip(blocks, diagonals, strict=True)
+        ]
         self.inner = self.inverse(self.rows.T)
         self.schur = self.rows @ self.inner
-        inequalities = np.arange(len(quadratic.E), len(self.rows))
-        self.schur[inequalities, inequalities] += at.s / at.v
+        inequalities = np.arange(self.unknown, len(self.rows))
+        self.schur[inequalities, inequalities] += self.at.s / self.at.v
 
     def inverse(self, x: Floats) -> Floats:
         """(B + Z/Y)^-1 x, block by block."""
-        parts, start = [], 0
-        for factor in self.factors:
-            size = len(factor[0])
-            parts.append(cho_solve(factor, x[start : start + size], check_finite=False))
-            start += size
-        return np.concatenate(parts)
+        parts = np.split(x, np.cumsum([len(factor) for factor, _ in self.factors])[:-1])
+        return np.concatenate(
+            [
+                cho_solve(factor, part, check_finite=False)
+                for factor, part in zip(self.factors, parts, strict=True)
+            ]
+        )
 
-    def solve(self, p: Floats, r: Floats, h: Floats) -> tuple[Floats, Floats, Floats]:
-        """dy, du and dv."""
-        free = self.inverse(p)
-        duals = np.linalg.solve(self.schur, self.rows @ free - np.concatenate([r, h]))
-        return free - self.inner @ duals, duals[: len(r)], duals[len(r) :]
-
-
-def newton_step(quadratic: Quadratic, at: Point, normal: Normal, yz: Floats, sv: Floats) -> Point:
-    """The step that would make all equations hold, and y z and s v what they are asked to be."""
-    E, A = quadratic.E, quadratic.A
-    dual = quadratic.c - quadratic.bend(at.y) - E.T @ at.u - A.T @ at.v + at.z
-    room = quadratic.b - A @ at.y - at.s
-    dy, du, dv = normal.solve(
-        dual + yz / at.y - at.z, quadratic.e - E @ at.y, room - sv / at.v + at.s
-    )
-    return Point(dy, room - A @ dy, du, dv, yz / at.y - at.z - at.z * dy / at.y)
+    def step(self, yz: Floats | float, sv: Floats | float) -> Point:
+        """The step after which the linear equations hold and y z, s v are what is asked for."""
+        y, s, _, v, z = self.at
+        ds = sv / v - s
+        wanted = self.astray - np.append(np.zeros(self.unknown), ds)
+        free = self.inverse(self.balance + yz / y - z)
+        duals: Floats = np.asarray(np.linalg.solve(self.schur, self.rows @ free - wanted))
+        dy, dv = free - self.inner @ duals, duals[self.unknown :]
+        return Point(dy, ds - s * dv / v, duals[: self.unknown], dv, yz / y - z - z * dy / y)
 
 
-def peak(quadratic: Quadratic, start: Floats, tolerance: float, steps: int = 60) -> Point:
-    """Mehrotra's predictor-corrector from a strictly allowed start, down to the tolerance.
+def next_step(newton: Newton) -> Point:
+    """Mehrotra's predictor and corrector; where these get nowhere, a step back to the middle."""
+    at = newton.at
+    gap = at.complementarity()
+    mean = gap / (at.y.size + at.s.size)
+    guess = newton.step(0.0, 0.0)
+    after = at.plus(min(1.0, at.reach(guess)), guess).complementarity()
+    target = (after / gap) ** 3 * mean
+    step = newton.step(target - guess.y * guess.z, target - guess.s * guess.v)
+    return step if at.reach(step) >= 0.1 else newton.step(mean, mean)
 
-    >>> simplex = Quadratic(
-    ...     [np.eye(2)],
-    ...     np.array([1.0, 0.5]),
-    ...     np.ones((1, 2)),
-    ...     np.ones(1),
-    ...     np.zeros((0, 2)),
-    ...     np.zeros(0),
-    ... )
-    >>> peak(simplex, np.array([0.5, 0.5]), 1e-12).y.round(9)
+
+def beginning(quadratic: Quadratic, inside: Floats) -> Point:
+    """A point with all of y, s, z and v of the right size, near to one inside; equations can wait.
+
+    (A point that is inside but close to an edge is a bad place to begin.)
+    """
+    size = float(inside.mean())
+    y = inside + size
+    s = quadratic.b - quadratic.A @ y
+    s = np.maximum(s, size * np.abs(quadratic.A).max(axis=1, initial=0.0))
+    mu = size * (float(np.ptp(quadratic.c - quadratic.bend(inside))) or 1.0)
+    return Point(y, s, np.zeros(len(quadratic.e)), mu / s, mu / y)
+
+
+def peak(quadratic: Quadratic, inside: Floats, steps: int = 60) -> Floats:
+    """The best y, given one that has room everywhere, as far as numbers go.
+
+    A model that tells apart slopes of 1e-9 has values that differ by 1e-18, hence the precision.
+
+    >>> row = np.ones((1, 2))
+    >>> ends = Quadratic([np.eye(2)], np.array([1.0, 0.5]), row, row[0, :1], row[:0], row[0, :0])
+    >>> peak(ends, np.array([0.5, 0.5])).round(9)
     array([0.75, 0.25])
     """
-    s = quadratic.b - quadratic.A @ start
-    slope = quadratic.c - quadratic.bend(start)
-    mu = max(float(np.ptp(slope)), tolerance) * float(start.mean())  # of the right size, never 0
-    at = Point(start, s, np.zeros(len(quadratic.e)), mu / s, mu / start)
-    count = at.y.size + at.s.size
+    at = beginning(quadratic, inside)
+    unit = at.complementarity()
     for _ in range(steps):
-        gap = at.complementarity()
-        off = (
-            quadratic.c - quadratic.bend(at.y) - quadratic.E.T @ at.u - quadratic.A.T @ at.v + at.z
-        )
-        if gap <= tolerance and np.abs(off).max() <= tolerance:
+        newton = Newton(quadratic, at)
+        balance, astray = newton.residuals()
+        if at.complementarity() <= 1e-18 * unit and balance <= 1e-12 * unit and astray <= 1e-15:
             break
         try:
-            normal = Normal(quadratic, at)
-        except np.linalg.LinAlgError:  # as exact as these numbers allow
+            newton.factor(quadratic.blocks)
+            step = next_step(newton)
+        except np.linalg.LinAlgError:  # as far as numbers go
             break
-        guess = newton_step(quadratic, at, normal, np.zeros_like(at.y), np.zeros_like(at.s))
-        after = at.plus(min(1.0, at.reach(guess)), guess).complementarity()
-        target = (after / gap) ** 3 * gap / count
-        step = newton_step(
-            quadratic, at, normal, target - guess.y * guess.z, target - guess.s * guess.v
-        )
         at = at.plus(min(1.0, 0.995 * at.reach(step)), step)
-    return at
+    return at.y

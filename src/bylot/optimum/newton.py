@@ -45,8 +45,8 @@ class Model(NamedTuple):
     slope: Floats
     H: Floats
 
-    def peak(self, polytope: Polytope, face: Face, tolerance: float) -> Floats:
-        """The allowed p where the model is highest.
+    def peak(self, polytope: Polytope, face: Face) -> Floats:
+        """The allowed p where the model is highest; the centre, if numbers do not reach it.
 
         In y = p - floor, over the variables that are free and with the rows that are tight as
         equations, so that the program has an interior whatever the polytope.
@@ -62,15 +62,13 @@ class Model(NamedTuple):
         ]
         bend = np.einsum("xij,xj->xi", self.H, self.q - polytope.floor)
         c = self.slope - bend + roundness * (self.q - polytope.floor)
-        E = independent(
-            np.concatenate([polytope.simplices.toarray(), polytope.rows[face.tight]])[:, free]
-        )
+        E = independent(np.concatenate([polytope.sums, polytope.rows[face.tight]])[:, free])
         A, start = polytope.rows[~face.tight][:, free], face.centre.ravel()[free] - polytope.floor
         room = (polytope.bounds - polytope.rows @ face.centre.ravel())[~face.tight]
         program = Quadratic(blocks, c.ravel()[free], E, E @ start, A, A @ start + room)
-        p = np.full(self.q.size, polytope.floor)
-        p[free] += peak(program, start, tolerance).y
-        return p.reshape(self.q.shape)
+        p = np.full_like(self.q, polytope.floor)
+        p[free.reshape(p.shape)] += peak(program, start)
+        return p if polytope.excess(p) <= 10 * TIGHT else face.centre
 
 
 def independent(E: Floats) -> Floats:
@@ -94,16 +92,18 @@ def climb(
     """
     q, (value, slope) = start, hill.slope(start)
     if polytope.excess(q) > 10 * TIGHT:
-        q = Model(q, slope, hill.curvature(q)).peak(polytope, face, tolerance)
+        q = Model(q, slope, hill.curvature(q)).peak(polytope, face)
         value, slope = hill.slope(q)
     for step in range(steps + 1):
         gap, prices = polytope.certify(q, slope)
         if gap <= tolerance or step == steps:
             break
-        p = Model(q, slope, hill.curvature(q)).peak(polytope, face, 0.01 * tolerance)
+        p = Model(q, slope, hill.curvature(q)).peak(polytope, face)
         further = ascend(hill, q, slope, p)
-        if further is None:  # as far as rounding allows; the gap says how far that is
-            break
+        if further is None:  # no rise that rounding leaves visible: ask the certificate
+            further = p, *hill.slope(p)
+            if polytope.certify(p, further[2]).gap > gap / 2:
+                break
         q, value, slope = further
     return Peak(q, value, gap, prices, step)
 

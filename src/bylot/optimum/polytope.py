@@ -6,24 +6,23 @@ Owns allowed sets and certificates; it does not know what is being maximised bey
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, eye_array, hstack, kron
 
 from bylot.kernels.compile import Bools, Floats
+from bylot.optimum.linear import Linear
 
 TIGHT = 1e-12
 """Less room than this, in units of a row's largest entry, is no room."""
 
 
 class Certificate(NamedTuple):
-    """No allowed policy has a value above value(q) + gap; the prices v >= 0, one a row, prove it."""
+    """No allowed policy is worth more than value(q) + gap; prices v >= 0 of the rows prove it."""
 
     gap: float
     prices: Floats
 
 
 class Face(NamedTuple):
-    """The part of the polytope's boundary it all lies in: what never moves, and a point inside.
+    """What never moves within the polytope, and a point inside of all that does.
 
     `pinned` variables are at the floor and `tight` rows at their bound in every allowed policy;
     at `centre` all others have room.
@@ -43,10 +42,10 @@ class Polytope(NamedTuple):
     bounds: Floats
 
     @property
-    def simplices(self) -> csr_array:
+    def sums(self) -> Floats:
         """The X equations of the sums, (X, X K)."""
         X, K = self.shape
-        return csr_array(kron(eye_array(X), np.ones((1, K))))
+        return np.repeat(np.eye(X), K, axis=1)
 
     @property
     def scales(self) -> Floats:
@@ -62,10 +61,9 @@ class Polytope(NamedTuple):
 
     def excess(self, q: Floats) -> float:
         """By how much q breaks what it breaks most, rows in units of their largest entry."""
-        over = np.append(
-            self.floor - q.ravel(), (self.rows @ q.ravel() - self.bounds) / self.scales
-        )
-        return max(float(over.max()), float(np.abs(q.sum(axis=1) - 1.0).max()))
+        over = (self.rows @ q.ravel() - self.bounds) / self.scales
+        off = np.abs(q.sum(axis=1) - 1.0)
+        return float(np.concatenate([self.floor - q.ravel(), over, off]).max())
 
     def certify(self, q: Floats, slope: Floats) -> Certificate:
         """How much any allowed policy can be better than q, for a concave F with this slope at q.
@@ -77,28 +75,27 @@ class Polytope(NamedTuple):
         p_x over the floored simplex. The best v is the dual of a linear program; as any v is a
         proof, the gap is evaluated from v here and owes nothing to the solver's tolerances.
         """
-        v = self._prices(slope.ravel())
+        v = self.prices(slope)
         left = slope - (v @ self.rows).reshape(self.shape)
         spare = 1.0 - self.shape[1] * self.floor
         most = (self.floor * left.sum(axis=1) + spare * left.max(axis=1)).sum()
         return Certificate(max(0.0, float(most + v @ self.bounds - (slope * q).sum())), v)
 
-    def _prices(self, slope: Floats) -> Floats:
-        if not len(self.rows):
-            return np.zeros(0)
-        scale, size = self.scales, max(float(np.ptp(slope)), 1e-300)
-        best = linprog(
-            -(slope - slope.mean()) / size,
-            A_ub=self.rows / scale[:, None],
-            b_ub=self.bounds / scale,
-            A_eq=self.simplices,
-            b_eq=np.ones(self.shape[0]),
-            bounds=(self.floor, None),
-            method="highs",
-        )
-        if best.status != 0:
-            return np.zeros(len(self.rows))
-        return np.maximum(-best.ineqlin.marginals, 0.0) * size / scale
+    def prices(self, slope: Floats) -> Floats:
+        """The best v above: what a bound is worth to slope.p; 0 where no program is needed."""
+        m, n, scale, unit = len(self.rows), slope.size, self.scales, float(np.ptp(slope))
+        if m == 0 or unit == 0.0:
+            return np.zeros(m)
+        corner = Linear(
+            (slope - slope.mean()).ravel() / unit,
+            self.rows / scale[:, None],
+            self.bounds / scale,
+            self.sums,
+            np.ones(self.shape[0]),
+            np.full(n, self.floor),
+            np.ones(n),
+        ).corner()
+        return np.zeros(m) if corner is None else corner.prices * unit / scale
 
     def face(self) -> Face | None:
         """A point with all the room there is, and where there is none; None if nothing is allowed.
@@ -110,37 +107,54 @@ class Polytope(NamedTuple):
 
         as size may grow, every t that can be positive reaches 1, and the others stay at 0.
         """
-        X, K = self.shape
-        n, m, scale = X * K, len(self.rows), self.scales
-        rows = self.rows / scale[:, None]
-        room = self.bounds / scale - self.floor * rows.sum(axis=1)
-        spare = max(0.0, 1.0 - K * self.floor)
-        sums = self.simplices
-        # Unknowns: t of the floors, what y exceeds it by, t of the rows, size.
-        best = linprog(
-            np.concatenate([-np.ones(n), np.zeros(n), -np.ones(m), [0.0]]),
-            A_ub=csr_array(hstack([rows, rows, eye_array(m), -room[:, None]])) if m else None,
-            b_ub=np.zeros(m) if m else None,
-            A_eq=csr_array(hstack([sums, sums, csr_array((X, m)), np.full((X, 1), -spare)])),
-            b_eq=np.zeros(X),
-            bounds=[(0, 1)] * n + [(0, None)] * n + [(0, 1)] * m + [(1, 1e6)],
-            method="highs",
-        )
-        if best.status != 0:
-            return None
-        t, size = best.x, best.x[-1]
-        pinned, tight = t[:n] < TIGHT * 1e6, t[2 * n : -1] < TIGHT * 1e6
-        y = np.where(pinned, 0.0, (t[:n] + t[n : 2 * n]) / size)
-        return self._settled(Face(self.floor + y.reshape(self.shape), pinned, tight))
+        (X, K), m, n, most = self.shape, len(self.rows), self.rows.shape[1], 1e9
+        rows = self.rows / self.scales[:, None]
+        room = self.bounds / self.scales - self.floor * rows.sum(axis=1) + TIGHT / 10  # rounding
+        spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))
+        # Unknowns: t of the floors, by what y exceeds them, t of the rows, size.
+        corner = Linear(
+            np.concatenate([np.ones(n), np.zeros(n), np.ones(m), [0.0]]),
+            np.concatenate([rows, rows, np.eye(m), -room[:, None]], axis=1),
+            np.zeros(m),
+            np.concatenate([self.sums, self.sums, np.zeros((X, m)), spare], axis=1),
+            np.zeros(X),
+            np.concatenate([np.zeros(2 * n + m), [1.0]]),
+            np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [most]]),
+        ).corner()
+        if corner is None:
+            return self._last()
+        t, over, t_rows, size = np.split(corner.x, [n, 2 * n, 2 * n + m])
+        pinned, tight = t < TIGHT * most, t_rows < TIGHT * most
+        y = np.where(pinned, 0.0, (t + over) / size)
+        face = self._settled(Face(self.floor + y.reshape(self.shape), pinned, tight))
+        return face if self.excess(face.centre) <= 10 * TIGHT else self._last()
 
-    def _settled(self, face: Face) -> Face | None:
-        """Its point moved by rounding errors only, until sums and tight rows hold to the last digit."""
-        equations = np.concatenate([self.simplices.toarray(), self.rows[face.tight]])
-        wanted = np.concatenate([np.ones(self.shape[0]), self.bounds[face.tight]])
-        q, free = face.centre.ravel().copy(), ~face.pinned
+    def _settled(self, face: Face) -> Face:
+        """Its point moved by rounding errors: sums and tight rows hold to the last digit."""
         unit = np.append(np.ones(self.shape[0]), self.scales[face.tight])
-        off = (wanted - equations @ q) / unit
-        if free.any():
-            q[free] += np.linalg.lstsq(equations[:, free] / unit[:, None], off)[0]
-        settled = face._replace(centre=q.reshape(self.shape))
-        return settled if self.excess(settled.centre) <= 10 * TIGHT else None
+        equations = np.concatenate([self.sums, self.rows[face.tight]]) / unit[:, None]
+        wanted = np.append(np.ones(self.shape[0]), self.bounds[face.tight]) / unit
+        q, free = face.centre.ravel().copy(), ~face.pinned
+        q[free] += np.linalg.lstsq(equations[:, free], wanted - equations @ q)[0]
+        return face._replace(centre=q.reshape(self.shape))
+
+    def _last(self) -> Face | None:
+        """Where there is less room than numbers can tell from none: one policy, if any."""
+        q, _ = self.least_broken()
+        nowhere = np.ones(q.size, dtype=np.bool_), np.zeros(len(self.rows), dtype=np.bool_)
+        return Face(q, *nowhere) if self.excess(q) <= 10 * TIGHT else None
+
+    def least_broken(self) -> tuple[Floats, float]:
+        """The policy that breaks the worst row least, and by how many units: a linear program."""
+        (X, K), (m, n), scale = self.shape, self.rows.shape, self.scales
+        corner = Linear(
+            np.append(np.zeros(n), -1.0),
+            np.column_stack([self.rows / scale[:, None], -np.ones(m)]),
+            self.bounds / scale,
+            np.column_stack([self.sums, np.zeros(X)]),
+            np.ones(X),
+            np.append(np.full(n, self.floor), -np.inf),
+            np.append(np.ones(n), np.inf),
+        ).corner()
+        assert corner is not None  # a large enough excess allows every policy
+        return corner.x[:-1].reshape(X, K), float(corner.x[-1])

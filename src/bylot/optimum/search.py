@@ -1,6 +1,7 @@
 """The search under exact costs: where to start from, and the best of where the starts lead."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -47,17 +48,17 @@ class Search(NamedTuple):
         )
 
     def places(self, task: Task, costs: Costs, first: list[Floats]) -> Iterator[Floats]:
-        """The given places; then, if there can be several tops, as many more as are wanted:
-        the surrogate's top, uniform play, and random policies, every other one on few experts."""
+        """The given places and, if there can be several tops, as many more as are wanted.
+
+        The surrogate's top, uniform play, then random policies, every other one on few experts.
+        """
         yield from first
         if not costs.upper.any() or costs.draws == 1:
             return
         X, K = task.hill.shape
         more = [np.full((X, K), 1.0 / K)]
-        try:
+        with suppress(InfeasibleLimits):  # as the surrogate may be when the limits are not
             more.insert(0, surrogate_top(task).q)
-        except InfeasibleLimits:  # as it may be when the limits themselves are not
-            pass
         yield from more[: self.starts - len(first)]
         chance = np.random.default_rng(self.seed)
         for n in range(self.starts - len(first) - len(more)):

@@ -49,12 +49,12 @@ class Stack(NamedTuple):
     @property
     def rounds(self) -> int:
         """The number of rounds T."""
-        return self.values.shape[0]
+        return len(self.values)
 
     @property
     def size(self) -> int:
         """The number of experts K."""
-        return self.values.shape[2]
+        return int(self.values.shape[2])
 
     def part(self, rounds: Ints) -> "Stack":
         """Some of the rounds, each with the weight that it has here."""

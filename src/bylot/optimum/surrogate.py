@@ -16,11 +16,11 @@ COARSE, STEP = 4_000, 8
 
 
 def allowed(task: Task) -> Polytope:
-    """{q: sum_x share_x rows @ q_x in S}: the sides of S that can bind, all written as "at most"."""
+    """{q: sum_x share_x rows @ q_x in S}: the sides of S that bind, written as "at most"."""
     problem = task.problem
     away = -problem.signs[:, None] * problem.rows
     ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
-    rows = (task.shares[None, :, None] * away[:, None, :]).reshape(len(away), -1)
+    rows = np.tile(away, len(task.shares)) * np.repeat(task.shares, problem.size)
     return Polytope(task.hill.shape, task.floor, rows, ends)
 
 

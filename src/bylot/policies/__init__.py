@@ -1,7 +1,7 @@
 """Policies by name; each file below reads like its pseudo-code."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields
 from typing import Any
 
 from bylot.errors import PolicyError
@@ -31,7 +31,8 @@ def named(policy: str | Policy) -> Policy:
 def write(policy: Policy) -> dict[str, Any]:
     """Settings as plain data, for saved files."""
     kind = next(name for name, oco in OCO.items() if isinstance(policy.dual, oco))
-    return {**asdict(replace(policy)), "name": "omd", "dual": {"kind": kind, "step": policy.dual.step}}
+    settings = {field.name: getattr(policy, field.name) for field in fields(policy)}
+    return {"name": "omd", **settings, "dual": {"kind": kind, **policy.dual._asdict()}}
 
 
 def read(data: Mapping[str, Any]) -> Policy:

@@ -74,16 +74,16 @@ def step(generic: Callable[..., Any], rule: type) -> Callable[[Step], Step]:
 
 # Compiled code picks the body by the *type* of the rule. A loop over `decide` and `learn` can then
 # be kept on disk, which one that is handed the steps as arguments cannot.
-@overload(decide, strict=False)  # type: ignore[untyped-decorator]
+@overload(decide, strict=False, inline="always")  # type: ignore[untyped-decorator]
 def _(rule: Any, state: Any, context: Any, chance: Any, up: Any) -> Any:
     return STEPS[decide, rule.instance_class]
 
 
-@overload(learn, strict=False)  # type: ignore[untyped-decorator]
+@overload(learn, strict=False, inline="always")  # type: ignore[untyped-decorator]
 def _(rule: Any, state: Any, ticket: Any, reward: Any) -> Any:
     return STEPS[learn, rule.instance_class]
 
 
-@overload(law, strict=False)  # type: ignore[untyped-decorator]
+@overload(law, strict=False, inline="always")  # type: ignore[untyped-decorator]
 def _(rule: Any, state: Any, context: Any) -> Any:
     return STEPS[law, rule.instance_class]

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from bylot.kernels.box import slope
+from bylot.kernels.ball import into_ball
+from bylot.kernels.box import slope_at
 from bylot.kernels.compile import Floats, Ints, compiled
-from bylot.kernels.project import onto_ball
 
 
 class Fixed(NamedTuple):
@@ -49,8 +49,13 @@ class Dual(NamedTuple):
 
 def resting(size: int) -> Dual:
     """A dual player that has seen nothing: w = 0 asks for nothing."""
-    zeros, count = np.zeros, lambda: np.zeros(1, np.int64)
-    return Dual(zeros(size), zeros(size), count(), count(), zeros(1))
+    return Dual(
+        w=np.zeros(size),
+        u=np.zeros(size),
+        rounds=np.zeros(1, np.int64),
+        steps=np.zeros(1, np.int64),
+        energy=np.zeros(1),
+    )
 
 
 def stride(oco: Any, dual: Any) -> float:
@@ -60,7 +65,7 @@ def stride(oco: Any, dual: Any) -> float:
 
 @overload(stride, strict=False)  # type: ignore[untyped-decorator]
 def _(oco: Any, dual: Any) -> Any:
-    return {Fixed: _fixed, Anytime: _anytime, Adaptive: _adaptive}[oco.instance_class]
+    return STRIDES[oco.instance_class]
 
 
 def _fixed(oco: Fixed, dual: Dual) -> float:
@@ -76,19 +81,29 @@ def _adaptive(oco: Adaptive, dual: Dual) -> float:
     return float(oco.step / np.sqrt(energy)) if energy > 0.0 else 0.0
 
 
+STRIDES: dict[type, Any] = {Fixed: _fixed, Anytime: _anytime, Adaptive: _adaptive}
+
+
 @compiled
 def charge(dual: Dual, u: Floats) -> None:
     """Owe the surrogate cost of the policy that was actually played."""
-    dual.u[:] += u
+    for j in range(u.size):
+        dual.u[j] += u[j]
     dual.rounds[0] += 1
 
 
 @compiled
 def advance(oco: Any, dual: Dual, low: Floats, high: Floats) -> None:
     """One step up f at the mean of what was charged: w <- project(w + stride * slope)."""
-    g = slope(low, high, dual.u / dual.rounds[0], dual.w)
+    energy = 0.0
+    for j in range(dual.w.size):  # in place: a temporary array costs more than all of this
+        dual.u[j] = slope_at(low[j], high[j], dual.u[j] / dual.rounds[0], dual.w[j])
+        energy += dual.u[j] * dual.u[j]
     dual.steps[0] += 1
-    dual.energy[0] += (g * g).sum()
-    dual.w[:] = onto_ball(dual.w + stride(oco, dual) * g)
-    dual.u[:] = 0.0
+    dual.energy[0] += energy
+    length = stride(oco, dual)
+    for j in range(dual.w.size):
+        dual.w[j] += length * dual.u[j]
+        dual.u[j] = 0.0
+    into_ball(dual.w)
     dual.rounds[0] = 0

@@ -3,20 +3,23 @@
 One iterate q per context (Algorithm 1 is the case of one context), one dual player for all.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from bylot.errors import PolicyError
+from bylot.errors import PolicyError, SurrogateWarning
 from bylot.kernels.box import support
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
-from bylot.kernels.draw import add_gradient, draw, restrict
+from bylot.kernels.draw import accumulate, add_gradient, draw, restrict
 from bylot.kernels.project import onto_halfspace
 from bylot.policies.contract import Ticket, decide, law, learn, step
 from bylot.policies.dual import Dual, Fixed, Oco, advance, charge, resting
 from bylot.problem import Problem
+
+PAPER_DUAL = Fixed(0.05)
 
 
 class OmdRule(NamedTuple):
@@ -40,6 +43,8 @@ class OmdState(NamedTuple):
     """What it remembers: a line per context, and the shared dual."""
 
     q: Floats  # (X, K)
+    mass: Floats  # (X, K) running sums of q, which draws are looked up in
+    u: Floats  # (X, d) surrogate cost of q
     g: Floats  # (X, K) gradient collected since q last moved
     visits: Ints  # (X,)
     rewards: Ints  # (X,) how many
@@ -65,9 +70,20 @@ def move(rule: OmdRule, state: OmdState, x: int) -> bool:
     found = onto_halfspace(z, rule.floor, a, support(rule.low, rule.high, w))
     state.q[x] = found.q
     state.g[x] = 0.0
+    accumulate(state.q[x], state.mass[x])
+    surrogate(rule.rows, state.q[x], state.u[x])
     state.paid[:] += eta * found.multiplier * w
     state.moves[0] += 1
     return found.feasible
+
+
+@compiled
+def surrogate(rows: Floats, q: Floats, u: Floats) -> None:
+    """Write u = C q, the cost that the paper charges a policy."""
+    for j in range(u.size):
+        u[j] = 0.0
+        for i in range(q.size):
+            u[j] += rows[j, i] * q[i]
 
 
 @step(decide, OmdRule)
@@ -79,13 +95,14 @@ def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -
     # (c)
     feasible = move(rule, state, context) if due else True
     state.visits[context] += 1
-    # (d)
-    q = restrict(state.q[context], up)
-    panel = draw(q, rule.draws, chance)
-    u = np.empty(rule.rows.shape[0])
-    for j in range(u.size):
-        u[j] = (rule.rows[j] * q).sum()
+    # (d) from the experts that are up, and it is their cost that is owed
+    q, mass, u = state.q[context], state.mass[context], state.u[context]
+    if up.size > 0:
+        q, mass, u = restrict(q, up), mass.copy(), u.copy()
+        accumulate(q, mass)
+        surrogate(rule.rows, q, u)
     charge(state.dual, u)
+    panel = draw(q, mass, rule.draws, chance)
     return Ticket(chance.t, context, panel.draws, panel.odds, feasible)
 
 
@@ -102,7 +119,8 @@ def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
 
 @step(law, OmdRule)
 def _(rule: OmdRule, state: OmdState, context: int) -> Floats:
-    return state.q[context].copy()
+    q: Floats = state.q[context].copy()
+    return q
 
 
 @dataclass(frozen=True)
@@ -124,25 +142,26 @@ class Omd:
     mean: bool = True
     baseline: bool = True
     freeze: bool = False
-    dual: Oco = Fixed(0.05)
+    dual: Oco = PAPER_DUAL
 
     def __post_init__(self) -> None:
         if self.eta is not None and not 0 < self.eta < np.inf:
-            raise PolicyError(f"eta={self.eta} must be a positive number; leave it out for the paper's")
+            raise PolicyError(f"eta={self.eta} is not positive; leave it out for the paper's")
         if not 0 < self.eta_mult < np.inf:
-            raise PolicyError(f"eta_mult={self.eta_mult} must be a positive number; 1 is Theorem 1's")
+            raise PolicyError(f"eta_mult={self.eta_mult} is not positive; Theorem 1 has 1")
         if self.batch < 1:
             raise PolicyError(f"batch={self.batch} rounds is less than one; use 1 for Algorithm 1")
         if not 0 < self.dual.step < np.inf:
-            raise PolicyError(f"the dual's step={self.dual.step} must be a positive number")
+            raise PolicyError(f"the dual's step={self.dual.step} is not positive")
 
     @classmethod
-    def plain(cls, dual: Oco = Fixed(0.05)) -> "Omd":
+    def plain(cls, dual: Oco = PAPER_DUAL) -> "Omd":
         """Algorithm 1 to the letter, which is what the theorems speak of."""
         return cls(eta_mult=1.0, batch=1, baseline=False, dual=dual)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
         """The rule for this problem, over a known horizon or for as long as it is asked."""
+        warn_if_empty(problem)
         peak = scale(problem.rows)
         return OmdRule(
             draws=problem.draws,
@@ -175,6 +194,8 @@ class Omd:
         d, K = rule.rows.shape
         return OmdState(
             q=np.full((contexts, K), 1.0 / K),
+            mass=np.zeros((contexts, K)),
+            u=np.zeros((contexts, d)),
             g=np.zeros((contexts, K)),
             visits=np.zeros(contexts, np.int64),
             rewards=np.zeros(contexts, np.int64),
@@ -192,6 +213,18 @@ class Omd:
         per_row = np.abs(state.paid) / max(1, int(state.moves[0])) / scale(problem.rows)
         per_round = per_row / (rule.weight * rule.batch)
         return np.where(problem.signs < 0, per_round / problem.draws, per_round)
+
+
+def warn_if_empty(problem: Problem) -> None:
+    """Say so if the paper's linear stand-in cannot be met, however one plays."""
+    if problem.surrogate_conflict is not None:
+        warnings.warn(
+            "the limits can be kept, but the paper's linear surrogate of them cannot: "
+            f"{problem.surrogate_conflict} conflict there, and OMD will play the "
+            "least-violating point; loosen them or use fewer minimum shares",
+            SurrogateWarning,
+            stacklevel=4,
+        )
 
 
 def scale(rows: Floats) -> Floats:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from bylot.problem.limits import Limit
+from bylot.problem.limits import Limit, listed
 from bylot.problem.region import TOLERANCE, Region
 
-PATIENCE = 1_000
-"""Linear programs spent on the *smallest* conflict (at up to 1,000 experts, in proportion fewer
-above), before an irreducible one has to do: about two seconds."""
+PATIENCE, ROOM = 500, 5_000
+"""Linear programs, of up to so many numbers, spent on the proof that a conflict is the smallest:
+about a second; of larger ones fewer in proportion. After that an irreducible one has to do."""
 
 
 @dataclass(frozen=True)
@@ -25,66 +25,71 @@ class Conflict:
     smallest: bool
 
     def __str__(self) -> str:
-        *others, last = map(str, self.limits)
-        return f"{', '.join(others)} and {last}" if others else last
+        return listed(self.limits)
 
 
-def find_conflict(region: Region, limits: Sequence[Limit]) -> Conflict | None:
-    """The smallest conflict between these limits of the region, None if they can all be kept."""
+def find_conflict(
+    region: Region, limits: Sequence[Limit], patience: int = PATIENCE
+) -> Conflict | None:
+    """A conflict between the limits of a region, None if they can all be kept.
+
+    It is the smallest there is, if patience lasts for the proof.
+    """
     if region.feasible(region.every):
         return None
-    places = smallest(region, PATIENCE * 1_000 // max(1_000, region.size))
-    proven = places is not None
-    chosen = irreducible(region) if places is None else places
-    return Conflict(tuple(limits[j] for j in chosen), proven)
-
-
-def smallest(region: Region, patience: int) -> list[int] | None:
-    """A conflict with the fewest limits, None if that takes more linear programs than allowed.
-
-    A *correction* is a set of limits without which the others can be kept. A conflict shares a
-    limit with each correction: it could be kept otherwise. So take the smallest set that meets all
-    corrections known; if it cannot be kept it is a smallest conflict, and if it can, let it grow
-    as long as it can, and what is left out is a correction not known yet.
-    """
-    corrections: list[list[int]] = []
-    spent = 0
-    while spent < patience:
-        candidate = smallest_hitting_set(corrections, len(region.every))
-        if candidate is None:
-            return None
-        kept, tried = grow(region, candidate)
-        spent += tried
-        if kept is None:
-            return candidate
-        corrections.append([j for j in region.every if j not in kept])
-        if not corrections[-1]:  # only rounding can bring us here: all limits, one at a time
-            return None
-    return None
-
-
-def grow(region: Region, candidate: list[int]) -> tuple[set[int] | None, int]:
-    """As many limits as can be kept with the candidates, None if not even those; programs spent."""
-    p = region.witness(candidate)
-    if p is None:
-        return None, 1
-    # Half the tolerance: a limit that comes for free must not be the one too many.
-    kept = set(candidate) | set(np.flatnonzero(region.excess(p) <= TOLERANCE / 2).tolist())
-    left = [j for j in region.every if j not in kept]
-    for j in left:
-        if region.feasible(kept | {j}):
-            kept.add(j)
-    return kept, 1 + len(left)
+    programs = patience * ROOM // max(ROOM, region.rows.size)
+    places, proven = smallest(region, irreducible(region), programs)
+    return Conflict(tuple(limits[j] for j in places), proven)
 
 
 def irreducible(region: Region) -> list[int]:
     """A conflict none of whose limits can be spared: leave out each limit that is not needed."""
-    needed = region.every
-    for j in region.every:
+    needed = region.culprits()
+    if region.feasible(needed):  # rounding
+        needed = region.every
+    for j in list(needed):
         without = [i for i in needed if i != j]
         if not region.feasible(without):
             needed = without
     return needed
+
+
+def smallest(region: Region, known: list[int], patience: int) -> tuple[list[int], bool]:
+    """A conflict with the fewest limits, and True; when out of patience, the known one, and False.
+
+    A *correction* is a set of limits without which the others can be kept. A conflict shares a
+    limit with each correction: it could be kept otherwise. So take the smallest set that meets all
+    corrections found; no conflict is smaller. If it cannot be kept, it is a conflict. If it can,
+    let it grow: what is left out is a new correction (implicit hitting sets; Ignatiev et al. 2015,
+    "Smallest MUS extraction with minimal hitting set dualization").
+    """
+    corrections: list[list[int]] = []
+    while patience > 0:
+        candidate = smallest_hitting_set(corrections, len(region.every))
+        if candidate is None:
+            break
+        if len(candidate) >= len(known):
+            return known, True
+        kept = grow(region, candidate)
+        if kept is None:
+            return candidate, True
+        corrections.append([j for j in region.every if j not in kept])
+        patience -= 2 + len(corrections) // 3  # what the next hitting set costs, about
+    return known, False
+
+
+def grow(region: Region, candidate: list[int]) -> list[int] | None:
+    """Most of the limits that can be kept together with the candidates; None if those cannot be."""
+    p = region.witness(candidate)
+    if p is None:
+        return None
+    nearest = region.nearest(candidate)
+    if nearest is None:  # rounding
+        nearest = p
+    # Half the tolerance: a limit that comes for free must not be the one too many.
+    free = region.excess(nearest) <= TOLERANCE / 2
+    free[candidate] = True
+    return np.flatnonzero(free).tolist()
 
 
 def smallest_hitting_set(sets: list[list[int]], size: int) -> list[int] | None:

@@ -51,8 +51,11 @@ def require_feasible(problem: "Problem") -> None:
 
 
 def surrogate_conflict(problem: "Problem") -> Conflict | None:
-    """The limits whose surrogates conflict, None if the paper's set of q is not empty."""
-    return find_conflict(surrogate(problem), problem.limits) if problem.limits else None
+    """Limits whose surrogates conflict, None if the paper's set of q is not empty.
+
+    An irreducible conflict is enough for a warning: no proof that it is the smallest.
+    """
+    return find_conflict(surrogate(problem), problem.limits, patience=0) if problem.limits else None
 
 
 def range_of(problem: "Problem", limit: Limit) -> tuple[float, float]:
@@ -115,7 +118,9 @@ def _proposal(remedies: Sequence[Remedy]) -> list[str]:
     if not remedies:
         return []
     if len(remedies[0].changes) > 1:
-        return [f"No single change is enough; these together are: {remedies[0]}."]
+        return [f"No single change would do, the nearest that do together: {remedies[0]}."]
+    if len(remedies) == 1:
+        return [f"The nearest bound that would do: {remedies[0]}."]
     more = len(remedies) - SHOWN
-    rest = f", or one of {more} others listed in .remedies" if more > 0 else ""
-    return [f"Change one bound: {' or '.join(map(str, remedies[:SHOWN]))}{rest}."]
+    rest = f" or one of {more} more in .remedies" if more > 0 else ""
+    return [f"Any one of these would do: {' or '.join(map(str, remedies[:SHOWN]))}{rest}."]

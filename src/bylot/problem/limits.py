@@ -5,7 +5,7 @@ Which costs and experts exist is the problem's business; here a limit only check
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -13,6 +13,9 @@ from bylot.errors import ProblemError
 
 UPPER, LOWER = -1, +1
 """The sign of a limit: -1 for an upper bound, +1 for a lower one."""
+
+TINY, HUGE = 1e-100, 1e100
+"""Costs and bounds are 0 or between these, so that no product of a few of them can overflow."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,16 @@ def share(group: str, members: Iterable[str]) -> Share:
     return Share(group, tuple(members))
 
 
+def listed(limits: Sequence[Limit]) -> str:
+    """In words.
+
+    >>> listed([at_most("usd", 2), at_least("usd", 1), at_most("gpu", 3)])
+    "at_most('usd', 2.0), at_least('usd', 1.0) and at_most('gpu', 3.0)"
+    """
+    *others, last = map(str, limits)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def real(given: object) -> float | None:
     """A real number as a float, None if it is something else; True is no number.
 
@@ -136,13 +149,15 @@ def real(given: object) -> float | None:
 
 def _checked_bound(name: str, side: str, bound: object) -> float:
     given, value = f"limit on {name!r}: {side}={bound!r}", real(bound)
-    if value is None:
-        raise ProblemError(f"{given} is not a number; give the bound as a number, such as 2.0")
-    if math.isnan(value):
+    if value is None or math.isnan(value):
         raise ProblemError(f"{given} is not a number; give a finite bound of 0 or more")
     if value == math.inf:
         what = "allows everything" if side == "at_most" else "can never be reached"
         raise ProblemError(f"{given} {what}; a bound is finite, leave this limit out")
     if value < 0:
         raise ProblemError(f"{given} is negative, but costs never are; use 0 or more")
+    if value and not TINY <= value <= HUGE:
+        raise ProblemError(
+            f"{given} is neither 0 nor between {TINY} and {HUGE}; measure in another unit"
+        )
     return value

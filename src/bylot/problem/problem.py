@@ -27,6 +27,8 @@ class Problem:
 
     A limit speaks of the average, per request, of the summed cost of the *distinct* experts
     consulted. The floor (gamma) is the least probability a policy of the paper gives any expert.
+    What does not make sense raises ProblemError at once; limits that no policy whatever can keep
+    together raise InfeasibleLimits, which names them and the nearest bounds that can be kept.
 
     >>> from bylot.problem import at_least, at_most, share
     >>> problem = Problem(

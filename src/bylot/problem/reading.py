@@ -8,13 +8,14 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bylot.errors import ProblemError
 from bylot.kernels.compile import Floats
-from bylot.problem.limits import LOWER, UPPER, Limit, Share, real
+from bylot.problem.limits import HUGE, LOWER, TINY, UPPER, Limit, Share, real
 
 
 def experts(given: Iterable[str]) -> tuple[str, ...]:
@@ -154,6 +155,20 @@ def _cost_name(name: object) -> str:
 
 
 def _cost(name: str, given: object, names: tuple[str, ...]) -> Floats:
+    """One cost of all experts; True counts as 1, as in an indicator of a group."""
+    row = _numbers(name, given, names)
+    for i in np.flatnonzero((row != 0) & ~((row >= TINY) & (row <= HUGE))):
+        if row[i] < 0:
+            advice = "but costs are never negative; give a gain as a cost of its own"
+        elif math.isfinite(row[i]):
+            advice = f"neither 0 nor between {TINY} and {HUGE}; measure in another unit"
+        else:
+            advice = "not finite; give what one consultation costs, or leave that expert out"
+        raise ProblemError(f"cost {name!r} of expert {names[i]!r} is {row[i]}, {advice}")
+    return _locked(row + 0.0)  # a copy of our own, without -0.0
+
+
+def _numbers(name: str, given: object, names: tuple[str, ...]) -> Floats:
     if isinstance(given, Mapping):
         raise ProblemError(
             f"cost {name!r} is a mapping, but a sequence in the order of the experts is wanted; "
@@ -166,34 +181,28 @@ def _cost(name: str, given: object, names: tuple[str, ...]) -> Floats:
             f"cost {name!r} has {shape}, but there are {len(names)} experts; "
             "give one number per expert"
         )
-    return _locked([_price(name, expert, x) for expert, x in zip(names, values, strict=True)])
+    if values.dtype != object:
+        return values.astype(np.float64)
+    row = [float(x) if isinstance(x, bool | np.bool_) else real(x) for x in values]
+    if None in row:
+        i = row.index(None)
+        raise ProblemError(
+            f"cost {name!r} of expert {names[i]!r} is {values[i]!r}, which is not a number; "
+            "give a number of 0 or more"
+        )
+    return np.array(row, dtype=np.float64)
 
 
-def _array(given: object) -> npt.NDArray[np.object_] | None:
-    """As objects, not as numbers: in [1.0, 'two'] NumPy would make a text of the 1.0 as well."""
+def _array(given: object) -> npt.NDArray[Any] | None:
+    """An array of numbers as it is, all else as objects: in [1.0, 'two'], NumPy would make a text
+    of the 1.0 as well. None if its parts are uneven.
+    """
+    if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
+        return given
     try:
         return np.asarray(given, dtype=object)
     except ValueError:
         return None
-
-
-def _price(name: str, expert: str, given: object) -> float:
-    """One cost of one expert; True counts as 1, as in an indicator of a group."""
-    value = float(given) if isinstance(given, bool | np.bool_) else real(given)
-    at = f"cost {name!r} of expert {expert!r} is {given!r}"
-    if value is None:
-        raise ProblemError(f"{at}, which is not a number; give a number of 0 or more")
-    if not math.isfinite(value):
-        raise ProblemError(
-            f"{at}, which is not finite; give what one consultation costs, "
-            "or leave out an expert that must not be asked"
-        )
-    if value < 0:
-        raise ProblemError(
-            f"{at}, but costs are never negative; give a gain as a cost of its own, "
-            "limited from the other side"
-        )
-    return value
 
 
 def _indicator(share: Share, names: tuple[str, ...]) -> Floats:
@@ -205,13 +214,12 @@ def _indicator(share: Share, names: tuple[str, ...]) -> Floats:
                 f"{_instead(member, names, 'experts')}"
             )
     members = set(share.members)
-    return _locked([float(name in members) for name in names])
+    return _locked(np.array([float(name in members) for name in names]))
 
 
-def _locked(row: list[float]) -> Floats:
-    array = np.array(row, dtype=np.float64)
-    array.setflags(write=False)
-    return array
+def _locked(row: Floats) -> Floats:
+    row.setflags(write=False)
+    return row
 
 
 def _instead(wrong: object, known: Sequence[str], what: str) -> str:

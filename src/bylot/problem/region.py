@@ -76,19 +76,18 @@ class Region:
         return replace(self, bounds=bounds)
 
     def witness(self, active: Iterable[int]) -> Floats | None:
-        """A point that keeps these limits, or None: minimise t >= 0 over the p and t with
+        """A point that keeps these limits, None if there is none."""
+        t, program, answer = self._give(sorted(active))
+        return program.ceiling * answer.x[:-1] if t <= TOLERANCE else None
 
-        c_j.p <= (1 + t) u_j,   c_j.p >= (1 - t) l_j,   sum p >= (1 - t) fewest
+    def culprits(self) -> list[int]:
+        """Limits that cannot be kept together, not always few: those that press on t (Farkas).
+
+        Of limits that can all be kept, none does.
         """
-        program = self._program(sorted(active))
-        x = solve(
-            np.append(np.zeros(self.size), 1.0),
-            np.column_stack([program.a, -program.give]),
-            program.b,
-            np.append(program.start, 0.0),
-            np.append(np.ones(self.size), np.inf),
-        )
-        return program.ceiling * x[:-1] if x is not None and x[-1] <= TOLERANCE else None
+        t, _, answer = self._give(self.every)
+        pressing = np.abs(answer.multipliers[:-2]) > TOLERANCE
+        return np.flatnonzero(pressing).tolist() if t > TOLERANCE else []
 
     def feasible(self, active: Iterable[int]) -> bool:
         """Whether some point keeps these limits.
@@ -105,15 +104,14 @@ class Region:
         slope = -sign * cost * program.ceiling
         slope /= np.abs(slope).max() or 1.0
         for t in (0.0, TOLERANCE):  # the second for limits that leave no room at all
-            x = solve(
-                slope, program.a, program.b + t * program.give, program.start, np.ones(self.size)
-            )
-            if x is not None:
-                return float(cost @ (program.ceiling * x))
+            b = program.b + t * program.give
+            answer = solve(slope, program.a, b, program.start, np.ones(self.size))
+            if answer is not None:
+                return float(cost @ (program.ceiling * answer.x))
         return None
 
-    def nearest(self) -> Floats | None:
-        """A point that breaks the limits by the fewest units in all (an l1 distance)."""
+    def nearest(self, kept: Iterable[int] = ()) -> Floats | None:
+        """A point that keeps these limits and breaks the others by the fewest units in all."""
         largest = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
         scale = np.where(largest > 0, largest, 1.0)
         weight = scale / np.maximum(self.units, scale / STEEPEST)
@@ -121,14 +119,33 @@ class Region:
         ones = np.ones((1, self.size))
         a = np.vstack([self.rows * side[:, None], ones / self.most, -ones])
         give = np.vstack([-np.eye(scale.size), np.zeros((2, scale.size))])
-        x = solve(
+        most = np.full(scale.size, np.inf)
+        most[list(kept)] = 0.0
+        answer = solve(
             np.append(np.zeros(self.size), weight / weight.max()),
             np.hstack([a, give]),
             np.concatenate([self.bounds * side, [1.0, -self.fewest]]),
             np.append(np.full(self.size, self.least), np.zeros(scale.size)),
-            np.append(np.ones(self.size), np.full(scale.size, np.inf)),
+            np.append(np.ones(self.size), most),
         )
-        return None if x is None else x[: self.size]
+        return None if answer is None else answer.x[: self.size]
+
+    def _give(self, active: list[int]) -> tuple[float, "Program", "Answer"]:
+        """By which fraction t the bounds must give way: minimise t >= 0 over the p and t with
+
+        c_j.p <= (1 + t) u_j,   c_j.p >= (1 - t) l_j,   sum p >= (1 - t) fewest
+        """
+        program = self._program(active)
+        answer = solve(
+            np.append(np.zeros(self.size), 1.0),
+            np.column_stack([program.a, -program.give]),
+            program.b,
+            np.append(program.start, 0.0),
+            np.append(np.ones(self.size), np.inf),
+        )
+        if answer is None:  # every p keeps limits that give way far enough
+            raise ArithmeticError(f"the solver cannot tell whether limits {active} are feasible")
+        return float(answer.x[-1]), program, answer
 
     def _ceiling(self, active: list[int]) -> Floats:
         """The most that upper limits leave to each expert, as c_ij p_i <= c_j.p <= u_j.
@@ -138,10 +155,9 @@ class Region:
         """
         top = np.ones(self.size)
         for j in active:
-            paid = self.rows[j] > 0
             if self.signs[j] == UPPER:
-                with np.errstate(over="ignore"):  # an overflow to inf leaves the 1
-                    top[paid] = np.minimum(top[paid], self.bounds[j] / self.rows[j, paid])
+                paid = self.rows[j] > 0
+                top[paid] = np.minimum(top[paid], self.bounds[j] / self.rows[j, paid])
         return np.maximum(top, self.least)
 
     def _program(self, active: list[int]) -> "Program":
@@ -168,11 +184,18 @@ class Program(NamedTuple):
     ceiling: Floats
 
 
-def solve(cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats) -> Floats | None:
-    """A minimiser of cost.x over a x <= b, low <= x <= high; None if there is no such x."""
+class Answer(NamedTuple):
+    """A minimiser, and what one unit more of each right-hand side would change in the minimum."""
+
+    x: Floats
+    multipliers: Floats
+
+
+def solve(cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats) -> Answer | None:
+    """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
     accuracy = TOLERANCE / 10
     for presolve in (True, False):  # the second try is for the rare case that the first gives up
-        answer = linprog(
+        found = linprog(
             cost,
             A_ub=a,
             b_ub=b,
@@ -184,8 +207,6 @@ def solve(cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats) -> Floa
                 "dual_feasibility_tolerance": accuracy,
             },
         )
-        if answer.status == 0:
-            return np.asarray(answer.x, dtype=np.float64)
-        if answer.status == 2:
-            return None
+        if found.status == 0:
+            return Answer(np.asarray(found.x), np.asarray(found.ineqlin.marginals))
     return None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 
-from bylot.problem.limits import UPPER, Limit
+from bylot.problem.limits import UPPER, Limit, listed
 from bylot.problem.region import TOLERANCE, Region
 
 DIGITS = 6
@@ -29,7 +29,7 @@ class Remedy:
         return tuple(new.get(limit.key, limit) for limit in limits)
 
     def __str__(self) -> str:
-        return " with ".join(map(str, self.changes))
+        return listed(self.changes)
 
 
 def single_changes(

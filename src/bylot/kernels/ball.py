@@ -1,0 +1,23 @@
+"""The unit Euclidean ball, in which the dual player lives."""
+
+import math
+
+from bylot.kernels.compile import Floats, compiled
+
+
+@compiled
+def into_ball(w: Floats) -> None:
+    """Move w, in place, to the nearest point of the unit ball: w / max(1, |w|).
+
+    >>> w = np.array([3.0, 4.0])
+    >>> into_ball(w)
+    >>> w
+    array([0.6, 0.8])
+    """
+    square = 0.0
+    for j in range(w.size):
+        square += w[j] * w[j]
+    if square > 1.0:
+        length = math.sqrt(square)
+        for j in range(w.size):
+            w[j] /= length

@@ -1,0 +1,58 @@
+"""Where a router's calls cross into compiled code: rule, state, ledger and costs in one handle.
+
+Handing over some thirty arrays by themselves costs more than deciding does; a `Desk` is handed
+over as one pointer. It holds the very arrays of the NamedTuples it was made from, not copies.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.experimental import structref
+
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Bools, Floats, compiled
+from bylot.kernels.draw import add_cost, restrict
+from bylot.kernels.inclusion import expected_costs
+from bylot.policies.contract import Ticket, decide, law, learn
+
+
+@structref.register  # type: ignore[untyped-decorator]
+class DeskType(types.StructRef):  # type: ignore[misc]
+    """The compiled side of `Desk`."""
+
+
+class Desk(structref.StructRefProxy):  # type: ignore[misc]
+    """Desk(rule, state, ledger, costs), with costs (n, K) in the order of their names."""
+
+
+structref.define_proxy(Desk, DeskType, ["rule", "state", "ledger", "costs"])
+
+
+class Served(NamedTuple):
+    """A decision and what it costs: line 0 in fact, line 1 as expected before the draw."""
+
+    ticket: Ticket
+    costs: Floats  # (2, n)
+
+
+@compiled
+def serve(desk: Any, context: int, seed: int, t: int, up: Bools) -> Served:
+    """Decide and book: the cost is owed from now on, whether or not a reward ever comes."""
+    ticket = decide(desk.rule, desk.state, context, Chance(seed, t), up)
+    costs = np.zeros((2, desk.costs.shape[0]))
+    add_cost(costs[0], desk.costs, ticket.draws)
+    q = restrict(law(desk.rule, desk.state, context), up)
+    costs[1] = expected_costs(q, desk.costs, ticket.draws.size)
+    desk.ledger.rounds[0] += 1
+    desk.ledger.spent[:] += costs[0]
+    desk.ledger.expected[:] += costs[1]
+    return Served(ticket, costs)
+
+
+@compiled
+def credit(desk: Any, ticket: Ticket, value: float, low: float, high: float) -> None:
+    """Book a reward as it was given, and let the policy learn from it on the scale [0, 1]."""
+    learn(desk.rule, desk.state, ticket, (value - low) / (high - low))
+    desk.ledger.rewards[0] += 1
+    desk.ledger.total[0] += value

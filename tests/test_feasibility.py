@@ -1,0 +1,394 @@
+"""Can any policy keep the limits? Checked against mixtures of sets, all enumerated, in rationals.
+
+The product asks a linear program over inclusion probabilities in floating point. The oracle here
+asks whether a mixture of sets of at most M experts keeps the limits, by the simplex method in
+exact fractions: another formulation, another solver, no tolerance.
+"""
+
+import itertools
+import pickle
+import re
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bylot.errors import InfeasibleLimits, ProblemError
+from bylot.kernels.compile import Floats
+from bylot.problem import Limit, Problem, Remedy, at_least, at_most, share
+from bylot.problem.conflict import find_conflict, irreducible, smallest
+from bylot.problem.feasibility import within_reach
+from bylot.problem.region import Region
+
+SEEDS = st.integers(0, 2**32 - 1)
+ROOM = Fraction(1, 10**8)
+"""Limits that stay in conflict when every bound gives way by this much must be refused."""
+
+
+class Setting:
+    """What a problem is made of, before anybody has asked whether it is feasible."""
+
+    def __init__(self, costs: dict[str, Any], limits: Sequence[Limit], draws: int) -> None:
+        self.costs = {name: np.asarray(row, dtype=float) for name, row in costs.items()}
+        self.limits, self.draws = list(limits), draws
+        self.experts = [f"e{i}" for i in range(len(next(iter(self.costs.values()))))]
+
+    def problem(self, limits: Iterable[Limit] | None = None, draws: int | None = None) -> Problem:
+        chosen = self.limits if limits is None else limits
+        return Problem(self.experts, self.costs, chosen, draws=draws or self.draws)
+
+    def refusal(self) -> InfeasibleLimits | None:
+        try:
+            self.problem()
+        except InfeasibleLimits as refusal:
+            return refusal
+        return None
+
+    def can_be_kept(self, limits: Iterable[Limit], room: Fraction = Fraction(0)) -> bool:
+        """Exactly: does a mixture of sets keep these limits, their bounds giving way by `room`?"""
+        size, most = len(self.experts), min(self.draws, len(self.experts))
+        sets = [s for m in range(1, most + 1) for s in itertools.combinations(range(size), m)]
+        rows, rhs, slacks = [[Fraction(1)] * len(sets)], [Fraction(1)], [0]
+        for limit in limits:
+            cost = [Fraction(float(c)) for c in self.costs[limit.name]]
+            rows.append([sum((cost[i] for i in s), Fraction(0)) for s in sets])
+            rhs.append(Fraction(limit.bound) * (1 - limit.sign * room))
+            slacks.append(-limit.sign)
+        return has_solution(rows, rhs, slacks)
+
+
+def has_solution(rows: list[list[Fraction]], rhs: list[Fraction], slacks: Sequence[int]) -> bool:
+    """Is there an x >= 0 with rows x + slacks s = rhs, s >= 0? First phase, Bland's rule, exact."""
+    width = len(rows[0]) + len(rows)
+    table = []
+    for i, (row, b, slack) in enumerate(zip(rows, rhs, slacks, strict=True)):
+        line = [*row, *(Fraction(slack * (i == k)) for k in range(len(rows))), b]
+        table.append(line if b >= 0 else [-v for v in line])
+    price = [sum(column, Fraction(0)) for column in zip(*table, strict=True)]
+    basis = [-1] * len(rows)
+    while any(p > 0 for p in price[:width]):
+        enter = next(k for k in range(width) if price[k] > 0)
+        candidates = [i for i, line in enumerate(table) if line[enter] > 0]
+        leave = min(candidates, key=lambda i: (table[i][width] / table[i][enter], basis[i]))
+        pivot = [v / table[leave][enter] for v in table[leave]]
+        table = [eliminated(line, pivot, enter) for line in table]
+        table[leave], basis[leave] = pivot, enter
+        price = eliminated(price, pivot, enter)
+    return price[width] == 0
+
+
+def eliminated(line: list[Fraction], pivot: list[Fraction], column: int) -> list[Fraction]:
+    factor = line[column]
+    return line if factor == 0 else [a - factor * b for a, b in zip(line, pivot, strict=True)]
+
+
+def random_setting(rng: np.random.Generator, spread: float) -> Setting:
+    """Costs over 10^(2 spread) in one row, units over 12 decades, bounds often on the very edge."""
+    size, draws = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    costs, limits = {}, []
+    for name in "abcd"[: rng.integers(1, 5)]:
+        cost = 10.0 ** (rng.uniform(-spread, spread, size) + rng.integers(-6, 7))
+        if rng.random() < 0.5:
+            cost = np.where(rng.random(size) < 0.5, cost.max(), 0.0)
+        costs[name] = cost
+        low, high = random_bounds(rng, cost, min(draws, size))
+        sides = [at_most(name, high), at_least(name, low)]
+        limits += [sides[:1], sides[1:], sides][rng.integers(3)]
+    return Setting(costs, limits, draws)
+
+
+def random_bounds(rng: np.random.Generator, cost: Floats, most: int) -> Floats:
+    ordered = np.sort(cost)
+    ends = [ordered[0], ordered[-1], ordered[:most].sum(), ordered[-most:].sum()]
+    inside = rng.uniform(ends[0], ends[-1], 2) * rng.choice([1.0, 0.01, 1.1])
+    return np.sort(rng.choice(ends, 2) if rng.random() < 0.4 else inside)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(SEEDS, st.sampled_from([0.0, 0.5, 3.0]))
+def test_the_verdict_is_that_of_all_mixtures_of_sets(seed: int, spread: float) -> None:
+    setting = random_setting(np.random.default_rng(seed), spread)
+    if setting.refusal() is None:
+        assert setting.can_be_kept(setting.limits, room=ROOM)
+    else:
+        assert not setting.can_be_kept(setting.limits)
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(SEEDS, st.sampled_from([0.5, 3.0]))
+def test_a_refusal_names_a_smallest_conflict_and_bounds_that_work(seed: int, spread: float) -> None:
+    setting = random_setting(np.random.default_rng(seed), spread)
+    refusal = setting.refusal()
+    if refusal is None:
+        return
+    assert refusal.smallest
+    assert not setting.can_be_kept(refusal.conflict)
+    for fewer in itertools.combinations(setting.limits, len(refusal.conflict) - 1):
+        assert setting.can_be_kept(fewer, room=ROOM)
+    assert refusal.remedies
+    for remedy in refusal.remedies:
+        setting.problem(remedy.apply(setting.limits))
+    if refusal.draws is not None:
+        setting.problem(draws=refusal.draws)
+        with pytest.raises(InfeasibleLimits):
+            setting.problem(draws=refusal.draws - 1)
+
+
+def test_the_two_tests_above_see_both_verdicts_and_conflicts_of_several_sizes() -> None:
+    rng = np.random.default_rng(0)
+    refusals = [random_setting(rng, 0.5).refusal() for _ in range(300)]
+    sizes = [len(refusal.conflict) for refusal in refusals if refusal]
+    assert 30 < len(sizes) < 270
+    assert set(sizes) >= {1, 2, 3}
+    assert {len(refusal.remedies[0].changes) for refusal in refusals if refusal} >= {1, 2}
+
+
+def test_the_oracle_can_say_no() -> None:
+    """The region without `at least one expert` would call a budget of 0 feasible."""
+    setting = Setting({"usd": [1.0, 2.0]}, [at_most("usd", 0.5)], draws=2)
+    assert not setting.can_be_kept(setting.limits)
+    lazy = Region(0.0, 0.0, 2.0, np.array([[1.0, 2.0]]), np.array([0.5]), np.array([-1]))
+    assert lazy.feasible([0])
+
+
+def printed_remedies(message: str, limits: Sequence[Limit]) -> list[Remedy]:
+    """The proposals, read back from the words after `would do:`."""
+    proposal = re.split(r"would do: ", message)[1]
+    known = {(limit.side, limit.name): limit for limit in limits}
+    found = re.findall(r"(at_most|at_least)\('(\w+)', ([^)]*)\)", proposal)
+    return [Remedy((known[side, name].at(float(bound)),)) for side, name, bound in found]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_numbers_printed_work_when_pasted_in(seed: int, unit: float) -> None:
+    rng = np.random.default_rng(seed)
+    dear, rare = rng.random(6) * unit, rng.random(6)
+    limits = [at_most("usd", dear.min() * 1.01), at_least("skill", rare.max() * 1.5)]
+    setting = Setting({"usd": dear, "skill": rare}, limits, draws=3)
+    refusal = setting.refusal()
+    assert refusal is not None
+    printed = printed_remedies(str(refusal), limits)
+    assert set(printed) == set(refusal.remedies)
+    assert len(printed) >= 1
+    for remedy in printed:
+        setting.problem(remedy.apply(limits))
+
+
+def test_a_bound_nearer_than_the_one_proposed_does_not_work() -> None:
+    limits = [at_most("usd", 1.0), at_least("skill", 1.0)]
+    setting = Setting({"usd": [1.0, 2.0, 3.0], "skill": [0.0, 0.3, 1.0]}, limits, draws=2)
+    refusal = setting.refusal()
+    assert refusal is not None
+    assert [str(remedy) for remedy in refusal.remedies] == [
+        "at_least('skill', 0.0)",
+        "at_most('usd', 3.0)",
+    ]
+    for nearer in [Remedy((at_least("skill", 1e-6),)), Remedy((at_most("usd", 3.0 * (1 - 1e-6)),))]:
+        with pytest.raises(InfeasibleLimits):
+            setting.problem(nearer.apply(limits))
+
+
+def test_the_message_says_all_of_it() -> None:
+    limits = [at_most("usd", 1.5), at_least(share("senior", ["e2"]), 0.5), at_most("hours", 9.0)]
+    setting = Setting({"usd": [1.0, 2.0, 4.0], "hours": [1.0, 1.0, 1.0]}, limits, draws=2)
+    with pytest.raises(InfeasibleLimits) as refusal:
+        setting.problem()
+    assert str(refusal.value) == (
+        "no policy that asks 1 to 2 of 3 experts per request can keep at_most('usd', 1.5) and "
+        "at_least('senior', 0.5) together (the smallest conflict among 3 limits). "
+        "Any one of these would do: at_most('usd', 2.5) or at_least('senior', 0.166666)."
+    )
+    assert refusal.value.conflict == (limits[0], limits[1])
+
+
+def test_a_single_limit_out_of_reach_has_one_remedy_and_perhaps_more_draws() -> None:
+    setting = Setting({"junior": [1, 1, 1, 0]}, [at_least("junior", 2.5)], draws=2)
+    refusal = setting.refusal()
+    assert refusal is not None
+    assert str(refusal) == (
+        "no policy that asks 1 to 2 of 4 experts per request can keep at_least('junior', 2.5). "
+        "The nearest bound that would do: at_least('junior', 2.0). "
+        "Or draw more experts per request: draws=3."
+    )
+
+
+def test_two_conflicts_apart_need_a_joint_change() -> None:
+    limits = [at_most("a", 0.5), at_most("b", 0.25), at_most("c", 9.0)]
+    setting = Setting({"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [1.0, 1.0]}, limits, draws=1)
+    refusal = setting.refusal()
+    assert refusal is not None
+    assert len(refusal.conflict) == 1
+    assert refusal.remedies == (Remedy((at_most("a", 1.0), at_most("b", 1.0))),)
+    assert "No single change would do" in str(refusal)
+    setting.problem(refusal.remedies[0].apply(limits))
+
+
+def test_the_joint_change_is_the_least_in_sum_of_relative_changes() -> None:
+    """If the first expert is asked, a rises by 1/2 and b by 3; if the second, by 2 and 1."""
+    limits = [at_most("a", 0.5), at_most("b", 0.25)]
+    setting = Setting({"a": [0.75, 1.5], "b": [1.0, 0.5]}, limits, draws=1)
+    refusal = setting.refusal()
+    assert refusal is not None
+    assert refusal.remedies == (Remedy((at_most("a", 1.5), at_most("b", 0.5))),)
+
+
+def shares(bound: float, groups: int) -> list[Limit]:
+    """A minimum share for each of the groups; group g has the experts g, g + groups, ..."""
+    names = [f"e{i}" for i in range(3 * groups)]
+    return [at_least(share(f"lab{g}", names[g::groups]), bound) for g in range(groups)]
+
+
+def test_twelve_minimum_shares_that_need_more_than_all_draws_conflict_as_twelve() -> None:
+    budget = at_most("usd", 1.0)
+    setting = Setting({"usd": np.full(36, 0.3)}, [budget, *shares(0.26, 12)], draws=3)
+    refusal = setting.refusal()
+    assert refusal is not None
+    assert set(refusal.conflict) == set(setting.limits) - {budget}
+    assert refusal.smallest
+    assert "or one of 6 more in .remedies" in str(refusal)
+    assert len(refusal.remedies) == 12
+    assert refusal.draws == 4
+    setting.problem(refusal.remedies[-1].apply(setting.limits))
+
+
+def test_feasible_limits_may_have_an_empty_surrogate_and_say_where() -> None:
+    """Each of 12 groups in 15% of the requests: 1.8 experts of 3, but q has only a mass of 1."""
+    setting = Setting({"usd": np.full(36, 0.3)}, [at_most("usd", 1.0), *shares(0.15, 12)], draws=3)
+    conflict = setting.problem().surrogate_conflict
+    assert conflict is not None
+    assert len(conflict.limits) == 7  # 7 * 0.15 > 1
+    assert all(limit.sign == +1 for limit in conflict.limits)
+    assert setting.problem(shares(0.08, 12)).surrogate_conflict is None
+
+
+def test_the_floor_counts_in_the_surrogate() -> None:
+    costs, limits = {"usd": [0.0, 4.0]}, [at_most("usd", 1.0)]
+    kept = Problem(["ann", "eve"], costs, limits, draws=2, floor=0.125)
+    broken = Problem(["ann", "eve"], costs, limits, draws=2, floor=0.126)
+    assert kept.surrogate_conflict is None
+    assert broken.surrogate_conflict is not None
+    assert str(broken.surrogate_conflict) == "at_most('usd', 1.0)"
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(SEEDS)
+def test_the_surrogate_is_empty_only_if_no_q_of_a_grid_is_in_the_box(seed: int) -> None:
+    setting = random_setting(np.random.default_rng(seed), 0.5)
+    if setting.refusal() is None:
+        problem = setting.problem()
+        if problem.surrogate_conflict is not None:
+            steps = itertools.product(range(5), repeat=problem.size)
+            spare = 1 - problem.size * problem.floor
+            grid = [problem.floor + spare * np.array(s) / 4 for s in steps if sum(s) == 4]
+            assert min(problem.box.distance(problem.rows @ q) for q in grid) > 0
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(SEEDS, st.sampled_from([1e-6, 1e-3, 1e3, 1e6]))
+def test_a_change_of_unit_does_not_change_the_verdict(seed: int, unit: float) -> None:
+    before = random_setting(np.random.default_rng(seed), 0.5)
+    costs = {name: cost * (unit if name in "ac" else 1.0) for name, cost in before.costs.items()}
+    limits = [one.at(one.bound * (unit if one.name in "ac" else 1.0)) for one in before.limits]
+    first, second = before.refusal(), Setting(costs, limits, before.draws).refusal()
+    assert (first is None) == (second is None)
+    if first and second:
+        assert len(first.conflict) == len(second.conflict)
+
+
+def test_an_expert_that_costs_a_million_budgets_does_not_blur_the_others() -> None:
+    """A tolerance relative to the largest cost would accept a budget a thousandth too small."""
+    limits = [at_most("usd", 0.999e-4), at_least("skill", 1.0)]
+    setting = Setting({"usd": [1e-4, 2e-4, 100.0], "skill": [1.0, 0.5, 1.0]}, limits, draws=1)
+    refusal = setting.refusal()
+    assert refusal is not None
+    setting.problem([at_most("usd", 1e-4), at_least("skill", 1.0)])
+
+
+def test_bounds_on_the_very_edge_can_be_kept() -> None:
+    costs = {"usd": [0.1, 0.2, 0.3]}
+    Setting(costs, [at_most("usd", 0.1)], draws=2).problem()
+    Setting(costs, [at_least("usd", 0.2 + 0.3)], draws=2).problem()
+    Setting(costs, [at_most("usd", 0.3), at_least("usd", 0.3)], draws=1).problem()
+    Setting({"usd": [0.0, 1.0]}, [at_most("usd", 0.0)], draws=2).problem()
+    Setting({"usd": [0.0, 0.0]}, [at_least("usd", 0.0), at_most("usd", 0.0)], draws=2).problem()
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(SEEDS)
+def test_the_range_of_a_limit_ends_where_the_bounds_stop_working(seed: int) -> None:
+    setting = random_setting(np.random.default_rng(seed), 0.5)
+    if setting.refusal() is not None:
+        return
+    limit, *others = setting.limits
+    low, high = setting.problem().range_of(limit)
+    assert low <= high
+    for end, side, out in [(low, at_most, 1 - 1e-6), (high, at_least, 1 + 1e-6)]:
+        assert setting.can_be_kept([*others, side(limit.name, end)], room=ROOM)
+        assert end == 0 or not setting.can_be_kept([*others, side(limit.name, end * out)])
+
+
+def test_the_range_is_also_there_for_a_limit_not_made_yet() -> None:
+    problem = Setting({"usd": [1.0, 2.0, 4.0]}, [at_most("usd", 3.0)], draws=2).problem()
+    assert problem.range_of(at_least("usd", 0.0)) == pytest.approx((1.0, 3.0), rel=1e-12)
+    assert problem.range_of(at_most("usd", 0.0)) == pytest.approx((1.0, 6.0), rel=1e-12)
+    with pytest.raises(ProblemError, match=r"at_most\('uds', 1.0\) is on an unknown cost; did you"):
+        problem.range_of(at_most("uds", 1.0))
+
+
+def infeasible_region() -> tuple[Region, list[Limit]]:
+    """Any 4 of 6 minimum shares of 0.3 exceed one draw; so does a share of 1.2 alone."""
+    limits = [*shares(0.3, 6), at_most("usd", 1.0)]
+    rows = np.vstack([np.tile(np.eye(6), 3), np.ones(18)])
+    bounds, signs = np.array([one.bound for one in limits]), np.array([one.sign for one in limits])
+    return Region(0.0, 1.0, 1.0, rows, bounds, signs), limits
+
+
+def test_when_patience_runs_out_the_conflict_is_still_irreducible_and_says_so() -> None:
+    region, limits = infeasible_region()
+    conflict = find_conflict(region, limits, patience=4)
+    assert conflict is not None
+    assert not conflict.smallest
+    places = [limits.index(limit) for limit in conflict.limits]
+    assert not region.feasible(places)
+    for j in places:
+        assert region.feasible([i for i in places if i != j])
+
+
+def test_a_known_conflict_that_is_not_the_smallest_is_replaced() -> None:
+    region, _ = infeasible_region()
+    alone = region.moved({0: 1.2})
+    assert smallest(alone, irreducible(region), patience=1_000) == ([0], True)
+
+
+def test_an_irreducible_conflict_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting({"usd": np.ones(18)}, shares(0.3, 6), draws=1)
+    monkeypatch.setattr(find_conflict, "__defaults__", (0,))
+    with pytest.raises(InfeasibleLimits, match="an irreducible conflict among 6 limits") as refusal:
+        setting.problem()
+    assert not refusal.value.smallest
+
+
+def test_the_refusal_survives_pickling() -> None:
+    refusal = Setting({"usd": [1.0, 2.0]}, [at_most("usd", 0.5)], draws=1).refusal()
+    assert refusal is not None
+    other = pickle.loads(pickle.dumps(refusal))
+    assert str(other) == str(refusal)
+    assert (other.conflict, other.remedies) == (refusal.conflict, refusal.remedies)
+
+
+def test_every_point_of_the_region_is_a_mixture_of_sets() -> None:
+    """The corners that linear programs in random directions find are 0/1 vectors of 1 to M ones."""
+    rng = np.random.default_rng(1)
+    problem = Setting({"usd": np.ones(5)}, [at_least("usd", 0.0)], draws=3).problem()
+    region = within_reach(problem)
+    for _ in range(30):
+        direction = rng.normal(size=5)
+        best = max(
+            sum(direction[list(s)]) for m in (1, 2, 3) for s in itertools.combinations(range(5), m)
+        )
+        assert region.extreme(direction, +1, []) == pytest.approx(best, rel=1e-12)

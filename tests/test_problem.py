@@ -1,0 +1,305 @@
+"""What a problem accepts, derives and refuses; each refusal says what to do."""
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from bylot.errors import BylotError, InfeasibleLimits, ProblemError
+from bylot.problem import Limit, Problem, Share, at_least, at_most, share
+
+PANEL: dict[str, Any] = {
+    "experts": ["ann", "bob", "eve"],
+    "costs": {"usd": [1.0, 2.0, 4.0], "hours": [3, 0, 1]},
+    "limits": [at_most("usd", 3.0), at_least("hours", 0.5)],
+    "draws": 2,
+}
+
+
+def panel(**changes: Any) -> Problem:
+    return Problem(**{**PANEL, **changes})
+
+
+def test_it_holds_what_it_was_given() -> None:
+    problem = panel()
+    assert problem.experts == ("ann", "bob", "eve")
+    assert (problem.size, problem.draws) == (3, 2)
+    assert problem.limits == (at_most("usd", 3.0), at_least("hours", 0.5))
+    assert_array_equal(problem.costs["hours"], [3.0, 0.0, 1.0])
+    assert problem.costs["hours"].dtype == np.float64
+
+
+def test_rows_bounds_and_signs_follow_the_limits_and_two_sides_are_two_coordinates() -> None:
+    problem = panel(limits=[at_least("usd", 1.0), at_most("hours", 2.0), at_most("usd", 3.0)])
+    assert_array_equal(problem.rows, [[1, 2, 4], [3, 0, 1], [1, 2, 4]])
+    assert_array_equal(problem.bounds, [1.0, 2.0, 3.0])
+    assert_array_equal(problem.signs, [+1, -1, -1])
+    assert problem.rows.dtype == np.float64
+    assert problem.signs.dtype == np.int64
+
+
+def test_the_surrogate_box_and_the_target() -> None:
+    problem = panel()
+    assert_array_equal(problem.box.low, [0.0, 0.5])
+    assert_array_equal(problem.box.high, [1.5, 3.0])  # 3 / M, and the largest of the hours alone
+    assert_array_equal(problem.target.low, [-np.inf, 0.5])
+    assert_array_equal(problem.target.high, [3.0, np.inf])
+
+
+def test_a_minimum_above_every_single_cost_is_a_point_of_the_box() -> None:
+    problem = panel(limits=[at_least("hours", 3.5)])  # ann and eve together give 4
+    assert (problem.box.low[0], problem.box.high[0]) == (3.5, 3.5)
+
+
+def test_without_limits_the_arrays_are_empty_but_have_a_shape() -> None:
+    for problem in [panel(limits=()), Problem(["ann", "bob"], {}, draws=1)]:
+        assert problem.rows.shape == (0, problem.size)
+        assert problem.bounds.shape == problem.signs.shape == (0,)
+        assert problem.box.size == problem.target.size == 0
+        assert problem.surrogate_conflict is None
+
+
+def test_the_floor_is_a_tenth_of_the_uniform_share_unless_given() -> None:
+    assert panel().floor == 1 / 30
+    assert panel(floor=0.1).floor == 0.1
+    for size in range(2, 200):  # 1/K itself is allowed, although K * (1/K) may round above 1
+        assert Problem(map(str, range(size)), {}, draws=1, floor=1 / size).floor == 1 / size
+
+
+def test_a_share_becomes_an_indicator_cost_under_its_name() -> None:
+    juniors = share("junior", ["eve", "ann"])
+    problem = panel(limits=[at_least(juniors, 0.3), at_most("junior", 1.5)])
+    assert_array_equal(problem.costs["junior"], [1.0, 0.0, 1.0])
+    assert_array_equal(problem.rows, [[1, 0, 1], [1, 0, 1]])
+    assert problem.limits[0].name == "junior"
+    assert problem.limits[0].cost == juniors
+
+
+def test_a_share_may_be_named_again_with_the_same_members() -> None:
+    twice = [at_least(share("j", ["ann", "eve"]), 0.3), at_most(share("j", ["eve", "ann"]), 1.5)]
+    assert_array_equal(panel(limits=twice).rows, [[1, 0, 1], [1, 0, 1]])
+    assert panel(costs={"j": [1, 0, 1]}, limits=twice).rows.shape == (2, 3)
+
+
+def test_costs_may_be_anything_like_an_array() -> None:
+    numbers: list[Any] = [[1, 0, 1], (1.0, 0.0, 1.0), np.array([1, 0, 1])]
+    flags: list[Any] = [[True, False, True], np.array([True, False, True]), [np.True_, 0, 1.0]]
+    for given in [*numbers, np.array([1, 0, 1], np.float32), *flags]:
+        assert_array_equal(panel(costs={"usd": given}, limits=()).costs["usd"], [1.0, 0.0, 1.0])
+
+
+def test_any_iterable_will_do_for_experts_and_limits() -> None:
+    experts, limits = iter(PANEL["experts"]), iter(PANEL["limits"])
+    assert panel(experts=experts, limits=limits) == panel()
+
+
+def test_more_draws_than_experts_are_allowed() -> None:
+    assert panel(draws=np.int64(7)).draws == 7
+
+
+def test_nothing_in_it_can_be_changed() -> None:
+    prices = np.array([1.0, 2.0, 4.0])
+    problem = panel(costs={"usd": prices, "hours": [3, 0, 1]})
+    prices[0] = 99.0
+    assert problem.costs["usd"][0] == 1.0
+    for array in [problem.costs["usd"], problem.rows, problem.bounds, problem.box.high]:
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 5.0
+    with pytest.raises(TypeError):
+        problem.costs["usd"] = prices  # type: ignore[index]
+    with pytest.raises(FrozenInstanceError):
+        problem.draws = 3  # type: ignore[misc]
+
+
+def test_two_problems_with_the_same_content_are_equal() -> None:
+    assert panel() == panel()
+    assert hash(panel()) == hash(panel())
+    assert panel() != panel(draws=3)
+    assert panel() != panel(costs={"usd": [1.0, 2.0, 4.5], "hours": [3, 0, 1]})
+    assert panel() != "panel"
+    assert panel(limits=[at_most("usd", 3.0)]) != panel(limits=[at_least("usd", 3.0)])
+
+
+def test_copies_and_pickles_are_equal_and_still_read_only() -> None:
+    problem = panel(limits=[at_least(share("junior", ["ann"]), 0.3)], floor=0.02)
+    for other in [pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)]:
+        assert other == problem
+        assert not other.rows.flags.writeable
+        assert not other.costs["junior"].flags.writeable
+
+
+def test_replace_makes_a_variant() -> None:
+    problem = panel(limits=[at_least(share("junior", ["ann"]), 0.3)])
+    assert replace(problem, draws=3).draws == 3
+    assert replace(problem, draws=2) == problem
+
+
+def test_it_prints_as_a_summary() -> None:
+    assert repr(panel()) == (
+        "Problem(3 experts, costs ['usd', 'hours'], "
+        "limits [at_most('usd', 3.0), at_least('hours', 0.5)], draws=2, floor=0.03333333333333333)"
+    )
+
+
+BAD_EXPERTS = [
+    ("ann", ["experts='ann'", "list of names", "experts=['ann', 'bob', ...]"]),
+    (7, ["experts=7", "list of names"]),
+    ([], ["experts=[]", "nothing to choose", "at least two"]),
+    (["ann"], ["experts=['ann']", "nothing to choose", "at least two"]),
+    (["ann", "bob", "ann"], ["experts[0] and experts[2]", "'ann'", "a name of its own"]),
+    (["ann", "", "eve"], ["experts[1]=''", "non-empty string"]),
+    (["ann", None, "eve"], ["experts[1]=None", "non-empty string"]),
+]
+
+BAD_COSTS = [
+    ([[1, 2, 3]], ["costs=[[1, 2, 3]]", "mapping", "costs={'usd': [...]}"]),
+    ({"": [1, 2, 3]}, ["called ''", "non-empty string"]),
+    ({3: [1, 2, 3]}, ["called 3", "non-empty string"]),
+    ({"usd": [1, 2]}, ["'usd'", "shape (2,)", "3 experts", "one number per expert"]),
+    ({"usd": [[1, 2, 3]]}, ["'usd'", "shape (1, 3)", "one number per expert"]),
+    ({"usd": 5.0}, ["'usd'", "shape ()", "one number per expert"]),
+    (
+        {"usd": [np.zeros((2, 3)), np.zeros((2, 2)), np.zeros((2, 1))]},
+        ["'usd'", "uneven parts", "one number per"],
+    ),
+    ({"usd": {"ann": 1.0}}, ["'usd'", "mapping", "sequence in the order of the experts"]),
+    ({"usd": [1.0, "two", 3.0]}, ["'usd'", "'bob' is 'two'", "not a number", "0 or more"]),
+    ({"usd": ["1", "2", "3"]}, ["'usd'", "'ann' is '1'", "not a number", "0 or more"]),
+    ({"usd": [1.0, None, 3.0]}, ["'usd'", "'bob' is None", "not a number"]),
+    ({"usd": [1.0, 2j, 3.0]}, ["'usd'", "'bob' is 2j", "not a number"]),
+    ({"usd": [1.0, -2.0, 3.0]}, ["'usd'", "'bob' is -2.0", "never negative", "cost of its own"]),
+    ({"usd": [1.0, 2.0, np.nan]}, ["'usd'", "'eve' is nan", "not finite", "leave that expert out"]),
+    ({"usd": np.array([1.0, np.inf, 3.0])}, ["'usd'", "'bob' is inf", "not finite"]),
+    ({"usd": [1.0, 10**400, 3.0]}, ["'usd'", "'bob' is inf", "not finite"]),
+    ({"usd": [1.0, 1e-150, 3.0]}, ["'usd'", "'bob' is 1e-150", "1e-100", "another unit"]),
+    ({"usd": [1.0, 1e150, 3.0]}, ["'usd'", "'bob' is 1e+150", "1e+100", "another unit"]),
+]
+
+BAD_LIMITS = [
+    (at_most("usd", 1), ["limits=at_most('usd', 1.0)", "list of limits", "limits=[at_most"]),
+    (5, ["limits=5", "list of limits"]),
+    ([("usd", 1.0)], ["limits[0]=('usd', 1.0)", "not a limit", "at_most or at_least"]),
+    ([at_most("uds", 1)], ["at_most('uds', 1.0)", "unknown cost", "did you mean 'usd'?"]),
+    ([at_most("zzz", 1)], ["at_most('zzz', 1.0)", "unknown cost", "'usd', 'hours'", "or add it"]),
+    (
+        [at_least(share("j", ["bbo"]), 0.1)],
+        ["share 'j'", "unknown member 'bbo'", "did you mean 'bob'?"],
+    ),
+    (
+        [at_least(share("j", ["zoe"]), 0.1)],
+        ["share 'j'", "unknown member 'zoe'", "'ann', 'bob', 'eve'"],
+    ),
+    (
+        [at_least(share("usd", ["bob"]), 0.1)],
+        ["share 'usd' of ['bob']", "name of another cost", "another name"],
+    ),
+    (
+        [at_least(share("j", ["bob"]), 0.1), at_most(share("j", ["ann"]), 0.1)],
+        ["share 'j' of ['ann']", "another share of ['bob']", "another name"],
+    ),
+    (
+        [at_most("usd", 3), at_most("usd", 2)],
+        [
+            "at_most('usd', 3.0) and at_most('usd', 2.0)",
+            "same side",
+            "tighter: at_most('usd', 2.0)",
+        ],
+    ),
+    (
+        [at_least("usd", 3), at_least("usd", 2)],
+        ["same side", "one limit a side", "tighter: at_least('usd', 3.0)"],
+    ),
+    (
+        [at_most("usd", 1.5), at_least("usd", 2)],
+        ["at_least('usd', 2.0) is above at_most('usd', 1.5)", "no average", "swap"],
+    ),
+]
+
+BAD_DRAWS = [
+    (0, ["draws=0", "at least 1"]),
+    (-3, ["draws=-3", "at least 1"]),
+    (2.0, ["draws=2.0", "not an integer", "number of experts"]),
+    (True, ["draws=True", "not an integer"]),
+    (np.True_, ["not an integer"]),
+    ("2", ["draws='2'", "not an integer"]),
+    (None, ["draws=None", "not an integer"]),
+]
+
+BAD_FLOORS = [
+    (0.34, ["floor=0.34", "3 experts", "1.02 in all", "sum to 1", "at most 1/3"]),
+    (np.inf, ["floor=inf", "at most 1/3"]),
+    (0.0, ["floor=0.0", "not positive", "must not vanish", "such as 0.0333"]),
+    (-0.1, ["floor=-0.1", "not positive"]),
+    (np.nan, ["floor=nan", "not positive"]),
+    ("0.1", ["floor='0.1'", "not a number", "leave it out"]),
+    (True, ["floor=True", "not a number"]),
+]
+
+REFUSED = [
+    *(("experts", given, words) for given, words in BAD_EXPERTS),
+    *(("costs", given, words) for given, words in BAD_COSTS),
+    *(("limits", given, words) for given, words in BAD_LIMITS),
+    *(("draws", given, words) for given, words in BAD_DRAWS),
+    *(("floor", given, words) for given, words in BAD_FLOORS),
+]
+
+
+@pytest.mark.parametrize(("part", "given", "words"), REFUSED)
+def test_a_refusal_says_what_was_given_what_was_wanted_and_what_to_do(
+    part: str, given: Any, words: list[str]
+) -> None:
+    with pytest.raises(ProblemError) as refusal:
+        panel(**{part: given})
+    for word in words:
+        assert word in str(refusal.value)
+    assert not isinstance(refusal.value, InfeasibleLimits)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: at_most("usd", -1), ["limit on 'usd': at_most=-1", "negative", "0 or more"]),
+        (lambda: at_least("usd", -1), ["limit on 'usd': at_least=-1", "negative", "0 or more"]),
+        (lambda: at_most("usd", np.nan), ["at_most=nan", "not a number", "finite bound"]),
+        (lambda: at_most("usd", np.inf), ["at_most=inf", "allows everything", "leave this limit"]),
+        (lambda: at_least("usd", np.inf), ["at_least=inf", "never be reached", "leave this limit"]),
+        (lambda: at_most("usd", 1e150), ["at_most=1e+150", "1e+100", "another unit"]),
+        (lambda: at_most("usd", "2"), ["at_most='2'", "not a number"]),  # type: ignore[arg-type]
+        (lambda: at_most("usd", True), ["at_most=True", "not a number"]),
+        (lambda: at_most(7, 2.0), ["got 7", "name of a cost or on a share"]),  # type: ignore[arg-type]
+        (lambda: Limit("usd", 1.0, 0), ["limit on 'usd'", "sign=0", "use at_most or at_least"]),
+        (lambda: share("j", []), ["share 'j'", "no members", "at least one"]),
+        (lambda: share("j", "ann"), ["members='ann'", "list of names", "share('j', ['ann'])"]),
+        (lambda: share("j", ["ann", "ann"]), ["share 'j'", "'ann' 2 times", "once"]),
+        (lambda: share("", ["ann"]), ["name for its group", "got ''"]),
+    ],
+)
+def test_a_limit_or_share_refuses_what_cannot_be_meant(make: Any, words: list[str]) -> None:
+    with pytest.raises(ProblemError) as refusal:
+        make()
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_refusals_are_value_errors_that_a_caller_can_catch_as_one() -> None:
+    for kind in (ProblemError, ValueError, BylotError):
+        with pytest.raises(kind):
+            panel(draws=0)
+
+
+def test_a_limit_on_costs_that_do_not_exist_at_all_says_so() -> None:
+    with pytest.raises(ProblemError, match="there are no costs; add it to costs"):
+        panel(costs={}, limits=[at_most("usd", 1.0)])
+
+
+def test_limits_are_values() -> None:
+    assert at_most("usd", 2) == Limit("usd", 2.0, -1)
+    assert at_least(share("j", ["ann"]), 0.3) == Limit(Share("j", ("ann",)), 0.3, +1)
+    assert at_most("usd", 2).at(3.5) == at_most("usd", 3.5)
+    assert str(at_most("usd", 2).at(1e-6)) == "at_most('usd', 1e-06)"
+    assert at_most("usd", -0.0).bound == 0.0
+    assert str(at_most("usd", -0.0)) == "at_most('usd', 0.0)"
