@@ -13,7 +13,7 @@ from bylot import Problem, Router, at_least, at_most, share
 from bylot.codec import read_problem, save, seal, write_problem
 from bylot.errors import SavedFileError
 from bylot.policies import POLICIES, Adaptive, Anytime, Omd
-from pools import five, recorded
+from small import five, recorded
 from test_router import memory, played
 
 EVERY = {

@@ -18,7 +18,7 @@ from bylot.kernels.chance import Chance, uniforms
 from bylot.kernels.compile import Floats, Ints
 from bylot.kernels.draw import DRAWS
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from pools import five, recorded
+from small import five, recorded
 
 SETTINGS = {
     "algorithm 1": (Omd.plain(), 1, 400),

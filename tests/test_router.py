@@ -15,7 +15,7 @@ from bylot.environments import Given
 from bylot.errors import DecisionError, PolicyError, RewardConflict, RewardError
 from bylot.kernels.draw import add_gradient
 from bylot.policies import POLICIES, Omd
-from pools import five, recorded
+from small import five, recorded
 
 PLACE = {name: i for i, name in enumerate(five().experts)}
 

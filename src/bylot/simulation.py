@@ -83,20 +83,23 @@ def play(
 ) -> None:
     """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span."""
     up = np.empty(0, np.bool_)  # all of them
+    # Fields are taken out of the loop: compiled code counts a reference at every access.
+    draws, odds, rewards, spend, feasible, visited, laws = record
     for n in range(values.shape[0]):
         t = start + n
-        ticket = decide(rule, state, contexts[n], Chance(seed, t), up)
+        context = contexts[n]
+        ticket = decide(rule, state, context, Chance(seed, t), up)
         reward = sum_max(values[n], ticket.draws)
         learn(rule, state, ticket, (reward - low) / span)
         for j in range(ticket.draws.size):
-            record.draws[t, j] = ticket.draws[j]
-            record.odds[t, j] = ticket.odds[j]
-        record.rewards[t] = reward
-        add_cost(record.spend[t], rows, ticket.draws)
-        record.feasible[t] = ticket.feasible
-        record.contexts[t] = contexts[n]
-        if record.law.shape[0] > 0:
-            record.law[t] = law(rule, state, contexts[n])
+            draws[t, j] = ticket.draws[j]
+            odds[t, j] = ticket.odds[j]
+        rewards[t] = reward
+        add_cost(spend[t], rows, ticket.draws)
+        feasible[t] = ticket.feasible
+        visited[t] = context
+        if laws.shape[0] > 0:
+            laws[t] = law(rule, state, context)
 
 
 def simulate(

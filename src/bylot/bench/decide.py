@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot.bench.pool import crowd
+from bylot.pools import crowd
 from bylot.kernels.summax import sum_max
 from bylot.router import Router
 from bylot.text import table

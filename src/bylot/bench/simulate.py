@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bylot.bench import numpy_omd
-from bylot.bench.pool import crowd
+from bylot.pools import crowd
 from bylot.kernels.chance import Chance, uniforms
 from bylot.kernels.draw import DRAWS
 from bylot.policies import Omd

@@ -58,11 +58,23 @@ def compiled(function: F) -> F:
     Strict arithmetic (no fastmath) is what makes the simulator's loop and the router's single
     calls agree to the last bit, whatever gets inlined where.
     """
-    if CACHE is None:
-        return numba.njit(nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return compile_with(function)
+
+
+def inlined(function: F) -> F:
+    """Compile a kernel that is written out where it is called: small ones of the hot loop.
+
+    A call would count a reference to every array it is handed, which costs more than the work.
+    """
+    return compile_with(function, inline="always")
+
+
+def compile_with(function: F, **options: str) -> F:
+    """numba's decorator, with our settings and our cache folder."""
     # The folder is read when a function is decorated: set it for ours, leave other packages alone.
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE or ""
     try:
-        return numba.njit(nogil=True, error_model="numpy", cache=True)(function)  # type: ignore[no-any-return]
+        decorate = numba.njit(nogil=True, error_model="numpy", cache=CACHE is not None, **options)
+        return decorate(function)  # type: ignore[no-any-return]
     finally:
         numba.config.CACHE_DIR = before

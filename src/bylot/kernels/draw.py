@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.chance import Chance, uniforms
-from bylot.kernels.compile import Bools, Floats, Ints, compiled
+from bylot.kernels.compile import Bools, Floats, Ints, compiled, inlined
 
 DRAWS = 0  # the stream that panels are drawn from; other uses of chance take other numbers
 
@@ -92,7 +92,7 @@ def restrict(q: Floats, up: Bools) -> Floats:
     return held / total
 
 
-@compiled
+@inlined
 def add_gradient(g: Floats, draws: Ints, odds: Floats, reward: float) -> None:
     """Add to g the unbiased estimate of the gradient of the expected reward (paper, Lemma 1).
 
@@ -139,7 +139,7 @@ def distinct(draws: Ints) -> Ints:
     return subset[:size].copy()
 
 
-@compiled
+@inlined
 def add_cost(out: Floats, costs: Floats, draws: Ints) -> None:
     """Add to out what the panel costs: out_j += sum over the distinct draws of c_ij."""
     for j in range(draws.size):

@@ -11,15 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot.kernels.ball import into_ball
 from bylot.kernels.compile import Floats, compiled
+from bylot.kernels.lanes import WIDTH, kept, larger, largest, load, splat, total
 
 EPS = 2.0**-52
 SMALL = 1e-14  # a residual of sum q = 1, or of a.q = b over max |a|, that counts as none
 TOUCH = 1e-13  # a row missed by this share of max |a| is kept: whoever put b on the edge rounded it
+FLAT = 1e-10  # a spread of costs, squared and relative, below which they are all the same
 POINT = 1e-15  # with less than this above the floor the simplex is the single point q = floor
+BLOCK = 1_024  # terms summed apart, so that rounding grows with BLOCK / WIDTH + K / BLOCK
 JOINT = 16  # passes in which both multipliers may step at once, before lam is bracketed
 HALVING = 64  # passes after which the bracket is halved rather than trusted to Newton's steps
-BLOCK = 64  # terms summed apart: the rounding of a sum of K grows with 64 + K / 64, not with K
 ROUNDS = 20  # solves of one problem, each seen from where the last one ended
 PASSES = 2_000  # never reached on finite input: it stops NaN from looping for ever
 
@@ -50,7 +53,7 @@ class Dual(NamedTuple):
 class Free(NamedTuple):
     """Sums over the free set F = {i : p_i >= 0}: its size, and of p, d, d^2 and d p."""
 
-    n: int
+    n: float
     p: float
     d: float
     dd: float
@@ -64,7 +67,9 @@ def onto_ball(w: Floats) -> Floats:
     >>> onto_ball(np.array([3.0, 4.0]))
     array([0.6, 0.8])
     """
-    return w / max(1.0, math.sqrt(np.sum(w * w)))
+    nearest = w.copy()
+    into_ball(nearest)
+    return nearest
 
 
 @compiled
@@ -75,20 +80,21 @@ def level(y: Floats, r: float, tau: float) -> float:
     step goes right and drops points for good; one that does not is rounding, and the end.
     """
     for turn in range(y.size + PASSES):
-        n, total = 0, 0.0
+        n, mass = 0.0, 0.0
         for block in range(0, y.size, BLOCK):
-            p = 0.0
-            for i in range(block, min(block + BLOCK, y.size)):
-                over = y[i] - tau
-                n += over >= 0.0
-                p += max(0.0, over)
-            total += p
-        if n == 0:
+            count, over = splat(0.0), splat(0.0)
+            for i in range(block, min(block + BLOCK, y.size), WIDTH):
+                p = load(y, i, -np.inf) - tau
+                count = count + kept(p, splat(1.0))
+                over = over + kept(p, p)
+            n += total(count)
+            mass += total(over)
+        if n == 0.0:
             tau = y.max() - r
-        elif turn > 0 and total <= r:
+        elif turn > 0 and mass <= r:
             break
         else:
-            tau += (total - r) / n
+            tau += (mass - r) / n
     return tau
 
 
@@ -128,23 +134,21 @@ def onto_simplex(z: Floats, floor: float) -> Floats:
 @compiled
 def free_sums(y: Floats, a: Floats, beta: float, tau: float, lam: float) -> Free:
     """The sums of `Free` at p_i = y_i - tau - lam d_i with d_i = a_i - beta: one pass."""
-    n, P, D, DD, DP = 0, 0.0, 0.0, 0.0, 0.0
+    n, sp, sd, sdd, sdp = 0.0, 0.0, 0.0, 0.0, 0.0
     for block in range(0, y.size, BLOCK):
-        sp, sd, sdd, sdp = 0.0, 0.0, 0.0, 0.0
-        for i in range(block, min(block + BLOCK, y.size)):
-            d = a[i] - beta
-            p = (y[i] - tau) - lam * d
-            # Selected, not branched on: which points are free is not for a processor to guess.
-            free = p >= 0.0
-            d = d if free else 0.0
-            p = p if free else 0.0
-            n += free
-            sp += p
-            sd += d
-            sdd += d * d
-            sdp += d * p
-        P, D, DD, DP = P + sp, D + sd, DD + sdd, DP + sdp
-    return Free(n, P, D, DD, DP)
+        N, P, D, DD, DP = splat(0.0), splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+        for i in range(block, min(block + BLOCK, y.size), WIDTH):
+            d = load(a, i, 0.0) - beta
+            v = (load(y, i, -np.inf) - tau) - lam * d
+            N = N + kept(v, splat(1.0))
+            p, d = kept(v, v), kept(v, d)
+            P = P + p
+            D = D + d
+            DD = DD + d * d
+            DP = DP + d * p
+        n, sp, sd = n + total(N), sp + total(P), sd + total(D)
+        sdd, sdp = sdd + total(DD), sdp + total(DP)
+    return Free(n, sp, sd, sdd, sdp)
 
 
 @compiled
@@ -152,21 +156,21 @@ def joined(F: Free, y: Floats, a: Floats, beta: float, tau: float, lam: float) -
     """F with the first point to enter as lam moves towards the row's balance.
 
     While all free points cost the same, d_F, the row's residual does not depend on lam: tau
-    follows, and nothing moves until a point j on the other side of beta enters, where
-    lam changes by v_j / (d_j - d_F), v_j = y_j - tau - lam d_j < 0.
+    follows, and nothing moves until a point j on the other side of beta enters, where lam
+    has changed by v_j / (d_j - d_F), v_j = y_j - tau - lam d_j < 0.
     """
     d_F = F.d / F.n
     first, nearest = -1, np.inf
     for j in range(y.size):
         d = a[j] - beta
         v = (y[j] - tau) - lam * d
-        if v < 0.0 and d * d_F < 0.0 and v / (d - d_F) * math.copysign(1.0, d_F) < nearest:
-            first, nearest = j, v / (d - d_F) * math.copysign(1.0, d_F)
+        if v < 0.0 and d * d_F <= 0.0 and abs(v / (d - d_F)) < nearest:
+            first, nearest = j, abs(v / (d - d_F))
     if first < 0:
         return F
     d = a[first] - beta
     v = (y[first] - tau) - lam * d
-    return Free(F.n + 1, F.p + v, F.d + d, F.dd + d * d, F.dp + d * v)
+    return Free(F.n + 1.0, F.p + v, F.d + d, F.dd + d * d, F.dp + d * v)
 
 
 @compiled
@@ -174,15 +178,17 @@ def row_step(F: Free, y: Floats, a: Floats, beta: float, r: float, at: Dual) -> 
     """The change of lam in Newton's step of both equations on the free set.
 
     n dtau + sum d dlam = sum p - r and sum d dtau + sum d^2 dlam = sum d p, hence
-    dlam = (sum d p - mean d (sum p - r)) / sum (d - mean d)^2; zero if nothing else can move.
+    dlam = (sum d p - mean d (sum p - r)) / sum (d - mean d)^2.
     """
-    spread = F.dd - F.d * F.d / F.n
-    if spread <= 1e-10 * F.dd:
+    mean = F.d / F.n
+    spread = F.dd - mean * F.d
+    if spread <= FLAT * F.dd:
         F = joined(F, y, a, beta, at.tau, at.lam)
-        spread = F.dd - F.d * F.d / F.n
-        if spread <= 1e-10 * F.dd:
+        mean = F.d / F.n
+        spread = F.dd - mean * F.d
+        if spread <= FLAT * F.dd:  # no such point: the row is slack however small lam is
             return -np.inf if F.dp < 0.0 else 0.0
-    return (F.dp - F.d * (F.p - r) / F.n) / spread
+    return (F.dp - mean * (F.p - r)) / spread
 
 
 @compiled
@@ -197,7 +203,7 @@ def between(low: float, high: float) -> float:
 def balance(
     y: Floats, a: Floats, beta: float, r: float, size: float, start: Dual, least: float
 ) -> Dual:
-    """Multipliers with sum p = r and d.p <= 0, lam >= least, complementary; `beta` > min a.
+    """Multipliers with sum p = r and d.p <= 0, lam >= least, complementary; beta > min a.
 
     phi(lam) = d.p(lam), with tau(lam) keeping sum p = r, is piecewise linear and falls. Newton's
     method steps tau and lam together and mostly ends in two to six passes; the answer counts
@@ -208,12 +214,11 @@ def balance(
     tau, lam, low, high = start.tau, start.lam, -np.inf, np.inf
     for turn in range(PASSES):
         F = free_sums(y, a, beta, tau, lam)
-        if F.n == 0:  # tau lies above every point
+        if F.n == 0.0:  # tau lies above every point
             tau = np.max(y - lam * (a - beta)) - r
             continue
         excess = F.p - r
-        noise = 2.0 * EPS * (F.n * abs(tau) + abs(lam) * math.sqrt(F.n * F.dd))
-        bound = max(SMALL, noise)
+        bound = max(SMALL, 2.0 * EPS * (F.n * abs(tau) + abs(lam) * math.sqrt(F.n * F.dd)))
         whole = abs(excess) <= bound
         if whole and (abs(F.dp) <= bound * size or (lam == least and F.dp < 0.0)):
             return Dual(tau, lam, bound == SMALL)
@@ -230,7 +235,7 @@ def balance(
             step = between(max(low, least), high) - lam if whole else 0.0
             if whole and not low < lam + step < high:
                 return Dual(tau, lam, False)  # no number is left inside the bracket
-        tau += (excess - F.d * step) / F.n
+        tau += excess / F.n - step * (F.d / F.n)
         lam += step
     return Dual(tau, lam, False)
 
@@ -255,34 +260,59 @@ def fill_face(q: Floats, z: Floats, floor: float, r: float, a: Floats, least: fl
     return lam if r > POINT else 0.0
 
 
+class Outline(NamedTuple):
+    """What a first look at z and a tells: sums and extremes."""
+
+    z: float
+    top: float
+    a: float
+    least: float
+    most: float
+
+
+@compiled
+def outline(z: Floats, a: Floats) -> Outline:
+    """Sum and largest of z; sum, least and largest of a: one pass."""
+    Z, A, top, least, most = splat(0.0), splat(0.0), splat(z[0]), splat(-a[0]), splat(a[0])
+    for i in range(0, z.size, WIDTH):
+        y, c = load(z, i, z[0]), load(a, i, a[0])
+        Z = Z + y
+        A = A + c
+        top = larger(top, y)
+        most = larger(most, c)
+        least = larger(least, -1.0 * c)
+    spare = float(-z.size % WIDTH)  # lanes of the last load beyond the end
+    return Outline(
+        total(Z) - spare * z[0],
+        largest(top),
+        total(A) - spare * a[0],
+        -largest(least),
+        largest(most),
+    )
+
+
 @compiled
 def fill_halfspace(q: Floats, z: Floats, floor: float, a: Floats, b: float) -> Row:
     """`onto_halfspace`, written into q (which may be z itself): no array is made."""
-    top, total, cost, least, most = -np.inf, 0.0, 0.0, np.inf, -np.inf
-    for i in range(z.size):
-        total += z[i]
-        cost += a[i]
-        top = max(top, z[i])
-        least = min(least, a[i])
-        most = max(most, a[i])
+    seen = outline(z, a)
     r = 1.0 - z.size * floor
-    size = max(abs(least), abs(most))
-    missed = (floor * cost + r * least) - b
-    if missed >= 0.0 or r <= POINT:
-        return Row(fill_face(q, z, floor, r, a, least), missed <= TOUCH * size)
-    beta = (b - floor * cost) / r  # mean cost allowed to the mass above the floor: d.p <= 0
-    start = Dual(max((total - r) / z.size, top - r), 0.0, False)
-    tau, lam, exact = balance(z, a, beta, r, size, start, 0.0)
+    size = max(abs(seen.least), abs(seen.most))
+    beta = (b - floor * seen.a) / r  # mean cost allowed to the mass above the floor: d.p <= 0
+    if r <= POINT or beta <= seen.least:
+        missed = (floor * seen.a + r * seen.least) - b
+        return Row(fill_face(q, z, floor, r, a, seen.least), missed <= TOUCH * size)
     for i in range(z.size):
-        q[i] = (z[i] - tau) - lam * (a[i] - beta)
+        q[i] = z[i] - seen.top
+    lam, start = 0.0, Dual(max(seen.z / z.size - seen.top - r / z.size, -r), 0.0, False)
     for _ in range(ROUNDS):
-        if exact:
-            break
-        # The same problem seen from there: free entries are no larger than q, nor is rounding.
-        tau, step, exact = balance(q, a, beta, r, size, Dual(0.0, 0.0, False), -lam)
+        tau, step, exact = balance(q, a, beta, r, size, start, -lam)
         for i in range(z.size):
             q[i] = (q[i] - tau) - step * (a[i] - beta)
         lam += step
+        if exact:
+            break
+        # The same problem seen from there: free entries are no larger than r, nor is rounding.
+        start = Dual(0.0, 0.0, False)
     for i in range(z.size):
         q[i] = floor + max(0.0, q[i])
     return Row(lam, True)

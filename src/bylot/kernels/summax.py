@@ -16,12 +16,12 @@ each row, computed once per stack by `orders` and good for every q, M and weight
 import numpy as np
 import numpy.typing as npt
 
-from bylot.kernels.compile import Floats, Ints, compiled
+from bylot.kernels.compile import Floats, Ints, compiled, inlined
 
 Order = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 
-@compiled
+@inlined
 def sum_max(values: Floats, draws: Ints) -> float:
     """Reward of a panel: r(A) = sum_k max_{i in A} V[k, i]; an empty panel earns 0.
 

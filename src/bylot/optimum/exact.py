@@ -8,11 +8,15 @@ import numpy as np
 
 from bylot.kernels.compile import Floats
 from bylot.optimum.costs import Costs
-from bylot.optimum.newton import Concave, Model, Peak, ascend, climb
+from bylot.optimum.hull import top
+from bylot.optimum.newton import Concave, Model, Peak, ascend
 from bylot.optimum.polytope import Polytope
 
 SLACK = 1e-9
 """A limit broken by less than this many units counts as kept while cuts are added."""
+
+CUTS = 10
+"""So many cuts are added for one step, then the step is shortened instead."""
 
 
 def relax(hill: Concave, costs: Costs, tolerance: float) -> Peak | None:
@@ -28,11 +32,11 @@ def relax(hill: Concave, costs: Costs, tolerance: float) -> Peak | None:
         face = polytope.face()
         if face is None:
             return None
-        top = climb(hill, polytope, face, q, tolerance)
-        q = top.q
+        peak = top(hill, polytope, face, q, tolerance)
+        q = peak.q
         if not costs.broken(q, SLACK).any():
             break
-    return top
+    return peak
 
 
 def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats | None:
@@ -81,7 +85,7 @@ def local_top(
 
 def guarded(model: Model, costs: Costs, around: Polytope, slack: float) -> Floats | None:
     """The best of the model within the tangents, cut down until the lower limits hold there."""
-    for _ in range(50):
+    for _ in range(CUTS):
         face = around.face()
         if face is None:
             return None
@@ -90,4 +94,16 @@ def guarded(model: Model, costs: Costs, around: Polytope, slack: float) -> Float
         if not broken.any():
             return p
         around = around.with_rows(*costs.tangents(p, broken))
-    return None
+    return retreated(costs, model.q, p, slack)
+
+
+def retreated(costs: Costs, q: Floats, p: Floats, slack: float) -> Floats:
+    """The last point on the way from q to p that keeps the lower limits, as q does: bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        far = (low + high) / 2
+        if costs.broken(q + far * (p - q), slack).any():
+            high = far
+        else:
+            low = far
+    return q + low * (p - q)

@@ -88,6 +88,16 @@ class Newton:
         self.schur = self.rows @ self.inner
         inequalities = np.arange(self.unknown, len(self.rows))
         self.schur[inequalities, inequalities] += self.at.s / self.at.v
+        self.scale = 1.0 / np.sqrt(np.diag(self.schur))
+        # Rows that bind together at the end make this singular in the limit, hence the ridge.
+        self.ridged = self.schur * np.outer(self.scale, self.scale) + 1e-14 * np.eye(len(self.rows))
+
+    def solve(self, x: Floats) -> Floats:
+        """schur^-1 x, made up for the ridge by one correction."""
+        duals = self.scale * np.linalg.solve(self.ridged, self.scale * x)
+        return duals + self.scale * np.linalg.solve(
+            self.ridged, self.scale * (x - self.schur @ duals)
+        )
 
     def inverse(self, x: Floats) -> Floats:
         """(B + Z/Y)^-1 x, block by block."""
@@ -105,7 +115,7 @@ class Newton:
         ds = sv / v - s
         wanted = self.astray - np.append(np.zeros(self.unknown), ds)
         free = self.inverse(self.balance + yz / y - z)
-        duals: Floats = np.asarray(np.linalg.solve(self.schur, self.rows @ free - wanted))
+        duals = self.solve(self.rows @ free - wanted)
         dy, dv = free - self.inner @ duals, duals[self.unknown :]
         return Point(dy, ds - s * dv / v, duals[: self.unknown], dv, yz / y - z - z * dy / y)
 
@@ -122,20 +132,21 @@ def next_step(newton: Newton) -> Point:
     return step if at.reach(step) >= 0.1 else newton.step(mean, mean)
 
 
-def beginning(quadratic: Quadratic, inside: Floats) -> Point:
-    """A point with all of y, s, z and v of the right size, near to one inside; equations can wait.
+def beginning(quadratic: Quadratic, inside: Floats, away: float) -> Point:
+    """A place to begin: this far, in mean coordinates, from a y that is inside.
 
-    (A point that is inside but close to an edge is a bad place to begin.)
+    Away from the edges all of y, s, z and v have the right size, and the equations can wait; in a
+    very thin set they cannot, and inside (away = 0) is the place to begin.
     """
     size = float(inside.mean())
-    y = inside + size
+    y = inside + away * size
     s = quadratic.b - quadratic.A @ y
-    s = np.maximum(s, size * np.abs(quadratic.A).max(axis=1, initial=0.0))
+    s = np.maximum(s, away * size * np.abs(quadratic.A).max(axis=1, initial=0.0))
     mu = size * (float(np.ptp(quadratic.c - quadratic.bend(inside))) or 1.0)
     return Point(y, s, np.zeros(len(quadratic.e)), mu / s, mu / y)
 
 
-def peak(quadratic: Quadratic, inside: Floats, steps: int = 60) -> Floats:
+def peak(quadratic: Quadratic, inside: Floats, away: float = 1.0, steps: int = 60) -> Floats:
     """The best y, given one that has room everywhere, as far as numbers go.
 
     A model that tells apart slopes of 1e-9 has values that differ by 1e-18, hence the precision.
@@ -145,7 +156,7 @@ def peak(quadratic: Quadratic, inside: Floats, steps: int = 60) -> Floats:
     >>> peak(ends, np.array([0.5, 0.5])).round(9)
     array([0.75, 0.25])
     """
-    at = beginning(quadratic, inside)
+    at = beginning(quadratic, inside, away)
     unit = at.complementarity()
     for _ in range(steps):
         newton = Newton(quadratic, at)

@@ -63,12 +63,16 @@ class Model(NamedTuple):
         bend = np.einsum("xij,xj->xi", self.H, self.q - polytope.floor)
         c = self.slope - bend + roundness * (self.q - polytope.floor)
         E = independent(np.concatenate([polytope.sums, polytope.rows[face.tight]])[:, free])
-        A, start = polytope.rows[~face.tight][:, free], face.centre.ravel()[free] - polytope.floor
-        room = (polytope.bounds - polytope.rows @ face.centre.ravel())[~face.tight]
+        loose, start = ~face.tight, face.centre.ravel()[free] - polytope.floor
+        A = (polytope.rows / polytope.scales[:, None])[loose][:, free]
+        room = ((polytope.bounds - polytope.rows @ face.centre.ravel()) / polytope.scales)[loose]
         program = Quadratic(blocks, c.ravel()[free], E, E @ start, A, A @ start + room)
-        p = np.full_like(self.q, polytope.floor)
-        p[free.reshape(p.shape)] += peak(program, start)
-        return p if polytope.excess(p) <= 10 * TIGHT else face.centre
+        for away in (1.0, 0.0):
+            p = np.full_like(self.q, polytope.floor)
+            p[free.reshape(p.shape)] += peak(program, start, away)
+            if polytope.excess(p) <= 10 * TIGHT:
+                return p
+        return face.centre
 
 
 def independent(E: Floats) -> Floats:

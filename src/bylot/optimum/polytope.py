@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.compile import Bools, Floats
-from bylot.optimum.linear import Linear
+from bylot.optimum.linear import Corner, Linear
 
 TIGHT = 1e-12
 """Less room than this, in units of a row's largest entry, is no room."""
@@ -75,18 +75,17 @@ class Polytope(NamedTuple):
         p_x over the floored simplex. The best v is the dual of a linear program; as any v is a
         proof, the gap is evaluated from v here and owes nothing to the solver's tolerances.
         """
-        v = self.prices(slope)
+        best = self.corner(slope) if len(self.rows) else None
+        v = np.zeros(len(self.rows)) if best is None else best.prices
         left = slope - (v @ self.rows).reshape(self.shape)
         spare = 1.0 - self.shape[1] * self.floor
         most = (self.floor * left.sum(axis=1) + spare * left.max(axis=1)).sum()
         return Certificate(max(0.0, float(most + v @ self.bounds - (slope * q).sum())), v)
 
-    def prices(self, slope: Floats) -> Floats:
-        """The best v above: what a bound is worth to slope.p; 0 where no program is needed."""
-        m, n, scale, unit = len(self.rows), slope.size, self.scales, float(np.ptp(slope))
-        if m == 0 or unit == 0.0:
-            return np.zeros(m)
-        corner = Linear(
+    def corner(self, slope: Floats) -> Corner | None:
+        """The allowed q with the largest slope.q, and what each bound is worth to it."""
+        n, scale, unit = slope.size, self.scales, float(np.ptp(slope)) or 1.0
+        best = Linear(
             (slope - slope.mean()).ravel() / unit,
             self.rows / scale[:, None],
             self.bounds / scale,
@@ -95,7 +94,7 @@ class Polytope(NamedTuple):
             np.full(n, self.floor),
             np.ones(n),
         ).corner()
-        return np.zeros(m) if corner is None else corner.prices * unit / scale
+        return best and Corner(best.x.reshape(self.shape), best.prices * unit / scale)
 
     def face(self) -> Face | None:
         """A point with all the room there is, and where there is none; None if nothing is allowed.
@@ -103,29 +102,29 @@ class Polytope(NamedTuple):
         One linear program (Freund, Roundy and Todd 1985): with y = (q - floor) * size,
 
             maximise sum t   over   y >= t,  y_x sums to (1 - K floor) size,
-                                    rows.y + t <= (bounds - rows.floor) size,  0 <= t <= 1 <= size
+                                    rows.y + t <= (bounds - rows.floor) size,  0 <= t <= 1
 
-        as size may grow, every t that can be positive reaches 1, and the others stay at 0.
+        for size >= 1000: as it may grow, a t that can be positive reaches 1, the others stay at 0.
         """
-        (X, K), m, n, most = self.shape, len(self.rows), self.rows.shape[1], 1e9
+        (X, K), m, n, most = self.shape, len(self.rows), self.rows.shape[1], 1e8
         rows = self.rows / self.scales[:, None]
         room = self.bounds / self.scales - self.floor * rows.sum(axis=1) + TIGHT / 10  # rounding
         spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))
-        # Unknowns: t of the floors, by what y exceeds them, t of the rows, size.
+        # Unknowns: t of the floors, by what y exceeds them, t of the rows, size / most.
         corner = Linear(
             np.concatenate([np.ones(n), np.zeros(n), np.ones(m), [0.0]]),
-            np.concatenate([rows, rows, np.eye(m), -room[:, None]], axis=1),
+            np.concatenate([rows, rows, np.eye(m), -most * room[:, None]], axis=1),
             np.zeros(m),
-            np.concatenate([self.sums, self.sums, np.zeros((X, m)), spare], axis=1),
+            np.concatenate([self.sums, self.sums, np.zeros((X, m)), most * spare], axis=1),
             np.zeros(X),
-            np.concatenate([np.zeros(2 * n + m), [1.0]]),
-            np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [most]]),
+            np.concatenate([np.zeros(2 * n + m), [1e3 / most]]),
+            np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [1.0]]),
         ).corner()
         if corner is None:
             return self._last()
         t, over, t_rows, size = np.split(corner.x, [n, 2 * n, 2 * n + m])
         pinned, tight = t < TIGHT * most, t_rows < TIGHT * most
-        y = np.where(pinned, 0.0, (t + over) / size)
+        y = np.where(pinned, 0.0, (t + over) / (most * size))
         face = self._settled(Face(self.floor + y.reshape(self.shape), pinned, tight))
         return face if self.excess(face.centre) <= 10 * TIGHT else self._last()
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from bylot.errors import InfeasibleLimits
 from bylot.kernels.compile import Floats
+from bylot.optimum.hull import top
 from bylot.optimum.newton import Peak, climb
 from bylot.optimum.polytope import Polytope
 from bylot.optimum.task import Task
@@ -37,6 +38,6 @@ def surrogate_top(task: Task, start: Floats | None = None) -> Peak:
     hill, tolerance = task.hill, task.tolerance
     if start is None and hill.rounds > COARSE:
         start = climb(hill.thinned(STEP), polytope, face, face.centre, tolerance).q
-    top = climb(hill, polytope, face, face.centre if start is None else start, tolerance)
+    peak = top(hill, polytope, face, face.centre if start is None else start, tolerance)
     unit = np.where(task.problem.signs < 0, 1.0 / task.problem.draws, -1.0)  # S has u/M for u
-    return top._replace(prices=top.prices * unit)
+    return peak._replace(prices=peak.prices * unit)

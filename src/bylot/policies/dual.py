@@ -12,7 +12,7 @@ from numba.extending import overload
 
 from bylot.kernels.ball import into_ball
 from bylot.kernels.box import slope_at
-from bylot.kernels.compile import Floats, Ints, compiled
+from bylot.kernels.compile import Floats, Ints, inlined
 
 
 class Fixed(NamedTuple):
@@ -84,7 +84,7 @@ def _adaptive(oco: Adaptive, dual: Dual) -> float:
 STRIDES: dict[type, Any] = {Fixed: _fixed, Anytime: _anytime, Adaptive: _adaptive}
 
 
-@compiled
+@inlined
 def charge(dual: Dual, u: Floats) -> None:
     """Owe the surrogate cost of the policy that was actually played."""
     for j in range(u.size):
@@ -92,7 +92,7 @@ def charge(dual: Dual, u: Floats) -> None:
     dual.rounds[0] += 1
 
 
-@compiled
+@inlined
 def advance(oco: Any, dual: Dual, low: Floats, high: Floats) -> None:
     """One step up f at the mean of what was charged: w <- project(w + stride * slope)."""
     energy = 0.0

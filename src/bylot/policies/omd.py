@@ -88,33 +88,34 @@ def surrogate(rows: Floats, q: Floats, u: Floats) -> None:
 
 @step(decide, OmdRule)
 def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -> Ticket:
-    due = state.visits[context] % rule.batch == 0
+    dual, visits = state.dual, state.visits
+    due = visits[context] % rule.batch == 0
     # (a, b) w answers what was played; it moves even if no reward ever comes: the cost was owed.
-    if state.dual.rounds[0] > 0 and (due or not rule.freeze):
-        advance(rule.oco, state.dual, rule.low, rule.high)
+    if dual.rounds[0] > 0 and (due or not rule.freeze):
+        advance(rule.oco, dual, rule.low, rule.high)
     # (c)
     feasible = move(rule, state, context) if due else True
-    state.visits[context] += 1
+    visits[context] += 1
     # (d) from the experts that are up, and it is their cost that is owed
     q, mass, u = state.q[context], state.mass[context], state.u[context]
     if up.size > 0:
         q, mass, u = restrict(q, up), mass.copy(), u.copy()
         accumulate(q, mass)
         surrogate(rule.rows, q, u)
-    charge(state.dual, u)
+    charge(dual, u)
     panel = draw(q, mass, rule.draws, chance)
     return Ticket(chance.t, context, panel.draws, panel.odds, feasible)
 
 
 @step(learn, OmdRule)
 def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
-    x = ticket.context
+    x, rewards, total = ticket.context, state.rewards, state.total
     centred = reward
     if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
-        centred = reward - state.total[x] / state.rewards[x] if state.rewards[x] > 0 else 0.0
+        centred = reward - total[x] / rewards[x] if rewards[x] > 0 else 0.0
     add_gradient(state.g[x], ticket.draws, ticket.odds, rule.weight * centred)
-    state.rewards[x] += 1
-    state.total[x] += reward
+    rewards[x] += 1
+    total[x] += reward
 
 
 @step(law, OmdRule)

@@ -1,7 +1,8 @@
-"""The pool that the benchmarks and the demonstration play on: made up, and it says so."""
+"""A built-in pool to play on: made up, and it says so."""
 
 import numpy as np
 
+from bylot.environments import Noisy
 from bylot.problem import Problem, at_least, at_most, share
 
 
@@ -20,3 +21,13 @@ def crowd(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
         at_least(novice, 0.5),
     ]
     return Problem(names, {"workload": workload}, limits, draws=draws)
+
+
+def skills(problem: Problem, dimensions: int = 3, seed: int = 0) -> Noisy:
+    """Skills that come with practice: the busier a worker, the better, in all dimensions together
+    worth at most 1; novices are good at one thing at most.
+    """
+    rng = np.random.default_rng(seed + 1)
+    practice = problem.costs["workload"].argsort().argsort() / (problem.size - 1)
+    level = 0.2 + 0.6 * practice + 0.15 * rng.standard_normal((dimensions, problem.size))
+    return Noisy(level.clip(0.0, 1.0) / dimensions, kappa=20.0 * dimensions)

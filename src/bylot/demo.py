@@ -1,0 +1,64 @@
+"""A first look: the paper's policy on a built-in pool, against the optimum it cannot see."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot import plots
+from bylot.kernels.compile import Floats
+from bylot.kernels.inclusion import expected_costs
+from bylot.kernels.summax import expected_rewards, per_round
+from bylot.optima import Stack, optimum
+from bylot.pools import crowd, skills
+from bylot.problem import Problem
+from bylot.simulation import simulate
+from bylot.text import table
+
+
+def run(rounds: int, seed: int, out: Path) -> None:
+    """Play, print a table, write a figure."""
+    problem = crowd(seed=seed)
+    environment = skills(problem, seed=seed)
+    M = problem.draws
+    print(f"{problem.size} made-up workers, {M} drawn for each of {rounds:,} requests")
+    trace = simulate(problem, environment, "omd", rounds=rounds, seed=seed, horizon=rounds)
+    stack = Stack(environment.rounds(0, rounds, seed).values)
+    earned = per_round(trace.record.law, stack.values, stack.order, M)
+    uniform = np.full(problem.size, 1 / problem.size)
+    flat = float(expected_rewards(uniform, stack.values, stack.order, M).mean())
+    best, true = optimum(problem, stack), optimum(problem, stack, exact=True)
+    head = ("", "reward", "regret", *map(str, problem.limits))
+    lines = [
+        Line("omd, the paper's policy", earned.mean(), trace.mean_spend()[-1]),
+        Line("equal shares", flat, cost(problem, uniform)),
+        Line("optimum, paper's surrogate", best.value, cost(problem, best.policy)),
+        Line("optimum, exact limits", true.value, cost(problem, true.policy)),
+    ]
+    print("\n".join(table([head, *(one.cells(problem, best.value) for one in lines)])))
+    levels = {"equal shares": flat, "optimum, surrogate": best.value, "optimum, exact": true.value}
+    title = f"A made-up crowd: {problem.size} workers, {M} draws, {len(problem.limits)} limits"
+    for path in plots.learning_and_limits(trace, earned, levels, title, out):
+        print(f"figure: {path}")
+
+
+def cost(problem: Problem, q: Floats) -> Floats:
+    """What q costs per request, in expectation, under each limit."""
+    return expected_costs(q, np.array(problem.rows), problem.draws)
+
+
+class Line(NamedTuple):
+    """A row of the table: what a way to play earns, and what it costs under each limit."""
+
+    name: str
+    reward: float
+    costs: Floats
+
+    def cells(self, problem: Problem, best: float) -> tuple[str, ...]:
+        """The row as text, with a verdict on each limit."""
+        slack = problem.signs * (self.costs - problem.bounds)
+        verdicts = [
+            f"{spent:.3f} {'kept' if left >= -1e-9 else 'outside'}"
+            for spent, left in zip(self.costs, slack, strict=True)
+        ]
+        return self.name, f"{self.reward:.4f}", f"{best - self.reward:+.4f}", *verdicts

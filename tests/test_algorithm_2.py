@@ -1,0 +1,43 @@
+"""Which policy the shared dual must be charged for: the one that was played.
+
+The printed line (b) of the paper's Algorithm 2 charges the *current* context's last iterate, the
+remark after it the policy actually played. Where contexts are seen twice each, the printed line
+charges their first policy only, never the one they learned: a violation that does not vanish.
+"""
+
+import numpy as np
+
+from bylot import Problem, at_most
+from bylot.kernels.chance import Chance
+from bylot.policies import Omd
+from bylot.policies.contract import decide, learn
+
+DEAR = Problem(["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05)
+ALL_UP = np.empty(0, np.bool_)
+
+
+def violation(contexts: int, printed: bool) -> float:
+    """Distance of the mean surrogate cost from S when each context is seen twice."""
+    policy = Omd(eta=0.5, batch=1, baseline=False)
+    rule = policy.bind(DEAR)
+    state = policy.start(rule, contexts)
+    u, t = [], 0
+    for x in range(contexts):
+        for _ in range(2):
+            if printed and t:
+                state.dual.u[:] = rule.rows @ state.q[x]
+            ticket = decide(rule, state, x, Chance(1, t), ALL_UP)
+            learn(rule, state, ticket, float(ticket.draws[0] == 0))
+            u.append(rule.rows @ state.q[x])
+            t += 1
+    return DEAR.box.distance(np.mean(u, axis=0))
+
+
+def test_charging_the_policy_played_leaves_no_violation() -> None:
+    assert violation(contexts=500, printed=False) == 0
+    assert violation(contexts=4_000, printed=False) == 0
+
+
+def test_the_printed_line_leaves_a_violation_that_does_not_vanish() -> None:
+    assert violation(contexts=500, printed=True) > 0.05
+    assert violation(contexts=4_000, printed=True) > 0.05

@@ -1,0 +1,48 @@
+"""The command line: quick to help, plain about errors, JSON where it is asked for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bylot.cli import main
+
+
+def bylot(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A real process, as a person would start it."""
+    command = [sys.executable, "-m", "bylot", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_lists_the_verbs() -> None:
+    answer = bylot("--help")
+    assert answer.returncode == 0
+    assert "bench" in answer.stdout
+    assert "demo" in answer.stdout
+
+
+def test_help_does_not_load_the_compiler() -> None:
+    code = (
+        "import sys; from bylot.cli import parser; parser().format_help();"
+        "print([m for m in ('numba', 'numpy', 'scipy', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_bad_usage_is_two_and_an_explained_error_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bylot("fly").returncode == 2
+    assert main(["demo", "--rounds", "0"]) == 1
+    assert capsys.readouterr().err.startswith("bylot: rounds=0")
+
+
+def test_the_demo_prints_a_table_and_writes_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--rounds", "600", "--out", str(tmp_path / "new")]) == 0
+    out = capsys.readouterr().out
+    assert "omd, the paper's policy" in out
+    assert "optimum, exact limits" in out
+    for kind in ("png", "svg"):
+        assert (tmp_path / "new" / f"demo.{kind}").stat().st_size > 10_000

@@ -1,0 +1,70 @@
+"""One seed, one trace: in pieces, on threads, and whatever ran before."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot import simulate, simulation
+from bylot.bench.simulate import run
+from bylot.environments import Noisy
+from bylot.errors import ValuesError
+from bylot.policies import POLICIES
+from bylot.simulation import Trace
+from small import five, recorded, steady
+
+
+def same(one: Trace, other: Trace) -> None:
+    """Equal to the last bit, in every field."""
+    for mine, theirs in zip(one.record, other.record, strict=True):
+        assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_same_seed_gives_the_same_trace_on_any_number_of_threads(policy: str) -> None:
+    def play(seed: int) -> Trace:
+        return simulate(five(), steady(), policy, rounds=1_000, seed=seed)
+
+    alone = [play(seed) for seed in range(8)]
+    for threads in (1, 2, 5):
+        with ThreadPoolExecutor(threads) as pool:
+            for one, other in zip(alone, pool.map(play, range(8)), strict=True):
+                same(one, other)
+
+
+def test_another_seed_gives_another_trace() -> None:
+    one, other = (simulate(five(), steady(), rounds=200, seed=seed).draws for seed in (0, 1))
+    assert (one != other).any()
+
+
+def test_the_length_of_the_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = simulate(five(), steady(), rounds=700)
+    monkeypatch.setattr(simulation, "CHUNK", 97)
+    same(simulate(five(), steady(), rounds=700), whole)
+
+
+def test_the_trace_adds_up() -> None:
+    environment = recorded(300)
+    trace = simulate(five(), environment, rounds=300)
+    for t in (0, 17, 299):
+        panel = np.unique(trace.draws[t])
+        assert_allclose(trace.rewards[t], environment.values[t][:, panel].max(axis=1).sum())
+        assert_allclose(trace.spend[t], five().rows[:, panel].sum(axis=1))
+    assert_allclose(trace.record.odds[5], trace.record.law[5][trace.draws[5]])
+    assert simulate(five(), environment, rounds=300, keep_law=False).record.law.shape == (0, 5)
+
+
+@pytest.mark.parametrize(("rounds", "words"), [(0, "rounds=0"), (301, "300 rounds were given")])
+def test_rounds_that_cannot_be_played_are_refused(rounds: int, words: str) -> None:
+    with pytest.raises(ValuesError, match=words):
+        simulate(five(), recorded(300), rounds=rounds)
+
+
+def test_a_world_of_another_size_is_refused() -> None:
+    with pytest.raises(ValuesError, match="2 experts and the problem 5"):
+        simulate(five(), Noisy([[0.5, 0.5]]), rounds=3)
+
+
+def test_the_compiled_loop_and_the_numpy_loop_of_the_benchmark_agree() -> None:
+    assert run(rounds=1_500, plain_rounds=1_500, turns=1)["same_trace"]
