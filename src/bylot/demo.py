@@ -28,7 +28,10 @@ def run(rounds: int, seed: int, out: Path) -> None:
     uniform = np.full(problem.size, 1 / problem.size)
     flat = float(expected_rewards(uniform, stack.values, stack.order, M).mean())
     best, true = optimum(problem, stack), optimum(problem, stack, exact=True)
-    head = ("", "reward", "regret", *map(str, problem.limits))
+    bounds = [
+        f"{one.name} {'<=' if one.sign < 0 else '>='} {one.bound:.3g}" for one in problem.limits
+    ]
+    head = ("", "reward", "regret", *bounds)
     lines = [
         Line("omd, the paper's policy", earned.mean(), trace.mean_spend()[-1]),
         Line("equal shares", flat, cost(problem, uniform)),

@@ -37,7 +37,8 @@ def learning_and_limits(
     window = max(1, len(expected) // 100)
     smooth = np.convolve(expected, np.full(window, 1 / window), mode="valid")
     left.plot(t[window - 1 :], smooth, color=BLUE, linewidth=1.6)
-    left.annotate("omd", (t[-1], smooth[-1]), xytext=(4, 0), textcoords="offset points", color=BLUE)
+    end = (t[-1], smooth[-1])
+    left.annotate("omd", end, xytext=(0, -16), textcoords="offset points", ha="right", color=BLUE)
     for name, level in levels.items():
         left.axhline(level, color=GREY, linewidth=1, linestyle="--")
         left.annotate(
@@ -64,7 +65,11 @@ def draw_limits(axes: Any, trace: Trace) -> None:
         label = f"{limit.name} {sign} {limit.bound:.3g}"
         axes.plot(t, means[:, j] / limit.bound, color=colour, linestyle=line, label=label)
     axes.axhline(1.0, color="black", linewidth=1)
-    axes.set(xlabel="request", ylabel="average so far / bound", xscale="log", title="what it keeps")
+    axes.set(xlabel="request", ylabel="average so far / bound", title="what it keeps")
+    axes.set(xscale="log", yscale="log")
+    axes.yaxis.set_major_locator(drawing().FixedLocator([0.25, 0.5, 1, 2, 4, 8]))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(drawing().NullLocator())
     axes.legend(frameon=False, fontsize=8)
 
 

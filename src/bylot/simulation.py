@@ -35,7 +35,10 @@ class Trace:
     """The record of one play, arrays over t, and what it was a play of."""
 
     problem: Problem
+    policy: Policy
     seed: int
+    horizon: int | None
+    range: tuple[float, float]  # of rewards, mapped to [0, 1] for learning
     record: Record
 
     @property
@@ -137,7 +140,7 @@ def simulate(
         stop = min(start + CHUNK, rounds)
         values, contexts = environment.rounds(start, stop, seed)
         play(rule, state, rows, values, contexts, seed, start, low, high - low, record)
-    return Trace(problem, seed, record)
+    return Trace(problem, settings, seed, horizon, (low, high), record)
 
 
 def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:

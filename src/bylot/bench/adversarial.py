@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
+from scipy.optimize import nnls
 
 from bylot.kernels.compile import Floats
 
@@ -184,3 +185,72 @@ def halfspace_case(number: int, seed: int = 0) -> Case:
     kind_b, b = bound(rng, z, floor, a)
     title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, a {kind_a}, b {kind_b}"
     return Case(z, floor, a[None, :], np.array([b]), title)
+
+
+def rows_case(number: int, seed: int = 0) -> Case:
+    """The case of several rows (or none) with this number: independent, repeated or opposed."""
+    rng = np.random.default_rng((seed, number, 1))
+    K = size(rng)
+    floor = floors(rng, K)
+    kind_z, z = points(rng, K, floor)
+    rows: list[Floats] = []
+    kinds, bounds = [], []
+    for _ in range(rng.integers(0, 6)):
+        kind, a = costs(rng, z)
+        if rows and rng.random() < 0.4:
+            kind, a = relatives(rng, rows[rng.integers(len(rows))])
+        place, b = bound(rng, z, floor, a)
+        rows.append(a)
+        bounds.append(b)
+        kinds.append(f"{kind} {place}")
+    title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, rows {', '.join(kinds)}"
+    return Case(z, floor, np.array(rows).reshape(-1, K), np.array(bounds), title)
+
+
+def relatives(rng: Generator, a: Floats) -> tuple[str, Floats]:
+    """A row that depends on another one, exactly or nearly."""
+    nearly = 10.0 ** rng.uniform(-12, -1) * np.abs(a).max() * rng.standard_normal(a.size)
+    kinds = {
+        "the same": a,
+        "a multiple": magnitude(rng) * a,
+        "the opposite": -a,
+        "nearly the same": a + nearly,
+        "nearly the opposite": nearly - a,
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, kinds[kind]
+
+
+def least_norm(case: Case) -> float:
+    """Norm of the least excess over the rows, in parts of max |A_j|, by non-negative least squares.
+
+    Over p >= 0 and slacks s >= 0, minimise |A' (floor + p) + s - b'|^2, with a heavy row for the
+    mass of p. Only an upper bound on the least: as good as Lawson and Hanson's method is.
+    """
+    unit = np.abs(case.A).max(axis=1)
+    unit[unit == 0.0] = 1.0
+    A, b = case.A / unit[:, None], case.b / unit
+    d, K = A.shape
+    rest, heavy = 1.0 - K * case.floor, 1e5
+    M = np.block([[A, np.eye(d)], [np.full((1, K), heavy), np.zeros((1, d))]])
+    p = nnls(M, np.append(b - case.floor * A.sum(axis=1), heavy * rest))[0][:K]
+    q = case.floor + p * (rest / p.sum() if rest > 0.0 else 0.0)
+    return float(np.linalg.norm(np.maximum(A @ q - b, 0.0)))
+
+
+def judge_rows(case: Case, q: Floats, multipliers: Floats, feasible: bool) -> float:
+    """Worst scaled KKT residual of an answer to a case of several rows; infinite if it lies.
+
+    An answer to an empty set must be optimal for the rows that it just keeps, and its excess
+    over them must have the least norm.
+    """
+    if feasible:
+        return kkt(case, q, multipliers).worst
+    over = [math.fsum([*(a * q), -u]) for a, u in zip(case.A, case.b, strict=True)]
+    excess = np.maximum(over, 0.0)
+    unit = np.abs(case.A).max(axis=1)
+    unit[unit == 0.0] = 1.0
+    if np.all(excess <= 1e-14 * unit):
+        return math.inf
+    worst = kkt(case._replace(b=case.b + excess), q, multipliers).worst
+    return max(worst, float(np.linalg.norm(excess / unit)) - least_norm(case))

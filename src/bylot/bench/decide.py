@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bylot.pools import crowd
 from bylot.kernels.summax import sum_max
+from bylot.pools import crowd
 from bylot.router import Router
 from bylot.text import table
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from bylot.bench import numpy_omd
-from bylot.pools import crowd
 from bylot.kernels.chance import Chance, uniforms
 from bylot.kernels.draw import DRAWS
 from bylot.policies import Omd
+from bylot.pools import crowd
 from bylot.simulation import Record, blank, play
 from bylot.text import table
 

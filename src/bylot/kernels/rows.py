@@ -1,16 +1,15 @@
 """Exact Euclidean projection on the floored simplex cut by several rows at once.
 
 One row has a faster kernel of its own, `bylot.kernels.project.onto_halfspace`. As there,
-q = floor + p with p >= 0 and sum p = r; row j reads D_j p <= 0 with D_ji = (A_ji - beta_j) / s_j,
-where beta_j is the mean cost that the mass above the floor may have and s_j = max A_j - min A_j.
+q = floor + p with p >= 0 and sum p = r. Row j reads D_j p <= t_j, with costs scaled to [0, 1].
 
-The multipliers lam >= 0 maximise the concave dual of slope D p(lam), where p(lam) is the
-projection of y - D^T lam on {p >= 0, sum p = r}. A proximal-point step adds -|delta|^2 / 2 sigma
-to it, which makes the Hessian regular whatever the rows, duplicates included, and leaves each row
-an excess delta_j / sigma. That goes to zero if the rows can be kept, and else to the excess of
-least Euclidean norm, the p to the nearest point that has it (Chiche and Gilbert, "How the
-augmented Lagrangian algorithm can deal with an infeasible convex quadratic optimization
-problem", 2016).
+The multipliers lam >= 0 maximise the concave dual, whose slope is the excess D p(lam) - t, where
+p(lam) is the projection of y - D^T lam on {p >= 0, sum p = r}. A proximal-point step subtracts
+|delta|^2 / 2 sigma, delta being the change of lam: that makes the Hessian regular whatever the
+rows, duplicates included, and leaves row j an excess delta_j / sigma. The excess goes to zero if
+the rows can be kept; if not, to the one of least Euclidean norm, and p to the nearest point that
+has it (Chiche and Gilbert, "How the augmented Lagrangian algorithm can deal with an infeasible
+convex quadratic optimization problem", 2016).
 """
 
 import math
@@ -19,12 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.compile import Bools, Floats, compiled
-from bylot.kernels.project import EPS, POINT, level, onto_simplex
+from bylot.kernels.project import EPS, POINT, level
 
 KEPT = 1e-13  # an excess, in parts of max |A_j|, that counts as none
-GAP = 1e-12  # relative, between the excess found and a bound below any excess
+CLOSE = 1e-11  # one that is left as it is if a step does not halve it
+GAP = 1e-13  # between the least excess and what was found, in parts of a row's range
+NOISE = 4 * EPS  # rounding of a sum that should be zero, in parts of its terms
 STEPS = 60  # proximal-point steps
-NEWTON = 200  # Newton steps in each
+REFINE = 4  # solutions of one step, each from the last
+NEWTON = 100  # Newton steps in each
 TRIALS = 60  # points of a line search
 
 
@@ -36,11 +38,34 @@ class RowsProjection(NamedTuple):
     feasible: bool
 
 
+class Cut(NamedTuple):
+    """The rows as D p <= t, in parts of the largest cost: A_j = min A_j + unit_j D_j."""
+
+    D: Floats  # (d, K); zero for a row that no p can miss, or none can change
+    t: Floats
+    unit: Floats
+
+
+@compiled
+def scaled(A: Floats, b: Floats, floor: float, r: float) -> Cut:
+    """Rows over unit_j = max |A_j|: t_j = (b_j - floor sum A_j - r min A_j) / unit_j."""
+    D, t, unit = np.zeros(A.shape), np.zeros(b.size), np.ones(b.size)
+    for j in range(b.size):
+        least, most = A[j].min(), A[j].max()
+        if least < 0.0 or most > 0.0:
+            unit[j] = max(abs(least), abs(most))
+        t[j] = (b[j] - (floor * A[j].sum() + r * least)) / unit[j]
+        if t[j] < r * (most - least) / unit[j]:
+            D[j] = (A[j] - least) / unit[j]
+    return Cut(D, t, unit)
+
+
 @compiled
 def settle(p: Floats, y: Floats, D: Floats, delta: Floats, r: float, tau: float) -> float:
     """Write p_i = y_i - (D^T delta)_i - tau with sum of max(0, p) = r; returns tau.
 
-    The negative entries are kept: they are how far the clamped points are from moving.
+    The negative entries stay: they are how far the clamped points are from moving. The level
+    is found twice, the second time at the scale of p, where rounding does not show.
     """
     p[:] = y
     for j in range(delta.size):
@@ -48,35 +73,34 @@ def settle(p: Floats, y: Floats, D: Floats, delta: Floats, r: float, tau: float)
             for i in range(p.size):
                 p[i] -= delta[j] * D[j, i]
     tau = level(p, r, tau)
-    for i in range(p.size):
-        p[i] -= tau
+    p -= tau
+    p -= level(p, r, 0.0)
     return tau
 
 
 @compiled
-def excess(p: Floats, D: Floats) -> Floats:
-    """D max(0, p): by how much each row is missed."""
-    over = np.zeros(D.shape[0])
-    for j in range(D.shape[0]):
+def excess(p: Floats, cut: Cut) -> Floats:
+    """D max(0, p) - t: by how much each row is missed."""
+    over = -cut.t
+    for j in range(over.size):
+        cost = 0.0
         for i in range(p.size):
-            over[j] += D[j, i] * max(0.0, p[i])
+            cost += cut.D[j, i] * max(0.0, p[i])
+        over[j] += cost
     return over
 
 
 @compiled
 def triangle(W: Floats) -> Floats:
-    """R of the QR factors of W^T, upper triangular with R^T R = W W^T; W is used up.
+    """Upper triangular R with R^T R = W W^T; W is used up.
 
     Modified Gram-Schmidt: W W^T itself would have the square of the condition number.
     """
-    d = W.shape[0]
-    R = np.zeros((d, d))
-    for j in range(d):
+    R = np.zeros((W.shape[0], W.shape[0]))
+    for j in range(W.shape[0]):
         R[j, j] = math.sqrt(np.sum(W[j] * W[j]))
-        if R[j, j] == 0.0:
-            continue
         W[j] /= R[j, j]
-        for k in range(j + 1, d):
+        for k in range(j + 1, W.shape[0]):
             R[j, k] = np.sum(W[j] * W[k])
             W[k] -= R[j, k] * W[j]
     return R
@@ -85,16 +109,14 @@ def triangle(W: Floats) -> Floats:
 @compiled
 def curvature(p: Floats, D: Floats, sigma: float) -> Floats:
     """R with R^T R = sum over free i of (D_i - mean D)(D_i - mean D)^T + I / sigma."""
-    d = D.shape[0]
     free = np.flatnonzero(p >= 0.0)
-    W = np.zeros((d, free.size + d))
-    for j in range(d):
+    W = np.zeros((D.shape[0], free.size + D.shape[0]))
+    for j in range(D.shape[0]):
         mean = 0.0
         for k in range(free.size):
             W[j, k] = D[j, free[k]]
             mean += W[j, k] / free.size
-        for k in range(free.size):
-            W[j, k] -= mean
+        W[j, : free.size] -= mean
         W[j, free.size + j] = 1.0 / math.sqrt(sigma)
     return triangle(W)
 
@@ -142,29 +164,135 @@ def bounded(R: Floats, g: Floats, low: Floats) -> Floats:
 
 
 @compiled
-def step_length(y: Floats, D: Floats, r: float, sigma: float, delta: Floats, s: Floats) -> float:
-    """Where on delta + t s, 0 <= t <= 1, the proximal dual is largest, to a tenth of its slope.
+def step_length(y: Floats, cut: Cut, r: float, sigma: float, at: Floats, delta: Floats, s: Floats) -> float:
+    """The t in (0, 1] at which the proximal dual is largest on delta + t s, to a tenth of its slope.
 
-    The slope s.(D p(delta + t s) - (delta + t s) / sigma) falls with t: Illinois' rule of false
-    position brackets its zero. Slopes, not values: they still tell when values are all rounding.
+    The slope s.(excess - (at + delta + t s) / sigma) falls with t; the rule of false position,
+    with the older end halved, brackets its zero. Slopes still tell when values are rounding.
     """
-    p, tau, t, low, high, up, down = np.empty(y.size), 0.0, 1.0, 0.0, 1.0, 0.0, 0.0
-    first = 0.0
+    p, tau, t, low, high, up, down, first = np.empty(y.size), 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0
     for trial in range(TRIALS):
-        at = delta + t * s
-        tau = settle(p, y, D, at, r, tau)
-        slope = np.sum(s * (excess(p, D) - at / sigma))
+        tau = settle(p, y, cut.D, delta + t * s, r, tau)
+        slope = np.sum(s * (excess(p, cut) - (at + delta + t * s) / sigma))
         if trial == 0:
-            if slope >= 0.0:
-                return 1.0
-            settle(p, y, D, delta, r, tau)
-            first = np.sum(s * (excess(p, D) - delta / sigma))
-            up, down = first, slope
-        elif abs(slope) <= 0.1 * first:
+            first, up, t = slope, slope, 1.0
+            continue
+        if abs(slope) <= 0.1 * first or (t == 1.0 and slope >= 0.0):
             break
-        elif slope > 0.0:
+        if slope > 0.0:
             low, up, down = t, slope, 0.5 * down
         else:
-            high, up, down = t, 0.5 * up, slope
+            high, up, down = t, 0.5 * up if trial > 1 else up, slope
         t = low + (high - low) * up / (up - down)
     return t
+
+
+@compiled
+def newton(y: Floats, cut: Cut, r: float, lam: Floats, sigma: float, at: Floats) -> Floats:
+    """The delta >= -lam that maximises dual(lam + delta) - |at + delta|^2 / 2 sigma.
+
+    The dual is piecewise quadratic: once the free points and rows are right a step is exact.
+    """
+    delta, p, tau = np.zeros(lam.size), np.empty(y.size), 0.0
+    for _ in range(NEWTON):
+        tau = settle(p, y, cut.D, delta, r, tau)
+        g = (at + delta) / sigma - excess(p, cut)
+        wrong = np.where(lam + delta > 0.0, np.abs(g), -g)
+        if wrong.max() <= NOISE * (1.0 + np.sum(p >= 0.0) * np.abs(delta).max()):
+            break
+        s = bounded(curvature(p, cut.D, sigma), g, -(lam + delta))
+        t = step_length(y, cut, r, sigma, at, delta, s)
+        if t == 0.0:
+            break
+        delta = np.maximum(delta + t * s, -lam)
+    return delta
+
+
+@compiled
+def proximal(y: Floats, cut: Cut, r: float, lam: Floats, sigma: float) -> Floats:
+    """The step delta >= -lam that maximises dual(lam + delta) - |delta|^2 / 2 sigma.
+
+    y moves to y - D^T delta - tau. Seen from there the problem is the same but for rounding,
+    which is then that of p and not of delta: so it is solved again, as long as delta matters.
+    """
+    delta = np.zeros(lam.size)
+    for _ in range(REFINE):
+        more = newton(y, cut, r, lam + delta, sigma, delta)
+        settle(y, y, cut.D, more, r, 0.0)
+        delta = np.maximum(delta + more, -lam)
+        if np.abs(more).max() <= 1.0:
+            break
+    return delta
+
+
+@compiled
+def gap(p: Floats, u: Floats, cut: Cut) -> float:
+    """By how much u.(D p) is above the least that it can be with the same mass."""
+    price = np.zeros(p.size)
+    for j in range(u.size):
+        price += u[j] * cut.D[j]
+    return float(np.sum((price - price.min()) * np.maximum(p, 0.0)))
+
+
+@compiled
+def least_excess(p: Floats, cut: Cut, r: float) -> Floats:
+    """The excess u >= 0 of least norm that the rows can be kept up to; p moves to where it is.
+
+    Steps of the proximal-point method for |u|^2 / 2: from p to the minimum of that plus
+    |p' - p|^2 / 2 sigma. Long steps reach the end of the flattest slopes, short ones are exact.
+    u is least if no p' has a smaller u.(D p').
+    """
+    none, reach = np.zeros(cut.t.size), 0.1
+    for _ in range(STEPS):
+        u = np.maximum(excess(p, cut), 0.0)
+        norm = math.sqrt(np.sum(u * u))
+        if np.all(u <= KEPT) or gap(p, u, cut) <= GAP * norm:
+            return u
+        reach = min(100.0 * reach, 1e11)
+        p[:] = np.maximum(p, 0.0)
+        proximal(p, cut, r, none, reach / norm)
+    return np.maximum(excess(p, cut), 0.0)
+
+
+@compiled
+def nearest(y: Floats, cut: Cut, r: float) -> Floats:
+    """Move y to y - D^T lam - tau, whose positive part is the p nearest to y; returns lam."""
+    lam, scale = np.zeros(cut.t.size), max(1.0, -y.min())
+    sigma = 10.0 * scale
+    settle(y, y, cut.D, lam, r, -r)
+    before = np.inf
+    for _ in range(STEPS):
+        over = excess(y, cut)
+        wrong = np.where(lam > 0.0, np.abs(over), over)
+        if np.all(wrong <= KEPT) or 0.5 * before < wrong.max() <= CLOSE:
+            break
+        before = wrong.max()
+        lam += proximal(y, cut, r, lam, sigma)
+        sigma = min(100.0 * sigma, 1e22 * scale)
+    return lam
+
+
+@compiled
+def onto_rows(z: Floats, floor: float, A: Floats, b: Floats) -> RowsProjection:
+    """Nearest point of {sum q = 1, q >= floor, A q <= b}, with the multipliers of the rows.
+
+    q_i = max(floor, z_i - tau - (A^T lam)_i), lam >= 0 and lam_j (b_j - A_j q) = 0. If the set is
+    empty, `feasible` is False and q is the nearest of the points that miss the rows by least:
+    the Euclidean norm of max(0, A_j q - b_j) / max |A_j| is the smallest there is, and lam are multipliers of the rows that such a point just keeps.
+
+    >>> A, b = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([0.25, 0.125])
+    >>> q, multipliers, feasible = onto_rows(np.array([0.5, 0.5, 0.0]), 0.0, A, b)
+    >>> q, multipliers, feasible
+    (array([0.25 , 0.125, 0.625]), array([0.875, 1.   ]), True)
+    """
+    r = 1.0 - z.size * floor
+    cut = scaled(A, b, floor, r)
+    y, p = z - z.max(), np.empty(z.size)
+    if r <= POINT:
+        feasible = bool(np.all(cut.t >= -KEPT))
+        return RowsProjection(np.full(z.size, floor), np.zeros(b.size), feasible)
+    settle(p, y, cut.D, np.zeros(b.size), r, -r)
+    u = least_excess(p, cut, r)
+    lam = nearest(y, Cut(cut.D, cut.t + u, cut.unit), r)
+    feasible = bool(np.all(u <= KEPT))
+    return RowsProjection(floor + np.maximum(y, 0.0), lam / cut.unit, feasible)

@@ -2,15 +2,15 @@
 
 Owns no optimisation: what to do with Phi is the business of policies, metrics and the optimum.
 
-Sort a row of V decreasingly, v_(1) >= ... >= v_(K) >= v_(K+1) = 0, and let R_l be the mass of q on
-the experts *below* the l best (R_l = 1 - Q_l). The best of M draws is worth at least v_(l) unless
-all draws fall below, so
+Sort a row of V decreasingly, v_(1) >= ... >= v_(K) >= v_(K+1) = 0, and let Q_l be the mass of q on
+the l best experts. The best of M draws is worth at least v_(l) unless all draws fall below, so
 
-    Phi(q) = sum_k sum_l (v_(l) - v_(l+1)) (1 - R_l^M).
+    Phi(q) = sum_k sum_l (v_(l) - v_(l+1)) (1 - (1 - Q_l)^M).
 
-Summing from the worst expert upwards gives R_l by additions only, and value, slope and curvature
-as running (suffix) sums of the same pass. Powers are repeated products. `order` is the sorting of
-each row, computed once per stack by `orders` and good for every q, M and weighting.
+On the simplex 1 - Q_l = R_l, the mass *below* the l best. Summing from the worst expert upwards
+gives R_l by additions only, and value, slope and curvature as running (suffix) sums of the same
+pass. Powers are repeated products. `order` is the sorting of each row, computed once per stack by
+`orders` and good for every q, M and weighting.
 """
 
 import numpy as np
@@ -114,7 +114,7 @@ def per_round(qs: Floats, values: Floats, order: Order, M: int) -> Floats:
 def with_slope(
     q: Floats, values: Floats, order: Order, M: int, weights: Floats
 ) -> tuple[float, Floats]:
-    """sum_t weights_t Phi^{r_t}(q) and its slope, the derivative of the sorted formula:
+    """sum_t weights_t Phi^{r_t}(q) and its slope, the derivative of the formula in Q above:
 
     slope[s_i] = sum_t weights_t sum_k M sum_{l >= i} (v_(l) - v_(l+1)) R_l^(M-1),
 
@@ -148,7 +148,7 @@ def with_slope(
 def with_curvature(
     q: Floats, values: Floats, order: Order, M: int, weights: Floats
 ) -> tuple[float, Floats, Floats]:
-    """`with_slope` and the Hessian of the sorted formula, negative semidefinite:
+    """`with_slope` and the Hessian of the same formula, negative semidefinite:
 
     H[s_i, s_j] = -sum_t weights_t sum_k M (M-1) sum_{l >= max(i, j)} (v_(l) - v_(l+1)) R_l^(M-2).
 
@@ -188,7 +188,7 @@ def gradient(q: Floats, values: Floats, order: Order, M: int, weights: Floats) -
     """The gradient of Lemma 1, sum_t weights_t E[r_t(B) / q_i * (number of draws equal to i)].
 
     It is the derivative of the M-homogeneous extension of Phi, the sum over all K^M sequences of
-    draws of prod q[draws] * r(draws), and exceeds the slope of the sorted formula by the same
+    draws of prod q[draws] * r(draws), and exceeds the slope of the formula in Q by the same
     amount for every expert, M times the expected reward of M - 1 draws:
 
     gradient = slope + M Phi_{M-1}(q) (1, ..., 1).

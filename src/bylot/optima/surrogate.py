@@ -7,10 +7,10 @@ import numpy as np
 
 from bylot.errors import InfeasibleLimits
 from bylot.kernels.compile import Floats
-from bylot.optimum.hull import top
-from bylot.optimum.newton import Peak, climb
-from bylot.optimum.polytope import Polytope
-from bylot.optimum.task import Task
+from bylot.optima.hull import top
+from bylot.optima.newton import Peak, climb
+from bylot.optima.polytope import Polytope
+from bylot.optima.task import Task
 
 COARSE, STEP = 4_000, 8
 """Above so many value matrices, climb on every eighth first: it ends next to the top."""

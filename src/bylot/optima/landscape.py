@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.compile import Floats
-from bylot.optimum.stack import Stack
+from bylot.optima.stack import Stack
 
 
 class Landscape(NamedTuple):

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from bylot.kernels.compile import Floats
-from bylot.optimum.landscape import Landscape
+from bylot.optima.landscape import Landscape
 from bylot.problem import Problem
 
 

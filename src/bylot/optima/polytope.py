@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.compile import Bools, Floats
-from bylot.optimum.linear import Corner, Linear
+from bylot.optima.linear import Corner, Linear
 
 TIGHT = 1e-12
 """Less room than this, in units of a row's largest entry, is no room."""

@@ -14,7 +14,7 @@ from bylot.kernels.inclusion import (
     inclusion,
     inclusion_slope,
 )
-from bylot.optimum.polytope import Polytope
+from bylot.optima.polytope import Polytope
 from bylot.problem import Problem
 
 

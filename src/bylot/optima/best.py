@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError, ValuesError
 from bylot.kernels.compile import Floats, Ints
-from bylot.optimum.landscape import Landscape
-from bylot.optimum.result import Optimum
-from bylot.optimum.search import Search
-from bylot.optimum.stack import Stack
-from bylot.optimum.surrogate import surrogate_top
-from bylot.optimum.task import Task
+from bylot.optima.landscape import Landscape
+from bylot.optima.result import Optimum
+from bylot.optima.search import Search
+from bylot.optima.stack import Stack
+from bylot.optima.surrogate import surrogate_top
+from bylot.optima.task import Task
 from bylot.problem import Problem
 
 PRECISION = 1e-9
@@ -54,7 +54,7 @@ def optimum(
     >>> round(best.value, 6), best.policy.round(6), best.prices.round(6)
     (0.4375, array([0.75, 0.25]), array([0.75]))
     """
-    stack = Stack.of(values)
+    stack = values if isinstance(values, Stack) else Stack(values)
     if stack.size != problem.size:
         raise ValuesError(
             f"values are for {stack.size} experts, the problem has {problem.size}; "

@@ -7,10 +7,10 @@ tangents at where it stands, and a ceiling over the chords says what no policy c
 import numpy as np
 
 from bylot.kernels.compile import Floats
-from bylot.optimum.costs import Costs
-from bylot.optimum.hull import top
-from bylot.optimum.newton import Concave, Model, Peak, ascend
-from bylot.optimum.polytope import Polytope
+from bylot.optima.costs import Costs
+from bylot.optima.hull import top
+from bylot.optima.newton import Concave, Model, Peak, ascend
+from bylot.optima.polytope import Polytope
 
 SLACK = 1e-9
 """A limit broken by less than this many units counts as kept while cuts are added."""
@@ -70,6 +70,7 @@ def local_top(
     The gap is that of the last tangents: it proves a stationary point, not a global optimum.
     """
     q, (value, slope) = start, hill.slope(start)
+    trail = [q]
     for step in range(steps + 1):
         around = costs.simplex().with_rows(*costs.tangents(q, np.ones_like(costs.upper)))
         gap, prices = around.certify(q, slope)
@@ -79,8 +80,38 @@ def local_top(
         further = None if p is None else ascend(hill, q, slope, p)
         if further is None:
             break
+        trail.append(further[0])
+        if len(trail) == 3:
+            further = leapt(hill, costs, trail, further, slack)
+            trail = [further[0]]
         q, value, slope = further
     return Peak(q, value, gap, costs.away * prices, step)
+
+
+def leapt(
+    hill: Concave,
+    costs: Costs,
+    trail: list[Floats],
+    here: tuple[Floats, float, Floats],
+    slack: float,
+) -> tuple[Floats, float, Floats]:
+    """Where the last three points are heading, if that is allowed and higher, or else here.
+
+    Tangents give way a little at a time, by nearly the same factor: extrapolate (SQUAREM,
+    Varadhan and Roland 2008), and go to an allowed policy near there.
+    """
+    a, b, c = trail
+    r, v = b - a, c - 2 * b + a
+    bend = float(np.linalg.norm(v))
+    far = float(np.linalg.norm(r)) / bend if bend > 0.0 else 0.0
+    if far <= 1.0:
+        return here
+    x = np.maximum(a + 2 * far * r + far**2 * v, costs.floor)
+    p = reach(costs, x / x.sum(axis=1, keepdims=True), slack, steps=4)
+    if p is None:
+        return here
+    there = p, *hill.slope(p)
+    return there if there[1] > here[1] else here
 
 
 def guarded(model: Model, costs: Costs, around: Polytope, slack: float) -> Floats | None:

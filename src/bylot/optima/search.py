@@ -8,11 +8,11 @@ import numpy as np
 
 from bylot.errors import InfeasibleLimits
 from bylot.kernels.compile import Floats
-from bylot.optimum.costs import Costs
-from bylot.optimum.exact import SLACK, local_top, reach, relax
-from bylot.optimum.newton import Peak
-from bylot.optimum.surrogate import COARSE, STEP, surrogate_top
-from bylot.optimum.task import Task
+from bylot.optima.costs import Costs
+from bylot.optima.exact import SLACK, local_top, reach, relax
+from bylot.optima.newton import Peak
+from bylot.optima.surrogate import COARSE, STEP, surrogate_top
+from bylot.optima.task import Task
 
 MARGIN = 1e-10
 """Bounds are first tightened by so many units, so that the policy found keeps them outright; where

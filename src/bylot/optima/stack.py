@@ -3,7 +3,7 @@
 Owns the check and the sorting of values; what is maximised over them is left to the landscape.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,12 +13,14 @@ from bylot.kernels.compile import Floats, Ints
 from bylot.kernels.summax import Order, orders, with_curvature, with_slope
 
 
-class Stack(NamedTuple):
+@dataclass(frozen=True, eq=False, init=False)
+class Stack:
     """T value matrices (T, N, K), the sorting of their rows, and the weight of each round.
 
     Sorting costs as much as twenty evaluations: make one stack and pass it wherever `values` go.
+    Made from values of shape (T, N, K) or (N, K); rounds weigh 1/T each if nothing else is given.
 
-    >>> stack = Stack.of([[0.0, 1.0]])
+    >>> stack = Stack([[0.0, 1.0]])
     >>> stack.rounds, stack.value(np.array([0.5, 0.5]), 2)
     (1, 0.75)
     """
@@ -27,24 +29,14 @@ class Stack(NamedTuple):
     order: Order
     weights: Floats
 
-    @classmethod
-    def of(cls, values: "ArrayLike | Stack") -> "Stack":
-        """Check and sort values of shape (T, N, K) or (N, K); every round weighs 1/T."""
-        if isinstance(values, Stack):
-            return values
-        array = np.asarray(values, dtype=np.float64)
-        if array.ndim not in (2, 3) or array.size == 0:
-            raise ValuesError(
-                f"values have shape {array.shape}; "
-                "give one matrix (N, K), or one per round (T, N, K), none of them empty"
-            )
-        if not (np.isfinite(array).all() and (array >= 0.0).all()):
-            raise ValuesError(
-                f"values range from {array.min()} to {array.max()}; "
-                "a value is a finite number of 0 or more, shift or repair them first"
-            )
-        array = np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
-        return cls(array, orders(array), np.full(array.shape[0], 1.0 / array.shape[0]))
+    def __init__(
+        self, values: ArrayLike, order: Order | None = None, weights: Floats | None = None
+    ) -> None:
+        array = checked(values) if order is None else np.asarray(values, dtype=np.float64)
+        T = len(array)
+        object.__setattr__(self, "values", array)
+        object.__setattr__(self, "order", orders(array) if order is None else order)
+        object.__setattr__(self, "weights", np.full(T, 1.0 / T) if weights is None else weights)
 
     @property
     def rounds(self) -> int:
@@ -62,8 +54,9 @@ class Stack(NamedTuple):
 
     def thinned(self, step: int) -> "Stack":
         """Every step-th round, weighing as much in all as the whole."""
-        few = self.part(np.arange(0, self.rounds, step))
-        return few._replace(weights=few.weights * (self.weights.sum() / few.weights.sum()))
+        few = np.arange(0, self.rounds, step)
+        weights = self.weights[few] * (self.weights.sum() / self.weights[few].sum())
+        return Stack(self.values[few], self.order[few], weights)
 
     def everyone(self) -> float:
         """sum_t weight_t r_t(all experts): no policy earns more."""
@@ -80,3 +73,19 @@ class Stack(NamedTuple):
     def curvature(self, q: Floats, M: int) -> tuple[float, Floats, Floats]:
         """The value at q, its slope and its Hessian, see `kernels.summax.with_curvature`."""
         return with_curvature(q, self.values, self.order, M, self.weights)
+
+
+def checked(values: ArrayLike) -> Floats:
+    """Values as (T, N, K), finite and not negative."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim not in (2, 3) or array.size == 0:
+        raise ValuesError(
+            f"values have shape {array.shape}; "
+            "give one matrix (N, K), or one per round (T, N, K), none of them empty"
+        )
+    if not (np.isfinite(array).all() and (array >= 0.0).all()):
+        raise ValuesError(
+            f"values range from {array.min()} to {array.max()}; "
+            "a value is a finite number of 0 or more, shift or repair them first"
+        )
+    return np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.compile import Floats
-from bylot.optimum.newton import Concave, Peak, climb
-from bylot.optimum.polytope import TIGHT, Face, Polytope
+from bylot.optima.newton import Concave, Peak, climb
+from bylot.optima.polytope import TIGHT, Face, Polytope
 
 
 class Hull(NamedTuple):
@@ -30,7 +30,16 @@ class Hull(NamedTuple):
     def curvature(self, weights: Floats) -> Floats:
         """Hessian in the weights."""
         H = self.hill.curvature(self.at(weights))
-        return np.einsum("axi,xij,bxj->ab", self.corners, H, self.corners, optimize=True)[None]
+        bent = (H @ self.corners[..., None])[..., 0]
+        flat = self.corners.reshape(len(self.corners), -1)
+        return (flat @ bent.reshape(flat.shape).T)[None]
+
+    def top(self, start: Floats, tolerance: float) -> Floats:
+        """The best weights, by Newton's method."""
+        k = len(self.corners)
+        simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
+        centre = Face(np.full((1, k), 1.0 / k), np.zeros(k, np.bool_), np.zeros(0, np.bool_))
+        return climb(self, simplex, centre, start, tolerance).q
 
 
 def top(hill: Concave, polytope: Polytope, face: Face, start: Floats, tolerance: float) -> Peak:
@@ -40,29 +49,26 @@ def top(hill: Concave, polytope: Polytope, face: Face, start: Floats, tolerance:
 
 
 def over_corners(
-    hill: Concave, polytope: Polytope, start: Peak, tolerance: float, steps: int = 200
+    hill: Concave, polytope: Polytope, start: Peak, tolerance: float, steps: int = 60
 ) -> Peak:
-    """Simplicial decomposition (von Hohenbalken 1977): add the corner that the slope points to,
-    go to the top of the hull, drop what has no weight there; never worse than the start.
+    """Simplicial decomposition (von Hohenbalken 1977), the best point of which is returned.
+
+    Add the corner that the slope points to, go to the top of the hull, drop what has no weight.
     """
-    best, corners, weights = start, start.q[None], np.ones((1, 1))
+    best, q, corners, weights = start, start.q, start.q[None], np.ones((1, 1))
     for _ in range(steps):
-        corner = polytope.corner(hill.slope(best.q)[1])
+        corner = polytope.corner(hill.slope(q)[1])
         if corner is None or polytope.excess(corner.x) > 10 * TIGHT:
             break
-        corners = np.concatenate([corners, corner.x[None]])
-        weights = np.append(weights, [[0.0]], axis=1)
-        hull, k = Hull(hill, corners), len(corners)
-        simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
-        centre = Face(np.full((1, k), 1.0 / k), np.zeros(k, np.bool_), np.zeros(0, np.bool_))
-        weights = climb(hull, simplex, centre, weights, tolerance / 10).q
+        hull = Hull(hill, np.concatenate([corners, corner.x[None]]))
+        weights = hull.top(np.append(weights, [[0.0]], axis=1), tolerance / 10)
         q = hull.at(weights)
         value, slope = hill.slope(q)
         gap, prices = polytope.certify(q, slope)
-        if gap >= best.gap:
-            break
-        best = Peak(q, value, gap, prices, start.steps)
+        if gap < best.gap:
+            best = Peak(q, value, gap, prices, start.steps)
         if gap <= tolerance:
             break
-        corners, weights = corners[weights[0] > TIGHT], weights[:, weights[0] > TIGHT]
+        kept = weights[0] > TIGHT
+        corners, weights = hull.corners[kept], weights[:, kept]
     return best

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import qr
 
 from bylot.kernels.compile import Floats
-from bylot.optimum.interior import Quadratic, peak
-from bylot.optimum.polytope import TIGHT, Face, Polytope
+from bylot.optima.interior import Quadratic, peak
+from bylot.optima.polytope import TIGHT, Face, Polytope
 
 PROX = 1e-9
 """Every model is made this much rounder than it is, relative to its largest slope or curvature."""

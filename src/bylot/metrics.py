@@ -1,0 +1,154 @@
+"""What a play was worth: true regret, distance from the limits, and what the theorems allow."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bylot import bounds
+from bylot.errors import ValuesError
+from bylot.kernels.compile import Floats
+from bylot.kernels.summax import per_round
+from bylot.optima import Optimum, Stack, optimum
+from bylot.policies import Adaptive, Anytime, Omd
+from bylot.problem import Problem
+from bylot.simulation import Trace, running_mean
+from bylot.text import table
+
+TOLERANCES = (0.0, 1e-3, 1e-2)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Measured figures, each next to the right-hand side of its theorem.
+
+    regret:     R1 = OPT - mean of Phi^{r_t}(q_t), on rewards as they were given
+    aggregate:  the same against one budget for all contexts; equal to R1 without contexts
+    violation:  R2, the distance of the mean cost from the limits, each cost in units of its
+                largest value
+    feasible:   were all limits kept, up to each tolerance in those units?
+    applies:    False if the play was batched or had a baseline, which the theorems do not cover
+    """
+
+    rounds: int
+    reward: float
+    expected: float
+    best: Optimum
+    regret: float
+    regret_bound: float
+    aggregate: float
+    violation: float
+    violation_bound: float
+    feasible: dict[float, bool]
+    theorem: str
+    applies: bool
+
+    def __str__(self) -> str:
+        caveat = "" if self.applies else " (of the plain algorithm)"
+        rows = [
+            (f"{self.rounds} rounds", "measured", "bound", ""),
+            ("mean reward", f"{self.reward:.4f}", "", ""),
+            ("R1, regret", f"{self.regret:.4f}", f"{self.regret_bound:.4f}", self.theorem + caveat),
+            ("R2, violation", f"{self.violation:.4f}", f"{self.violation_bound:.4f}", "Theorem 2"),
+        ]
+        kept = ", ".join(f"{'yes' if ok else 'no'} at {tol:g}" for tol, ok in self.feasible.items())
+        proof = f"OPT {self.best.value:.6f}, proved to within {self.best.gap:.0e}"
+        return "\n".join([*table(rows), f"limits kept: {kept}", proof])
+
+
+def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) -> Score:
+    """Judge a play on the values it met; `best` may be given if it is known already.
+
+    With several contexts the benchmark is the paper's OPT^ctx.
+    """
+    problem, record = trace.problem, trace.record
+    stack = values if isinstance(values, Stack) else Stack(values)
+    T = len(record.rewards)
+    if stack.rounds != T or len(record.law) != T:
+        raise ValuesError(
+            f"a trace of {T} rounds with {len(record.law)} distributions, and {stack.rounds} "
+            "rounds of values; give the values of the same rounds, and keep_law=True to simulate"
+        )
+    several = np.unique(record.contexts).size > 1
+    contexts = record.contexts if several else None
+    best = optimum(problem, stack, contexts=contexts) if best is None else best
+    shared = optimum(problem, stack, contexts=contexts, aggregate=True) if several else best
+    expected = float(per_round(record.law, stack.values, stack.order, problem.draws).mean())
+    violation = float(violations(trace)[-1])
+    theorem, regret_bound = reward_bound(trace)
+    return Score(
+        rounds=T,
+        reward=float(record.rewards.mean()),
+        expected=expected,
+        best=best,
+        regret=best.value - expected,
+        regret_bound=regret_bound,
+        aggregate=shared.value - expected,
+        violation=violation,
+        violation_bound=cost_bound(trace),
+        feasible={tolerance: worst(trace) <= tolerance for tolerance in TOLERANCES},
+        theorem=theorem,
+        applies=trace.policy.batch == 1 and not trace.policy.baseline,
+    )
+
+
+def violations(trace: Trace) -> Floats:
+    """R2 after every round: distance of the running mean cost from the limits, costs in units of
+    their largest value.
+    """
+    problem = in_units(trace.problem)
+    means = running_mean(trace.spend) / peaks(trace.problem)
+    outside = np.maximum(means - problem.target.high, problem.target.low - means)
+    distance: Floats = np.sqrt((np.maximum(outside, 0.0) ** 2).sum(axis=1))
+    return distance
+
+
+def worst(trace: Trace) -> float:
+    """How far the mean cost of the whole play is outside its worst limit; at most 0 if all hold."""
+    problem = trace.problem
+    mean = trace.spend.mean(axis=0)
+    outside = problem.signs * (problem.bounds - mean) / peaks(problem)
+    return float(outside.max(initial=0.0))
+
+
+def reward_bound(trace: Trace) -> tuple[str, float]:
+    """The theorem that speaks of this play, and its right-hand side in units of the rewards."""
+    problem, T = trace.problem, len(trace.rewards)
+    K, M, floor = problem.size, problem.draws, problem.floor
+    span = trace.range[1] - trace.range[0]
+    eta = trace.policy.proximal(problem, trace.horizon)
+    if trace.policy.eta is None and trace.horizon is None:
+        visits = np.bincount(trace.record.contexts)
+        return "Corollary", span * bounds.corollary_by_visits(visits, K, M, floor, eta)
+    return "Theorem 1", span * bounds.theorem_1(T, K, M, floor, eta)
+
+
+def cost_bound(trace: Trace) -> float:
+    """The right-hand side of Theorem 2 for the dual player that was used."""
+    problem, T = in_units(trace.problem), len(trace.rewards)
+    most = problem.rows.max(axis=1, initial=0.0)
+    return bounds.theorem_2(T, problem.draws, most, dual_regret(trace.policy, problem, T))
+
+
+def dual_regret(policy: Omd, problem: Problem, T: int) -> float:
+    """Regret_T of the policy's dual player."""
+    slope, step = bounds.slope_bound(problem), policy.dual.step
+    if isinstance(policy.dual, Anytime):
+        return bounds.anytime_regret(step, slope, T)
+    if isinstance(policy.dual, Adaptive):
+        return bounds.adaptive_regret(step, slope, T)
+    return bounds.fixed_step_regret(step, slope, T)
+
+
+def peaks(problem: Problem) -> Floats:
+    """The largest cost under each limit."""
+    peak: Floats = problem.rows.max(axis=1, initial=0.0)
+    return np.where(peak > 0, peak, 1.0)
+
+
+def in_units(problem: Problem) -> Problem:
+    """The same problem as the dual sees it: limited costs in units of their largest value."""
+    peak = {limit.name: p for limit, p in zip(problem.limits, peaks(problem), strict=True)}
+    costs = {name: row / peak.get(name, 1.0) for name, row in problem.costs.items()}
+    limits = [limit.at(float(limit.bound / peak[limit.name])) for limit in problem.limits]
+    return Problem(problem.experts, costs, limits, draws=problem.draws, floor=problem.floor)

@@ -1,0 +1,207 @@
+"""The theorems' right-hand sides: minimised where they say, and above what is simulated."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize_scalar
+
+from bylot import bounds
+from bylot.kernels.box import distance, slope
+from bylot.kernels.compile import Floats
+from bylot.kernels.project import onto_ball
+from bylot.kernels.summax import sum_max
+from bylot.problem import Problem, at_least, at_most
+
+
+def least(f: Callable[[float], float], around: float) -> float:
+    """Where f is smallest, found without knowing the formula."""
+    found = minimize_scalar(
+        lambda log: f(float(np.exp(log))),
+        bounds=(np.log(around) - 5, np.log(around) + 5),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return float(np.exp(found.x))
+
+
+def test_eta_star_minimises_theorem_1_and_gives_its_bound() -> None:
+    eta = bounds.eta_star(500, 7, 3, 0.02)
+    best = least(lambda eta: bounds.theorem_1(500, 7, 3, 0.02, eta), around=eta)
+    assert_allclose(best, eta, rtol=1e-6)
+    stated = 2 * np.sqrt(2 * 500 * 7 * 3 * (1 / 0.02 + 3 - 1)) / 500
+    assert_allclose(bounds.theorem_1(500, 7, 3, 0.02), stated, rtol=1e-14)
+
+
+def test_tight_eta_minimises_the_tight_bound_which_is_half_of_the_stated_one() -> None:
+    eta = bounds.tight_eta(500, 7, 3, 0.02)
+    best = least(lambda eta: bounds.tight_theorem_1(500, 7, 3, 0.02, eta), around=eta)
+    assert_allclose(best, eta, rtol=1e-6)
+    assert_allclose(2 * eta, bounds.eta_star(500, 7, 3, 0.02), rtol=1e-14)
+    half = bounds.theorem_1(500, 7, 3, 0.02) / 2
+    assert_allclose(bounds.tight_theorem_1(500, 7, 3, 0.02), half, rtol=1e-14)
+
+
+def test_the_rates_of_the_corollary_minimise_it() -> None:
+    visits, rate = [5, 100, 395], bounds.context_rate(7, 3, 0.02)
+    best = least(lambda a: bounds.corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
+    assert_allclose(best, rate, rtol=1e-6)
+    best = least(lambda a: bounds.tight_corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
+    assert_allclose(best, rate / 2, rtol=1e-6)
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    st.integers(1, 10**6),
+    st.integers(2, 100),
+    st.integers(1, 10),
+    st.floats(0.1, 10),
+    st.lists(st.integers(1, 1000), min_size=1, max_size=9),
+)
+def test_tight_bounds_are_below_stated_ones_and_all_fall_with_time(
+    T: int, K: int, M: int, factor: float, visits: list[int]
+) -> None:
+    floor = 1 / (10 * K)
+    eta = factor * bounds.eta_star(T, K, M, floor)
+    assert bounds.tight_theorem_1(T, K, M, floor, eta) < bounds.theorem_1(T, K, M, floor, eta)
+    assert bounds.theorem_1(2 * T, K, M, floor) < bounds.theorem_1(T, K, M, floor)
+    assert bounds.tight_sampling_error(T, M, [1.0, factor]) < bounds.sampling_error(
+        T, M, [1.0, factor]
+    )
+    assert bounds.sampling_error(2 * T, M, [factor]) < bounds.sampling_error(T, M, [factor])
+    by_visits = bounds.corollary_by_visits(visits, K, M, floor)
+    stated = bounds.corollary(sum(visits), K, M, floor, len(visits))
+    assert by_visits <= stated * (1 + 1e-12)
+    assert bounds.tight_corollary_by_visits(visits, K, M, floor) < by_visits
+    for regret in (bounds.anytime_regret, bounds.adaptive_regret):
+        assert regret(factor, 1.0, 16 * T) / 16 < regret(factor, 1.0, T)
+
+
+def test_equal_visits_give_the_corollary_as_stated() -> None:
+    by_visits = bounds.corollary_by_visits([25] * 4, 7, 3, 0.02)
+    assert_allclose(by_visits, bounds.corollary(100, 7, 3, 0.02, contexts=4), rtol=1e-14)
+
+
+def test_one_cbar_for_all_gives_the_form_of_the_paper() -> None:
+    T, M, d, cbar = 300, 4, 5, 2.5
+    L = np.sqrt(2) + 1 / (np.sqrt(2) * np.log(2 * d))
+    paper = M * cbar * L * np.sqrt(d * np.log(2 * d) / T)
+    assert_allclose(bounds.sampling_error(T, M, np.full(d, cbar)), paper, rtol=1e-14)
+    steps = np.sqrt(2 * d * M**2 * cbar**2 * np.log(2 * d) / T) + np.sqrt(
+        d * M**2 * cbar**2 / (2 * T * np.log(2 * d))
+    )  # the last line of the proof of the sampling lemma
+    assert_allclose(paper, steps, rtol=1e-14)
+
+
+def test_without_limits_there_is_nothing_to_break() -> None:
+    assert bounds.theorem_2(100, 3, [], regret=0.0) == 0.0
+    assert bounds.slope_bound(Problem(["a", "b"], {}, draws=2)) == 0.0
+
+
+# The dual player against adversaries. Its regret is max_w sum_t f_t(w) - sum_t f_t(w_t), and the
+# first term is T times the distance of the mean of the u_t from the box.
+
+Step = Callable[[int, float], float]
+T, D = 400, 3
+LOW, HIGH = np.array([0.0, 0.2, 0.5]), np.array([0.3, 0.2, 1.0])
+STEEP = float(np.linalg.norm(np.maximum(1.0 - LOW, HIGH - 0.0)))
+
+
+def regret(step: Step, adversary: Callable[[int, Floats], Floats]) -> float:
+    """Regret of projected ascent from w = 0 with this step size of (t, sum of squared slopes)."""
+    w, total = np.zeros(D), np.zeros(D)
+    energy = earned = 0.0
+    for t in range(1, T + 1):
+        u = adversary(t, w)
+        earned += float(w @ u - np.maximum(HIGH * w, LOW * w).sum())
+        total += u
+        g = slope(LOW, HIGH, u, w)
+        energy += float(g @ g)
+        w = onto_ball(w + (step(t, energy) * g if energy > 0 else 0.0))
+    return T * distance(LOW, HIGH, total / T) - earned
+
+
+def constant(t: int, w: Floats) -> Floats:
+    return np.array([1.0, 1.0, 0.0])
+
+
+def alternating(t: int, w: Floats) -> Floats:
+    return np.array([t % 2, 1 - t % 2, t % 3 == 0], dtype=np.float64)
+
+
+def contrary(t: int, w: Floats) -> Floats:
+    """Cheap where w is high: what the player has just learned to punish is no longer done."""
+    return (w <= 0).astype(np.float64)
+
+
+def switching(t: int, w: Floats) -> Floats:
+    """One half against the other."""
+    return np.array([1.0, 1.0, 0.0]) if t <= T // 2 else np.array([0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("adversary", [constant, alternating, contrary, switching])
+@pytest.mark.parametrize("size", [0.01, 0.1, 1.0, 2.0])
+def test_the_dual_players_regret_stays_below_its_bound(
+    adversary: Callable[[int, Floats], Floats], size: float
+) -> None:
+    fixed, anytime = (
+        regret(lambda t, _: size, adversary),
+        regret(lambda t, _: size / np.sqrt(t), adversary),
+    )
+    adaptive = regret(lambda t, energy: size / np.sqrt(energy), adversary)
+    assert fixed <= bounds.fixed_step_regret(size, STEEP, T)
+    assert anytime <= bounds.anytime_regret(size, STEEP, T)
+    assert adaptive <= bounds.adaptive_regret(size, STEEP, T)
+
+
+def test_a_player_that_never_moves_breaks_the_bound() -> None:
+    assert regret(lambda t, _: 0.0, constant) > bounds.fixed_step_regret(0.05, STEEP, T)
+
+
+def test_the_slope_bound_covers_every_policy_and_every_point_of_the_box() -> None:
+    problem = Problem(
+        ["a", "b", "c"],
+        {"usd": [1.0, 2.0, 4.0], "care": [0.0, 1.0, 0.5]},
+        [at_most("usd", 3.0), at_least("care", 0.3)],
+        draws=2,
+    )
+    rng, most = np.random.default_rng(0), bounds.slope_bound(problem)
+    for _ in range(500):
+        u = problem.rows @ rng.dirichlet(np.full(3, 0.2))
+        x = rng.uniform(problem.box.low, problem.box.high)
+        assert np.linalg.norm(u - x) <= most
+    corner = np.array([4.0 - 0.0, max(1.0 - 0.3, 1.0 - 0.0)])
+    assert_allclose(most, np.linalg.norm(corner), rtol=1e-14)
+
+
+def paid(q: Floats, rows: Floats, rounds: int, M: int, rng: np.random.Generator) -> Floats:
+    """Mean cost of the distinct experts over some rounds."""
+    draws = rng.choice(q.size, size=(rounds, M), p=q)
+    there = (draws[:, :, None] == np.arange(q.size)).any(axis=1)
+    mean: Floats = (there @ rows.T).mean(axis=0)
+    return mean
+
+
+def test_the_sampling_error_stays_below_both_bounds() -> None:
+    rng, q, M, rounds = np.random.default_rng(1), np.array([0.4, 0.3, 0.2, 0.1]), 2, 50
+    rows = np.array([[1.0, 0.0, 1.0, 0.0], [3.0, 1.0, 0.0, 2.0]])
+    expected = rows @ (1 - (1 - q) ** M)
+    off = [np.linalg.norm(paid(q, rows, rounds, M, rng) - expected) for _ in range(400)]
+    assert np.mean(off) < bounds.tight_sampling_error(rounds, M, rows.max(axis=1))
+    assert np.mean(off) < bounds.sampling_error(rounds, M, rows.max(axis=1))
+    # and the bound is not vacuous: a hundred times as many rounds would not be believed
+    assert np.mean(off) > bounds.tight_sampling_error(100 * rounds, M, rows.max(axis=1))
+
+
+def test_the_second_moment_bounds_the_gradient_estimate_for_every_panel_reward() -> None:
+    rng, K, M, floor = np.random.default_rng(2), 4, 3, 0.05
+    values, q = rng.random((1, K)), floor + (1 - K * floor) * rng.dirichlet(np.ones(K))
+    mean = 0.0
+    for team in np.ndindex(*(K,) * M):
+        draws = np.array(team)
+        g = sum_max(values, draws) * np.bincount(draws, minlength=K) / q
+        mean += q[draws].prod() * (g @ g)
+    assert mean <= bounds.second_moment(K, M, floor)

@@ -1,0 +1,103 @@
+"""The interior-point method against an active-set solver, and the faces of thin polytopes."""
+
+import numpy as np
+import pytest
+import quadprog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from bylot.kernels.compile import Floats
+from bylot.optima.hull import over_corners
+from bylot.optima.interior import Quadratic, peak
+from bylot.optima.newton import Peak
+from bylot.optima.polytope import Polytope
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(2, 20), st.integers(0, 4), st.floats(-6, 2))
+def test_it_agrees_with_an_active_set_method(seed: int, n: int, m: int, flat: float) -> None:
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((n, max(1, n // 2)))
+    B = root @ root.T + 10.0**flat * np.eye(n)  # singular but for the ridge
+    c, A, inside = rng.standard_normal(n), rng.random((m, n)), rng.dirichlet(np.ones(n))
+    b, E = A @ inside + 0.1 * rng.random(m), np.ones((1, n))
+    y = peak(Quadratic([B], c, E, np.ones(1), A, b), inside)
+    rows = np.vstack([E, -A, np.eye(n)])
+    ends = np.concatenate([[1.0], -b, np.zeros(n)])
+    best = quadprog.solve_qp(B, c, rows.T, ends, meq=1)[0]
+
+    def height(y: Floats) -> float:
+        return float(c @ y - y @ B @ y / 2)
+
+    assert_allclose(y.sum(), 1.0, rtol=1e-13)
+    assert y.min() >= 0.0
+    assert (A @ y <= b + 1e-13).all()
+    assert height(y) >= height(best) - 1e-9
+
+
+def test_blocks_are_solved_as_one_matrix() -> None:
+    rng = np.random.default_rng(0)
+    roots = rng.standard_normal((2, 4, 4))
+    blocks = [root @ root.T + 0.1 * np.eye(4) for root in roots]
+    whole = np.block([[blocks[0], np.zeros((4, 4))], [np.zeros((4, 4)), blocks[1]]])
+    c, E, A = rng.standard_normal(8), np.repeat(np.eye(2), 4, axis=1), rng.random((1, 8))
+    inside = np.full(8, 0.25)
+    rest = (c, E, np.ones(2), A, A @ inside + 0.05)
+    one, other = (peak(Quadratic(B, *rest), inside) for B in (blocks, [whole]))
+    assert_allclose(one, other, atol=1e-12)
+
+
+def simplex(K: int, rows: list[list[float]], bounds: list[float], floor: float = 0.0) -> Polytope:
+    return Polytope((1, K), floor, np.array(rows).reshape(-1, K), np.array(bounds))
+
+
+def test_a_face_names_what_cannot_move() -> None:
+    polytope = simplex(3, [[-1.0, -1.0, 0.0], [1.0, 0.0, 0.0]], [-1.0, 0.5])
+    face = polytope.face()
+    assert face is not None
+    assert list(face.pinned) == [False, False, True]
+    assert list(face.tight) == [True, False]
+    assert polytope.excess(face.centre) <= 1e-15
+    assert 0.0 < face.centre[0, 0] < 0.5
+
+
+def test_an_empty_polytope_has_no_face() -> None:
+    assert simplex(3, [[1.0, 1.0, 1.0]], [0.999_999]).face() is None
+    assert simplex(3, [[-1.0, 0.0, 0.0]], [-0.8], floor=0.2).face() is None
+
+
+def test_rounding_does_not_empty_a_polytope() -> None:
+    assert simplex(3, [[1.0, 1.0, 1.0]], [1.0 - 1e-16]).face() is not None
+    assert simplex(3, [[-1.0, 0.0, 0.0]], [-(1 - 2 * 0.1)], floor=0.1).face() is not None
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_certificate_does_not_depend_on_the_unit_of_a_row(scale: float) -> None:
+    rows, slope = np.array([[0.2, 0.9, 0.4]]), np.array([[0.1, 1.0, 0.3]])
+    q = np.full((1, 3), 1 / 3)
+    gap, prices = Polytope((1, 3), 0.01, scale * rows, scale * np.array([0.5])).certify(q, slope)
+    plain = Polytope((1, 3), 0.01, rows, np.array([0.5])).certify(q, slope)
+    assert_allclose(gap, plain.gap, rtol=1e-9)
+    assert_allclose(scale * prices, plain.prices, rtol=1e-9)
+
+
+class Bowl:
+    """-|q - aim|^2 / 2, a hill of which the top is known."""
+
+    def __init__(self, aim: Floats) -> None:
+        self.aim = aim
+
+    def slope(self, q: Floats) -> tuple[float, Floats]:
+        return -float(((q - self.aim) ** 2).sum()) / 2, self.aim - q
+
+    def curvature(self, q: Floats) -> Floats:
+        return -np.eye(q.shape[1])[None]
+
+
+def test_climbing_over_corners_finds_the_nearest_point() -> None:
+    hill, polytope = Bowl(np.array([[0.6, 0.5, 0.1, -0.2]])), simplex(4, [[1, 0, 0, 0]], [0.45])
+    start = np.array([[0.0, 0.0, 0.0, 1.0]])
+    top = over_corners(hill, polytope, Peak(start, 0.0, np.inf, np.zeros(1), 0), 1e-10)
+    assert_allclose(top.q, [[0.45, 0.475, 0.075, 0.0]], atol=1e-6)
+    assert top.gap <= 1e-10

@@ -1,0 +1,316 @@
+"""The optimum under the surrogate: against other methods, by its certificate, and its edges."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import LinearConstraint, linprog, minimize
+
+from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
+from bylot.kernels.compile import Floats, Ints
+from bylot.kernels.summax import expected_reward, gradient, orders
+from bylot.optima import Optimum, Stack, optimum
+from bylot.optima.landscape import Landscape
+from bylot.optima.surrogate import allowed
+from bylot.optima.task import Task
+from bylot.problem import Limit, Problem, at_least, at_most
+
+CERTIFIED = 1e-8
+
+
+def pool(K: int, draws: int, limits: list[Limit], seed: int = 0, unit: float = 1.0) -> Problem:
+    """K experts with a price and a membership in a group."""
+    rng = np.random.default_rng(seed)
+    costs = {"usd": unit * rng.random(K), "junior": (np.arange(K) % 3 == 0).astype(float)}
+    return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
+
+
+def skills(K: int, T: int = 6, N: int = 2, seed: int = 1) -> Floats:
+    return np.random.default_rng(seed).random((T, N, K))
+
+
+def limited(K: int, draws: int) -> Problem:
+    """A binding budget and a binding share, with room to choose."""
+    return pool(K, draws, [at_most("usd", 0.44 * draws), at_least("junior", 0.45)])
+
+
+def check(problem: Problem, values: Floats, best: Optimum, floor: float) -> None:
+    """Allowed, valued as it says, and no better policy: by a linear program of our own."""
+    q = best.policy
+    assert q.min() >= floor - 1e-12
+    assert_allclose(q.sum(), 1.0, rtol=1e-12)
+    assert problem.box.distance(problem.rows @ q) <= 1e-12 * (1 + problem.rows.max(initial=0.0))
+    assert_allclose(best.value, expected_reward(q, values, problem.draws), rtol=1e-12, atol=1e-15)
+    stack = values.reshape(-1, *values.shape[-2:])
+    slope = gradient(
+        q, stack, orders(stack), problem.draws, np.full(len(stack), 1 / len(stack))
+    )  # of Lemma 1: any gradient of Phi does
+    away = -problem.signs[:, None] * problem.rows
+    ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
+    top = linprog(
+        -slope,
+        A_ub=away if len(away) else None,
+        b_ub=ends if len(away) else None,
+        A_eq=np.ones((1, q.size)),
+        b_eq=[1.0],
+        bounds=(floor, 1),
+    )
+    assert top.x is not None
+    assert slope @ (top.x - q) <= best.gap + 1e-9
+    assert best.gap <= CERTIFIED
+
+
+@pytest.mark.parametrize(("K", "draws"), [(2, 1), (3, 2), (5, 3), (12, 5), (60, 5)])
+@pytest.mark.parametrize("floor", [True, False])
+def test_the_optimum_is_allowed_and_certified(K: int, draws: int, floor: bool) -> None:
+    problem, values = limited(K, draws), skills(K)
+    check(problem, values, optimum(problem, values, floor=floor), problem.floor * floor)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((3, 2, 9)),
+        np.ones((3, 2, 9)),
+        (skills(9) < 0.5).astype(float),
+        np.round(skills(9) * 2) / 2,
+        skills(3)[..., [0, 0, 0, 1, 1, 1, 2, 2, 2]],
+        np.where(skills(9) < 0.3, 1.0, 1e-6 * skills(9)),
+        skills(9)[0],
+    ],
+    ids=["zeros", "ones", "0/1", "ties", "duplicates", "far apart", "one matrix"],
+)
+def test_ties_zeros_and_duplicates_are_no_trouble(values: Floats) -> None:
+    for limits in ([], [at_most("usd", 0.9), at_least("junior", 0.4)]):
+        problem = pool(9, 3, limits)
+        check(problem, values, optimum(problem, values, floor=False), 0.0)
+
+
+def test_a_suboptimal_policy_has_a_large_gap() -> None:
+    problem, values = limited(5, 3), skills(5)
+    hill = Landscape((Stack(values),), problem.draws)
+    polytope = allowed(Task(problem, hill, np.ones(1), 0.0, 1e-9))
+    best = optimum(problem, values, floor=False)
+    for q, wrong in ((best.policy, False), (polytope.face().centre[0], True)):  # type: ignore[union-attr]
+        value, slope = hill.slope(q[None])
+        certificate = polytope.certify(q[None], slope)
+        assert (certificate.gap > 1e-3) == wrong
+        assert value + certificate.gap >= best.value - 1e-12
+
+
+@pytest.mark.parametrize(("K", "draws"), [(4, 2), (7, 4)])
+def test_a_general_solver_finds_the_same(K: int, draws: int) -> None:
+    problem, values = limited(K, draws), skills(K)
+    away = -problem.signs[:, None] * problem.rows
+    ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
+    found = minimize(
+        lambda q, *_, **__: -expected_reward(q, values, draws),
+        np.full(K, 1 / K),
+        bounds=[(problem.floor, 1.0)] * K,
+        constraints=[
+            LinearConstraint(np.ones((1, K)), 1.0, 1.0),
+            LinearConstraint(away, -np.inf, ends),
+        ],
+        method="SLSQP",
+        tol=1e-12,
+    )
+    assert_allclose(optimum(problem, values).value, -found.fun, atol=1e-7)
+
+
+def test_no_point_of_a_fine_grid_is_better() -> None:
+    problem, values, n = limited(3, 2), skills(3), 200
+    best, highest = optimum(problem, values, floor=False), 0.0
+    for i, j in itertools.product(range(n + 1), repeat=2):
+        q = np.array([i, j, n - i - j]) / n
+        if i + j <= n and problem.box.distance(problem.rows @ q) == 0.0:
+            highest = max(highest, expected_reward(q, values, 2))
+    assert best.value - 0.02 < highest <= best.value + 1e-12
+
+
+def test_prices_are_what_a_looser_bound_is_worth() -> None:
+    def at(usd: float, junior: float) -> Optimum:
+        limits = [at_most("usd", usd), at_least("junior", junior)]
+        return optimum(pool(8, 3, limits), skills(8))
+
+    h, best = 1e-4, at(0.9, 0.5)
+    usd = (at(0.9 + h, 0.5).value - at(0.9 - h, 0.5).value) / (2 * h)
+    junior = (at(0.9, 0.5 + h).value - at(0.9, 0.5 - h).value) / (2 * h)
+    assert_allclose(best.prices, [usd, junior], rtol=1e-5)
+    assert best.prices[0] > 1e-3
+    assert best.prices[1] < -1e-3
+
+
+def test_the_unit_of_a_cost_does_not_matter() -> None:
+    plain = pool(8, 3, [at_most("usd", 0.9), at_least("junior", 0.5)])
+    cents = pool(8, 3, [at_most("usd", 0.9e6), at_least("junior", 0.5)], unit=1e6)
+    one, other = optimum(plain, skills(8)), optimum(cents, skills(8))
+    assert_allclose(one.value, other.value, rtol=1e-8)
+    assert_allclose(one.prices[0], 1e6 * other.prices[0], rtol=1e-5)
+
+
+def test_so_few_limits_that_there_are_none() -> None:
+    problem, values = pool(6, 3, []), skills(6)
+    best = optimum(problem, values, floor=False)
+    check(problem, values, best, 0.0)
+    assert best.prices.shape == (0,)
+
+
+def test_a_floor_of_one_over_k_leaves_only_uniform_play() -> None:
+    problem, values = pool(4, 2, []), skills(4)
+    best = optimum(problem, values, floor=0.25)
+    assert_allclose(best.policy, 0.25)
+    assert best.gap <= 1e-12
+
+
+def test_a_lower_floor_is_never_worse() -> None:
+    problem, values = limited(8, 3), skills(8, T=1, N=1)
+    high, own, none = (optimum(problem, values, floor=f).value for f in (0.05, True, False))
+    assert high + 1e-4 < own < none - 1e-4
+
+
+def test_limits_that_leave_one_policy_give_that_policy() -> None:
+    costs = {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0]}
+    limits = [at_most("a", 0.4), at_least("a", 0.2), at_most("b", 1.0), at_least("b", 0.5)]
+    problem = Problem(["x", "y", "z"], costs, limits, draws=2)
+    best = optimum(problem, skills(3), floor=False)
+    assert_allclose(best.policy, [0.2, 0.5, 0.3], atol=1e-11)
+    assert best.gap <= CERTIFIED
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-12, 1e-10, 1e-9, 1e-7, 1e-5])
+def test_the_thinnest_of_sets_is_climbed_too(width: float) -> None:
+    problem = pool(9, 3, [at_least("junior", 1.0 - width)])
+    values = skills(9)
+    best = optimum(problem, values, floor=False)
+    check(problem, values, best, 0.0)
+    only_juniors = optimum(pool(9, 3, [at_least("junior", 1.0)]), values, floor=False)
+    assert_allclose(best.value, only_juniors.value, atol=10 * width + 2 * CERTIFIED)
+
+
+def test_an_empty_surrogate_is_named_and_the_exact_limits_are_offered() -> None:
+    problem = pool(6, 3, [at_least("junior", 1.2)])  # at most 1 in the mean of the draws
+    with pytest.raises(InfeasibleLimits, match=r"at_least\('junior', 1.2\).*exact=True"):
+        optimum(problem, skills(6))
+    assert optimum(problem, skills(6), exact=True).gap <= CERTIFIED
+
+
+def test_many_rounds_are_climbed_by_way_of_few() -> None:
+    problem, values = limited(5, 3), skills(5, T=4_100, N=1)
+    check(problem, values, optimum(problem, values), problem.floor)
+
+
+def test_any_start_leads_to_the_same_place() -> None:
+    problem, stack = limited(10, 3), Stack(skills(10))
+    best = optimum(problem, stack)
+    forbidden = np.eye(10)[3]
+    for start in (best.policy, forbidden):
+        again = optimum(problem, stack, start=start)
+        assert_allclose(again.value, best.value, atol=CERTIFIED)
+        check(problem, stack.values, again, problem.floor)
+
+
+# Contexts
+
+
+def two_kinds(K: int, T: int = 30) -> tuple[Floats, Ints]:
+    """Values of two kinds of rounds, in which other experts are good, and each round's kind."""
+    rng = np.random.default_rng(5)
+    kinds = (rng.random(T) < 0.3).astype(np.int64)
+    good = np.where(np.arange(K) % 2 == kinds[:, None], 1.0, 0.4)
+    return good[:, None, :] * rng.random((T, 2, K)), 7 + 2 * kinds
+
+
+def test_a_policy_per_context_is_the_best_of_each_context_by_itself() -> None:
+    problem, (values, kinds) = limited(6, 2), two_kinds(6)
+    both = optimum(problem, values, contexts=kinds)
+    assert both.contexts is not None
+    assert_array_equal(both.contexts, [7, 9])
+    total = 0.0
+    for row, kind in enumerate([7, 9]):
+        alone = optimum(problem, values[kinds == kind])
+        total += (kinds == kind).mean() * alone.value
+        assert_allclose(
+            expected_reward(both.policy[row], values[kinds == kind], 2), alone.value, atol=CERTIFIED
+        )
+    assert_allclose(both.value, total, atol=CERTIFIED)
+    assert both.gap <= CERTIFIED
+
+
+def test_one_budget_for_all_contexts_is_kept_on_average_and_worth_more() -> None:
+    problem, (values, kinds) = limited(6, 2), two_kinds(6)
+    each = optimum(problem, values, contexts=kinds)
+    shared = optimum(problem, values, contexts=kinds, aggregate=True)
+    blind = optimum(problem, values)
+    shares = np.array([(kinds == 7).mean(), (kinds == 9).mean()])
+    assert problem.box.distance(problem.rows @ (shares @ shared.policy)) <= 1e-12
+    assert shared.gap <= CERTIFIED
+    assert shared.value > each.value + 1e-4  # one context lends its budget to the other
+    assert each.value > blind.value + 1e-4
+    assert_allclose(
+        shared.value,
+        sum(
+            share * expected_reward(q, values[kinds == kind], 2)
+            for share, q, kind in zip(shares, shared.policy, [7, 9], strict=True)
+        ),
+        rtol=1e-12,
+    )
+
+
+def test_one_context_is_no_context() -> None:
+    problem, values = limited(6, 2), skills(6)
+    plain = optimum(problem, values)
+    for aggregate in (False, True):
+        one = optimum(problem, values, contexts=np.zeros(6, dtype=int), aggregate=aggregate)
+        assert one.policy.shape == (1, 6)
+        assert_allclose(one.value, plain.value, atol=CERTIFIED)
+
+
+@settings(deadline=None, derandomize=True, max_examples=12)
+@given(st.integers(0, 10**6), st.integers(2, 7), st.integers(1, 4))
+def test_each_benchmark_is_at_most_the_next(seed: int, K: int, draws: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, kinds = rng.random((8, 2, K)), rng.integers(0, 2, 8)
+    q = rng.dirichlet(np.ones(K))
+    costs = {"a": rng.random(K), "b": rng.random(K)}
+    limits = [
+        at_most("a", float(1.1 * draws * costs["a"] @ q)),
+        at_least("b", float(0.9 * costs["b"] @ q)),
+    ]
+    problem = Problem([f"e{i}" for i in range(K)], costs, limits, draws=draws)
+    blind = optimum(problem, values, floor=False)
+    context = optimum(problem, values, floor=False, contexts=kinds)
+    shared = optimum(problem, values, floor=False, contexts=kinds, aggregate=True)
+    free = optimum(pool(K, draws, []), values, floor=False, contexts=kinds)
+    chain = [blind, context, shared, free]
+    assert all(best.gap <= CERTIFIED for best in chain)
+    assert all(a.value <= b.ceiling + 1e-12 for a, b in itertools.pairwise(chain))
+    assert blind.value >= expected_reward(q, values, draws) - CERTIFIED
+
+
+# What cannot be meant is refused
+
+
+def test_values_are_checked() -> None:
+    problem = pool(3, 2, [])
+    with pytest.raises(ValuesError, match="4 experts, the problem has 3"):
+        optimum(problem, np.ones((2, 4)))
+    with pytest.raises(ValuesError, match="shape"):
+        Stack(np.ones(3))
+    for wrong in (-0.1, np.nan, np.inf):
+        with pytest.raises(ValuesError, match="range from"):
+            Stack([[0.5, wrong]])
+
+
+def test_contexts_start_and_floor_are_checked() -> None:
+    problem, values = pool(3, 2, []), skills(3)
+    with pytest.raises(ValuesError, match="one whole number for each of the 6 rounds"):
+        optimum(problem, values, contexts=[0, 1])
+    with pytest.raises(ValuesError, match="one whole number"):
+        optimum(problem, values, contexts=np.zeros(6))
+    with pytest.raises(ValuesError, match="sum to 1"):
+        optimum(problem, values, start=[0.5, 0.2, 0.2])
+    with pytest.raises(ProblemError, match=r"floor=0\.5"):
+        optimum(problem, values, floor=0.5)

@@ -1,0 +1,95 @@
+"""The theorems, measured: regret under its bound and R2 falling to zero, in a steady world and in
+one that never settles. Bounds are small enough here to say something (rewards lie in [0, 1]).
+"""
+
+import numpy as np
+import pytest
+
+from bylot import Problem, Score, at_least, at_most, score, simulate
+from bylot.environments import Drifting, Environment, Given, Noisy
+from bylot.metrics import violations
+from bylot.policies import Adaptive, Anytime, Fixed, Omd
+from bylot.simulation import Trace
+
+T = 40_000
+EIGHT = (
+    Problem(  # equal shares break both limits: half of the mass is on the dear, a quarter junior
+        ["dear 1", "dear 2", "dear 3", "dear 4", "fair 1", "fair 2", "junior 1", "junior 2"],
+        {"usd": [1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 0.0, 0.0], "junior": [0, 0, 0, 0, 0, 0, 1, 1]},
+        [at_most("usd", 0.7), at_least("junior", 0.5)],
+        draws=2,
+        floor=0.05,
+    )
+)
+SKILLS = np.array(
+    [[0.9, 0.7, 0.2, 0.3, 0.5, 0.2, 0.3, 0.1], [0.2, 0.9, 0.8, 0.1, 0.4, 0.6, 0.2, 0.3]]
+)
+WORLDS: dict[str, Environment] = {
+    "steady": Noisy(SKILLS / 2),
+    "drifting": Drifting(dimensions=1, size=8, period=T / 7),
+}
+DUALS = {"fixed": Fixed(0.01), "anytime": Anytime(1.0), "adaptive": Adaptive()}
+
+
+def played(world: str, dual: str, seed: int) -> tuple[Trace, Score]:
+    """Algorithm 1 as the theorems speak of it, and its score."""
+    trace = simulate(EIGHT, WORLDS[world], Omd.plain(DUALS[dual]), rounds=T, seed=seed, horizon=T)
+    return trace, score(trace, WORLDS[world].rounds(0, T, seed).values)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("dual", DUALS)
+def test_regret_and_violation_stay_under_theorems_1_and_2(world: str, dual: str) -> None:
+    results = [played(world, dual, seed)[1] for seed in range(2)]
+    assert all(one.applies and one.best.gap <= 1e-8 for one in results)
+    assert results[0].regret_bound < 0.3  # the bound is not vacuous
+    assert np.mean([one.regret for one in results]) <= results[0].regret_bound
+    assert np.mean([one.violation for one in results]) <= results[0].violation_bound
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_violation_falls_to_zero(world: str) -> None:
+    # One draw, so that the surrogate is the limit itself and leaves no margin to hide behind.
+    limits = [at_most("usd", 0.35), at_least("junior", 0.5)]
+    sharp = Problem(EIGHT.experts, dict(EIGHT.costs), limits, draws=1, floor=0.05)
+    traces = [
+        simulate(sharp, WORLDS[world], Omd.plain(), rounds=T, seed=seed, horizon=T)
+        for seed in range(8)
+    ]
+    path = np.mean([violations(trace) for trace in traces], axis=0)
+    assert path[999] > 0.002
+    assert path[9_999] < path[999] / 4
+    assert path[-1] < path[999] / 10
+
+
+def test_without_the_dual_the_limits_would_be_broken() -> None:
+    free = Problem(EIGHT.experts, dict(EIGHT.costs), draws=2, floor=0.05)
+    trace = simulate(free, WORLDS["steady"], Omd.plain(), rounds=T, horizon=T)
+    spend = [EIGHT.rows[:, np.unique(draws)].sum(axis=1) for draws in trace.draws]
+    assert EIGHT.target.distance(np.mean(spend, axis=0)) > 0.02
+
+
+def contextual(rounds: int, contexts: int) -> Given:
+    """Context x has its own best expert; contexts come in no order at all."""
+    rng = np.random.default_rng(8)
+    index = rng.integers(0, contexts, rounds)
+    means = rng.random((contexts, 2, 8)) / 2
+    return Given(means[index] * rng.random((rounds, 1, 1)) ** 0.2, index)
+
+
+def test_contextual_regret_stays_under_the_corollary() -> None:
+    world = contextual(T, contexts=4)
+    trace = simulate(EIGHT, world, Omd.plain(Anytime(1.0)), rounds=T, seed=2)
+    result = score(trace, world.values)
+    assert result.theorem == "Corollary"
+    assert 0 < result.regret <= result.regret_bound < 1
+    # One budget for all contexts allows more than a budget for each.
+    assert result.aggregate >= result.regret - result.best.gap
+    assert result.violation <= result.violation_bound
+
+
+def test_a_policy_that_does_not_learn_shows_regret_that_stays() -> None:
+    _, learned = played("steady", "anytime", seed=0)
+    still = simulate(EIGHT, WORLDS["steady"], Omd(eta=1e12, batch=1, baseline=False), rounds=T)
+    idle = score(still, WORLDS["steady"].rounds(0, T, 0).values)
+    assert learned.regret < idle.regret / 2
