@@ -9,6 +9,7 @@ from bylot import Problem, Score, at_least, at_most, score, simulate
 from bylot.environments import Drifting, Environment, Given, Noisy
 from bylot.metrics import violations
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
+from bylot.policies.dual import Oco
 from bylot.simulation import Trace
 
 T = 40_000
@@ -28,7 +29,7 @@ WORLDS: dict[str, Environment] = {
     "steady": Noisy(SKILLS / 2),
     "drifting": Drifting(dimensions=1, size=8, period=T / 7),
 }
-DUALS = {"fixed": Fixed(0.01), "anytime": Anytime(1.0), "adaptive": Adaptive()}
+DUALS: dict[str, Oco] = {"fixed": Fixed(0.01), "anytime": Anytime(1.0), "adaptive": Adaptive()}
 
 
 def played(world: str, dual: str, seed: int) -> tuple[Trace, Score]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bylot.version import __version__
 
 if TYPE_CHECKING:
-    from bylot import environments, policies
+    from bylot import bounds, environments, errors, policies
     from bylot.decision import Decision, Receipt
     from bylot.metrics import Score, score
     from bylot.optima import Optimum, optimum
@@ -33,7 +33,7 @@ HOME = {
     "share": "problem",
     "simulate": "simulation",
 }
-MODULES = ["environments", "policies"]
+MODULES = ["bounds", "environments", "errors", "policies"]
 
 __all__ = [
     "Decision",
@@ -47,7 +47,9 @@ __all__ = [
     "__version__",
     "at_least",
     "at_most",
+    "bounds",
     "environments",
+    "errors",
     "optimum",
     "policies",
     "score",

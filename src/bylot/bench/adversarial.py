@@ -234,7 +234,7 @@ def least_norm(case: Case) -> float:
     rest, heavy = 1.0 - K * case.floor, 1e5
     M = np.block([[A, np.eye(d)], [np.full((1, K), heavy), np.zeros((1, d))]])
     p = nnls(M, np.append(b - case.floor * A.sum(axis=1), heavy * rest))[0][:K]
-    q = case.floor + p * (rest / p.sum() if rest > 0.0 else 0.0)
+    q = case.floor + p * (rest / p.sum() if p.sum() > 0.0 else 0.0)
     return float(np.linalg.norm(np.maximum(A @ q - b, 0.0)))
 
 

@@ -2,10 +2,10 @@
 
 import math
 
-from bylot.kernels.compile import Floats, compiled
+from bylot.kernels.compile import Floats, inlined
 
 
-@compiled
+@inlined
 def into_ball(w: Floats) -> None:
     """Move w, in place, to the nearest point of the unit ball: w / max(1, |w|).
 

@@ -36,7 +36,7 @@ def fingerprint() -> str:
 
 def writable_cache() -> str | None:
     """First folder that can be written: $NUMBA_CACHE_DIR, the user's cache, the temporary one."""
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     given = os.environ.get("NUMBA_CACHE_DIR")
     for base in [given] if given else [user, tempfile.gettempdir()]:
         folder = Path(base) / "bylot" / "compiled" / fingerprint()

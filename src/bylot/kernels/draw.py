@@ -26,7 +26,7 @@ def accumulate(q: Floats, mass: Floats) -> None:
         mass[i] = total
 
 
-@compiled
+@inlined
 def draw(q: Floats, mass: Floats, count: int, chance: Chance) -> Panel:
     """`count` i.i.d. draws from q with running sums mass: draw_j = min{i : mass_i > u_j}.
 

@@ -25,7 +25,7 @@ CLOSE = 1e-11  # one that is left as it is if a step does not halve it
 GAP = 1e-13  # between the least excess and what was found, in parts of a row's range
 NOISE = 4 * EPS  # rounding of a sum that should be zero, in parts of its terms
 STEPS = 60  # proximal-point steps
-REFINE = 4  # solutions of one step, each from the last
+REFINE = 8  # solutions of one step, each from the last
 NEWTON = 100  # Newton steps in each
 TRIALS = 60  # points of a line search
 
@@ -215,11 +215,14 @@ def proximal(y: Floats, cut: Cut, r: float, lam: Floats, sigma: float) -> Floats
     y moves to y - D^T delta - tau. Seen from there the problem is the same but for rounding,
     which is then that of p and not of delta: so it is solved again, as long as delta matters.
     """
-    delta = np.zeros(lam.size)
+    delta, start = np.zeros(lam.size), y.copy()
     for _ in range(REFINE):
         more = newton(y, cut, r, lam + delta, sigma, delta)
-        settle(y, y, cut.D, more, r, 0.0)
         delta = np.maximum(delta + more, -lam)
+        if 2.0 * np.abs(more).max() > np.abs(delta).max():  # a new answer, not a finer one
+            settle(y, start, cut.D, delta, r, 0.0)
+        else:
+            settle(y, y, cut.D, more, r, 0.0)
         if np.abs(more).max() <= 1.0:
             break
     return delta
@@ -259,15 +262,18 @@ def nearest(y: Floats, cut: Cut, r: float) -> Floats:
     """Move y to y - D^T lam - tau, whose positive part is the p nearest to y; returns lam."""
     lam, scale = np.zeros(cut.t.size), max(1.0, -y.min())
     sigma = 10.0 * scale
+    before, start = np.inf, y.copy()
     settle(y, y, cut.D, lam, r, -r)
-    before = np.inf
     for _ in range(STEPS):
         over = excess(y, cut)
         wrong = np.where(lam > 0.0, np.abs(over), over)
         if np.all(wrong <= KEPT) or 0.5 * before < wrong.max() <= CLOSE:
             break
         before = wrong.max()
-        lam += proximal(y, cut, r, lam, sigma)
+        delta = proximal(y, cut, r, lam, sigma)
+        lam += delta
+        if np.abs(delta).max() > np.abs(lam).max():
+            settle(y, start, cut.D, lam, r, 0.0)
         sigma = min(100.0 * sigma, 1e22 * scale)
     return lam
 

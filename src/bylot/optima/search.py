@@ -35,7 +35,7 @@ class Search(NamedTuple):
                 "use floor=False, more draws, or looser limits"
             )
         places = list(self.places(task, costs, [roof.q] if start is None else [start, roof.q]))
-        for bounded, slack in ((costs.tightened(MARGIN), MARGIN), (costs, SLACK)):
+        for bounded, slack in ((costs.tightened(MARGIN), MARGIN / 2), (costs, SLACK)):
             tops = [top for q in places if (top := climbed(task, bounded, q, slack))]
             if tops:
                 best = max(tops, key=lambda top: top.value)

@@ -17,7 +17,7 @@ from bylot.kernels.inclusion import expected_costs
 from bylot.policies.contract import Ticket, decide, law, learn
 
 
-@structref.register  # type: ignore[untyped-decorator]
+@structref.register
 class DeskType(types.StructRef):  # type: ignore[misc]
     """The compiled side of `Desk`."""
 

@@ -1,0 +1,62 @@
+"""The disk cache of compiled code can neither fail nor go stale."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+from bylot.kernels import compile as compiling
+from bylot.kernels.compile import compiled, fingerprint, writable_cache
+
+PROBE = """
+from bylot.kernels import compile as c
+from bylot.kernels.chance import Chance, uniforms
+print(c.CACHE, uniforms(Chance(1, 2), 3, 1)[0] > 0)
+"""
+
+
+def probe(**environment: str) -> str:
+    """What a fresh process says of its cache, and whether a kernel runs in it."""
+    clean = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+    command = [sys.executable, "-c", PROBE]
+    done = subprocess.run(
+        command, env=clean | environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_kernels_run_where_nothing_can_be_written(tmp_path: Path) -> None:
+    wall = tmp_path / "a file, not a folder"
+    wall.touch()
+    # Every place that could be asked for a temporary folder is a file here.
+    blocked = {name: str(wall) for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
+    assert probe(**blocked) == "None True"
+
+
+def test_a_given_folder_is_used_and_the_temporary_one_is_the_fallback(tmp_path: Path) -> None:
+    assert probe(NUMBA_CACHE_DIR=str(tmp_path)).startswith(str(tmp_path))
+    wall = tmp_path / "a file"
+    wall.touch()
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    assert probe(XDG_CACHE_HOME=str(wall), TMPDIR=str(spare)).startswith(str(spare))
+
+
+def test_the_folder_changes_with_any_source_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compiling, "PACKAGE", tmp_path)
+    (tmp_path / "one.py").write_text("x = 1")
+    before = fingerprint()
+    (tmp_path / "two.py").write_text("y = 1")
+    assert fingerprint() != before
+
+
+def test_other_packages_keep_their_own_cache_folder() -> None:
+    before = numba.config.CACHE_DIR
+    assert writable_cache() is not None
+    compiled(lambda x: x)
+    assert before == numba.config.CACHE_DIR
