@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Floats
-from bylot.kernels.draw import Panel, accumulate, distinct, draw, first_above, gradient, restrict
+from bylot.kernels.draw import Panel, accumulate, add_cost, draw, first_above, gradient, restrict
 
 Q = np.array([0.1, 0.2, 0.3, 0.4])
 WRONG = np.array([0.11, 0.19, 0.3, 0.4])
@@ -83,7 +83,7 @@ def bias(indicator: bool, draws: int = 3) -> float:
     for team in itertools.product(range(4), repeat=draws):
         a = np.array(team)
         reward = VALUES[:, a].max(axis=1).sum()
-        kept = distinct(a) if indicator else a
+        kept = np.unique(a) if indicator else a
         mean += Q[a].prod() * gradient(kept, Q[kept], reward, 4)
     h = 1e-6
     slope = [(phi(Q + h * e, draws) - phi(Q - h * e, draws)) / (2 * h) for e in np.eye(4)]
@@ -96,3 +96,11 @@ def test_the_gradient_estimate_is_unbiased() -> None:
 
 def test_the_test_above_would_notice_a_gradient_that_ignores_multiplicity() -> None:
     assert bias(indicator=True) > 1e-2
+
+
+def test_a_panel_costs_what_its_distinct_members_cost() -> None:
+    costs = np.array([[1.0, 2.0, 4.0, 8.0], [1.0, 0.0, 1.0, 0.0]])
+    for team in itertools.product(range(4), repeat=3):
+        out = np.zeros(2)
+        add_cost(out, costs, np.array(team))
+        assert_array_equal(out, costs[:, np.unique(team)].sum(axis=1))

@@ -114,35 +114,19 @@ def gradient(draws: Ints, odds: Floats, reward: float, size: int) -> Floats:
     return g
 
 
-@compiled
+@inlined
 def is_new(draws: Ints, j: int) -> bool:
     """Is draw j the first of its expert?"""
-    for earlier in range(j):  # noqa: SIM110 - compiled: a loop, not a generator
-        if draws[earlier] == draws[j]:
-            return False
-    return True
-
-
-@compiled
-def distinct(draws: Ints) -> Ints:
-    """The subset: every drawn expert once, in the order of the first draw.
-
-    >>> distinct(np.array([4, 1, 4]))
-    array([4, 1])
-    """
-    subset = np.empty(draws.size, np.int64)
-    size = 0
-    for j in range(draws.size):
-        if is_new(draws, j):
-            subset[size] = draws[j]
-            size += 1
-    return subset[:size].copy()
+    new = True
+    for earlier in range(j):  # no early exit: chance would mislead the branch
+        new &= draws[earlier] != draws[j]
+    return new
 
 
 @inlined
 def add_cost(out: Floats, costs: Floats, draws: Ints) -> None:
     """Add to out what the panel costs: out_j += sum over the distinct draws of c_ij."""
     for j in range(draws.size):
-        if is_new(draws, j):
-            for row in range(out.size):
-                out[row] += costs[row, draws[j]]
+        once = 1.0 if is_new(draws, j) else 0.0
+        for row in range(out.size):
+            out[row] += once * costs[row, draws[j]]

@@ -258,23 +258,42 @@ def least_excess(p: Floats, cut: Cut, r: float) -> Floats:
 
 
 @compiled
+def wrong(y: Floats, cut: Cut, lam: Floats) -> float:
+    """Norm of the excess of rows, and of the slack of rows that have a price."""
+    over = excess(y, cut)
+    return math.sqrt(np.sum(np.where(lam > 0.0, over, np.maximum(over, 0.0)) ** 2))
+
+
+@compiled
 def nearest(y: Floats, cut: Cut, r: float) -> Floats:
-    """Move y to y - D^T lam - tau, whose positive part is the p nearest to y; returns lam."""
-    lam, scale = np.zeros(cut.t.size), max(1.0, -y.min())
+    """Move y to y - D^T lam - tau, whose positive part is the p nearest to y; returns lam.
+
+    Longer proximal-point steps leave less wrong, until they are all rounding: one that does
+    not help is taken back and tried shorter.
+    """
+    lam, scale, start = np.zeros(cut.t.size), max(1.0, -y.min()), y.copy()
     sigma = 10.0 * scale
-    before, start = np.inf, y.copy()
     settle(y, y, cut.D, lam, r, -r)
+    left = wrong(y, cut, lam)
     for _ in range(STEPS):
-        over = excess(y, cut)
-        wrong = np.where(lam > 0.0, np.abs(over), over)
-        if np.all(wrong <= KEPT) or 0.5 * before < wrong.max() <= CLOSE:
+        if left <= KEPT:
             break
-        before = wrong.max()
-        delta = proximal(y, cut, r, lam, sigma)
-        lam += delta
-        if np.abs(delta).max() > np.abs(lam).max():
-            settle(y, start, cut.D, lam, r, 0.0)
-        sigma = min(100.0 * sigma, 1e22 * scale)
+        trial = y.copy()
+        delta = proximal(trial, cut, r, lam, sigma)
+        if np.abs(delta).max() > np.abs(lam + delta).max():
+            settle(trial, start, cut.D, lam + delta, r, 0.0)
+        after = wrong(trial, cut, lam + delta)
+        if after <= left * (1.0 + 1e-9):
+            y[:] = trial
+            lam += delta
+            if left <= CLOSE and 2.0 * after > left:
+                break
+            left = after
+            sigma *= 100.0
+        elif left <= CLOSE:
+            break
+        else:
+            sigma *= 0.1
     return lam
 
 

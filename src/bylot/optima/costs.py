@@ -74,6 +74,17 @@ class Costs(NamedTuple):
         left = self.bounds[which] - expected_costs(p, rows, self.draws) + slope @ p
         return sign * slope, sign[:, 0] * left
 
+    def bend(self, q: Floats, prices: Floats) -> Floats:
+        """How lower limits with these prices v bend their Lagrangian F + v.(h - l) down, (X, K):
+        its second derivative has -sum_j v_j M (M-1) rows[j, i] (1 - q_i)^(M-2) on the diagonal.
+        """
+        if self.draws == 1:
+            return np.zeros(self.shape)
+        M, weight = self.draws, np.where(self.upper, 0.0, prices) @ self.rows
+        return (-M * weight).reshape(self.shape) * inclusion_slope(q.ravel(), M - 1).reshape(
+            self.shape
+        )
+
     def chords(self) -> tuple[Floats, Floats]:
         """Rows and bounds of "chord keeps the limit", for the upper limits.
 

@@ -19,15 +19,26 @@ CUTS = 10
 """So many cuts are added for one step, then the step is shortened instead."""
 
 
+def superset(costs: Costs) -> Polytope:
+    """A polytope that contains every allowed policy: chords for upper limits, nothing for lower."""
+    return costs.simplex().with_rows(*costs.chords())
+
+
+def ceiling_gap(hill: Concave, costs: Costs, q: Floats) -> float:
+    """How much better than q any allowed policy can be, by chords and the tangents at q."""
+    around = superset(costs).with_rows(*costs.tangents(q, ~costs.upper))
+    return around.certify(q, hill.slope(q)[1]).gap
+
+
 def relax(hill: Concave, costs: Costs, tolerance: float) -> Peak | None:
     """The top over a convex superset of what is allowed; None if even that is empty.
 
     Chords for the upper limits, tangents for the lower ones, more of these until they hold. With
     no upper limit (or one draw) the superset is the set itself.
     """
-    polytope = costs.simplex().with_rows(*costs.chords())
+    polytope = superset(costs)
     q = np.full(costs.shape, 1.0 / costs.shape[1])
-    for _ in range(50):
+    for _ in range(CUTS):
         polytope = polytope.with_rows(*costs.tangents(q, costs.broken(q, SLACK)))
         face = polytope.face()
         if face is None:
@@ -76,7 +87,9 @@ def local_top(
         gap, prices = around.certify(q, slope)
         if gap <= tolerance or step == steps:
             break
-        p = guarded(Model(q, slope, hill.curvature(q)), costs, around, slack)
+        # Lower limits bend: a model that bends with them needs few cuts to stay within.
+        H = hill.curvature(q) + costs.bend(q, prices)[:, :, None] * np.eye(q.shape[1])
+        p = guarded(Model(q, slope, H), costs, around, slack)
         further = None if p is None else ascend(hill, q, slope, p)
         if further is None:
             break
@@ -116,16 +129,17 @@ def leapt(
 
 def guarded(model: Model, costs: Costs, around: Polytope, slack: float) -> Floats | None:
     """The best of the model within the tangents, cut down until the lower limits hold there."""
+    best = None
     for _ in range(CUTS):
         face = around.face()
-        if face is None:
-            return None
-        p = model.peak(around, face)
-        broken = costs.broken(p, slack)
+        p = None if face is None else model.peak(around, face)
+        if p is None:
+            break
+        best, broken = p, costs.broken(p, slack)
         if not broken.any():
             return p
         around = around.with_rows(*costs.tangents(p, broken))
-    return retreated(costs, model.q, p, slack)
+    return None if best is None else retreated(costs, model.q, best, slack)
 
 
 def retreated(costs: Costs, q: Floats, p: Floats, slack: float) -> Floats:

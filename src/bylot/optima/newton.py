@@ -45,8 +45,8 @@ class Model(NamedTuple):
     slope: Floats
     H: Floats
 
-    def peak(self, polytope: Polytope, face: Face) -> Floats:
-        """The allowed p where the model is highest; the centre, if numbers do not reach it.
+    def peak(self, polytope: Polytope, face: Face) -> Floats | None:
+        """The allowed p where the model is highest; None if numbers do not reach it.
 
         In y = p - floor, over the variables that are free and with the rows that are tight as
         equations, so that the program has an interior whatever the polytope.
@@ -72,7 +72,7 @@ class Model(NamedTuple):
             p[free.reshape(p.shape)] += peak(program, start, away)
             if polytope.excess(p) <= 10 * TIGHT:
                 return p
-        return face.centre
+        return None
 
 
 def independent(E: Floats) -> Floats:
@@ -96,13 +96,16 @@ def climb(
     """
     q, (value, slope) = start, hill.slope(start)
     if polytope.excess(q) > 10 * TIGHT:
-        q = Model(q, slope, hill.curvature(q)).peak(polytope, face)
+        p = Model(q, slope, hill.curvature(q)).peak(polytope, face)
+        q = face.centre if p is None else p
         value, slope = hill.slope(q)
     for step in range(steps + 1):
         gap, prices = polytope.certify(q, slope)
         if gap <= tolerance or step == steps:
             break
         p = Model(q, slope, hill.curvature(q)).peak(polytope, face)
+        if p is None:
+            break
         further = ascend(hill, q, slope, p)
         if further is None:  # no rise that rounding leaves visible: ask the certificate
             further = p, *hill.slope(p)

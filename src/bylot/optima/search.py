@@ -9,7 +9,7 @@ import numpy as np
 from bylot.errors import InfeasibleLimits
 from bylot.kernels.compile import Floats
 from bylot.optima.costs import Costs
-from bylot.optima.exact import SLACK, local_top, reach, relax
+from bylot.optima.exact import SLACK, ceiling_gap, local_top, reach, relax
 from bylot.optima.newton import Peak
 from bylot.optima.surrogate import COARSE, STEP, surrogate_top
 from bylot.optima.task import Task
@@ -39,7 +39,10 @@ class Search(NamedTuple):
             tops = [top for q in places if (top := climbed(task, bounded, q, slack))]
             if tops:
                 best = max(tops, key=lambda top: top.value)
-                gap = max(0.0, roof.value + roof.gap - best.value)
+                gap = min(
+                    ceiling_gap(task.hill, costs, best.q),
+                    max(0.0, roof.value + roof.gap - best.value),
+                )
                 return best._replace(gap=gap), [top.value for top in tops]
         raise InfeasibleLimits(
             f"none of {len(places)} starts led to a policy with floor {task.floor:.6g} that keeps "
