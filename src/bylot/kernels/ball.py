@@ -9,6 +9,7 @@ from bylot.kernels.compile import Floats, inlined
 def into_ball(w: Floats) -> None:
     """Move w, in place, to the nearest point of the unit ball: w / max(1, |w|).
 
+    >>> import numpy as np
     >>> w = np.array([3.0, 4.0])
     >>> into_ball(w)
     >>> w

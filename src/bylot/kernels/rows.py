@@ -283,7 +283,7 @@ def nearest(y: Floats, cut: Cut, r: float) -> Floats:
         if np.abs(delta).max() > np.abs(lam + delta).max():
             settle(trial, start, cut.D, lam + delta, r, 0.0)
         after = wrong(trial, cut, lam + delta)
-        if after <= left * (1.0 + 1e-9):
+        if after <= left + 0.1 * KEPT:
             y[:] = trial
             lam += delta
             if left <= CLOSE and 2.0 * after > left:

@@ -63,14 +63,19 @@ def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats
         polytope = cuts.with_rows(*costs.tangents(q, costs.upper))
         face = polytope.face()
         if face is not None:
-            X, K = start.shape
-            q = Model(start, np.zeros((X, K)), np.tile(-np.eye(K), (X, 1, 1))).peak(polytope, face)
+            p = nearest(start).peak(polytope, face)
+            q = face.centre if p is None else p
             continue
         q, excess = polytope.least_broken()
         if excess > least - slack:
             return None
         least = excess
     return None
+
+
+def nearest(q: Floats) -> Model:
+    """The model -|p - q|^2 / 2, highest where p is nearest."""
+    return Model(q, np.zeros_like(q), np.array([-np.eye(q.shape[1])] * len(q)))
 
 
 def local_top(

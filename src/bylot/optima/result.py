@@ -17,7 +17,7 @@ class Optimum:
     prices:   (d,), what a bound is worth: d value / d bound in the bound's own unit, so >= 0 for
               `at_most` and <= 0 for `at_least`; one of the possible values at a kink
     spread:   best minus worst local optimum over the starts (exact costs only, else 0)
-    starts:   how many starts ended at an allowed policy
+    starts:   how many starts led to an allowed policy; there are no more once one is proved best
     contexts: the labels of the rows of `policy`; None without contexts
     """
 

@@ -28,27 +28,35 @@ class Search(NamedTuple):
     def best(self, task: Task, start: Floats | None = None) -> tuple[Peak, list[float]]:
         """The highest of the local tops, with its gap to the ceiling; the values of all of them."""
         costs = Costs.of(task.problem, task.shares, task.floor)
-        roof = relax(task.hill, costs, task.tolerance)
+        roof = relax(task.hill, costs.tightened(-SLACK), task.tolerance)
         if roof is None:
             raise InfeasibleLimits(
                 f"no fixed policy with floor {task.floor:.6g} keeps {task.limits} on average; "
                 "use floor=False, more draws, or looser limits"
             )
-        places = list(self.places(task, costs, [roof.q] if start is None else [start, roof.q]))
+        first = [roof.q] if start is None else [start, roof.q]
         for bounded, slack in ((costs.tightened(MARGIN), MARGIN / 2), (costs, SLACK)):
-            tops = [top for q in places if (top := climbed(task, bounded, q, slack))]
+            tops = list(self.tops(task, bounded, slack, first, roof.value + roof.gap))
             if tops:
-                best = max(tops, key=lambda top: top.value)
-                gap = min(
-                    ceiling_gap(task.hill, costs, best.q),
-                    max(0.0, roof.value + roof.gap - best.value),
-                )
-                return best._replace(gap=gap), [top.value for top in tops]
+                return max(tops, key=lambda top: top.value), [top.value for top in tops]
         raise InfeasibleLimits(
-            f"none of {len(places)} starts led to a policy with floor {task.floor:.6g} that keeps "
+            f"none of {self.starts} starts led to a policy with floor {task.floor:.6g} that keeps "
             f"{task.limits} on average; that is no proof that there is none: try more starts, "
             "floor=False, or looser limits"
         )
+
+    def tops(
+        self, task: Task, costs: Costs, slack: float, first: list[Floats], ceiling: float
+    ) -> Iterator[Peak]:
+        """Where the starts lead, each with its gap, until one is proved to be the best there is."""
+        whole = Costs.of(task.problem, task.shares, task.floor)  # bounds as they are
+        for place in self.places(task, costs, first):
+            top = climbed(task, costs, place, slack)
+            if top is not None:
+                gap = min(ceiling_gap(task.hill, whole, top.q), ceiling - top.value)
+                yield top._replace(gap=max(0.0, gap))
+                if gap <= task.tolerance:
+                    return
 
     def places(self, task: Task, costs: Costs, first: list[Floats]) -> Iterator[Floats]:
         """The given places and, if there can be several tops, as many more as are wanted.
