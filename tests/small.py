@@ -29,7 +29,7 @@ SKILLS = np.array(
 
 def steady() -> Noisy:
     """Noise around fixed skills, rewards in [0, 1]: three dimensions of at most a third each."""
-    return Noisy(SKILLS / 3)
+    return Noisy(SKILLS, worth=1 / 3)
 
 
 def recorded(rounds: int = 400, contexts: int = 1, seed: int = 3) -> Given:

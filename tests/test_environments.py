@@ -59,6 +59,7 @@ def test_noise_has_the_skills_as_its_mean_and_spares_the_certain() -> None:
         (lambda: Given([[[0.1, 0.2]]]).rounds(0, 2, 0), "values of 1 rounds were given"),
         (lambda: Noisy([[0.1, 1.2]]), r"skills must lie in \[0, 1\]"),
         (lambda: Noisy([[0.1, 0.2]], kappa=0.0), "kappa=0.0"),
+        (lambda: Noisy([[0.1, 0.2]], worth=-1.0), "worth=-1.0"),
         (lambda: Drifting(0, 3, 10.0), "dimensions=0"),
     ],
 )

@@ -68,6 +68,15 @@ def test_it_keeps_the_limits_and_is_as_good_as_what_a_general_solver_finds(K: in
     assert best.starts >= 1
 
 
+def test_a_start_below_the_floor_ends_above_it() -> None:
+    problem, values = pool(6, 3, [at_most("usd", 1.8)]), skills(6)
+    for start in np.eye(6)[::2]:
+        best = optimum(problem, values, exact=True, start=start, starts=1)
+        assert best.policy.min() >= problem.floor - 1e-12
+        assert best.value <= best.ceiling
+        assert kept(problem, best.policy).min() >= 0.0
+
+
 def test_no_point_of_a_grid_is_better_nor_above_the_ceiling() -> None:
     problem, values = pool(3, 3, [at_most("usd", 1.6), at_least("junior", 0.8)]), skills(3)
     best, highest, n = optimum(problem, values, exact=True, floor=False), 0.0, 100

@@ -288,6 +288,9 @@ def test_each_benchmark_is_at_most_the_next(seed: int, K: int, draws: int) -> No
     assert all(best.gap <= CERTIFIED for best in chain)
     assert all(a.value <= b.ceiling + 1e-12 for a, b in itertools.pairwise(chain))
     assert blind.value >= expected_reward(q, values, draws) - CERTIFIED
+    exact = optimum(problem, values, floor=False, exact=True, start=blind.policy, starts=2)
+    assert blind.value <= exact.value + CERTIFIED
+    assert exact.value <= optimum(pool(K, draws, []), values, floor=False).ceiling
 
 
 # What cannot be meant is refused

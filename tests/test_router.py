@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot import Decision, Problem, Receipt, Router, at_most, simulate
+from bylot import Decision, Problem, Receipt, Router, at_most, optimum, simulate
 from bylot.codec import leaves
 from bylot.environments import Given
 from bylot.errors import DecisionError, PolicyError, RewardConflict, RewardError
 from bylot.kernels.draw import add_gradient
+from bylot.kernels.summax import sum_max
 from bylot.policies import POLICIES, Omd
+from bylot.pools import crowd, skills
 from small import five, recorded
 
 PLACE = {name: i for i, name in enumerate(five().experts)}
@@ -233,3 +235,20 @@ def test_the_status_reads_well() -> None:
     assert "usd <=" in text
     assert "junior >=" in text
     assert "most drawn:" in text
+
+
+def test_prices_approach_the_multipliers_of_the_optimum() -> None:
+    pool = crowd()
+    values = skills(pool).rounds(0, 20_000, seed=0).values
+    router = Router(pool, horizon=20_000)
+    place = {name: i for i, name in enumerate(pool.experts)}
+    for matrix in values:
+        decision = router.decide()
+        panel = np.array([place[name] for name in decision.subset])
+        router.reward(decision.id, sum_max(matrix, panel))
+    learned = [one.price for one in router.status().limits]
+    true = np.abs(optimum(pool, values).prices)
+    # Early steps weigh as much as late ones, so the average comes down to the truth from above.
+    assert learned[0] == pytest.approx(true[0], abs=1e-3)
+    assert true[1] <= learned[1] <= 2 * true[1]
+    assert true[2] <= learned[2] <= 2 * true[2]

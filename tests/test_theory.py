@@ -26,7 +26,7 @@ SKILLS = np.array(
     [[0.9, 0.7, 0.2, 0.3, 0.5, 0.2, 0.3, 0.1], [0.2, 0.9, 0.8, 0.1, 0.4, 0.6, 0.2, 0.3]]
 )
 WORLDS: dict[str, Environment] = {
-    "steady": Noisy(SKILLS / 2),
+    "steady": Noisy(SKILLS, worth=1 / 2),
     "drifting": Drifting(dimensions=1, size=8, period=T / 7),
 }
 DUALS: dict[str, Oco] = {"fixed": Fixed(0.01), "anytime": Anytime(1.0), "adaptive": Adaptive()}

@@ -30,4 +30,4 @@ def skills(problem: Problem, dimensions: int = 3, seed: int = 0) -> Noisy:
     rng = np.random.default_rng(seed + 1)
     practice = problem.costs["workload"].argsort().argsort() / (problem.size - 1)
     level = 0.2 + 0.6 * practice + 0.15 * rng.standard_normal((dimensions, problem.size))
-    return Noisy(level.clip(0.0, 1.0) / dimensions, kappa=20.0 * dimensions)
+    return Noisy(level.clip(0.0, 1.0), worth=1 / dimensions)

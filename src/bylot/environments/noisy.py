@@ -12,19 +12,22 @@ BLOCK = 256  # rounds drawn together; a round's values depend on its block, not 
 
 
 class Noisy:
-    """V^(t)[n, i] ~ Beta(kappa v, kappa (1 - v)) with v = skills[n, i]; a point mass at 0 and 1.
+    """V^(t)[n, i] ~ worth Beta(kappa v, kappa (1 - v)), v = skills[n, i]; a point mass at 0 and 1.
 
+    With worth = 1/N the rewards, sums over N dimensions, lie in [0, 1] as the theory has them.
     With skills of shape X x N x K the context of each round is drawn uniformly from the X.
     """
 
-    def __init__(self, skills: npt.ArrayLike, kappa: float = 20.0) -> None:
+    def __init__(self, skills: npt.ArrayLike, kappa: float = 20.0, worth: float = 1.0) -> None:
         stack = np.asarray(skills, dtype=np.float64)
         self.skills = checked(stack[None] if stack.ndim == 2 else stack)
         if self.skills.max() > 1:
             raise ValuesError(f"a skill of {self.skills.max()} given; skills must lie in [0, 1]")
         if not 0 < kappa < np.inf:
             raise ValuesError(f"kappa={kappa} given; the concentration must be a positive number")
-        self.kappa = float(kappa)
+        if not 0 < worth < np.inf:
+            raise ValuesError(f"worth={worth} given; the largest value must be a positive number")
+        self.kappa, self.worth = float(kappa), float(worth)
         self.contexts = len(self.skills)
 
     @property
@@ -45,7 +48,7 @@ class Noisy:
         """One whole block."""
         rng = generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK)
-        return Rounds(noise(rng, self.skills[contexts], self.kappa), contexts)
+        return Rounds(self.worth * noise(rng, self.skills[contexts], self.kappa), contexts)
 
 
 def noise(rng: np.random.Generator, means: Floats, kappa: float) -> Floats:

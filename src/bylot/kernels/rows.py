@@ -245,16 +245,21 @@ def least_excess(p: Floats, cut: Cut, r: float) -> Floats:
     |p' - p|^2 / 2 sigma. Long steps reach the end of the flattest slopes, short ones are exact.
     u is least if no p' has a smaller u.(D p').
     """
-    none, reach = np.zeros(cut.t.size), 0.1
+    none, reach = np.zeros(cut.t.size), 10.0
+    u = np.maximum(excess(p, cut), 0.0)
     for _ in range(STEPS):
-        u = np.maximum(excess(p, cut), 0.0)
         norm = math.sqrt(np.sum(u * u))
-        if np.all(u <= KEPT) or gap(p, u, cut) <= GAP * norm:
-            return u
-        reach = min(100.0 * reach, 1e11)
-        p[:] = np.maximum(p, 0.0)
-        proximal(p, cut, r, none, reach / norm)
-    return np.maximum(excess(p, cut), 0.0)
+        if np.all(u <= KEPT) or gap(p, u, cut) <= GAP * norm or reach < 1.0:
+            break
+        trial = np.maximum(p, 0.0)
+        proximal(trial, cut, r, none, reach / norm)
+        after = np.maximum(excess(trial, cut), 0.0)
+        if np.sum(after * after) <= norm * norm * (1.0 + NOISE):
+            p[:], u = trial, after
+            reach = min(100.0 * reach, 1e11)
+        else:
+            reach *= 0.1
+    return u
 
 
 @compiled
@@ -280,7 +285,7 @@ def nearest(y: Floats, cut: Cut, r: float) -> Floats:
             break
         trial = y.copy()
         delta = proximal(trial, cut, r, lam, sigma)
-        if np.abs(delta).max() > np.abs(lam + delta).max():
+        if np.any(-delta > lam + delta):
             settle(trial, start, cut.D, lam + delta, r, 0.0)
         after = wrong(trial, cut, lam + delta)
         if after <= left + 0.1 * KEPT:

@@ -51,8 +51,9 @@ class Costs(NamedTuple):
         return np.where(most > 0.0, most, 1.0)
 
     def tightened(self, margin: float) -> "Costs":
-        """Every bound moved inwards by this many units."""
-        return self._replace(bounds=self.bounds - margin * self.away * self.units)
+        """Every bound moved inwards by this many units, where there are any costs to limit."""
+        most = self.rows.max(axis=1, initial=0.0)
+        return self._replace(bounds=self.bounds - margin * self.away * most)
 
     def excess(self, q: Floats) -> Floats:
         """By how many units q breaks each limit, negative where there is room."""

@@ -55,7 +55,8 @@ def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats
 
     Upper limits by their tangents, which are safe; lower ones by all tangents met so far.
     """
-    q, cuts, least = start, costs.simplex(), np.inf
+    q = start = lifted(start, costs.floor)
+    cuts, least = costs.simplex(), np.inf
     for _ in range(steps):
         if (costs.excess(q) <= slack).all():
             return q
@@ -71,6 +72,14 @@ def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats
             return None
         least = excess
     return None
+
+
+def lifted(x: Floats, floor: float) -> Floats:
+    """x moved onto the simplex above the floor: what exceeds the floor, scaled to what is left."""
+    over = np.maximum(x - floor, 0.0) + 1e-300  # all the same if nothing does
+    spare = 1.0 - over.shape[1] * floor
+    q: Floats = floor + spare * over / over.sum(axis=1, keepdims=True)
+    return q
 
 
 def nearest(q: Floats) -> Model:
@@ -124,8 +133,7 @@ def leapt(
     far = float(np.linalg.norm(r)) / bend if bend > 0.0 else 0.0
     if far <= 1.0:
         return here
-    x = np.maximum(a + 2 * far * r + far**2 * v, costs.floor)
-    p = reach(costs, x / x.sum(axis=1, keepdims=True), slack, steps=4)
+    p = reach(costs, a + 2 * far * r + far**2 * v, slack, steps=4)
     if p is None:
         return here
     there = p, *hill.slope(p)

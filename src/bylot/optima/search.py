@@ -9,7 +9,7 @@ import numpy as np
 from bylot.errors import InfeasibleLimits
 from bylot.kernels.compile import Floats
 from bylot.optima.costs import Costs
-from bylot.optima.exact import SLACK, ceiling_gap, local_top, reach, relax
+from bylot.optima.exact import SLACK, ceiling_gap, lifted, local_top, reach, relax
 from bylot.optima.newton import Peak
 from bylot.optima.surrogate import COARSE, STEP, surrogate_top
 from bylot.optima.task import Task
@@ -61,7 +61,8 @@ class Search(NamedTuple):
     def places(self, task: Task, costs: Costs, first: list[Floats]) -> Iterator[Floats]:
         """The given places and, if there can be several tops, as many more as are wanted.
 
-        The surrogate's top, uniform play, then random policies, every other one on few experts.
+        The surrogate's top, uniform play, then by turns one expert alone and a random policy:
+        upper limits count the distinct, so that some tops play few experts often.
         """
         yield from first
         if not costs.upper.any() or costs.draws == 1:
@@ -71,10 +72,23 @@ class Search(NamedTuple):
         with suppress(InfeasibleLimits):  # as the surrogate may be when the limits are not
             more.insert(0, surrogate_top(task).q)
         yield from more[: self.starts - len(first)]
-        chance = np.random.default_rng(self.seed)
+        chance, single = np.random.default_rng(self.seed), alone(task, costs)
         for n in range(self.starts - len(first) - len(more)):
-            mix = chance.dirichlet(np.full(K, 1.0 if n % 2 else 0.1), size=X)
-            yield task.floor + (1.0 - K * task.floor) * mix
+            mix = chance.dirichlet(np.full(K, 0.3), size=X)
+            yield single[n // 2] if n % 2 == 0 and n // 2 < K else lifted(mix, task.floor)
+
+
+def alone(task: Task, costs: Costs) -> list[Floats]:
+    """Each expert played alone, as far as the floor allows: those within limits first, then best
+    first.
+    """
+    X, K = task.hill.shape
+    policies = [lifted(np.tile(e, (X, 1)), task.floor) for e in np.eye(K)]
+
+    def rank(q: Floats) -> tuple[bool, float]:
+        return bool(costs.excess(q).max() > 0.0), -task.hill.slope(q)[0]
+
+    return sorted(policies, key=rank)
 
 
 def climbed(task: Task, costs: Costs, start: Floats, slack: float) -> Peak | None:
