@@ -1,5 +1,6 @@
 """What a play was worth: true regret, distance from the limits, and what the theorems allow."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +53,8 @@ class Score:
             ("R2, violation", f"{self.violation:.4f}", f"{self.violation_bound:.4f}", "Theorem 2"),
         ]
         kept = ", ".join(f"{'yes' if ok else 'no'} at {tol:g}" for tol, ok in self.feasible.items())
-        proof = f"OPT {self.best.value:.6f}, proved to within {self.best.gap:.0e}"
+        digits = math.ceil(math.log10(max(self.best.gap, 1e-9)))  # its digits are rounding
+        proof = f"OPT {self.best.value:.6f}, proved to within 1e{digits}"
         return "\n".join([*table(rows), f"limits kept: {kept}", proof])
 
 

@@ -1,19 +1,20 @@
-"""Aligned text: the one table that status, reports and benchmarks print."""
+"""Aligned text: the one table that status, scores and benchmarks print."""
 
 from collections.abc import Sequence
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of aligned columns, the first to the left and the others to the right.
+    """Lines of aligned columns under a head: those of numbers to the right, words to the left.
 
-    >>> table([("name", "n"), ("a", "10")])
-    ['name   n', 'a     10']
+    >>> table([("name", "n", "why"), ("a", "10", "so"), ("b", "9", "")])
+    ['name   n  why', 'a     10  so', 'b      9']
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if n else cell.ljust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    columns = [aligned(column) for column in zip(*rows, strict=True)]
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+
+
+def aligned(column: Sequence[str]) -> list[str]:
+    """Cells of one width."""
+    width = max(map(len, column))
+    numbers = all(cell == "" or cell[0] in "+-0123456789" for cell in column[1:])
+    return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]

@@ -209,7 +209,7 @@ def rows_case(number: int, seed: int = 0) -> Case:
 
 def relatives(rng: Generator, a: Floats) -> tuple[str, Floats]:
     """A row that depends on another one, exactly or nearly."""
-    nearly = 10.0 ** rng.uniform(-12, -1) * np.abs(a).max() * rng.standard_normal(a.size)
+    nearly = 10.0 ** rng.uniform(-6, -1) * np.abs(a).max() * rng.standard_normal(a.size)
     kinds = {
         "the same": a,
         "a multiple": magnitude(rng) * a,

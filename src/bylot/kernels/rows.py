@@ -24,9 +24,10 @@ KEPT = 1e-13  # an excess, in parts of max |A_j|, that counts as none
 CLOSE = 1e-11  # one that is left as it is if a step does not halve it
 GAP = 1e-13  # between the least excess and what was found, in parts of a row's range
 NOISE = 4 * EPS  # rounding of a sum that should be zero, in parts of its terms
-STEPS = 60  # proximal-point steps
-REFINE = 8  # solutions of one step, each from the last
-NEWTON = 100  # Newton steps in each
+FAR = 1e22  # the longest proximal-point step, in scales of z: its square root is not yet rounding
+STEPS = 40  # proximal-point steps
+REFINE = 4  # solutions of one step, each from the last
+NEWTON = 60  # Newton steps in each
 TRIALS = 60  # points of a line search
 
 
@@ -294,7 +295,7 @@ def nearest(y: Floats, cut: Cut, r: float) -> Floats:
             if left <= CLOSE and 2.0 * after > left:
                 break
             left = after
-            sigma *= 100.0
+            sigma = min(100.0 * sigma, FAR * scale)
         elif left <= CLOSE:
             break
         else:

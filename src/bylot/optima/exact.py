@@ -30,23 +30,22 @@ def ceiling_gap(hill: Concave, costs: Costs, q: Floats) -> float:
     return around.certify(q, hill.slope(q)[1]).gap
 
 
-def relax(hill: Concave, costs: Costs, tolerance: float) -> Peak | None:
+def relax(hill: Concave, costs: Costs, start: Floats, tolerance: float) -> Peak | None:
     """The top over a convex superset of what is allowed; None if even that is empty.
 
-    Chords for the upper limits, tangents for the lower ones, more of these until they hold. With
-    no upper limit (or one draw) the superset is the set itself.
+    Chords for the upper limits, a few tangents for the lower ones: enough for a place to start
+    from and a first ceiling, `ceiling_gap` will be sharper at the end.
     """
-    polytope = superset(costs)
-    q = np.full(costs.shape, 1.0 / costs.shape[1])
-    for _ in range(CUTS):
-        polytope = polytope.with_rows(*costs.tangents(q, costs.broken(q, SLACK)))
+    polytope, q = superset(costs).with_rows(*costs.tangents(start, ~costs.upper)), start
+    for _ in range(3):
         face = polytope.face()
         if face is None:
             return None
         peak = top(hill, polytope, face, q, tolerance)
-        q = peak.q
-        if not costs.broken(q, SLACK).any():
+        q, broken = peak.q, costs.broken(peak.q, SLACK)
+        if not broken.any():
             break
+        polytope = polytope.with_rows(*costs.tangents(q, broken))
     return peak
 
 

@@ -57,7 +57,7 @@ class Point(NamedTuple):
         return Point(*(x + far * d for x, d in zip(self, step, strict=True)))
 
 
-class Newton:
+class Conditions:
     """The equations that hold at the end, linearised at a point and factored once:
 
     c - B y - E'u - A'v + z = 0,   E y = e,   A y + s = b,   y z = 0,   s v = 0.
@@ -71,7 +71,7 @@ class Newton:
             quadratic.c - quadratic.bend(at.y) - self.rows.T @ np.append(at.u, at.v) + at.z
         )
         self.astray = np.append(quadratic.e, quadratic.b - at.s) - self.rows @ at.y
-        self.unknown = len(quadratic.e)  # of the rows, how many are equations
+        self.equal = len(quadratic.e)  # of the rows, how many are equations
 
     def residuals(self) -> tuple[float, float]:
         """How far the first equation is off, and the next two."""
@@ -86,7 +86,7 @@ class Newton:
         ]
         self.inner = self.inverse(self.rows.T)
         self.schur = self.rows @ self.inner
-        inequalities = np.arange(self.unknown, len(self.rows))
+        inequalities = np.arange(self.equal, len(self.rows))
         self.schur[inequalities, inequalities] += self.at.s / self.at.v
         self.scale = 1.0 / np.sqrt(np.diag(self.schur))
         # Rows that bind together at the end make this singular in the limit, hence the ridge.
@@ -113,23 +113,23 @@ class Newton:
         """The step after which the linear equations hold and y z, s v are what is asked for."""
         y, s, _, v, z = self.at
         ds = sv / v - s
-        wanted = self.astray - np.append(np.zeros(self.unknown), ds)
+        wanted = self.astray - np.append(np.zeros(self.equal), ds)
         free = self.inverse(self.balance + yz / y - z)
         duals = self.solve(self.rows @ free - wanted)
-        dy, dv = free - self.inner @ duals, duals[self.unknown :]
-        return Point(dy, ds - s * dv / v, duals[: self.unknown], dv, yz / y - z - z * dy / y)
+        dy, dv = free - self.inner @ duals, duals[self.equal :]
+        return Point(dy, ds - s * dv / v, duals[: self.equal], dv, yz / y - z - z * dy / y)
 
 
-def next_step(newton: Newton) -> Point:
+def next_step(now: Conditions) -> Point:
     """Mehrotra's predictor and corrector; where these get nowhere, a step back to the middle."""
-    at = newton.at
+    at = now.at
     gap = at.complementarity()
     mean = gap / (at.y.size + at.s.size)
-    guess = newton.step(0.0, 0.0)
+    guess = now.step(0.0, 0.0)
     after = at.plus(min(1.0, at.reach(guess)), guess).complementarity()
     target = (after / gap) ** 3 * mean
-    step = newton.step(target - guess.y * guess.z, target - guess.s * guess.v)
-    return step if at.reach(step) >= 0.1 else newton.step(mean, mean)
+    step = now.step(target - guess.y * guess.z, target - guess.s * guess.v)
+    return step if at.reach(step) >= 0.1 else now.step(mean, mean)
 
 
 def beginning(quadratic: Quadratic, inside: Floats, away: float) -> Point:
@@ -159,13 +159,13 @@ def peak(quadratic: Quadratic, inside: Floats, away: float = 1.0, steps: int = 6
     at = beginning(quadratic, inside, away)
     unit = at.complementarity()
     for _ in range(steps):
-        newton = Newton(quadratic, at)
-        balance, astray = newton.residuals()
+        now = Conditions(quadratic, at)
+        balance, astray = now.residuals()
         if at.complementarity() <= 1e-18 * unit and balance <= 1e-12 * unit and astray <= 1e-15:
             break
         try:
-            newton.factor(quadratic.blocks)
-            step = next_step(newton)
+            now.factor(quadratic.blocks)
+            step = next_step(now)
         except np.linalg.LinAlgError:  # as far as numbers go
             break
         at = at.plus(min(1.0, 0.995 * at.reach(step)), step)

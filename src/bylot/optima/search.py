@@ -28,11 +28,11 @@ class Search(NamedTuple):
     def best(self, task: Task, start: Floats | None = None) -> tuple[Peak, list[float]]:
         """The highest of the local tops, with its gap to the ceiling; the values of all of them."""
         costs = Costs.of(task.problem, task.shares, task.floor)
-        roof = relax(task.hill, costs.tightened(-SLACK), task.tolerance)
+        roof = ceiling(task, costs.tightened(-SLACK))
         if roof is None:
             raise InfeasibleLimits(
                 f"no fixed policy with floor {task.floor:.6g} keeps {task.limits} on average; "
-                "use floor=False, more draws, or looser limits"
+                f"use {task.lower_floor}more draws, or looser limits"
             )
         first = [roof.q] if start is None else [start, roof.q]
         for bounded, slack in ((costs.tightened(MARGIN), MARGIN / 2), (costs, SLACK)):
@@ -42,7 +42,7 @@ class Search(NamedTuple):
         raise InfeasibleLimits(
             f"none of {self.starts} starts led to a policy with floor {task.floor:.6g} that keeps "
             f"{task.limits} on average; that is no proof that there is none: try more starts, "
-            "floor=False, or looser limits"
+            f"{task.lower_floor}or looser limits"
         )
 
     def tops(
@@ -76,6 +76,15 @@ class Search(NamedTuple):
         for n in range(self.starts - len(first) - len(more)):
             mix = chance.dirichlet(np.full(K, 0.3), size=X)
             yield single[n // 2] if n % 2 == 0 and n // 2 < K else lifted(mix, task.floor)
+
+
+def ceiling(task: Task, costs: Costs) -> Peak | None:
+    """The top over a superset of what is allowed, by way of few rounds if there are many."""
+    start = np.full(task.hill.shape, 1.0 / task.problem.size)
+    if task.hill.rounds > COARSE:
+        near = relax(task.hill.thinned(STEP), costs, start, task.tolerance)
+        start = start if near is None else near.q
+    return relax(task.hill, costs, start, task.tolerance)
 
 
 def alone(task: Task, costs: Costs) -> list[Floats]:

@@ -88,4 +88,6 @@ def checked(values: ArrayLike) -> Floats:
             f"values range from {array.min()} to {array.max()}; "
             "a value is a finite number of 0 or more, shift or repair them first"
         )
-    return np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
+    stack = np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
+    # To compiled code a locked array is another type, and a reason to compile everything again.
+    return stack if stack.flags.writeable else stack.copy()

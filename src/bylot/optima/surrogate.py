@@ -33,7 +33,7 @@ def surrogate_top(task: Task, start: Floats | None = None) -> Peak:
         raise InfeasibleLimits(
             f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
             f"{task.limits}, which asks for more than the limits do; "
-            "use exact=True for the limits themselves, floor=False, or looser limits"
+            f"use exact=True for the limits themselves, {task.lower_floor}or looser limits"
         )
     hill, tolerance = task.hill, task.tolerance
     if start is None and hill.rounds > COARSE:

@@ -23,3 +23,8 @@ class Task(NamedTuple):
     def limits(self) -> str:
         """The limits, to be named in an error."""
         return ", ".join(map(str, self.problem.limits))
+
+    @property
+    def lower_floor(self) -> str:
+        """An advice that makes sense while there is a floor."""
+        return "floor=False, " if self.floor > 0.0 else ""
