@@ -19,7 +19,7 @@ from test_router import memory, played
 EVERY = {
     **POLICIES,
     "anytime dual": Omd(dual=Anytime(0.7)),
-    "adaptive dual": Omd(dual=Adaptive(), freeze=True, mean=False),
+    "adaptive dual": Omd(dual=Adaptive(), freeze_dual_in_batch=True, batch_gradient="sum"),
 }
 
 

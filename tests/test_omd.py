@@ -14,10 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, at_most, simulate
 from bylot.errors import PolicyError
+from bylot.kernels.box import support
 from bylot.kernels.chance import Chance, uniforms
 from bylot.kernels.compile import Floats, Ints
 from bylot.kernels.draw import DRAWS
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
+from bylot.policies.contract import decide, learn
 from small import five, recorded
 
 SETTINGS = {
@@ -26,8 +28,8 @@ SETTINGS = {
     "algorithm 1, adaptive dual": (Omd.plain(Adaptive(1.0)), 1, 400),
     "quick steps": (Omd(eta=2.0, batch=1, baseline=False), 1, 400),
     "batched": (Omd(eta=2.0), 1, 400),
-    "batched, sum": (Omd(eta=20.0, mean=False), 1, 400),
-    "batched, frozen dual": (Omd(eta=2.0, freeze=True), 1, 400),
+    "batched, sum": (Omd(eta=20.0, batch_gradient="sum"), 1, 400),
+    "batched, frozen dual": (Omd(eta=2.0, freeze_dual_in_batch=True), 1, 400),
     "algorithm 2": (replace(Omd.plain(), eta_mult=0.05), 4, None),
     "algorithm 2, batched": (Omd(eta_mult=0.05, batch=5), 3, None),
 }
@@ -67,7 +69,7 @@ def reading(
     for t, (V, x) in enumerate(zip(environment.values, environment.index.tolist(), strict=True)):
         n = visits[x] = visits.get(x, 0) + 1
         due = (n - 1) % policy.batch == 0
-        if charged and (due or not policy.freeze):
+        if charged and (due or not policy.freeze_dual_in_batch):
             s = slope(np.mean(charged, axis=0), w, low, high)
             steps += 1
             energy += float(s @ s)
@@ -96,7 +98,7 @@ def reading(
         centred = r - (np.mean(past) if past else r) if policy.baseline else r
         past.append(r)
         for i in draws[t]:
-            g[x][i] += centred / q[x][i] / (policy.batch if policy.mean else 1)
+            g[x][i] += centred / q[x][i] / (policy.batch if policy.batch_gradient == "mean" else 1)
     return draws, np.array([q[x] for x in sorted(q)])
 
 
@@ -133,6 +135,28 @@ def test_the_unit_of_a_cost_changes_no_decision(factor: float) -> None:
     assert_array_equal(traces[0].draws, traces[1].draws)
 
 
+def worst_excess(policy: Omd) -> float:
+    """Largest f_t(w_t) = w_t.(C q_t) - h_S(w_t) over a play: at most 0 is the lemma's key step."""
+    rule = policy.bind(five())
+    state = policy.start(rule)
+    environment, excess = recorded(400), []
+    for t, V in enumerate(environment.values):
+        ticket = decide(rule, state, 0, Chance(5, t), np.empty(0, np.bool_))
+        learn(rule, state, ticket, float(V[:, ticket.draws].max(axis=1).sum()))
+        w = state.dual.w
+        excess.append(w @ rule.rows @ state.q[0] - support(rule.low, rule.high, w))
+    return float(max(excess))
+
+
+def test_a_frozen_dual_keeps_the_lemma_s_inequality_in_every_round() -> None:
+    assert worst_excess(Omd(eta=2.0, freeze_dual_in_batch=True)) < 1e-14
+    assert worst_excess(Omd(eta=2.0, batch=1)) < 1e-14
+
+
+def test_the_per_round_dual_of_the_experiments_does_not_keep_it() -> None:
+    assert worst_excess(Omd(eta=2.0)) > 1e-3
+
+
 def test_without_limits_the_dual_is_silent() -> None:
     free = Problem(five().experts, {}, draws=2)
     trace = simulate(free, recorded(), rounds=400)
@@ -156,6 +180,8 @@ def test_an_empty_surrogate_marks_decisions_and_does_not_raise() -> None:
         ({"eta": float("nan")}, "eta=nan"),
         ({"eta_mult": -1.0}, "eta_mult=-1.0"),
         ({"batch": 0}, "batch=0"),
+        ({"batch": 2.5}, "batch=2.5"),
+        ({"batch_gradient": "median"}, "batch_gradient='median'"),
         ({"dual": Fixed(-0.1)}, "step=-0.1"),
     ],
 )

@@ -288,6 +288,7 @@ def nearest(y: Floats, cut: Cut, r: float) -> Floats:
         delta = proximal(trial, cut, r, lam, sigma)
         if np.any(-delta > lam + delta):
             settle(trial, start, cut.D, lam + delta, r, 0.0)
+            delta += proximal(trial, cut, r, lam + delta, sigma)
         after = wrong(trial, cut, lam + delta)
         if after <= left + 0.1 * KEPT:
             y[:] = trial

@@ -5,7 +5,7 @@ One iterate q per context (Algorithm 1 is the case of one context), one dual pla
 
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -128,21 +128,22 @@ def _(rule: OmdRule, state: OmdState, context: int) -> Floats:
 class Omd:
     """Settings of OMD-Approachability; the defaults are those of the paper's experiments.
 
-    eta:       the proximal parameter itself, or None for Theorem 1's (with a horizon) and
-               Algorithm 2's anytime one (without), either times `eta_mult`
-    batch:     q is held for this many visits of a context, then moves once
-    mean:      a batch's gradient is the mean over its rounds, or else their sum
-    baseline:  subtract the running mean of the rewards from each reward
-    freeze:    hold the dual within a batch too, so that every q played satisfies its constraint
-    dual:      the dual player's step rule
+    eta:             the proximal parameter itself, or None for Theorem 1's (with a horizon) and
+                     Algorithm 2's anytime one (without), either times `eta_mult`
+    batch:           q is held for this many visits of a context, then moves once
+    batch_gradient:  "mean" over the rounds of a batch, or their "sum"; a reward that comes late
+                     enters the next batch with the same weight, one that never comes with none
+    baseline:        subtract the running mean of the rewards from each reward
+    freeze_dual_in_batch: hold the dual too, so that every q played satisfies its constraint
+    dual:            the dual player's step rule
     """
 
     eta: float | None = None
     eta_mult: float = 0.05
     batch: int = 10
-    mean: bool = True
+    batch_gradient: Literal["mean", "sum"] = "mean"
     baseline: bool = True
-    freeze: bool = False
+    freeze_dual_in_batch: bool = False
     dual: Oco = PAPER_DUAL
 
     def __post_init__(self) -> None:
@@ -150,8 +151,10 @@ class Omd:
             raise PolicyError(f"eta={self.eta} is not positive; leave it out for the paper's")
         if not 0 < self.eta_mult < np.inf:
             raise PolicyError(f"eta_mult={self.eta_mult} is not positive; Theorem 1 has 1")
-        if self.batch < 1:
-            raise PolicyError(f"batch={self.batch} rounds is less than one; use 1 for Algorithm 1")
+        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
+            raise PolicyError(f"batch={self.batch!r} is not a number of rounds; Algorithm 1 has 1")
+        if self.batch_gradient not in ("mean", "sum"):
+            raise PolicyError(f"batch_gradient={self.batch_gradient!r}; use 'mean' or 'sum'")
         if not 0 < self.dual.step < np.inf:
             raise PolicyError(f"the dual's step={self.dual.step} is not positive")
 
@@ -173,9 +176,9 @@ class Omd:
             eta=self.proximal(problem, horizon),
             anytime=self.eta is None and horizon is None,
             batch=self.batch,
-            weight=1.0 / self.batch if self.mean else 1.0,
+            weight=1.0 / self.batch if self.batch_gradient == "mean" else 1.0,
             baseline=self.baseline,
-            freeze=self.freeze,
+            freeze=self.freeze_dual_in_batch,
             oco=self.dual,
         )
 
