@@ -47,7 +47,7 @@ class LanesType(types.Type):  # type: ignore[misc]
 LANES = LanesType()
 
 
-@register_model(LanesType)  # type: ignore[untyped-decorator]
+@register_model(LanesType)
 class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
     """Held in one vector register."""
 
@@ -102,7 +102,7 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
                 full, full_block = builder.load(place, align=8), builder.block
             with across:
                 part = spread(builder, given[2])
-                for k in range(WIDTH):  # reads the last number again where there is none
+                for k in range(WIDTH):  # reads the first one again where there is none
                     index = builder.add(given[1], size.type(k))
                     there = builder.icmp_signed("<", index, size)
                     x = builder.load(at(builder.select(there, index, given[1])))
@@ -160,11 +160,11 @@ def arithmetic(operation: Any, instruction: str) -> None:
 
     @overload(operation, strict=False)  # type: ignore[untyped-decorator]
     def _(x: Any, y: Any) -> Any:
-        if x is LANES and y is LANES:
+        if isinstance(x, LanesType) and isinstance(y, LanesType):
             return lambda x, y: both(x, y)
-        if x is LANES and isinstance(y, types.Float):
+        if isinstance(x, LanesType) and isinstance(y, types.Float):
             return lambda x, y: both(x, splat(y))
-        if y is LANES and isinstance(x, types.Float):
+        if isinstance(x, types.Float) and isinstance(y, LanesType):
             return lambda x, y: both(splat(x), y)
         return None
 

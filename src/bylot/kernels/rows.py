@@ -1,15 +1,16 @@
 """Exact Euclidean projection on the floored simplex cut by several rows at once.
 
 One row has a faster kernel of its own, `bylot.kernels.project.onto_halfspace`. As there,
-q = floor + p with p >= 0 and sum p = r. Row j reads D_j p <= t_j, with costs scaled to [0, 1].
+q = floor + p with p >= 0 and sum p = r. Row j reads D_j p <= t_j.
 
 The multipliers lam >= 0 maximise the concave dual, whose slope is the excess D p(lam) - t, where
-p(lam) is the projection of y - D^T lam on {p >= 0, sum p = r}. A proximal-point step subtracts
-|delta|^2 / 2 sigma, delta being the change of lam: that makes the Hessian regular whatever the
-rows, duplicates included, and leaves row j an excess delta_j / sigma. The excess goes to zero if
-the rows can be kept; if not, to the one of least Euclidean norm, and p to the nearest point that
-has it (Chiche and Gilbert, "How the augmented Lagrangian algorithm can deal with an infeasible
-convex quadratic optimization problem", 2016).
+p(lam) is the projection of y - D^T lam on {p >= 0, sum p = r}. A proximal-point step adds
+-|delta|^2 / 2 sigma, delta being the change of lam: that makes the Hessian regular whatever the
+rows, duplicates included, and leaves row j an excess delta_j / sigma, which goes to zero if the
+rows can be kept. If they cannot, the same steps, from p instead of y and with no multipliers to
+begin with, lead to the excess of least Euclidean norm; with it allowed, the rows can be kept.
+
+Written out in loops, as each array expression would add a second to the compiling.
 """
 
 import math
@@ -17,16 +18,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.kernels.compile import Bools, Floats, compiled
+from bylot.kernels.bounded import bounded_minimum, dot, norm, triangle
+from bylot.kernels.compile import Floats, compiled
 from bylot.kernels.project import EPS, POINT, level
 
 KEPT = 1e-13  # an excess, in parts of max |A_j|, that counts as none
 CLOSE = 1e-11  # one that is left as it is if a step does not halve it
-GAP = 1e-13  # between the least excess and what was found, in parts of a row's range
+GAP = 1e-13  # between u.(D p) and the least that it can be, in parts of |u|
 NOISE = 4 * EPS  # rounding of a sum that should be zero, in parts of its terms
-FAR = 1e22  # the longest proximal-point step, in scales of z: its square root is not yet rounding
+FAR = 1e22  # the longest step sigma, in scales of z: 1 / sqrt(FAR) is not yet rounding
+WIDE = 1e13  # the longest step sigma |u| towards the least excess
 STEPS = 40  # proximal-point steps
-REFINE = 4  # solutions of one step, each from the last
+FEW = 6  # of them, before asking if the rows can be kept at all
+REFINE = 4  # solutions of one step, each seen from the last
 NEWTON = 60  # Newton steps in each
 TRIALS = 60  # points of a line search
 
@@ -40,141 +44,137 @@ class RowsProjection(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The rows as D p <= t, in parts of the largest cost: A_j = min A_j + unit_j D_j."""
+    """The rows as D p <= t for p >= 0 of mass r, in parts of unit_j = max |A_j|."""
 
-    D: Floats  # (d, K); zero for a row that no p can miss, or none can change
+    D: Floats  # (d, K), (A_j - min A_j) / unit_j; zero for a row that every p keeps
     t: Floats
     unit: Floats
+    r: float
+
+
+class Step(NamedTuple):
+    """Maximise dual(lam + delta) - |at + delta|^2 / 2 sigma over delta >= -lam, seen from y."""
+
+    y: Floats
+    cut: Cut
+    lam: Floats
+    sigma: float
+    at: Floats
 
 
 @compiled
 def scaled(A: Floats, b: Floats, floor: float, r: float) -> Cut:
-    """Rows over unit_j = max |A_j|: t_j = (b_j - floor sum A_j - r min A_j) / unit_j."""
+    """The rows with their costs from zero up: t_j = (b_j - floor sum A_j - r min A_j) / unit_j."""
     D, t, unit = np.zeros(A.shape), np.zeros(b.size), np.ones(b.size)
     for j in range(b.size):
-        least, most = A[j].min(), A[j].max()
+        least, most, total = A[j, 0], A[j, 0], 0.0
+        for i in range(A.shape[1]):
+            least, most, total = min(least, A[j, i]), max(most, A[j, i]), total + A[j, i]
         if least < 0.0 or most > 0.0:
             unit[j] = max(abs(least), abs(most))
-        t[j] = (b[j] - (floor * A[j].sum() + r * least)) / unit[j]
+        t[j] = (b[j] - (floor * total + r * least)) / unit[j]
         if t[j] < r * (most - least) / unit[j]:
-            D[j] = (A[j] - least) / unit[j]
-    return Cut(D, t, unit)
+            for i in range(A.shape[1]):
+                D[j, i] = (A[j, i] - least) / unit[j]
+    return Cut(D, t, unit, r)
 
 
 @compiled
-def settle(p: Floats, y: Floats, D: Floats, delta: Floats, r: float, tau: float) -> float:
-    """Write p_i = y_i - (D^T delta)_i - tau with sum of max(0, p) = r; returns tau.
+def plus(x: Floats, s: Floats, t: float) -> Floats:
+    """x + t s."""
+    y = x.copy()
+    for j in range(x.size):
+        y[j] += t * s[j]
+    return y
+
+
+@compiled
+def largest(x: Floats) -> float:
+    """max |x_j|."""
+    most = 0.0
+    for j in range(x.size):
+        most = max(most, abs(x[j]))
+    return most
+
+
+@compiled
+def lower(p: Floats, r: float, tau: float) -> float:
+    """Take tau from p so that max(0, p) has mass r; returns tau, looked for from the one given."""
+    tau = level(p, r, tau)
+    for i in range(p.size):
+        p[i] -= tau
+    return tau
+
+
+@compiled
+def settle(p: Floats, y: Floats, cut: Cut, delta: Floats, tau: float) -> float:
+    """Write p_i = y_i - (D^T delta)_i - tau, max(0, p) having mass r; returns tau.
 
     The negative entries stay: they are how far the clamped points are from moving. The level
     is found twice, the second time at the scale of p, where rounding does not show.
     """
-    p[:] = y
+    for i in range(p.size):
+        p[i] = y[i]
     for j in range(delta.size):
-        if delta[j] != 0.0:
-            for i in range(p.size):
-                p[i] -= delta[j] * D[j, i]
-    tau = level(p, r, tau)
-    p -= tau
-    p -= level(p, r, 0.0)
+        for i in range(p.size):
+            p[i] -= delta[j] * cut.D[j, i]
+    tau = lower(p, cut.r, tau)
+    lower(p, cut.r, 0.0)
     return tau
 
 
 @compiled
 def excess(p: Floats, cut: Cut) -> Floats:
     """D max(0, p) - t: by how much each row is missed."""
-    over = -cut.t
+    over = np.empty(cut.t.size)
     for j in range(over.size):
         cost = 0.0
         for i in range(p.size):
             cost += cut.D[j, i] * max(0.0, p[i])
-        over[j] += cost
+        over[j] = cost - cut.t[j]
     return over
-
-
-@compiled
-def triangle(W: Floats) -> Floats:
-    """Upper triangular R with R^T R = W W^T; W is used up.
-
-    Modified Gram-Schmidt: W W^T itself would have the square of the condition number.
-    """
-    R = np.zeros((W.shape[0], W.shape[0]))
-    for j in range(W.shape[0]):
-        R[j, j] = math.sqrt(np.sum(W[j] * W[j]))
-        W[j] /= R[j, j]
-        for k in range(j + 1, W.shape[0]):
-            R[j, k] = np.sum(W[j] * W[k])
-            W[k] -= R[j, k] * W[j]
-    return R
 
 
 @compiled
 def curvature(p: Floats, D: Floats, sigma: float) -> Floats:
     """R with R^T R = sum over free i of (D_i - mean D)(D_i - mean D)^T + I / sigma."""
-    free = np.flatnonzero(p >= 0.0)
-    W = np.zeros((D.shape[0], free.size + D.shape[0]))
-    for j in range(D.shape[0]):
-        mean = 0.0
-        for k in range(free.size):
-            W[j, k] = D[j, free[k]]
-            mean += W[j, k] / free.size
-        W[j, : free.size] -= mean
-        W[j, free.size + j] = 1.0 / math.sqrt(sigma)
-    return triangle(W)
+    d, K = D.shape
+    W = np.zeros((d, K + d))
+    for j in range(d):
+        n, mean = 0, 0.0
+        for i in range(K):
+            if p[i] >= 0.0:
+                n, mean = n + 1, mean + D[j, i]
+        mean /= n
+        for i in range(K):
+            if p[i] >= 0.0:
+                W[j, i] = D[j, i] - mean
+        W[j, K + j] = 1.0 / math.sqrt(sigma)
+    return triangle(W, d)
 
 
 @compiled
-def solve(R: Floats, h: Floats, passive: Bools) -> Floats:
-    """x with (R^T R x)_j = h_j for the passive j, and x_j = 0 for the others."""
-    chosen = np.flatnonzero(passive)
-    T = triangle(np.ascontiguousarray(R[:, chosen].T))
-    x = h[chosen]
-    for j in range(chosen.size):  # T^T first, then T
-        x[j] = (x[j] - np.sum(T[:j, j] * x[:j])) / T[j, j]
-    for j in range(chosen.size - 1, -1, -1):
-        x[j] = (x[j] - np.sum(T[j, j + 1 :] * x[j + 1 :])) / T[j, j]
-    full = np.zeros(h.size)
-    full[chosen] = x
-    return full
+def gradient(p: Floats, step: Step, delta: Floats) -> Floats:
+    """Slope of minus the objective of a step: (at + delta) / sigma - excess."""
+    g = excess(p, step.cut)
+    for j in range(g.size):
+        g[j] = (step.at[j] + delta[j]) / step.sigma - g[j]
+    return g
 
 
 @compiled
-def bounded(R: Floats, g: Floats, low: Floats) -> Floats:
-    """The x >= low, low <= 0, that minimises g.x + |R x|^2 / 2, by a primal active set.
+def step_length(step: Step, delta: Floats, s: Floats) -> float:
+    """The t in [0, 1] at which the objective on delta + t s is largest, to a tenth of its slope.
 
-    Coordinates leave the set when they reach their bound, and enter it, worst first, while
-    the slope there says that they should.
+    The slope falls with t; the rule of false position, with the older end halved, brackets its
+    zero. Slopes still tell when values are all rounding.
     """
-    x, passive = np.zeros(g.size), (low < 0.0) | (g < 0.0)
-    for _ in range(20 + 10 * g.size):
-        held = np.where(passive, 0.0, x)
-        goal = held + solve(R, -g - R.T @ (R @ held), passive)
-        share, blocking = 1.0, -1
-        for j in range(g.size):
-            if passive[j] and goal[j] < low[j] and low[j] - x[j] > share * (goal[j] - x[j]):
-                share, blocking = (low[j] - x[j]) / (goal[j] - x[j]), j
-        x += share * (goal - x)
-        if blocking >= 0:
-            x[blocking], passive[blocking] = low[blocking], False
-            continue
-        slope = np.where(passive, 0.0, g + R.T @ (R @ x))
-        worst = np.argmin(slope)
-        if slope[worst] >= -EPS * np.abs(g).max():
-            break
-        passive[worst] = True
-    return x
-
-
-@compiled
-def step_length(y: Floats, cut: Cut, r: float, sigma: float, at: Floats, delta: Floats, s: Floats) -> float:
-    """The t in (0, 1] at which the proximal dual is largest on delta + t s, to a tenth of its slope.
-
-    The slope s.(excess - (at + delta + t s) / sigma) falls with t; the rule of false position,
-    with the older end halved, brackets its zero. Slopes still tell when values are rounding.
-    """
-    p, tau, t, low, high, up, down, first = np.empty(y.size), 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0
+    p, tau, t, low, high = np.empty(step.y.size), 0.0, 0.0, 0.0, 1.0
+    first, up, down = 0.0, 0.0, 0.0
     for trial in range(TRIALS):
-        tau = settle(p, y, cut.D, delta + t * s, r, tau)
-        slope = np.sum(s * (excess(p, cut) - (at + delta + t * s) / sigma))
+        here = plus(delta, s, t)
+        tau = settle(p, step.y, step.cut, here, tau)
+        slope = -dot(s, gradient(p, step, here))
         if trial == 0:
             first, up, t = slope, slope, 1.0
             continue
@@ -189,113 +189,99 @@ def step_length(y: Floats, cut: Cut, r: float, sigma: float, at: Floats, delta: 
 
 
 @compiled
-def newton(y: Floats, cut: Cut, r: float, lam: Floats, sigma: float, at: Floats) -> Floats:
-    """The delta >= -lam that maximises dual(lam + delta) - |at + delta|^2 / 2 sigma.
-
-    The dual is piecewise quadratic: once the free points and rows are right a step is exact.
-    """
-    delta, p, tau = np.zeros(lam.size), np.empty(y.size), 0.0
+def newton(step: Step) -> Floats:
+    """The delta of a step. Once the free points and rows are right, a Newton step is exact."""
+    d, p, tau = step.lam.size, np.empty(step.y.size), 0.0
+    delta, low = np.zeros(d), np.empty(d)
     for _ in range(NEWTON):
-        tau = settle(p, y, cut.D, delta, r, tau)
-        g = (at + delta) / sigma - excess(p, cut)
-        wrong = np.where(lam + delta > 0.0, np.abs(g), -g)
-        if wrong.max() <= NOISE * (1.0 + np.sum(p >= 0.0) * np.abs(delta).max()):
+        tau = settle(p, step.y, step.cut, delta, tau)
+        g, amiss = gradient(p, step, delta), 0.0
+        for j in range(d):
+            low[j] = -(step.lam[j] + delta[j])
+            amiss = max(amiss, abs(g[j]) if low[j] < 0.0 else -g[j])
+        if amiss <= NOISE * (1.0 + p.size * largest(delta)):
             break
-        s = bounded(curvature(p, cut.D, sigma), g, -(lam + delta))
-        t = step_length(y, cut, r, sigma, at, delta, s)
+        s = bounded_minimum(curvature(p, step.cut.D, step.sigma), g, low)
+        t = step_length(step, delta, s)
         if t == 0.0:
             break
-        delta = np.maximum(delta + t * s, -lam)
+        for j in range(d):
+            delta[j] = max(delta[j] + t * s[j], -step.lam[j])
     return delta
 
 
 @compiled
-def proximal(y: Floats, cut: Cut, r: float, lam: Floats, sigma: float) -> Floats:
-    """The step delta >= -lam that maximises dual(lam + delta) - |delta|^2 / 2 sigma.
+def proximal(y: Floats, cut: Cut, lam: Floats, sigma: float) -> Floats:
+    """The delta >= -lam that maximises dual(lam + delta) - |delta|^2 / 2 sigma.
 
     y moves to y - D^T delta - tau. Seen from there the problem is the same but for rounding,
     which is then that of p and not of delta: so it is solved again, as long as delta matters.
     """
     delta, start = np.zeros(lam.size), y.copy()
     for _ in range(REFINE):
-        more = newton(y, cut, r, lam + delta, sigma, delta)
-        delta = np.maximum(delta + more, -lam)
-        if 2.0 * np.abs(more).max() > np.abs(delta).max():  # a new answer, not a finer one
-            settle(y, start, cut.D, delta, r, 0.0)
+        more = newton(Step(y, cut, plus(lam, delta, 1.0), sigma, delta.copy()))
+        for j in range(lam.size):
+            delta[j] = max(delta[j] + more[j], -lam[j])
+        if 2.0 * largest(more) > largest(delta):  # a new answer, not a finer one
+            settle(y, start, cut, delta, 0.0)
         else:
-            settle(y, y, cut.D, more, r, 0.0)
-        if np.abs(more).max() <= 1.0:
+            settle(y, y, cut, more, 0.0)
+        if largest(more) <= 1.0:
             break
     return delta
 
 
 @compiled
-def gap(p: Floats, u: Floats, cut: Cut) -> float:
-    """By how much u.(D p) is above the least that it can be with the same mass."""
-    price = np.zeros(p.size)
-    for j in range(u.size):
-        price += u[j] * cut.D[j]
-    return float(np.sum((price - price.min()) * np.maximum(p, 0.0)))
-
-
-@compiled
-def least_excess(p: Floats, cut: Cut, r: float) -> Floats:
-    """The excess u >= 0 of least norm that the rows can be kept up to; p moves to where it is.
-
-    Steps of the proximal-point method for |u|^2 / 2: from p to the minimum of that plus
-    |p' - p|^2 / 2 sigma. Long steps reach the end of the flattest slopes, short ones are exact.
-    u is least if no p' has a smaller u.(D p').
-    """
-    none, reach = np.zeros(cut.t.size), 10.0
-    u = np.maximum(excess(p, cut), 0.0)
-    for _ in range(STEPS):
-        norm = math.sqrt(np.sum(u * u))
-        if np.all(u <= KEPT) or gap(p, u, cut) <= GAP * norm or reach < 1.0:
-            break
-        trial = np.maximum(p, 0.0)
-        proximal(trial, cut, r, none, reach / norm)
-        after = np.maximum(excess(trial, cut), 0.0)
-        if np.sum(after * after) <= norm * norm * (1.0 + NOISE):
-            p[:], u = trial, after
-            reach = min(100.0 * reach, 1e11)
-        else:
-            reach *= 0.1
-    return u
-
-
-@compiled
-def wrong(y: Floats, cut: Cut, lam: Floats) -> float:
-    """Norm of the excess of rows, and of the slack of rows that have a price."""
+def amount(y: Floats, cut: Cut, lam: Floats) -> float:
+    """Norm of what is wrong: the excess of rows, and the slack of rows that have a price."""
     over = excess(y, cut)
-    return math.sqrt(np.sum(np.where(lam > 0.0, over, np.maximum(over, 0.0)) ** 2))
+    for j in range(over.size):
+        if lam[j] == 0.0:
+            over[j] = max(0.0, over[j])
+    return norm(over)
 
 
 @compiled
-def nearest(y: Floats, cut: Cut, r: float) -> Floats:
+def ahead(y: Floats, start: Floats, cut: Cut, lam: Floats, sigma: float) -> Floats:
+    """lam after a proximal-point step, and y with it.
+
+    A multiplier that falls to less than half was far too large, and so is the rounding that it
+    left in y: then y is made anew from the start, and the step done again from there.
+    """
+    for _ in range(2):
+        before, lam = lam, plus(lam, proximal(y, cut, lam, sigma), 1.0)
+        fell = False
+        for j in range(lam.size):
+            fell |= 2.0 * lam[j] < before[j]
+        if not fell:
+            break
+        settle(y, start, cut, lam, 0.0)
+    return lam
+
+
+@compiled
+def nearest(y: Floats, cut: Cut, steps: int) -> Floats:
     """Move y to y - D^T lam - tau, whose positive part is the p nearest to y; returns lam.
 
     Longer proximal-point steps leave less wrong, until they are all rounding: one that does
     not help is taken back and tried shorter.
     """
-    lam, scale, start = np.zeros(cut.t.size), max(1.0, -y.min()), y.copy()
-    sigma = 10.0 * scale
-    settle(y, y, cut.D, lam, r, -r)
-    left = wrong(y, cut, lam)
-    for _ in range(STEPS):
+    lam, scale, start = np.zeros(cut.t.size), max(1.0, largest(y)), y.copy()
+    sigma = 1e3 * scale
+    settle(y, y, cut, lam, -cut.r)
+    left = amount(y, cut, lam)
+    for _ in range(steps):
         if left <= KEPT:
             break
         trial = y.copy()
-        delta = proximal(trial, cut, r, lam, sigma)
-        if np.any(-delta > lam + delta):
-            settle(trial, start, cut.D, lam + delta, r, 0.0)
-            delta += proximal(trial, cut, r, lam + delta, sigma)
-        after = wrong(trial, cut, lam + delta)
+        tried = ahead(trial, start, cut, lam, sigma)
+        after = amount(trial, cut, tried)
         if after <= left + 0.1 * KEPT:
-            y[:] = trial
-            lam += delta
-            if left <= CLOSE and 2.0 * after > left:
+            for i in range(y.size):
+                y[i] = trial[i]
+            lam, before, left = tried, left, after
+            if before <= CLOSE and 2.0 * left > before:
                 break
-            left = after
             sigma = min(100.0 * sigma, FAR * scale)
         elif left <= CLOSE:
             break
@@ -305,26 +291,77 @@ def nearest(y: Floats, cut: Cut, r: float) -> Floats:
 
 
 @compiled
+def gap(p: Floats, u: Floats, cut: Cut) -> float:
+    """By how much u.(D p) is above the least that it can be: sum_i p_i (w_i - min w), w = D^T u."""
+    w, least, over = np.zeros(p.size), np.inf, 0.0
+    for j in range(u.size):
+        for i in range(p.size):
+            w[i] += u[j] * cut.D[j, i]
+    for i in range(p.size):
+        least = min(least, w[i])
+    for i in range(p.size):
+        over += max(0.0, p[i]) * (w[i] - least)
+    return over
+
+
+@compiled
+def positive(x: Floats) -> Floats:
+    """max(0, x_i)."""
+    y = np.empty(x.size)
+    for i in range(x.size):
+        y[i] = max(0.0, x[i])
+    return y
+
+
+@compiled
+def least_excess(y: Floats, cut: Cut) -> Floats:
+    """The smallest u >= 0, by Euclidean norm, for which some p has D p <= t + u.
+
+    Proximal-point steps for |u|^2 / 2: from p to the minimum of that + |p' - p|^2 / 2 sigma.
+    Long ones reach the end of the flattest slopes. u is least if no p' has a smaller u.(D p').
+    """
+    none, reach, p = np.zeros(cut.t.size), 10.0, np.empty(y.size)
+    settle(p, y, cut, none, -cut.r)
+    u = positive(excess(p, cut))
+    for _ in range(STEPS):
+        if largest(u) <= KEPT or gap(p, u, cut) <= GAP * norm(u) or reach < 1.0:
+            break
+        trial = positive(p)
+        proximal(trial, cut, none, reach / norm(u))
+        after = positive(excess(trial, cut))
+        if norm(after) <= norm(u) * (1.0 + NOISE):
+            p, u = trial, after
+            reach = min(100.0 * reach, WIDE)
+        else:
+            reach *= 0.1
+    return u
+
+
+@compiled
 def onto_rows(z: Floats, floor: float, A: Floats, b: Floats) -> RowsProjection:
     """Nearest point of {sum q = 1, q >= floor, A q <= b}, with the multipliers of the rows.
 
     q_i = max(floor, z_i - tau - (A^T lam)_i), lam >= 0 and lam_j (b_j - A_j q) = 0. If the set is
     empty, `feasible` is False and q is the nearest of the points that miss the rows by least:
-    the Euclidean norm of max(0, A_j q - b_j) / max |A_j| is the smallest there is, and lam are multipliers of the rows that such a point just keeps.
+    no point has a smaller Euclidean norm of max(0, A_j q - b_j) / max |A_j|. The multipliers
+    are then those of the rows that q just keeps.
 
     >>> A, b = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([0.25, 0.125])
     >>> q, multipliers, feasible = onto_rows(np.array([0.5, 0.5, 0.0]), 0.0, A, b)
     >>> q, multipliers, feasible
     (array([0.25 , 0.125, 0.625]), array([0.875, 1.   ]), True)
     """
-    r = 1.0 - z.size * floor
-    cut = scaled(A, b, floor, r)
-    y, p = z - z.max(), np.empty(z.size)
-    if r <= POINT:
-        feasible = bool(np.all(cut.t >= -KEPT))
-        return RowsProjection(np.full(z.size, floor), np.zeros(b.size), feasible)
-    settle(p, y, cut.D, np.zeros(b.size), r, -r)
-    u = least_excess(p, cut, r)
-    lam = nearest(y, Cut(cut.D, cut.t + u, cut.unit), r)
-    feasible = bool(np.all(u <= KEPT))
-    return RowsProjection(floor + np.maximum(y, 0.0), lam / cut.unit, feasible)
+    cut, none = scaled(A, b, floor, 1.0 - z.size * floor), np.zeros(b.size)
+    y, ones = np.zeros(z.size), np.ones(z.size)
+    if cut.r <= POINT:
+        u, lam = positive(excess(y, cut)), none
+    else:
+        start = plus(z, ones, -z.max())
+        y, u = start.copy(), none
+        lam = nearest(y, cut, FEW)
+        if amount(y, cut, lam) > KEPT:
+            y, u = start.copy(), least_excess(start, cut)
+            lam = nearest(y, Cut(cut.D, plus(cut.t, u, 1.0), cut.unit, cut.r), STEPS)
+    for j in range(b.size):
+        lam[j] /= cut.unit[j]
+    return RowsProjection(plus(positive(y), ones, floor), lam, largest(u) <= KEPT)
