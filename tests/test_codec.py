@@ -102,6 +102,13 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "no folder" / "router.json", tmp_path / "file" / "router.json"):
+        with pytest.raises(SavedFileError, match=f"{path} cannot be written"):
+            Router(five()).save(path)
+
+
 def paths(data: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in nested data."""
     keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else []

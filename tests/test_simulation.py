@@ -1,6 +1,7 @@
 """One seed, one trace: in pieces, on threads, and whatever ran before."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot import simulate, simulation
 from bylot.bench.simulate import run
 from bylot.environments import Noisy
-from bylot.errors import ValuesError
+from bylot.errors import BylotError, ValuesError
 from bylot.policies import POLICIES
 from bylot.simulation import Trace
 from small import five, recorded, steady
@@ -55,10 +56,25 @@ def test_the_trace_adds_up() -> None:
     assert simulate(five(), environment, rounds=300, keep_law=False).record.law.shape == (0, 5)
 
 
-@pytest.mark.parametrize(("rounds", "words"), [(0, "rounds=0"), (301, "300 rounds were given")])
-def test_rounds_that_cannot_be_played_are_refused(rounds: int, words: str) -> None:
-    with pytest.raises(ValuesError, match=words):
-        simulate(five(), recorded(300), rounds=rounds)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"rounds": 0}, "rounds=0"),
+        ({"rounds": 1.5}, "rounds=1.5"),
+        ({"rounds": 301}, "300 rounds were given"),
+        ({"rounds": 9, "seed": -1}, "seed=-1"),
+        ({"rounds": 9, "policy": "odm"}, "no policy 'odm'"),
+        ({"rounds": 9, "rewards": (0.0, 0.1)}, "declare rewards"),
+    ],
+)
+def test_what_a_router_would_refuse_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(BylotError, match=words):
+        simulate(five(), recorded(300), **settings)
+
+
+def test_values_in_place_of_an_environment_are_refused_with_a_hint() -> None:
+    with pytest.raises(ValuesError, match=r"wrap values in bylot\.environments\.Given"):
+        simulate(five(), recorded(300).values, rounds=3)  # type: ignore[arg-type]
 
 
 def test_a_world_of_another_size_is_refused() -> None:

@@ -3,10 +3,10 @@
 It knows arrays, problems and files; what a router puts into one is left to the router.
 """
 
+import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,15 +117,18 @@ def seal(data: Mapping[str, Any]) -> str:
 def save(path: Path, data: Mapping[str, Any]) -> None:
     """Write a file whole or not at all: a crash leaves the old one as it was."""
     text = json.dumps({**data, "seal": seal(data)}, allow_nan=False, separators=(",", ":"))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise SavedFileError(f"{path} cannot be written: {error.strerror}") from error
         raise
 
 

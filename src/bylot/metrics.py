@@ -90,7 +90,7 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
         violation_bound=cost_bound(trace),
         feasible={tolerance: worst(trace) <= tolerance for tolerance in TOLERANCES},
         theorem=theorem,
-        applies=trace.policy.batch == 1 and not trace.policy.baseline,
+        applies=covered(trace.policy),
     )
 
 
@@ -118,11 +118,17 @@ def reward_bound(trace: Trace) -> tuple[str, float]:
     problem, T = trace.problem, len(trace.rewards)
     K, M, floor = problem.size, problem.draws, problem.floor
     span = trace.range[1] - trace.range[0]
-    eta = trace.policy.proximal(problem, trace.horizon)
+    # A play that the theorems do not cover is put beside the algorithm that they do cover.
+    eta = trace.policy.proximal(problem, trace.horizon) if covered(trace.policy) else None
     if trace.policy.eta is None and trace.horizon is None:
         visits = np.bincount(trace.record.contexts)
         return "Corollary", span * bounds.corollary_by_visits(visits, K, M, floor, eta)
     return "Theorem 1", span * bounds.theorem_1(T, K, M, floor, eta)
+
+
+def covered(policy: Omd) -> bool:
+    """Do the theorems speak of this policy? They know neither batches nor a baseline."""
+    return policy.batch == 1 and not policy.baseline
 
 
 def cost_bound(trace: Trace) -> float:

@@ -1,5 +1,6 @@
 """A router to hold in the hand: ask it for panels, tell it rewards, stop it and go on later."""
 
+import difflib
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,6 @@ from bylot.decision import Decision, Receipt
 from bylot.errors import (
     BylotError,
     DecisionError,
-    PolicyError,
     RewardConflict,
     RewardError,
     SavedFileError,
@@ -21,6 +21,7 @@ from bylot.kernels.compile import Bools, Floats
 from bylot.policies.contract import Ticket, law
 from bylot.policies.desk import Desk, Served, credit, serve
 from bylot.policies.ledger import blank
+from bylot.policies.terms import agreed, at_least_one
 from bylot.problem import Problem
 from bylot.status import Standing, Status
 
@@ -54,9 +55,10 @@ class Router:
         max_contexts: int = 100_000,
         memory: int = 100_000,
     ) -> None:
+        terms = agreed(problem, seed, horizon, rewards)
         self.problem = problem
         self.policy = policies.named(policy)
-        self.seed, self.horizon, self.rewards = checked(seed, horizon, rewards)
+        self.seed, self.horizon, self.rewards = seed, horizon, (terms.low, terms.high)
         self.max_contexts = at_least_one("max_contexts", max_contexts)
         self.memory = at_least_one("memory", memory)
         self.rule = self.policy.bind(problem, horizon)
@@ -67,6 +69,17 @@ class Router:
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self._all_up = np.empty(0, np.bool_)
         self.seat(self.policy.start(self.rule))
+
+    def __repr__(self) -> str:
+        return f"<Router of {self.problem.size} experts after {self.t} decisions>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: all but the handle, which is made anew."""
+        return {name: value for name, value in vars(self).items() if name != "_desk"}
+
+    def __setstate__(self, fields: dict[str, Any]) -> None:
+        vars(self).update(fields)
+        self.seat(self.state)
 
     def seat(self, state: Any) -> None:
         """Take a state, and hand it with all else to the compiled side."""
@@ -91,9 +104,13 @@ class Router:
     def reward(self, id: str, value: float) -> Receipt:  # noqa: A002 - the public word
         """Tell how well a decision went: once, at any time, in any order."""
         low, high = self.rewards
+        if not isinstance(id, str):
+            raise RewardError(f"{type(id).__name__} {id!r} is no id; pass decision.id, a string")
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
             raise RewardError(f"reward {value!r} is not a number; nothing was changed")
-        if not low <= value <= high:  # NaN fails this too
+        if not math.isfinite(value):
+            raise RewardError(f"reward {value} is not finite; nothing was changed")
+        if not low <= value <= high:
             raise RewardError(
                 f"reward {value} for decision {id} is outside [{low}, {high}]; "
                 "nothing was changed; declare a wider range with rewards=(low, high) if it is right"
@@ -121,9 +138,7 @@ class Router:
         mask = np.zeros(self.problem.size, np.bool_)
         for name in available:
             if name not in self._index:
-                raise DecisionError(
-                    f"there is no expert {name!r} in this pool; available takes names"
-                )
+                raise DecisionError(f"there is no expert {name!r}{guess(name, self._index)}")
             mask[self._index[name]] = True
         if not mask.any():
             raise DecisionError("no expert is available, so there is nobody to draw")
@@ -131,10 +146,10 @@ class Router:
 
     def context(self, label: str | None) -> int:
         """The number of a context, new if it was never seen."""
-        if label in self.contexts:
-            return self.contexts[label]
         if label is not None and not isinstance(label, str):
             raise DecisionError(f"context {label!r} is not a string; use str(...) or leave it out")
+        if label in self.contexts:
+            return self.contexts[label]
         if len(self.contexts) >= self.max_contexts:
             raise DecisionError(
                 f"context {label!r} would be number {len(self.contexts) + 1}, and this router was "
@@ -173,7 +188,10 @@ class Router:
         """Averages so far, the slack and price of every limit, and the distribution in use."""
         rounds, rewards = self.t, int(self.ledger.rewards[0])
         spent = self.by_cost(self.ledger.spent / max(1, rounds))
-        prices = self.policy.prices(self.problem, self.rule, self.state)
+        span = self.rewards[1] - self.rewards[0]
+        prices = span * self.policy.prices(self.problem, self.rule, self.state)
+        if self.problem.surrogate_conflict is not None:
+            prices[:] = np.nan  # multipliers of an empty set grow without end
         limits = tuple(
             Standing(one, spent[one.name], one.sign * (spent[one.name] - one.bound), float(price))
             for one, price in zip(self.problem.limits, prices, strict=True)
@@ -196,7 +214,9 @@ class Router:
 
     def average_law(self) -> Floats:
         """The distribution in use, averaged over the contexts as often as they came."""
-        laws = np.array([law(self.rule, self.state, x) for x in range(max(1, len(self.contexts)))])
+        laws = np.array(
+            [law(self.rule, self.state, x, self._all_up) for x in range(max(1, len(self.contexts)))]
+        )
         visits = self.state.visits[: len(laws)]
         return np.average(laws, axis=0, weights=visits if visits.any() else None)
 
@@ -276,29 +296,14 @@ def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float
     return t, Ticket(t, data["context"], draws, odds, bool(data["feasible"]))
 
 
+def guess(name: Any, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name: what was meant, if that can be told."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else "; available takes names of experts"
+
+
 def number(id: str) -> int | None:  # noqa: A002
     """The t of a decision's id, or None if no decision can have it."""
-    digits = id[1:] if isinstance(id, str) and id.startswith("d") else ""
+    digits = id[1:] if id.startswith("d") else ""
     known = digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
     return int(digits) if known and len(digits) < 19 else None
-
-
-def checked(
-    seed: int, horizon: int | None, rewards: tuple[float, float]
-) -> tuple[int, int | None, tuple[float, float]]:
-    """What a router is started with, or an error that says what is wrong with it."""
-    if not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise PolicyError(f"seed={seed!r} given; wanted a whole number from 0 to 2^63 - 1")
-    if horizon is not None:
-        at_least_one("horizon", horizon)
-    low, high = (float(end) for end in rewards)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise RewardError(f"rewards={rewards} given; wanted a finite range (low, high), low < high")
-    return seed, horizon, (low, high)
-
-
-def at_least_one(name: str, value: int) -> int:
-    """A count, or an error."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise PolicyError(f"{name}={value!r} given; wanted a whole number, at least 1")
-    return value

@@ -13,6 +13,7 @@ from bylot.kernels.draw import add_cost
 from bylot.kernels.summax import sum_max
 from bylot.policies import Policy, named
 from bylot.policies.contract import decide, law, learn
+from bylot.policies.terms import Terms, agreed, at_least_one
 from bylot.problem import Problem
 
 CHUNK = 4096  # rounds of values held in memory at a time
@@ -30,7 +31,7 @@ class Record(NamedTuple):
     law: Floats  # (T or 0, K)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Trace:
     """The record of one play, arrays over t, and what it was a play of."""
 
@@ -40,6 +41,9 @@ class Trace:
     horizon: int | None
     range: tuple[float, float]  # of rewards, mapped to [0, 1] for learning
     record: Record
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.rewards)} rounds, seed {self.seed}, {self.policy}>"
 
     @property
     def rewards(self) -> Floats:
@@ -102,7 +106,7 @@ def play(
         feasible[t] = ticket.feasible
         visited[t] = context
         if laws.shape[0] > 0:
-            laws[t] = law(rule, state, context)
+            laws[t] = law(rule, state, context, up)
 
 
 def simulate(
@@ -123,8 +127,13 @@ def simulate(
     rewards: the range that is mapped to [0, 1] before the policy learns.
     keep_law: keep the (rounds x K) distributions played, which true regret needs.
     """
-    if rounds < 1:
-        raise ValuesError(f"rounds={rounds} given; play at least one")
+    terms = agreed(problem, seed, horizon, rewards)
+    at_least_one("rounds", rounds)
+    if not hasattr(environment, "rounds"):
+        raise ValuesError(
+            f"a {type(environment).__name__} is no environment; "
+            "wrap values in bylot.environments.Given"
+        )
     if environment.shape[1] != problem.size:
         raise ValuesError(
             f"the environment has {environment.shape[1]} experts and the problem {problem.size}; "
@@ -134,13 +143,23 @@ def simulate(
     rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
     record = blank(problem, rounds, keep_law)
-    low, high = float(rewards[0]), float(rewards[1])
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     for start in range(0, rounds, CHUNK):
         stop = min(start + CHUNK, rounds)
         values, contexts = environment.rounds(start, stop, seed)
-        play(rule, state, rows, values, contexts, seed, start, low, high - low, record)
-    return Trace(problem, settings, seed, horizon, (low, high), record)
+        span = terms.high - terms.low
+        play(rule, state, rows, values, contexts, seed, start, terms.low, span, record)
+        in_range(record.rewards[start:stop], terms)
+    return Trace(problem, settings, seed, horizon, (terms.low, terms.high), record)
+
+
+def in_range(rewards: Floats, terms: Terms) -> None:
+    """Refuse rewards that a router with these terms would refuse."""
+    if rewards.min() < terms.low or rewards.max() > terms.high:
+        raise ValuesError(
+            f"rewards from {rewards.min():.4g} to {rewards.max():.4g} came up, and the range is "
+            f"[{terms.low:g}, {terms.high:g}]; scale the values, or declare rewards=(low, high)"
+        )
 
 
 def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:

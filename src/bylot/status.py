@@ -1,5 +1,6 @@
 """How a router stands: its promises, what they cost, what it has learned; as data and as text."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ class Standing:
     limit: Limit
     mean: float
     slack: float  # distance inside the bound; negative: outside
-    price: float  # reward per request that one more unit of the bound would buy
+    price: float  # reward per request that loosening the bound by one unit would buy; NaN: unknown
 
     @property
     def kept(self) -> bool:
@@ -47,15 +48,18 @@ class Status:
             f"{self.rounds} decisions, {self.rewards} rewards ({reward}), {self.waiting} waiting, "
             f"{self.contexts} context{'s' * (self.contexts != 1)}"
         )
+        if self.rounds == 0:
+            return head
         rows: list[tuple[str, ...]] = [("limit", "average", "bound", "slack", "price", "")]
         rows += [
             (
                 f"{one.limit.name} {'<=' if one.limit.sign < 0 else '>='}",
-                *(f"{x:.4g}" for x in (one.mean, one.limit.bound, one.slack, one.price)),
+                *(f"{x:.4g}" for x in (one.mean, one.limit.bound, one.slack)),
+                "-" if math.isnan(one.price) else f"{one.price:.4g}",
                 "kept" if one.kept else "outside",
             )
             for one in self.limits
         ]
         best = sorted(self.q.items(), key=lambda item: -item[1])[:5]
-        tail = "most drawn: " + ", ".join(f"{name} {share:.1%}" for name, share in best)
+        tail = "odds now: " + ", ".join(f"{name} {share:.1%}" for name, share in best)
         return "\n".join([head, *table(rows), tail])

@@ -89,6 +89,15 @@ def plus(x: Floats, s: Floats, t: float) -> Floats:
 
 
 @compiled
+def raised(x: Floats, c: float) -> Floats:
+    """x_i + c."""
+    y = x.copy()
+    for i in range(x.size):
+        y[i] += c
+    return y
+
+
+@compiled
 def largest(x: Floats) -> float:
     """max |x_j|."""
     most = 0.0
@@ -352,11 +361,11 @@ def onto_rows(z: Floats, floor: float, A: Floats, b: Floats) -> RowsProjection:
     (array([0.25 , 0.125, 0.625]), array([0.875, 1.   ]), True)
     """
     cut, none = scaled(A, b, floor, 1.0 - z.size * floor), np.zeros(b.size)
-    y, ones = np.zeros(z.size), np.ones(z.size)
+    y = np.zeros(z.size)
     if cut.r <= POINT:
         u, lam = positive(excess(y, cut)), none
     else:
-        start = plus(z, ones, -z.max())
+        start = raised(z, -z.max())
         y, u = start.copy(), none
         lam = nearest(y, cut, FEW)
         if amount(y, cut, lam) > KEPT:
@@ -364,4 +373,4 @@ def onto_rows(z: Floats, floor: float, A: Floats, b: Floats) -> RowsProjection:
             lam = nearest(y, Cut(cut.D, plus(cut.t, u, 1.0), cut.unit, cut.r), STEPS)
     for j in range(b.size):
         lam[j] /= cut.unit[j]
-    return RowsProjection(plus(positive(y), ones, floor), lam, largest(u) <= KEPT)
+    return RowsProjection(raised(positive(y), floor), lam, largest(u) <= KEPT)

@@ -20,9 +20,9 @@ __all__ = ["POLICIES", "Adaptive", "Anytime", "Fixed", "Omd", "Policy", "named",
 
 def named(policy: str | Policy) -> Policy:
     """The policy of this name, or the given settings as they are."""
-    if not isinstance(policy, str):
+    if isinstance(policy, Omd):
         return policy
-    if policy not in POLICIES:
+    if not isinstance(policy, str) or policy not in POLICIES:
         known = ", ".join(POLICIES)
         raise PolicyError(f"there is no policy {policy!r}; the ones there are: {known}")
     return POLICIES[policy]

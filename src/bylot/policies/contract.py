@@ -27,7 +27,10 @@ class Ticket(NamedTuple):
 
 
 def decide(rule: Any, state: Any, context: int, chance: Chance, up: Bools) -> Ticket:
-    """Move the policy if it is due, draw a panel among the experts that are up, owe its cost."""
+    """Move the policy if it is due, draw a panel among the experts that are up, owe its cost.
+
+    `up` is a mask of the experts that can be drawn; an empty one stands for all.
+    """
     return decide_compiled(rule, state, context, chance, up)
 
 
@@ -36,9 +39,9 @@ def learn(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
     learn_compiled(rule, state, ticket, reward)
 
 
-def law(rule: Any, state: Any, context: int) -> Floats:
-    """The distribution over experts that the last decision in this context was drawn from."""
-    return law_compiled(rule, state, context)
+def law(rule: Any, state: Any, context: int, up: Bools) -> Floats:
+    """The distribution that a decision just made in this context, among these, was drawn from."""
+    return law_compiled(rule, state, context, up)
 
 
 @compiled
@@ -54,9 +57,9 @@ def learn_compiled(rule: Any, state: Any, ticket: Ticket, reward: float) -> None
 
 
 @compiled
-def law_compiled(rule: Any, state: Any, context: int) -> Floats:
+def law_compiled(rule: Any, state: Any, context: int, up: Bools) -> Floats:
     """`law` for callers in Python."""
-    return law(rule, state, context)
+    return law(rule, state, context, up)
 
 
 STEPS: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
@@ -85,5 +88,5 @@ def _(rule: Any, state: Any, ticket: Any, reward: Any) -> Any:
 
 
 @overload(law, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def _(rule: Any, state: Any, context: Any) -> Any:
+def _(rule: Any, state: Any, context: Any, up: Any) -> Any:
     return STEPS[law, rule.instance_class]

@@ -46,6 +46,7 @@ class OmdState(NamedTuple):
     mass: Floats  # (X, K) running sums of q, which draws are looked up in
     u: Floats  # (X, d) surrogate cost of q
     g: Floats  # (X, K) gradient collected since q last moved
+    feasible: Bools  # (X,) could the step that led to q keep its constraint?
     visits: Ints  # (X,)
     rewards: Ints  # (X,) how many
     total: Floats  # (X,) and their sum
@@ -55,26 +56,50 @@ class OmdState(NamedTuple):
 
 
 @compiled
-def move(rule: OmdRule, state: OmdState, x: int) -> bool:
-    """The proximal step (paper, eq. 8) for context x; False if its constraint has no solution.
+def move(rule: OmdRule, state: OmdState, x: int) -> None:
+    """The proximal step (paper, eq. 8) for context x.
 
     max over q >= gamma of q.g - eta/2 |q - q_x|^2  s.t.  w.(C q) <= h_S(w), which is the
     projection of q_x + g/eta on a slice of the simplex.
     """
     w = state.dual.w
-    a = np.zeros(state.q.shape[1])
-    for j in range(w.size):
-        a += w[j] * rule.rows[j]
+    a, b = halfspace(rule, w)
     eta = rule.eta * np.sqrt(state.visits[x] + 1.0) if rule.anytime else rule.eta
     z = state.q[x] + state.g[x] / eta
-    found = onto_halfspace(z, rule.floor, a, support(rule.low, rule.high, w))
+    found = onto_halfspace(z, rule.floor, a, b)
     state.q[x] = found.q
+    state.feasible[x] = found.feasible
     state.g[x] = 0.0
     accumulate(state.q[x], state.mass[x])
     surrogate(rule.rows, state.q[x], state.u[x])
     state.paid[:] += eta * found.multiplier * w
     state.moves[0] += 1
-    return found.feasible
+
+
+@compiled
+def halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
+    """What w asks of q: a.q <= b with a = w C and b = h_S(w)."""
+    a = np.zeros(rule.rows.shape[1])
+    for j in range(w.size):
+        a += w[j] * rule.rows[j]
+    return a, support(rule.low, rule.high, w)
+
+
+@compiled
+def without(rule: OmdRule, w: Floats, q: Floats, up: Bools) -> tuple[Floats, bool]:
+    """q renormalised on the experts that are up, and drawn back into w's half-space if that moved
+    it out; False if they cannot meet it.
+
+    Without the second step an outage of the cheap would hand their mass to the dear for as long
+    as it lasts, whatever the dual asks.
+    """
+    a, b = halfspace(rule, w)
+    q = restrict(q, up)
+    if (a * q).sum() <= b:
+        return q, True
+    found = onto_halfspace(q[up], rule.floor, a[up], b)
+    q[np.flatnonzero(up)] = found.q
+    return q, found.feasible
 
 
 @compiled
@@ -94,12 +119,15 @@ def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -
     if dual.rounds[0] > 0 and (due or not rule.freeze):
         advance(rule.oco, dual, rule.low, rule.high)
     # (c)
-    feasible = move(rule, state, context) if due else True
+    if due:
+        move(rule, state, context)
     visits[context] += 1
     # (d) from the experts that are up, and it is their cost that is owed
     q, mass, u = state.q[context], state.mass[context], state.u[context]
+    feasible = state.feasible[context]
     if up.size > 0:
-        q, mass, u = restrict(q, up), mass.copy(), u.copy()
+        q, feasible = without(rule, dual.w, q, up)
+        mass, u = mass.copy(), u.copy()
         accumulate(q, mass)
         surrogate(rule.rows, q, u)
     charge(dual, u)
@@ -119,9 +147,9 @@ def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
 
 
 @step(law, OmdRule)
-def _(rule: OmdRule, state: OmdState, context: int) -> Floats:
+def _(rule: OmdRule, state: OmdState, context: int, up: Bools) -> Floats:
     q: Floats = state.q[context].copy()
-    return q
+    return q if up.size == 0 else without(rule, state.dual.w, q, up)[0]
 
 
 @dataclass(frozen=True)
@@ -201,6 +229,7 @@ class Omd:
             mass=np.zeros((contexts, K)),
             u=np.zeros((contexts, d)),
             g=np.zeros((contexts, K)),
+            feasible=np.ones(contexts, np.bool_),
             visits=np.zeros(contexts, np.int64),
             rewards=np.zeros(contexts, np.int64),
             total=np.zeros(contexts),
@@ -210,7 +239,7 @@ class Omd:
         )
 
     def prices(self, problem: Problem, rule: OmdRule, state: OmdState) -> Floats:
-        """What one more unit of each bound would buy, in reward per request: mean multipliers.
+        """What loosening each bound by a unit would buy, in rewards of [0, 1]: mean multipliers.
 
         The surrogate's upper bound is u/M, so a unit of u loosens it by 1/M only.
         """
@@ -223,9 +252,9 @@ def warn_if_empty(problem: Problem) -> None:
     """Say so if the paper's linear stand-in cannot be met, however one plays."""
     if problem.surrogate_conflict is not None:
         warnings.warn(
-            "the limits can be kept, but the paper's linear surrogate of them cannot: "
-            f"{problem.surrogate_conflict} conflict there, and OMD will play the "
-            "least-violating point; loosen them or use fewer minimum shares",
+            "the limits can be kept, but the paper's linear surrogate of "
+            f"{problem.surrogate_conflict} cannot with a floor of {problem.floor:.3g} for every "
+            "expert, so OMD will play the least-violating point: loosen these or lower the floor",
             SurrogateWarning,
             stacklevel=4,
         )

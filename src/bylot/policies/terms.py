@@ -1,0 +1,40 @@
+"""The terms a run is started on, the same for router and simulator; checked once, here."""
+
+import math
+from typing import Any, NamedTuple
+
+from bylot.errors import PolicyError, ProblemError, RewardError
+from bylot.problem import Problem
+
+
+class Terms(NamedTuple):
+    """Seed, horizon, and the range of rewards that learning maps to [0, 1]."""
+
+    seed: int
+    horizon: int | None
+    low: float
+    high: float
+
+
+def agreed(problem: Problem, seed: int, horizon: int | None, rewards: tuple[float, float]) -> Terms:
+    """The terms, or an error that says what is wrong with them."""
+    if not isinstance(problem, Problem):
+        raise ProblemError(f"a {type(problem).__name__} given; wanted a bylot.Problem first")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise PolicyError(f"seed={seed!r} given; wanted a whole number from 0 to 2^63 - 1")
+    if horizon is not None:
+        at_least_one("horizon", horizon)
+    try:
+        low, high = (float(end) for end in rewards)
+    except (TypeError, ValueError):
+        raise RewardError(f"rewards={rewards!r} given; wanted a pair (low, high)") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise RewardError(f"rewards={rewards} given; wanted a finite range (low, high), low < high")
+    return Terms(seed, horizon, low, high)
+
+
+def at_least_one(name: str, value: Any) -> int:
+    """A count, or an error."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise PolicyError(f"{name}={value!r} given; wanted a whole number, at least 1")
+    return value
