@@ -31,10 +31,15 @@ def test_help_does_not_load_the_compiler() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_bad_usage_is_two_and_an_explained_error_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage_is_two_and_an_explained_error_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert bylot("fly").returncode == 2
-    assert main(["demo", "--rounds", "0"]) == 1
-    assert capsys.readouterr().err.startswith("bylot: rounds=0")
+    for wrong in (["--rounds", "0"], ["--seed", "-1"], ["--rounds", "many"]):
+        assert bylot("demo", *wrong).returncode == 2
+    (tmp_path / "file").touch()
+    assert main(["demo", "--out", str(tmp_path / "file")]) == 1
+    assert "cannot be a folder for figures" in capsys.readouterr().err
 
 
 def test_the_demo_prints_a_table_and_writes_figures(

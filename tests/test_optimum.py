@@ -307,9 +307,18 @@ def test_values_are_checked() -> None:
             Stack([[0.5, wrong]])
 
 
+def test_labels_of_contexts_may_be_names() -> None:
+    problem, values = pool(3, 2, []), skills(3)
+    named = optimum(problem, values, contexts=["b", "a", "b", "a", "b", "a"])
+    numbered = optimum(problem, values, contexts=[1, 0, 1, 0, 1, 0])
+    assert named.contexts is not None
+    assert named.contexts.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(named.policy, numbered.policy)
+
+
 def test_contexts_start_and_floor_are_checked() -> None:
     problem, values = pool(3, 2, []), skills(3)
-    with pytest.raises(ValuesError, match="one whole number for each of the 6 rounds"):
+    with pytest.raises(ValuesError, match="one whole number or string for each of the 6 rounds"):
         optimum(problem, values, contexts=[0, 1])
     with pytest.raises(ValuesError, match="one whole number"):
         optimum(problem, values, contexts=np.zeros(6))

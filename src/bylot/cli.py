@@ -40,9 +40,14 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     tour = verbs.add_parser("demo", help="play a built-in pool: table and figure")
-    tour.add_argument("--rounds", type=int, default=20_000, help="requests to play (default 20000)")
-    tour.add_argument("--seed", type=int, default=0, help="the seed of everything (default 0)")
-    tour.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the figure")
+    tour.add_argument("--rounds", type=positive, default=20_000, help="requests (default 20000)")
+    tour.add_argument("--seed", type=natural, default=0, help="seed of everything (default 0)")
+    tour.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/demo"),
+        help="folder for the figure (default out/demo)",
+    )
     tour.set_defaults(run=demo)
 
     measure = verbs.add_parser("bench", help="measure speed, as ratios within one run")
@@ -52,6 +57,22 @@ def parser() -> argparse.ArgumentParser:
         kind.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
         kind.set_defaults(run=bench, what=name)
     return top
+
+
+def natural(text: str) -> int:
+    """A whole number, at least 0."""
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number, at least 1."""
+    value = natural(text)
+    if value == 0:
+        raise ValueError
+    return value
 
 
 def demo(given: argparse.Namespace) -> int:

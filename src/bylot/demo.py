@@ -1,5 +1,6 @@
 """A first look: the paper's policy on a built-in pool, against the optimum it cannot see."""
 
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +19,19 @@ from bylot.text import table
 
 def run(rounds: int, seed: int, out: Path) -> None:
     """Play, print a table, write a figure."""
+    plots.drawing()
+    folder = plots.folder_for(out)
     problem = crowd(seed=seed)
     environment = skills(problem, seed=seed)
     M = problem.draws
-    print(f"{problem.size} made-up workers, {M} drawn for each of {rounds:,} requests")
+    print(f"{problem.size} made-up workers, {M} drawn for each request, {rounds:,} requests")
+    say("playing the paper's policy (the first time, its code is compiled: half a minute)")
     trace = simulate(problem, environment, "omd", rounds=rounds, seed=seed, horizon=rounds)
     stack = Stack(environment.rounds(0, rounds, seed).values)
     earned = per_round(trace.record.law, stack.values, stack.order, M)
     uniform = np.full(problem.size, 1 / problem.size)
     flat = float(expected_rewards(uniform, stack.values, stack.order, M).mean())
+    say("computing the optimum in hindsight")
     best, true = optimum(problem, stack), optimum(problem, stack, exact=True)
     bounds = [
         f"{one.name} {'<=' if one.sign < 0 else '>='} {one.bound:.3g}" for one in problem.limits
@@ -39,10 +44,20 @@ def run(rounds: int, seed: int, out: Path) -> None:
         Line("optimum, exact limits", true.value, cost(problem, true.policy)),
     ]
     print("\n".join(table([head, *(one.cells(problem, best.value) for one in lines)])))
-    levels = {"equal shares": flat, "optimum, surrogate": best.value, "optimum, exact": true.value}
+    print("Limits are averages per request; regret is against the optimum under the surrogate.")
+    levels = {
+        "equal shares (outside)": flat,
+        "optimum, surrogate": best.value,
+        "optimum, exact": true.value,
+    }
     title = f"A made-up crowd: {problem.size} workers, {M} draws, {len(problem.limits)} limits"
-    for path in plots.learning_and_limits(trace, earned, levels, title, out):
+    for path in plots.learning_and_limits(trace, earned, levels, title, folder):
         print(f"figure: {path}")
+
+
+def say(line: str) -> None:
+    """Progress, on standard error."""
+    print(f"... {line}", file=sys.stderr, flush=True)
 
 
 def cost(problem: Problem, q: Floats) -> Floats:

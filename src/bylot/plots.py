@@ -14,6 +14,15 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # safe f
 STYLES = [(BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), ("#CC79A7", ":"), ("#56B4E9", "-")]
 
 
+def folder_for(path: Path) -> Path:
+    """The folder, made if need be: to be asked before the work whose figures go there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BylotError(f"{path} cannot be a folder for figures: {error.strerror}") from None
+    return path
+
+
 def drawing() -> Any:
     """matplotlib without a screen; it is an extra, so its absence is explained."""
     try:
@@ -51,31 +60,30 @@ def learning_and_limits(
             color=GREY,
         )
     left.set(xlabel="request", ylabel=f"expected reward (mean of {window})", title="what it earns")
+    left.margins(y=0.1)
     draw_limits(right, trace)
     return written(figure, folder, "demo")
 
 
 def draw_limits(axes: Any, trace: Trace) -> None:
-    """Running average of each limit's cost over its bound: 1 is the bound itself."""
+    """Slack of each limit's running average in parts of its bound; below 0 is outside."""
     t = np.arange(1, len(trace.rewards) + 1)
-    means = running_mean(trace.spend)
+    slack = trace.problem.signs * (running_mean(trace.spend) - trace.problem.bounds)
     for j, limit in enumerate(trace.problem.limits):
         colour, line = STYLES[j % len(STYLES)]
-        sign = "≤" if limit.sign < 0 else "≥"
-        label = f"{limit.name} {sign} {limit.bound:.3g}"
-        axes.plot(t, means[:, j] / limit.bound, color=colour, linestyle=line, label=label)
-    axes.axhline(1.0, color="black", linewidth=1)
-    axes.set(xlabel="request", ylabel="average so far / bound", title="what it keeps")
-    axes.set(xscale="log", yscale="log")
-    axes.yaxis.set_major_locator(drawing().FixedLocator([0.25, 0.5, 1, 2, 4, 8]))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_locator(drawing().NullLocator())
-    axes.legend(frameon=False, fontsize=8)
+        label = f"{limit.name} {'≤' if limit.sign < 0 else '≥'} {limit.bound:.3g}"
+        axes.plot(t, slack[:, j] / limit.bound, color=colour, linestyle=line, label=label)
+    axes.set(xlabel="request", ylabel="slack / bound", xscale="log", xlim=(1, t[-1]))
+    axes.set(title="what it keeps", ylim=(-1.0, None))
+    axes.axhspan(-1.0, 0.0, color="#f3d9d0", zorder=0)
+    axes.axhline(0.0, color="black", linewidth=1)
+    corner = {"xycoords": "axes fraction", "ha": "right", "fontsize": 9}
+    axes.annotate("outside its bound", (0.98, 0.03), color=ORANGE, **corner)
+    axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.9))
 
 
 def written(figure: Any, folder: Path, name: str) -> list[Path]:
     """Save as PNG and SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
     for path in paths:
         figure.savefig(path, dpi=150)

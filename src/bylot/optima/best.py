@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError, ValuesError
-from bylot.kernels.compile import Floats, Ints
+from bylot.kernels.compile import Floats
 from bylot.optima.landscape import Landscape
-from bylot.optima.result import Optimum
+from bylot.optima.result import Labels, Optimum
 from bylot.optima.search import Search
 from bylot.optima.stack import Stack
 from bylot.optima.surrogate import surrogate_top
@@ -105,17 +105,17 @@ def solve(task: Task, start: Floats | None, search: Search | None) -> Optimum:
     return Optimum(top.value, top.q, top.gap, top.prices, max(values) - min(values), len(values))
 
 
-def by_context(stack: Stack, contexts: ArrayLike | None) -> tuple[Ints | None, tuple[Stack, ...]]:
+def by_context(stack: Stack, contexts: ArrayLike | None) -> tuple[Labels | None, tuple[Stack, ...]]:
     """The labels in increasing order, and the rounds of each."""
     if contexts is None:
         return None, (stack,)
     given = np.asarray(contexts)
-    if given.shape != (stack.rounds,) or given.dtype.kind not in "iu":
+    if given.shape != (stack.rounds,) or given.dtype.kind not in "iuU":
         raise ValuesError(
             f"contexts have shape {given.shape} and type {given.dtype}; "
-            f"give one whole number for each of the {stack.rounds} rounds"
+            f"give one whole number or string for each of the {stack.rounds} rounds"
         )
-    labels, places = np.unique(given.astype(np.int64), return_inverse=True)
+    labels, places = np.unique(given, return_inverse=True)
     return labels, tuple(stack.part(np.flatnonzero(places == x)) for x in range(len(labels)))
 
 

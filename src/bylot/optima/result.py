@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from bylot.kernels.compile import Floats, Ints
+import numpy as np
+from numpy.typing import NDArray
+
+from bylot.kernels.compile import Floats
+
+Labels = NDArray[np.int64] | NDArray[np.str_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +32,7 @@ class Optimum:
     prices: Floats
     spread: float = 0.0
     starts: int = 1
-    contexts: Ints | None = None
+    contexts: Labels | None = None
 
     @property
     def ceiling(self) -> float:
