@@ -69,6 +69,7 @@ class Router:
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self._all_up = np.empty(0, np.bool_)
         self.seat(self.policy.start(self.rule))
+        self.warm()
 
     def __repr__(self) -> str:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
@@ -85,6 +86,13 @@ class Router:
         """Take a state, and hand it with all else to the compiled side."""
         self.state = state
         self._desk = Desk(self.rule, state, self.ledger, self._costs)
+
+    def warm(self) -> None:
+        """Compile now, on a scratch state, so that no request has to wait for it."""
+        low, high = self.rewards
+        scratch = blank(len(self.problem.costs))
+        desk = Desk(self.rule, self.policy.start(self.rule), scratch, self._costs)
+        credit(desk, serve(desk, 0, 0, 0, self._all_up).ticket, low, low, high)
 
     @property
     def t(self) -> int:
