@@ -88,7 +88,7 @@ def osqp(K: int, floor: float) -> Solve:
     def solve(z: Floats, a: Floats, b: float) -> Floats:
         per_expert[:, 1], upper[1] = a, b
         solver.update(q=-z, Ax=A.data, u=upper)
-        q: Floats = solver.solve().x
+        q: Floats = solver.solve(raise_error=False).x
         return q
 
     return solve

@@ -297,8 +297,9 @@ def fill_halfspace(q: Floats, z: Floats, floor: float, a: Floats, b: float) -> R
     seen = outline(z, a)
     r = 1.0 - z.size * floor
     size = max(abs(seen.least), abs(seen.most))
-    beta = (b - floor * seen.a) / r  # mean cost allowed to the mass above the floor: d.p <= 0
-    if r <= POINT or beta <= seen.least:
+    # The mean cost allowed to the mass above the floor, so that the row reads d.p <= 0.
+    beta = (b - floor * seen.a) / r if r > POINT else seen.least
+    if beta <= seen.least:
         missed = (floor * seen.a + r * seen.least) - b
         return Row(fill_face(q, z, floor, r, a, seen.least), missed <= TOUCH * size)
     for i in range(z.size):
