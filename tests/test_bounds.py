@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
 from bylot import bounds
+from bylot.kernels.ball import onto_ball
 from bylot.kernels.box import distance, slope
 from bylot.kernels.compile import Floats
-from bylot.kernels.project import onto_ball
 from bylot.kernels.summax import sum_max
 from bylot.problem import Problem, at_least, at_most
 

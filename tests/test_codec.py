@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from bylot import Problem, Router, at_least, at_most, share
 from bylot.codec import read_problem, save, seal, write_problem
-from bylot.errors import SavedFileError
+from bylot.errors import RewardConflict, SavedFileError
 from bylot.policies import POLICIES, Adaptive, Anytime, Omd
 from small import five, recorded
 from test_router import memory, played
@@ -109,10 +110,75 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
             Router(five()).save(path)
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"state": {"visits": [-10, 0]}},
+        {"state": {"q": [[0.0, 0.25, 0.25, 0.25, 0.25]] * 2}},
+        {"state": {"q": [[1e308] * 5] * 2}},
+        {"state": {"q": [0.2] * 10}},
+        {"state": {"visits": [1.9, 1]}},
+        {"held": [{"t": 1, "context": True}]},
+        {"problem": {"draws": 2**63}},
+        {"policy": {"batch": 2**63}},
+        {"policy": {"baseline": {}}},
+        {"contexts": [], "state": {"q": [], "mass": [], "u": [], "g": []}},
+    ],
+    ids=str,
+)
+def test_a_resealed_file_that_no_router_can_have_written_is_refused(
+    edit: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "router.json"
+    router = Router(five())
+    router.decide("a")
+    router.decide("b")
+    router.save(path)
+    data = json.loads(path.read_text())
+    for key, value in edit.items():
+        if isinstance(value, dict):
+            data[key].update(value)
+        elif value and isinstance(value[0], dict):
+            data[key][value[0]["t"]].update(value[0])
+        else:
+            data[key] = value
+    if not data["contexts"]:
+        for name in ("feasible", "visits", "rewards", "total"):
+            data["state"][name] = []
+        data["held"] = []
+    data["seal"] = seal(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(SavedFileError, match="is damaged"):
+        Router.load(path)
+
+
+def test_two_threads_that_save_leave_a_whole_file(tmp_path: Path) -> None:
+    router, path = Router(five()), tmp_path / "router.json"
+    router.save(path)
+    with ThreadPoolExecutor(3) as pool:
+        saves = [pool.submit(router.save, path) for _ in range(60)]
+        loads = [pool.submit(Router.load, path) for _ in range(60)]
+    assert all(one.exception() is None for one in saves)
+    assert all(one.exception() is None for one in loads)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def paths(data: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in nested data."""
     keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else []
     return [here] + [p for key in keys for p in paths(data[key], (*here, key))]
+
+
+def plays_on(router: Router) -> None:
+    """A file that was accepted gives a router that works: proper odds, however it goes on."""
+    for t in range(25):
+        some = router.problem.experts[:3] if t % 4 else None
+        decision = router.decide(f"context {t % 3}", some)
+        assert all(0 < odds <= 1 for odds in decision.odds)
+        router.reward(decision.id, router.rewards[0])
+    for t in list(router.held):
+        with contextlib.suppress(RewardConflict):
+            router.reward(f"d{t}", router.rewards[1])
 
 
 JUNK: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[0]], True])
@@ -148,4 +214,4 @@ def test_a_changed_file_is_refused_and_a_resealed_one_never_crashes(
             Router.load(path)
     elif resealed:
         with contextlib.suppress(SavedFileError):
-            Router.load(path)
+            plays_on(Router.load(path))

@@ -48,14 +48,32 @@ def test_noise_has_the_skills_as_its_mean_and_spares_the_certain() -> None:
     assert (np.abs(values[:, 2:].mean(axis=0) - skills[0, 2:]) < 5 * deviation / 20_000**0.5).all()
 
 
+def test_contexts_come_equally_often_and_with_their_own_skills() -> None:
+    world = Noisy(np.stack([np.zeros((1, 2)), np.ones((1, 2)), np.zeros((1, 2))]))
+    values, contexts = world.rounds(0, 9_000, seed=2)
+    count = np.bincount(contexts, minlength=3)
+    assert (np.abs(count - 3_000) < 5 * np.sqrt(9_000 * (1 / 3) * (2 / 3))).all()
+    assert_array_equal(values[:, 0, 0], contexts == 1)
+
+
+def test_given_values_are_copied() -> None:
+    values = np.ones((3, 1, 2))
+    world = Given(values)
+    values[:] = np.nan
+    assert_array_equal(world.rounds(0, 3, 0).values, np.ones((3, 1, 2)))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: Given([[0.1, 0.2]]), "rounds x dimensions x experts"),
         (lambda: Given([[[0.1, -0.2]]]), "round 0, dimension 0, expert 1"),
         (lambda: Given([[[0.1, np.nan]]]), "must be finite"),
-        (lambda: Given([[[0.1, 0.2]]], contexts=[0, 1]), "one non-negative integer"),
-        (lambda: Given([[[0.1, 0.2]]], contexts=[0.5]), "one non-negative integer"),
+        (lambda: Given([[[0.1, 0.2]]], contexts=[0, 1]), "one number for each"),
+        (lambda: Given([[[0.1, 0.2]]], contexts=[0.5]), "one number for each"),
+        (lambda: Given([[[0.1, 0.2]]], contexts=[-1]), "counted from 0"),
+        (lambda: Given([[[0.1, 0.2]]], contexts=[2**40]), "counted from 0"),
+        (lambda: Given([[[0.1, 0.2]]], contexts=np.array([2**63 + 2], np.uint64)), "from 0"),
         (lambda: Given([[[0.1, 0.2]]]).rounds(0, 2, 0), "values of 1 rounds were given"),
         (lambda: Noisy([[0.1, 1.2]]), r"skills must lie in \[0, 1\]"),
         (lambda: Noisy([[0.1, 0.2]], kappa=0.0), "kappa=0.0"),

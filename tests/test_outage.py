@@ -1,11 +1,15 @@
 """Limits through an outage: experts that are down must not push the others over a limit."""
 
+import itertools
+
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, Router, at_most
+from bylot.kernels.compile import Floats
 from bylot.policies import Omd
+from bylot.policies.contract import Ticket, learn
 
 POOL = Problem(
     ["m0", "m1", "m2", "m3", "m4", "m5"],
@@ -26,13 +30,82 @@ def test_a_long_outage_of_the_cheapest_does_not_break_the_budget(policy: str | O
     assert router.status().kept
 
 
+Q = np.array([0.1, 0.2, 0.3, 0.4])
+UP = np.array([True, False, True, True])
+VALUES = np.array([[0.9, 0.1, 0.4, 0.2], [0.0, 0.7, 0.6, 0.1]])
+
+
+def expected(q: Floats) -> float:
+    """Expected reward of two draws from q renormalised on those up, by enumeration."""
+    p = np.where(UP, q, 0.0) / q[UP].sum()
+    teams = itertools.product(range(4), repeat=2)
+    return sum(float(p[list(a)].prod() * VALUES[:, list(a)].max(axis=1).sum()) for a in teams)
+
+
+def mean_gradient(credit_for_being_up: bool) -> Floats:
+    """The exact mean of what the policy learns from a restricted decision."""
+    policy = Omd(eta=1.0, batch=1, baseline=False)
+    rule = policy.bind(Problem(["a", "b", "c", "d"], {}, draws=2))
+    p, mean = np.where(UP, Q, 0.0) / Q[UP].sum(), np.zeros(4)
+    for team in itertools.product([0, 2, 3], repeat=2):
+        draws, state = np.array(team), policy.start(rule)
+        mask = np.empty(0, np.bool_) if credit_for_being_up else UP
+        ticket = Ticket(0, 0, draws, p[draws], mask, float(Q[UP].sum()), True)
+        learn(rule, state, ticket, float(VALUES[:, draws].max(axis=1).sum()))
+        mean += p[draws].prod() * state.g[0]
+    return mean
+
+
+def slope() -> Floats:
+    """The derivative of `expected`, by central differences."""
+    h = 1e-6
+    return np.array([(expected(Q + h * e) - expected(Q - h * e)) / (2 * h) for e in np.eye(4)])
+
+
+def test_the_gradient_among_those_up_is_unbiased() -> None:
+    assert_allclose(mean_gradient(credit_for_being_up=False), slope(), atol=1e-9)
+
+
+def test_the_test_above_would_notice_a_merit_in_being_up() -> None:
+    assert np.abs(mean_gradient(credit_for_being_up=True) - slope()).max() > 0.5
+
+
+def test_the_dual_is_charged_for_those_who_were_up() -> None:
+    router = Router(POOL, seed=1)
+    for _ in range(30):
+        router.decide()
+    router.decide(available=["m0", "m5"])
+    q = router.state.q[0][[0, 5]]
+    assert_allclose(router.state.dual.u, [(1.0 * q[0] + 0.1 * q[1]) / q.sum()], rtol=1e-12)
+
+
+def test_all_up_is_the_same_as_saying_nothing() -> None:
+    one, other = Router(POOL, seed=1), Router(POOL, seed=1)
+    for _ in range(200):
+        assert one.decide() == other.decide(available=POOL.experts)
+
+
+def test_draws_among_those_up_follow_their_odds() -> None:
+    router = Router(Problem(POOL.experts, {}, draws=3), seed=3)
+    up = ["m1", "m3", "m4"]
+    count = dict.fromkeys(up, 0)
+    for _ in range(4_000):
+        for name in router.decide(available=up).draws:
+            count[name] += 1
+    spread = np.sqrt(12_000 * (1 / 3) * (2 / 3))  # nothing was ever learned: a third each
+    assert max(abs(n - 4_000) for n in count.values()) < 5 * spread
+    assert abs(count["m1"] - 3_600) > 5 * spread  # a wrong belief would be noticed
+
+
 def test_experts_that_cannot_keep_a_limit_are_drawn_and_the_decision_says_so() -> None:
     router = Router(POOL, seed=1)
     for _ in range(500):
         router.reward(router.decide().id, 0.5)
     # A price on dollars, and only the dearest is up: 5 a draw where the surrogate allows 4/3.
     router.state.dual.w[:] = 1.0
+    before = router.state.q.copy()
     decision = router.decide(available=["m0"])
+    assert_array_equal(router.state.q, before)  # what was learned is not thrown away for it
     assert decision.subset == ("m0",)
     assert decision.odds == (1.0, 1.0, 1.0)
     assert not decision.feasible

@@ -221,6 +221,7 @@ BAD_LIMITS = [
 
 BAD_DRAWS = [
     (0, ["draws=0", "at least 1"]),
+    (10_001, ["draws=10001", "at most 10000"]),
     (-3, ["draws=-3", "at least 1"]),
     (2.0, ["draws=2.0", "not an integer", "number of experts"]),
     (True, ["draws=True", "not an integer"]),

@@ -11,12 +11,13 @@ from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
 from bylot.bench.adversarial import Case, halfspace_case, judge, kkt, least
+from bylot.bench.qp import fuzz
 from bylot.kernels import project
+from bylot.kernels.ball import onto_ball
 from bylot.kernels.compile import Floats, compiled
 from bylot.kernels.project import (
     Projection,
     fill_halfspace,
-    onto_ball,
     onto_halfspace,
     onto_simplex,
 )
@@ -314,3 +315,10 @@ def test_the_safeguards_alone_solve_every_case(
         q = np.empty_like(case.z)
         row = plain(q, case.z, case.floor, case.A[0], float(case.b[0]))
         assert judge(case, q, *row) <= 1e-12, case.title
+
+
+@pytest.mark.slow
+def test_sixty_thousand_hard_cases_are_solved_to_the_limit() -> None:
+    found = fuzz(60_000, seed=1)
+    assert found["failures"] == 0, found["first_failures"]
+    assert found["worst_kkt"] <= 1e-12

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,9 @@ def test_a_reward_for_a_decision_never_made_is_unknown(id: Any) -> None:  # noqa
     assert memory(router) == before
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.01, 1.01, "0.5", None, True])
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, -0.01, 1.01, 10**400, "0.5", None, True, 1j]
+)
 def test_a_reward_that_is_no_number_in_range_is_refused_and_changes_nothing(value: Any) -> None:
     router = Router(five())
     decision = router.decide()
@@ -164,6 +167,24 @@ def test_limits_are_steered_for_even_if_no_reward_ever_comes() -> None:
     status = router.status()
     assert status.kept
     assert status.waiting == 4_000
+
+
+def test_threads_share_a_router_without_losing_anything() -> None:
+    router = Router(five())
+
+    def serve(worker: int) -> list[str]:
+        ids = []
+        for n in range(300):
+            decision = router.decide(f"context {(worker * n) % 40}")
+            router.reward(decision.id, 0.5)
+            ids.append(decision.id)
+        return ids
+
+    with ThreadPoolExecutor(4) as pool:
+        ids = [id for part in pool.map(serve, range(4)) for id in part]  # noqa: A001
+    assert len(set(ids)) == 1_200
+    assert router.status().rewards == 1_200
+    assert int(router.state.visits.sum()) == 1_200
 
 
 def test_a_decision_older_than_memory_is_late() -> None:
@@ -264,6 +285,9 @@ def test_a_declared_range_is_mapped_to_the_unit_interval() -> None:
         unit.reward(f"d{n}", share)
         percent.reward(f"d{n}", 200 * share - 100)
     assert_allclose(unit.state.q, percent.state.q, rtol=1e-13)
+    assert percent.status().mean_reward == pytest.approx(
+        200 * (unit.status().mean_reward or 0) - 100
+    )
 
 
 def test_the_status_reads_well() -> None:

@@ -1,6 +1,7 @@
 """Probability and score of a set, proved with rational inclusion-exclusion."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -55,11 +56,11 @@ def one_giant(tiny: float) -> Floats:
     return np.concatenate(([0.9], tiny * np.arange(1.0, 12.0)))
 
 
-@pytest.mark.parametrize("tiny", [1e-3, 1e-6, 1e-12])
+@pytest.mark.parametrize("tiny", [1e-3, 1e-6, 1e-12, 1e-30])
 def test_twelve_draws_keep_their_digits_beside_a_giant(tiny: float) -> None:
     q = one_giant(tiny)
     expected = exactly(q, 12)
-    log = np.log(float(expected * 10**150)) - 150 * np.log(10)
+    log = math.log(expected.numerator) - math.log(expected.denominator)
     assert_allclose(log_set_probability(q, 12), log, rtol=1e-13)
     assert_allclose(set_score(q, 12), exact_score(q, 12), rtol=1e-12)
 
@@ -82,6 +83,11 @@ def test_the_probabilities_of_all_sets_sum_to_one() -> None:
         for a in itertools.combinations(range(5), size)
     )
     assert_allclose(total, 1.0, rtol=1e-14)
+
+
+def test_one_tiny_expert_drawn_every_time() -> None:
+    assert_allclose(log_set_probability(np.array([1e-30]), 12), 12 * np.log(1e-30), rtol=1e-14)
+    assert_allclose(set_score(np.array([1e-30]), 12), [12e30], rtol=1e-14)
 
 
 def test_more_members_than_draws_cannot_happen() -> None:

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import simulate, simulation
 from bylot.bench.simulate import run
-from bylot.environments import Noisy
+from bylot.environments import Noisy, Rounds
 from bylot.errors import BylotError, ValuesError
 from bylot.policies import POLICIES
 from bylot.simulation import Trace
@@ -75,6 +75,36 @@ def test_what_a_router_would_refuse_is_refused(settings: dict[str, Any], words: 
 def test_values_in_place_of_an_environment_are_refused_with_a_hint() -> None:
     with pytest.raises(ValuesError, match=r"wrap values in bylot\.environments\.Given"):
         simulate(five(), recorded(300).values, rounds=3)  # type: ignore[arg-type]
+
+
+class Broken(Noisy):
+    """A world that does not keep to what it declared."""
+
+    def __init__(self, answer: Rounds) -> None:
+        super().__init__(np.full((2, 5), 0.1))
+        self.answer = answer
+
+    def rounds(self, start: int, stop: int, seed: int) -> Rounds:
+        """Whatever it was told to answer."""
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("values", "contexts", "words"),
+    [
+        (np.zeros((3, 2, 2)), np.zeros(3, int), "had declared"),
+        (np.zeros((3, 2, 5)), np.array([0, 10**7, 0]), "contexts from 0 to 10000000"),
+        (np.zeros((3, 2, 5)), np.array([0, -1, 0]), "contexts from -1"),
+        (np.full((3, 2, 5), np.nan), np.zeros(3, int), "rewards from nan"),
+    ],
+)
+def test_a_world_that_breaks_its_word_is_refused(values: Any, contexts: Any, words: str) -> None:
+    with pytest.raises(ValuesError, match=words):
+        simulate(five(), Broken(Rounds(values, contexts)), rounds=3)
+
+
+def test_a_sum_that_rounding_carries_past_the_range_is_no_error() -> None:
+    simulate(five(), Noisy(np.ones((9, 5)), worth=1 / 9), rounds=3)  # nine ninths are above 1
 
 
 def test_a_world_of_another_size_is_refused() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,13 +44,14 @@ def read_arrays(data: Mapping[str, Any], blank: Fields) -> Fields:
 
 def fill(name: str, given: Any, empty: Any) -> None:
     """Copy nested lists into an array, if they are numbers of its kind and shape."""
-    try:
-        array = np.array(given, dtype=empty.dtype).reshape(empty.shape)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise SavedFileError(f"{name!r} is not an array of shape {empty.shape}: {error}") from None
-    if not np.isfinite(array).all():
+    array = np.array(given)  # ragged lists raise a ValueError
+    numbers = {"f": "fi", "i": "i", "b": "b"}[empty.dtype.kind]
+    shapes = array.shape == empty.shape or array.size == empty.size == 0
+    if not shapes or (array.size and array.dtype.kind not in numbers):
+        raise SavedFileError(f"{name!r} is not {empty.dtype} of shape {empty.shape}")
+    if array.size and not np.isfinite(array).all():
         raise SavedFileError(f"{name!r} holds a number that is not finite")
-    empty[...] = array
+    empty[...] = array.reshape(empty.shape)
 
 
 def extend(old: Fields, larger: Fields) -> Fields:
@@ -117,9 +119,10 @@ def seal(data: Mapping[str, Any]) -> str:
 def save(path: Path, data: Mapping[str, Any]) -> None:
     """Write a file whole or not at all: a crash leaves the old one as it was."""
     text = json.dumps({**data, "seal": seal(data)}, allow_nan=False, separators=(",", ":"))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    path = path.resolve()  # a link stays a link
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -1,7 +1,7 @@
 """A router to hold in the hand: ask it for panels, tell it rewards, stop it and go on later."""
 
 import difflib
-import math
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 from bylot import codec, policies
 from bylot.decision import Decision, Receipt
 from bylot.errors import (
-    BylotError,
     DecisionError,
     RewardConflict,
     RewardError,
@@ -21,11 +20,12 @@ from bylot.kernels.compile import Bools, Floats
 from bylot.policies.contract import Ticket, law
 from bylot.policies.desk import Desk, Served, credit, serve
 from bylot.policies.ledger import blank
-from bylot.policies.terms import agreed, at_least_one
+from bylot.policies.terms import agreed, at_least_one, within
 from bylot.problem import Problem
 from bylot.status import Standing, Status
 
 FORM, VERSION = "bylot-router", 1
+HUGE = 1e300  # a reward beyond it is not a number to learn from
 
 
 class Router:
@@ -68,6 +68,7 @@ class Router:
         self._index = {name: i for i, name in enumerate(problem.experts)}
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self._all_up = np.empty(0, np.bool_)
+        self._lock = threading.RLock()
         self.seat(self.policy.start(self.rule))
         self.warm()
 
@@ -75,11 +76,12 @@ class Router:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: all but the handle, which is made anew."""
-        return {name: value for name, value in vars(self).items() if name != "_desk"}
+        """For copies and pickles: all but the handle and the lock, which are made anew."""
+        return {name: value for name, value in vars(self).items() if name not in ("_desk", "_lock")}
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
         vars(self).update(fields)
+        self._lock = threading.RLock()
         self.seat(self.state)
 
     def seat(self, state: Any) -> None:
@@ -104,9 +106,10 @@ class Router:
     ) -> Decision:
         """Draw a panel for one request, from the experts that are up now if that is said."""
         up = self._all_up if available is None else self.up(available)
-        number = self.context(context)
-        served = serve(self._desk, number, self.seed, self.t, up)
-        self.hold(served.ticket)
+        with self._lock:
+            number = self.context(context)
+            served = serve(self._desk, number, self.seed, self.t, up)
+            self.hold(served.ticket)
         return self.decision(served, context)
 
     def reward(self, id: str, value: float) -> Receipt:  # noqa: A002 - the public word
@@ -114,28 +117,32 @@ class Router:
         low, high = self.rewards
         if not isinstance(id, str):
             raise RewardError(f"{type(id).__name__} {id!r} is no id; pass decision.id, a string")
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise RewardError(f"reward {value!r} is not a number; nothing was changed")
-        if not math.isfinite(value):
-            raise RewardError(f"reward {value} is not finite; nothing was changed")
-        if not low <= value <= high:
+        if not -HUGE < value < HUGE:  # NaN fails this too
+            raise RewardError(f"reward {value!r} is not finite; nothing was changed")
+        if not within(float(value), low, high):
             raise RewardError(
                 f"reward {value} for decision {id} is outside [{low}, {high}]; "
                 "nothing was changed; declare a wider range with rewards=(low, high) if it is right"
             )
-        t = number(id)
+        with self._lock:
+            return self.credit(number(id), float(value))
+
+    def credit(self, t: int | None, value: float) -> Receipt:
+        """Learn from a reward, if its decision is held and has none."""
         if t is None or t >= self.t:
             return Receipt.UNKNOWN
         if t not in self.held:
             return Receipt.LATE
         held = self.held[t]
         if isinstance(held, Ticket):
-            credit(self._desk, held, float(value), low, high)
-            self.held[t] = float(value)
+            credit(self._desk, held, value, *self.rewards)
+            self.held[t] = value
             return Receipt.LEARNED
         if held != value:
             raise RewardConflict(
-                f"decision {id} already has reward {held}; it cannot become {value}"
+                f"decision d{t} already has reward {held}; it cannot become {value}"
             )
         return Receipt.DUPLICATE
 
@@ -150,7 +157,7 @@ class Router:
             mask[self._index[name]] = True
         if not mask.any():
             raise DecisionError("no expert is available, so there is nobody to draw")
-        return mask
+        return self._all_up if mask.all() else mask
 
     def context(self, label: str | None) -> int:
         """The number of a context, new if it was never seen."""
@@ -172,8 +179,7 @@ class Router:
     def hold(self, ticket: Ticket) -> None:
         """Keep what the reward will need; let the oldest go when memory is full."""
         self.held[ticket.t] = ticket
-        if len(self.held) > self.memory:
-            del self.held[next(iter(self.held))]
+        self.held.pop(ticket.t - self.memory, None)
 
     def decision(self, served: Served, context: str | None) -> Decision:
         """What the caller gets to see."""
@@ -194,6 +200,11 @@ class Router:
 
     def status(self) -> Status:
         """Averages so far, the slack and price of every limit, and the distribution in use."""
+        with self._lock:
+            return self.standing()
+
+    def standing(self) -> Status:
+        """The status, while nobody else is at work."""
         rounds, rewards = self.t, int(self.ledger.rewards[0])
         spent = self.by_cost(self.ledger.spent / max(1, rounds))
         span = self.rewards[1] - self.rewards[0]
@@ -230,24 +241,27 @@ class Router:
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file, whole or not at all; `load` continues bit for bit."""
-        codec.save(
-            Path(path),
-            {
-                "form": FORM,
-                "version": VERSION,
-                "problem": codec.write_problem(self.problem),
-                "policy": policies.write(self.policy),
-                "seed": self.seed,
-                "horizon": self.horizon,
-                "rewards": self.rewards,
-                "max_contexts": self.max_contexts,
-                "memory": self.memory,
-                "contexts": list(self.contexts),
-                "state": codec.write_arrays(self.state),
-                "ledger": codec.write_arrays(self.ledger),
-                "held": [write_held(t, held) for t, held in self.held.items()],
-            },
-        )
+        with self._lock:
+            content = self.content()
+        codec.save(Path(path), content)
+
+    def content(self) -> dict[str, Any]:
+        """What a saved file holds."""
+        return {
+            "form": FORM,
+            "version": VERSION,
+            "problem": codec.write_problem(self.problem),
+            "policy": policies.write(self.policy),
+            "seed": self.seed,
+            "horizon": self.horizon,
+            "rewards": self.rewards,
+            "max_contexts": self.max_contexts,
+            "memory": self.memory,
+            "contexts": list(self.contexts),
+            "state": codec.write_arrays(self.state),
+            "ledger": codec.write_arrays(self.ledger),
+            "held": [write_held(t, held) for t, held in self.held.items()],
+        }
 
     @classmethod
     def load(cls, path: str | Path) -> "Router":
@@ -255,7 +269,14 @@ class Router:
         data = codec.load(Path(path), FORM, VERSION)
         try:
             return cls.restored(data)
-        except (KeyError, TypeError, AttributeError, ValueError, BylotError) as error:
+        except (
+            LookupError,
+            TypeError,
+            AttributeError,
+            ValueError,
+            OverflowError,
+            MemoryError,
+        ) as error:
             raise SavedFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
     @classmethod
@@ -274,8 +295,13 @@ class Router:
         lines = len(data["state"]["visits"])
         if not len(router.contexts) == len(data["contexts"]) <= lines:
             raise SavedFileError(f"{len(data['contexts'])} contexts, but {lines} lines of state")
+        if not all(label is None or isinstance(label, str) for label in router.contexts):
+            raise SavedFileError("a context is neither a string nor null")
         codec.read_arrays(data["ledger"], router.ledger)
-        router.seat(codec.read_arrays(data["state"], router.policy.start(router.rule, lines)))
+        state = codec.read_arrays(data["state"], router.policy.start(router.rule, lines))
+        if router.t < 0 or not router.policy.sound(router.rule, state):
+            raise SavedFileError("its state is none that a router can be in")
+        router.seat(state)
         router.held = dict(read_held(one, router) for one in data["held"])
         return router
 
@@ -284,24 +310,30 @@ def write_held(t: int, held: Ticket | float) -> dict[str, Any]:
     """A decision that waits for its reward, or the reward it got."""
     if not isinstance(held, Ticket):
         return {"t": t, "reward": held}
-    return {**held._asdict(), "draws": held.draws.tolist(), "odds": held.odds.tolist()}
+    arrays = {name: getattr(held, name).tolist() for name in ("draws", "odds", "up")}
+    return {**held._asdict(), **arrays}
 
 
 def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float]:
     """The inverse of `write_held`; a ticket must fit the router it belongs to."""
     t = data["t"]
-    if not isinstance(t, int) or not 0 <= t < router.t:
+    if type(t) is not int or not 0 <= t < router.t:
         raise SavedFileError(f"a held decision has number {t!r}, but {router.t} were made")
     if "reward" in data:
         return t, float(data["reward"])
+    size = router.problem.size
+    up = np.empty(size if data["up"] else 0, np.bool_)
+    codec.fill("up", data["up"], up)
     draws, odds = np.empty(router.problem.draws, np.int64), np.empty(router.problem.draws)
     codec.fill("draws", data["draws"], draws)
     codec.fill("odds", data["odds"], odds)
-    if not (draws.min() >= 0 and draws.max() < router.problem.size and odds.min() > 0):
+    share, fair = float(data["share"]), (odds > 0) & (odds <= 1 + 1e-9)
+    if not (draws.min() >= 0 and draws.max() < size and fair.all() and 0 < share <= 1 + 1e-9):
         raise SavedFileError(f"decision {t} has draws or odds that this pool cannot have")
-    if data["context"] not in range(len(router.contexts)):
-        raise SavedFileError(f"decision {t} has context {data['context']}, which was never seen")
-    return t, Ticket(t, data["context"], draws, odds, bool(data["feasible"]))
+    context = data["context"]
+    if type(context) is not int or not 0 <= context < len(router.contexts):
+        raise SavedFileError(f"decision {t} has context {context!r}, which was never seen")
+    return t, Ticket(t, context, draws, odds, up, share, bool(data["feasible"]))
 
 
 def guess(name: Any, known: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.environments import Environment
+from bylot.environments import Environment, Rounds
 from bylot.errors import ValuesError
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
@@ -13,7 +13,7 @@ from bylot.kernels.draw import add_cost
 from bylot.kernels.summax import sum_max
 from bylot.policies import Policy, named
 from bylot.policies.contract import decide, law, learn
-from bylot.policies.terms import Terms, agreed, at_least_one
+from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
 
 CHUNK = 4096  # rounds of values held in memory at a time
@@ -146,18 +146,38 @@ def simulate(
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     for start in range(0, rounds, CHUNK):
         stop = min(start + CHUNK, rounds)
-        values, contexts = environment.rounds(start, stop, seed)
+        values, contexts = met(environment, start, stop, seed)
         span = terms.high - terms.low
         play(rule, state, rows, values, contexts, seed, start, terms.low, span, record)
         in_range(record.rewards[start:stop], terms)
     return Trace(problem, settings, seed, horizon, (terms.low, terms.high), record)
 
 
+def met(environment: Environment, start: int, stop: int, seed: int) -> Rounds:
+    """Rounds of an environment, of the shape it declared: compiled code will not look again."""
+    values, contexts = environment.rounds(start, stop, seed)
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    contexts = np.ascontiguousarray(contexts, dtype=np.int64)
+    declared = (stop - start, *environment.shape)
+    if values.shape != declared or contexts.shape != declared[:1]:
+        raise ValuesError(
+            f"rounds {start} to {stop}: values of shape {values.shape} and contexts of shape "
+            f"{contexts.shape} came, and the environment had declared {declared}"
+        )
+    if contexts.min() < 0 or contexts.max() >= environment.contexts:
+        raise ValuesError(
+            f"rounds {start} to {stop}: contexts from {contexts.min()} to {contexts.max()} came, "
+            f"and the environment had declared {environment.contexts}"
+        )
+    return Rounds(values, contexts)
+
+
 def in_range(rewards: Floats, terms: Terms) -> None:
     """Refuse rewards that a router with these terms would refuse."""
-    if rewards.min() < terms.low or rewards.max() > terms.high:
+    low, high = float(rewards.min()), float(rewards.max())  # NaN, if there is one
+    if not (within(low, terms.low, terms.high) and within(high, terms.low, terms.high)):
         raise ValuesError(
-            f"rewards from {rewards.min():.4g} to {rewards.max():.4g} came up, and the range is "
+            f"rewards from {low:.4g} to {high:.4g} came up, and the range is "
             f"[{terms.low:g}, {terms.high:g}]; scale the values, or declare rewards=(low, high)"
         )
 

@@ -19,8 +19,8 @@ class Standing:
 
     @property
     def kept(self) -> bool:
-        """Is the average so far inside the bound?"""
-        return self.slack >= 0
+        """Is the average so far inside the bound, up to the rounding of a mean?"""
+        return self.slack >= -1e-12 * self.limit.bound
 
 
 @dataclass(frozen=True)

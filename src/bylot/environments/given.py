@@ -7,6 +7,8 @@ from bylot.environments.base import Rounds
 from bylot.errors import ValuesError
 from bylot.kernels.compile import Floats
 
+MOST = 1_000_000  # contexts are numbered from 0, and each number takes memory
+
 
 class Given:
     """Round t plays values[t] (T x N x K), in context contexts[t] if there are any."""
@@ -15,10 +17,11 @@ class Given:
         self.values = checked(values)
         count = len(self.values)
         index = np.zeros(count, np.int64) if contexts is None else np.asarray(contexts)
-        if index.shape != (count,) or index.dtype.kind not in "iu" or index.min(initial=0) < 0:
+        whole = index.shape == (count,) and index.dtype.kind in "iu"
+        if not whole or index.min(initial=0) < 0 or index.max(initial=0) >= max(MOST, count):
             raise ValuesError(
                 f"contexts of shape {index.shape} and type {index.dtype} given; "
-                f"wanted one non-negative integer for each of the {count} rounds"
+                f"wanted one number for each of the {count} rounds, counted from 0"
             )
         self.index = index.astype(np.int64)
         self.contexts = int(self.index.max(initial=0)) + 1
@@ -41,7 +44,7 @@ class Given:
 
 def checked(values: npt.ArrayLike) -> Floats:
     """A stack of finite, non-negative matrices, or an error that says where it is not."""
-    stack = np.ascontiguousarray(values, dtype=np.float64)
+    stack = np.array(values, dtype=np.float64, order="C")  # a copy: later changes do not reach it
     if stack.ndim != 3 or 0 in stack.shape:
         raise ValuesError(
             f"values of shape {stack.shape} given; wanted rounds x dimensions x experts"

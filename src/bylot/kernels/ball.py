@@ -2,7 +2,7 @@
 
 import math
 
-from bylot.kernels.compile import Floats, inlined
+from bylot.kernels.compile import Floats, compiled, inlined
 
 
 @inlined
@@ -22,3 +22,16 @@ def into_ball(w: Floats) -> None:
         length = math.sqrt(square)
         for j in range(w.size):
             w[j] /= length
+
+
+@compiled
+def onto_ball(w: Floats) -> Floats:
+    """The nearest point of the unit ball, in a new array.
+
+    >>> import numpy as np
+    >>> onto_ball(np.array([3.0, 4.0]))
+    array([0.6, 0.8])
+    """
+    near = w.copy()
+    into_ball(near)
+    return near

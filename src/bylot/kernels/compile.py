@@ -1,4 +1,4 @@
-"""How numerics are compiled: one decorator, and a disk cache that can neither fail nor go stale."""
+"""How numerics are compiled: one decorator, and a disk cache that cannot go stale."""
 
 import hashlib
 import os
@@ -38,10 +38,13 @@ def writable_cache() -> str | None:
     """First folder that can be written: $NUMBA_CACHE_DIR, the user's cache, the temporary one."""
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     given = os.environ.get("NUMBA_CACHE_DIR")
-    for base in [given] if given else [user, tempfile.gettempdir()]:
-        folder = Path(base) / "bylot" / "compiled" / fingerprint()
+    spare = Path(tempfile.gettempdir()) / f"bylot-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    for base in [Path(given)] if given else [Path(user) / "bylot", spare]:
+        folder = base / "compiled" / fingerprint()
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if base == spare:  # everybody can write beside it, and what is in it will be run
+                base.chmod(0o700)
             with tempfile.TemporaryFile(dir=folder):
                 return str(folder)
         except OSError:

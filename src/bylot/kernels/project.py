@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.kernels.ball import into_ball
 from bylot.kernels.compile import Floats, compiled
 from bylot.kernels.lanes import WIDTH, kept, larger, largest, load, splat, total
 
@@ -58,18 +57,6 @@ class Free(NamedTuple):
     d: float
     dd: float
     dp: float
-
-
-@compiled
-def onto_ball(w: Floats) -> Floats:
-    """Nearest point of the unit Euclidean ball: w / max(1, |w|).
-
-    >>> onto_ball(np.array([3.0, 4.0]))
-    array([0.6, 0.8])
-    """
-    nearest = w.copy()
-    into_ball(nearest)
-    return nearest
 
 
 @compiled

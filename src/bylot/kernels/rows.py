@@ -173,10 +173,11 @@ def gradient(p: Floats, step: Step, delta: Floats) -> Floats:
 
 @compiled
 def step_length(step: Step, delta: Floats, s: Floats) -> float:
-    """The t in [0, 1] at which the objective on delta + t s is largest, to a tenth of its slope.
+    """A t in [0, 1] up to which the objective rises on delta + t s, and then by a tenth at most.
 
-    The slope falls with t; the rule of false position, with the older end halved, brackets its
-    zero. Slopes still tell when values are all rounding.
+    Its slope falls with t; the rule of false position, with the older end halved, brackets the
+    zero. A t on the near side cannot be worse than none. Slopes still tell when values are all
+    rounding.
     """
     p, tau, t, low, high = np.empty(step.y.size), 0.0, 0.0, 0.0, 1.0
     first, up, down = 0.0, 0.0, 0.0
@@ -184,17 +185,17 @@ def step_length(step: Step, delta: Floats, s: Floats) -> float:
         here = plus(delta, s, t)
         tau = settle(p, step.y, step.cut, here, tau)
         slope = -dot(s, gradient(p, step, here))
-        if trial == 0:
-            first, up, t = slope, slope, 1.0
-            continue
-        if abs(slope) <= 0.1 * first or (t == 1.0 and slope >= 0.0):
-            break
-        if slope > 0.0:
+        if slope >= 0.0:
             low, up, down = t, slope, 0.5 * down
         else:
             high, up, down = t, 0.5 * up if trial > 1 else up, slope
-        t = low + (high - low) * up / (up - down)
-    return t
+        if trial == 0:
+            first, t = slope, 1.0
+        elif low == 1.0 or 0.0 <= slope <= 0.1 * first:
+            break
+        else:
+            t = low + (high - low) * up / (up - down)
+    return low
 
 
 @compiled

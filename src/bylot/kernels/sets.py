@@ -45,7 +45,9 @@ def log_set_probability(masses: Floats, count: int) -> float:
     """
     if masses.size > count:
         return -np.inf
-    product, exponent = peeled(masses, count)
+    largest = masses.max()  # x is scaled by it, or powers of a tiny mass would underflow
+    product, exponent = peeled(masses / largest, count)
+    exponent += count * np.log(largest)
     top = product[count - masses.size]
     for n in range(2, count + 1):
         exponent += np.log(n)
@@ -83,11 +85,13 @@ def set_score(masses: Floats, count: int) -> Floats:
     array([2., 4.])
     """
     score = np.empty(masses.size)
+    largest = masses.max()
+    masses = masses / largest
     product, _ = peeled(masses, count)
     top = product[count - masses.size]
     for i in range(masses.size):
         others = np.concatenate((masses[:i], masses[i + 1 :]))
         rest, _ = peeled(others, count)
         moved = times(rest, series(masses[i], count, 0))
-        score[i] = moved[count - masses.size] / (top * masses[i])
+        score[i] = moved[count - masses.size] / (top * masses[i] * largest)
     return score

@@ -23,6 +23,8 @@ class Ticket(NamedTuple):
     context: int
     draws: Ints
     odds: Floats  # of each draw, at decision time
+    up: Bools  # the experts it could be drawn from; empty: all
+    share: float  # of q that they held
     feasible: bool  # could the step that led here keep its constraint?
 
 

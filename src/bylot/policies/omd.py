@@ -14,7 +14,7 @@ from bylot.kernels.box import support
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import accumulate, add_gradient, draw, restrict
-from bylot.kernels.project import onto_halfspace
+from bylot.kernels.project import fill_halfspace, onto_halfspace
 from bylot.policies.contract import Ticket, decide, law, learn, step
 from bylot.policies.dual import Dual, Fixed, Oco, advance, charge, resting
 from bylot.problem import Problem
@@ -65,13 +65,13 @@ def move(rule: OmdRule, state: OmdState, x: int) -> None:
     w = state.dual.w
     a, b = halfspace(rule, w)
     eta = rule.eta * np.sqrt(state.visits[x] + 1.0) if rule.anytime else rule.eta
-    z = state.q[x] + state.g[x] / eta
-    found = onto_halfspace(z, rule.floor, a, b)
-    state.q[x] = found.q
+    q, g = state.q[x], state.g[x]
+    for i in range(q.size):
+        q[i] += g[i] / eta
+        g[i] = 0.0
+    found = fill_halfspace(q, q, rule.floor, a, b)
     state.feasible[x] = found.feasible
-    state.g[x] = 0.0
-    accumulate(state.q[x], state.mass[x])
-    surrogate(rule.rows, state.q[x], state.u[x])
+    settle(rule, state, x)
     state.paid[:] += eta * found.multiplier * w
     state.moves[0] += 1
 
@@ -86,20 +86,29 @@ def halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
 
 
 @compiled
-def without(rule: OmdRule, w: Floats, q: Floats, up: Bools) -> tuple[Floats, bool]:
-    """q renormalised on the experts that are up, and drawn back into w's half-space if that moved
-    it out; False if they cannot meet it.
+def settle(rule: OmdRule, state: OmdState, x: int) -> None:
+    """What follows from a new q: its running sums and its surrogate cost."""
+    accumulate(state.q[x], state.mass[x])
+    surrogate(rule.rows, state.q[x], state.u[x])
 
-    Without the second step an outage of the cheap would hand their mass to the dear for as long
-    as it lasts, whatever the dual asks.
+
+@compiled
+def withstand(rule: OmdRule, state: OmdState, x: int, up: Bools) -> bool:
+    """Move q, as little as can be, so that q renormalised on the experts that are up keeps w's
+    half-space; False, and q as it was, if they cannot.
+
+    a.q_up / sum(q_up) <= b is linear in q: sum over those up of (a_i - b) q_i <= 0. Without this an
+    outage of the cheap would hand their mass to the dear for as long as it lasts.
     """
-    a, b = halfspace(rule, w)
-    q = restrict(q, up)
-    if (a * q).sum() <= b:
-        return q, True
-    found = onto_halfspace(q[up], rule.floor, a[up], b)
-    q[np.flatnonzero(up)] = found.q
-    return q, found.feasible
+    a, b = halfspace(rule, state.dual.w)
+    row = np.where(up, a - b, 0.0)
+    if (row * state.q[x]).sum() <= 0.0:
+        return True
+    found = onto_halfspace(state.q[x].copy(), rule.floor, row, 0.0)
+    if found.feasible:
+        state.q[x] = found.q
+        settle(rule, state, x)
+    return found.feasible
 
 
 @compiled
@@ -123,16 +132,18 @@ def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -
         move(rule, state, context)
     visits[context] += 1
     # (d) from the experts that are up, and it is their cost that is owed
-    q, mass, u = state.q[context], state.mass[context], state.u[context]
     feasible = state.feasible[context]
     if up.size > 0:
-        q, feasible = without(rule, dual.w, q, up)
-        mass, u = mass.copy(), u.copy()
+        feasible = withstand(rule, state, context, up)
+    q, mass, u, share = state.q[context], state.mass[context], state.u[context], 1.0
+    if up.size > 0:
+        share = q[up].sum()
+        q, mass, u = restrict(q, up), mass.copy(), u.copy()
         accumulate(q, mass)
         surrogate(rule.rows, q, u)
     charge(dual, u)
     panel = draw(q, mass, rule.draws, chance)
-    return Ticket(chance.t, context, panel.draws, panel.odds, feasible)
+    return Ticket(chance.t, context, panel.draws, panel.odds, up, share, feasible)
 
 
 @step(learn, OmdRule)
@@ -141,15 +152,22 @@ def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
     centred = reward
     if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
         centred = reward - total[x] / rewards[x] if rewards[x] > 0 else 0.0
-    add_gradient(state.g[x], ticket.draws, ticket.odds, rule.weight * centred)
+    weighted = rule.weight * centred / ticket.share
+    add_gradient(state.g[x], ticket.draws, ticket.odds, weighted)
+    if ticket.up.size > 0:
+        # The derivative of the renormalisation: being up is no merit. With all experts up it is
+        # the same for each, which the simplex does not feel.
+        for i in range(ticket.up.size):
+            if ticket.up[i]:
+                state.g[x, i] -= weighted * rule.draws
     rewards[x] += 1
     total[x] += reward
 
 
 @step(law, OmdRule)
 def _(rule: OmdRule, state: OmdState, context: int, up: Bools) -> Floats:
-    q: Floats = state.q[context].copy()
-    return q if up.size == 0 else without(rule, state.dual.w, q, up)[0]
+    q: Floats = restrict(state.q[context], up).copy()
+    return q
 
 
 @dataclass(frozen=True)
@@ -162,7 +180,8 @@ class Omd:
     batch_gradient:  "mean" over the rounds of a batch, or their "sum"; a reward that comes late
                      enters the next batch with the same weight, one that never comes with none
     baseline:        subtract the running mean of the rewards from each reward
-    freeze_dual_in_batch: hold the dual too, so that every q played satisfies its constraint
+    freeze_dual_in_batch: hold the dual too, so that (in one context) every q played satisfies its
+                     constraint
     dual:            the dual player's step rule
     """
 
@@ -175,15 +194,19 @@ class Omd:
     dual: Oco = PAPER_DUAL
 
     def __post_init__(self) -> None:
-        if self.eta is not None and not 0 < self.eta < np.inf:
+        if self.eta is not None and not sane(self.eta):
             raise PolicyError(f"eta={self.eta} is not positive; leave it out for the paper's")
-        if not 0 < self.eta_mult < np.inf:
+        if not sane(self.eta_mult):
             raise PolicyError(f"eta_mult={self.eta_mult} is not positive; Theorem 1 has 1")
-        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
+        if type(self.batch) is not int or not 1 <= self.batch < 2**31:
             raise PolicyError(f"batch={self.batch!r} is not a number of rounds; Algorithm 1 has 1")
         if self.batch_gradient not in ("mean", "sum"):
             raise PolicyError(f"batch_gradient={self.batch_gradient!r}; use 'mean' or 'sum'")
-        if not 0 < self.dual.step < np.inf:
+        if not isinstance(self.dual, Oco):
+            raise PolicyError(f"dual={self.dual!r}; use Fixed, Anytime or Adaptive")
+        if not isinstance(self.baseline, bool) or not isinstance(self.freeze_dual_in_batch, bool):
+            raise PolicyError("baseline and freeze_dual_in_batch are True or False")
+        if not sane(self.dual.step):
             raise PolicyError(f"the dual's step={self.dual.step} is not positive")
 
     @classmethod
@@ -238,6 +261,23 @@ class Omd:
             moves=np.zeros(1, np.int64),
         )
 
+    def sound(self, rule: OmdRule, state: OmdState) -> bool:
+        """Could this be a state of ours? Asked of files, which may have been edited."""
+        used = state.visits > 0
+        return bool(
+            len(used) > 0
+            and (state.visits >= 0).all()
+            and (state.rewards >= 0).all()
+            and (state.q >= rule.floor * (1 - 1e-9)).all()
+            and (state.q <= 1 + 1e-9).all()
+            and np.allclose(state.q.sum(axis=1), 1.0, atol=1e-9)
+            and np.allclose(state.mass[used], np.cumsum(state.q, axis=1)[used], atol=1e-9)
+            and (np.abs(state.dual.w) <= 1 + 1e-9).all()
+            and state.dual.rounds[0] >= 0
+            and state.dual.steps[0] >= 0
+            and state.moves[0] >= 0
+        )
+
     def prices(self, problem: Problem, rule: OmdRule, state: OmdState) -> Floats:
         """What loosening each bound by a unit would buy, in rewards of [0, 1]: mean multipliers.
 
@@ -246,6 +286,11 @@ class Omd:
         per_row = np.abs(state.paid) / max(1, int(state.moves[0])) / scale(problem.rows)
         per_round = per_row / (rule.weight * rule.batch)
         return np.where(problem.signs < 0, per_round / problem.draws, per_round)
+
+
+def sane(value: float) -> bool:
+    """A positive number that arithmetic can still multiply and divide by."""
+    return isinstance(value, (int, float)) and 1e-100 < value < 1e100
 
 
 def warn_if_empty(problem: Problem) -> None:

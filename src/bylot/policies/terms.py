@@ -1,6 +1,5 @@
 """The terms a run is started on, the same for router and simulator; checked once, here."""
 
-import math
 from typing import Any, NamedTuple
 
 from bylot.errors import PolicyError, ProblemError, RewardError
@@ -28,13 +27,19 @@ def agreed(problem: Problem, seed: int, horizon: int | None, rewards: tuple[floa
         low, high = (float(end) for end in rewards)
     except (TypeError, ValueError):
         raise RewardError(f"rewards={rewards!r} given; wanted a pair (low, high)") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (0 < high - low < 1e300):  # NaN and infinities fail this too
         raise RewardError(f"rewards={rewards} given; wanted a finite range (low, high), low < high")
     return Terms(seed, horizon, low, high)
 
 
+def within(value: float, low: float, high: float) -> bool:
+    """Is a reward in range? A sum of parts may miss an end by rounding, which does no harm."""
+    spare = 1e-9 * (high - low)
+    return low - spare <= value <= high + spare
+
+
 def at_least_one(name: str, value: Any) -> int:
     """A count, or an error."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**62:
         raise PolicyError(f"{name}={value!r} given; wanted a whole number, at least 1")
     return value

@@ -115,6 +115,9 @@ def known_cost(limit: Limit, rows: Mapping[str, Floats]) -> None:
         )
 
 
+MOST_DRAWS = 10_000
+
+
 def draws(given: object) -> int:
     """The number M of draws a request: an integer of at least 1."""
     if isinstance(given, bool | np.bool_) or not isinstance(given, Integral):
@@ -123,7 +126,10 @@ def draws(given: object) -> int:
         )
     if given < 1:
         raise ProblemError(f"draws={given} asks nobody; draw at least 1 expert per request")
-    return int(given)
+    number = int(given)
+    if number > MOST_DRAWS:
+        raise ProblemError(f"draws={given} is no small panel; draw at most {MOST_DRAWS} a request")
+    return number
 
 
 def floor(given: object, size: int) -> float:

@@ -1,0 +1,122 @@
+"""Scores: units, verdicts and benchmarks, each on a play whose figures are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bylot import Problem, Trace, at_least, at_most, score, simulate
+from bylot.environments import Given
+from bylot.errors import ValuesError
+from bylot.metrics import cost_bound, in_units, reward_bound, violations
+from bylot.policies import Omd
+from small import five, recorded, steady
+
+STILL = Omd(eta=1e12, batch=1, baseline=False)  # plays equal shares for ever
+
+
+def played(rounds: int = 500, **settings: object) -> Trace:
+    """A short play of Algorithm 1."""
+    return simulate(five(), recorded(rounds), Omd.plain(), rounds=rounds, **settings)  # type: ignore[arg-type]
+
+
+def test_regret_is_against_the_policies_that_were_played() -> None:
+    free = Problem(["a", "b"], {}, draws=1)
+    values = np.tile([[[1.0, 0.0]]], (50, 1, 1))
+    result = score(simulate(free, Given(values), STILL, rounds=50), values)
+    assert result.expected == pytest.approx(0.5)  # equal shares earn half
+    assert result.best.value == pytest.approx(1 - free.floor)
+    assert result.regret == pytest.approx(0.5 - free.floor)
+    assert result.aggregate == result.regret
+
+
+def test_a_limit_that_is_broken_is_reported_at_every_tolerance_it_exceeds() -> None:
+    problem = Problem(["a", "b"], {"usd": [2.0, 0.0]}, [at_most("usd", 0.98)], draws=1)
+    spend = np.tile([[2.0], [0.0]], (25, 1))  # 1.0 on average: .02 over, .01 of the largest cost
+    trace = simulate(problem, Given(np.ones((50, 1, 2))), STILL, rounds=50)
+    trace = replace(trace, record=trace.record._replace(spend=spend))
+    result = score(trace, np.ones((50, 1, 2)))
+    assert result.feasible == {0.0: False, 1e-3: False, 1e-2: True}
+    assert result.violation == pytest.approx(0.01)
+    kept = replace(trace, record=trace.record._replace(spend=0.9 * spend))
+    assert score(kept, np.ones((50, 1, 2))).feasible == {0.0: True, 1e-3: True, 1e-2: True}
+
+
+def test_one_broken_limit_among_kept_ones_is_enough() -> None:
+    costs = {"usd": [1.0, 0.0], "gpu": [0.0, 1.0]}
+    problem = Problem(["a", "b"], costs, [at_most("usd", 0.9), at_least("gpu", 0.9)], draws=2)
+    trace = simulate(problem, Given(np.ones((40, 1, 2))), STILL, rounds=40)
+    spend = np.tile([0.5, 0.5], (40, 1))
+    assert not score(
+        replace(trace, record=trace.record._replace(spend=spend)),
+        np.ones((40, 1, 2)),
+        best=score(
+            simulate(
+                Problem(["a", "b"], {}, draws=2), Given(np.ones((40, 1, 2))), STILL, rounds=40
+            ),
+            np.ones((40, 1, 2)),
+        ).best,
+    ).feasible[0.0]
+
+
+def test_a_mean_that_rounding_carries_past_the_bound_is_kept() -> None:
+    problem = Problem(["a", "b"], {"usd": [0.1, 0.1]}, [at_most("usd", 0.1)], draws=1)
+    values = np.ones((1_000, 1, 2))
+    assert score(simulate(problem, Given(values), STILL, rounds=1_000), values).feasible[0.0]
+
+
+def test_the_bound_on_regret_is_in_the_unit_of_the_rewards() -> None:
+    one, three = played(horizon=500), played(horizon=500, rewards=(0.0, 3.0))
+    assert_allclose(reward_bound(three)[1], 3 * reward_bound(one)[1])
+    anytime, wide = played(), played(rewards=(0.0, 3.0))
+    assert anytime.horizon is None
+    assert_allclose(reward_bound(wide)[1], 3 * reward_bound(anytime)[1])
+
+
+def test_every_further_context_adds_its_eta_to_theorem_1() -> None:
+    policy = Omd.plain()
+    bounds = [
+        reward_bound(simulate(five(), recorded(400, n), policy, rounds=400, horizon=400))[1]
+        for n in (1, 3)
+    ]
+    assert_allclose(bounds[1] - bounds[0], 2 * policy.proximal(five(), 400) / 400)
+
+
+def test_the_unit_of_a_cost_does_not_change_the_score() -> None:
+    cents = Problem(
+        five().experts,
+        {**five().costs, "usd": 100 * five().costs["usd"]},
+        [limit.at(100 * limit.bound) if limit.name == "usd" else limit for limit in five().limits],
+        draws=2,
+    )
+    traces = [simulate(p, steady(), rounds=300, horizon=300) for p in (five(), cents)]
+    assert_allclose(violations(traces[0]), violations(traces[1]), atol=1e-12)
+    assert_allclose(cost_bound(traces[0]), cost_bound(traces[1]))
+    assert in_units(cents).rows.max() == 1.0
+
+
+def test_values_of_other_rounds_are_refused() -> None:
+    with pytest.raises(ValuesError, match="same rounds"):
+        score(played(), recorded(400).values)
+    with pytest.raises(ValuesError, match="keep_law=True"):
+        score(played(keep_law=False), recorded(500).values)
+
+
+def test_the_text_says_what_is_not_covered() -> None:
+    values = recorded(500).values
+    plain, batched = played(horizon=500), simulate(five(), recorded(500), rounds=500)
+    assert "plain algorithm" not in str(score(plain, values))
+    assert "Corollary (of the plain algorithm)" in str(score(batched, values))
+    several = simulate(five(), recorded(500, 3), rounds=500)
+    assert "one budget for all" in str(score(several, recorded(500, 3).values))
+
+
+def test_prices_do_not_depend_on_how_a_batch_is_summed() -> None:
+    problem, results = five(), []
+    for policy in (Omd(eta=20.0), Omd(eta=200.0, batch_gradient="sum")):
+        rule = policy.bind(problem)
+        state = policy.start(rule)
+        state.paid[:], state.moves[0] = rule.eta * 0.01, 7
+        results.append(policy.prices(problem, rule, state))
+    assert_allclose(results[0], results[1])
