@@ -45,6 +45,15 @@ def test_a_given_folder_is_used_and_the_temporary_one_is_the_fallback(tmp_path: 
     assert probe(XDG_CACHE_HOME=str(wall), TMPDIR=str(spare)).startswith(str(spare))
 
 
+def test_an_entry_that_a_full_disk_left_empty_is_thrown_away(tmp_path: Path) -> None:
+    folder = probe(NUMBA_CACHE_DIR=str(tmp_path)).split()[0]
+    entries = list(Path(folder).rglob("*.nb?"))
+    assert entries
+    for entry in entries:
+        entry.write_bytes(b"")
+    assert probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
+
+
 def test_the_folder_changes_with_any_source_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

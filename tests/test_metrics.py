@@ -45,19 +45,12 @@ def test_a_limit_that_is_broken_is_reported_at_every_tolerance_it_exceeds() -> N
 
 def test_one_broken_limit_among_kept_ones_is_enough() -> None:
     costs = {"usd": [1.0, 0.0], "gpu": [0.0, 1.0]}
-    problem = Problem(["a", "b"], costs, [at_most("usd", 0.9), at_least("gpu", 0.9)], draws=2)
-    trace = simulate(problem, Given(np.ones((40, 1, 2))), STILL, rounds=40)
-    spend = np.tile([0.5, 0.5], (40, 1))
-    assert not score(
-        replace(trace, record=trace.record._replace(spend=spend)),
-        np.ones((40, 1, 2)),
-        best=score(
-            simulate(
-                Problem(["a", "b"], {}, draws=2), Given(np.ones((40, 1, 2))), STILL, rounds=40
-            ),
-            np.ones((40, 1, 2)),
-        ).best,
-    ).feasible[0.0]
+    problem = Problem(["a", "b"], costs, [at_most("usd", 0.9), at_least("gpu", 0.4)], draws=1)
+    values = np.ones((40, 1, 2))
+    trace = simulate(problem, Given(values), STILL, rounds=40)
+    for gpu, kept in ((0.5, True), (0.3, False)):
+        record = trace.record._replace(spend=np.tile([0.5, gpu], (40, 1)))
+        assert score(replace(trace, record=record), values).feasible[0.0] is kept
 
 
 def test_a_mean_that_rounding_carries_past_the_bound_is_kept() -> None:
@@ -94,6 +87,18 @@ def test_the_unit_of_a_cost_does_not_change_the_score() -> None:
     assert_allclose(violations(traces[0]), violations(traces[1]), atol=1e-12)
     assert_allclose(cost_bound(traces[0]), cost_bound(traces[1]))
     assert in_units(cents).rows.max() == 1.0
+
+
+def test_an_empty_surrogate_is_scored_against_the_exact_limits() -> None:
+    costs = {name: np.eye(4)[i] for i, name in enumerate("abcd")}
+    limits = [at_least(name, 0.3) for name in "abcd"]  # 1.2 of one, but two draws can do it
+    problem = Problem(list("abcd"), costs, limits, draws=2)
+    values = np.random.default_rng(0).random((200, 2, 4)) / 2
+    with pytest.warns(UserWarning, match="surrogate"):
+        trace = simulate(problem, Given(values), Omd.plain(), rounds=200)
+    result = score(trace, values)
+    assert not result.applies
+    assert result.best.value >= result.expected - 0.05
 
 
 def test_values_of_other_rounds_are_refused() -> None:

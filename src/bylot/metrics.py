@@ -28,7 +28,8 @@ class Score:
     violation:  R2, the distance of the mean cost from the limits, each cost in units of its
                 largest value
     feasible:   were all limits kept, up to each tolerance in those units?
-    applies:    False if the play was batched or had a baseline, which the theorems do not cover
+    applies:    False if the play was batched or had a baseline, which the theorems do not cover,
+                or if the surrogate is empty; the benchmark is then the optimum of the exact limits
     """
 
     rounds: int
@@ -76,8 +77,11 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
         )
     several = np.unique(record.contexts).size > 1
     contexts = record.contexts if several else None
-    best = optimum(problem, stack, contexts=contexts) if best is None else best
-    shared = optimum(problem, stack, contexts=contexts, aggregate=True) if several else best
+    exact = problem.surrogate_conflict is not None
+    best = optimum(problem, stack, contexts=contexts, exact=exact) if best is None else best
+    shared = best
+    if several:
+        shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
     expected = float(per_round(record.law, stack.values, stack.order, problem.draws).mean())
     violation = float(violations(trace)[-1])
     theorem, regret_bound = reward_bound(trace)
@@ -93,7 +97,7 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
         violation_bound=cost_bound(trace),
         feasible={tolerance: worst(trace) <= tolerance for tolerance in TOLERANCES},
         theorem=theorem,
-        applies=covered(trace.policy),
+        applies=covered(trace.policy) and not exact,
     )
 
 

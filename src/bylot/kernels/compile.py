@@ -46,7 +46,11 @@ def writable_cache() -> str | None:
             if base == spare:  # everybody can write beside it, and what is in it will be run
                 base.chmod(0o700)
             with tempfile.TemporaryFile(dir=folder):
-                return str(folder)
+                pass
+            for entry in folder.rglob("*.nb?"):
+                if entry.stat().st_size == 0:  # a full disk or a crash left it; numba would choke
+                    entry.unlink()
+            return str(folder)
         except OSError:
             continue
     return None
