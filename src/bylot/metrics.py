@@ -106,7 +106,7 @@ def violations(trace: Trace) -> Floats:
     their largest value.
     """
     problem = in_units(trace.problem)
-    means = running_mean(trace.spend) / peaks(trace.problem)
+    means = running_mean(trace.spend) / trace.problem.peaks
     outside = np.maximum(means - problem.target.high, problem.target.low - means)
     distance: Floats = np.sqrt((np.maximum(outside, 0.0) ** 2).sum(axis=1))
     return distance
@@ -118,7 +118,7 @@ def worst(trace: Trace) -> float:
     mean = trace.spend.mean(axis=0)
     # A mean of T numbers is known to rounding only; a millionth of a millionth is not a violation.
     outside = problem.signs * (problem.bounds - mean) - 1e-12 * problem.bounds
-    return float((outside / peaks(problem)).max(initial=0.0))
+    return float((outside / problem.peaks).max(initial=0.0))
 
 
 def reward_bound(trace: Trace) -> tuple[str, float]:
@@ -159,15 +159,9 @@ def dual_regret(policy: Omd, problem: Problem, T: int) -> float:
     return bounds.fixed_step_regret(step, slope, T)
 
 
-def peaks(problem: Problem) -> Floats:
-    """The largest cost under each limit."""
-    peak: Floats = problem.rows.max(axis=1, initial=0.0)
-    return np.where(peak > 0, peak, 1.0)
-
-
 def in_units(problem: Problem) -> Problem:
     """The same problem as the dual sees it: limited costs in units of their largest value."""
-    peak = {limit.name: p for limit, p in zip(problem.limits, peaks(problem), strict=True)}
+    peak = {limit.name: p for limit, p in zip(problem.limits, problem.peaks, strict=True)}
     costs = {name: row / peak.get(name, 1.0) for name, row in problem.costs.items()}
     limits = [limit.at(float(limit.bound / peak[limit.name])) for limit in problem.limits]
     return Problem(problem.experts, costs, limits, draws=problem.draws, floor=problem.floor)

@@ -132,11 +132,10 @@ def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -
         move(rule, state, context)
     visits[context] += 1
     # (d) from the experts that are up, and it is their cost that is owed
-    feasible = state.feasible[context]
+    feasible, share = state.feasible[context], 1.0
+    q, mass, u = state.q[context], state.mass[context], state.u[context]
     if up.size > 0:
-        feasible = withstand(rule, state, context, up)
-    q, mass, u, share = state.q[context], state.mass[context], state.u[context], 1.0
-    if up.size > 0:
+        feasible = withstand(rule, state, context, up)  # may move q
         share = q[up].sum()
         q, mass, u = restrict(q, up), mass.copy(), u.copy()
         accumulate(q, mass)
@@ -217,7 +216,7 @@ class Omd:
     def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
         """The rule for this problem, over a known horizon or for as long as it is asked."""
         warn_if_empty(problem)
-        peak = scale(problem.rows)
+        peak = problem.peaks  # so that a change of unit changes no decision
         return OmdRule(
             draws=problem.draws,
             floor=problem.floor,
@@ -283,7 +282,7 @@ class Omd:
 
         The surrogate's upper bound is u/M, so a unit of u loosens it by 1/M only.
         """
-        per_row = np.abs(state.paid) / max(1, int(state.moves[0])) / scale(problem.rows)
+        per_row = np.abs(state.paid) / max(1, int(state.moves[0])) / problem.peaks
         per_round = per_row / (rule.weight * rule.batch)
         return np.where(problem.signs < 0, per_round / problem.draws, per_round)
 
@@ -303,9 +302,3 @@ def warn_if_empty(problem: Problem) -> None:
             SurrogateWarning,
             stacklevel=4,
         )
-
-
-def scale(rows: Floats) -> Floats:
-    """The largest cost of each row, so that a change of unit changes no decision."""
-    peak: Floats = rows.max(axis=1, initial=0.0)
-    return np.where(peak > 0, peak, 1.0)

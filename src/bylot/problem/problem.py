@@ -95,6 +95,12 @@ class Problem:
         return _locked(np.array([limit.sign for limit in self.limits], dtype=np.int64))
 
     @cached_property
+    def peaks(self) -> Floats:
+        """The (d,) largest costs under each limit; 1 where nobody costs anything."""
+        peak: Floats = self.rows.max(axis=1, initial=0.0)
+        return np.where(peak > 0, peak, 1.0)
+
+    @cached_property
     def box(self) -> Box:
         """The paper's surrogate S: if sum_i q_i c_i lies in S, draws from q keep the limits.
 
