@@ -22,8 +22,11 @@ K, M, N = 50, 5, 3
 REPEATS = 30  # of the compiled loop in a turn, so that a turn is long enough to time
 
 
-def run(rounds: int = 10_000, plain_rounds: int = 10_000, turns: int = 5) -> dict[str, Any]:
-    """Rounds per CPU-second of both, medians over turns that alternate, and if the traces agree."""
+def run(rounds: int = 10_000, plain_rounds: int = 10_000, turns: int = 9) -> dict[str, Any]:
+    """Rounds per CPU-second of both, the best of turns that alternate, and if the traces agree.
+
+    The best, because what else the machine does can only slow a turn down.
+    """
     problem, policy = crowd(K, M), Omd()
     rule = policy.bind(problem, horizon=rounds)
     rows, values = np.array(problem.rows), np.random.default_rng(0).random((rounds, N, K))
@@ -49,7 +52,7 @@ def run(rounds: int = 10_000, plain_rounds: int = 10_000, turns: int = 5) -> dic
         )
         slow.append(plain_rounds / seconds)
         same &= agree(plain, record)
-    rates = {"compiled": float(np.median(fast)), "numpy": float(np.median(slow))}
+    rates = {"compiled": max(fast), "numpy": max(slow)}
     ratio = rates["compiled"] / rates["numpy"]
     return {"rounds_per_cpu_s": rates, "ratio": ratio, "same_trace": same}
 
