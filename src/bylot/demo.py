@@ -1,6 +1,5 @@
 """A first look: the paper's policy on a built-in pool, against the optimum it cannot see."""
 
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from bylot.optima import Stack, optimum
 from bylot.pools import crowd, skills
 from bylot.problem import Problem
 from bylot.simulation import simulate
-from bylot.text import table
+from bylot.text import say, table
 
 
 def run(rounds: int, seed: int, out: Path) -> None:
@@ -25,13 +24,13 @@ def run(rounds: int, seed: int, out: Path) -> None:
     environment = skills(problem, seed=seed)
     M = problem.draws
     print(f"{problem.size} made-up workers, {M} drawn for each request, {rounds:,} requests")
-    say("playing the paper's policy (the first time, its code is compiled: half a minute)")
+    say("... playing the paper's policy (the first time, its code is compiled: half a minute)")
     trace = simulate(problem, environment, "omd", rounds=rounds, seed=seed, horizon=rounds)
     stack = Stack(environment.rounds(0, rounds, seed).values)
     earned = per_round(trace.record.law, stack.values, stack.order, M)
     uniform = np.full(problem.size, 1 / problem.size)
     flat = float(expected_rewards(uniform, stack.values, stack.order, M).mean())
-    say("computing the optimum in hindsight")
+    say("... computing the optimum in hindsight")
     best, true = optimum(problem, stack), optimum(problem, stack, exact=True)
     bounds = [
         f"{one.name} {'<=' if one.sign < 0 else '>='} {one.bound:.3g}" for one in problem.limits
@@ -53,11 +52,6 @@ def run(rounds: int, seed: int, out: Path) -> None:
     title = f"A made-up crowd: {problem.size} workers, {M} draws, {len(problem.limits)} limits"
     for path in plots.learning_and_limits(trace, earned, levels, title, folder):
         print(f"figure: {path}")
-
-
-def say(line: str) -> None:
-    """Progress, on standard error."""
-    print(f"... {line}", file=sys.stderr, flush=True)
 
 
 def cost(problem: Problem, q: Floats) -> Floats:

@@ -1,6 +1,5 @@
 """A router to hold in the hand: ask it for panels, tell it rewards, stop it and go on later."""
 
-import difflib
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +21,7 @@ from bylot.policies.desk import Desk, Served, credit, serve
 from bylot.policies.ledger import blank
 from bylot.policies.terms import agreed, at_least_one, within
 from bylot.problem import Problem
+from bylot.problem.reading import instead
 from bylot.status import Standing, Status
 
 FORM, VERSION = "bylot-router", 1
@@ -153,7 +153,8 @@ class Router:
         mask = np.zeros(self.problem.size, np.bool_)
         for name in available:
             if name not in self._index:
-                raise DecisionError(f"there is no expert {name!r}{guess(name, self._index)}")
+                remedy = instead(name, self.problem.experts, "experts")
+                raise DecisionError(f"there is no expert {name!r}; {remedy}")
             mask[self._index[name]] = True
         if not mask.any():
             raise DecisionError("no expert is available, so there is nobody to draw")
@@ -185,7 +186,7 @@ class Router:
         """What the caller gets to see."""
         experts, ticket = self.problem.experts, served.ticket
         draws = tuple([experts[i] for i in ticket.draws.tolist()])
-        spend, expected = served.costs.tolist()
+        spend, expected = map(self.by_cost, served.costs)
         return Decision(
             id=f"d{ticket.t}",
             t=ticket.t,
@@ -193,8 +194,8 @@ class Router:
             draws=draws,
             odds=tuple(ticket.odds.tolist()),
             subset=tuple(dict.fromkeys(draws)),
-            spend=dict(zip(self.problem.costs, spend, strict=True)),
-            expected=dict(zip(self.problem.costs, expected, strict=True)),
+            spend=spend,
+            expected=expected,
             feasible=ticket.feasible,
         )
 
@@ -334,12 +335,6 @@ def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float
     if type(context) is not int or not 0 <= context < len(router.contexts):
         raise SavedFileError(f"decision {t} has context {context!r}, which was never seen")
     return t, Ticket(t, context, draws, odds, up, share, bool(data["feasible"]))
-
-
-def guess(name: Any, known: Iterable[str]) -> str:
-    """The end of an error about an unknown name: what was meant, if that can be told."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else "; available takes names of experts"
 
 
 def number(id: str) -> int | None:  # noqa: A002

@@ -1,6 +1,12 @@
-"""Aligned text: the one table that status, scores and benchmarks print."""
+"""Text for people: the one table that everything prints, and progress."""
 
+import sys
 from collections.abc import Sequence
+
+
+def say(line: str) -> None:
+    """Progress, on standard error."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

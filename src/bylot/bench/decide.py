@@ -22,7 +22,7 @@ Round = Callable[[Any], None]  # plays one round on one value matrix
 
 
 def bylot() -> Round:
-    """decide + reward of our router under two limits, from Python."""
+    """decide + reward of our router under three limits, from Python."""
     router = Router(crowd(SIZE, DRAWS), "omd", rewards=(0.0, DIMENSIONS))
     place = {name: i for i, name in enumerate(router.problem.experts)}
 

@@ -8,7 +8,6 @@ it is not installed, is dense where that makes no sense, or solves a different p
 judges every answer of ours by its optimality conditions.
 """
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from bylot.bench.steps import Steps, steps
 from bylot.errors import BylotError
 from bylot.kernels.compile import Floats, compiled
 from bylot.kernels.project import onto_halfspace
-from bylot.text import table
+from bylot.text import say, table
 
 SIZES = (50, 200, 1_000, 10_000, 100_000)
 LIMIT = 1e-12  # of the scaled KKT residual
@@ -133,11 +132,6 @@ def fuzz(cases: int, seed: int) -> dict[str, Any]:
         "worst_kkt": worst,
         "first_failures": failures[:5],
     }
-
-
-def say(line: str) -> None:
-    """Progress, on standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def render(result: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bylot.bounds import context_rate, eta_star
 from bylot.errors import PolicyError, SurrogateWarning
 from bylot.kernels.box import support
 from bylot.kernels.chance import Chance
@@ -104,7 +105,7 @@ def withstand(rule: OmdRule, state: OmdState, x: int, up: Bools) -> bool:
     row = np.where(up, a - b, 0.0)
     if (row * state.q[x]).sum() <= 0.0:
         return True
-    found = onto_halfspace(state.q[x].copy(), rule.floor, row, 0.0)
+    found = onto_halfspace(state.q[x], rule.floor, row, 0.0)
     if found.feasible:
         state.q[x] = found.q
         settle(rule, state, x)
@@ -233,15 +234,12 @@ class Omd:
         )
 
     def proximal(self, problem: Problem, horizon: int | None) -> float:
-        """eta as given; else eta_mult sqrt(2 T) G; else the a = 2 G eta_mult of a sqrt(n_x).
-
-        G^2 = K M (1/gamma + M - 1) bounds the second moment of the gradient estimate.
-        """
+        """eta as given; else eta_mult times Theorem 1's, or the Corollary's a of a sqrt(n_x)."""
         if self.eta is not None:
             return float(self.eta)
-        K, M = problem.size, problem.draws
-        G = np.sqrt(K * M * (1 / problem.floor + M - 1))
-        return float(self.eta_mult * G * (2.0 if horizon is None else np.sqrt(2.0 * horizon)))
+        pool = problem.size, problem.draws, problem.floor
+        paper = context_rate(*pool) if horizon is None else eta_star(horizon, *pool)
+        return self.eta_mult * paper
 
     def start(self, rule: OmdRule, contexts: int = 1) -> OmdState:
         """Uniform play in every context, and a resting dual."""

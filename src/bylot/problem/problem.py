@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,8 +17,6 @@ from bylot.problem import feasibility, reading
 from bylot.problem.box import Box
 from bylot.problem.conflict import Conflict
 from bylot.problem.limits import Limit
-
-A = TypeVar("A", Floats, Ints)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -82,17 +80,17 @@ class Problem:
     def rows(self) -> Floats:
         """The (d, K) costs under limit: row j is the cost of limit j."""
         rows = [self.costs[limit.name] for limit in self.limits]
-        return _locked(np.array(rows, dtype=np.float64).reshape(-1, self.size))
+        return reading.locked(np.array(rows, dtype=np.float64).reshape(-1, self.size))
 
     @cached_property
     def bounds(self) -> Floats:
         """The (d,) bounds, in the order of the limits."""
-        return _locked(np.array([limit.bound for limit in self.limits], dtype=np.float64))
+        return reading.locked(np.array([limit.bound for limit in self.limits], dtype=np.float64))
 
     @cached_property
     def signs(self) -> Ints:
         """The (d,) sides: -1 for an upper bound, +1 for a lower one."""
-        return _locked(np.array([limit.sign for limit in self.limits], dtype=np.int64))
+        return reading.locked(np.array([limit.sign for limit in self.limits], dtype=np.int64))
 
     @cached_property
     def peaks(self) -> Floats:
@@ -164,8 +162,3 @@ def _rebuilt(
     floor: float,
 ) -> Problem:
     return Problem(experts, costs, limits, draws=draws, floor=floor)
-
-
-def _locked(array: A) -> A:
-    array.setflags(write=False)
-    return array

@@ -8,14 +8,16 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bylot.errors import ProblemError
-from bylot.kernels.compile import Floats
+from bylot.kernels.compile import Floats, Ints
 from bylot.problem.limits import HUGE, LOWER, TINY, UPPER, Limit, Share, real
+
+A = TypeVar("A", Floats, Ints)
 
 
 def experts(given: Iterable[str]) -> tuple[str, ...]:
@@ -111,7 +113,7 @@ def known_cost(limit: Limit, rows: Mapping[str, Floats]) -> None:
     """The limit is on a cost that there is."""
     if limit.name not in rows:
         raise ProblemError(
-            f"{limit} is on an unknown cost; {_instead(limit.name, list(rows), 'costs')}"
+            f"{limit} is on an unknown cost; {instead(limit.name, list(rows), 'costs')}"
         )
 
 
@@ -171,7 +173,7 @@ def _cost(name: str, given: object, names: tuple[str, ...]) -> Floats:
         else:
             advice = "not finite; give what one consultation costs, or leave that expert out"
         raise ProblemError(f"cost {name!r} of expert {names[i]!r} is {row[i]}, {advice}")
-    return _locked(row + 0.0)  # a copy of our own, without -0.0
+    return locked(row + 0.0)  # a copy of our own, without -0.0
 
 
 def _numbers(name: str, given: object, names: tuple[str, ...]) -> Floats:
@@ -217,18 +219,20 @@ def _indicator(share: Share, names: tuple[str, ...]) -> Floats:
         if member not in pool:
             raise ProblemError(
                 f"share {share.group!r} has the unknown member {member!r}; "
-                f"{_instead(member, names, 'experts')}"
+                f"{instead(member, names, 'experts')}"
             )
     members = set(share.members)
-    return _locked(np.array([float(name in members) for name in names]))
+    return locked(np.array([float(name in members) for name in names]))
 
 
-def _locked(row: Floats) -> Floats:
-    row.setflags(write=False)
-    return row
+def locked(array: A) -> A:
+    """The array itself, which nobody can change any more."""
+    array.setflags(write=False)
+    return array
 
 
-def _instead(wrong: object, known: Sequence[str], what: str) -> str:
+def instead(wrong: object, known: Sequence[str], what: str) -> str:
+    """The end of an error about an unknown name: what was meant, or what there is."""
     close = difflib.get_close_matches(str(wrong), known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
