@@ -1,6 +1,7 @@
 """The disk cache of compiled code can neither fail nor go stale."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,14 +55,24 @@ def test_an_entry_that_a_full_disk_left_empty_is_thrown_away(tmp_path: Path) -> 
     assert probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
 
 
-def test_the_folder_changes_with_any_source_file(
+def test_the_folder_changes_with_any_file_that_is_compiled_and_with_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(compiling, "PACKAGE", tmp_path)
-    (tmp_path / "one.py").write_text("x = 1")
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "one.py").write_text("x = 1")
     before = fingerprint()
-    (tmp_path / "two.py").write_text("y = 1")
+    (tmp_path / "report.py").write_text("y = 1")
+    assert fingerprint() == before
+    (tmp_path / "kernels" / "two.py").write_text("y = 1")
     assert fingerprint() != before
+
+
+def test_nothing_outside_the_listed_parts_is_compiled() -> None:
+    marks = re.compile(r"^@(compiled|inlined|step|overload|intrinsic|structref)\b", re.MULTILINE)
+    for path in compiling.PACKAGE.rglob("*.py"):
+        if path.relative_to(compiling.PACKAGE).parts[0] not in compiling.COMPILED:
+            assert not marks.search(path.read_text()), path
 
 
 def test_other_packages_keep_their_own_cache_folder() -> None:

@@ -19,16 +19,20 @@ Bools = npt.NDArray[np.bool_]
 F = TypeVar("F", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parent.parent
+COMPILED = ("kernels", "policies", "problem", "bounds.py", "simulation.py", "bench")
+"""The parts of the package that compiled code is made of; others may change without compiling."""
 
 
 def fingerprint() -> str:
-    """A short name for this exact source tree.
+    """A short name for this exact state of all that is compiled.
 
     numba invalidates a cached function when its own file changes, not when a function it calls
-    does; a cache folder per state of the whole package cannot be stale.
+    does; a cache folder per state of all these files cannot be stale.
     """
     digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
-    for path in sorted(PACKAGE.rglob("*.py")):
+    parts = [PACKAGE / part for part in COMPILED]
+    files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*.py"))]
+    for path in sorted(files):
         stat = path.stat()
         digest.update(f"{path.relative_to(PACKAGE)} {stat.st_mtime_ns} {stat.st_size}\n".encode())
     return digest.hexdigest()[:16]
