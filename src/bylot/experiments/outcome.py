@@ -1,0 +1,125 @@
+"""What is kept of one cell: figures of the whole play, and curves at some of its rounds."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot import bounds
+from bylot.experiments.cell import Cell
+from bylot.experiments.levels import DRAWS
+from bylot.experiments.world import World
+from bylot.kernels.compile import Floats, Ints
+from bylot.metrics import distance, outside
+from bylot.policies.omd import PAPER_DUAL
+from bylot.problem import Problem
+from bylot.simulation import running_mean
+
+BATCH = 10  # rounds between two updates of the paper's policy: the clock of the sweep
+POINTS = 200  # of a crowd curve
+
+
+class Played(NamedTuple):
+    """What a policy did in a world; nothing in it depends on the level it is judged at."""
+
+    rewards: Floats  # (T,)
+    spend: Floats  # (T, 2): workload and experts
+    last: Floats | None  # the final distribution, if it is kept
+
+
+Row = dict[str, Any]
+
+
+def spending(draws: Ints, rows: Floats) -> Floats:
+    """(T, d) cost of the distinct members of each panel.
+
+    >>> spending(np.array([[0, 1, 0]]), np.array([[1.0, 2.0]]))
+    array([[3.]])
+    """
+    panels = np.sort(draws, axis=1)
+    new = np.ones(panels.shape)
+    new[:, 1:] = panels[:, 1:] != panels[:, :-1]
+    return np.stack([(row[panels] * new).sum(axis=1) for row in rows], axis=1)
+
+
+def outcome(world: World, cell: Cell, played: Played, window: int) -> Row:
+    """The record of a cell."""
+    problem, best = world.problems[cell.level], world.best(cell.level).found
+    reward, means = float(played.rewards.mean()), running_mean(played.spend)
+    limited = bool(problem.limits)
+    late = played.rewards[-max(1, world.rounds // 10) :]
+    figures = {
+        "reward": reward,
+        "reward_late": float(late.mean()),
+        "workload": float(means[-1, 0]),
+        "expert": float(means[-1, 1]),
+        "workload_bound": float(problem.bounds[0]) if limited else None,
+        "expert_bound": float(problem.bounds[1]) if limited else None,
+        "outside": outside(problem, means[-1]) if limited else 0.0,
+        "optimum": best.value,
+        "optimum_gap": best.gap,
+        "uniform": world.uniform,
+        "regret_true": best.value - reward,
+        **theorems(problem, world),
+    }
+    return {"cell": cell.id, **cell._asdict(), **figures, **curves(world, cell, played, window)}
+
+
+def theorems(problem: Problem, world: World) -> Row:
+    """What Theorems 1 and 2 allow the plain algorithm, in units of the raw rewards and costs."""
+    T, N = world.rounds, world.dimensions
+    regret = bounds.fixed_step_regret(PAPER_DUAL.step, bounds.slope_bound(problem), T)
+    most = problem.rows.max(axis=1, initial=0.0)
+    return {
+        "r1_bound": N * bounds.theorem_1(T, problem.size, DRAWS, problem.floor),
+        "r2_bound": bounds.theorem_2(T, DRAWS, most, regret),
+    }
+
+
+def curves(world: World, cell: Cell, played: Played, window: int) -> Row:
+    """Running figures at the sampled rounds, and the final ones that are their ends.
+
+    R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum and, as the paper has
+    it, the final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
+    """
+    t, problem = sampled(world.rounds, cell.experiment), world.problems[cell.level]
+    means = running_mean(played.spend)[t - 1]
+    away = distance(problem, means) if problem.limits else np.zeros(len(t))
+    earned = running_mean(played.rewards)[t - 1]
+    best = world.best(cell.level).earned[t - 1]
+    proxy = None
+    if played.last is not None:
+        proxy = running_mean(world.expected(played.last))[t - 1] - earned
+    return {
+        "regret_proxy": None if proxy is None else float(proxy[-1]),
+        "r2": float(away[-1]),
+        "curve_t": t,
+        "curve_reward": rolling(played.rewards, window)[t - 1],
+        "curve_workload": means[:, 0],
+        "curve_expert": means[:, 1],
+        "curve_r1_true": best - earned,
+        "curve_r1_proxy": proxy,
+        "curve_r2": away,
+    }
+
+
+def sampled(rounds: int, experiment: str) -> Ints:
+    """The rounds of a curve, counted from 1, the last one always among them.
+
+    >>> sampled(25, "sweep")
+    array([10, 20, 25])
+    """
+    step = BATCH if experiment == "sweep" else max(1, rounds // POINTS)
+    points = np.arange(step, rounds + 1, step)
+    return points if points.size and points[-1] == rounds else np.append(points, rounds)
+
+
+def rolling(rewards: Floats, window: int) -> Floats:
+    """Mean of the last `window` rewards at every round, of fewer at the start.
+
+    >>> rolling(np.array([1.0, 3.0, 5.0]), 2)
+    array([1., 2., 4.])
+    """
+    sums = np.concatenate([[0.0], np.cumsum(rewards)])
+    stop = np.arange(1, len(rewards) + 1)
+    start = np.maximum(0, stop - window)
+    return (sums[stop] - sums[start]) / (stop - start)
