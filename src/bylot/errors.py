@@ -58,5 +58,13 @@ class SavedFileError(BylotError, ValueError):
     """A saved router cannot be read, or was written by a version this one does not know."""
 
 
+class DataError(BylotError, ValueError):
+    """A file of data cannot be used; one line names the file, the place in it and the remedy."""
+
+
+class DataUnreachable(DataError):
+    """Data that must be downloaded cannot be: no network, or the server does not give it."""
+
+
 class SurrogateWarning(UserWarning):
     """The paper's linear stand-in for the limits is empty although the limits are not."""

@@ -1,0 +1,268 @@
+"""Downloads: whole, broken off and continued, wrong, or impossible, against a server of our own."""
+
+import hashlib
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from bylot.data import fetch, source
+from bylot.data.fetch import ATTEMPTS, CHUNK, NEEDED, fetch_trec
+from bylot.data.source import find
+from bylot.data.trec import CROWD, SUMS, TRUTH, URL
+from bylot.errors import DataError, DataUnreachable
+
+CONTENT = {CROWD: bytes(range(1, 251)) * 2_000, TRUTH: b"5\t2\n6\t1\n"}
+
+
+class Request(NamedTuple):
+    """What was asked for, and how many bytes were sent."""
+
+    name: str
+    range: str | None
+    sent: int
+
+
+class Server(ThreadingHTTPServer):
+    """Gives out CONTENT; breaks off after so many bytes, or forgets ranges, if told to."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = dict(CONTENT)
+        self.log: list[Request] = []
+        self.breaks: list[int] = []  # the next answers break off after so many bytes
+        self.ranges = True
+        self.status: int | None = None
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/"
+
+    def asked(self, name: str) -> list[Request]:
+        return [request for request in self.log if request.name == name]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        server, name, range_ = self.server, self.path[1:], self.headers["Range"]
+        whole = server.content.get(name)
+        if server.status or whole is None:
+            server.log.append(Request(name, range_, 0))
+            self.send_error(server.status or 404)
+            return
+        start = int(range_.removeprefix("bytes=").rstrip("-")) if range_ and server.ranges else 0
+        if start >= len(whole):
+            server.log.append(Request(name, range_, 0))
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
+        self.send_header("Content-Length", str(len(whole) - start))
+        self.end_headers()
+        body = whole[start:]
+        if server.breaks:
+            body = body[: server.breaks.pop(0)]
+            self.close_connection = True
+        server.log.append(Request(name, range_, len(body)))
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+        """Nothing: the log is for the tests."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(fetch, "PAUSE", 0.0)
+    for name, content in CONTENT.items():
+        monkeypatch.setitem(SUMS, name, hashlib.sha256(content).hexdigest())
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_both_files_are_fetched_once_and_then_found(server: Server, tmp_path: Path) -> None:
+    folder = fetch_trec(tmp_path / "new", server.base)
+    assert {name: (folder / name).read_bytes() for name in CONTENT} == CONTENT
+    assert names(folder) == set(CONTENT)
+    assert fetch_trec(tmp_path / "new", server.base) == folder
+    assert [(request.name, request.range) for request in server.log] == [
+        (CROWD, None),
+        (TRUTH, None),
+    ]
+
+
+def test_a_download_that_broke_off_is_continued_within_one_call(
+    server: Server, tmp_path: Path
+) -> None:
+    half = 60 * CHUNK
+    server.breaks = [half]
+    folder = fetch_trec(tmp_path, server.base)
+    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
+    assert names(folder) == set(CONTENT)
+    assert server.asked(CROWD) == [
+        Request(CROWD, None, half),
+        Request(CROWD, f"bytes={half}-", len(CONTENT[CROWD]) - half),  # no byte twice
+    ]
+
+
+def test_what_is_fetched_twice_is_less_than_a_chunk(server: Server, tmp_path: Path) -> None:
+    server.breaks = [100_001, 99_999, 1]
+    folder = fetch_trec(tmp_path, server.base)
+    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
+    requests = server.asked(CROWD)
+    assert len(requests) == ATTEMPTS
+    again = sum(request.sent for request in requests) - len(CONTENT[CROWD])
+    assert 0 < again < CHUNK * (ATTEMPTS - 1)
+
+
+def test_a_later_call_continues_what_an_earlier_one_could_not_finish(
+    server: Server, tmp_path: Path
+) -> None:
+    server.breaks = [10 * CHUNK] * ATTEMPTS
+    with pytest.raises(DataUnreachable, match="cannot be downloaded"):
+        fetch_trec(tmp_path, server.base)
+    assert names(tmp_path) == {f"{CROWD}.part"}
+    assert server.asked(CROWD)[-1].range == f"bytes={10 * CHUNK * (ATTEMPTS - 1)}-"
+    fetch_trec(tmp_path, server.base)
+    assert server.asked(CROWD)[ATTEMPTS].range == f"bytes={10 * CHUNK * ATTEMPTS}-"
+    assert sum(request.sent for request in server.asked(CROWD)) == len(CONTENT[CROWD])
+    assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == CONTENT
+
+
+def test_a_server_without_ranges_is_asked_for_the_whole_again(
+    server: Server, tmp_path: Path
+) -> None:
+    server.ranges, server.breaks = False, [60 * CHUNK]
+    folder = fetch_trec(tmp_path, server.base)
+    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
+    assert [request.range for request in server.asked(CROWD)] == [None, f"bytes={60 * CHUNK}-"]
+
+
+def test_a_whole_part_left_by_a_crash_needs_no_byte(server: Server, tmp_path: Path) -> None:
+    (tmp_path / f"{CROWD}.part").write_bytes(CONTENT[CROWD])
+    folder = fetch_trec(tmp_path, server.base)
+    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
+    assert sum(request.sent for request in server.asked(CROWD)) == 0
+
+
+def test_a_wrong_file_is_refused_with_both_sums_and_not_kept(
+    server: Server, tmp_path: Path
+) -> None:
+    server.content[CROWD] = b"<html>Please log in to this network</html>"
+    with pytest.raises(DataError) as caught:
+        fetch_trec(tmp_path, server.base)
+    assert not isinstance(caught.value, DataUnreachable)  # it is no reason for a synthetic crowd
+    says(caught.value, CROWD, SUMS[CROWD], hashlib.sha256(server.content[CROWD]).hexdigest())
+    says(caught.value, "thrown away", "by hand")
+    assert names(tmp_path) == set()
+    server.content[CROWD] = CONTENT[CROWD]
+    fetch_trec(tmp_path, server.base)
+    assert names(tmp_path) == set(CONTENT)
+
+
+def test_a_stale_part_spoils_one_download_and_not_the_next(server: Server, tmp_path: Path) -> None:
+    (tmp_path / f"{CROWD}.part").write_bytes(b"other bytes")
+    with pytest.raises(DataError, match="try again"):
+        fetch_trec(tmp_path, server.base)
+    fetch_trec(tmp_path, server.base)
+    assert (tmp_path / CROWD).read_bytes() == CONTENT[CROWD]
+
+
+def test_a_damaged_file_in_the_folder_is_fetched_anew(server: Server, tmp_path: Path) -> None:
+    (tmp_path / TRUTH).write_bytes(b"5\t1\n")
+    fetch_trec(tmp_path, server.base)
+    assert (tmp_path / TRUTH).read_bytes() == CONTENT[TRUTH]
+
+
+@pytest.mark.parametrize(("status", "requests"), [(404, 1), (403, 1), (503, ATTEMPTS)])
+def test_a_refusal_is_not_asked_again_but_a_weak_moment_is(
+    server: Server, tmp_path: Path, status: int, requests: int
+) -> None:
+    server.status = status
+    with pytest.raises(DataUnreachable, match=str(status)):
+        fetch_trec(tmp_path, server.base)
+    assert len(server.log) == requests
+
+
+def nowhere() -> str:
+    """An address where nobody listens: a port that was just given back."""
+    with Server() as gone:
+        return gone.base
+
+
+def test_without_a_network_we_say_what_to_do(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(DataUnreachable) as caught:
+        fetch_trec(tmp_path, nowhere())
+    says(caught.value, CROWD, TRUTH, "--data FOLDER", "--data synthetic", URL)
+
+
+def test_files_go_to_the_cache_that_the_user_set(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = fetch_trec(base=server.base)
+    assert folder.is_relative_to(tmp_path)
+    assert names(folder) == set(CONTENT)
+
+
+def test_a_folder_that_cannot_be_made_is_named(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError) as caught:
+        fetch_trec(tmp_path / "file" / "folder", server.base)
+    says(caught.value, "file", "cannot be kept there", "XDG_CACHE_HOME")
+    assert not isinstance(caught.value, DataUnreachable)
+
+
+@pytest.mark.parametrize("package", NEEDED)
+def test_a_missing_package_is_explained(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(DataError) as caught:
+        fetch_trec(tmp_path, server.base)
+    says(caught.value, package, "pip install 'bylot[reproduce]'")
+
+
+def test_no_network_gives_a_synthetic_crowd_and_says_so(
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("BYLOT_DATA", raising=False)
+    base = nowhere()
+    monkeypatch.setattr(source, "fetch_trec", lambda: fetch_trec(base=base))
+    assert find(None).synthetic
+    assert "a synthetic crowd is used instead" in capsys.readouterr().err
+
+
+def test_a_wrong_download_is_no_reason_for_a_synthetic_crowd(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.content[CROWD] = b"something else"
+    monkeypatch.delenv("BYLOT_DATA", raising=False)
+    monkeypatch.setattr(source, "fetch_trec", lambda: fetch_trec(tmp_path, server.base))
+    with pytest.raises(DataError, match="sha256"):
+        find(None)
+
+
+def says(error: DataError, *words: str) -> None:
+    """An error in one line that holds all these words."""
+    assert len(str(error).splitlines()) == 1
+    assert all(word in str(error) for word in words), str(error)
