@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bylot.data import fetch, source
-from bylot.data.fetch import ATTEMPTS, CHUNK, NEEDED, fetch_trec
+from bylot.data.fetch import ATTEMPTS, CHUNK, NEEDED, cached_trec, fetch_trec
 from bylot.data.source import find
 from bylot.data.trec import CROWD, SUMS, TRUTH, URL
 from bylot.errors import DataError, DataUnreachable
@@ -266,3 +266,22 @@ def says(error: DataError, *words: str) -> None:
     """An error in one line that holds all these words."""
     assert len(str(error).splitlines()) == 1
     assert all(word in str(error) for word in words), str(error)
+
+
+def test_offline_nothing_is_asked_for_and_what_was_fetched_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asked(*_: object) -> Path:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("BYLOT_DATA", raising=False)
+    monkeypatch.setattr(source, "fetch_trec", asked)
+    assert find(None, offline=True).synthetic
+    assert "bylot data fetch trec" in capsys.readouterr().err
+    folder = cached_trec()
+    folder.mkdir(parents=True)
+    for name in SUMS:
+        (folder / name).write_text("not the paper's")
+    with pytest.raises(DataError, match="is not the paper's file"):  # found, read and refused
+        find(None, offline=True)

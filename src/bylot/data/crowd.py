@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.data.pool import Pool, accuracies, draw_lots, lock, most_accurate
+from bylot.data.pool import Pool, accuracies, draw_lots, most_accurate
 from bylot.errors import DataError
 from bylot.kernels.compile import Bools, Floats, Ints
+from bylot.problem.reading import locked
 from bylot.text import table
 
 LEAST = 5  # annotations below which the paper does not trust an accuracy
@@ -111,10 +112,10 @@ class Crowd:
         )
         return Pool(
             workers=tuple(self.workers[i] for i in chosen),
-            skills=lock(skills),
-            workload=lock(load / load.max()),
-            expert=lock(most_accurate(accuracy, experts)),
-            accuracy=lock(accuracy),
+            skills=locked(skills),
+            workload=locked(load / load.max()),
+            expert=locked(most_accurate(accuracy, experts)),
+            accuracy=locked(accuracy),
             imputed=imputed,
         )
 
@@ -155,9 +156,9 @@ def assemble(
         synthetic=synthetic,
         tasks=tasks,
         workers=workers,
-        task=lock(columns[0].copy()),
-        worker=lock(columns[1].copy()),
-        correct=lock(columns[2] == 1),
+        task=locked(columns[0].copy()),
+        worker=locked(columns[1].copy()),
+        correct=locked(columns[2] == 1),
         unjudged=unjudged,
     )
 

@@ -27,7 +27,7 @@ def fetch_trec(to: str | os.PathLike[str] | None = None, base: str = URL) -> Pat
     to: a folder, instead of the user's cache (below $XDG_CACHE_HOME if that is set).
     """
     pooch, *_ = map(extra, NEEDED)
-    folder = Path(pooch.os_cache("bylot") / "trec" if to is None else to).absolute()
+    folder = Path(cached_trec() if to is None else to).absolute()
     sums = {name: f"sha256:{digest}" for name, digest in SUMS.items()}
     store = pooch.create(folder, base_url=base, registry=sums)
     for name in SUMS:
@@ -35,6 +35,11 @@ def fetch_trec(to: str | os.PathLike[str] | None = None, base: str = URL) -> Pat
         with explained(downloader):
             store.fetch(name, downloader=downloader)
     return folder
+
+
+def cached_trec() -> Path:
+    """The folder of this user's cache that TREC is kept in, there or not."""
+    return Path(extra("pooch").os_cache("bylot")) / "trec"
 
 
 class Resuming:

@@ -4,14 +4,12 @@ It works on arrays; the crowd they come from is another noun.
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from bylot.kernels.compile import Bools, Floats, Ints
 
 STREAM = 2 << 32  # of chance: apart from those of policies (below 1 << 32) and of environments
-A = TypeVar("A", Floats, Ints, Bools)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +56,3 @@ def most_accurate(accuracy: Floats, experts: int) -> Floats:
     chosen[np.argsort(-accuracy, kind="stable")[:experts]] = 1.0
     return chosen
 
-
-def lock(array: A) -> A:
-    """The same array, which nobody can change any more."""
-    array.flags.writeable = False
-    return array

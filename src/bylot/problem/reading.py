@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bylot.errors import ProblemError
-from bylot.kernels.compile import Floats, Ints
+from bylot.kernels.compile import Bools, Floats, Ints
 from bylot.problem.limits import HUGE, LOWER, TINY, UPPER, Limit, Share, real
 
-A = TypeVar("A", Floats, Ints)
+A = TypeVar("A", Floats, Ints, Bools)
 
 
 def experts(given: Iterable[str]) -> tuple[str, ...]:
