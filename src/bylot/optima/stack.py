@@ -60,7 +60,8 @@ class Stack:
 
     def everyone(self) -> float:
         """sum_t weight_t r_t(all experts): no policy earns more."""
-        return float(self.weights @ self.values.max(axis=2).sum(axis=1))
+        best = np.take_along_axis(self.values, self.order[:, :, :1], axis=2)
+        return float(self.weights @ best.sum(axis=(1, 2)))
 
     def value(self, q: Floats, M: int) -> float:
         """sum_t weight_t Phi^{r_t}(q)."""
