@@ -4,6 +4,7 @@ Owns the linear algebra of one quadratic program; where it comes from is left to
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -27,11 +28,9 @@ class Quadratic(NamedTuple):
 
     def bend(self, y: Floats) -> Floats:
         """B y."""
-        if len(self.blocks) == 1:
-            return self.blocks[0] @ y
-        ends = np.cumsum([0, *(len(block) for block in self.blocks)])
-        parts = [block @ y[i:j] for block, i, j in zip(self.blocks, ends, ends[1:], strict=False)]
-        return np.concatenate(parts)
+        ends = accumulate((len(block) for block in self.blocks), initial=0)
+        spans = zip(self.blocks, pairwise(ends), strict=True)
+        return np.concatenate([block @ y[i:j] for block, (i, j) in spans])
 
 
 class Point:
@@ -115,8 +114,9 @@ class Conditions:
 
     def solve(self, x: Floats) -> Floats:
         """schur^-1 x, made up for the ridge by one correction."""
-        duals = self.scale * dgetrs(*self.ridged, self.scale * x)[0]
-        return duals + self.scale * dgetrs(*self.ridged, self.scale * (x - self.schur @ duals))[0]
+        duals: Floats = self.scale * dgetrs(*self.ridged, self.scale * x)[0]
+        duals += self.scale * dgetrs(*self.ridged, self.scale * (x - self.schur @ duals))[0]
+        return duals
 
     def inverse(self, x: Floats) -> Floats:
         """(B + Z/Y)^-1 x, block by block."""

@@ -132,18 +132,17 @@ def climb(
         rough = ROUGH * max(gap, tolerance) if thrift else 0.0
         aim = Model(q, slope, H).peak(polytope, face, rough)
         if aim is not None:
-            further = ascend(hill, q, slope, aim.q)
-            # No rise that rounding leaves visible: ask the certificate.
-            there = further or (aim.q, *hill.slope(aim.q))
+            rise = ascend(hill, q, slope, aim.q)
+            # Without a rise that rounding leaves visible, ask the certificate.
+            there = rise or (aim.q, *hill.slope(aim.q))
             proof = polytope.certify(there[0], there[2], aim.prices if thrift else None)
-        halved = aim is not None and proof.gap <= gap / 2
-        if halved or (aim is not None and further is not None and not thrift):
-            H = H if thrift and proof.gap <= AGED * gap else None
-            (q, value, slope), (gap, prices) = there, proof
-        elif thrift:
-            H, thrift = None, False
-        else:
+            if proof.gap <= gap / 2 or (rise and not thrift):
+                H = H if thrift and proof.gap <= AGED * gap else None
+                (q, value, slope), (gap, prices) = there, proof
+                continue
+        if not thrift:
             break
+        H, thrift = None, False
     return Peak(q, value, gap, prices, step)
 
 

@@ -33,8 +33,8 @@ def allowed(task: Task) -> Polytope:
 def surrogate_top(task: Task, start: Floats | None = None) -> Peak:
     """The best policies under S; prices in the unit of each limit's own bound."""
     polytope, hill = allowed(task), task.hill
-    peak = None if start is None else standing(hill, polytope, start)
-    if peak is None or peak.gap > task.tolerance:
+    peak = None if start is None else already(hill, polytope, start, task.tolerance)
+    if peak is None:
         face = polytope.face()
         if face is None:
             raise InfeasibleLimits(
@@ -51,12 +51,18 @@ def surrogate_top(task: Task, start: Floats | None = None) -> Peak:
     return peak._replace(prices=peak.prices * unit)
 
 
-def standing(hill: Landscape, polytope: Polytope, q: Floats) -> Peak | None:
-    """q as the top, with what is proved of it; None if it is not allowed."""
+def already(hill: Landscape, polytope: Polytope, q: Floats, tolerance: float) -> Peak | None:
+    """q, if it is the top; None if it is not, or not allowed. The top under looser limits often is:
+    then no limit has a price, which is tried before the linear program is asked for prices.
+    """
     if polytope.excess(q) > 10 * TIGHT:
         return None
     value, slope = hill.slope(q)
-    return Peak(q, value, *polytope.certify(q, slope), 0)
+    for prices in (np.zeros(len(polytope.rows)), None):
+        proof = polytope.certify(q, slope, prices)
+        if proof.gap <= tolerance:
+            return Peak(q, value, *proof, 0)
+    return None
 
 
 def by_few(
