@@ -36,6 +36,12 @@ def test_rounds_do_not_depend_on_how_they_are_asked_for(world: str, cuts: list[i
     assert whole.values.flags.c_contiguous
 
 
+@pytest.mark.parametrize("world", WORLDS)
+def test_no_rounds_are_no_rounds(world: str) -> None:
+    for t in (0, 5, 256):
+        assert WORLDS[world].rounds(t, t, seed=0).values.shape == (0, *WORLDS[world].shape)
+
+
 @pytest.mark.parametrize("world", ["noisy", "regime", "drifting"])
 def test_another_seed_is_another_world(world: str) -> None:
     one, other = (WORLDS[world].rounds(0, 300, seed).values for seed in (0, 1))

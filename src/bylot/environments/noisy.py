@@ -40,7 +40,7 @@ class Noisy:
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
         """The rounds start <= t < stop."""
-        return in_blocks(start, stop, lambda number: self.block(number, seed))
+        return in_blocks(start, stop, self.shape, lambda number: self.block(number, seed))
 
     def block(self, number: int, seed: int, scale: Floats | None = None) -> Rounds:
         """One whole block; scale (BLOCK, K) multiplies the skills of each expert in each round."""
@@ -52,13 +52,17 @@ class Noisy:
         return Rounds(self.worth * noise(rng, means, self.kappa), contexts)
 
 
-def in_blocks(start: int, stop: int, block: Callable[[int], Rounds]) -> Rounds:
+def in_blocks(
+    start: int, stop: int, shape: tuple[int, int], block: Callable[[int], Rounds]
+) -> Rounds:
     """The rounds start <= t < stop: whole blocks are drawn and the ends cut off."""
-    blocks = range(start // BLOCK, -(-stop // BLOCK))
-    drawn = [block(number) for number in blocks]
-    cut = slice(start - blocks.start * BLOCK, stop - blocks.start * BLOCK)
-    values = np.concatenate([rounds.values for rounds in drawn])[cut]
-    return Rounds(values, np.concatenate([rounds.contexts for rounds in drawn])[cut])
+    whole = Rounds(np.empty((stop - start, *shape)), np.empty(stop - start, np.int64))
+    for number in range(start // BLOCK, -(-stop // BLOCK)):
+        first = number * BLOCK
+        begin, end = max(start, first), min(stop, first + BLOCK)
+        for to, drawn in zip(whole, block(number), strict=True):
+            to[begin - start : end - start] = drawn[begin - first : end - first]
+    return whole
 
 
 def noise(rng: np.random.Generator, means: Floats, kappa: float) -> Floats:

@@ -60,9 +60,11 @@ class Regime:
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
         """The rounds start <= t < stop."""
-        return in_blocks(
-            start, stop, lambda number: self.steady.block(number, seed, self.scale(number, seed))
-        )
+
+        def block(number: int) -> Rounds:
+            return self.steady.block(number, seed, self.scale(number, seed))
+
+        return in_blocks(start, stop, self.shape, block)
 
     def scale(self, number: int, seed: int) -> Floats:
         """What the skills are multiplied by in each round of a block of drawing, (BLOCK, K)."""
