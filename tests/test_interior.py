@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from bylot.kernels.compile import Floats
 from bylot.optima.hull import over_corners
 from bylot.optima.interior import Quadratic, peak
-from bylot.optima.newton import Peak
+from bylot.optima.newton import Peak, climb
 from bylot.optima.polytope import Polytope
 
 
@@ -82,17 +82,47 @@ def test_a_certificate_does_not_depend_on_the_unit_of_a_row(scale: float) -> Non
     assert_allclose(scale * prices, plain.prices, rtol=1e-9)
 
 
-class Bowl:
-    """-|q - aim|^2 / 2, a hill of which the top is known."""
+def test_any_prices_prove_a_gap_and_those_of_the_linear_program_the_least() -> None:
+    polytope, slope = simplex(3, [[0.2, 0.9, 0.4]], [0.5]), np.array([[0.1, 1.0, 0.3]])
+    q = np.full((1, 3), 1 / 3)
+    best = polytope.certify(q, slope)
+    for price in (0.0, 0.5, 2.0):
+        assert polytope.certify(q, slope, np.array([price])).gap >= best.gap - 1e-12
+    assert polytope.certify(q, slope, best.prices).gap == best.gap
 
-    def __init__(self, aim: Floats) -> None:
-        self.aim = aim
+
+def test_equal_shares_with_room_are_the_centre() -> None:
+    for bound, equal in ((0.5, True), (1 / 3, False)):
+        face = simplex(3, [[1.0, 0.0, 0.0]], [bound]).face()
+        assert face is not None
+        assert not face.tight.any()
+        assert bool(np.ptp(face.centre) == 0.0) is equal
+
+
+class Bowl:
+    """-|q - aim|^2 / 2, a hill of which the top is known; it may lie about its curvature."""
+
+    def __init__(self, aim: Floats, bend: float = 1.0) -> None:
+        self.aim, self.bend = aim, bend
 
     def slope(self, q: Floats) -> tuple[float, Floats]:
         return -float(((q - self.aim) ** 2).sum()) / 2, self.aim - q
 
     def curvature(self, q: Floats) -> Floats:
-        return -np.eye(q.shape[1])[None]
+        return -self.bend * np.eye(q.shape[1])[None]
+
+
+@pytest.mark.parametrize("bend", [1e-6, 0.1, 0.9, 1.0, 1.1, 10.0, 1e6])
+def test_a_climb_that_is_steered_badly_still_ends_at_the_top(bend: float) -> None:
+    aim = np.array([[0.6, 0.5, 0.1, -0.2]])
+    polytope, start = simplex(4, [[1, 0, 0, 0]], [0.45]), np.full((1, 4), 0.25)
+    face = polytope.face()
+    assert face is not None
+    top = climb(Bowl(aim), polytope, face, start, 1e-12, steer=Bowl(aim, bend))
+    assert_allclose(top.q, [[0.45, 0.475, 0.075, 0.0]], atol=1e-6)
+    assert_allclose(top.prices, [0.125], atol=1e-6)  # by the slopes 0.15 and 0.025 there
+    assert top.gap <= 1e-12
+    assert top.steps <= 4 or bend != 1.0
 
 
 def test_climbing_over_corners_finds_the_nearest_point() -> None:

@@ -1,6 +1,7 @@
 """The optimum under the surrogate: against other methods, by its certificate, and its edges."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -200,6 +201,34 @@ def test_an_empty_surrogate_is_named_and_the_exact_limits_are_offered() -> None:
 def test_many_rounds_are_climbed_by_way_of_few() -> None:
     problem, values = limited(5, 3), skills(5, T=4_100, N=1)
     check(problem, values, optimum(problem, values), problem.floor)
+
+
+def test_many_rounds_that_are_nearly_saturated_are_climbed_too() -> None:
+    rng = np.random.default_rng(2)
+    values = np.where(rng.random((2, 12)) < 0.4, 1.0, rng.random((4_100, 2, 12)) ** 0.2)
+    for problem in (limited(12, 5), pool(12, 5, [])):
+        check(problem, values, optimum(problem, values), problem.floor)
+
+
+@pytest.mark.parametrize("T", [6, 4_100])
+def test_a_start_that_is_the_top_under_looser_limits_is_recognised(T: int) -> None:
+    stack = Stack(skills(10, T))
+    free = optimum(pool(10, 3, []), stack)
+    spent = float(pool(10, 3, []).costs["usd"] @ free.policy)
+    for bound, kept in ((3.03 * spent, True), (2.7 * spent, False)):
+        problem = pool(10, 3, [at_most("usd", bound)])
+        best = optimum(problem, stack, start=free.policy)
+        assert np.array_equal(best.policy, free.policy) is kept
+        assert (best.prices == 0.0).all() == kept
+        check(problem, stack.values, best, problem.floor)
+
+
+def test_threads_may_share_a_stack() -> None:
+    problem, stack = limited(10, 3), Stack(skills(10, T=4_100))
+    alone = optimum(problem, stack)
+    with ThreadPoolExecutor(4) as threads:
+        for best in threads.map(lambda _: optimum(problem, stack), range(8)):
+            assert_array_equal(best.policy, alone.policy)
 
 
 def test_any_start_leads_to_the_same_place() -> None:

@@ -1,5 +1,7 @@
 """A steady world with noise: Beta values around fixed skills, as in the paper's experiments."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,22 +39,36 @@ class Noisy:
         return dimensions, size
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """The rounds start <= t < stop: whole blocks are drawn and the ends cut off."""
-        blocks = range(start // BLOCK, -(-stop // BLOCK))
-        drawn = [self.block(number, seed) for number in blocks]
-        cut = slice(start - blocks.start * BLOCK, stop - blocks.start * BLOCK)
-        values = np.concatenate([rounds.values for rounds in drawn])[cut]
-        return Rounds(values, np.concatenate([rounds.contexts for rounds in drawn])[cut])
+        """The rounds start <= t < stop."""
+        return in_blocks(start, stop, self.shape, lambda number: self.block(number, seed))
 
-    def block(self, number: int, seed: int) -> Rounds:
-        """One whole block."""
+    def block(self, number: int, seed: int, scale: Floats | None = None) -> Rounds:
+        """One whole block; scale (BLOCK, K) multiplies the skills of each expert in each round."""
         rng = generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK)
-        return Rounds(self.worth * noise(rng, self.skills[contexts], self.kappa), contexts)
+        means = self.skills[contexts]
+        if scale is not None:
+            means *= scale[:, None, :]
+        return Rounds(self.worth * noise(rng, means, self.kappa), contexts)
+
+
+def in_blocks(
+    start: int, stop: int, shape: tuple[int, int], block: Callable[[int], Rounds]
+) -> Rounds:
+    """The rounds start <= t < stop: whole blocks are drawn and the ends cut off."""
+    whole = Rounds(np.empty((stop - start, *shape)), np.empty(stop - start, np.int64))
+    for number in range(start // BLOCK, -(-stop // BLOCK)):
+        first = number * BLOCK
+        begin, end = max(start, first), min(stop, first + BLOCK)
+        for to, drawn in zip(whole, block(number), strict=True):
+            to[begin - start : end - start] = drawn[begin - first : end - first]
+    return whole
 
 
 def noise(rng: np.random.Generator, means: Floats, kappa: float) -> Floats:
     """Beta(kappa v, kappa (1 - v)) about the means v; where v is 0 or 1, v itself."""
-    inside = (means > 0) & (means < 1)
-    v = np.where(inside, means, 0.5)
-    return np.where(inside, rng.beta(kappa * v, kappa * (1 - v)), means)
+    values = means.flatten()
+    inside = np.flatnonzero((values > 0) & (values < 1))  # drawing is dear: not for the certain
+    v = values[inside]
+    values[inside] = rng.beta(kappa * v, kappa * (1 - v))
+    return values.reshape(means.shape)

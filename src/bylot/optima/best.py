@@ -41,7 +41,9 @@ def optimum(
     aggregate: with contexts, one budget for all: only sum_x (T_x / T) cost(q_x) is limited
     exact:     limit sum_i c_i (1 - (1 - q_i)^M), the expected cost of the distinct experts, itself.
                Otherwise limit the paper's surrogate: sum_i c_i q_i in problem.box, a safe inner set
-    start:     a policy to start from, such as the optimum of a like problem; need not be allowed
+    start:     a policy to start from, such as the optimum of a like problem; need not be allowed.
+               If it is the optimum, as that of looser limits may be, it is returned as it is
+               (not with exact)
     starts:    how many starts exact upper limits are given, as what they allow is not convex,
     seed:      and the seed of those among them that are random
 

@@ -63,8 +63,8 @@ def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats
         polytope = cuts.with_rows(*costs.tangents(q, costs.upper))
         face = polytope.face()
         if face is not None:
-            p = nearest(start).peak(polytope, face)
-            q = face.centre if p is None else p
+            aim = nearest(start).peak(polytope, face)
+            q = face.centre if aim is None else aim.q
             continue
         q, excess = polytope.least_broken()
         if excess > least - slack:
@@ -144,13 +144,13 @@ def guarded(model: Model, costs: Costs, around: Polytope, slack: float) -> Float
     best = None
     for _ in range(CUTS):
         face = around.face()
-        p = None if face is None else model.peak(around, face)
-        if p is None:
+        aim = None if face is None else model.peak(around, face)
+        if aim is None:
             break
-        best, broken = p, costs.broken(p, slack)
+        best, broken = aim.q, costs.broken(aim.q, slack)
         if not broken.any():
-            return p
-        around = around.with_rows(*costs.tangents(p, broken))
+            return best
+        around = around.with_rows(*costs.tangents(best, broken))
     return None if best is None else retreated(costs, model.q, best, slack)
 
 

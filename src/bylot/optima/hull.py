@@ -42,9 +42,17 @@ class Hull(NamedTuple):
         return climb(self, simplex, centre, start, tolerance).q
 
 
-def top(hill: Concave, polytope: Polytope, face: Face, start: Floats, tolerance: float) -> Peak:
+def top(
+    hill: Concave,
+    polytope: Polytope,
+    face: Face,
+    start: Floats,
+    tolerance: float,
+    steer: Concave | None = None,
+    prices: Floats | None = None,
+) -> Peak:
     """The highest allowed point: by Newton's method, or over corners from where that gives up."""
-    peak = climb(hill, polytope, face, start, tolerance)
+    peak = climb(hill, polytope, face, start, tolerance, steer=steer, prices=prices)
     return peak if peak.gap <= tolerance else over_corners(hill, polytope, peak, tolerance)
 
 

@@ -4,10 +4,11 @@ Owns the linear algebra of one quadratic program; where it comes from is left to
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dgetrf, dgetrs, dpotrf, dpotrs
 
 from bylot.kernels.compile import Floats
 
@@ -27,34 +28,43 @@ class Quadratic(NamedTuple):
 
     def bend(self, y: Floats) -> Floats:
         """B y."""
-        ends = np.cumsum([0, *(len(block) for block in self.blocks)])
-        parts = [block @ y[i:j] for block, i, j in zip(self.blocks, ends, ends[1:], strict=False)]
-        return np.concatenate(parts)
+        ends = accumulate((len(block) for block in self.blocks), initial=0)
+        spans = zip(self.blocks, pairwise(ends), strict=True)
+        return np.concatenate([block @ y[i:j] for block, (i, j) in spans])
 
 
-class Point(NamedTuple):
-    """Where the method stands: y and the slack s > 0, their duals z and v, u for the equations."""
+class Point:
+    """Where the method stands: y and the slack s > 0, their duals z and v, u for the equations.
 
-    y: Floats
-    s: Floats
-    u: Floats
-    v: Floats
-    z: Floats
+    All in one array x = (y, s, z, v, u), the parts of which are views: its steps are as long.
+    """
+
+    __slots__ = ("duals", "levels", "s", "u", "v", "x", "y", "z")
+
+    def __init__(self, x: Floats, n: int, m: int) -> None:
+        h = n + m
+        self.x, self.levels, self.duals = x, x[:h], x[h : 2 * h]
+        self.y, self.s, self.z, self.v, self.u = (
+            x[:n],
+            x[n:h],
+            x[h : h + n],
+            x[h + n :][:m],
+            x[2 * h :],
+        )
 
     def complementarity(self) -> float:
         """y.z + s.v: once the equations hold, how far y is from the best."""
-        return float(self.y @ self.z + self.s @ self.v)
+        return float(self.levels @ self.duals)
 
-    def reach(self, step: "Point") -> float:
+    def reach(self, step: Floats) -> float:
         """How many such steps keep y, s, z and v non-negative; may be infinite."""
-        x = np.concatenate([self.y, self.s, self.z, self.v])
-        d = np.concatenate([step.y, step.s, step.z, step.v])
-        falling = d < 0.0
-        return float(np.min(-x[falling] / d[falling], initial=np.inf))
+        signed = 2 * self.levels.size
+        fall = float((-step[:signed] / self.x[:signed]).max())
+        return 1.0 / fall if fall > 0.0 else np.inf
 
-    def plus(self, far: float, step: "Point") -> "Point":
-        """The point after far * step."""
-        return Point(*(x + far * d for x, d in zip(self, step, strict=True)))
+    def plus(self, step: Floats) -> "Point":
+        """The point after a step."""
+        return Point(self.x + step, self.y.size, self.s.size)
 
 
 class Conditions:
@@ -65,71 +75,75 @@ class Conditions:
     Eliminating dz and ds, then dy, leaves one small system for the rows [E; A].
     """
 
-    def __init__(self, quadratic: Quadratic, at: Point) -> None:
-        self.at, self.rows = at, np.concatenate([quadratic.E, quadratic.A])
-        self.balance = (
-            quadratic.c - quadratic.bend(at.y) - self.rows.T @ np.append(at.u, at.v) + at.z
-        )
-        self.astray = np.append(quadratic.e, quadratic.b - at.s) - self.rows @ at.y
-        self.equal = len(quadratic.e)  # of the rows, how many are equations
+    def __init__(self, quadratic: Quadratic, rows: Floats, at: Point) -> None:
+        self.at, self.rows = at, rows
+        self.equal = quadratic.e.size  # of the rows, how many are equations
+        self.balance = quadratic.c - quadratic.bend(at.y) - np.append(at.u, at.v) @ rows + at.z
+        self.astray = np.append(quadratic.e, quadratic.b - at.s) - rows @ at.y
 
     def residuals(self) -> tuple[float, float]:
         """How far the first equation is off, and the next two."""
         return float(np.abs(self.balance).max()), float(np.abs(self.astray).max())
 
-    def factor(self, blocks: Sequence[Floats]) -> None:
-        """Prepare to solve: Cholesky of B + Z/Y, and what the rows become under its inverse."""
-        diagonals = np.split(self.at.z / self.at.y, np.cumsum([len(b) for b in blocks])[:-1])
-        self.factors = [
-            cho_factor(block + np.diag(diagonal), check_finite=False)
-            for block, diagonal in zip(blocks, diagonals, strict=True)
-        ]
+    def factor(self, blocks: Sequence[Floats]) -> bool:
+        """Prepare to solve: Cholesky of B + Z/Y, and what the rows become under its inverse.
+
+        LAPACK by its own names, as the usual wrappers take longer than the work. False if numbers
+        do not allow it.
+        """
+        diagonal, self.factors, i = self.at.z / self.at.y, [], 0
+        for block in blocks:
+            j = i + len(block)
+            filled = block.copy()
+            filled.flat[:: j - i + 1] += diagonal[i:j]
+            factor, failed = dpotrf(filled, overwrite_a=True)
+            if failed:
+                return False
+            self.factors.append((factor, i, j))
+            i = j
         self.inner = self.inverse(self.rows.T)
         self.schur = self.rows @ self.inner
-        inequalities = np.arange(self.equal, len(self.rows))
-        self.schur[inequalities, inequalities] += self.at.s / self.at.v
-        self.scale = 1.0 / np.sqrt(np.diag(self.schur))
+        m = len(self.rows)
+        self.schur.flat[self.equal * (m + 1) :: m + 1] += self.at.s / self.at.v
+        self.scale = 1.0 / np.sqrt(self.schur.diagonal())
         # Rows that bind together at the end make this singular in the limit, hence the ridge.
-        self.ridged = self.schur * np.outer(self.scale, self.scale) + 1e-14 * np.eye(len(self.rows))
+        ridged = self.schur * np.outer(self.scale, self.scale)
+        ridged.flat[:: m + 1] += 1e-14
+        *self.ridged, failed = dgetrf(ridged)
+        return not failed
 
     def solve(self, x: Floats) -> Floats:
         """schur^-1 x, made up for the ridge by one correction."""
-        duals = self.scale * np.linalg.solve(self.ridged, self.scale * x)
-        return duals + self.scale * np.linalg.solve(
-            self.ridged, self.scale * (x - self.schur @ duals)
-        )
+        duals: Floats = self.scale * dgetrs(*self.ridged, self.scale * x)[0]
+        duals += self.scale * dgetrs(*self.ridged, self.scale * (x - self.schur @ duals))[0]
+        return duals
 
     def inverse(self, x: Floats) -> Floats:
         """(B + Z/Y)^-1 x, block by block."""
-        parts = np.split(x, np.cumsum([len(factor) for factor, _ in self.factors])[:-1])
-        return np.concatenate(
-            [
-                cho_solve(factor, part, check_finite=False)
-                for factor, part in zip(self.factors, parts, strict=True)
-            ]
-        )
+        parts = [dpotrs(factor, x[i:j])[0] for factor, i, j in self.factors]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def step(self, yz: Floats | float, sv: Floats | float) -> Point:
-        """The step after which the linear equations hold and y z, s v are what is asked for."""
-        y, s, _, v, z = self.at
-        ds = sv / v - s
-        wanted = self.astray - np.append(np.zeros(self.equal), ds)
-        free = self.inverse(self.balance + yz / y - z)
+    def step(self, products: Floats) -> Floats:
+        """The step after which the linear equations hold and (y z, s v) are what is asked for."""
+        at, n = self.at, self.at.y.size
+        wanted, dz, ds = self.astray.copy(), products[:n] / at.y - at.z, products[n:] / at.v - at.s
+        wanted[self.equal :] -= ds
+        free = self.inverse(self.balance + dz)
         duals = self.solve(self.rows @ free - wanted)
         dy, dv = free - self.inner @ duals, duals[self.equal :]
-        return Point(dy, ds - s * dv / v, duals[: self.equal], dv, yz / y - z - z * dy / y)
+        ds, dz = ds - at.s * dv / at.v, dz - at.z * dy / at.y
+        return np.concatenate([dy, ds, dz, dv, duals[: self.equal]])
 
 
-def next_step(now: Conditions) -> Point:
+def next_step(now: Conditions) -> Floats:
     """Mehrotra's predictor and corrector; where these get nowhere, a step back to the middle."""
-    at = now.at
+    at, h = now.at, now.at.levels.size
     gap = at.complementarity()
-    mean = gap / (at.y.size + at.s.size)
-    guess = now.step(0.0, 0.0)
-    after = at.plus(min(1.0, at.reach(guess)), guess).complementarity()
-    target = (after / gap) ** 3 * mean
-    step = now.step(target - guess.y * guess.z, target - guess.s * guess.v)
-    return step if at.reach(step) >= 0.1 else now.step(mean, mean)
+    guess = now.step(np.zeros(h))
+    after = at.plus(min(1.0, at.reach(guess)) * guess).complementarity()
+    target = (after / gap) ** 3 * gap / h
+    step = now.step(target - guess[:h] * guess[h : 2 * h])
+    return step if at.reach(step) >= 0.1 else now.step(np.full(h, gap / h))
 
 
 def beginning(quadratic: Quadratic, inside: Floats, away: float) -> Point:
@@ -143,10 +157,35 @@ def beginning(quadratic: Quadratic, inside: Floats, away: float) -> Point:
     s = quadratic.b - quadratic.A @ y
     s = np.maximum(s, away * size * np.abs(quadratic.A).max(axis=1, initial=0.0))
     mu = size * (float(np.ptp(quadratic.c - quadratic.bend(inside))) or 1.0)
-    return Point(y, s, np.zeros(len(quadratic.e)), mu / s, mu / y)
+    return Point(np.concatenate([y, s, mu / y, mu / s, np.zeros(len(quadratic.e))]), y.size, s.size)
 
 
-def peak(quadratic: Quadratic, inside: Floats, away: float = 1.0, steps: int = 60) -> Floats:
+def solved(
+    quadratic: Quadratic,
+    inside: Floats,
+    away: float = 1.0,
+    precision: float = 0.0,
+    steps: int = 60,
+) -> Point:
+    """The best y with its duals, given a y that has room everywhere: to within the precision, a
+    difference of values, or as far as numbers go.
+    """
+    at = beginning(quadratic, inside, away)
+    rows, unit = np.concatenate([quadratic.E, quadratic.A]), at.complementarity()
+    gap, off = max(1e-18 * unit, precision), max(1e-12 * unit, precision)
+    for _ in range(steps):
+        now = Conditions(quadratic, rows, at)
+        balance, astray = now.residuals()
+        if at.complementarity() <= gap and balance <= off and astray <= 1e-15:
+            break
+        if not now.factor(quadratic.blocks):
+            break
+        step = next_step(now)
+        at = at.plus(min(1.0, 0.995 * at.reach(step)) * step)
+    return at
+
+
+def peak(quadratic: Quadratic, inside: Floats) -> Floats:
     """The best y, given one that has room everywhere, as far as numbers go.
 
     A model that tells apart slopes of 1e-9 has values that differ by 1e-18, hence the precision.
@@ -156,17 +195,4 @@ def peak(quadratic: Quadratic, inside: Floats, away: float = 1.0, steps: int = 6
     >>> peak(ends, np.array([0.5, 0.5])).round(9)
     array([0.75, 0.25])
     """
-    at = beginning(quadratic, inside, away)
-    unit = at.complementarity()
-    for _ in range(steps):
-        now = Conditions(quadratic, at)
-        balance, astray = now.residuals()
-        if at.complementarity() <= 1e-18 * unit and balance <= 1e-12 * unit and astray <= 1e-15:
-            break
-        try:
-            now.factor(quadratic.blocks)
-            step = next_step(now)
-        except np.linalg.LinAlgError:  # as far as numbers go
-            break
-        at = at.plus(min(1.0, 0.995 * at.reach(step)), step)
-    return at.y
+    return solved(quadratic, inside).y

@@ -42,5 +42,5 @@ class Landscape(NamedTuple):
     def curvature(self, q: Floats) -> Floats:
         """The Hessian of F, (X, K, K): contexts do not touch each other."""
         return np.stack(
-            [part.curvature(row, self.draws)[2] for part, row in zip(self.parts, q, strict=True)]
+            [part.curvature(row, self.draws) for part, row in zip(self.parts, q, strict=True)]
         )

@@ -9,11 +9,17 @@ import numpy as np
 from scipy.linalg import qr
 
 from bylot.kernels.compile import Floats
-from bylot.optima.interior import Quadratic, peak
+from bylot.optima.interior import Quadratic, solved
 from bylot.optima.polytope import TIGHT, Face, Polytope
 
 PROX = 1e-9
 """Every model is made this much rounder than it is, relative to its largest slope or curvature."""
+
+ROUGH = 1e-3
+"""A model is solved to this part of the gap it is to close."""
+
+AGED = 0.05
+"""A curvature serves again after a step that left less than this part of the gap."""
 
 
 class Concave(Protocol):
@@ -38,6 +44,13 @@ class Peak(NamedTuple):
     steps: int
 
 
+class Aim(NamedTuple):
+    """Where a model is highest, and the price v >= 0 of each row there."""
+
+    q: Floats
+    prices: Floats
+
+
 class Model(NamedTuple):
     """The second-order model of F around q: slope.(p - q) + (p - q).H.(p - q) / 2."""
 
@@ -45,15 +58,16 @@ class Model(NamedTuple):
     slope: Floats
     H: Floats
 
-    def peak(self, polytope: Polytope, face: Face) -> Floats | None:
+    def peak(self, polytope: Polytope, face: Face, precision: float = 0.0) -> Aim | None:
         """The allowed p where the model is highest; None if numbers do not reach it.
 
         In y = p - floor, over the variables that are free and with the rows that are tight as
-        equations, so that the program has an interior whatever the polytope.
+        equations, so that the program has an interior whatever the polytope. To within the
+        precision, a difference of values. Prices are for the rows that are not tight.
         """
-        free = ~face.pinned
+        free, prices = ~face.pinned, np.zeros(len(polytope.rows))
         if not free.any():
-            return face.centre
+            return Aim(face.centre, prices)
         roundness = PROX * max(float(np.ptp(self.slope)), float(-self.H.min()))
         blocks = [
             roundness * np.eye(int(part.sum())) - H[np.ix_(part, part)]
@@ -64,14 +78,16 @@ class Model(NamedTuple):
         c = self.slope - bend + roundness * (self.q - polytope.floor)
         E = independent(np.concatenate([polytope.sums, polytope.rows[face.tight]])[:, free])
         loose, start = ~face.tight, face.centre.ravel()[free] - polytope.floor
-        A = (polytope.rows / polytope.scales[:, None])[loose][:, free]
-        room = ((polytope.bounds - polytope.rows @ face.centre.ravel()) / polytope.scales)[loose]
+        scales = polytope.scales[loose]
+        A = polytope.rows[loose][:, free] / scales[:, None]
+        room = (polytope.bounds - polytope.rows @ face.centre.ravel())[loose] / scales
         program = Quadratic(blocks, c.ravel()[free], E, E @ start, A, A @ start + room)
         for away in (1.0, 0.0):
-            p = np.full_like(self.q, polytope.floor)
-            p[free.reshape(p.shape)] += peak(program, start, away)
+            p, best = np.full_like(self.q, polytope.floor), solved(program, start, away, precision)
+            p[free.reshape(p.shape)] += best.y
             if polytope.excess(p) <= 10 * TIGHT:
-                return p
+                prices[loose] = best.v / scales
+                return Aim(p, prices)
         return None
 
 
@@ -88,30 +104,45 @@ def climb(
     face: Face,
     start: Floats,
     tolerance: float,
+    *,
+    steer: Concave | None = None,
+    prices: Floats | None = None,
     steps: int = 100,
 ) -> Peak:
     """Newton's method: go to the best of the model, as far as F itself still rises.
 
     A start that is not allowed still serves: the climb begins at the best of the model made there.
+    Slopes are of the hill itself, and so is the proof. Curvature only says where to go: it may be
+    that of a like hill that is cheaper (`steer`), kept for several steps, and the model be solved
+    roughly; its prices, or at the start those given, are a proof that costs nothing. A step that
+    does not halve the gap ends such thrift.
     """
     q, (value, slope) = start, hill.slope(start)
     if polytope.excess(q) > 10 * TIGHT:
-        p = Model(q, slope, hill.curvature(q)).peak(polytope, face)
-        q = face.centre if p is None else p
+        aim = Model(q, slope, (steer or hill).curvature(q)).peak(polytope, face)
+        q, prices = (face.centre, None) if aim is None else aim
         value, slope = hill.slope(q)
+    gap, prices = polytope.certify(q, slope, prices)
+    H, thrift = None, not (face.tight.any() or face.pinned.any())
     for step in range(steps + 1):
-        gap, prices = polytope.certify(q, slope)
         if gap <= tolerance or step == steps:
             break
-        p = Model(q, slope, hill.curvature(q)).peak(polytope, face)
-        if p is None:
+        if H is None:
+            H = (steer if thrift and steer else hill).curvature(q)
+        rough = ROUGH * max(gap, tolerance) if thrift else 0.0
+        aim = Model(q, slope, H).peak(polytope, face, rough)
+        if aim is not None:
+            rise = ascend(hill, q, slope, aim.q)
+            # Without a rise that rounding leaves visible, ask the certificate.
+            there = rise or (aim.q, *hill.slope(aim.q))
+            proof = polytope.certify(there[0], there[2], aim.prices if thrift else None)
+            if proof.gap <= gap / 2 or (rise and not thrift):
+                H = H if thrift and proof.gap <= AGED * gap else None
+                (q, value, slope), (gap, prices) = there, proof
+                continue
+        if not thrift:
             break
-        further = ascend(hill, q, slope, p)
-        if further is None:  # no rise that rounding leaves visible: ask the certificate
-            further = p, *hill.slope(p)
-            if polytope.certify(p, further[2]).gap > gap / 2:
-                break
-        q, value, slope = further
+        H, thrift = None, False
     return Peak(q, value, gap, prices, step)
 
 

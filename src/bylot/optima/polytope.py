@@ -13,6 +13,9 @@ from bylot.optima.linear import Corner, Linear
 TIGHT = 1e-12
 """Less room than this, in units of a row's largest entry, is no room."""
 
+PLENTY = 0.1
+"""So many mean shares of room make a point inside that is as good as any."""
+
 
 class Certificate(NamedTuple):
     """No allowed policy is worth more than value(q) + gap; prices v >= 0 of the rows prove it."""
@@ -65,18 +68,20 @@ class Polytope(NamedTuple):
         off = np.abs(q.sum(axis=1) - 1.0)
         return float(np.concatenate([self.floor - q.ravel(), over, off]).max())
 
-    def certify(self, q: Floats, slope: Floats) -> Certificate:
+    def certify(self, q: Floats, slope: Floats, prices: Floats | None = None) -> Certificate:
         """How much any allowed policy can be better than q, for a concave F with this slope at q.
 
         For all allowed p, F(p) - F(q) <= slope.(p - q), and for all prices v >= 0
 
             slope.(p - q) <= v.bounds - slope.q + sum_x max {(slope - v.rows)_x . p_x},
 
-        p_x over the floored simplex. The best v is the dual of a linear program; as any v is a
-        proof, the gap is evaluated from v here and owes nothing to the solver's tolerances.
+        p_x over the floored simplex. The best v is the dual of a linear program, unless prices are
+        given that will do; as any v is a proof, the gap is evaluated from v here and owes nothing
+        to a solver's tolerances.
         """
-        best = self.corner(slope) if len(self.rows) else None
-        v = np.zeros(len(self.rows)) if best is None else best.prices
+        best = self.corner(slope) if len(self.rows) and prices is None else None
+        v = np.zeros(len(self.rows)) if prices is None else prices
+        v = v if best is None else best.prices
         left = slope - (v @ self.rows).reshape(self.shape)
         spare = 1.0 - self.shape[1] * self.floor
         most = (self.floor * left.sum(axis=1) + spare * left.max(axis=1)).sum()
@@ -99,7 +104,8 @@ class Polytope(NamedTuple):
     def face(self) -> Face | None:
         """A point with all the room there is, and where there is none; None if nothing is allowed.
 
-        One linear program (Freund, Roundy and Todd 1985): with y = (q - floor) * size,
+        Equal shares, if they have plenty of room. If not, one linear program (Freund, Roundy and
+        Todd 1985): with y = (q - floor) * size,
 
             maximise sum t   over   y >= t,  y_x sums to (1 - K floor) size,
                                     rows.y + t <= (bounds - rows.floor) size,  0 <= t <= 1
@@ -107,6 +113,12 @@ class Polytope(NamedTuple):
         for size >= 1000: as it may grow, a t that can be positive reaches 1, the others stay at 0.
         """
         (X, K), m, n, most = self.shape, len(self.rows), self.rows.shape[1], 1e8
+        equal = np.full(self.shape, 1.0 / K)
+        room = np.append(
+            (self.bounds - self.rows @ equal.ravel()) / self.scales, 1 / K - self.floor
+        )
+        if room.min() > PLENTY / K:
+            return Face(equal, np.zeros(n, np.bool_), np.zeros(m, np.bool_))
         rows = self.rows / self.scales[:, None]
         room = self.bounds / self.scales - self.floor * rows.sum(axis=1) + TIGHT / 10  # rounding
         spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))

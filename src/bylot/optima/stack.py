@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 
 from bylot.errors import ValuesError
 from bylot.kernels.compile import Floats, Ints
-from bylot.kernels.summax import Order, orders, with_curvature, with_slope
+from bylot.kernels.summax import Order, hessian, orders, with_slope
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Stack:
     """T value matrices (T, N, K), the sorting of their rows, and the weight of each round.
 
-    Sorting costs as much as twenty evaluations: make one stack and pass it wherever `values` go.
+    Sorting costs as much as five evaluations: make one stack and pass it wherever `values` go.
     Made from values of shape (T, N, K) or (N, K); rounds weigh 1/T each if nothing else is given.
 
     >>> stack = Stack([[0.0, 1.0]])
@@ -60,7 +60,8 @@ class Stack:
 
     def everyone(self) -> float:
         """sum_t weight_t r_t(all experts): no policy earns more."""
-        return float(self.weights @ self.values.max(axis=2).sum(axis=1))
+        best = np.take_along_axis(self.values, self.order[:, :, :1], axis=2)
+        return float(self.weights @ best.sum(axis=(1, 2)))
 
     def value(self, q: Floats, M: int) -> float:
         """sum_t weight_t Phi^{r_t}(q)."""
@@ -70,9 +71,9 @@ class Stack:
         """The value at q and its slope, see `kernels.summax.with_slope`."""
         return with_slope(q, self.values, self.order, M, self.weights)
 
-    def curvature(self, q: Floats, M: int) -> tuple[float, Floats, Floats]:
-        """The value at q, its slope and its Hessian, see `kernels.summax.with_curvature`."""
-        return with_curvature(q, self.values, self.order, M, self.weights)
+    def curvature(self, q: Floats, M: int) -> Floats:
+        """The Hessian at q, see `kernels.summax.hessian`."""
+        return hessian(q, self.values, self.order, M, self.weights)
 
 
 def checked(values: ArrayLike) -> Floats:
