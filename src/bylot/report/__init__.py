@@ -1,0 +1,1 @@
+"""Tables, verdicts and pages, from finished records only: nothing here runs an experiment."""
