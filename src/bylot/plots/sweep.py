@@ -54,21 +54,21 @@ def violation(axes: Any, groups: Groups, dimensions: int) -> None:
     """R2, which is exactly 0 where all limits are kept."""
     for level in TESTED:
         if curve := groups.curve(sweep(dimensions, level), "curve_r2"):
-            line(axes, curve, LEVELS[level])
+            line(axes, curve, LEVELS[level], least=0.0)  # a distance is never negative
     reference(axes, groups, dimensions, "curve_r2")
     scale(axes, 1e-3)
-    axes.set_ylim(bottom=-3e-4)  # a distance is never negative: only bands would go there
+    axes.set_ylim(bottom=-3e-4)
 
 
-def line(axes: Any, curve: Curve, look: Look) -> None:
-    """The mean over seeds, with a band of one standard deviation on either side."""
+def line(axes: Any, curve: Curve, look: Look, least: float = -np.inf) -> None:
+    """The mean over seeds, with a band of one standard deviation either side, not under `least`."""
     marks = np.unique(np.geomspace(1, len(curve.t), 9).astype(int)) - 1
     axes.fill_between(
         curve.n,
-        curve.mean - curve.std,
+        np.maximum(curve.mean - curve.std, least),
         curve.mean + curve.std,
         color=look.colour,
-        alpha=0.18,
+        alpha=0.14,
         linewidth=0,
     )
     axes.plot(
