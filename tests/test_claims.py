@@ -79,7 +79,7 @@ def test_a_run_that_is_over_before_the_stated_update_cannot_be_judged_by_it() ->
     assert rows["r2-gone-n3"].verdict == UNKNOWN
     assert "ends at n = 200" in rows["r2-gone-n3"].measured
     assert rows["r1-plateau-true"].verdict == HOLDS
-    assert "2000 rounds instead of 10,000" in rows["r1-plateau-true"].caveats
+    assert "2,000 rounds instead of 10,000" in rows["r1-plateau-true"].caveats
 
 
 def test_a_verdict_on_a_made_up_crowd_says_so() -> None:

@@ -60,14 +60,19 @@ class Share(NamedTuple):
 
 
 class Evidence:
-    """The groups of a table of records, with the run that wrote them."""
+    """The groups of a table of records, with the run that wrote them.
+
+    asked: the groups that were asked for so far, so that one can tell what a verdict rests on.
+    """
 
     def __init__(self, cells: pl.DataFrame, run: Run) -> None:
         self.groups = Groups(cells)
         self.run = run
+        self.asked: set[Key] = set()
 
     def values(self, key: Key, column: str) -> Seeds:
         """One number a seed."""
+        self.asked.add(key)
         if key not in self.groups:
             raise Untestable(f"no records of {key}")
         table = self.groups[key].select("seed", column).drop_nulls()
@@ -76,6 +81,7 @@ class Evidence:
 
     def curve(self, key: Key, column: str) -> Curve:
         """A row a seed."""
+        self.asked.add(key)
         curve = self.groups.curve(key, column)
         if curve is None:
             raise Untestable(f"no records of {key} with {column}")

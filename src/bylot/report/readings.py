@@ -55,12 +55,13 @@ def instead(cells: pl.DataFrame, variant: str) -> pl.DataFrame:
 
 
 def of_variant(variant: str, usual: Evidence, other: Evidence) -> list[Reading]:
-    """The claims whose measured numbers the variant changes, and that it can answer."""
-    found = []
+    """The feasibility claims that rest on the variant, as far as it was run."""
+    base, found = VARIANTS[variant][0], []
     for claim in CLAIMS.values():
         if claim.feasibility:
+            other.asked.clear()
             before, after = judged(claim, usual, []), judged(claim, other, [])
-            if after.verdict != UNKNOWN and after.measured != before.measured:
+            if after.verdict != UNKNOWN and any(key.policy == base for key in other.asked):
                 verdicts = (before.verdict, after.verdict, after.measured)
                 found.append(Reading(variant, claim.id, *verdicts))
     return found

@@ -4,6 +4,7 @@ Each module says which sentences it leaves out, and why. Verdicts are computed, 
 """
 
 from bylot.report.claims import (  # in the order of the text
+    changing,  # noqa: F401
     dynamics,  # noqa: F401
     relaxation,  # noqa: F401
     sweep_limits,  # noqa: F401

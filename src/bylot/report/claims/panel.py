@@ -20,6 +20,8 @@ DUAL = ("ts-bwk", "cbwk")
 
 NEAR = 0.99
 """Near-optimal: at least this part of the true constrained optimum. Equal shares earn about 96%."""
+PERSISTENT = 0.95
+"""All the way: at this share of the sampled rounds or more."""
 TWO = "more than two standard errors of the paired difference over seeds"
 
 

@@ -91,7 +91,8 @@ def caveats(evidence: Evidence, one: Claim | None = None) -> list[str]:
         notes.append("SYNTHETIC crowd: the verdict is about a made-up crowd, not the TREC one")
     rounds = evidence.run.get("rounds")
     if rounds != PAPER["rounds"]:
-        notes.append(f"{rounds or 'unknown'} rounds instead of {PAPER['rounds']:,}")
+        played = "unknown" if rounds is None else f"{rounds:,}"
+        notes.append(f"{played} rounds instead of {PAPER['rounds']:,}")
     for experiment, section in (("sweep", "6.2"), ("crowd", "6.3")):
         seeds = len(evidence.groups.seeds(experiment))
         if 0 < seeds != PAPER[experiment] and (one is None or one.section.startswith(section)):
