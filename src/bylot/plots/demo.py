@@ -1,4 +1,4 @@
-"""Figures, from finished traces only: nothing here plays or computes an optimum."""
+"""The figure of the first look: what one play earned, and how it kept its limits."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,33 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bylot.errors import BylotError
 from bylot.kernels.compile import Floats
+from bylot.plots.style import BLUE, GREY, ORANGE, STYLES, drawing, written
 from bylot.simulation import Trace, running_mean
-
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # safe for colour-blind eyes
-STYLES = [(BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), ("#CC79A7", ":"), ("#56B4E9", "-")]
-
-
-def folder_for(path: Path) -> Path:
-    """The folder, made if need be: to be asked before the work whose figures go there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BylotError(f"{path} cannot be a folder for figures: {error.strerror}") from None
-    return path
-
-
-def drawing() -> Any:
-    """matplotlib without a screen; it is an extra, so its absence is explained."""
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        raise BylotError("figures need matplotlib: pip install 'bylot[plot]'") from None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
 
 
 def learning_and_limits(
@@ -80,12 +56,3 @@ def draw_limits(axes: Any, trace: Trace) -> None:
     corner = {"xycoords": "axes fraction", "ha": "right", "fontsize": 9}
     axes.annotate("outside its bound", (0.98, 0.03), color=ORANGE, **corner)
     axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.9))
-
-
-def written(figure: Any, folder: Path, name: str) -> list[Path]:
-    """Save as PNG and SVG."""
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-    for path in paths:
-        figure.savefig(path, dpi=150)
-    drawing().close(figure)
-    return paths

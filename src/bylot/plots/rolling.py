@@ -1,0 +1,83 @@
+"""The paper's third figure: how the reward of six policies moves over the rounds."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bylot.plots.groups import Groups, Run, crowd, heading
+from bylot.plots.style import BLACK, ENVIRONMENTS, POLICIES, drawing, written
+
+SHOWN = ("omd", "ts-bwk", "cbwk", "ts", "cucb", "greedy")
+"""Those of the paper's figure: MoE and Random are left out there."""
+COLUMNS = ("tight", "loose")
+
+
+def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
+    """A row an environment, tight limits on the left and loose ones on the right."""
+    groups = Groups(cells)
+    seeds = groups.seeds("crowd")
+    if not seeds:
+        return []
+    plt = drawing()
+    figure, axes = plt.subplots(
+        2, 2, figsize=(12, 8.5), layout="constrained", sharex=True, sharey=True
+    )
+    title = f"Reward over time, mean of the last {run.get('window', '?')} rounds"
+    figure.suptitle(heading(title, run, len(seeds)))
+    for row, (environment, name) in enumerate(ENVIRONMENTS.items()):
+        for column, level in enumerate(COLUMNS):
+            panel = axes[row, column]
+            lines(panel, groups, environment, level)
+            panel.set_title(f"{name} environment, {level} limits", fontsize=10)
+        axes[row, 0].set_ylabel("rolling mean reward")
+    for panel in axes[1]:
+        panel.set_xlabel("round t")
+    figure.legend(*legend(plt), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return written(figure, folder, "rolling")
+
+
+def lines(axes: Any, groups: Groups, environment: str, level: str) -> None:
+    """Means over seeds with bands of one standard deviation; OMD last, so that it lies on top."""
+    for policy in reversed(SHOWN):
+        curve = groups.curve(crowd(environment, level, policy), "curve_reward")
+        if curve is None:
+            continue
+        look, ours = POLICIES[policy], policy == "omd"
+        axes.fill_between(
+            curve.t,
+            curve.mean - curve.std,
+            curve.mean + curve.std,
+            color=look.colour,
+            alpha=0.22 if ours else 0.07,
+            linewidth=0,
+        )
+        axes.plot(
+            curve.t,
+            curve.mean,
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            markevery=(0.02 * SHOWN.index(policy), 0.14),
+            markersize=5,
+            linewidth=2.2 if ours else 1.5,
+        )
+    best = groups.values(crowd(environment, level, "omd"), "optimum")
+    if best.size:
+        axes.axhline(best.mean(), color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)))
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.margins(x=0.01)
+
+
+def legend(plt: Any) -> tuple[list[Any], list[str]]:
+    """One legend for all panels, outside them."""
+    line2d = plt.matplotlib.lines.Line2D
+    looks = [POLICIES[policy] for policy in SHOWN]
+    marks = [
+        line2d([], [], color=look.colour, linestyle=look.line, marker=look.marker, linewidth=1.7)
+        for look in looks
+    ]
+    marks.append(line2d([], [], color=BLACK, linewidth=0.9, linestyle=(0, (1, 3))))
+    marks.append(plt.matplotlib.patches.Patch(color=looks[0].colour, alpha=0.25, linewidth=0))
+    names = [look.name for look in looks]
+    return marks, [*names, "true optimum in hindsight", "± 1 standard deviation over seeds"]

@@ -1,0 +1,6 @@
+"""Tables, verdicts and pages, from finished records only: nothing here runs an experiment."""
+
+from bylot.report.summary import summary
+from bylot.report.write import figures, write
+
+__all__ = ["figures", "summary", "write"]

@@ -1,0 +1,100 @@
+"""A claim: a sentence of the paper's results in our words, and the rule that judges it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from bylot.plots.groups import Run, synthetic
+from bylot.report.evidence import Evidence, Untestable
+
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
+PAPER = {"rounds": 10_000, "sweep": 5, "crowd": 20}
+"""The size of the paper's runs: rounds, and seeds of each experiment."""
+
+
+class Finding(NamedTuple):
+    """What a rule saw; the verdict follows from `holds` alone."""
+
+    holds: bool
+    measured: str
+    numbers: dict[str, Any]
+
+
+class Claim(NamedTuple):
+    """`feasibility` marks what depends on how limits are kept: other readings are tried on it."""
+
+    id: str
+    section: str
+    says: str
+    rule: str
+    judge: Callable[[Evidence], Finding]
+    feasibility: bool
+
+
+class Row(NamedTuple):
+    """A judged claim."""
+
+    id: str
+    section: str
+    claim: str
+    rule: str
+    measured: str
+    numbers: dict[str, Any]
+    verdict: str
+    caveats: list[str]
+
+
+CLAIMS: dict[str, Claim] = {}
+"""All claims by id, in the order of the paper's text."""
+
+Judge = Callable[[Evidence], Finding]
+
+
+def claim(
+    name: str, section: str, says: str, rule: str, feasibility: bool = False
+) -> Callable[[Judge], Judge]:
+    """Register a judge under a stable id."""
+
+    def register(judge: Judge) -> Judge:
+        if name in CLAIMS:
+            raise ValueError(f"two claims are called {name!r}; give one another id")
+        CLAIMS[name] = Claim(name, section, says, rule, judge, feasibility)
+        return judge
+
+    return register
+
+
+def judged(one: Claim, evidence: Evidence, notes: list[str]) -> Row:
+    """The verdict on one claim, from the records alone."""
+    try:
+        finding = one.judge(evidence)
+    except Untestable as reason:
+        finding, verdict = Finding(False, str(reason), {}), UNKNOWN
+    else:
+        verdict = HOLDS if finding.holds else FAILS
+    return Row(
+        one.id, one.section, one.says, one.rule, finding.measured, finding.numbers, verdict, notes
+    )
+
+
+def judge_all(cells: pl.DataFrame, run: Run) -> list[Row]:
+    """The verdict on every claim."""
+    evidence = Evidence(cells, run)
+    return [judged(one, evidence, caveats(evidence, one)) for one in CLAIMS.values()]
+
+
+def caveats(evidence: Evidence, one: Claim | None = None) -> list[str]:
+    """In what the run differs from the paper's, so that a verdict is not taken for another."""
+    notes = []
+    if synthetic(evidence.run):
+        notes.append("SYNTHETIC crowd: the verdict is about a made-up crowd, not the TREC one")
+    rounds = evidence.run.get("rounds")
+    if rounds != PAPER["rounds"]:
+        played = "unknown" if rounds is None else f"{rounds:,}"
+        notes.append(f"{played} rounds instead of {PAPER['rounds']:,}")
+    for experiment, section in (("sweep", "6.2"), ("crowd", "6.3")):
+        seeds = len(evidence.groups.seeds(experiment))
+        if 0 < seeds != PAPER[experiment] and (one is None or one.section.startswith(section)):
+            notes.append(f"{seeds} seeds of {experiment} instead of {PAPER[experiment]}")
+    return notes

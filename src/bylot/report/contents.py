@@ -1,0 +1,187 @@
+"""What the report says, in which order."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bylot.plots.groups import Run, synthetic
+from bylot.plots.style import ENVIRONMENTS
+from bylot.report import tables
+from bylot.report.blocks import Banner, Block, Bullets, Figure, Heading, Table, Text, Verdicts
+from bylot.report.claims import FAILS, HOLDS, UNKNOWN, Row
+from bylot.report.claims.registry import caveats
+from bylot.report.evidence import Evidence
+from bylot.report.readings import VARIANTS, Reading
+from bylot.report.summary import data_name
+
+CELLS = {"sweep": 30, "crowd": 1_280}
+"""Cells of the paper's two experiments, without variants."""
+
+CAPTIONS = {
+    "sweep": (
+        "Regret of OMD and its distance from the limits as updates go by",
+        "The paper's Figure 1. Solid with markers: against the true constrained optimum in "
+        "hindsight; dotted: against OMD's own last policy, as the paper does. Axes are logarithmic "
+        "but linear near 0. The dashed c/√n goes through the tight curve at n = 10.",
+    ),
+    "crowd": (
+        "Mean reward and share of feasible seeds of eight policies at four levels of limits",
+        "The paper's Figure 2. Left: reward; the bar across a level is the true optimum under its "
+        "limits. Right: seeds within all limits with no tolerance. A policy that picks five "
+        "different workers, or that breaks limits, can earn more than the optimum, which is over "
+        "draws with replacement that keep them.",
+    ),
+    "rolling": (
+        "Rolling mean reward of six policies over the rounds at tight and loose limits",
+        "The paper's Figure 3. MoE and Random are left out as there.",
+    ),
+}
+
+READING = [
+    "An update is a batch of 10 rounds, so the clock n = t/10 ends at 1,000, not at 10,000.",
+    "The rolling window is 500 rounds, as the text has it; a caption says 5,000.",
+    "R1 is reported both ways: against the policy that OMD ended with (the paper's stand-in, with "
+    "its exact expectation instead of 200 draws) and against the true optimum, with a certificate.",
+    "Feasible means that the mean realised cost of the whole run is within every limit with no "
+    "tolerance; 0.001 and 0.01 are reported beside it. With no limits every run is feasible.",
+    "The limit on workload is 5 times the mean workload of the pool of 50, plus the margin.",
+    "The duals of CBwK and TS-BwK move on the running mean of the cost, as written; moving on the "
+    "cost of the round is a variant.",
+    "OMD averages the gradients of a batch, subtracts the running mean reward, counts a worker "
+    "drawn twice twice, and moves its dual every round.",
+    "A skill of exactly 0 or 1 has no noise. In the regime environment the mean skill of 5 fresh "
+    "workers is multiplied by 0.2 in each of 10 blocks, the first included.",
+    "Greedy and CUCB credit the reward of a team to all its members, so that the order of the "
+    "warm-up, a random one per seed, decides much of what they do.",
+    "From equal shares about one expert per round is drawn, so the cost cannot begin above a cap "
+    "of 2; costs do not depend on N; and without a binding limit CBwK is CUCB and TS-BwK is TS. "
+    "Sentences that say otherwise are measured all the same.",
+]
+
+
+def contents(
+    evidence: Evidence,
+    rows: Sequence[Row],
+    others: Sequence[Reading],
+    drawn: Mapping[str, Sequence[Path]],
+    core_seconds: float | None,
+) -> list[Block]:
+    """The report of a run, as far as its records go."""
+    return [
+        *opening(evidence, rows, core_seconds),
+        Heading("Limits"),
+        tables.levels(evidence.groups),
+        Heading("Figures"),
+        *(block for name in CAPTIONS for block in figure(name, drawn.get(name, []), evidence.run)),
+        Heading("The numbers behind the figures"),
+        *numbers(evidence),
+        Heading("Sentence by sentence"),
+        *verdicts(rows, evidence),
+        *other_readings(others),
+        Heading("How the paper was read"),
+        Text("Where the text is silent or contradicts itself, this is what was done."),
+        Bullets(READING),
+    ]
+
+
+def title(run: Run) -> str:
+    """Of the whole report."""
+    mark = "SYNTHETIC: " if synthetic(run) else ""
+    return f"{mark}the experiments of Multinomial Subset Routing, run again"
+
+
+def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None) -> list[Block]:
+    """On what data, how much of it, and the verdicts in numbers."""
+    run, groups = evidence.run, evidence.groups
+    blocks: list[Block] = [Heading(title(run), 1)]
+    if synthetic(run):
+        blocks.append(
+            Banner(
+                "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
+                "about it, not about the TREC workers of the paper."
+            )
+        )
+    digest = run.get("data", {}).get("digest", "unknown")
+    facts = [f"Data: {data_name(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
+    rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
+    facts.append(f"{rounds} rounds a run; window {run.get('window', '?')}.")
+    for experiment, wanted in CELLS.items():
+        found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
+        seeds = len(groups.seeds(experiment))
+        facts.append(f"{experiment}: {found:,} cells, {seeds} seeds (the paper's: {wanted:,}).")
+    if core_seconds is not None:
+        facts.append(f"{core_seconds:,.1f} core-seconds of work.")
+    return [*blocks, Bullets(facts), Text(counted(rows, run))]
+
+
+def counted(rows: Sequence[Row], run: Run) -> str:
+    """How the verdicts fell."""
+    counts = Counter(row.verdict for row in rows)
+    about = " (about the synthetic crowd)" if synthetic(run) else ""
+    fell = f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNKNOWN]} cannot be tested"
+    return f"Of {len(rows)} statements of the paper's results{about}, {fell}."
+
+
+def figure(name: str, paths: Sequence[Path], run: Run) -> list[Block]:
+    """A figure, or why there is none."""
+    alt, caption = CAPTIONS[name]
+    if not paths:
+        return [Text(f"{alt}: no figure, as the records hold no such cells.")]
+    png, svg = paths
+    mark = "SYNTHETIC. " if synthetic(run) else ""
+    return [Figure(png, svg, mark + alt, mark + caption)]
+
+
+def numbers(evidence: Evidence) -> list[Block]:
+    """All tables that the records can fill."""
+    groups = evidence.groups
+    found = [
+        tables.decay(groups),
+        *(tables.comparison(groups, environment) for environment in ENVIRONMENTS),
+        tables.theorems(groups),
+    ]
+    filled: list[Block] = [table for table in found if table is not None]
+    note = (
+        "The theorems speak of the plain algorithm (no batches, no baseline, its own step) and of "
+        "expected regret; their right-hand sides are given for scale, in the same units."
+    )
+    return [*filled, Text(note)] if filled else [Text("The records are empty.")]
+
+
+def verdicts(rows: Sequence[Row], evidence: Evidence) -> list[Block]:
+    """Every claim, by section; first what the run differs in from the paper's."""
+    notes = caveats(evidence)
+    sections = list(dict.fromkeys(row.section for row in rows))
+    blocks: list[Block] = [
+        Text(
+            "Each sentence is in our words, with the rule that judges it beside it. A comparison "
+            "of two policies is over the same seeds and needs more than two standard errors. "
+            "Sentences that only describe a figure or repeat another are left out."
+        ),
+        Text(counted(rows, evidence.run)),
+    ]
+    if notes:
+        blocks.append(Bullets(notes))
+    for section in sections:
+        blocks += [Heading(f"Section {section}", 3)]
+        blocks += [Verdicts([row for row in rows if row.section == section])]
+    return blocks
+
+
+def other_readings(others: Sequence[Reading]) -> list[Block]:
+    """What would change if the paper were read differently."""
+    if not others:
+        return []
+    head = ("variant", "claim", "as read here", "as the variant", "changes", "measured")
+    rows = [
+        (one.variant, one.claim, one.usual, one.other, "yes" if one.changes else "no", one.measured)
+        for one in others
+    ]
+    used = [variant for variant in VARIANTS if any(one.variant == variant for one in others)]
+    changed = sum(one.changes for one in others)
+    return [
+        Heading("Other readings"),
+        Text(f"{changed} of {len(others)} verdicts on feasibility would change."),
+        Bullets([f"{variant}: {VARIANTS[variant][1]}." for variant in used]),
+        Table("Feasibility claims under other readings of the paper", head, rows, words=6),
+    ]

@@ -1,0 +1,67 @@
+"""Other readings of the paper: would a verdict on feasibility change if they were the right one?"""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from bylot.plots.groups import Run
+from bylot.report.claims.registry import CLAIMS, UNKNOWN, judged
+from bylot.report.evidence import Evidence
+
+VARIANTS = {
+    "cbwk-instant": ("cbwk", "CBwK's dual moves on the cost of the round, not the running mean"),
+    "ts-bwk-instant": ("ts-bwk", "TS-BwK's dual moves on the cost of the round, not the mean"),
+    "omd-sum": ("omd", "OMD adds the gradients of a batch instead of averaging them"),
+    "omd-frozen": ("omd", "OMD's dual stands still within a batch, as its lemma needs"),
+    "omd-plain": ("omd", "OMD without batches and baseline, as the theorems have it"),
+}
+"""Labels of variants: whose place each takes, and what differs."""
+
+
+class Reading(NamedTuple):
+    """The verdict on a claim, as usual and under another reading."""
+
+    variant: str
+    claim: str
+    usual: str
+    other: str
+    measured: str
+
+    @property
+    def changes(self) -> bool:
+        """Does the verdict depend on the reading?"""
+        return self.usual != self.other
+
+
+def readings(cells: pl.DataFrame, run: Run) -> list[Reading]:
+    """Every feasibility claim on which a variant that was run has a say."""
+    if cells.is_empty():
+        return []
+    present = set(cells["policy"].unique().to_list())
+    usual = Evidence(cells, run)
+    return [
+        reading
+        for variant in VARIANTS
+        if variant in present
+        for reading in of_variant(variant, usual, Evidence(instead(cells, variant), run))
+    ]
+
+
+def instead(cells: pl.DataFrame, variant: str) -> pl.DataFrame:
+    """The records with a variant in the place of the policy that it reads differently."""
+    base = VARIANTS[variant][0]
+    others = cells.filter(pl.col("policy") != base)
+    return others.with_columns(pl.col("policy").replace({variant: base}))
+
+
+def of_variant(variant: str, usual: Evidence, other: Evidence) -> list[Reading]:
+    """The feasibility claims that rest on the variant, as far as it was run."""
+    base, found = VARIANTS[variant][0], []
+    for claim in CLAIMS.values():
+        if claim.feasibility:
+            other.asked.clear()
+            before, after = judged(claim, usual, []), judged(claim, other, [])
+            if after.verdict != UNKNOWN and any(key.policy == base for key in other.asked):
+                verdicts = (before.verdict, after.verdict, after.measured)
+                found.append(Reading(variant, claim.id, *verdicts))
+    return found

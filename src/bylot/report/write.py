@@ -1,0 +1,64 @@
+"""Everything that is made of a run's records, written into a folder."""
+
+import json
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+from bylot.plots import crowd, rolling, sweep
+from bylot.plots.groups import Run
+from bylot.plots.style import folder_for
+from bylot.report.claims import judge_all
+from bylot.report.contents import contents, title
+from bylot.report.evidence import Evidence
+from bylot.report.html import html
+from bylot.report.markdown import markdown
+from bylot.report.readings import readings
+from bylot.report.summary import plain, summary
+
+DRAWN = {"sweep": sweep.draw, "crowd": crowd.draw, "rolling": rolling.draw}
+
+
+class Records(Protocol):
+    """A table of cells and the manifest of the run that they are of."""
+
+    @property
+    def cells(self) -> pl.DataFrame: ...
+
+    @property
+    def run(self) -> Run: ...
+
+
+def figures(records: Records, folder: Path) -> list[Path]:
+    """All figures that the records allow, as PNG and SVG in folder/figures."""
+    return [path for paths in drawn(records, folder).values() for path in paths]
+
+
+def drawn(records: Records, folder: Path) -> dict[str, list[Path]]:
+    """The paths of each figure; none of one that has no records."""
+    place = folder_for(folder / "figures")
+    return {name: draw(records.cells, records.run, place) for name, draw in DRAWN.items()}
+
+
+def write(records: Records, folder: Path, core_seconds: float | None = None) -> list[Path]:
+    """Figures, report.md, report.html, summary.json and claims.json; the paths of all of them."""
+    paths = drawn(records, folder)
+    evidence = Evidence(records.cells, records.run)
+    rows = judge_all(records.cells, records.run)
+    others = readings(records.cells, records.run)
+    blocks = contents(evidence, rows, others, paths, core_seconds)
+    texts = {
+        "report.md": markdown(blocks, folder),
+        "report.html": html(blocks, title(records.run)),
+        "summary.json": as_json(summary(records.cells, records.run, core_seconds)),
+        "claims.json": as_json([row._asdict() for row in rows]),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [path for pair in paths.values() for path in pair] + [folder / name for name in texts]
+
+
+def as_json(value: Any) -> str:
+    """Indented, so that a person can read it too."""
+    return json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,193 @@
+"""The report: whole, self-contained and honest about what it is made of, whatever the records."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from bylot.report import summary, write
+from bylot.report.blocks import Banner, Block, Bullets, Heading, Table, Text
+from bylot.report.claims import CLAIMS, UNKNOWN
+from bylot.report.html import html
+from bylot.report.markdown import markdown
+from fabricated import AS_WRITTEN, tell
+
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed in order, and collects all that a browser would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.words: list[str] = []
+        self.ids: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def is_grid(lines: list[str]) -> bool:
+    """Does every row of a Markdown table have the cells of its head?"""
+    counts = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+    return len(counts) == 1 and set(lines[1]) <= set("|-:")
+
+
+def grids(text: str) -> list[list[str]]:
+    """The tables of a Markdown text."""
+    parts = [part.splitlines() for part in text.split("\n\n")]
+    return [lines for lines in parts if lines[0].startswith("|")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A written report of a whole made-up run, with a variant."""
+    records = tell(AS_WRITTEN)
+    instant = pl.col("policy").replace({"cbwk": "cbwk-instant"})
+    variant = records.cells.filter(pl.col("policy") == "cbwk").with_columns(instant)
+    records.cells = pl.concat([records.cells, variant])
+    place = tmp_path_factory.mktemp("report")
+    paths = write(records, place, core_seconds=12.5)
+    assert all(path.stat().st_size > 0 for path in paths)
+    assert {path.name for path in paths} == {
+        *(f"{name}.{kind}" for name in ("sweep", "crowd", "rolling") for kind in ("png", "svg")),
+        *("report.md", "report.html", "summary.json", "claims.json"),
+    }
+    return place
+
+
+def test_the_page_is_well_formed_and_loads_nothing(folder: Path) -> None:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert len(page.loads) == 3
+    assert all(one.startswith("data:image/svg+xml;base64,") for one in page.loads)
+    assert len(set(page.ids)) == len(page.ids) == len(CLAIMS)
+    for way in ("http:", "https:", "url(", "@import", "<script", "//cdn"):
+        assert way not in text
+
+
+def test_the_checks_of_the_page_can_fail() -> None:
+    with pytest.raises(AssertionError):
+        Page("<p><b>crossed</p></b>")
+    with pytest.raises(AssertionError):
+        Page("<div>")
+    assert Page('<img src="https://elsewhere">').loads == ["https://elsewhere"]
+    assert not is_grid(["| a | b |", "|---|---|", "| c |"])
+
+
+def test_the_markdown_has_valid_tables_and_links_that_lead_somewhere(folder: Path) -> None:
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    assert len(grids(text)) > 8
+    assert all(map(is_grid, grids(text)))
+    links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert links == ["figures/sweep.png", "figures/crowd.png", "figures/rolling.png"]
+    assert all((folder / link).exists() for link in links)
+
+
+def test_every_output_of_a_made_up_crowd_says_so(folder: Path) -> None:
+    for name in ("report.md", "report.html", "summary.json", "claims.json"):
+        assert "synthetic" in (folder / name).read_text(encoding="utf-8").lower()[:2_500_000]
+    rows = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
+    assert all(any("SYNTHETIC" in note for note in row["caveats"]) for row in rows)
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert "".join(page.words).count("SYNTHETIC") > 5
+
+
+def test_a_report_on_real_data_does_not_call_it_made_up(tmp_path: Path) -> None:
+    records = tell(AS_WRITTEN, seeds=3, data={"name": "trec", "digest": "1", "synthetic": False})
+    records.cells = records.cells.filter(pl.col("experiment") == "sweep")
+    write(records, tmp_path)
+    assert "synthetic" not in (tmp_path / "report.md").read_text(encoding="utf-8").lower()
+    assert "no figure" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_report_has_every_claim_with_its_rule_and_the_counts_first(folder: Path) -> None:
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    for claim in CLAIMS:
+        assert f"| {claim} |" in text
+    assert re.search(rf"Of {len(CLAIMS)} statements .* 0 cannot be tested", text)
+    assert text.index("statements of the paper's results") < text.index("## Limits")
+    assert "## Other readings" in text
+
+
+def test_the_summary_has_a_row_a_group(folder: Path) -> None:
+    found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    assert found["data"] == "synthetic"
+    assert (found["rounds"], found["seeds"], found["core_seconds"]) == (10_000, 20, 12.5)
+    assert len(found["rows"]) == 6 + 2 * 4 * 9
+    [row] = [
+        row
+        for row in found["rows"]
+        if (row["environment"], row["level"], row["policy"]) == ("regime", "tight", "ts-bwk")
+    ]
+    assert row["feasible"] == {"0": 0.85, "0.001": 0.85, "0.01": 0.85}
+    assert row["dimensions"] == 3
+    records = tell(AS_WRITTEN)
+    cells = records.cells.filter(pl.col("cell").str.starts_with("crowd/tight/regime/ts-bwk/"))
+    assert row["reward_mean"] == pytest.approx(cells["reward"].mean())
+    assert row["reward_std"] == pytest.approx(cells["reward"].std(ddof=1))
+    assert row["regret_true_mean"] == pytest.approx(cells["regret_true"].mean())
+    assert row["r2_mean"] == pytest.approx(cells["r2"].mean())
+
+
+def test_a_single_seed_has_no_deviation() -> None:
+    records = tell(AS_WRITTEN, seeds=1)
+    rows = summary(records.cells, records.run)["rows"]
+    assert all(row["reward_std"] is None for row in rows)
+    assert all(row["seeds"] == 1 for row in rows)
+
+
+@pytest.mark.parametrize("empty", [True, False], ids=["no cells", "one cell"])
+def test_next_to_nothing_still_gives_a_report(empty: bool, tmp_path: Path) -> None:
+    records = tell(AS_WRITTEN, seeds=1)
+    records.cells = records.cells.head(0 if empty else 1)
+    paths = write(records, tmp_path)
+    assert len(paths) == (4 if empty else 8)
+    Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert all(map(is_grid, grids((tmp_path / "report.md").read_text(encoding="utf-8"))))
+    rows = json.loads((tmp_path / "claims.json").read_text(encoding="utf-8"))
+    assert {row["verdict"] for row in rows} == {UNKNOWN}
+
+
+def test_a_manifest_that_says_little_is_no_obstacle(tmp_path: Path) -> None:
+    records: Any = tell(AS_WRITTEN, seeds=3)
+    records.run = {}
+    records.cells = records.cells.filter(pl.col("level") == "tight")
+    write(records, tmp_path)
+    assert "Unknown rounds" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_markup_in_a_text_stays_text() -> None:
+    nasty = "<script>alert('x')</script> a|b *c* [d](e) & \"f\""
+    blocks: list[Block] = [
+        Heading(nasty),
+        Text(nasty),
+        Banner(nasty),
+        Bullets([nasty]),
+        Table(nasty, (nasty,), [(nasty,)]),
+    ]
+    page = html(blocks, nasty)
+    Page(page)
+    assert "<script" not in page
+    text = markdown(blocks, Path())
+    assert "<script" not in text
+    assert all(map(is_grid, grids(text)))
