@@ -1,0 +1,173 @@
+"""The folder of a run, as it is written: parts as jobs finish, one table at the end.
+
+A process that is killed at any moment leaves a folder that the next one can go on with.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bylot.errors import BylotError
+from bylot.records.folder import Folder, sound, stamped
+from bylot.records.lock import lock, unlock
+from bylot.records.table import Records, Row, Table, joined, packed, table
+from bylot.text import say
+
+
+class Store:
+    """Records of one run in a folder that no other process writes to meanwhile.
+
+    run:   the settings that all records share; a folder with others is refused
+    fresh: forget what the folder has; only files that a store wrote are deleted
+    """
+
+    def __init__(self, folder: Path, run: Mapping[str, Any], fresh: bool = False) -> None:
+        self.folder, self.run = Folder(folder), dict(run)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = lock(folder / ".lock")
+        try:
+            self.settle(fresh)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let other processes in."""
+        unlock(self._lock)
+
+    def settle(self, fresh: bool) -> None:
+        """Make the folder ours, or go on with the run that is in it."""
+        found = self.folder.run()
+        if found is None and (self.folder.table.exists() or self.folder.crumbs.exists()):
+            raise BylotError(
+                f"{self.folder.path} holds records or parts, but no run.json that says of what; "
+                "give another --out"
+            )
+        if found is not None and fresh:
+            self.forget()
+            found = None
+        if found is not None and found != self.run:
+            what = ", ".join(differences(found, self.run))
+            raise BylotError(
+                f"{self.folder.path} holds a run with other settings: {what}; "
+                "give another --out, or --fresh to delete its records"
+            )
+        with writing(self.folder.path):
+            self.folder.crumbs.mkdir(exist_ok=True)
+            for place in (self.folder.path, self.folder.crumbs):
+                for path in place.glob(".*.bylot-part"):  # of a process that was killed
+                    path.unlink()
+        if found is None:
+            text = json.dumps(self.run, indent=2, sort_keys=True) + "\n"
+            write_whole(self.folder.manifest, text.encode())
+
+    def forget(self) -> None:
+        """Delete the records; the settings last, so that what is left is always explained."""
+        with writing(self.folder.path):
+            for path in [*self.folder.parts(), *self.folder.crumbs.glob("*.parquet.damaged")]:
+                path.unlink()
+            self.folder.table.unlink(missing_ok=True)
+            self.folder.manifest.unlink()
+
+    def known(self) -> set[str]:
+        """The names of the cells that need not be computed."""
+        return {cell for cells in self.pieces() for cell in cells["cell"]}
+
+    def pieces(self) -> Iterator[Table]:
+        """All that is recorded; a damaged part is set aside, so that its cells are missing."""
+        yield from self.folder.merged()
+        for path in self.folder.parts():
+            part = sound(path)
+            if part is not None:
+                yield part
+                continue
+            with writing(path):
+                path.rename(path.with_name(f"{path.name}.damaged"))
+            say(f"bylot: {path} is damaged and was set aside; its cells count as missing")
+
+    def add(self, name: str, rows: Sequence[Row]) -> None:
+        """Record the cells of one job, whole or not at all."""
+        content = packed(table(rows), "uncompressed")
+        write_whole(self.folder.crumbs / stamped(name, content), content)
+
+    def merge(self) -> Records:
+        """Put everything into the one table, whose bytes depend on nothing but its cells."""
+        parts = self.folder.parts()
+        cells = joined(list(self.pieces()))
+        if parts or not self.folder.table.exists():
+            write_whole(self.folder.table, packed(cells, "zstd"))
+        with writing(self.folder.path):
+            keep_names(self.folder.path)  # the table's, before the parts go
+            for path in parts:
+                path.unlink(missing_ok=True)  # a damaged one was set aside
+        return Records(cells, self.run)
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], of: str = "") -> list[str]:
+    """What is not the same in two settings, as text.
+
+    >>> differences({"rounds": 9, "data": {"name": "a"}}, {"rounds": 8, "data": {"name": "b"}})
+    ["data name 'a' (now 'b')", 'rounds 9 (now 8)']
+    """
+    lines = []
+    for key in sorted({*found, *wanted}):
+        one, other = found.get(key), wanted.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            lines += differences(one, other, f"{of}{key} ")
+        elif one != other:
+            lines.append(f"{of}{key} {one!r} (now {other!r})")
+    return lines
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, whatever happens to the process or the machine."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.bylot-part")
+    with writing(path):
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def keep_names(folder: Path) -> None:
+    """The names in a folder survive a power cut only if it is told to keep them, too."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Around what needs the disk: its refusal in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise BylotError(
+            f"{path} cannot be written: {error.strerror}; make room for it, or give another --out"
+        ) from error

@@ -1,0 +1,214 @@
+"""Jobs on real Ray clusters: the same results as on threads, even if a machine dies half-way."""
+
+import functools
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bylot.engine import Cluster, JobFailed, Threads
+from bylot.engine.cluster import PER_CORE, Flight, quiet_ray
+from bylot.errors import BylotError
+from bylot.kernels.compile import Floats
+
+RAY = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,
+    reason="Ray is not installed: pip install 'bylot[ray]'",
+)
+SHARED = np.random.default_rng(5).random((400, 400))
+
+
+def version() -> str:
+    """What every worker says of its code, as all run these files."""
+    return "same"
+
+
+def blend(shared: Floats, marks: Path, job: int) -> tuple[int, float, Floats]:
+    """Some arithmetic whose last bits depend on the number of threads; leaves a mark at its start.
+
+    A worker's parent is the raylet, the process that stands for a machine.
+    """
+    (marks / f"{job} {os.getppid()} {uuid.uuid4().hex}").touch()
+    time.sleep(0.2)
+    assert shared.flags.writeable  # as on threads
+    product = (shared + job) @ shared.T
+    return job, float(product.sum()), product[:5].copy()
+
+
+def results(done: Sequence[Any]) -> dict[int, tuple[float, bytes]]:
+    """Results by job, to the last bit."""
+    return {one.job: (one.result[1], one.result[2].tobytes()) for one in done}
+
+
+def alive(pid: int) -> bool:
+    """Is there such a process?"""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def gone(pids: set[int]) -> bool:
+    """Do all these processes end within half a minute?"""
+    deadline = time.monotonic() + 30
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not any(map(alive, pids))
+
+
+@pytest.fixture
+def path_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers import these functions from this file."""
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
+@pytest.fixture
+def machines(path_of_tests: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A cluster of two machines of one core each, as far as Ray can tell."""
+    for name, value in {"period_ms": 500, "failure_threshold": 3, "initial_delay_ms": 0}.items():
+        monkeypatch.setenv(f"RAY_health_check_{name}", str(value))  # a death is seen in seconds
+    quiet_ray()
+    cluster_utils: Any = importlib.import_module("ray.cluster_utils")
+    size = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
+    head = {"include_dashboard": False, **size}
+    both = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+    both.add_node(**size)
+    pids = {p.process.pid for node in both.list_all_nodes() for p in processes(node)}
+    yield both
+    both.shutdown()
+    assert gone(pids)
+
+
+def processes(node: Any) -> list[Any]:
+    """All that Ray started for a machine."""
+    return [one for group in node.all_processes.values() for one in group]
+
+
+def kill_when_busy(machines: Any, marks: Path) -> None:
+    """Kill the second machine, as power loss would, while it is at its second job."""
+    node = next(node for node in machines.list_all_nodes() if node is not machines.head_node)
+    raylet = int(node.all_processes["raylet"][0].process.pid)
+    while sum(mark.name.split()[1] == str(raylet) for mark in marks.iterdir()) < 2:
+        time.sleep(0.01)
+    machines.remove_node(node, allow_graceful=False)
+
+
+@RAY
+def test_a_machine_that_dies_half_way_changes_no_result(
+    machines: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    jobs = range(24)
+    killer = threading.Thread(target=kill_when_busy, args=(machines, there), daemon=True)
+    killer.start()
+    engine = Cluster(machines.address, workers=1, check=version)
+    done = list(engine.run(jobs, functools.partial(blend, SHARED, there)))
+    killer.join(timeout=60)
+    by_threads = list(Threads(2).run(jobs, functools.partial(blend, SHARED, here)))
+    assert results(done) == results(by_threads)
+    assert len(done) == len(jobs)
+    assert all(one.core_seconds < 0.2 for one in done)  # asleep for longer than that
+    begun = [mark.name.split()[:2] for mark in there.iterdir()]
+    assert len({machine for _, machine in begun}) == 2  # both machines had a part in it
+    assert len(begun) > len(jobs)  # and what the dead one had in hand was run again
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [f"... cores of the cluster: {n}" for n in (2, 1)]
+
+
+@RAY
+@pytest.mark.usefixtures("path_of_tests")
+def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, launch = [], Flight.launch
+
+    def counted(flight: Flight, most: int) -> None:
+        launch(flight, most)
+        out.append(len(flight.out))
+
+    monkeypatch.setattr(Flight, "launch", counted)
+    run = Cluster(None, workers=2, check=version).run(
+        range(100), functools.partial(blend, SHARED, tmp_path)
+    )
+    assert {next(run).job, next(run).job} <= set(range(100))
+    raylets = {int(mark.name.split()[1]) for mark in tmp_path.iterdir()}
+    assert len(raylets) == 1
+    assert alive(*raylets)
+    run.close()  # type: ignore[attr-defined]
+    assert gone(raylets)
+    assert max(out) == 2 * PER_CORE
+    assert len(list(tmp_path.iterdir())) < 50
+
+
+def fail(job: str) -> str:
+    """One job cannot be done."""
+    if job == "cell 7":
+        raise BylotError("no such pool")
+    return job
+
+
+@RAY
+@pytest.mark.usefixtures("path_of_tests")
+def test_a_failure_on_a_cluster_names_its_job_and_strangers_are_refused() -> None:
+    with pytest.raises(JobFailed, match=r"^cell 7: no such pool$"):
+        list(Cluster(None, workers=1, check=version).run(["cell 7"], fail))
+    with pytest.raises(BylotError, match=r"runs code \d+ \(here \d+\).*install the same"):
+        list(Cluster(None, workers=1, check=process).run(["cell 1"], fail))
+
+
+def process() -> str:
+    """Differs in every process, as code might on every machine."""
+    return str(os.getpid())
+
+
+def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(BylotError, match=r"pip install 'bylot\[ray\]'"):
+        list(Cluster(None, workers=1, check=version).run([1], str))
+
+
+@RAY
+def test_an_address_where_nobody_answers_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(BylotError, match=f"nothing answers at 127.0.0.1:{port}.*ray start") as told:
+        list(Cluster(f"127.0.0.1:{port}", workers=1, check=version).run([1], str))
+    assert "\n" not in str(told.value)
+    with pytest.raises(BylotError, match="give host:port"):
+        list(Cluster("here", workers=1, check=version).run([1], str))
+
+
+CTRL_C = """
+import sys, time
+from bylot.engine import Cluster
+try:
+    for done in Cluster(None, workers=1, check=str).run([0.0, 3600.0], time.sleep):
+        print(done.job, flush=True)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+@RAY
+def test_ctrl_c_does_not_wait_for_the_cluster() -> None:
+    with subprocess.Popen([sys.executable, "-c", CTRL_C], stdout=-1, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0.0\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == "stopped\n"

@@ -1,0 +1,328 @@
+"""Records on disk: the same bytes in any order, nothing lost to a kill, clear refusals."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from bylot.errors import BylotError
+from bylot.records import SCHEMA, Records, Store, code_digest, read
+from bylot.records.code import DECISIVE
+from bylot.records.folder import Folder
+
+RUN: dict[str, Any] = {
+    "form": "bylot-run",
+    "version": 1,
+    "data": {"name": "made-up", "digest": "17", "synthetic": True},
+    "rounds": 1_000,
+    "window": 50,
+    "code": "4f1d",
+}
+
+
+def row(n: int, **changes: Any) -> dict[str, Any]:
+    """The record of cell n, which fixes everything in it; odd ones have no proxy and no limits."""
+    rng = np.random.default_rng(n)
+    points = 200 if n % 3 else 50
+    values: dict[str, Any] = {}
+    for name, kind in SCHEMA.items():
+        if kind == pl.String:
+            values[name] = f"crowd/tight/regime/omd/N=3/seed={n:02d}" if name == "cell" else "crowd"
+        elif kind == pl.Int64:
+            values[name] = n
+        elif kind == pl.Float64:
+            values[name] = rng.random()
+        else:
+            values[name] = np.arange(points) if name == "curve_t" else rng.random(points)
+    if n % 2:
+        gone = ["workload_bound", "expert_bound", "regret_proxy", "curve_r1_proxy"]
+        values |= dict.fromkeys(gone)
+    return values | changes
+
+
+def fill(folder: Path, jobs: Iterable[Iterable[int]]) -> Records:
+    """Record jobs of some cells each, and merge."""
+    with Store(folder, RUN) as store:
+        for i, cells in enumerate(jobs):
+            store.add(f"world {i}", [row(n) for n in cells])
+        return store.merge()
+
+
+def test_records_come_back_as_they_were_given(tmp_path: Path) -> None:
+    records = fill(tmp_path / "new" / "run", [[3, 4], [1, 2]])
+    assert records.cells.schema == SCHEMA
+    assert records.cells.equals(pl.read_parquet(tmp_path / "new" / "run" / "records.parquet"))
+    assert records.run == RUN == json.loads((tmp_path / "new" / "run" / "run.json").read_text())
+    for given, got in zip(map(row, [1, 2, 3, 4]), records.cells.iter_rows(named=True), strict=True):
+        for name, value in given.items():
+            assert got[name] == (value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def test_the_bytes_depend_only_on_the_cells(tmp_path: Path) -> None:
+    fill(tmp_path / "one", [range(40)])
+    cells = list(range(40))
+    random.Random(3).shuffle(cells)
+    fill(tmp_path / "other", [[n] for n in cells[:20]])  # merged half-way, then some again
+    fill(tmp_path / "other", [cells[30:], cells[15:30]])
+    expected = (tmp_path / "one" / "records.parquet").read_bytes()
+    assert (tmp_path / "other" / "records.parquet").read_bytes() == expected
+    fill(tmp_path / "less", [range(39)])
+    assert (tmp_path / "less" / "records.parquet").read_bytes() != expected
+
+
+def test_what_is_known_is_in_the_table_and_in_parts(tmp_path: Path) -> None:
+    fill(tmp_path, [[1, 2]])
+    with Store(tmp_path, RUN) as store:
+        store.add("world", [row(5)])
+        store.add("world", [row(6)])  # the same job, asked for another of its cells
+        assert store.known() == {row(n)["cell"] for n in (1, 2, 5, 6)}
+        assert read(tmp_path).cells["seed"].to_list() == [1, 2, 5, 6]
+        assert store.merge().cells["seed"].to_list() == [1, 2, 5, 6]
+    assert not list((tmp_path / "parts").iterdir())
+
+
+def test_scalars_of_numpy_and_whole_numbers_are_numbers(tmp_path: Path) -> None:
+    with Store(tmp_path, RUN) as store:
+        store.add("world", [row(1, seed=np.int64(7), reward=np.float64(0.25), outside=0)])
+        found = store.merge().cells.row(0, named=True)
+    assert (found["seed"], found["reward"], found["outside"]) == (7, 0.25, 0.0)
+
+
+def test_a_cell_with_two_results_is_an_error(tmp_path: Path) -> None:
+    fill(tmp_path, [[1, 2]])
+    with Store(tmp_path, RUN) as store:
+        store.add("again", [row(1)])
+        store.merge()
+        store.add("otherwise", [row(1, reward=0.5)])
+        with pytest.raises(BylotError, match="seed=01 was recorded twice"):
+            store.merge()
+
+
+def test_a_row_must_have_all_columns_and_no_others(tmp_path: Path) -> None:
+    with Store(tmp_path, RUN) as store:
+        with pytest.raises(BylotError, match="speed"):
+            store.add("world", [row(1, speed=3)])
+        with pytest.raises(BylotError, match="'policy'"):
+            store.add("world", [{k: v for k, v in row(1).items() if k != "policy"}])
+        assert store.known() == set()
+
+
+@pytest.mark.parametrize("harm", ["cut", "empty", "flipped", "zeroed"])
+def test_a_damaged_part_is_set_aside_and_its_cells_are_missing(
+    tmp_path: Path, harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path, RUN) as store:
+        store.add("good", [row(1)])
+        store.add("bad", [row(2)])
+        (bad,) = (tmp_path / "parts").glob("bad-*")
+        content = bad.read_bytes()
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        zeroed = bytes(len(content))
+        harmed = {"cut": content[:middle], "empty": b"", "flipped": flipped, "zeroed": zeroed}
+        bad.write_bytes(harmed[harm])
+        assert read(tmp_path).cells["seed"].to_list() == [1]
+        assert bad.exists()  # reading changes nothing
+        assert "left out" in capsys.readouterr().err
+        assert store.known() == {row(1)["cell"]}
+        assert f"{bad} is damaged and was set aside" in capsys.readouterr().err
+        store.add("bad", [row(2)])
+        assert store.merge().cells["seed"].to_list() == [1, 2]
+
+
+def test_a_damaged_table_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    fill(tmp_path, [[1, 2]])
+    path = tmp_path / "records.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    with Store(tmp_path, RUN) as store, pytest.raises(BylotError, match=r"damaged.*remove it"):
+        store.known()
+    with pytest.raises(BylotError, match="damaged"):
+        read(tmp_path)
+
+
+def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Path) -> None:
+    fill(tmp_path, [[1]])
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "parts" / "notes.txt").write_text("mine")
+    other = RUN | {"rounds": 5, "data": RUN["data"] | {"digest": "18"}}
+    told = r"data digest '17' \(now '18'\), rounds 1000 \(now 5\); give another --out, or --fresh"
+    with pytest.raises(BylotError, match=told):
+        Store(tmp_path, other)
+    with Store(tmp_path, other, fresh=True) as store:
+        assert store.known() == set()
+    assert read(tmp_path).run == other
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "parts" / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_of_others_is_used_unless_it_holds_records_of_unknown_origin(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    fill(tmp_path, [[1]])
+    (tmp_path / "run.json").unlink()
+    for fresh in (False, True):
+        with pytest.raises(BylotError, match=r"no run\.json"):
+            Store(tmp_path, RUN, fresh=fresh)
+    assert (tmp_path / "records.parquet").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"form": "other"}', '{"form": "bylot-run"}'])
+def test_a_strange_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    fill(tmp_path, [[1]])
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(BylotError, match="another --out"):
+        Store(tmp_path, RUN, fresh=True)
+    with pytest.raises(BylotError, match=r"run\.json"):
+        read(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/bylot")):
+        with pytest.raises(BylotError, match=f"{place} cannot be written: .*another --out"):
+            Store(place, RUN)
+
+
+def test_a_disk_that_fills_up_is_one_line_and_leaves_no_crumbs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Store(tmp_path, RUN) as store:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(BylotError, match="No space left"):
+            store.add("world", [row(1)])
+        monkeypatch.undo()
+        assert not list((tmp_path / "parts").iterdir())
+
+
+def test_reading_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(BylotError, match="is not a folder; make one with: bylot reproduce"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(BylotError, match="holds no run"):
+        read(tmp_path)
+
+
+def test_a_part_that_is_merged_while_one_reads_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path, RUN) as store:
+        store.add("world", [row(1)])
+        listed = store.folder.parts()
+        store.merge()
+    monkeypatch.setattr(Folder, "parts", lambda self: listed)
+    assert read(tmp_path).cells["seed"].to_list() == [1]
+    assert capsys.readouterr().err == ""
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import test_records as t
+with t.Store(Path(sys.argv[1]), t.RUN) as store:
+    print(len(store.known()), flush=True)
+    for n in range(10_000):
+        store.add(f"world {n}", [t.row(n)])
+"""
+
+
+def writer(folder: Path) -> "subprocess.Popen[str]":
+    """A process that records one cell after the other, for a long time."""
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", WRITER, str(folder)]
+    return subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True)
+
+
+def test_a_killed_process_leaves_what_the_next_can_go_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    for least in (5, 30):  # killed, continued, and killed again
+        with writer(folder) as process:
+            while len(list(folder.glob("parts/*.parquet"))) < least:
+                assert process.poll() is None
+                time.sleep(0.001)
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+    (folder / "parts" / ".world-1.parquet.4d.bylot-part").write_bytes(b"PAR1")  # torn by the kill
+    with Store(folder, RUN) as store:
+        known = store.known()
+        assert len(known) >= 30
+        cells = range(len(known) + 5)
+        store.add("rest", [row(n) for n in cells if row(n)["cell"] not in known])
+        store.merge()
+    assert not list((folder / "parts").iterdir())
+    assert capsys.readouterr().err == ""  # no part was damaged
+    fill(tmp_path / "undisturbed", [cells])
+    expected = (tmp_path / "undisturbed" / "records.parquet").read_bytes()
+    assert (folder / "records.parquet").read_bytes() == expected
+
+
+def test_a_crash_between_writing_the_table_and_removing_the_parts_does_no_harm(
+    tmp_path: Path,
+) -> None:
+    with Store(tmp_path, RUN) as store:
+        store.add("world", [row(1), row(2)])
+        shutil.copytree(tmp_path / "parts", tmp_path / "kept")
+        store.merge()
+    expected = (tmp_path / "records.parquet").read_bytes()
+    shutil.copytree(tmp_path / "kept", tmp_path / "parts", dirs_exist_ok=True)
+    fill(tmp_path, [])
+    assert (tmp_path / "records.parquet").read_bytes() == expected
+
+
+def test_two_processes_cannot_write_to_one_folder(tmp_path: Path) -> None:
+    with writer(tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(BylotError, match=f"in use by process {process.pid} on .*another --out"):
+            Store(tmp_path, RUN)
+        assert isinstance(read(tmp_path), Records)  # but others may look
+        process.kill()
+    with Store(tmp_path, RUN):  # the lock died with its process
+        pass
+
+
+def test_a_refused_store_lets_go_of_the_folder(tmp_path: Path) -> None:
+    fill(tmp_path, [[1]])
+    with pytest.raises(BylotError, match="other settings"):
+        Store(tmp_path, RUN | {"rounds": 5})
+    with Store(tmp_path, RUN):
+        pass
+
+
+def test_the_code_digest_is_of_contents_and_names_only(tmp_path: Path) -> None:
+    for part in DECISIVE:
+        path = tmp_path / part if part.endswith(".py") else tmp_path / part / "a.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"# {part}")
+    before = code_digest(tmp_path)
+    os.utime(tmp_path / "metrics.py", (1, 1))
+    (tmp_path / "cli.py").touch()
+    assert code_digest(tmp_path) == before
+    for part in ("optima/a.py", "simulation.py"):
+        (tmp_path / part).write_text("# changed")
+        assert code_digest(tmp_path) != before
+        before = code_digest(tmp_path)
+    (tmp_path / "data" / "a.py").rename(tmp_path / "data" / "b.py")
+    assert code_digest(tmp_path) != before
+
+
+def test_without_polars_one_is_told_what_to_install() -> None:
+    code = "import sys; sys.modules['polars'] = None; import bylot.records"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'bylot[reproduce]'" in done.stderr.splitlines()[-1]
