@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bylot import Problem, Router, at_least, at_most, share
+from bylot import Problem, Router, at_least, at_most, policies, share
 from bylot.codec import read_problem, save, seal, write_problem
-from bylot.errors import RewardConflict, SavedFileError
-from bylot.policies import POLICIES, Adaptive, Anytime, Omd
+from bylot.errors import PolicyError, RewardConflict, SavedFileError
+from bylot.policies import POLICIES, Adaptive, Anytime, Omd, Policy
 from small import five, recorded
 from test_router import memory, played
 
-EVERY = {
+EVERY: dict[str, Policy] = {
     **POLICIES,
     "anytime dual": Omd(dual=Anytime(0.7)),
     "adaptive dual": Omd(dual=Adaptive(), freeze_dual_in_batch=True, batch_gradient="sum"),
@@ -40,8 +40,11 @@ def test_stop_reload_continue_equals_one_long_run(policy: str, cut: int, tmp_pat
     assert str(second.status()) == str(whole.status())
 
 
-def test_decisions_that_wait_survive_and_old_rewards_are_still_known(tmp_path: Path) -> None:
-    router = Router(five(), seed=3)
+@pytest.mark.parametrize("policy", EVERY)
+def test_decisions_that_wait_survive_and_old_rewards_are_still_known(
+    policy: str, tmp_path: Path
+) -> None:
+    router = Router(five(), EVERY[policy], seed=3)
     rewarded, waiting = router.decide(), router.decide("other")
     router.reward(rewarded.id, 0.5)
     router.save(tmp_path / "router.json")
@@ -50,6 +53,28 @@ def test_decisions_that_wait_survive_and_old_rewards_are_still_known(tmp_path: P
     assert again.reward(waiting.id, 0.25) == "learned"
     assert router.reward(waiting.id, 0.25) == "learned"
     assert memory(again) == memory(router)
+
+
+@pytest.mark.parametrize("policy", EVERY.values(), ids=str)
+def test_settings_come_back_as_they_were_written(policy: Policy) -> None:
+    assert policies.read(json.loads(json.dumps(policies.write(policy)))) == policy
+
+
+def test_settings_of_the_first_version_are_still_read() -> None:
+    first = {
+        "name": "omd",
+        "eta": None,
+        "eta_mult": 0.05,
+        "batch": 10,
+        "batch_gradient": "mean",
+        "baseline": True,
+        "freeze_dual_in_batch": False,
+        "dual": {"kind": "fixed", "step": 0.05},
+    }
+    assert policies.read(first) == Omd()
+    for edit in ({"name": "omg"}, {"new": 1}, {"dual": {"kind": "other", "step": 1.0}}):
+        with pytest.raises(PolicyError, match="upgrade it"):
+            policies.read(first | edit)
 
 
 def test_a_share_keeps_its_members() -> None:
@@ -152,6 +177,54 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
         Router.load(path)
 
 
+@pytest.mark.parametrize(
+    ("policy", "edit"),
+    [
+        ("cucb", {"visits": [-1, 1]}),
+        ("cucb", {"place": [[0, 1, 2, 3, 9], [0, 1, 2, 3, 4]]}),
+        ("cucb", {"place": [[0, 1, 2, 3, 3], [0, 1, 2, 3, 4]]}),
+        ("cucb", {"drawn": [[9, 0, 0, 0, 0]] * 2}),
+        ("cucb", {"credited": [[5] * 5] * 2}),
+        ("cucb", {"total": [[1e9] * 5] * 2}),
+        ("ts", {"alpha": [[0.5] * 5] * 2}),
+        ("ts", {"beta": [[1e308] * 5] * 2}),
+        ("moe", {"theta": [[1e308] * 5] * 2}),
+        ("random", {"drawn": [[-1] * 5] * 2}),
+    ],
+    ids=str,
+)
+def test_a_resealed_state_that_a_baseline_cannot_have_is_refused(
+    policy: str, edit: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "router.json"
+    router = Router(five(), policy)
+    router.decide("a")
+    router.decide("b")
+    router.save(path)
+    data = json.loads(path.read_text())
+    data["state"].update(edit)
+    data["seal"] = seal(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(SavedFileError, match="none that a router can be in"):
+        Router.load(path)
+
+
+def test_odds_where_there_can_be_none_and_none_where_there_must_be_are_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "router.json"
+    for policy, odds in (("cucb", [0.5, 0.5]), ("omd", [])):
+        router = Router(five(), policy)
+        router.decide()
+        router.save(path)
+        data = json.loads(path.read_text())
+        data["held"][0]["odds"] = odds
+        data["seal"] = seal(data)
+        path.write_text(json.dumps(data))
+        with pytest.raises(SavedFileError, match="'odds' is not float64"):
+            Router.load(path)
+
+
 def test_two_threads_that_save_leave_a_whole_file(tmp_path: Path) -> None:
     router, path = Router(five()), tmp_path / "router.json"
     router.save(path)
@@ -184,6 +257,7 @@ def plays_on(router: Router) -> None:
 JUNK: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[0]], True])
 
 
+@pytest.mark.parametrize("policy", ["omd", "cbwk", "ts-bwk", "moe", "random"])
 @given(choice=st.integers(0, 10_000), junk=JUNK, resealed=st.booleans())
 @settings(
     deadline=None,
@@ -192,10 +266,10 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_changed_file_is_refused_and_a_resealed_one_never_crashes(
-    choice: int, junk: Any, resealed: bool, tmp_path: Path
+    policy: str, choice: int, junk: Any, resealed: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "router.json"
-    router = Router(five())
+    router = Router(five(), policy)
     router.reward(router.decide("a").id, 0.5)
     router.decide("b")
     router.save(path)

@@ -117,6 +117,21 @@ def test_the_text_says_what_is_not_covered() -> None:
     assert "one budget for all" in str(score(several, recorded(500, 3).values))
 
 
+@pytest.mark.parametrize("policy", ["random", "cbwk", "ts", "moe"])
+def test_a_policy_without_a_theorem_is_judged_by_what_it_earned(policy: str) -> None:
+    values = recorded(300).values
+    trace = simulate(five(), recorded(300), policy, rounds=300, keep_law=False)
+    result = score(trace, values)
+    assert result.expected == result.reward == trace.rewards.mean()
+    assert result.regret == pytest.approx(result.best.value - trace.rewards.mean())
+    assert result.theorem is None
+    assert not result.applies
+    assert np.isnan([result.regret_bound, result.violation_bound]).all()
+    text = str(result)
+    assert text.count("no theorem") == 2
+    assert "nan" not in text
+
+
 def test_prices_do_not_depend_on_how_a_batch_is_summed() -> None:
     problem, results = five(), []
     for policy in (Omd(eta=20.0), Omd(eta=200.0, batch_gradient="sum")):

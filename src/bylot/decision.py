@@ -12,10 +12,10 @@ class Decision(NamedTuple):
     t: int
     context: str | None
     draws: tuple[str, ...]  # M names, with multiplicity, in order
-    odds: tuple[float, ...]  # the probability each of the draws had
+    odds: tuple[float, ...]  # the probability each draw had; empty where the policy cannot tell
     subset: tuple[str, ...]  # the distinct experts: these are to be consulted
     spend: Mapping[str, float]  # what consulting them costs
-    expected: Mapping[str, float]  # what it was expected to cost before the draw
+    expected: Mapping[str, float]  # what it was expected to cost before the draw, if that is known
     feasible: bool  # False: the step before this draw could not keep the paper's constraint
 
 

@@ -11,7 +11,7 @@ from bylot.errors import ValuesError
 from bylot.kernels.compile import Floats
 from bylot.kernels.summax import per_round
 from bylot.optima import Optimum, Stack, optimum
-from bylot.policies import Adaptive, Anytime, Omd
+from bylot.policies import Adaptive, Anytime, Omd, Policy
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
 from bylot.text import table
@@ -23,13 +23,15 @@ TOLERANCES = (0.0, 1e-3, 1e-2)
 class Score:
     """Measured figures, each next to the right-hand side of its theorem.
 
-    regret:     R1 = OPT - mean of Phi^{r_t}(q_t), on rewards as they were given
+    expected:   mean of Phi^{r_t}(q_t); of the rewards themselves, where panels are not i.i.d. draws
+    regret:     R1 = OPT - expected, on rewards as they were given
     aggregate:  the same against one budget for all contexts; equal to R1 without contexts
     violation:  R2, the distance of the mean cost from the limits, each cost in units of its
                 largest value
     feasible:   were all limits kept, up to each tolerance in those units?
     applies:    False if the play was batched or had a baseline, which the theorems do not cover,
                 or if the surrogate is empty; the benchmark is then the optimum of the exact limits
+    theorem:    the one about R1, and its bounds; None, and NaN, for all policies but the paper's
     """
 
     rounds: int
@@ -42,17 +44,23 @@ class Score:
     violation: float
     violation_bound: float
     feasible: dict[float, bool]
-    theorem: str
+    theorem: str | None
     applies: bool
 
+    def beside(self, bound: float, theorem: str) -> tuple[str, str]:
+        """The cells next to a measured figure: its bound, and whose it is."""
+        if self.theorem is None:
+            return "-", "no theorem"
+        return f"{bound:.4f}", theorem + ("" if self.applies else " (of the plain algorithm)")
+
     def __str__(self) -> str:
-        costs = "Theorem 2" if self.applies else "Theorem 2 (of the plain algorithm)"
-        caveat = "" if self.applies else " (of the plain algorithm)"
+        R1 = self.beside(self.regret_bound, self.theorem or "")
+        R2 = self.beside(self.violation_bound, "Theorem 2")
         rows = [
             (f"{self.rounds} rounds", "measured", "bound", ""),
             ("mean reward", f"{self.reward:.4f}", "", ""),
-            ("R1, regret", f"{self.regret:.4f}", f"{self.regret_bound:.4f}", self.theorem + caveat),
-            ("R2, violation", f"{self.violation:.4f}", f"{self.violation_bound:.4f}", costs),
+            ("R1, regret", f"{self.regret:.4f}", *R1),
+            ("R2, violation", f"{self.violation:.4f}", *R2),
         ]
         if self.aggregate != self.regret:
             rows.insert(3, ("R1, one budget for all", f"{self.aggregate:.4f}", "", ""))
@@ -65,12 +73,14 @@ class Score:
 def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) -> Score:
     """Judge a play on the values it met; `best` may be given if it is known already.
 
-    With several contexts the benchmark is the paper's OPT^ctx.
+    With several contexts the benchmark is the paper's OPT^ctx. Of a policy that draws its panel
+    i.i.d. the expected reward is judged, which needs the distributions it played (keep_law=True);
+    of any other the reward that came.
     """
     problem, record = trace.problem, trace.record
     stack = values if isinstance(values, Stack) else Stack(values)
-    T = len(record.rewards)
-    if stack.rounds != T or len(record.law) != T:
+    T, multinomial = len(record.rewards), trace.policy.multinomial
+    if stack.rounds != T or (multinomial and len(record.law) != T):
         raise ValuesError(
             f"a trace of {T} rounds with {len(record.law)} distributions, and {stack.rounds} "
             "rounds of values; give the values of the same rounds, and keep_law=True to simulate"
@@ -82,8 +92,10 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
     shared = best
     if several:
         shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
-    expected = float(per_round(record.law, stack.values, stack.order, problem.draws).mean())
-    violation = float(violations(trace)[-1])
+    earned = record.rewards
+    if multinomial:
+        earned = per_round(record.law, stack.values, stack.order, problem.draws)
+    expected = float(earned.mean())
     theorem, regret_bound = reward_bound(trace)
     return Score(
         rounds=T,
@@ -93,7 +105,7 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
         regret=best.value - expected,
         regret_bound=regret_bound,
         aggregate=shared.value - expected,
-        violation=violation,
+        violation=float(violations(trace)[-1]),
         violation_bound=cost_bound(trace),
         feasible={tolerance: worst(trace) <= tolerance for tolerance in TOLERANCES},
         theorem=theorem,
@@ -102,33 +114,47 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
 
 
 def violations(trace: Trace) -> Floats:
-    """R2 after every round: distance of the running mean cost from the limits, costs in units of
-    their largest value.
+    """R2 after every round: distance of the running mean cost from the limits."""
+    return distance(trace.problem, running_mean(trace.spend))
+
+
+def distance(problem: Problem, means: Floats) -> Floats:
+    """How far each row of mean costs (n, d) is from the limits, costs in units of their largest
+    value.
+
+    >>> from bylot.problem import Problem, at_most
+    >>> pair = Problem(["a", "b"], {"usd": [2.0, 4.0]}, [at_most("usd", 3.0)], draws=1)
+    >>> distance(pair, np.array([[2.5], [4.0]]))
+    array([0.  , 0.25])
     """
-    problem = in_units(trace.problem)
-    means = running_mean(trace.spend) / trace.problem.peaks
-    outside = np.maximum(means - problem.target.high, problem.target.low - means)
-    distance: Floats = np.sqrt((np.maximum(outside, 0.0) ** 2).sum(axis=1))
-    return distance
+    away = np.maximum(means - problem.target.high, problem.target.low - means) / problem.peaks
+    return np.asarray(np.sqrt((np.maximum(away, 0.0) ** 2).sum(axis=1)))
 
 
 def worst(trace: Trace) -> float:
-    """How far the mean cost of the whole play is outside its worst limit; at most 0 if all hold."""
-    problem = trace.problem
-    mean = trace.spend.mean(axis=0)
-    # A mean of T numbers is known to rounding only; a millionth of a millionth is not a violation.
-    outside = problem.signs * (problem.bounds - mean) - 1e-12 * problem.bounds
-    return float((outside / problem.peaks).max(initial=0.0))
+    """How far the mean cost of the whole play is outside its worst limit; 0 if all hold."""
+    return outside(trace.problem, trace.spend.mean(axis=0))
 
 
-def reward_bound(trace: Trace) -> tuple[str, float]:
+def outside(problem: Problem, mean: Floats) -> float:
+    """How far a mean cost (d,) is outside its worst limit, in units of the largest cost; 0 if none.
+
+    A mean of T numbers is known to rounding only; a millionth of a millionth is no violation.
+    """
+    away = problem.signs * (problem.bounds - mean) - 1e-12 * problem.bounds
+    return float((away / problem.peaks).max(initial=0.0))
+
+
+def reward_bound(trace: Trace) -> tuple[str | None, float]:
     """The theorem that speaks of this play, and its right-hand side in units of the rewards."""
-    problem, T = trace.problem, len(trace.rewards)
+    problem, policy, T = trace.problem, trace.policy, len(trace.rewards)
+    if not isinstance(policy, Omd):
+        return None, math.nan
     K, M, floor = problem.size, problem.draws, problem.floor
     span = trace.range[1] - trace.range[0]
     # A play that the theorems do not cover is put beside the algorithm that they do cover.
-    eta = trace.policy.proximal(problem, trace.horizon) if covered(trace.policy) else None
-    if trace.policy.eta is None and trace.horizon is None:
+    eta = policy.proximal(problem, trace.horizon) if covered(policy) else None
+    if policy.eta is None and trace.horizon is None:
         visits = np.bincount(trace.record.contexts)
         return "Corollary", span * bounds.corollary_by_visits(visits, K, M, floor, eta)
     # Each context starts its own telescoping sum, worth eta.
@@ -137,13 +163,15 @@ def reward_bound(trace: Trace) -> tuple[str, float]:
     return "Theorem 1", span * (bounds.theorem_1(T, K, M, floor, eta) + extra)
 
 
-def covered(policy: Omd) -> bool:
+def covered(policy: Policy) -> bool:
     """Do the theorems speak of this policy? They know neither batches nor a baseline."""
-    return policy.batch == 1 and not policy.baseline
+    return isinstance(policy, Omd) and policy.batch == 1 and not policy.baseline
 
 
 def cost_bound(trace: Trace) -> float:
-    """The right-hand side of Theorem 2 for the dual player that was used."""
+    """The right-hand side of Theorem 2 for the dual player that was used; NaN if it is another."""
+    if not isinstance(trace.policy, Omd):
+        return math.nan
     problem, T = in_units(trace.problem), len(trace.rewards)
     most = problem.rows.max(axis=1, initial=0.0)
     return bounds.theorem_2(T, problem.draws, most, dual_regret(trace.policy, problem, T))

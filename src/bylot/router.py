@@ -210,8 +210,6 @@ class Router:
         spent = self.by_cost(self.ledger.spent / max(1, rounds))
         span = self.rewards[1] - self.rewards[0]
         prices = span * self.policy.prices(self.problem, self.rule, self.state)
-        if self.problem.surrogate_conflict is not None:
-            prices[:] = np.nan  # multipliers of an empty set grow without end
         limits = tuple(
             Standing(one, spent[one.name], one.sign * (spent[one.name] - one.bound), float(price))
             for one, price in zip(self.problem.limits, prices, strict=True)
@@ -226,6 +224,7 @@ class Router:
             mean_cost=spent,
             expected_cost=self.by_cost(self.ledger.expected / max(1, rounds)),
             q=dict(zip(self.problem.experts, self.average_law().tolist(), strict=True)),
+            multinomial=self.policy.multinomial,
         )
 
     def by_cost(self, sums: Floats) -> dict[str, float]:
@@ -325,7 +324,8 @@ def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float
     size = router.problem.size
     up = np.empty(size if data["up"] else 0, np.bool_)
     codec.fill("up", data["up"], up)
-    draws, odds = np.empty(router.problem.draws, np.int64), np.empty(router.problem.draws)
+    M = router.problem.draws
+    draws, odds = np.empty(M, np.int64), np.empty(M if router.policy.multinomial else 0)
     codec.fill("draws", data["draws"], draws)
     codec.fill("odds", data["odds"], odds)
     share, fair = float(data["share"]), (odds > 0) & (odds <= 1 + 1e-9)

@@ -23,7 +23,7 @@ class Record(NamedTuple):
     """What is written down in every round; `law` has no lines if it is not to be kept."""
 
     draws: Ints  # (T, M)
-    odds: Floats  # (T, M)
+    odds: Floats  # (T, M); NaN where the policy cannot tell
     rewards: Floats  # (T,)
     spend: Floats  # (T, d): cost under each limit
     feasible: Bools  # (T,)
@@ -100,13 +100,16 @@ def play(
         learn(rule, state, ticket, (reward - low) / span)
         for j in range(ticket.draws.size):
             draws[t, j] = ticket.draws[j]
+        for j in range(ticket.odds.size):
             odds[t, j] = ticket.odds[j]
         rewards[t] = reward
         add_cost(spend[t], rows, ticket.draws)
         feasible[t] = ticket.feasible
         visited[t] = context
         if laws.shape[0] > 0:
-            laws[t] = law(rule, state, context, up)
+            q = law(rule, state, context, up)
+            for i in range(q.size):
+                laws[t, i] = q[i]
 
 
 def simulate(
@@ -186,7 +189,7 @@ def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:
     """An empty record."""
     return Record(
         draws=np.empty((rounds, problem.draws), np.int64),
-        odds=np.empty((rounds, problem.draws)),
+        odds=np.full((rounds, problem.draws), np.nan),
         rewards=np.empty(rounds),
         spend=np.zeros((rounds, len(problem.limits))),
         feasible=np.empty(rounds, np.bool_),

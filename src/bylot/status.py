@@ -25,7 +25,11 @@ class Standing:
 
 @dataclass(frozen=True)
 class Status:
-    """A router at one moment; means are per decision, or per reward, since the first."""
+    """A router at one moment; means are per decision, or per reward, since the first.
+
+    q:           the distribution that panels are drawn from
+    multinomial: False if the policy has none; q is then how often each expert was drawn so far
+    """
 
     rounds: int
     rewards: int
@@ -36,6 +40,7 @@ class Status:
     mean_cost: Mapping[str, float]
     expected_cost: Mapping[str, float]
     q: Mapping[str, float]
+    multinomial: bool
 
     @property
     def kept(self) -> bool:
@@ -61,5 +66,6 @@ class Status:
             for one in self.limits
         ]
         best = sorted(self.q.items(), key=lambda item: -item[1])[:5]
-        tail = "odds now: " + ", ".join(f"{name} {share:.1%}" for name, share in best)
-        return "\n".join([head, *table(rows), tail])
+        word = "odds now" if self.multinomial else "drawn so far"
+        tail = ", ".join(f"{name} {share:.1%}" for name, share in best)
+        return "\n".join([head, *table(rows), f"{word}: {tail}"])

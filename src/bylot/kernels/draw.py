@@ -87,9 +87,12 @@ def restrict(q: Floats, up: Bools) -> Floats:
     """
     if up.size == 0:
         return q
-    held: Floats = np.where(up, q, 0.0)
-    total = float(held.sum())
-    return held / total
+    held, total = np.zeros(q.size), 0.0
+    for i in range(q.size):
+        total += q[i] if up[i] else 0.0
+    for i in range(q.size):
+        held[i] = q[i] / total if up[i] else 0.0
+    return held
 
 
 @inlined

@@ -17,9 +17,10 @@ def inclusion(q: Floats, M: int) -> Floats:
     >>> inclusion(np.array([0.5, 0.25]), 2)
     array([0.75  , 0.4375])
     """
-    p = np.zeros_like(q)
+    p = np.zeros(q.size)
     for _ in range(M):
-        p = p * (1.0 - q) + q
+        for i in range(q.size):
+            p[i] = p[i] * (1.0 - q[i]) + q[i]
     return p
 
 
@@ -43,11 +44,17 @@ def expected_costs(q: Floats, rows: Floats, M: int) -> Floats:
     >>> expected_costs(np.array([0.5, 0.5]), np.array([[1.0, 3.0]]), 2)
     array([3.])
     """
-    p, costs = inclusion(q, M), np.zeros(rows.shape[0])
-    for j in range(rows.shape[0]):
-        for i in range(q.size):
-            costs[j] += rows[j, i] * p[i]
+    costs = np.zeros(rows.shape[0])
+    add_costs(costs, rows, inclusion(q, M))
     return costs
+
+
+@compiled
+def add_costs(out: Floats, rows: Floats, p: Floats) -> None:
+    """Add to out the cost of panels in which expert i is with chance p_i: sum_i rows[j, i] p_i."""
+    for j in range(rows.shape[0]):
+        for i in range(p.size):
+            out[j] += rows[j, i] * p[i]
 
 
 @compiled

@@ -202,7 +202,10 @@ def balance(
     for turn in range(PASSES):
         F = free_sums(y, a, beta, tau, lam)
         if F.n == 0.0:  # tau lies above every point
-            tau = np.max(y - lam * (a - beta)) - r
+            top = y[0] - lam * (a[0] - beta)
+            for i in range(y.size):
+                top = max(top, y[i] - lam * (a[i] - beta))
+            tau = top - r
             continue
         excess = F.p - r
         bound = max(SMALL, 2.0 * EPS * (F.n * abs(tau) + abs(lam) * math.sqrt(F.n * F.dd)))
@@ -234,15 +237,21 @@ def fill_face(q: Floats, z: Floats, floor: float, r: float, a: Floats, least: fl
     They have all mass r on {i : a_i = least}. The multiplier is the smallest lam that holds the
     others down, z_j - tau <= lam (a_j - least): the one of the row a.q <= min a.q.
     """
-    face = np.flatnonzero(a == least)
-    top, p, lam = z.max(), np.empty(face.size), 0.0
-    tau = fill_mass(p, z[face] - top, r)
+    face, n, top, lam = np.empty(z.size, np.int64), 0, z[0], 0.0
+    for i in range(z.size):
+        top = max(top, z[i])
+        face[n] = i
+        n += 1 if a[i] == least else 0
+    p = np.empty(n)
+    for k in range(n):
+        p[k] = z[face[k]] - top
+    tau = fill_mass(p, p, r)
     for j in range(z.size):
         over = (z[j] - top) - tau
         if a[j] > least and over > lam * (a[j] - least):
             lam = over / (a[j] - least)
     q[:] = floor
-    for k in range(face.size):
+    for k in range(n):
         q[face[k]] += p[k]
     return lam if r > POINT else 0.0
 

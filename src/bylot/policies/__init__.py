@@ -6,22 +6,60 @@ from typing import Any
 
 from bylot.errors import PolicyError
 from bylot.policies.dual import OCO, Adaptive, Anytime, Fixed
+from bylot.policies.gate import Moe
+from bylot.policies.index import Cbwk, Cucb, Greedy
 from bylot.policies.omd import Omd
+from bylot.policies.policy import Policy
+from bylot.policies.thompson import Ts, TsBwk
+from bylot.policies.uniform import Random
 
-Policy = Omd
+KINDS: Mapping[str, type[Policy]] = {
+    "random": Random,
+    "greedy": Greedy,
+    "cucb": Cucb,
+    "cbwk": Cbwk,
+    "ts": Ts,
+    "ts-bwk": TsBwk,
+    "moe": Moe,
+    "omd": Omd,
+}
+"""Settings classes under the names they have in saved files."""
 
 POLICIES: Mapping[str, Policy] = {
-    "omd": Omd(),
+    **{name: kind() for name, kind in KINDS.items()},
     "omd-plain": Omd.plain(),
+    "omd-sum": Omd(batch_gradient="sum"),
+    "omd-frozen": Omd(freeze_dual_in_batch=True),
+    "cbwk-instant": Cbwk(dual_on="instant"),
+    "ts-bwk-instant": TsBwk(dual_on="instant"),
 }
+"""Policies that go by a name: those of the paper's experiments, and variants of them."""
 
-__all__ = ["POLICIES", "Adaptive", "Anytime", "Fixed", "Omd", "Policy", "named", "read", "write"]
+__all__ = [
+    "KINDS",
+    "POLICIES",
+    "Adaptive",
+    "Anytime",
+    "Cbwk",
+    "Cucb",
+    "Fixed",
+    "Greedy",
+    "Moe",
+    "Omd",
+    "Policy",
+    "Random",
+    "Ts",
+    "TsBwk",
+    "named",
+    "read",
+    "write",
+]
 
 
 def named(policy: str | Policy) -> Policy:
     """The policy of this name, or the given settings as they are."""
-    if isinstance(policy, Omd):
-        return policy
+    if type(policy) in KINDS.values():
+        return policy  # type: ignore[return-value]
     if not isinstance(policy, str) or policy not in POLICIES:
         known = ", ".join(POLICIES)
         raise PolicyError(f"there is no policy {policy!r}; the ones there are: {known}")
@@ -30,16 +68,21 @@ def named(policy: str | Policy) -> Policy:
 
 def write(policy: Policy) -> dict[str, Any]:
     """Settings as plain data, for saved files."""
-    kind = next(name for name, oco in OCO.items() if isinstance(policy.dual, oco))
-    settings = {field.name: getattr(policy, field.name) for field in fields(policy)}
-    return {"name": "omd", **settings, "dual": {"kind": kind, **policy.dual._asdict()}}
+    name = next(name for name, kind in KINDS.items() if type(policy) is kind)
+    settings = {field.name: getattr(policy, field.name) for field in fields(KINDS[name])}
+    if isinstance(policy, Omd):
+        kind = next(name for name, oco in OCO.items() if isinstance(policy.dual, oco))
+        settings["dual"] = {"kind": kind, **policy.dual._asdict()}
+    return {"name": name, **settings}
 
 
 def read(data: Mapping[str, Any]) -> Policy:
     """Settings from plain data; the inverse of `write`."""
     settings = dict(data)
-    name, dual = settings.pop("name"), settings.pop("dual")
-    unknown = set(settings) - {field.name for field in fields(Omd)}
-    if name != "omd" or unknown or dual["kind"] not in OCO:
+    name, dual = settings.pop("name"), settings.get("dual")
+    known = {field.name for field in fields(KINDS[name])} if name in KINDS else set()
+    if name not in KINDS or set(settings) - known or (dual and dual["kind"] not in OCO):
         raise PolicyError(f"this bylot does not know the policy {dict(data)!r}; upgrade it")
-    return Omd(dual=OCO[dual["kind"]](dual["step"]), **settings)
+    if dual:
+        settings["dual"] = OCO[dual["kind"]](dual["step"])
+    return KINDS[name](**settings)

@@ -1,4 +1,4 @@
-"""The one contract of all policies: a rule, a state, and three compiled steps chosen by the rule.
+"""The one contract of all policies: a rule, a state, and four compiled steps chosen by the rule.
 
 A *rule* is a NamedTuple of settings bound to a problem, a *state* a NamedTuple of arrays that the
 steps write into. Simulator, router and service call the same steps; who calls them, and what
@@ -22,7 +22,7 @@ class Ticket(NamedTuple):
     t: int
     context: int
     draws: Ints
-    odds: Floats  # of each draw, at decision time
+    odds: Floats  # of each draw, at decision time; empty where the policy cannot tell
     up: Bools  # the experts it could be drawn from; empty: all
     share: float  # of q that they held
     feasible: bool  # could the step that led here keep its constraint?
@@ -42,8 +42,19 @@ def learn(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
 
 
 def law(rule: Any, state: Any, context: int, up: Bools) -> Floats:
-    """The distribution that a decision just made in this context, among these, was drawn from."""
+    """The distribution that a decision just made in this context, among these, was drawn from.
+
+    Where panels are not drawn from one: how often each expert was drawn so far in this context.
+    """
     return law_compiled(rule, state, context, up)
+
+
+def chances(rule: Any, state: Any, ticket: Ticket) -> Floats:
+    """The (K,) chances to be in the panel that a decision just made had before it was drawn.
+
+    Where they have no closed form: the panel itself, 1 for its members, which is right on average.
+    """
+    return chances_compiled(rule, state, ticket)
 
 
 @compiled
@@ -64,11 +75,22 @@ def law_compiled(rule: Any, state: Any, context: int, up: Bools) -> Floats:
     return law(rule, state, context, up)
 
 
+@compiled
+def chances_compiled(rule: Any, state: Any, ticket: Ticket) -> Floats:
+    """`chances` for callers in Python."""
+    return chances(rule, state, ticket)
+
+
 STEPS: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
 
 
 def step(generic: Callable[..., Any], rule: type) -> Callable[[Step], Step]:
-    """Register the body that `generic` has for rules of this type."""
+    """Register the body that `generic` has for rules of this type.
+
+    Bodies are inlined, and numba then throws away writes whose target it cannot trace back to an
+    argument: take an array from the state where it is written to, or hand it to a compiled kernel.
+    Tests that replay a policy in Python notice a write that is gone.
+    """
 
     def register(body: Step) -> Step:
         STEPS[generic, rule] = body
@@ -92,3 +114,8 @@ def _(rule: Any, state: Any, ticket: Any, reward: Any) -> Any:
 @overload(law, strict=False, inline="always")  # type: ignore[untyped-decorator]
 def _(rule: Any, state: Any, context: Any, up: Any) -> Any:
     return STEPS[law, rule.instance_class]
+
+
+@overload(chances, strict=False, inline="always")  # type: ignore[untyped-decorator]
+def _(rule: Any, state: Any, ticket: Any) -> Any:
+    return STEPS[chances, rule.instance_class]

@@ -13,8 +13,9 @@ from numba.experimental import structref
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, compiled
 from bylot.kernels.draw import add_cost
-from bylot.kernels.inclusion import expected_costs
-from bylot.policies.contract import Ticket, decide, law, learn
+from bylot.kernels.inclusion import add_costs
+from bylot.policies.contract import Ticket, chances, decide, learn
+from bylot.policies.ledger import book
 
 
 @structref.register
@@ -42,11 +43,8 @@ def serve(desk: Any, context: int, seed: int, t: int, up: Bools) -> Served:
     ticket = decide(desk.rule, desk.state, context, Chance(seed, t), up)
     costs = np.zeros((2, desk.costs.shape[0]))
     add_cost(costs[0], desk.costs, ticket.draws)
-    q = law(desk.rule, desk.state, context, up)
-    costs[1] = expected_costs(q, desk.costs, ticket.draws.size)
-    desk.ledger.rounds[0] += 1
-    desk.ledger.spent[:] += costs[0]
-    desk.ledger.expected[:] += costs[1]
+    add_costs(costs[1], desk.costs, chances(desk.rule, desk.state, ticket))
+    book(desk.ledger, costs)
     return Served(ticket, costs)
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.kernels.compile import Floats, Ints
+from bylot.kernels.compile import Floats, Ints, compiled
 
 
 class Ledger(NamedTuple):
@@ -26,3 +26,12 @@ def blank(costs: int) -> Ledger:
         rewards=np.zeros(1, np.int64),
         total=np.zeros(1),
     )
+
+
+@compiled
+def book(ledger: Ledger, costs: Floats) -> None:
+    """One more decision: what it costs in fact (line 0) and as expected (line 1)."""
+    ledger.rounds[0] += 1
+    for j in range(costs.shape[1]):
+        ledger.spent[j] += costs[0, j]
+        ledger.expected[j] += costs[1, j]

@@ -5,7 +5,7 @@ One iterate q per context (Algorithm 1 is the case of one context), one dual pla
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from bylot.kernels.box import support
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import accumulate, add_gradient, draw, restrict
+from bylot.kernels.inclusion import inclusion
 from bylot.kernels.project import fill_halfspace, onto_halfspace
-from bylot.policies.contract import Ticket, decide, law, learn, step
+from bylot.policies.contract import Ticket, chances, decide, law, learn, step
 from bylot.policies.dual import Dual, Fixed, Oco, advance, charge, resting
+from bylot.policies.settings import one_of, sane
 from bylot.problem import Problem
 
 PAPER_DUAL = Fixed(0.05)
@@ -73,7 +75,8 @@ def move(rule: OmdRule, state: OmdState, x: int) -> None:
     found = fill_halfspace(q, q, rule.floor, a, b)
     state.feasible[x] = found.feasible
     settle(rule, state, x)
-    state.paid[:] += eta * found.multiplier * w
+    for j in range(w.size):
+        state.paid[j] += eta * found.multiplier * w[j]
     state.moves[0] += 1
 
 
@@ -82,7 +85,8 @@ def halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
     """What w asks of q: a.q <= b with a = w C and b = h_S(w)."""
     a = np.zeros(rule.rows.shape[1])
     for j in range(w.size):
-        a += w[j] * rule.rows[j]
+        for i in range(a.size):
+            a[i] += w[j] * rule.rows[j, i]
     return a, support(rule.low, rule.high, w)
 
 
@@ -101,13 +105,17 @@ def withstand(rule: OmdRule, state: OmdState, x: int, up: Bools) -> bool:
     a.q_up / sum(q_up) <= b is linear in q: sum over those up of (a_i - b) q_i <= 0. Without this an
     outage of the cheap would hand their mass to the dear for as long as it lasts.
     """
-    a, b = halfspace(rule, state.dual.w)
-    row = np.where(up, a - b, 0.0)
-    if (row * state.q[x]).sum() <= 0.0:
+    row, b = halfspace(rule, state.dual.w)
+    q, cost = state.q[x], 0.0
+    for i in range(q.size):
+        row[i] = row[i] - b if up[i] else 0.0
+        cost += row[i] * q[i]
+    if cost <= 0.0:
         return True
-    found = onto_halfspace(state.q[x], rule.floor, row, 0.0)
+    found = onto_halfspace(q, rule.floor, row, 0.0)
     if found.feasible:
-        state.q[x] = found.q
+        for i in range(q.size):
+            q[i] = found.q[i]
         settle(rule, state, x)
     return found.feasible
 
@@ -137,7 +145,9 @@ def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -
     q, mass, u = state.q[context], state.mass[context], state.u[context]
     if up.size > 0:
         feasible = withstand(rule, state, context, up)  # may move q
-        share = q[up].sum()
+        share = 0.0
+        for i in range(q.size):
+            share += q[i] if up[i] else 0.0
         q, mass, u = restrict(q, up), mass.copy(), u.copy()
         accumulate(q, mass)
         surrogate(rule.rows, q, u)
@@ -170,6 +180,11 @@ def _(rule: OmdRule, state: OmdState, context: int, up: Bools) -> Floats:
     return q
 
 
+@step(chances, OmdRule)
+def _(rule: OmdRule, state: OmdState, ticket: Ticket) -> Floats:
+    return inclusion(restrict(state.q[ticket.context], ticket.up), rule.draws)
+
+
 @dataclass(frozen=True)
 class Omd:
     """Settings of OMD-Approachability; the defaults are those of the paper's experiments.
@@ -193,6 +208,9 @@ class Omd:
     freeze_dual_in_batch: bool = False
     dual: Oco = PAPER_DUAL
 
+    aware: ClassVar[bool] = True
+    multinomial: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.eta is not None and not sane(self.eta):
             raise PolicyError(f"eta={self.eta} is not positive; leave it out for the paper's")
@@ -200,8 +218,7 @@ class Omd:
             raise PolicyError(f"eta_mult={self.eta_mult} is not positive; Theorem 1 has 1")
         if type(self.batch) is not int or not 1 <= self.batch < 2**31:
             raise PolicyError(f"batch={self.batch!r} is not a number of rounds; Algorithm 1 has 1")
-        if self.batch_gradient not in ("mean", "sum"):
-            raise PolicyError(f"batch_gradient={self.batch_gradient!r}; use 'mean' or 'sum'")
+        one_of("batch_gradient", self.batch_gradient, "mean", "sum")
         if not isinstance(self.dual, Oco):
             raise PolicyError(f"dual={self.dual!r}; use Fixed, Anytime or Adaptive")
         if not isinstance(self.baseline, bool) or not isinstance(self.freeze_dual_in_batch, bool):
@@ -230,7 +247,7 @@ class Omd:
             weight=1.0 / self.batch if self.batch_gradient == "mean" else 1.0,
             baseline=self.baseline,
             freeze=self.freeze_dual_in_batch,
-            oco=self.dual,
+            oco=type(self.dual)(float(self.dual.step)),
         )
 
     def proximal(self, problem: Problem, horizon: int | None) -> float:
@@ -278,16 +295,14 @@ class Omd:
     def prices(self, problem: Problem, rule: OmdRule, state: OmdState) -> Floats:
         """What loosening each bound by a unit would buy, in rewards of [0, 1]: mean multipliers.
 
-        The surrogate's upper bound is u/M, so a unit of u loosens it by 1/M only.
+        The surrogate's upper bound is u/M, so a unit of u loosens it by 1/M only. The multipliers
+        of an empty surrogate grow without end and say nothing.
         """
+        if problem.surrogate_conflict is not None:
+            return np.full(len(problem.limits), np.nan)
         per_row = np.abs(state.paid) / max(1, int(state.moves[0])) / problem.peaks
         per_round = per_row / (rule.weight * rule.batch)
         return np.where(problem.signs < 0, per_round / problem.draws, per_round)
-
-
-def sane(value: float) -> bool:
-    """A positive number that arithmetic can still multiply and divide by."""
-    return isinstance(value, (int, float)) and 1e-100 < value < 1e100
 
 
 def warn_if_empty(problem: Problem) -> None:

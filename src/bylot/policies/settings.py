@@ -1,0 +1,23 @@
+"""Checks of settings, where they are given."""
+
+from typing import Any
+
+from bylot.errors import PolicyError
+
+
+def sane(value: Any) -> bool:
+    """A positive number that arithmetic can still multiply and divide by."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 1e-100 < value < 1e100
+
+
+def positive(name: str, value: Any, usual: float) -> None:
+    """Refuse a setting that is not a positive number."""
+    if not sane(value):
+        raise PolicyError(f"{name}={value!r} is not a positive number; the paper has {usual:g}")
+
+
+def one_of(name: str, value: Any, *choices: str) -> None:
+    """Refuse a setting that is none of the choices."""
+    if value not in choices:
+        raise PolicyError(f"{name}={value!r}; use {' or '.join(map(repr, choices))}")

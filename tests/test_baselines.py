@@ -1,0 +1,380 @@
+"""The paper's seven baselines, round by round against a plain reading of its section 6.3.
+
+The reading keeps lists and dictionaries, sorts, and shares nothing with the compiled policies but
+the random inputs: uniforms, Beta and Gumbel draws.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot import Problem, Router, Trace, at_least, at_most, simulate
+from bylot.environments import Given, Noisy
+from bylot.errors import PolicyError
+from bylot.kernels.beta import fill_betas
+from bylot.kernels.chance import Chance, uniforms
+from bylot.kernels.gumbel import add_gumbels
+from bylot.policies import POLICIES, Cbwk, Cucb, Greedy, Moe, Policy, Random, Ts, TsBwk
+from bylot.policies.contract import Ticket, chances
+from bylot.policies.gate import NOISE
+from bylot.policies.thompson import BELIEFS
+from bylot.policies.warmup import ORDER
+from bylot.pools import crowd, skills
+from small import five, recorded
+
+SEED = 5
+CASES: Mapping[str, Policy] = {
+    **{n: p for n, p in POLICIES.items() if not p.multinomial},
+    "moe, quick": Moe(rate=0.3, step=0.05),
+    "moe, instant": Moe(rate=0.3, step=0.05, dual_on="instant"),
+    "cbwk, little bonus": Cbwk(c=0.2, step=3.0, dual_on="instant"),
+}
+FREE = Problem(five().experts, {}, draws=2)
+
+
+class Reading:
+    """One of the baselines as the paper describes it."""
+
+    def __init__(self, problem: Problem, policy: Policy, horizon: int | None) -> None:
+        self.policy, self.horizon = policy, horizon
+        self.K, self.M = problem.size, problem.draws
+        self.limits = [
+            (limit.sign, limit.bound / row.max(), row / row.max())
+            for limit, row in zip(problem.limits, problem.rows, strict=True)
+            if policy.aware
+        ]
+        self.lam = [0.0] * len(self.limits)
+        self.paid: list[list[float]] = []  # cost of each round so far
+        self.orders: dict[int, list[int]] = {}
+        self.panels: dict[int, list[set[int]]] = {}  # of each context
+        self.credits: dict[int, list[tuple[set[int], float]]] = {}
+        self.theta: dict[int, Any] = {}
+
+    def decide(self, x: int, t: int, up: set[int]) -> list[int]:
+        """Draws of round t in context x among those up."""
+        if self.paid:
+            self.ascend()
+        panels = self.panels.setdefault(x, [])
+        scores = self.scores(x, t, len(panels))
+        best = sorted(up, key=lambda i: (-scores[i], i))[: self.M]
+        if isinstance(self.policy, Random):
+            best = self.shuffled(sorted(up), self.M, t, 0)
+        panels.append(set(best))
+        self.paid.append([sum((row[i] for i in best), start=0.0) for _, _, row in self.limits])
+        return list(itertools.islice(itertools.cycle(best), self.M))
+
+    def ascend(self) -> None:
+        """lambda <- max(0, lambda + step violation)."""
+        n = len(self.paid)
+        step: float = getattr(self.policy, "step", 0.0)
+        if not isinstance(self.policy, Moe):
+            step /= math.sqrt(self.horizon or n)
+        for j, (sign, bound, _) in enumerate(self.limits):
+            costs = [cost[j] for cost in self.paid]
+            average = getattr(self.policy, "dual_on", "") == "average"
+            cost = sum(costs) / n if average else costs[-1]
+            violation = cost - bound if sign < 0 else bound - cost
+            self.lam[j] = max(0.0, self.lam[j] + step * violation)
+
+    def scores(self, x: int, t: int, n: int) -> list[float]:
+        """What the choice goes by in the n-th visit of x (from 0)."""
+        K, M = self.K, self.M
+        if isinstance(self.policy, Moe):
+            noisy = np.array(self.theta.setdefault(x, np.zeros(K)))
+            add_gumbels(noisy, Chance(SEED, t), NOISE)
+            return list(noisy)
+        if isinstance(self.policy, Random):
+            return [0.0] * K
+        if n == 0:
+            self.orders[x] = self.shuffled(list(range(K)), K, t, ORDER)
+        if n < math.ceil(K / M):  # whose turn it is: the order from place n M on, and round again
+            turn = [self.orders[x][(n * M + k) % K] for k in range(K)]
+            return [-float(turn.index(i)) for i in range(K)]
+        beliefs = self.beliefs(x, t, n)
+        for j, (sign, _, row) in enumerate(self.limits):
+            beliefs = [s + self.lam[j] * sign * row[i] for i, s in enumerate(beliefs)]
+        return beliefs
+
+    def beliefs(self, x: int, t: int, n: int) -> list[float]:
+        """Indices, or draws from the posteriors."""
+        got = [[r for panel, r in self.credits.get(x, []) if i in panel] for i in range(self.K)]
+        if isinstance(self.policy, (Ts, TsBwk)):
+            alpha = [math.fsum([1.0, *rs]) for rs in got]
+            beta = [math.fsum([1.0, *(1 - r for r in rs)]) for rs in got]
+            draws = np.empty(self.K)
+            fill_betas(draws, np.array(alpha), np.array(beta), Chance(SEED, t), BELIEFS)
+            return list(draws)
+        c: float = getattr(self.policy, "c", 0.0)
+        indices = []
+        for i in range(self.K):
+            drawn = sum(i in panel for panel in self.panels[x])
+            mean = sum(got[i]) / len(got[i]) if got[i] else 1.0
+            bonus = c * math.sqrt(2 * math.log(n + 1) / drawn) if drawn else math.inf
+            indices.append(mean + bonus)
+        return indices
+
+    def learn(self, x: int, panel: set[int], r: float) -> None:
+        """The whole reward to every member; or a step of the gate."""
+        self.credits.setdefault(x, []).append((panel, r))
+        if isinstance(self.policy, Moe):
+            theta, member = self.theta[x], np.array([i in panel for i in range(self.K)], float)
+            p = np.exp(theta - theta.max()) / np.exp(theta - theta.max()).sum()
+            for (sign, _, row), lam in zip(self.limits, self.lam, strict=True):
+                r += lam * sign * sum(row[i] for i in panel)
+            self.theta[x] = theta + self.policy.rate * r * (member - p)
+
+    def shuffled(self, items: list[int], count: int, t: int, stream: int) -> list[int]:
+        """The first of a random order: each place gets one of those that are left."""
+        count = min(count, len(items))
+        for j, u in enumerate(uniforms(Chance(SEED, t), stream, count)):
+            k = j + math.floor(u * (len(items) - j))
+            items[j], items[k] = items[k], items[j]
+        return items[:count]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("contexts", "horizon"), [(1, 400), (3, None)])
+def test_the_compiled_policy_plays_what_the_paper_describes(
+    case: str, contexts: int, horizon: int | None
+) -> None:
+    problem, environment, policy = five(), recorded(400, contexts), CASES[case]
+    trace = simulate(problem, environment, policy, rounds=400, seed=SEED, horizon=horizon)
+    reading = Reading(problem, policy, horizon)
+    for t, (V, x) in enumerate(zip(environment.values, environment.index.tolist(), strict=True)):
+        draws = reading.decide(x, t, set(range(5)))
+        assert trace.draws[t].tolist() == draws, t
+        reading.learn(x, set(draws), float(V[:, draws].max(axis=1).sum()))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_with_outages_and_rewards_that_come_late_or_never(case: str) -> None:
+    problem, policy, rng = five(draws=3), CASES[case], np.random.default_rng(8)
+    router, reading = Router(problem, policy, seed=SEED), Reading(problem, policy, None)
+    place = {name: i for i, name in enumerate(problem.experts)}
+    waiting = []
+    for t in range(300):
+        x, mask = int(rng.integers(2)), rng.random(5) < (0.6 if t % 3 else 2.0)
+        mask[rng.integers(5)] = True
+        up = {int(i) for i in np.flatnonzero(mask)}
+        decision = router.decide(f"context {x}", [problem.experts[i] for i in up])
+        draws = reading.decide(x, t, up)
+        assert [place[name] for name in decision.draws] == draws, t
+        assert set(decision.subset) == {problem.experts[i] for i in draws}
+        waiting.append((decision.id, x, set(draws), float(rng.random())))
+        while len(waiting) > 5:
+            id, x, panel, reward = waiting.pop(int(rng.integers(5)))  # noqa: A001
+            if rng.random() < 0.8:
+                router.reward(id, reward)
+                reading.learn(x, panel, reward)
+
+
+def test_the_tests_above_would_notice_another_step() -> None:
+    policies: list[Policy] = [Cbwk(step=3.0), Cbwk(step=3.1), Moe(rate=0.3), Moe(rate=0.31)]
+    draws = [simulate(five(), recorded(), policy, rounds=400).draws for policy in policies]
+    assert (draws[0] != draws[1]).any()
+    assert (draws[2] != draws[3]).any()
+
+
+@pytest.mark.parametrize(
+    ("aware", "unaware"),
+    [(Cbwk(), Cucb()), (TsBwk(), Ts()), (Cbwk(c=0), Greedy()), (Cbwk(c=0.5), Cucb(c=0.5))],
+    ids=str,
+)
+def test_without_limits_a_policy_with_knapsacks_is_the_one_without(
+    aware: Policy, unaware: Policy
+) -> None:
+    traces = [simulate(FREE, recorded(), policy, rounds=400) for policy in (aware, unaware)]
+    for mine, theirs in zip(traces[0].record, traces[1].record, strict=True):
+        assert_array_equal(mine, theirs)
+    limited = simulate(five(), recorded(), aware, rounds=400)
+    assert (limited.draws != traces[0].draws).any()
+
+
+@pytest.mark.parametrize("name", [n for n, policy in POLICIES.items() if not policy.aware])
+def test_a_policy_that_is_not_aware_of_limits_does_not_look_at_them(name: str) -> None:
+    traces = [simulate(pool, recorded(), name, rounds=400) for pool in (FREE, five())]
+    assert_array_equal(traces[0].draws, traces[1].draws)
+
+
+def teams(trace: Trace, start: int = 0) -> set[frozenset[int]]:
+    """The different panels that were played."""
+    return {frozenset(panel) for panel in trace.draws[start:].tolist()}
+
+
+@pytest.mark.parametrize("name", ["greedy", "cucb"])
+def test_a_shared_reward_locks_indices_to_the_teams_of_the_warm_up(name: str) -> None:
+    free = Problem([f"w{i}" for i in range(50)], {}, draws=5)
+    trace = simulate(free, skills(crowd()), name, rounds=5_000)
+    first = {frozenset(panel) for panel in trace.draws[:10].tolist()}
+    assert len(first) == 10
+    assert sorted(i for team in first for i in team) == list(range(50))
+    assert teams(trace) == first
+    # Others are not locked: a draw tells two experts apart that have the same past.
+    assert len(teams(simulate(free, skills(crowd()), "ts", rounds=5_000))) > 100
+
+
+DEAR = Problem(
+    [f"dear {i}" for i in range(5)] + [f"cheap {i}" for i in range(15)],
+    {"usd": [1.0] * 5 + [0.1] * 15},
+    [at_most("usd", 0.6)],
+    draws=3,
+)
+BETTER = Noisy([[0.9] * 5 + [0.5] * 15])
+
+
+def spent(policy: str, problem: Problem = DEAR, world: Noisy = BETTER) -> float:
+    """Mean cost under the first limit of 5,000 rounds."""
+    trace = simulate(problem, world, policy, rounds=5_000, horizon=5_000)
+    return float(trace.spend[:, 0].mean())
+
+
+@pytest.mark.parametrize("policy", ["cbwk-instant", "ts-bwk-instant"])
+def test_a_budget_is_kept_by_those_who_look_at_it(policy: str) -> None:
+    # lam sums up 10 / sqrt(T) times the violations, so their mean is at most lam / (10 sqrt(T));
+    # and a lam of 2 outweighs any reward.
+    assert spent(policy) <= 0.6 + 2 / (10 * math.sqrt(5_000))
+
+
+@pytest.mark.parametrize("policy", ["greedy", "cucb", "ts"])
+def test_a_budget_is_broken_by_those_who_do_not(policy: str) -> None:
+    assert spent(policy) > 0.9
+
+
+JUNIOR = Problem(
+    [f"w{i}" for i in range(20)],
+    {"junior": [0.0] * 15 + [2.0] * 5},
+    [at_least("junior", 1.0)],
+    draws=3,
+)
+WORSE = Noisy([[0.8] * 15 + [0.2] * 5])
+
+
+@pytest.mark.parametrize("policy", ["cbwk", "ts-bwk", "cbwk-instant", "ts-bwk-instant"])
+def test_a_lower_limit_is_steered_to(policy: str) -> None:
+    assert spent(policy, JUNIOR, WORSE) > 0.97
+    assert spent("ts", JUNIOR, WORSE) < 0.7
+
+
+def test_a_gate_learns_both_what_is_good_and_what_is_allowed() -> None:
+    free = Problem(DEAR.experts, {"usd": DEAR.costs["usd"]}, draws=3)
+    world = Noisy([[0.9] * 5 + [0.1] * 15])
+    quick = Moe(rate=0.05, step=0.05)
+    dear = [
+        float((simulate(pool, world, quick, rounds=5_000).draws[-1_000:] < 5).mean())
+        for pool in (free, DEAR)
+    ]
+    assert dear[0] > 0.9
+    assert dear[1] < dear[0] - 0.2
+
+
+@pytest.mark.parametrize("factor", [1024.0, 1 / 4096])
+@pytest.mark.parametrize("policy", ["cbwk", "ts-bwk-instant", Moe(rate=0.3, step=0.05)], ids=str)
+def test_the_unit_of_a_cost_changes_no_decision(policy: str | Policy, factor: float) -> None:
+    other = Problem(
+        five().experts,
+        {**five().costs, "usd": factor * five().costs["usd"]},
+        [one.at(one.bound * factor) if one.name == "usd" else one for one in five().limits],
+        draws=2,
+    )
+    traces = [simulate(pool, recorded(), policy, rounds=400) for pool in (five(), other)]
+    assert_array_equal(traces[0].draws, traces[1].draws)
+
+
+def test_a_gate_opens_as_gumbel_noise_has_it() -> None:
+    theta = np.array([0.0, 0.5, 1.0, -1.0])
+    p = np.exp(theta) / np.exp(theta).sum()
+    chance = {(i, j): p[i] * p[j] / (1 - p[i]) for i in range(4) for j in range(4) if i != j}
+    policy, n = Moe(rate=1e-9), 20_000
+    router = Router(Problem(list("abcd"), {}, draws=2), policy, seed=2)
+    router.state.theta[:] = theta
+    count = dict.fromkeys(chance, 0)
+    for _ in range(n):
+        draws = router.decide().draws
+        count["abcd".index(draws[0]), "abcd".index(draws[1])] += 1
+    z = {key: (count[key] - n * q) / math.sqrt(n * q * (1 - q)) for key, q in chance.items()}
+    assert max(map(abs, z.values())) < 5
+    flat = [(n_ij - n / 12) / math.sqrt(n / 12) for n_ij in count.values()]
+    assert max(map(abs, flat)) > 5  # equal chances would be noticed
+
+
+def test_an_expert_that_was_down_in_the_warm_up_gets_its_try() -> None:
+    router = Router(FREE, "cucb", seed=1)
+    for _ in range(3):
+        router.reward(router.decide(available=["ann", "bob", "cat", "dan"]).id, 1.0)
+    assert "eve" in router.decide().subset
+
+
+def test_expected_costs_are_those_of_a_random_panel_and_else_of_the_panel() -> None:
+    pool = five(draws=3)
+    for up in (None, ["ann", "bob", "cat", "dan"], ["ann", "eve"]):
+        names = up or list(pool.experts)
+        usd = dict(zip(pool.experts, pool.costs["usd"], strict=True))
+        decision = Router(pool, "random").decide(available=up)
+        share = min(1.0, 3 / len(names))
+        assert decision.expected["usd"] == pytest.approx(share * sum(usd[n] for n in names))
+        decision = Router(pool, "cucb").decide(available=up)
+        assert decision.expected == pytest.approx(decision.spend)
+
+
+def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
+    policy = POLICIES["omd"]
+    rule = policy.bind(FREE)
+    state = policy.start(rule)
+    ticket = Ticket(0, 0, np.array([0, 0]), np.array([0.2, 0.2]), np.empty(0, np.bool_), 1.0, True)
+    assert_allclose(chances(rule, state, ticket), np.full(5, 1 - 0.8**2))
+
+
+@pytest.mark.parametrize("name", [n for n, policy in POLICIES.items() if not policy.multinomial])
+def test_odds_are_not_told_and_the_status_shows_who_was_drawn(name: str) -> None:
+    router = Router(five(), name, seed=3, rewards=(0.0, 8.0))
+    assert set(router.status().q.values()) == {0.2}
+    decisions = [router.decide() for _ in range(40)]
+    assert all(decision.odds == () and decision.feasible for decision in decisions)
+    names = [n for decision in decisions for n in decision.subset]
+    if POLICIES[name].aware:
+        router.state.multipliers.lam[:] = [0.5, 0.25, 1.0]
+    status = router.status()
+    assert status.q == pytest.approx({n: names.count(n) / 80 for n in five().experts})
+    assert "drawn so far: " in str(status)
+    prices = [one.price for one in status.limits]
+    if POLICIES[name].aware:
+        # A reward of 8 is 1 to the policy, a dollar a quarter of the largest cost.
+        assert_allclose(prices, [8 * 0.5 / 4, 8 * 0.25, 8 * 1.0 / 4])
+    else:
+        assert all(map(math.isnan, prices))
+        assert "-  kept" in str(status) or "-  outside" in str(status)
+    trace = simulate(five(), recorded(), name, rounds=40)
+    assert np.isnan(trace.record.odds).all()
+
+
+def test_a_range_of_rewards_is_mapped_to_the_unit_interval() -> None:
+    values = recorded().values
+    for policy in ("cbwk", "ts-bwk", "moe"):
+        unit = simulate(five(), Given(values), policy, rounds=400)
+        wide = simulate(five(), Given(4 * values), policy, rounds=400, rewards=(0.0, 4.0))
+        assert_array_equal(unit.draws, wide.draws)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "words"),
+    [
+        (Cucb, {"c": -1.0}, "c=-1.0 is not a positive number; the paper has 2"),
+        (Cbwk, {"c": math.nan}, "c=nan"),
+        (Cbwk, {"step": 0.0}, "step=0.0 is not a positive number; the paper has 10"),
+        (Cbwk, {"dual_on": "mean"}, "dual_on='mean'; use 'average' or 'instant'"),
+        (TsBwk, {"step": math.inf}, "step=inf"),
+        (TsBwk, {"step": "10"}, "step='10'"),
+        (Moe, {"rate": True}, "rate=True"),
+        (Moe, {"step": -4e-4}, "step=-0.0004"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    make: Any, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(PolicyError, match=words):
+        make(**settings)

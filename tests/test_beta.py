@@ -1,0 +1,95 @@
+"""Normal, Beta and Gumbel variates against their distributions, by Kolmogorov and Smirnov."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bylot.kernels.beta import fill_betas
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Floats, compiled
+from bylot.kernels.gumbel import add_gumbels
+from bylot.kernels.normal import EDGES, HEIGHTS, LAYERS, TAIL, normal
+from bylot.kernels.stream import opened
+
+N = 100_000
+SHAPES = [
+    (1.0, 1.0),
+    (1.0, 3.0),
+    (3.0, 1.0),
+    (1.0 + 1e-9, 5.0),
+    (1.3, 1.2),
+    (40.0, 2.5),
+    (5000.5, 12.25),
+    (3e6, 1e6),
+]
+UNLIKELY = 1e-4  # a p-value below it would be noticed; the seeds are fixed, so it happens never
+
+
+def betas(a: float, b: float) -> Floats:
+    """N draws from one Beta."""
+    out = np.empty(N)
+    fill_betas(out, np.full(N, a), np.full(N, b), Chance(3, 1), 2)
+    return out
+
+
+@compiled
+def normals(count: int) -> Floats:
+    out, s = np.empty(count), opened(Chance(5, 2), 9)
+    for i in range(count):
+        out[i], s = normal(s)
+    return out
+
+
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+def test_betas_follow_their_distribution(a: float, b: float) -> None:
+    assert stats.kstest(betas(a, b), stats.beta(a, b).cdf).pvalue > UNLIKELY
+
+
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+def test_the_test_above_would_notice_a_mean_off_by_a_thirtieth_of_the_spread(
+    a: float, b: float
+) -> None:
+    believed = stats.beta(a, b)
+    shifted = betas(a, b) + believed.std() / 30
+    assert stats.kstest(shifted, believed.cdf).pvalue < UNLIKELY
+
+
+def test_each_beta_has_its_own_parameters_and_its_own_chance() -> None:
+    out, a = np.empty(3), np.array([1.0, 1.0, 1e9])
+    fill_betas(out, a, np.array([1.0, 1.0, 1.0]), Chance(1, 1), 2)
+    assert out[0] != out[1]
+    assert out[2] > 0.999999
+
+
+def test_betas_of_parameters_that_no_posterior_has_still_come_to_an_end() -> None:
+    out = np.empty(2)
+    fill_betas(out, np.array([np.nan, 1e308]), np.array([1.0, 1e308]), Chance(1, 1), 2)
+
+
+def test_normals_are_normal_in_the_middle_and_in_the_tail() -> None:
+    x = normals(2_000_000)
+    assert stats.kstest(x, "norm").pvalue > UNLIKELY
+    far = np.abs(x[np.abs(x) > TAIL])  # beyond the last rectangle: some 500 of them
+    beyond = stats.norm.sf(TAIL)
+    assert abs(far.size - 2 * beyond * x.size) < 5 * math.sqrt(2 * beyond * x.size)
+    assert stats.kstest(far, lambda y: 1 - stats.norm.sf(y) / beyond).pvalue > UNLIKELY
+    for layer in (1, 2, 128, LAYERS - 1):  # in each rectangle, corner and all
+        low, high = EDGES[layer + 1], EDGES[layer]
+        expected = 2 * x.size * (stats.norm.cdf(high) - stats.norm.cdf(low))
+        count = ((np.abs(x) > low) & (np.abs(x) <= high)).sum()
+        assert abs(count - expected) < 5 * math.sqrt(expected)
+
+
+def test_the_layers_have_one_area_and_end_at_the_top() -> None:
+    area = EDGES[0] * HEIGHTS[1]  # the lowest layer, with its tail, as a rectangle
+    inner = EDGES[1:-1] * (HEIGHTS[2:] - HEIGHTS[1:-1])
+    np.testing.assert_allclose(inner, area, rtol=1e-11)  # the last one too, so TAIL is right
+
+
+def test_gumbels_follow_their_distribution() -> None:
+    x = np.full(N, 7.0)
+    add_gumbels(x, Chance(1, 4), 3)
+    assert stats.kstest(x - 7, "gumbel_r").pvalue > UNLIKELY
+    assert stats.kstest(x - 7.02, "gumbel_r").pvalue < UNLIKELY

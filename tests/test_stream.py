@@ -1,0 +1,68 @@
+"""Words inside a round: xoshiro256++ as published, started by Philox, and no word without a log."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bylot.kernels.chance import Chance, philox
+from bylot.kernels.stream import Stream, inside, opened, word
+
+MASK = 2**64 - 1
+
+
+def turned(x: int, k: int) -> int:
+    """x with its 64 bits turned to the left by k."""
+    return ((x << k) | (x >> (64 - k))) & MASK
+
+
+def by_hand(state: list[int], count: int) -> list[int]:
+    """The published algorithm on Python's integers."""
+    s0, s1, s2, s3 = state
+    words = []
+    for _ in range(count):
+        words.append((turned((s0 + s3) & MASK, 23) + s0) & MASK)
+        t = (s1 << 17) & MASK
+        s2 ^= s0
+        s3 ^= s1
+        s1 ^= s2
+        s0 ^= s3
+        s2 ^= t
+        s3 = turned(s3, 45)
+    return words
+
+
+def taken(s: Stream, count: int) -> list[int]:
+    """The first words of a stream."""
+    words = []
+    for _ in range(count):
+        bits, s = word(Stream(*map(np.uint64, s)))  # come back to Python as plain integers
+        words.append(int(bits))
+    return words
+
+
+def test_the_first_words_from_one_two_three_four_are_known() -> None:
+    start = Stream(*(np.uint64(n) for n in (1, 2, 3, 4)))
+    assert taken(start, 3) == [41943041, 58720359, 3588806011781223]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_words_are_those_of_the_published_algorithm(seed: int) -> None:
+    state = [int(x) for x in np.random.default_rng(seed).integers(0, MASK, 4, np.uint64)]
+    start = Stream(*(np.uint64(x) for x in state))
+    assert taken(start, 200) == by_hand(state, 200)
+
+
+def test_a_stream_starts_from_the_philox_words_of_its_round() -> None:
+    block = philox(np.uint64(0), np.uint64(11), np.uint64(2), np.uint64(7))
+    assert [int(x) for x in opened(Chance(7, 11), 2)] == [int(x) for x in block]
+    others = [opened(Chance(8, 11), 2), opened(Chance(7, 12), 2), opened(Chance(7, 11), 3)]
+    assert all(taken(one, 1) != taken(opened(Chance(7, 11), 2), 1) for one in others)
+
+
+@pytest.mark.parametrize("bits", [0, 1, 4095, 4096, 2**63, MASK - 1, MASK])
+def test_a_number_inside_has_finite_logarithms(bits: int) -> None:
+    u = inside(np.uint64(bits))
+    assert 0 < u < 1
+    assert math.isfinite(math.log(-math.log(u)))
+    assert u == ((bits >> 12) + 0.5) / 2**52
