@@ -31,7 +31,9 @@ def job(*cells: Cell) -> Job:
 def same(one: Row, other: Row) -> bool:
     """Equal to the last bit, curves included."""
     return one.keys() == other.keys() and all(
-        np.array_equal(one[key], other[key]) if isinstance(one[key], np.ndarray) else one[key] == other[key]
+        np.array_equal(one[key], other[key])
+        if isinstance(one[key], np.ndarray)
+        else one[key] == other[key]
         for key in one
     )
 
@@ -43,12 +45,9 @@ def test_the_grids_have_as_many_cells_as_the_paper_says() -> None:
     assert {cell.policy for cell in crowd(variants=True)} == set(PAPER) | set(VARIANTS)
 
 
-def test_an_id_names_one_cell_and_can_be_read_back() -> None:
+def test_an_id_names_one_cell() -> None:
     cells = sweep() + crowd(variants=True)
     assert len({cell.id for cell in cells}) == len(cells)
-    assert [Cell.read(cell.id) for cell in cells] == cells
-    with pytest.raises(BylotError, match="is no cell"):
-        Cell.read("crowd/tight")
 
 
 def test_a_pattern_chooses_cells_and_one_that_matches_nothing_is_an_error() -> None:
@@ -62,7 +61,7 @@ def test_jobs_hold_every_cell_once_and_one_world_each() -> None:
     cells = sweep(seeds=2) + crowd(seeds=2)
     made = jobs(cells)
     assert sorted(cell for one in made for cell in one.cells) == sorted(cells)
-    assert len({one.name for one in made}) == len(made) == 2 * 2 + 2 * 2
+    assert len({str(one) for one in made}) == len(made) == 2 * 2 + 2 * 2
 
 
 def test_the_levels_bound_workload_and_experts_as_in_table_1() -> None:
@@ -125,16 +124,14 @@ def test_the_exact_expectation_agrees_with_the_papers_200_draws() -> None:
     rng = np.random.default_rng(0)
     q = world.best("tight").found.policy
     panels = rng.choice(world.stack.size, size=(300, 200, DRAWS), p=q / q.sum())
-    earned = np.array(
-        [[sum_max(v, panel) for panel in drawn] for v, drawn in zip(world.given.values, panels, strict=True)]
-    )
+    rounds = zip(world.given.values, panels, strict=True)
+    earned = np.array([[sum_max(values, panel) for panel in drawn] for values, drawn in rounds])
     error = earned.std(axis=1, ddof=1) / np.sqrt(200)  # of each round's estimate
     total = np.sqrt((error**2).sum()) / 300
-    deviation = abs(earned.mean() - world.expected(q).mean()) / total
-    assert deviation < 4
-    assert abs(earned.mean() - world.uniform) / total > 4  # another policy would be noticed
-    z = (earned.mean(axis=1) - world.expected(q)) / np.maximum(error, 1e-12)
-    assert np.mean(np.abs(z[error > 1e-6]) < 3) > 0.97  # and round by round
+    assert abs(earned.mean() - world.expected(q).mean()) < 4 * total
+    assert abs(earned.mean() - world.uniform) > 4 * total  # another policy would be noticed
+    misses = earned.mean(axis=1) - world.expected(q)  # as large as the draws' own error, no larger
+    assert np.sqrt((misses**2).mean()) == pytest.approx(np.sqrt((error**2).mean()), rel=0.1)
 
 
 def test_the_regime_shrinks_what_the_steady_world_does_not() -> None:
@@ -143,7 +140,9 @@ def test_the_regime_shrinks_what_the_steady_world_does_not() -> None:
     assert lost == pytest.approx(0.1 * 0.8 * steady.given.values.mean(), rel=0.25)
 
 
-@given(arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.integers(0, 3)))
+@given(
+    arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.integers(0, 3))
+)
 def test_a_panel_pays_for_each_member_once(draws: Ints) -> None:
     rows = np.array([[0.5, 1.0, 2.0, 4.0], [1.0, 0.0, 0.0, 1.0]])
     wanted = [[sum(row[i] for i in set(panel)) for row in rows] for panel in draws.tolist()]

@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     variant = records.cells.filter(pl.col("policy") == "cbwk").with_columns(instant)
     records.cells = pl.concat([records.cells, variant])
     place = tmp_path_factory.mktemp("report")
-    paths = write(records, place, core_seconds=12.5)
+    paths = write(records, place, core_seconds=12.5).paths
     assert all(path.stat().st_size > 0 for path in paths)
     assert {path.name for path in paths} == {
         *(f"{name}.{kind}" for name in ("sweep", "crowd", "rolling") for kind in ("png", "svg")),
@@ -160,7 +160,7 @@ def test_a_single_seed_has_no_deviation() -> None:
 def test_next_to_nothing_still_gives_a_report(empty: bool, tmp_path: Path) -> None:
     records = tell(AS_WRITTEN, seeds=1)
     records.cells = records.cells.head(0 if empty else 1)
-    paths = write(records, tmp_path)
+    paths = write(records, tmp_path).paths
     assert len(paths) == (4 if empty else 8)
     Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert all(map(is_grid, grids((tmp_path / "report.md").read_text(encoding="utf-8"))))

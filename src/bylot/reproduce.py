@@ -5,16 +5,19 @@ write figures and report. How any of this is done is left to the layers below.
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bylot import report
 from bylot.data import Crowd
 from bylot.engine import Cluster, Engine, Threads, progress
 from bylot.experiments import SEEDS, Cell, Job, Setup, chosen, crowd, jobs, run, sweep
-from bylot.records import Store, code_digest
+from bylot.records import FORM, VERSION, Store, code_digest
+from bylot.report import Made
 from bylot.text import say, table
 
 EXPERIMENTS = ("sweep", "crowd")
@@ -43,21 +46,32 @@ class Wish:
 class Effort:
     """What it took: cells and core-seconds of each experiment, and the time that passed."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
         self.cells: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
-        self.start = time.monotonic()
+        self.start = self.end = time.monotonic()
 
     def add(self, job: Job, seconds: float) -> None:
         """Book a job."""
         name = job.experiment
         self.cells[name] = self.cells.get(name, 0) + len(job.cells)
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.end = time.monotonic()
+
+    @property
+    def total(self) -> float:
+        """Core-seconds of everything."""
+        return sum(self.seconds.values())
 
     def __str__(self) -> str:
-        passed = time.monotonic() - self.start
-        head = ("computed", "cells", "core-seconds", "cells' rounds per core-second")
-        return "\n".join([*table([head, *self.rows()]), f"in {passed:.0f} s"])
+        head = ("computed", "cells", "core-seconds", "rounds per core-second")
+        rows = [
+            (name, f"{cells:,}", f"{spent:.1f}", f"{cells * self.rounds / spent:,.0f}")
+            for (name, cells), spent in zip(self.cells.items(), self.seconds.values(), strict=True)
+        ]
+        passed = f"in {self.end - self.start:.0f} s, compilation apart"
+        return "\n".join([*table([head, *rows]), passed])
 
 
 def engine(name: str, workers: int, address: str | None = None) -> Engine:
@@ -67,3 +81,69 @@ def engine(name: str, workers: int, address: str | None = None) -> Engine:
 
 def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = False) -> int:
     """Compute what is missing, then write everything; 130 if it was stopped on the way."""
+    setup, cells = Setup(data, wish.rounds), wish.cells()
+    with Store(out, manifest(setup), fresh) as store:
+        known = store.known()
+        missing = [cell for cell in cells if cell.id not in known]
+        there = (
+            f", {len(cells) - len(missing):,} of them known" if len(missing) < len(cells) else ""
+        )
+        say(f"... {len(cells):,} cells of {wish.rounds:,} rounds on crowd {data.name!r}{there}")
+        effort, stopped = Effort(wish.rounds), False
+        try:
+            compute(setup, missing, where, store, effort)
+        except KeyboardInterrupt:
+            stopped = True
+        finally:  # what is finished is usable, whatever ended the run
+            records = store.merge()
+    say("... figures and report")
+    made = report.write(records, out, effort.total if effort.cells else None)
+    print(summed_up(effort, made, out))
+    if stopped:
+        say(f"stopped with {len(records.cells):,} cells in {out}; the same command goes on")
+    return 130 if stopped else 0
+
+
+def manifest(setup: Setup) -> dict[str, Any]:
+    """What all records of a folder must share."""
+    crowd = setup.crowd
+    return {
+        "form": FORM,
+        "version": VERSION,
+        "data": {"name": crowd.name, "digest": crowd.digest, "synthetic": crowd.synthetic},
+        "rounds": setup.rounds,
+        "window": setup.window,
+        "code": code_digest(),
+    }
+
+
+def compute(
+    setup: Setup, cells: Sequence[Cell], where: Engine, store: Store, effort: Effort
+) -> None:
+    """Have the cells computed, and keep each world as it is finished."""
+    if not cells:
+        return
+    warm(setup, cells)
+    effort.start = time.monotonic()
+    with progress(len(cells)) as advance:
+        for done in where.run(jobs(cells), partial(run, setup)):
+            store.add(str(done.job), done.result)
+            effort.add(done.job, done.core_seconds)
+            advance(len(done.job.cells))
+
+
+def warm(setup: Setup, cells: Sequence[Cell]) -> None:
+    """Compile what these cells need, on a few rounds, so that it is not timed as their work."""
+    say("... compiling what is not compiled yet")
+    some = {(cell.experiment, cell.policy): cell for cell in cells}
+    for job in jobs(some.values()):
+        run(Setup(setup.crowd, WARM), job)
+
+
+def summed_up(effort: Effort, made: Made, out: Path) -> str:
+    """The last words of a run."""
+    lines = [str(effort)] if effort.cells else ["nothing was missing"]
+    counts = Counter(row.verdict for row in made.claims)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    pages = [path for path in made.paths if path.suffix in (".html", ".md")]
+    return "\n".join([*lines, f"{len(made.claims)} claims: {verdicts}", *map(str, pages)])

@@ -1,4 +1,4 @@
-"""`bylot reproduce`, `bylot plot`, `bylot report`: the paper's experiments and what is made of them."""
+"""`bylot reproduce`, `plot`, `report`: the paper's experiments and what is made of them."""
 
 import argparse
 import os
@@ -79,6 +79,6 @@ def report(given: argparse.Namespace) -> int:
     from bylot import records
     from bylot.report import write
 
-    for path in write(records.read(given.folder), given.folder):
+    for path in write(records.read(given.folder), given.folder).paths:
         print(path)
     return 0

@@ -55,4 +55,3 @@ def most_accurate(accuracy: Floats, experts: int) -> Floats:
     chosen = np.zeros(len(accuracy))
     chosen[np.argsort(-accuracy, kind="stable")[:experts]] = 1.0
     return chosen
-

@@ -5,4 +5,16 @@ from bylot.experiments.grid import SEEDS, Job, chosen, crowd, jobs, sweep
 from bylot.experiments.levels import LEVELS, Level
 from bylot.experiments.run import Setup, run
 
-__all__ = ["LEVELS", "SEEDS", "Cell", "Job", "Level", "Setup", "chosen", "crowd", "jobs", "run", "sweep"]
+__all__ = [
+    "LEVELS",
+    "SEEDS",
+    "Cell",
+    "Job",
+    "Level",
+    "Setup",
+    "chosen",
+    "crowd",
+    "jobs",
+    "run",
+    "sweep",
+]

@@ -23,9 +23,7 @@ class Job(NamedTuple):
     seed: int
     cells: tuple[Cell, ...]
 
-    @property
-    def name(self) -> str:
-        """As readable as its cells'."""
+    def __str__(self) -> str:
         return f"{self.experiment}-{self.environment}-N={self.dimensions}-seed={self.seed:02d}"
 
 

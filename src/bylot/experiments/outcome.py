@@ -71,7 +71,7 @@ def theorems(problem: Problem, world: World) -> Row:
     most = problem.rows.max(axis=1, initial=0.0)
     return {
         "r1_bound": N * bounds.theorem_1(T, problem.size, DRAWS, problem.floor),
-        "r2_bound": bounds.theorem_2(T, DRAWS, most, regret),
+        "r2_bound": bounds.theorem_2(T, DRAWS, most, regret) if problem.limits else None,
     }
 
 
@@ -122,4 +122,4 @@ def rolling(rewards: Floats, window: int) -> Floats:
     sums = np.concatenate([[0.0], np.cumsum(rewards)])
     stop = np.arange(1, len(rewards) + 1)
     start = np.maximum(0, stop - window)
-    return (sums[stop] - sums[start]) / (stop - start)
+    return np.asarray((sums[stop] - sums[start]) / (stop - start))

@@ -1,6 +1,6 @@
 """Tables, verdicts and pages, from finished records only: nothing here runs an experiment."""
 
 from bylot.report.summary import summary
-from bylot.report.write import figures, write
+from bylot.report.write import Made, figures, write
 
-__all__ = ["figures", "summary", "write"]
+__all__ = ["Made", "figures", "summary", "write"]

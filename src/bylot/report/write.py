@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
@@ -10,6 +10,7 @@ from bylot.plots import crowd, rolling, sweep
 from bylot.plots.groups import Run
 from bylot.plots.style import folder_for
 from bylot.report.claims import judge_all
+from bylot.report.claims.registry import Row
 from bylot.report.contents import contents, title
 from bylot.report.evidence import Evidence
 from bylot.report.html import html
@@ -41,22 +42,42 @@ def drawn(records: Records, folder: Path) -> dict[str, list[Path]]:
     return {name: draw(records.cells, records.run, place) for name, draw in DRAWN.items()}
 
 
-def write(records: Records, folder: Path, core_seconds: float | None = None) -> list[Path]:
-    """Figures, report.md, report.html, summary.json and claims.json; the paths of all of them."""
+class Made(NamedTuple):
+    """The files that were written, and the claims as they were judged."""
+
+    paths: list[Path]
+    claims: list[Row]
+
+
+def write(records: Records, folder: Path, core_seconds: float | None = None) -> Made:
+    """Figures, report.md, report.html, summary.json and claims.json.
+
+    core_seconds: what the computing took; None: what the folder's summary says already.
+    """
+    spent = spent_before(folder) if core_seconds is None else core_seconds
     paths = drawn(records, folder)
     evidence = Evidence(records.cells, records.run)
     rows = judge_all(records.cells, records.run)
     others = readings(records.cells, records.run)
-    blocks = contents(evidence, rows, others, paths, core_seconds)
+    blocks = contents(evidence, rows, others, paths, spent)
     texts = {
         "report.md": markdown(blocks, folder),
         "report.html": html(blocks, title(records.run)),
-        "summary.json": as_json(summary(records.cells, records.run, core_seconds)),
+        "summary.json": as_json(summary(records.cells, records.run, spent)),
         "claims.json": as_json([row._asdict() for row in rows]),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return [path for pair in paths.values() for path in pair] + [folder / name for name in texts]
+    figures = [path for pair in paths.values() for path in pair]
+    return Made(figures + [folder / name for name in texts], rows)
+
+
+def spent_before(folder: Path) -> float | None:
+    """Core-seconds that an earlier summary speaks of, None if there is none."""
+    try:
+        return float(json.loads((folder / "summary.json").read_text())["core_seconds"])
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
 
 
 def as_json(value: Any) -> str:
