@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import pytest
 from bylot.engine import Cluster, JobFailed, Threads
 from bylot.engine.cluster import PER_CORE, Flight, quiet_ray, traveller
 from bylot.errors import BylotError
-from bylot.kernels.compile import Floats
+from errands import blend, fail, process, version
 
 RAY = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -29,23 +28,6 @@ RAY = pytest.mark.skipif(
 )
 SIZE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 SHARED = np.random.default_rng(5).random((400, 400))
-
-
-def version() -> str:
-    """What every worker says of its code, as all run these files."""
-    return "same"
-
-
-def blend(shared: Floats, marks: Path, job: int) -> tuple[int, float, Floats]:
-    """Some arithmetic whose last bits depend on the number of threads; leaves a mark at its start.
-
-    A worker's parent is the raylet, the process that stands for a machine.
-    """
-    (marks / f"{job} {os.getppid()} {uuid.uuid4().hex}").touch()
-    time.sleep(0.2)
-    assert shared.flags.writeable  # as on threads
-    product = (shared + job) @ shared.T
-    return job, float(product.sum()), product[:5].copy()
 
 
 def results(done: Sequence[Any]) -> dict[int, tuple[float, bytes]]:
@@ -72,7 +54,7 @@ def gone(pids: set[int]) -> bool:
 
 @pytest.fixture(scope="module")
 def path_of_tests() -> Iterator[None]:
-    """Workers import these functions from this file."""
+    """Workers import their errands from this folder."""
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
@@ -165,13 +147,6 @@ def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
     assert len(list(tmp_path.iterdir())) < 50
 
 
-def fail(job: str) -> str:
-    """One job cannot be done."""
-    if job == "cell 7":
-        raise BylotError("no such pool")
-    return job
-
-
 @RAY
 def test_a_failure_on_a_cluster_names_its_job(machines: Any) -> None:
     with pytest.raises(JobFailed, match=r"^cell 7: no such pool$"):
@@ -192,11 +167,6 @@ def test_a_machine_without_bylot_can_say_so() -> None:
 def absent() -> str:
     """What importing bylot would do where it is not installed."""
     raise ModuleNotFoundError("No module named 'bylot'")
-
-
-def process() -> str:
-    """Differs in every process, as code might on every machine."""
-    return str(os.getpid())
 
 
 def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
