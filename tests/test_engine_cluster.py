@@ -3,13 +3,13 @@
 import functools
 import importlib.util
 import os
+import pickle
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,32 +18,16 @@ import numpy as np
 import pytest
 
 from bylot.engine import Cluster, JobFailed, Threads
-from bylot.engine.cluster import PER_CORE, Flight, quiet_ray
+from bylot.engine.cluster import PER_CORE, Flight, quiet_ray, traveller
 from bylot.errors import BylotError
-from bylot.kernels.compile import Floats
+from errands import blend, fail, process, version
 
 RAY = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
     reason="Ray is not installed: pip install 'bylot[ray]'",
 )
+SIZE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 SHARED = np.random.default_rng(5).random((400, 400))
-
-
-def version() -> str:
-    """What every worker says of its code, as all run these files."""
-    return "same"
-
-
-def blend(shared: Floats, marks: Path, job: int) -> tuple[int, float, Floats]:
-    """Some arithmetic whose last bits depend on the number of threads; leaves a mark at its start.
-
-    A worker's parent is the raylet, the process that stands for a machine.
-    """
-    (marks / f"{job} {os.getppid()} {uuid.uuid4().hex}").touch()
-    time.sleep(0.2)
-    assert shared.flags.writeable  # as on threads
-    product = (shared + job) @ shared.T
-    return job, float(product.sum()), product[:5].copy()
 
 
 def results(done: Sequence[Any]) -> dict[int, tuple[float, bytes]]:
@@ -68,28 +52,34 @@ def gone(pids: set[int]) -> bool:
     return not any(map(alive, pids))
 
 
-@pytest.fixture
-def path_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers import these functions from this file."""
+@pytest.fixture(scope="module")
+def path_of_tests() -> Iterator[None]:
+    """Workers import their errands from this folder."""
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        yield
 
 
-@pytest.fixture
-def machines(path_of_tests: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A cluster of two machines of one core each, as far as Ray can tell."""
-    for name, value in {"period_ms": 500, "failure_threshold": 3, "initial_delay_ms": 0}.items():
-        monkeypatch.setenv(f"RAY_health_check_{name}", str(value))  # a death is seen in seconds
-    quiet_ray()
-    cluster_utils: Any = importlib.import_module("ray.cluster_utils")
-    size = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
-    head = {"include_dashboard": False, **size}
-    both = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-    both.add_node(**size)
-    pids = {p.process.pid for node in both.list_all_nodes() for p in processes(node)}
-    yield both
-    both.shutdown()
-    assert gone(pids)
+@pytest.fixture(scope="module")
+def machines(path_of_tests: None) -> Iterator[Any]:
+    """A running cluster of one machine, that others can join, of one core, as far as Ray can tell.
+
+    It stays in use over the tests: to be connected to must not end it.
+    """
+    health = {"period_ms": 500, "failure_threshold": 3, "initial_delay_ms": 0}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in health.items():  # a death is seen in seconds
+            patch.setenv(f"RAY_health_check_{name}", str(value))
+        quiet_ray()
+        cluster_utils: Any = importlib.import_module("ray.cluster_utils")
+        head = {"include_dashboard": False, **SIZE}
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+        pids = {one.process.pid for one in processes(cluster.head_node)}
+        yield cluster
+        assert all(map(alive, pids))
+        cluster.shutdown()
+        assert gone(pids)
 
 
 def processes(node: Any) -> list[Any]:
@@ -97,11 +87,10 @@ def processes(node: Any) -> list[Any]:
     return [one for group in node.all_processes.values() for one in group]
 
 
-def kill_when_busy(machines: Any, marks: Path) -> None:
-    """Kill the second machine, as power loss would, while it is at its second job."""
-    node = next(node for node in machines.list_all_nodes() if node is not machines.head_node)
-    raylet = int(node.all_processes["raylet"][0].process.pid)
-    while sum(mark.name.split()[1] == str(raylet) for mark in marks.iterdir()) < 2:
+def kill_when_busy(machines: Any, node: Any, marks: Path) -> None:
+    """Kill a machine, as power loss would, while it is at its second job."""
+    raylet = str(node.all_processes["raylet"][0].process.pid)
+    while sum(mark.name.split()[1] == raylet for mark in marks.iterdir()) < 2:
         time.sleep(0.01)
     machines.remove_node(node, allow_graceful=False)
 
@@ -113,8 +102,10 @@ def test_a_machine_that_dies_half_way_changes_no_result(
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
-    jobs = range(24)
-    killer = threading.Thread(target=kill_when_busy, args=(machines, there), daemon=True)
+    jobs = range(20)
+    second = machines.add_node(**SIZE)
+    killing = (machines, second, there)
+    killer = threading.Thread(target=kill_when_busy, args=killing, daemon=True)
     killer.start()
     engine = Cluster(machines.address, workers=1, check=version)
     done = list(engine.run(jobs, functools.partial(blend, SHARED, there)))
@@ -156,25 +147,26 @@ def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
     assert len(list(tmp_path.iterdir())) < 50
 
 
-def fail(job: str) -> str:
-    """One job cannot be done."""
-    if job == "cell 7":
-        raise BylotError("no such pool")
-    return job
+@RAY
+def test_a_failure_on_a_cluster_names_its_job(machines: Any) -> None:
+    with pytest.raises(JobFailed, match=r"^cell 7: no such pool$"):
+        list(Cluster(machines.address, workers=1, check=version).run(["cell 7"], fail))
 
 
 @RAY
-@pytest.mark.usefixtures("path_of_tests")
-def test_a_failure_on_a_cluster_names_its_job_and_strangers_are_refused() -> None:
-    with pytest.raises(JobFailed, match=r"^cell 7: no such pool$"):
-        list(Cluster(None, workers=1, check=version).run(["cell 7"], fail))
+def test_machines_with_other_code_are_refused(machines: Any) -> None:
     with pytest.raises(BylotError, match=r"runs code \d+ \(here \d+\).*install the same"):
-        list(Cluster(None, workers=1, check=process).run(["cell 1"], fail))
+        list(Cluster(machines.address, workers=1, check=process).run(["cell 1"], fail))
 
 
-def process() -> str:
-    """Differs in every process, as code might on every machine."""
-    return str(os.getpid())
+def test_a_machine_without_bylot_can_say_so() -> None:
+    answer = traveller()({"bylot": "1.0"}, pickle.dumps(absent), b"", b"")
+    assert answer == (socket.gethostname(), {"bylot": "none (No module named 'bylot')"})
+
+
+def absent() -> str:
+    """What importing bylot would do where it is not installed."""
+    raise ModuleNotFoundError("No module named 'bylot'")
 
 
 def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +190,7 @@ CTRL_C = """
 import sys, time
 from bylot.engine import Cluster
 try:
-    for done in Cluster(None, workers=1, check=str).run([0.0, 3600.0], time.sleep):
+    for done in Cluster(sys.argv[1], workers=1, check=str).run([0.0, 3600.0], time.sleep):
         print(done.job, flush=True)
 except KeyboardInterrupt:
     print("stopped", flush=True)
@@ -206,8 +198,9 @@ except KeyboardInterrupt:
 
 
 @RAY
-def test_ctrl_c_does_not_wait_for_the_cluster() -> None:
-    with subprocess.Popen([sys.executable, "-c", CTRL_C], stdout=-1, text=True) as process:
+def test_ctrl_c_does_not_wait_for_the_cluster(machines: Any) -> None:
+    command = [sys.executable, "-c", CTRL_C, machines.address]
+    with subprocess.Popen(command, stdout=-1, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "0.0\n"
         process.send_signal(signal.SIGINT)

@@ -48,12 +48,8 @@ class Cluster:
         """Every job once, yielded as it finishes; one that raises ends the run with JobFailed."""
         ray = quiet_ray()
         self.connect(ray)
-        flight = Flight(ray, jobs, work, self.check)
         try:
-            yield from flight.landings()
-        except (BylotError, KeyboardInterrupt):
-            yield from flight.landed()
-            raise
+            yield from Flight(ray, jobs, work, self.check).landings()
         finally:
             ray.shutdown()  # with it end our jobs, and the cluster only if we started it
 
@@ -62,6 +58,7 @@ class Cluster:
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if self.address is None:
             where = {
+                "address": "local",  # else Ray would join any cluster that it finds here
                 "num_cpus": self.workers,
                 "include_dashboard": False,
                 "object_store_memory": STORE,
@@ -127,11 +124,15 @@ class Flight:
 
     def landings(self) -> Iterator[Done[Any, Any]]:
         """Hand out jobs, a few for every core that there is now; yield them as they come back."""
-        while self.waiting or self.out:
-            self.launch(PER_CORE * self.cores())
-            ready, _ = self.ray.wait(list(self.out), timeout=1.0)
-            for reference in ready:
-                yield self.unpacked(reference, self.out.pop(reference))
+        try:
+            while self.waiting or self.out:
+                self.launch(PER_CORE * self.cores())
+                ready, _ = self.ray.wait(list(self.out), timeout=1.0)
+                for reference in ready:
+                    yield self.unpacked(reference, self.out.pop(reference))
+        except (BylotError, KeyboardInterrupt):
+            yield from self.landed()
+            raise
 
     def launch(self, most: int) -> None:
         """Hand out jobs until so many are out."""
