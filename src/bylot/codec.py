@@ -3,11 +3,8 @@
 It knows arrays, problems and files; what a router puts into one is left to the router.
 """
 
-import contextlib
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +13,7 @@ import numpy as np
 
 from bylot.errors import SavedFileError
 from bylot.problem import Limit, Problem, Share
+from bylot.whole import write_whole
 
 Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
@@ -120,19 +118,10 @@ def save(path: Path, data: Mapping[str, Any]) -> None:
     """Write a file whole or not at all: a crash leaves the old one as it was."""
     text = json.dumps({**data, "seal": seal(data)}, allow_nan=False, separators=(",", ":"))
     path = path.resolve()  # a link stays a link
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise SavedFileError(f"{path} cannot be written: {error.strerror}") from error
-        raise
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise SavedFileError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def load(path: Path, form: str, version: int) -> dict[str, Any]:

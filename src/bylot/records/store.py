@@ -6,7 +6,6 @@ A process that is killed at any moment leaves a folder that the next one can go 
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,7 @@ from bylot.records.folder import Folder, sound, stamped
 from bylot.records.lock import lock, unlock
 from bylot.records.table import Records, Row, Table, joined, packed, table
 from bylot.text import say
+from bylot.whole import SUFFIX, write_whole
 
 
 class Store:
@@ -72,11 +72,11 @@ class Store:
         with writing(self.folder.path):
             self.folder.crumbs.mkdir(exist_ok=True)
             for place in (self.folder.path, self.folder.crumbs):
-                for path in place.glob(".*.bylot-part"):  # of a process that was killed
+                for path in place.glob(f".*{SUFFIX}"):  # of a process that was killed
                     path.unlink()
         if found is None:
             text = json.dumps(self.run, indent=2, sort_keys=True) + "\n"
-            write_whole(self.folder.manifest, text.encode())
+            self.write(self.folder.manifest, text.encode())
 
     def forget(self) -> None:
         """Delete the records; the settings last, so that what is left is always explained."""
@@ -102,17 +102,22 @@ class Store:
                 path.rename(path.with_name(f"{path.name}.damaged"))
             say(f"bylot: {path} is damaged and was set aside; its cells count as missing")
 
+    def write(self, path: Path, content: bytes) -> None:
+        """A file of ours, whole or not at all."""
+        with writing(path):
+            write_whole(path, content)
+
     def add(self, name: str, rows: Sequence[Row]) -> None:
         """Record the cells of one job, whole or not at all."""
         content = packed(table(rows), "uncompressed")
-        write_whole(self.folder.crumbs / stamped(name, content), content)
+        self.write(self.folder.crumbs / stamped(name, content), content)
 
     def merge(self) -> Records:
         """Put everything into the one table, whose bytes depend on nothing but its cells."""
         parts = self.folder.parts()
         cells = joined(list(self.pieces()))
         if parts or not self.folder.table.exists():
-            write_whole(self.folder.table, packed(cells, "zstd"))
+            self.write(self.folder.table, packed(cells, "zstd"))
         with writing(self.folder.path):
             keep_names(self.folder.path)  # the table's, before the parts go
             for path in parts:
@@ -134,22 +139,6 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], of: str = "
         elif one != other:
             lines.append(f"{of}{key} {one!r} (now {other!r})")
     return lines
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, whatever happens to the process or the machine."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.bylot-part")
-    with writing(path):
-        try:
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
 
 
 def keep_names(folder: Path) -> None:
