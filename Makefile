@@ -7,7 +7,7 @@ export PIP_CONSTRAINT := constraints.txt
 .PHONY: demo test slow check format bench clean
 
 demo: .venv/.demo
-	$(BIN)/bylot demo --out out/demo
+	$(BIN)/bylot reproduce all --offline --rounds 1000 --seeds 3 --out out/demo
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
@@ -38,7 +38,7 @@ clean:
 	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "No venv module: install it (Debian: apt install python3-venv) and try again." >&2; exit 1; }
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install -q -e '.[plot]'
+	$(BIN)/python -m pip install -q -e '.[reproduce]'
 	touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python

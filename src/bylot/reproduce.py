@@ -85,10 +85,10 @@ def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = F
     with Store(out, manifest(setup), fresh) as store:
         known = store.known()
         missing = [cell for cell in cells if cell.id not in known]
-        there = (
-            f", {len(cells) - len(missing):,} of them known" if len(missing) < len(cells) else ""
+        say(
+            f"... {len(cells):,} cells of {wish.rounds:,} rounds on crowd {data.name!r}, "
+            f"{len(missing):,} to compute"
         )
-        say(f"... {len(cells):,} cells of {wish.rounds:,} rounds on crowd {data.name!r}{there}")
         effort, stopped = Effort(wish.rounds), False
         try:
             compute(setup, missing, where, store, effort)
@@ -96,9 +96,9 @@ def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = F
             stopped = True
         finally:  # what is finished is usable, whatever ended the run
             records = store.merge()
-    say("... figures and report")
-    made = report.write(records, out, effort.total if effort.cells else None)
-    print(summed_up(effort, made, out))
+    if len(records.cells):
+        say("... figures and report")
+        print(summed_up(effort, report.write(records, out, effort.total or None)))
     if stopped:
         say(f"stopped with {len(records.cells):,} cells in {out}; the same command goes on")
     return 130 if stopped else 0
@@ -140,7 +140,7 @@ def warm(setup: Setup, cells: Sequence[Cell]) -> None:
         run(Setup(setup.crowd, WARM), job)
 
 
-def summed_up(effort: Effort, made: Made, out: Path) -> str:
+def summed_up(effort: Effort, made: Made) -> str:
     """The last words of a run."""
     lines = [str(effort)] if effort.cells else ["nothing was missing"]
     counts = Counter(row.verdict for row in made.claims)

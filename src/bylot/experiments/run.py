@@ -21,6 +21,9 @@ class Setup:
     crowd: Crowd
     rounds: int
 
+    def __post_init__(self) -> None:
+        self.crowd.pool(seed=0)  # refuses a crowd that is too small, before anything is begun
+
     @property
     def window(self) -> int:
         """Rounds in a rolling mean: the paper's 500 of 10,000, the same part of shorter plays."""
