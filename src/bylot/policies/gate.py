@@ -13,11 +13,11 @@ from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import add_cost, is_new
 from bylot.kernels.gumbel import add_gumbels
 from bylot.kernels.top import best
-from bylot.policies import lagrangian, warmup
+from bylot.policies import lagrangian, tally
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
 from bylot.policies.lagrangian import DualOn, Knapsacks, Multipliers, advance, charge
 from bylot.policies.settings import one_of, positive
-from bylot.policies.warmup import count, membership, shares, untold
+from bylot.policies.tally import count, membership, shares, untold
 from bylot.problem import Problem
 
 NOISE = 3  # the stream of chance that the noise is drawn from
@@ -130,7 +130,7 @@ class Moe:
 
     def sound(self, rule: GateRule, state: GateState) -> bool:
         """Could this be a state of ours? Asked of files, which may have been edited."""
-        counted = warmup.counted(state.visits, state.drawn)
+        counted = tally.counted(state.visits, state.drawn)
         bounded = (np.abs(state.theta) < 1e200).all()
         return bool(counted and bounded and lagrangian.sound(state.multipliers))
 

@@ -12,11 +12,12 @@ from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import is_new
 from bylot.kernels.top import best
-from bylot.policies import lagrangian, warmup
+from bylot.policies import lagrangian, tally, warmup
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
 from bylot.policies.lagrangian import DualOn, Knapsacks, Multipliers, add_pressure, advance, charge
-from bylot.policies.settings import one_of, positive
-from bylot.policies.warmup import count, membership, round_robin, set_order, shares, untold
+from bylot.policies.settings import not_negative, one_of, positive
+from bylot.policies.tally import count, membership, shares, untold
+from bylot.policies.warmup import round_robin, set_order
 from bylot.problem import Problem
 
 
@@ -41,10 +42,10 @@ class IndexState(NamedTuple):
 
 
 @compiled
-def add_indices(
+def fill_indices(
     scores: Floats, drawn: Ints, credited: Ints, total: Floats, c: float, t: int
 ) -> None:
-    """Write mu_i + c sqrt(2 log t / n_i); infinite if i was never drawn, and so is the next to be.
+    """Write mu_i + c sqrt(2 log t / n_i); infinite if i was never drawn, so that it will be.
 
     mu_i is the mean of the rewards that came; while none has, the best there can be.
     """
@@ -68,7 +69,7 @@ def _(rule: IndexRule, state: IndexState, context: int, chance: Chance, up: Bool
     if turn < rule.warmup:
         round_robin(scores, place, turn, rule.draws)
     else:
-        add_indices(scores, drawn, state.credited[context], state.total[context], rule.c, turn + 1)
+        fill_indices(scores, drawn, state.credited[context], state.total[context], rule.c, turn + 1)
         add_pressure(scores, rule.limits, state.multipliers)
     draws = best(scores, rule.draws, up)
     count(drawn, draws)
@@ -117,7 +118,7 @@ def fresh(rule: IndexRule, contexts: int = 1) -> IndexState:
 def plausible(rule: IndexRule, state: IndexState) -> bool:
     """Could this be a state of ours? Asked of files, which may have been edited."""
     return bool(
-        warmup.counted(state.visits, state.drawn)
+        tally.counted(state.visits, state.drawn)
         and warmup.orderly(state.visits, state.place)
         and (state.credited >= 0).all()
         and (state.credited <= state.drawn).all()
@@ -157,7 +158,7 @@ class Cucb:
     prices = staticmethod(lagrangian.unpriced)
 
     def __post_init__(self) -> None:
-        weight(self.c)
+        not_negative("c", self.c, 2.0)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> IndexRule:
         """The rule for this problem; the horizon does not matter."""
@@ -184,7 +185,7 @@ class Cbwk:
     sound = staticmethod(plausible)
 
     def __post_init__(self) -> None:
-        weight(self.c)
+        not_negative("c", self.c, 2.0)
         positive("step", self.step, 10.0)
         one_of("dual_on", self.dual_on, "average", "instant")
 
@@ -196,9 +197,3 @@ class Cbwk:
     def prices(self, problem: Problem, rule: IndexRule, state: IndexState) -> Floats:
         """The multipliers as they are now."""
         return lagrangian.prices(problem, state.multipliers)
-
-
-def weight(c: float) -> None:
-    """Refuse a bonus that is not a number, at least 0."""
-    if isinstance(c, bool) or c != 0:
-        positive("c", c, 2.0)

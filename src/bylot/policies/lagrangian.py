@@ -68,32 +68,35 @@ def resting(limits: Knapsacks) -> Multipliers:
 @inlined
 def advance(limits: Knapsacks, state: Multipliers) -> None:
     """lam_j <- max(0, lam_j - step sign_j (cost_j - bound_j)), the cost being what was charged."""
-    rounds = state.rounds[0]
+    rounds, lam, last, spent = state.rounds[0], state.lam, state.last, state.spent
+    signs, bounds = limits.signs, limits.bounds
     if rounds > 0:
         step = limits.step / np.sqrt(rounds) if limits.anytime else limits.step
-        for j in range(limits.bounds.size):
-            cost = state.last[j] if limits.instant else state.spent[j] / rounds
-            excess = -limits.signs[j] * (cost - limits.bounds[j])
-            state.lam[j] = max(0.0, state.lam[j] + step * excess)
+        for j in range(lam.size):
+            cost = last[j] if limits.instant else spent[j] / rounds
+            lam[j] = max(0.0, lam[j] - step * signs[j] * (cost - bounds[j]))
 
 
 @inlined
 def charge(limits: Knapsacks, state: Multipliers, draws: Ints) -> None:
     """Owe what the distinct members of a panel cost."""
-    state.last[:] = 0.0
-    add_cost(state.last, limits.rows, draws)
-    for j in range(limits.bounds.size):
-        state.spent[j] += state.last[j]
-    state.rounds[0] += 1
+    last, spent, rounds = state.last, state.spent, state.rounds
+    for j in range(last.size):
+        last[j] = 0.0
+    add_cost(last, limits.rows, draws)
+    for j in range(last.size):
+        spent[j] += last[j]
+    rounds[0] += 1
 
 
 @inlined
 def add_pressure(scores: Floats, limits: Knapsacks, state: Multipliers) -> None:
     """score_i += sum_j lam_j sign_j c_ij: down for what an upper bound limits, up for a lower."""
-    for j in range(limits.bounds.size):
-        weight = state.lam[j] * limits.signs[j]
+    rows, signs, lam = limits.rows, limits.signs, state.lam
+    for j in range(lam.size):
+        weight = lam[j] * signs[j]
         for i in range(scores.size):
-            scores[i] += weight * limits.rows[j, i]
+            scores[i] += weight * rows[j, i]
 
 
 def prices(problem: Problem, state: Multipliers) -> Floats:

@@ -17,6 +17,12 @@ def positive(name: str, value: Any, usual: float) -> None:
         raise PolicyError(f"{name}={value!r} is not a positive number; the paper has {usual:g}")
 
 
+def not_negative(name: str, value: Any, usual: float) -> None:
+    """Refuse a setting that is neither 0 nor a positive number."""
+    if isinstance(value, bool) or value != 0:
+        positive(name, value, usual)
+
+
 def one_of(name: str, value: Any, *choices: str) -> None:
     """Refuse a setting that is none of the choices."""
     if value not in choices:

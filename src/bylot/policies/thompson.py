@@ -13,11 +13,12 @@ from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints
 from bylot.kernels.draw import is_new
 from bylot.kernels.top import best
-from bylot.policies import lagrangian, warmup
+from bylot.policies import lagrangian, tally, warmup
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
 from bylot.policies.lagrangian import DualOn, Knapsacks, Multipliers, add_pressure, advance, charge
 from bylot.policies.settings import one_of, positive
-from bylot.policies.warmup import count, membership, round_robin, set_order, shares, untold
+from bylot.policies.tally import count, membership, shares, untold
+from bylot.policies.warmup import round_robin, set_order
 from bylot.problem import Problem
 
 BELIEFS = 2  # the stream of chance that beliefs are drawn from
@@ -100,7 +101,7 @@ def fresh(rule: ThompsonRule, contexts: int = 1) -> ThompsonState:
 def plausible(rule: ThompsonRule, state: ThompsonState) -> bool:
     """Could this be a state of ours? Asked of files, which may have been edited."""
     return bool(
-        warmup.counted(state.visits, state.drawn)
+        tally.counted(state.visits, state.drawn)
         and warmup.orderly(state.visits, state.place)
         and (state.alpha >= 1).all()
         and (state.beta >= 1).all()

@@ -9,9 +9,9 @@ from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints
 from bylot.kernels.draw import DRAWS
 from bylot.kernels.shuffle import some
-from bylot.policies import lagrangian, warmup
+from bylot.policies import lagrangian, tally
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
-from bylot.policies.warmup import count, shares, untold
+from bylot.policies.tally import count, shares, untold
 from bylot.problem import Problem
 
 
@@ -79,4 +79,4 @@ class Random:
 
     def sound(self, rule: RandomRule, state: RandomState) -> bool:
         """Could this be a state of ours? Asked of files, which may have been edited."""
-        return warmup.counted(state.visits, state.drawn)
+        return tally.counted(state.visits, state.drawn)
