@@ -71,6 +71,16 @@ def test_one_command_leaves_records_figures_report_and_claims(small: Path) -> No
     assert row["feasible"]["0"] == (inside["outside"] <= 0).mean()
 
 
+def test_pandas_reads_the_records_as_polars_does(small: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    one, other = (
+        read(small / "records.parquet") for read in (pandas.read_parquet, pl.read_parquet)
+    )
+    assert list(one.columns) == other.columns
+    assert (one["reward"].to_numpy() == other["reward"].to_numpy()).all()
+    assert one["curve_t"][0].tolist() == other["curve_t"][0].to_list()
+
+
 def test_what_was_made_up_says_so(small: Path) -> None:
     for name in ("report.md", "report.html", "summary.json", "claims.json", "run.json"):
         assert "synthetic" in (small / name).read_text().lower(), name
