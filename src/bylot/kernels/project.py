@@ -78,10 +78,11 @@ def level(y: Floats, r: float, tau: float) -> float:
             mass += total(over)
         if n == 0.0:
             tau = y.max() - r
-        elif turn > 0 and mass <= r:
+            continue
+        ahead = tau + (mass - r) / n
+        if turn > 0 and ahead <= tau:
             break
-        else:
-            tau += (mass - r) / n
+        tau = ahead
     return tau
 
 
