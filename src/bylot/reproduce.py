@@ -15,7 +15,7 @@ from typing import Any
 from bylot import report
 from bylot.data import Crowd
 from bylot.engine import Cluster, Engine, Threads, progress
-from bylot.experiments import SEEDS, Cell, Job, Setup, chosen, crowd, jobs, run, sweep
+from bylot.experiments import ROUNDS, SEEDS, Cell, Job, Setup, chosen, crowd, jobs, run, sweep
 from bylot.records import FORM, VERSION, Store, code_digest
 from bylot.report import Made
 from bylot.text import say, table
@@ -30,7 +30,7 @@ class Wish:
 
     experiments: Sequence[str] = EXPERIMENTS
     seeds: int | None = None  # None: the paper's
-    rounds: int = 10_000
+    rounds: int = ROUNDS
     only: Sequence[str] = ()
     variants: bool = False
 

@@ -12,6 +12,7 @@ from bylot.experiments.lineup import PAPER, VARIANTS
 
 ENVIRONMENTS = ("stochastic", "regime")
 SEEDS = {"sweep": 5, "crowd": 20}
+ROUNDS = 10_000
 
 
 class Job(NamedTuple):

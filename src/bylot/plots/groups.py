@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from bylot.experiments import BATCH
 from bylot.kernels.compile import Floats, Ints
 
 Run = Mapping[str, Any]
 """What `run.json` says of the run that wrote the records."""
-
-BATCH = 10
-"""Rounds between two updates of OMD in the paper's experiments: n = t / BATCH."""
 
 
 class Key(NamedTuple):
@@ -47,7 +45,7 @@ class Curve(NamedTuple):
 
     @property
     def n(self) -> Floats:
-        """The clock of the sweep: updates of OMD."""
+        """The clock of the sweep: updates of OMD, one every BATCH rounds."""
         return self.t / BATCH
 
     @property

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bylot import experiments
 from bylot.plots.groups import Run, synthetic
 from bylot.plots.style import ENVIRONMENTS
 from bylot.report import tables
@@ -14,7 +15,7 @@ from bylot.report.evidence import Evidence
 from bylot.report.readings import VARIANTS, Reading
 from bylot.report.summary import data_name
 
-CELLS = {"sweep": 30, "crowd": 1_280}
+CELLS = {"sweep": len(experiments.sweep()), "crowd": len(experiments.crowd())}
 """Cells of the paper's two experiments, without variants."""
 
 CAPTIONS = {
@@ -49,6 +50,11 @@ READING = [
     "cost of the round is a variant.",
     "OMD averages the gradients of a batch, subtracts the running mean reward, counts a worker "
     "drawn twice twice, and moves its dual every round.",
+    "Settings are the paper's, which speak of raw rewards of 0 to N. On a limit that binds, the "
+    "variants whose dual moves on the cost of the round hold the mean at the bound only up to the "
+    "dual's size over the rounds: a hair decides whether such a run is feasible at tolerance 0.",
+    "The ten experts of a pool are its most accurate workers; of equals, those with the lower id.",
+    "MoE's dual moves on the running mean of the cost too.",
     "A skill of exactly 0 or 1 has no noise. In the regime environment the mean skill of 5 fresh "
     "workers is multiplied by 0.2 in each of 10 blocks, the first included.",
     "Greedy and CUCB credit the reward of a team to all its members, so that the order of the "
@@ -87,7 +93,7 @@ def contents(
 def title(run: Run) -> str:
     """Of the whole report."""
     mark = "SYNTHETIC: " if synthetic(run) else ""
-    return f"{mark}the experiments of Multinomial Subset Routing, run again"
+    return f"{mark}The experiments of Multinomial Subset Routing, run again"
 
 
 def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None) -> list[Block]:

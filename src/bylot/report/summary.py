@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
+from bylot.metrics import TOLERANCES
 from bylot.plots.groups import Groups, Key, Run, spread, synthetic
-from bylot.report.tables import TOLERANCES
 
 
 def summary(cells: pl.DataFrame, run: Run, core_seconds: float | None = None) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
+from bylot import experiments
 from bylot.kernels.compile import Floats
+from bylot.metrics import TOLERANCES
 from bylot.plots.groups import Groups, Key, crowd, spread, sweep
 from bylot.plots.style import ENVIRONMENTS, LEVELS, POLICIES
 from bylot.report.blocks import Table
 from bylot.report.evidence import Share
 
-TOLERANCES = (0.0, 1e-3, 1e-2)
 UPDATES = (10, 30, 100, 300, 1_000)
-PAPER_LEVELS = {"tight": ("+0.0", "2"), "medium": ("+0.1", "2.5"), "loose": ("+0.5", "5")}
 NONE = "–"
 
 
@@ -18,7 +18,8 @@ def levels(groups: Groups) -> Table:
     """The paper's first table, with the limits on workload that it came to in these records."""
     rows = []
     for level, look in LEVELS.items():
-        margin, cap = PAPER_LEVELS.get(level, (NONE, NONE))
+        paper = experiments.LEVELS[level]
+        margin, cap = (f"{paper.margin:+}", f"{paper.cap:g}") if paper else (NONE, NONE)
         found = [groups.values(key, "workload_bound") for key in groups if key.level == level]
         bounds = np.concatenate(found) if found else np.zeros(0)
         rows.append((look.name, margin, cap, spanned(bounds)))
@@ -95,7 +96,11 @@ def at_updates(groups: Groups, key: Key, column: str) -> list[str]:
 
 def theorems(groups: Groups) -> Table | None:
     """OMD's regret and distance next to the right-hand sides of the theorems."""
-    keys = [key for key in groups if key.policy.startswith("omd")]
+    order = list(LEVELS)
+    keys = sorted(
+        (key for key in groups if key.policy.startswith("omd")),
+        key=lambda one: (one._replace(level=""), order.index(one.level)),
+    )
     if not keys:
         return None
     head = (

@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from bylot.experiments import ROUNDS, SEEDS
 from bylot.plots.groups import Run, synthetic
 from bylot.report.evidence import Evidence, Untestable
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
-PAPER = {"rounds": 10_000, "sweep": 5, "crowd": 20}
-"""The size of the paper's runs: rounds, and seeds of each experiment."""
 
 
 class Finding(NamedTuple):
@@ -90,11 +89,11 @@ def caveats(evidence: Evidence, one: Claim | None = None) -> list[str]:
     if synthetic(evidence.run):
         notes.append("SYNTHETIC crowd: the verdict is about a made-up crowd, not the TREC one")
     rounds = evidence.run.get("rounds")
-    if rounds != PAPER["rounds"]:
+    if rounds != ROUNDS:
         played = "unknown" if rounds is None else f"{rounds:,}"
-        notes.append(f"{played} rounds instead of {PAPER['rounds']:,}")
+        notes.append(f"{played} rounds instead of {ROUNDS:,}")
     for experiment, section in (("sweep", "6.2"), ("crowd", "6.3")):
         seeds = len(evidence.groups.seeds(experiment))
-        if 0 < seeds != PAPER[experiment] and (one is None or one.section.startswith(section)):
-            notes.append(f"{seeds} seeds of {experiment} instead of {PAPER[experiment]}")
+        if 0 < seeds != SEEDS[experiment] and (one is None or one.section.startswith(section)):
+            notes.append(f"{seeds} seeds of {experiment} instead of {SEEDS[experiment]}")
     return notes

@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from bylot.experiments import BATCH
 from bylot.kernels.compile import Floats, Ints
-from bylot.plots.groups import BATCH, Key, sweep
+from bylot.plots.groups import Key, sweep
 from bylot.report.claims.registry import Finding, claim
 from bylot.report.claims.shapes import on_grid, reach, rest, slope
 from bylot.report.claims.sweep_regret import listed
