@@ -149,7 +149,7 @@ def test_after_ctrl_c_what_is_finished_is_usable(tmp_path: Path) -> None:
     printed, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "the same command goes on" in said
-    assert "claims" in printed
+    assert "statements of the paper's results" in printed
     assert 4 <= len(pl.read_parquet(tmp_path / "records.parquet")) < 32
     assert (tmp_path / "report.html").exists()
 

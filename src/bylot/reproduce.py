@@ -5,7 +5,6 @@ write figures and report. How any of this is done is left to the layers below.
 """
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -143,7 +142,5 @@ def warm(setup: Setup, cells: Sequence[Cell]) -> None:
 def summed_up(effort: Effort, made: Made) -> str:
     """The last words of a run."""
     lines = [str(effort)] if effort.cells else ["nothing was missing"]
-    counts = Counter(row.verdict for row in made.claims)
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     pages = [path for path in made.paths if path.suffix in (".html", ".md")]
-    return "\n".join([*lines, f"{len(made.claims)} claims: {verdicts}", *map(str, pages)])
+    return "\n".join([*lines, made.verdicts, *map(str, pages)])

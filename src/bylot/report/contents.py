@@ -79,11 +79,11 @@ def contents(
         tables.levels(evidence.groups),
         Heading("Figures"),
         *(block for name in CAPTIONS for block in figure(name, drawn.get(name, []), evidence.run)),
-        Heading("The numbers behind the figures"),
-        *numbers(evidence),
         Heading("Sentence by sentence"),
         *verdicts(rows, evidence),
         *other_readings(others),
+        Heading("The numbers behind the figures"),
+        *numbers(evidence),
         Heading("How the paper was read"),
         Text("Where the text is silent or contradicts itself, this is what was done."),
         Bullets(READING),
@@ -107,7 +107,7 @@ def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None)
                 "about it, not about the TREC workers of the paper."
             )
         )
-    digest = run.get("data", {}).get("digest", "unknown")
+    digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
     facts = [f"Data: {data_name(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
     rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
     facts.append(f"{rounds} rounds a run; window {run.get('window', '?')}.")
@@ -116,7 +116,9 @@ def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None)
         seeds = len(groups.seeds(experiment))
         facts.append(f"{experiment}: {found:,} cells, {seeds} seeds (the paper's: {wanted:,}).")
     if core_seconds is not None:
-        facts.append(f"{core_seconds:,.1f} core-seconds of work.")
+        facts.append(
+            f"{core_seconds:,.1f} core-seconds of work in the last run that computed anything."
+        )
     return [*blocks, Bullets(facts), Text(counted(rows, run))]
 
 
@@ -178,16 +180,17 @@ def other_readings(others: Sequence[Reading]) -> list[Block]:
     """What would change if the paper were read differently."""
     if not others:
         return []
-    head = ("variant", "claim", "as read here", "as the variant", "changes", "measured")
+    head = ("variant", "claim", "as read here", "as the variant", "measured")
     rows = [
-        (one.variant, one.claim, one.usual, one.other, "yes" if one.changes else "no", one.measured)
+        (one.variant, one.claim, one.usual, one.other, one.measured)
         for one in others
+        if one.changes
     ]
     used = [variant for variant in VARIANTS if any(one.variant == variant for one in others)]
-    changed = sum(one.changes for one in others)
+    table = Table("Verdicts that another reading of the paper would change", head, rows, words=5)
     return [
         Heading("Other readings"),
-        Text(f"{changed} of {len(others)} verdicts on feasibility would change."),
+        Text(f"{len(rows)} of {len(others)} verdicts on feasibility would change."),
         Bullets([f"{variant}: {VARIANTS[variant][1]}." for variant in used]),
-        Table("Feasibility claims under other readings of the paper", head, rows, words=6),
+        *([table] if rows else []),
     ]

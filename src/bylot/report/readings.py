@@ -5,7 +5,7 @@ from typing import NamedTuple
 import polars as pl
 
 from bylot.plots.groups import Run
-from bylot.report.claims.registry import CLAIMS, UNKNOWN, judged
+from bylot.report.claims.registry import UNKNOWN, in_order, judged
 from bylot.report.evidence import Evidence
 
 VARIANTS = {
@@ -57,7 +57,7 @@ def instead(cells: pl.DataFrame, variant: str) -> pl.DataFrame:
 def of_variant(variant: str, usual: Evidence, other: Evidence) -> list[Reading]:
     """The feasibility claims that rest on the variant, as far as it was run."""
     base, found = VARIANTS[variant][0], []
-    for claim in CLAIMS.values():
+    for claim in in_order():
         if claim.feasibility:
             other.asked.clear()
             before, after = judged(claim, usual, []), judged(claim, other, [])

@@ -3,7 +3,6 @@
 Each module says which sentences it leaves out, and why. Verdicts are computed, never typed in.
 """
 
-# isort: off  (in the order of the paper's text)
 from bylot.report.claims import (
     changing,  # noqa: F401
     dynamics,  # noqa: F401
@@ -12,8 +11,6 @@ from bylot.report.claims import (
     sweep_regret,  # noqa: F401
     tradeoff,  # noqa: F401
 )
-
-# isort: on
 from bylot.report.claims.registry import CLAIMS, FAILS, HOLDS, UNKNOWN, Row, judge_all
 
 __all__ = ["CLAIMS", "FAILS", "HOLDS", "UNKNOWN", "Row", "judge_all"]

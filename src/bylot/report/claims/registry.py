@@ -45,7 +45,20 @@ class Row(NamedTuple):
 
 
 CLAIMS: dict[str, Claim] = {}
-"""All claims by id, in the order of the paper's text."""
+"""All claims by id."""
+
+SECTIONS = (
+    "6.2 R1",
+    "6.2 R2",
+    "6.3 figures",
+    "6.3 trade-off",
+    "6.3 second caption",
+    "6.3 relaxation",
+    "6.3 dynamics",
+    "6.3 third caption",
+    "6.3 regime",
+)
+"""Parts of the paper's text, in its order."""
 
 Judge = Callable[[Evidence], Finding]
 
@@ -64,6 +77,11 @@ def claim(
     return register
 
 
+def in_order() -> list[Claim]:
+    """All claims in the order of the paper's text."""
+    return sorted(CLAIMS.values(), key=lambda one: SECTIONS.index(one.section))
+
+
 def judged(one: Claim, evidence: Evidence, notes: list[str]) -> Row:
     """The verdict on one claim, from the records alone."""
     try:
@@ -80,7 +98,7 @@ def judged(one: Claim, evidence: Evidence, notes: list[str]) -> Row:
 def judge_all(cells: pl.DataFrame, run: Run) -> list[Row]:
     """The verdict on every claim."""
     evidence = Evidence(cells, run)
-    return [judged(one, evidence, caveats(evidence, one)) for one in CLAIMS.values()]
+    return [judged(one, evidence, caveats(evidence, one)) for one in in_order()]
 
 
 def caveats(evidence: Evidence, one: Claim | None = None) -> list[str]:
