@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot.environments import Drifting, Environment, Given, Noisy, Regime
+from bylot.environments import Drifting, Environment, Given, Noisy, Outcomes, Regime
 from bylot.errors import ValuesError
 from bylot.kernels.compile import Bools, Floats
 from small import SKILLS
@@ -21,6 +21,7 @@ WORLDS: dict[str, Environment] = {
     "regime": Regime(SKILLS, horizon=1_000, blocks=7),  # played past its horizon, too
     "regime with contexts": Regime(np.stack([SKILLS, SKILLS[::-1]]), horizon=1_500),
     "drifting": Drifting(3, 5, period=300.0),
+    "outcomes": Outcomes(np.random.default_rng(0).random((900, 5)), np.arange(900) % 3),
 }
 
 
@@ -42,7 +43,7 @@ def test_no_rounds_are_no_rounds(world: str) -> None:
         assert WORLDS[world].rounds(t, t, seed=0).values.shape == (0, *WORLDS[world].shape)
 
 
-@pytest.mark.parametrize("world", ["noisy", "regime", "drifting"])
+@pytest.mark.parametrize("world", ["noisy", "regime", "drifting", "outcomes"])
 def test_another_seed_is_another_world(world: str) -> None:
     one, other = (WORLDS[world].rounds(0, 300, seed).values for seed in (0, 1))
     assert not np.isclose(one, other).all(axis=(1, 2)).any()
@@ -182,6 +183,17 @@ def test_given_values_are_copied() -> None:
         (lambda: Regime([[0.1, 0.2]], horizon=90, factor=1.5), "factor=1.5"),
         (lambda: Regime([[0.1, 1.2]], horizon=90), r"skills must lie in \[0, 1\]"),
         (lambda: Drifting(0, 3, 10.0), "dimensions=0"),
+        (lambda: Outcomes([0, 1], [0, 0]), "questions x experts"),
+        (lambda: Outcomes(np.ones((0, 2)), []), "questions x experts"),
+        (lambda: Outcomes([[0, 1], [1, -1]], [0, 0]), "outcome -1.0 at question 1, expert 1"),
+        (lambda: Outcomes([[0, np.inf]], [0]), "must be finite"),
+        (lambda: Outcomes([[0, 1], [1, 1]], [0]), "each of the 2 questions"),
+        (lambda: Outcomes([[0, 1]], ["heart"]), "counted from 0"),
+        (lambda: Outcomes([[0, 1], [1, 1]], [0, 2]), "no question is of dimension 1"),
+        (lambda: Outcomes([[0, 1], [1, 1]], [-1, 0]), "dimension -1 given"),
+        (lambda: Outcomes([[0, 1]], np.array([2**64 - 1], np.uint64)), "of dimension 0"),
+        (lambda: Outcomes([[0, 1]], [0], worth=0.0), "worth=0.0"),
+        (lambda: Outcomes([[0, 1]], [0], worth=np.nan), "worth=nan"),
     ],
 )
 def test_worlds_that_make_no_sense_are_refused(make: Any, words: str) -> None:
