@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import hospital
 from bylot.environments import Outcomes
 from bylot.kernels.compile import Floats, Ints
-from bylot.optima import Stack
+from bylot.optima import Stack, optimum
 
 DIMENSION = np.array([1, 0, 1, 2, 0, 1, 1])  # as a file may have it: in no order
 TABLE = np.random.default_rng(0).random((7, 4))
@@ -136,3 +137,37 @@ def test_the_mean_of_many_visits_is_the_expectation() -> None:
 def test_the_test_above_would_notice_equal_weights() -> None:
     equal = Stack(TABLE[:, None]).value(Q, 3)  # each question 1/7: larger dimensions count more
     assert standing(WORLD, equal, Q, 3, rounds=50_000) > 5
+
+
+# The hospital
+
+
+def test_a_visit_to_the_hospital_asks_one_question_of_each_specialty() -> None:
+    world = hospital.world()
+    q = np.full(39, 1 / 39)
+    values = world.rounds(0, 2_000, seed=0).values
+    assert values.shape == (2_000, 8, 39)
+    assert set(np.unique(values)) == {0.0, 1 / 8}
+    assert standing(world, value(world, q, 3), q, 3, rounds=20_000) < 5
+
+
+def test_every_question_of_the_hospital_is_asked_equally_often() -> None:
+    world = hospital.world()
+    rows, chances = world.drawn(0, 50_000, seed=1), 1 / world.counts[world.dimension]
+    count = np.bincount(rows.ravel(), minlength=816)
+    z = (count - 50_000 * chances) / np.sqrt(50_000 * chances * (1 - chances))
+    assert np.abs(z).max() < 5
+
+
+def test_the_limits_of_the_hospital_can_be_kept_but_not_their_surrogate() -> None:
+    problem = hospital.hospital()
+    assert (problem.size, problem.draws, len(problem.limits)) == (39, 3, 14)
+    assert problem.surrogate_conflict is not None  # 12 shares of 0.12 are more than all the mass
+
+
+def test_the_best_policy_for_the_hospital_earns_what_it_is_known_to() -> None:
+    problem, (values, weights) = hospital.hospital(), hospital.world().expected()
+    best = optimum(problem, Stack(values, weights=weights), exact=True, floor=False, starts=1)
+    assert_allclose(best.value, 0.77775, atol=5e-6)
+    spend = problem.rows @ (1 - (1 - best.policy) ** 3)
+    assert ((spend - problem.bounds) * problem.signs > -1e-9).all()

@@ -1,9 +1,10 @@
-"""Crowds whose answers are known to be right or wrong, and the pools that are drawn from them."""
+"""Crowds whose answers are right or wrong, the pools drawn from them, and tables of outcomes."""
 
 from bylot.data.annotations import read
 from bylot.data.crowd import Annotation, Counts, Crowd, Unjudged, assemble, describe
 from bylot.data.fetch import fetch_trec
 from bylot.data.madeup import synthetic
+from bylot.data.outcomes import OutcomeTable, read_experts, read_outcomes
 from bylot.data.pool import Pool
 from bylot.data.source import find, from_files
 from bylot.data.trec import read_trec
@@ -12,6 +13,7 @@ __all__ = [
     "Annotation",
     "Counts",
     "Crowd",
+    "OutcomeTable",
     "Pool",
     "Unjudged",
     "assemble",
@@ -20,6 +22,8 @@ __all__ = [
     "find",
     "from_files",
     "read",
+    "read_experts",
+    "read_outcomes",
     "read_trec",
     "synthetic",
 ]

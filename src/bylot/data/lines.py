@@ -135,12 +135,18 @@ def meaning(field: str) -> str | None:
 
 def malformed(path: Path, bad: list[int], total: int, columns: Sequence[str]) -> DataError:
     """The error for lines that have not one field for each column."""
-    listed = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
-    what = (
-        f"{len(bad)} of {total} lines (line {listed}) do not hold the {len(columns)} fields "
-        f"{', '.join(columns)}"
-    )
+    what = f"{counted(bad, total)} do not hold the {len(columns)} fields {', '.join(columns)}"
     return fault(path, what, "correct or remove them; fields lie between tabs, commas or blanks")
+
+
+def counted(bad: list[int], total: int) -> str:
+    """How many lines, and the first of them.
+
+    >>> counted([2, 7], total=9)
+    '2 of 9 lines (line 2, 7)'
+    """
+    listed = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
+    return f"{len(bad)} of {total} lines (line {listed})"
 
 
 def fault(path: Path, what: str, remedy: str, line: int | None = None) -> DataError:

@@ -1,0 +1,316 @@
+"""Files of outcomes and of experts: every writing reads the same, and what is wrong is named."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hospital
+from bylot.data import OutcomeTable, read_experts, read_outcomes
+from bylot.data.sheet import sheet
+from bylot.environments import Outcomes
+from bylot.errors import DataError
+
+OUTCOMES = "qid,ann,bob,cy\n9,1,0,\n10,0.25,1,1\n7,,,0\n"
+QUESTIONS = "qid,specialty,answer,note\n7,skin,A,\n9,heart,B,\n10,skin,C,hard\n11,lung,A,\n"
+
+fuzz = settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def written(
+    folder: Path,
+    outcomes: str | bytes = OUTCOMES,
+    questions: str | bytes = QUESTIONS,
+    dimension: str = "specialty",
+) -> OutcomeTable:
+    """What comes of files with this content."""
+    for name, content in (("outcomes.csv", outcomes), ("questions.csv", questions)):
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_outcomes(folder / "outcomes.csv", str(folder / "questions.csv"), dimension)
+
+
+def experts(folder: Path, content: str | bytes, *names: str) -> dict[str, list[object]]:
+    """The columns of a file of experts with this content, as lists."""
+    data = content if isinstance(content, bytes) else content.encode()
+    (folder / "experts.csv").write_bytes(data)
+    columns = read_experts(folder / "experts.csv", names or None)
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+def same(one: OutcomeTable, other: OutcomeTable) -> bool:
+    """Is all that was read the same?"""
+    arrays = [(one.table, other.table), (one.dimension, other.dimension)]
+    names = [(t.experts, t.questions, t.dimensions, t.unasked) for t in (one, other)]
+    return names[0] == names[1] and all(np.array_equal(a, b, equal_nan=True) for a, b in arrays)
+
+
+def test_outcomes_are_joined_with_the_dimension_of_their_question(tmp_path: Path) -> None:
+    read = written(tmp_path)
+    assert read.experts == ("ann", "bob", "cy")
+    assert read.questions == ("7", "9", "10")  # as numbers
+    assert read.dimensions == ("heart", "skin")
+    assert read.dimension.tolist() == [1, 0, 1]
+    assert_array_equal(read.table, [[np.nan, np.nan, 0], [1, 0, np.nan], [0.25, 1, 1]])
+    assert read.unasked == 1  # the lung
+    for array in (read.table, read.dimension):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    world = Outcomes(read.table, read.dimension)
+    assert_array_equal(world.rounds(0, 1, 0).values[0, 0], [0.5, 0, 0])
+
+
+def test_any_column_may_say_the_dimension(tmp_path: Path) -> None:
+    assert written(tmp_path, dimension="answer").dimensions == ("A", "B", "C")
+
+
+class Writing(NamedTuple):
+    """A way to write a file."""
+
+    separator: str
+    end: str
+    mark: bool  # a byte order mark
+    blank: int  # lines at the end
+    first: str  # what the column of ids is called
+    order: int  # of lines
+
+    def write(self, content: str) -> bytes:
+        header, *lines = [line.split(",") for line in content.splitlines()]
+        np.random.default_rng(self.order).shuffle(lines)
+        table = [[self.first, *header[1:]], *lines]
+        text = self.end.join(self.separator.join(line) for line in table)
+        return (text + self.end * self.blank).encode("utf-8-sig" if self.mark else "utf-8")
+
+
+writings = st.builds(
+    Writing,
+    separator=st.sampled_from(["\t", ",", ", ", " ,", "\t "]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    mark=st.booleans(),
+    blank=st.integers(0, 3),
+    first=st.sampled_from(["qid", "", "question", "Frage"]),
+    order=st.integers(0, 9),
+)
+
+
+@fuzz
+@given(one=writings, other=writings)
+def test_every_writing_reads_the_same(tmp_path: Path, one: Writing, other: Writing) -> None:
+    assert same(written(tmp_path, one.write(OUTCOMES), other.write(QUESTIONS)), written(tmp_path))
+
+
+ids = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=',"'), min_size=1)
+results = st.sampled_from([0.0, 1.0, np.nan]) | st.floats(0, 1)
+
+
+@fuzz
+@given(data=st.data(), way=writings)
+def test_a_table_that_is_written_and_read_is_the_same(
+    tmp_path: Path, data: st.DataObject, way: Writing
+) -> None:
+    names = data.draw(st.lists(ids, min_size=1, max_size=5, unique=True))
+    asked = data.draw(st.lists(ids, min_size=1, max_size=6, unique=True))
+    labels = {question: data.draw(st.sampled_from("xyz")) for question in asked}
+    table = np.array([[data.draw(results) for _ in names] for _ in asked])
+    header = ",".join(["any", *(f"e{name}" for name in names)])  # not a number
+    lines = [
+        ",".join([question, *("" if np.isnan(x) else repr(float(x)) for x in row)])
+        for question, row in zip(asked, table, strict=True)
+    ]
+    read = written(
+        tmp_path,
+        way._replace(first="any").write("\n".join([header, *lines])),
+        "\n".join(["any,specialty", *map(",".join, labels.items())]),
+    )
+    order = [asked.index(question) for question in read.questions]
+    assert read.experts == tuple(f"e{name}" for name in names)
+    assert sorted(order) == list(range(len(asked)))
+    assert_array_equal(read.table, table[order])
+    assert [read.dimensions[n] for n in read.dimension] == [labels[q] for q in read.questions]
+
+
+def test_quotes_keep_commas_together(tmp_path: Path) -> None:
+    read = written(tmp_path, 'q,"Smith, ann",bob\n"a, b",1,0\n', 'q,specialty\n"a, b","x, y"\n')
+    assert (read.experts, read.questions, read.dimensions) == (
+        ("Smith, ann", "bob"),
+        ("a, b",),
+        ("x, y",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "questions", "words"),
+    [
+        ("", QUESTIONS, ["outcomes.csv: is empty"]),
+        ("qid,ann\n", QUESTIONS, ["outcomes.csv", "a header and nothing else"]),
+        ("qid\n7\n", QUESTIONS, ["outcomes.csv, line 1", "two columns or more"]),
+        ('qid,"ann\n7,1\n', QUESTIONS, ["outcomes.csv, line 1", "is not a header"]),
+        ("qid,ann,ann\n7,1,0\n", QUESTIONS, ["line 1: columns 2 and 3 are both called 'ann'"]),
+        ("qid,ann,\n7,1,0\n", QUESTIONS, ["line 1: column 3 has no name"]),
+        ("9,1,0\n7,1,0\n", QUESTIONS, ["line 1: '1,0' are outcomes", "write a header"]),
+        ("qid,ann\n7,1\n9\n10,1,1\n", QUESTIONS, ["2 of 4 lines (line 3, 4)", "2 fields"]),
+        ("qid,ann\n7,1\n\n9,1\n", QUESTIONS, ["1 of 4 lines (line 3)", "correct or remove"]),
+        ("qid,ann\n7,1\n,1\n", QUESTIONS, ["outcomes.csv, line 3: 'qid' is blank", "fill it in"]),
+        (",ann\n7,1\n,1\n", QUESTIONS, ["outcomes.csv, line 3: the name is blank"]),
+        ("qid,ann\n7,1\n9,1\n7,0\n", QUESTIONS, ["line 4: 'qid' is '7', as in line 2", "keep one"]),
+        ("qid,ann\n7,1\n8,1\n", QUESTIONS, ["line 3: question '8' is not in 'questions.csv'"]),
+        ("qid,ann,bob\n7,1,yes\n", QUESTIONS, ["line 2: 'yes' of expert 'bob'", "from 0 to 1"]),
+        ("qid,ann\n7,1\n9,1.5\n", QUESTIONS, ["outcomes.csv, line 3: '1.5' of expert 'ann'"]),
+        ("qid,ann\n7,-1\n", QUESTIONS, ["'-1'", "nothing if the expert did not answer"]),
+        ("qid,ann\n7,nan\n", QUESTIONS, ["'nan' of expert 'ann' is not an outcome"]),
+        ("qid,ann\n7,1\n9,\0\n", QUESTIONS, ["outcomes.csv, line 3", "zero byte"]),
+        (b"qid,ann\n7,1\n\xff,1\n", QUESTIONS, ["outcomes.csv, line 3", "not text in UTF-8"]),
+        (OUTCOMES, "qid,topic\n7,x\n", ["questions.csv, line 1: there is no column 'specialty'"]),
+        (OUTCOMES, "qid,Specialty\n7,x\n", ["did you mean 'Specialty'?"]),
+        (OUTCOMES, "qid,specialty\n7,x\n9,\n", ["questions.csv, line 3: question '9' has no"]),
+        (OUTCOMES, "qid,specialty\n7,x\n7,x\n", ["questions.csv, line 3", "as in line 2"]),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(
+    tmp_path: Path, outcomes: str | bytes, questions: str | bytes, words: list[str]
+) -> None:
+    with pytest.raises(DataError) as caught:
+        written(tmp_path, outcomes, questions)
+    said = str(caught.value)
+    assert len(said.splitlines()) == 1
+    assert all(word in said for word in words), said
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    written(tmp_path)
+    with pytest.raises(DataError, match=r"none\.csv: no such file; give the path"):
+        read_outcomes(tmp_path / "outcomes.csv", tmp_path / "none.csv")
+    with pytest.raises(DataError, match="is a folder"):
+        read_experts(tmp_path)
+
+
+# Experts
+
+
+def test_columns_of_experts_are_numbers_where_they_can_be(tmp_path: Path) -> None:
+    content = 'name,lab,size,usd,note\n7,x,70,1e-4,\n8,,,.5,\n9,"x, y",7.,2,\n'
+    columns = experts(tmp_path, content)
+    assert columns.pop("size")[:1] == [70.0]
+    assert columns == {
+        "name": ["7", "8", "9"],
+        "lab": ["x", "", "x, y"],
+        "usd": [1e-4, 0.5, 2.0],
+        "note": ["", "", ""],
+    }
+    size = read_experts(tmp_path / "experts.csv")["size"]
+    assert_array_equal(size, [70, np.nan, 7])
+    assert isinstance(experts(tmp_path, "name,size\na,7\nb,1e999\n")["size"][0], str)
+
+
+def test_experts_come_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+    content = "name\tsize\nann\t1\nbob\t2\ncy\tlarge\n"
+    assert experts(tmp_path, content, "bob", "ann") == {"name": ["bob", "ann"], "size": [2.0, 1.0]}
+    with pytest.raises(DataError, match=r"experts\.csv: there is no line for expert 'eve'; add"):
+        experts(tmp_path, content, "ann", "eve")
+
+
+# Any bytes
+
+
+edits = st.lists(
+    st.tuples(
+        st.integers(0, len(QUESTIONS)),
+        st.integers(0, 5),
+        st.sampled_from([b"", b"\n", b"\r", b"\t", b",", b" ", b'"', b"7", b"\xff", b"\0"])
+        | st.binary(max_size=3)
+        | st.text(max_size=3).map(lambda text: text.encode("utf-8", "surrogatepass")),
+    ),
+    max_size=4,
+)
+anything = st.binary() | st.text('ab1.,\t \n\r"').map(str.encode)
+
+
+def damaged(good: str, changes: list[tuple[int, int, bytes]]) -> bytes:
+    """Good content after some cuts and insertions."""
+    content = good.encode()
+    for at, cut, insert in changes:
+        content = content[:at] + insert + content[at + cut :]
+    return content
+
+
+def table_or_complaint(folder: Path, outcomes: bytes, questions: bytes) -> bool:
+    """Nothing else may come of any files; was it a table?"""
+    try:
+        read = written(folder, outcomes, questions)
+    except DataError as error:
+        one_line(error)
+        return False
+    assert read.table.shape == (len(read.questions), len(read.experts))
+    assert not ((read.table < 0) | (read.table > 1)).any()
+    assert set(read.dimension.tolist()) == set(range(len(read.dimensions)))
+    Outcomes(read.table, read.dimension)
+    return True
+
+
+def one_line(error: DataError) -> None:
+    """What and where, and what to do."""
+    assert len(str(error).splitlines()) == 1
+    assert ": " in str(error)
+    assert "; " in str(error)
+
+
+@fuzz
+@given(outcomes=edits, questions=edits)
+def test_damaged_files_give_a_table_or_one_line(
+    tmp_path: Path,
+    outcomes: list[tuple[int, int, bytes]],
+    questions: list[tuple[int, int, bytes]],
+) -> None:
+    good = table_or_complaint(tmp_path, damaged(OUTCOMES, outcomes), damaged(QUESTIONS, questions))
+    assert good or outcomes or questions
+
+
+@fuzz
+@given(outcomes=anything, questions=anything)
+def test_any_bytes_give_a_table_or_one_line(
+    tmp_path: Path, outcomes: bytes, questions: bytes
+) -> None:
+    table_or_complaint(tmp_path, outcomes, questions)
+    table_or_complaint(tmp_path, OUTCOMES.encode(), questions)
+
+
+@fuzz
+@given(content=anything | edits.map(lambda changes: damaged(QUESTIONS, changes)))
+def test_any_bytes_give_experts_or_one_line(tmp_path: Path, content: bytes) -> None:
+    try:
+        columns = experts(tmp_path, content)
+    except DataError as error:
+        one_line(error)
+    else:
+        assert len({len(column) for column in columns.values()}) == 1
+
+
+# The hospital
+
+
+def test_the_hospital_has_its_counts() -> None:
+    read = hospital.outcomes()
+    assert (len(read.experts), len(read.questions), len(read.dimensions)) == (39, 816, 8)
+    assert np.isnan(read.table).sum() == 1
+    assert read.unasked == 0
+
+
+def test_the_hospital_has_the_accuracies_that_were_counted_elsewhere() -> None:
+    read, counted = hospital.outcomes(), sheet(hospital.folder() / "V.csv")
+    assert counted.columns[2:] == read.experts
+    for label, questions, *accuracy in counted.fields:
+        mine = read.table[read.dimension == read.dimensions.index(label)]
+        assert len(mine) == int(questions)
+        assert_allclose(np.nanmean(mine, axis=0), [float(x) for x in accuracy], atol=5.1e-5)
+    known = read_experts(hospital.folder() / "experts.csv", read.experts)
+    assert_allclose(np.nanmean(read.table, axis=0), known["accuracy"], atol=5.1e-5)
+    assert_array_equal((~np.isnan(read.table)).sum(axis=0), known["n_answered"])
+    assert len(set(known["group"])) == 12
