@@ -10,6 +10,7 @@ import polars as pl
 
 from bylot.kernels.compile import Floats
 from bylot.plots.style import POLICIES
+from bylot.records import SCHEMA
 
 LEVELS = ("tight", "medium", "loose", "none")
 BOUNDS = {"tight": (1.0, 2.0), "medium": (1.1, 2.5), "loose": (1.5, 5.0), "none": (None, None)}
@@ -99,6 +100,7 @@ def crowd_cell(
         "workload_bound": workload_bound,
         "expert_bound": expert_bound,
         "outside": outside,
+        "feasible": outside <= 0,
         "r2": outside,
         "optimum": optimum,
         "uniform": 2.80 + luck,
@@ -133,6 +135,7 @@ def sweep_cell(dimensions: int, level: str, descent: Descent, seed: int) -> dict
         "workload_bound": workload_bound,
         "expert_bound": expert_bound,
         "outside": r2[-1],
+        "feasible": bool(r2[-1] <= 0),
         "r2": r2[-1],
         "optimum": optimum,
         "uniform": optimum * 0.95,
@@ -165,26 +168,6 @@ def common(
         "r1_bound": 5.0,
         "r2_bound": 0.6,
     }
-
-
-NAMES = ["cell", "experiment", "environment", "level", "policy"]
-COUNTS = ["dimensions", "seed"]
-MEASURED = [
-    *("reward", "reward_late", "workload", "expert", "workload_bound", "expert_bound"),
-    *("outside", "r2", "optimum", "optimum_gap", "uniform", "regret_true", "regret_proxy"),
-    *("r1_bound", "r2_bound"),
-]
-CURVES = [
-    *("curve_reward", "curve_workload", "curve_expert"),
-    *("curve_r1_true", "curve_r1_proxy", "curve_r2"),
-]
-SCHEMA: dict[str, Any] = (
-    dict.fromkeys(NAMES, pl.String)
-    | dict.fromkeys(COUNTS, pl.Int64)
-    | dict.fromkeys(MEASURED, pl.Float64)
-    | {"curve_t": pl.List(pl.Int64)}
-    | dict.fromkeys(CURVES, pl.List(pl.Float64))
-)
 
 
 def as_written(environment: str, level: str, policy: str) -> Play:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from scipy.stats import binomtest
 
+from bylot.data.trec import DIGEST
 from bylot.plots.wilson import wilson
 from bylot.report.claims import CLAIMS, FAILS, HOLDS, UNKNOWN, Row, judge_all
 from bylot.report.evidence import Difference, Untestable, paired
@@ -85,9 +86,30 @@ def test_a_run_that_is_over_before_the_stated_update_cannot_be_judged_by_it() ->
 def test_a_verdict_on_a_made_up_crowd_says_so() -> None:
     made_up = verdicts("as written")["omd-near-optimal"]
     assert any("SYNTHETIC" in note for note in made_up.caveats)
-    records = tell(AS_WRITTEN, data={"name": "trec", "digest": "", "synthetic": False})
+    records = tell(AS_WRITTEN, data={"name": "trec", "digest": DIGEST, "synthetic": False})
     rows = judge_all(records.cells, records.run)
     assert all(row.caveats == [] for row in rows)
+
+
+def test_a_verdict_on_a_crowd_of_ones_own_says_so() -> None:
+    records = tell(AS_WRITTEN, data={"name": "trec", "digest": "another", "synthetic": False})
+    rows = judge_all(records.cells, records.run)
+    assert all("crowd 'trec': the verdict is about it" in row.caveats[0] for row in rows)
+
+
+def test_a_verdict_on_part_of_an_experiment_says_so() -> None:
+    records = tell(AS_WRITTEN, data={"name": "trec", "digest": DIGEST, "synthetic": False})
+    regime, late = pl.col("environment") == "regime", pl.col("seed") >= 14
+    for cells, note in [
+        (
+            records.cells.filter(~(regime & late)),
+            "INCOMPLETE: 14 to 20 seeds in the groups of crowd",
+        ),
+        (records.cells.filter(~regime), "INCOMPLETE: 32 of the 64 groups of crowd"),
+    ]:
+        rows = {row.id: row for row in judge_all(cells, records.run)}
+        assert rows["omd-keeps-cap"].caveats == [note]
+        assert rows["r1-plateau-true"].caveats == []  # of the other experiment
 
 
 def test_a_row_says_what_was_asked_and_what_was_measured() -> None:

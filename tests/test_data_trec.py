@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bylot.data import Counts, Crowd, find, read_trec, synthetic
-from bylot.data.trec import CROWD, SUMS, TRUTH, with_counts
+from bylot.data.trec import CROWD, DIGEST, SUMS, TRUTH, with_counts
 from bylot.errors import DataError
 from bylot.kernels.compile import Floats
 
@@ -34,6 +34,10 @@ def test_the_joined_data_has_the_counts_of_the_paper(trec: Crowd) -> None:
     assert trec.counts == Counts(workers=677, tasks=2275, annotations=12863, reliable=270)
     assert (trec.name, trec.synthetic) == ("trec", False)
     assert trec.unjudged == (88_385 - 12_863, 16_758, 85, 0)
+
+
+def test_the_joined_data_has_the_digest_that_reports_know_it_by(trec: Crowd) -> None:
+    assert trec.digest == DIGEST
 
 
 def test_tasks_are_sorted_as_numbers(trec: Crowd) -> None:

@@ -63,12 +63,12 @@ def test_a_run_of_a_few_rounds_is_drawn(records: Any, tmp_path: Path) -> None:
 
 def test_the_title_names_data_rounds_and_seeds() -> None:
     made_up = {"data": {"name": "x", "synthetic": True}, "rounds": 10_000}
-    assert heading("Regret", made_up, 5) == (
+    assert heading("Regret", made_up, (5, 5)) == (
         "SYNTHETIC: Regret\na made-up crowd, 10,000 rounds, 5 seeds"
     )
     real = {"data": {"name": "trec", "synthetic": False}, "rounds": 10_000}
-    assert "SYNTHETIC" not in heading("Regret", real, 5)
-    assert "trec data" in heading("Regret", real, 5)
+    assert "SYNTHETIC" not in heading("Regret", real, (5, 5))
+    assert "trec data" in heading("Regret", real, (5, 5))
 
 
 def test_no_two_series_look_alike_even_without_colour() -> None:

@@ -43,6 +43,8 @@ def row(n: int, **changes: Any) -> dict[str, Any]:
             values[name] = n
         elif kind == pl.Float64:
             values[name] = rng.random()
+        elif kind == pl.Boolean:
+            values[name] = n % 2 == 0
         else:
             values[name] = np.arange(points) if name == "curve_t" else rng.random(points)
     if n % 2:
@@ -89,7 +91,7 @@ def test_what_is_known_is_in_the_table_and_in_parts(tmp_path: Path) -> None:
         assert store.known() == {row(n)["cell"] for n in (1, 2, 5, 6)}
         assert read(tmp_path).cells["seed"].to_list() == [1, 2, 5, 6]
         assert store.merge().cells["seed"].to_list() == [1, 2, 5, 6]
-    assert not list((tmp_path / "parts").iterdir())
+    assert not (tmp_path / "parts").exists()
 
 
 def test_scalars_of_numpy_and_whole_numbers_are_numbers(tmp_path: Path) -> None:
@@ -154,6 +156,7 @@ def test_a_damaged_table_is_an_error_with_a_remedy(tmp_path: Path) -> None:
 def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Path) -> None:
     fill(tmp_path, [[1]])
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "parts").mkdir(exist_ok=True)
     (tmp_path / "parts" / "notes.txt").write_text("mine")
     other = RUN | {"rounds": 5, "data": RUN["data"] | {"digest": "18"}}
     told = r"data digest '17' \(now '18'\), rounds 1000 \(now 5\); give another --out, or --fresh"
@@ -265,7 +268,7 @@ def test_a_killed_process_leaves_what_the_next_can_go_on_with(
         cells = range(len(known) + 5)
         store.add("rest", [row(n) for n in cells if row(n)["cell"] not in known])
         store.merge()
-    assert not list((folder / "parts").iterdir())
+    assert not (folder / "parts").exists()
     assert capsys.readouterr().err == ""  # no part was damaged
     fill(tmp_path / "undisturbed", [cells])
     expected = (tmp_path / "undisturbed" / "records.parquet").read_bytes()

@@ -66,5 +66,9 @@ class DataUnreachable(DataError):
     """Data that must be downloaded cannot be: no network, or the server does not give it."""
 
 
+class OutOfReachWarning(UserWarning):
+    """The chosen policy cannot keep the limits, although another one could."""
+
+
 class SurrogateWarning(UserWarning):
     """The paper's linear stand-in for the limits is empty although the limits are not."""

@@ -96,7 +96,9 @@ def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = F
         finally:  # what is finished is usable, whatever ended the run
             records = store.merge()
     if len(records.cells):
-        say("... figures and report")
+        more = len(records.cells) - len({cell.id for cell in cells} & set(records.cells["cell"]))
+        also = f", which is about {more:,} more cells of this folder too" if more else ""
+        say(f"... figures and report{also}")
         print(summed_up(effort, report.write(records, out, effort.total or None)))
     if stopped:
         say(f"stopped with {len(records.cells):,} cells in {out}; the same command goes on")
@@ -133,7 +135,7 @@ def compute(
 
 def warm(setup: Setup, cells: Sequence[Cell]) -> None:
     """Compile what these cells need, on a few rounds, so that it is not timed as their work."""
-    say("... compiling what is not compiled yet")
+    say("... compiling, which is quick if it was done before")
     some = {(cell.experiment, cell.policy): cell for cell in cells}
     for job in jobs(some.values()):
         run(Setup(setup.crowd, WARM), job)

@@ -19,22 +19,58 @@ def add(verbs: Any) -> None:
         description="Play section 6 of the paper: `sweep` (Figure 1) and `crowd` (Figures 2 and "
         "3). What is finished is kept: the same command goes on where it was stopped.",
     )
-    verb.add_argument("what", nargs="?", choices=["sweep", "crowd", "all"], default="all")
-    add_source(verb)
-    verb.add_argument("--seeds", type=positive, help="seeds (default: the paper's, 5 and 20)")
-    verb.add_argument("--rounds", type=positive, default=10_000, help="rounds (default 10000)")
     verb.add_argument(
-        "--variants", action="store_true", help="also the other readings of five policies"
+        "what",
+        nargs="?",
+        choices=["sweep", "crowd", "all"],
+        default="all",
+        help="sweep: regret of OMD at N = 3 and 5 under three levels of limits; crowd: eight "
+        "policies, four levels, two environments; all: both (default)",
+    )
+    add_source(verb)
+    verb.add_argument(
+        "--seeds",
+        type=positive,
+        metavar="COUNT",
+        help="how many seeds, 0 to COUNT - 1 (default: the paper's, 5 of sweep and 20 of crowd)",
     )
     verb.add_argument(
-        "--only", action="append", default=[], metavar="PATTERN", help="cells, as '*/tight/*/omd/*'"
+        "--rounds",
+        type=positive,
+        default=10_000,
+        help="rounds of a run, at least 10 (default 10000)",
+    )
+    verb.add_argument(
+        "--variants",
+        action="store_true",
+        help="also five other readings of the paper: cbwk-instant, ts-bwk-instant, omd-sum, "
+        "omd-frozen, omd-plain",
+    )
+    verb.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only cells whose id matches, as file names do; may be repeated. An id is "
+        "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'",
     )
     cores = os.cpu_count() or 1
-    verb.add_argument("--jobs", type=positive, default=cores, help=f"at once (default {cores})")
-    verb.add_argument("--engine", choices=["threads", "ray"], default="threads")
-    verb.add_argument("--address", help="of a running Ray cluster (default: one made here)")
-    verb.add_argument("--out", type=Path, default=OUT, help=f"folder (default {OUT})")
-    verb.add_argument("--fresh", action="store_true", help="forget what the folder holds")
+    verb.add_argument(
+        "--jobs", type=positive, default=cores, help=f"how many cores to use (default {cores})"
+    )
+    verb.add_argument(
+        "--engine",
+        choices=["threads", "ray"],
+        default="threads",
+        help="threads of this process, or a Ray cluster of many machines (default threads)",
+    )
+    verb.add_argument(
+        "--address", help="host:port of a running Ray cluster (default: one made here)"
+    )
+    verb.add_argument("--out", type=Path, default=OUT, help=f"folder for results (default {OUT})")
+    verb.add_argument(
+        "--fresh", action="store_true", help="forget the records that the folder holds"
+    )
     verb.set_defaults(run=run)
 
     for name, line, action in [
@@ -53,6 +89,8 @@ def run(given: argparse.Namespace) -> int:
 
     if given.address is not None and given.engine != "ray":
         raise BylotError("--address is of a Ray cluster; add --engine ray")
+    if given.rounds < 10:
+        raise BylotError(f"--rounds {given.rounds} is too short: the regime has 10 blocks; give 10")
     wish = Wish(
         experiments=EXPERIMENTS if given.what == "all" else (given.what,),
         seeds=given.seeds,

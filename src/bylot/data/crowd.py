@@ -18,6 +18,7 @@ from bylot.problem.reading import locked
 from bylot.text import table
 
 LEAST = 5  # annotations below which the paper does not trust an accuracy
+SIZE = 50  # workers in a pool of the paper
 NUMBER = re.compile("-?[0-9]{1,18}", re.ASCII)
 
 
@@ -92,7 +93,7 @@ class Crowd:
         """Indices of the workers with at least so many annotations."""
         return np.flatnonzero(self.workload >= least).astype(np.int64)
 
-    def pool(self, seed: int, size: int = 50, dimensions: int = 3, experts: int = 10) -> Pool:
+    def pool(self, seed: int, size: int = SIZE, dimensions: int = 3, experts: int = 10) -> Pool:
         """The workers who compete under a seed, with their skills and costs (paper, section 6.1).
 
         The same workers are drawn for any number of dimensions. Group n of the tasks holds every
@@ -132,7 +133,7 @@ class Crowd:
             raise DataError(
                 f"crowd {self.name!r}: a pool of {size} workers was asked for, but only "
                 f"{self.counts.reliable} have at least {LEAST} annotations with a truth; "
-                "draw smaller pools or give more annotations"
+                "give a larger crowd, or draw smaller pools (crowd.pool(size=...) in Python)"
             )
 
 
@@ -195,4 +196,6 @@ def describe(crowd: Crowd) -> str:
     )
     rows += [(noun, f"{n:,}") for noun, n in zip(names, beyond, strict=True) if n]
     made = ["synthetic: made up by bylot, not measured on people"] * crowd.synthetic
+    if len(reliable) < SIZE:
+        made.append(f"too few reliable workers for `bylot reproduce`, which draws pools of {SIZE}")
     return "\n".join([*table(rows), f"digest {crowd.digest}", *made])

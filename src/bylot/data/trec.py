@@ -14,6 +14,7 @@ SUMS = {
     CROWD: "821141b1e95b1ff516ebccf6869f2ac88ca93035d6991b8039d76275866de402",
     TRUTH: "405b4ff78e79b912252f19ff68116e71abe3a21c2051c7c701e7a16acbeae3e4",
 }
+DIGEST = "603edac248391f30d3a11b28545c1ea11cdf631d7ee3b8732998e48bc5a63f69"  # of the joined crowd
 COUNTS = Counts(workers=677, tasks=2275, annotations=12863, reliable=270)  # the paper's
 URL = "https://raw.githubusercontent.com/zhangyuc/SpectralMethodsMeetEM/master/src/"
 

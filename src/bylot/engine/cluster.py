@@ -41,6 +41,7 @@ class Cluster:
         if workers < 1:
             raise BylotError(f"{workers} workers cannot do anything; give 1 or more")
         self.address, self.workers, self.check = address, workers, check
+        quiet_ray()  # if it is not installed, better now than after some work
 
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job], Result]

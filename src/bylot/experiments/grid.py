@@ -56,9 +56,10 @@ def chosen(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
     """
     for pattern in patterns:
         if not any(fnmatchcase(cell.id, pattern) for cell in cells):
+            variant = any(name in pattern for name in VARIANTS)
             raise BylotError(
                 f"no cell matches --only {pattern!r}; ids look like {cells[0].id}, and a pattern "
-                "like '*/tight/*/omd/*'"
+                f"like '*/tight/*/omd/*'{'; add --variants to play those' * variant}"
             )
     if not patterns:
         return list(cells)

@@ -46,6 +46,7 @@ def outcome(world: World, cell: Cell, played: Played, window: int) -> Row:
     problem, best = world.problems[cell.level], world.best(cell.level).found
     reward, means = float(played.rewards.mean()), running_mean(played.spend)
     limited = bool(problem.limits)
+    away = outside(problem, means[-1]) if limited else 0.0
     late = played.rewards[-max(1, world.rounds // 10) :]
     figures = {
         "reward": reward,
@@ -54,18 +55,21 @@ def outcome(world: World, cell: Cell, played: Played, window: int) -> Row:
         "expert": float(means[-1, 1]),
         "workload_bound": float(problem.bounds[0]) if limited else None,
         "expert_bound": float(problem.bounds[1]) if limited else None,
-        "outside": outside(problem, means[-1]) if limited else 0.0,
+        "outside": away,
+        "feasible": away <= 0.0,
         "optimum": best.value,
         "optimum_gap": best.gap,
         "uniform": world.uniform,
         "regret_true": best.value - reward,
-        **theorems(problem, world),
+        **theorems(problem, world, cell.policy.startswith("omd")),
     }
     return {"cell": cell.id, **cell._asdict(), **figures, **curves(world, cell, played, window)}
 
 
-def theorems(problem: Problem, world: World) -> Row:
+def theorems(problem: Problem, world: World, apply: bool) -> Row:
     """What Theorems 1 and 2 allow the plain algorithm, in units of the raw rewards and costs."""
+    if not apply:
+        return {"r1_bound": None, "r2_bound": None}
     T, N = world.rounds, world.dimensions
     regret = bounds.fixed_step_regret(PAPER_DUAL.step, bounds.slope_bound(problem), T)
     most = problem.rows.max(axis=1, initial=0.0)

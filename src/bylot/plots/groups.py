@@ -110,10 +110,10 @@ class Groups:
         t = np.asarray(table["curve_t"][0].to_list()[:size], dtype=np.int64)
         return Curve(t, np.stack([row[:size] for row in rows]), table["seed"].to_list())
 
-    def seeds(self, experiment: str) -> list[int]:
-        """All seeds that any cell of an experiment has."""
-        tables = [table for key, table in self.tables.items() if key.experiment == experiment]
-        return sorted({seed for table in tables for seed in table["seed"].to_list()})
+    def seeds(self, experiment: str) -> tuple[int, int]:
+        """How many seeds the groups of an experiment have, the fewest and the most."""
+        counts = [len(one) for key, one in self.tables.items() if key.experiment == experiment]
+        return min(counts, default=0), max(counts, default=0)
 
 
 def synthetic(run: Run) -> bool:
@@ -121,9 +121,19 @@ def synthetic(run: Run) -> bool:
     return bool(run.get("data", {}).get("synthetic", False))
 
 
-def heading(title: str, run: Run, seeds: int) -> str:
+def heading(title: str, run: Run, seeds: tuple[int, int]) -> str:
     """Title of a figure, and under it the data, the rounds and the seeds behind it."""
     data = "a made-up crowd" if synthetic(run) else f"{run.get('data', {}).get('name', '?')} data"
     rounds = f"{run['rounds']:,} rounds" if "rounds" in run else "unknown number of rounds"
     mark = "SYNTHETIC: " if synthetic(run) else ""
-    return f"{mark}{title}\n{data}, {rounds}, {seeds} seed{'' if seeds == 1 else 's'}"
+    return f"{mark}{title}\n{data}, {rounds}, {counted(seeds)}"
+
+
+def counted(seeds: tuple[int, int]) -> str:
+    """A number of seeds, or from how few to how many.
+
+    >>> counted((1, 1)), counted((14, 20))
+    ('1 seed', '14 to 20 seeds')
+    """
+    fewest, most = seeds
+    return f"{fewest} seed{'s' * (fewest != 1)}" if fewest == most else f"{fewest} to {most} seeds"

@@ -1,10 +1,12 @@
-"""The paper's third figure: how the reward of six policies moves over the rounds."""
+"""The paper's third figure: how the reward of the policies moves over the rounds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from bylot.plots.crowd import Played
 from bylot.plots.groups import Groups, Run, crowd, heading
 from bylot.plots.style import BLACK, ENVIRONMENTS, POLICIES, drawing, written
 
@@ -16,24 +18,34 @@ COLUMNS = ("tight", "loose")
 def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
     """A row an environment, tight limits on the left and loose ones on the right."""
     groups = Groups(cells)
-    seeds = groups.seeds("crowd")
-    if not seeds:
+    played = Played.of(groups)
+    shown = [policy for policy in SHOWN if policy in played.policies]
+    levels = [level for level in COLUMNS if level in played.levels]
+    if not (shown and levels):
         return []
     plt = drawing()
+    rows, columns = len(played.environments), len(levels)
     figure, axes = plt.subplots(
-        2, 2, figsize=(12, 8.5), layout="constrained", sharex=True, sharey=True
+        rows,
+        columns,
+        figsize=(6 * columns, 0.7 + 3.9 * rows),
+        layout="constrained",
+        sharex=True,
+        sharey=True,
+        squeeze=False,
     )
     title = f"Reward over time, mean of the last {run.get('window', '?')} rounds"
-    figure.suptitle(heading(title, run, len(seeds)))
-    for row, (environment, name) in enumerate(ENVIRONMENTS.items()):
-        for column, level in enumerate(COLUMNS):
-            panel = axes[row, column]
+    figure.suptitle(heading(title, run, groups.seeds("crowd")))
+    for row, environment in enumerate(played.environments):
+        for panel, level in zip(axes[row], levels, strict=True):
             lines(panel, groups, environment, level)
+            name = ENVIRONMENTS[environment]
             panel.set_title(f"{name} environment, {level} limits", fontsize=10)
         axes[row, 0].set_ylabel("rolling mean reward")
-    for panel in axes[1]:
+    for panel in axes[-1]:
         panel.set_xlabel("round t")
-    figure.legend(*legend(plt), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    place = {"loc": "outside lower center", "ncols": 2 * columns, "frameon": False, "fontsize": 9}
+    figure.legend(*legend(plt, shown), **place)
     return written(figure, folder, "rolling")
 
 
@@ -62,17 +74,17 @@ def lines(axes: Any, groups: Groups, environment: str, level: str) -> None:
             markersize=5,
             linewidth=2.2 if ours else 1.5,
         )
-    best = groups.values(crowd(environment, level, "omd"), "optimum")
-    if best.size:
+    keys = [crowd(environment, level, policy) for policy in SHOWN]
+    best = next((found for key in keys if (found := groups.values(key, "optimum")).size), None)
+    if best is not None:
         axes.axhline(best.mean(), color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)))
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.margins(x=0.01)
 
 
-def legend(plt: Any) -> tuple[list[Any], list[str]]:
+def legend(plt: Any, shown: Sequence[str]) -> tuple[list[Any], list[str]]:
     """One legend for all panels, outside them."""
-    line2d = plt.matplotlib.lines.Line2D
-    looks = [POLICIES[policy] for policy in SHOWN]
+    line2d, looks = plt.matplotlib.lines.Line2D, [POLICIES[policy] for policy in shown]
     marks = [
         line2d([], [], color=look.colour, linestyle=look.line, marker=look.marker, linewidth=1.7)
         for look in looks

@@ -19,13 +19,13 @@ def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
     """R1 above, R2 below, a column a number of reward dimensions; nothing if there is no sweep."""
     groups = Groups(cells)
     seeds = groups.seeds("sweep")
-    if not seeds:
+    if seeds == (0, 0):
         return []
     plt = drawing()
     figure, axes = plt.subplots(
         2, 2, figsize=(11, 8), sharex=True, sharey="row", layout="constrained"
     )
-    figure.suptitle(heading("Regret of OMD under three levels of limits", run, len(seeds)))
+    figure.suptitle(heading("Regret of OMD under three levels of limits", run, seeds))
     for column, dimensions in enumerate(DIMENSIONS):
         top, bottom = axes[0, column], axes[1, column]
         top.set_title(f"N = {dimensions} dimensions of reward")

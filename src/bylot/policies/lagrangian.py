@@ -3,10 +3,12 @@
 Shared by CBwK, TS-BwK and MoE; what a multiplier then does to the choice is theirs.
 """
 
+import warnings
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bylot.errors import OutOfReachWarning
 from bylot.kernels.compile import Floats, Ints, inlined
 from bylot.kernels.draw import add_cost
 from bylot.problem import Problem
@@ -36,6 +38,7 @@ class Multipliers(NamedTuple):
 
 def knapsacks(problem: Problem, step: float, anytime: bool, dual_on: DualOn) -> Knapsacks:
     """The limits of a problem, scaled so that a change of unit changes no decision."""
+    warn_if_out_of_reach(problem)
     peak = problem.peaks
     return Knapsacks(
         rows=problem.rows / peak[:, None],
@@ -51,6 +54,19 @@ def paced(problem: Problem, step: float, horizon: int | None, dual_on: DualOn) -
     """Steps of step / sqrt(T); of step / sqrt(t) if there is no horizon T to know."""
     length = step if horizon is None else step / float(np.sqrt(horizon))
     return knapsacks(problem, length, horizon is None, dual_on)
+
+
+def warn_if_out_of_reach(problem: Problem) -> None:
+    """Say so if full panels cannot keep the limits, however they are chosen."""
+    if problem.full_conflict is not None:
+        members = min(problem.draws, problem.size)
+        warnings.warn(
+            f"this policy asks {members} different experts every time, which cannot keep "
+            f"{problem.full_conflict}; take a policy that draws with replacement, such as 'omd', "
+            "or fewer draws",
+            OutOfReachWarning,
+            stacklevel=5,
+        )
 
 
 def unlimited(problem: Problem) -> Knapsacks:

@@ -33,6 +33,12 @@ def surrogate(problem: "Problem") -> Region:
     return Region(problem.floor, 1.0, 1.0, problem.rows, bounds, problem.signs)
 
 
+def always_full(problem: "Problem") -> Region:
+    """The averages of policies that ask exactly min(M, K) different experts every time."""
+    members = float(min(problem.draws, problem.size))
+    return Region(0.0, members, members, problem.rows, problem.bounds, problem.signs)
+
+
 def require_feasible(problem: "Problem") -> None:
     """Raise InfeasibleLimits if no policy can keep all limits."""
     if not problem.limits:
@@ -56,6 +62,13 @@ def surrogate_conflict(problem: "Problem") -> Conflict | None:
     An irreducible conflict is enough for a warning: no proof that it is the smallest.
     """
     return find_conflict(surrogate(problem), problem.limits, patience=0) if problem.limits else None
+
+
+def full_conflict(problem: "Problem") -> Conflict | None:
+    """Limits that cannot be kept together if every panel is full, None if they can."""
+    if not problem.limits:
+        return None
+    return find_conflict(always_full(problem), problem.limits, patience=0)
 
 
 def range_of(problem: "Problem", limit: Limit) -> tuple[float, float]:

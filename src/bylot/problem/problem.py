@@ -127,6 +127,13 @@ class Problem:
         """
         return feasibility.surrogate_conflict(self)
 
+    @cached_property
+    def full_conflict(self) -> Conflict | None:
+        """The limits that cannot be kept together by asking min(M, K) different experts each time,
+        None if they all can. Draws with replacement may ask fewer, and so stay under a budget.
+        """
+        return feasibility.full_conflict(self)
+
     def range_of(self, limit: Limit) -> tuple[float, float]:
         """The smallest and largest average the cost of a limit can have, the other limits kept."""
         return feasibility.range_of(self, limit)

@@ -70,7 +70,6 @@ class Store:
                 "give another --out, or --fresh to delete its records"
             )
         with writing(self.folder.path):
-            self.folder.crumbs.mkdir(exist_ok=True)
             for place in (self.folder.path, self.folder.crumbs):
                 for path in place.glob(f".*{SUFFIX}"):  # of a process that was killed
                     path.unlink()
@@ -110,6 +109,8 @@ class Store:
     def add(self, name: str, rows: Sequence[Row]) -> None:
         """Record the cells of one job, whole or not at all."""
         content = packed(table(rows), "uncompressed")
+        with writing(self.folder.path):
+            self.folder.crumbs.mkdir(exist_ok=True)
         self.write(self.folder.crumbs / stamped(name, content), content)
 
     def merge(self) -> Records:
@@ -122,6 +123,8 @@ class Store:
             keep_names(self.folder.path)  # the table's, before the parts go
             for path in parts:
                 path.unlink(missing_ok=True)  # a damaged one was set aside
+            with contextlib.suppress(OSError):  # damaged parts stay
+                self.folder.crumbs.rmdir()
         return Records(cells, self.run)
 
 
@@ -137,7 +140,7 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], of: str = "
         if isinstance(one, dict) and isinstance(other, dict):
             lines += differences(one, other, f"{of}{key} ")
         elif one != other:
-            lines.append(f"{of}{key} {one!r} (now {other!r})")
+            lines.append(f"{of}{key} {shortened(one)} (now {shortened(other)})")
     return lines
 
 
@@ -149,6 +152,12 @@ def keep_names(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def shortened(value: Any) -> str:
+    """A setting as a person can take it in: nobody reads 64 digits of a digest."""
+    text = repr(value)
+    return text if len(text) <= 24 else f"{text[:13]}...{text[-1]}"
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ SCHEMA = pl.Schema(
         **dict.fromkeys(["dimensions", "seed"], pl.Int64()),
         **dict.fromkeys(["reward", "reward_late", "workload", "expert"], pl.Float64()),
         **dict.fromkeys(["workload_bound", "expert_bound", "outside", "r2"], pl.Float64()),
+        "feasible": pl.Boolean(),
         **dict.fromkeys(["optimum", "optimum_gap", "uniform"], pl.Float64()),
         **dict.fromkeys(["regret_true", "regret_proxy", "r1_bound", "r2_bound"], pl.Float64()),
         "curve_t": pl.List(pl.Int64()),

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bylot import experiments
-from bylot.plots.groups import Run, synthetic
+from bylot.plots.groups import Run, counted, synthetic
 from bylot.plots.style import ENVIRONMENTS
 from bylot.report import tables
 from bylot.report.blocks import Banner, Block, Bullets, Figure, Heading, Table, Text, Verdicts
 from bylot.report.claims import FAILS, HOLDS, UNKNOWN, Row
-from bylot.report.claims.registry import caveats
+from bylot.report.claims.registry import caveats, other_data
 from bylot.report.evidence import Evidence
 from bylot.report.readings import VARIANTS, Reading
 from bylot.report.summary import data_name
@@ -26,21 +26,23 @@ CAPTIONS = {
         "but linear near 0. The dashed c/√n goes through the tight curve at n = 10.",
     ),
     "crowd": (
-        "Mean reward and share of feasible seeds of eight policies at four levels of limits",
+        "Mean reward and share of feasible seeds of the policies at the levels of limits",
         "The paper's Figure 2. Left: reward; the bar across a level is the true optimum under its "
         "limits. Right: seeds within all limits with no tolerance. A policy that picks five "
         "different workers, or that breaks limits, can earn more than the optimum, which is over "
         "draws with replacement that keep them.",
     ),
     "rolling": (
-        "Rolling mean reward of six policies over the rounds at tight and loose limits",
+        "Rolling mean reward of the policies over the rounds at tight and loose limits",
         "The paper's Figure 3. MoE and Random are left out as there.",
     ),
 }
 
 READING = [
-    "An update is a batch of 10 rounds, so the clock n = t/10 ends at 1,000, not at 10,000.",
-    "The rolling window is 500 rounds, as the text has it; a caption says 5,000.",
+    "An update is a batch of 10 rounds, so the clock n = t/10 ends at a tenth of the rounds: at "
+    "1,000 in the paper's runs, where the text says 10,000.",
+    "The rolling window is a twentieth of the rounds: in the paper's runs 500, as the text has it; "
+    "a caption says 5,000.",
     "R1 is reported both ways: against the policy that OMD ended with (the paper's stand-in, with "
     "its exact expectation instead of 200 draws) and against the true optimum, with a certificate.",
     "Feasible means that the mean realised cost of the whole run is within every limit with no "
@@ -107,25 +109,28 @@ def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None)
                 "about it, not about the TREC workers of the paper."
             )
         )
+    blocks += [Banner(note) for note in caveats(evidence) if not note.startswith("SYNTHETIC")]
     digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
     facts = [f"Data: {data_name(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
     rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
     facts.append(f"{rounds} rounds a run; window {run.get('window', '?')}.")
     for experiment, wanted in CELLS.items():
         found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
-        seeds = len(groups.seeds(experiment))
-        facts.append(f"{experiment}: {found:,} cells, {seeds} seeds (the paper's: {wanted:,}).")
+        seeds = counted(groups.seeds(experiment))
+        facts.append(f"{experiment}: {found:,} cells (the paper's: {wanted:,}), {seeds}.")
     if core_seconds is not None:
         facts.append(
             f"{core_seconds:,.1f} core-seconds of work in the last run that computed anything."
         )
-    return [*blocks, Bullets(facts), Text(counted(rows, run))]
+    return [*blocks, Bullets(facts), Text(fallen(rows, run))]
 
 
-def counted(rows: Sequence[Row], run: Run) -> str:
+def fallen(rows: Sequence[Row], run: Run) -> str:
     """How the verdicts fell."""
     counts = Counter(row.verdict for row in rows)
-    about = " (about the synthetic crowd)" if synthetic(run) else ""
+    about = ""
+    if other_data(run):
+        about = f" (judged on the {data_name(run)} crowd, which is not the paper's)"
     fell = f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNKNOWN]} cannot be tested"
     return f"Of {len(rows)} statements of the paper's results{about}, {fell}."
 
@@ -157,22 +162,25 @@ def numbers(evidence: Evidence) -> list[Block]:
 
 
 def verdicts(rows: Sequence[Row], evidence: Evidence) -> list[Block]:
-    """Every claim, by section; first what the run differs in from the paper's."""
-    notes = caveats(evidence)
-    sections = list(dict.fromkeys(row.section for row in rows))
+    """Every claim by section, and those that cannot be tested in short."""
+    tested = [row for row in rows if row.verdict != UNKNOWN]
+    sections = list(dict.fromkeys(row.section for row in tested))
     blocks: list[Block] = [
         Text(
             "Each sentence is in our words, with the rule that judges it beside it. A comparison "
             "of two policies is over the same seeds and needs more than two standard errors. "
             "Sentences that only describe a figure or repeat another are left out."
         ),
-        Text(counted(rows, evidence.run)),
+        Text(fallen(rows, evidence.run)),
     ]
-    if notes:
-        blocks.append(Bullets(notes))
     for section in sections:
         blocks += [Heading(f"Section {section}", 3)]
-        blocks += [Verdicts([row for row in rows if row.section == section])]
+        blocks += [Verdicts([row for row in tested if row.section == section])]
+    if len(tested) < len(rows):
+        head = ("claim", "why")
+        untested = [(row.id, row.measured) for row in rows if row.verdict == UNKNOWN]
+        blocks += [Heading("Cannot be tested", 3)]
+        blocks += [Table("What these records say nothing about", head, untested, words=2)]
     return blocks
 
 

@@ -61,7 +61,9 @@ def of_variant(variant: str, usual: Evidence, other: Evidence) -> list[Reading]:
         if claim.feasibility:
             other.asked.clear()
             before, after = judged(claim, usual, []), judged(claim, other, [])
-            if after.verdict != UNKNOWN and any(key.policy == base for key in other.asked):
+            if UNKNOWN not in (before.verdict, after.verdict) and any(
+                key.policy == base for key in other.asked
+            ):
                 verdicts = (before.verdict, after.verdict, after.measured)
                 found.append(Reading(variant, claim.id, *verdicts))
     return found

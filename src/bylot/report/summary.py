@@ -12,7 +12,6 @@ from bylot.plots.groups import Groups, Key, Run, spread, synthetic
 def summary(cells: pl.DataFrame, run: Run, core_seconds: float | None = None) -> dict[str, Any]:
     """What `summary.json` holds; `seeds` is how many different ones the records have."""
     groups = Groups(cells)
-    seeds = {seed for name in ("sweep", "crowd") for seed in groups.seeds(name)}
     return {
         "data": data_name(run),
         "synthetic": synthetic(run),
@@ -20,7 +19,7 @@ def summary(cells: pl.DataFrame, run: Run, core_seconds: float | None = None) ->
         "code": run.get("code"),
         "rounds": run.get("rounds"),
         "window": run.get("window"),
-        "seeds": len(seeds),
+        "seeds": cells["seed"].n_unique(),
         "cells": len(cells),
         "core_seconds": core_seconds,
         "rows": [row(groups, key) for key in groups],

@@ -10,7 +10,7 @@ from bylot.plots.style import ENVIRONMENTS, LEVELS, POLICIES
 from bylot.report.blocks import Table
 from bylot.report.evidence import Share
 
-UPDATES = (10, 30, 100, 300, 1_000)
+UPDATES = (1, 10, 30, 100, 300, 1_000)
 NONE = "–"
 
 

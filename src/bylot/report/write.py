@@ -10,7 +10,7 @@ from bylot.plots import crowd, rolling, sweep
 from bylot.plots.groups import Run
 from bylot.plots.style import folder_for
 from bylot.report.claims import judge_all
-from bylot.report.contents import contents, counted, title
+from bylot.report.contents import contents, fallen, title
 from bylot.report.evidence import Evidence
 from bylot.report.html import html
 from bylot.report.markdown import markdown
@@ -68,7 +68,7 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     figures = [path for pair in paths.values() for path in pair]
-    return Made(figures + [folder / name for name in texts], counted(rows, records.run))
+    return Made(figures + [folder / name for name in texts], fallen(rows, records.run))
 
 
 def spent_before(folder: Path) -> float | None:

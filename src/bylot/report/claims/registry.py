@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from bylot.experiments import ROUNDS, SEEDS
-from bylot.plots.groups import Run, synthetic
+from bylot.data.trec import DIGEST
+from bylot.experiments import ROUNDS, SEEDS, crowd, sweep
+from bylot.plots.groups import Groups, Key, Run, synthetic
 from bylot.report.evidence import Evidence, Untestable
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
@@ -43,6 +44,9 @@ class Row(NamedTuple):
     verdict: str
     caveats: list[str]
 
+
+GRIDS = {"sweep": sweep(seeds=1), "crowd": crowd(seeds=1)}
+"""A cell of every group of the paper's experiments."""
 
 CLAIMS: dict[str, Claim] = {}
 """All claims by id."""
@@ -103,15 +107,42 @@ def judge_all(cells: pl.DataFrame, run: Run) -> list[Row]:
 
 def caveats(evidence: Evidence, one: Claim | None = None) -> list[str]:
     """In what the run differs from the paper's, so that a verdict is not taken for another."""
-    notes = []
-    if synthetic(evidence.run):
-        notes.append("SYNTHETIC crowd: the verdict is about a made-up crowd, not the TREC one")
-    rounds = evidence.run.get("rounds")
-    if rounds != ROUNDS:
-        played = "unknown" if rounds is None else f"{rounds:,}"
+    run = evidence.run
+    notes = [note for note in [other_data(run)] if note]
+    if run.get("rounds") != ROUNDS:
+        played = f"{run['rounds']:,}" if "rounds" in run else "unknown"
         notes.append(f"{played} rounds instead of {ROUNDS:,}")
     for experiment, section in (("sweep", "6.2"), ("crowd", "6.3")):
-        seeds = len(evidence.groups.seeds(experiment))
-        if 0 < seeds != SEEDS[experiment] and (one is None or one.section.startswith(section)):
-            notes.append(f"{seeds} seeds of {experiment} instead of {SEEDS[experiment]}")
+        if one is None or one.section.startswith(section):
+            notes += missing(evidence.groups, experiment)
+    return notes
+
+
+def other_data(run: Run) -> str | None:
+    """What was played on instead of the paper's crowd."""
+    if synthetic(run):
+        return "SYNTHETIC crowd: the verdict is about a made-up crowd, not the TREC one"
+    data = run.get("data", {})
+    if data.get("digest") == DIGEST:
+        return None
+    return f"crowd {data.get('name', 'unknown')!r}: the verdict is about it, not about the TREC one"
+
+
+def missing(groups: Groups, experiment: str) -> list[str]:
+    """How far an experiment is from the paper's, if it was played at all."""
+    wanted = {
+        Key(cell.experiment, cell.environment, cell.level, cell.policy, cell.dimensions)
+        for cell in GRIDS[experiment]
+    }
+    found = [key for key in groups if key in wanted]
+    if not found:
+        return []
+    fewest, most = groups.seeds(experiment)
+    notes = []
+    if len(found) < len(wanted):
+        notes.append(f"INCOMPLETE: {len(found)} of the {len(wanted)} groups of {experiment}")
+    if fewest < most:
+        notes.append(f"INCOMPLETE: {fewest} to {most} seeds in the groups of {experiment}")
+    elif most != SEEDS[experiment]:
+        notes.append(f"{most} seeds of {experiment} instead of {SEEDS[experiment]}")
     return notes
