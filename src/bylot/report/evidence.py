@@ -15,6 +15,9 @@ from bylot.plots.wilson import wilson
 SEEDS = 3
 """Fewer runs than this say nothing about a spread."""
 
+NEAR = 0.99
+"""Near-optimal: at least this part of the true constrained optimum. Equal shares earn about 96%."""
+
 Seeds = dict[int, float]
 """One number a seed."""
 
@@ -62,12 +65,13 @@ class Share(NamedTuple):
 class Evidence:
     """The groups of a table of records, with the run that wrote them.
 
-    asked: the groups that were asked for so far, so that one can tell what a verdict rests on.
+    asked: the groups that were asked for so far, so that one can tell what a verdict rests on
+    near:  what part of the true constrained optimum counts as near-optimal
     """
 
-    def __init__(self, cells: pl.DataFrame, run: Run) -> None:
+    def __init__(self, cells: pl.DataFrame, run: Run, near: float = NEAR) -> None:
         self.groups = Groups(cells)
-        self.run = run
+        self.run, self.near = run, near
         self.asked: set[Key] = set()
 
     def values(self, key: Key, column: str) -> Seeds:

@@ -47,6 +47,16 @@ def readings(cells: pl.DataFrame, run: Run) -> list[Reading]:
     ]
 
 
+def at_threshold(cells: pl.DataFrame, run: Run, near: float) -> list[str]:
+    """The claims whose verdict would be another if near-optimal meant another part of the best."""
+    usual, other = Evidence(cells, run), Evidence(cells, run, near)
+    return [
+        claim.id
+        for claim in in_order()
+        if judged(claim, usual, []).verdict != judged(claim, other, []).verdict
+    ]
+
+
 def instead(cells: pl.DataFrame, variant: str) -> pl.DataFrame:
     """The records with a variant in the place of the policy that it reads differently."""
     base = VARIANTS[variant][0]

@@ -10,11 +10,11 @@ from bylot.plots import crowd, rolling, sweep
 from bylot.plots.groups import Run
 from bylot.plots.style import folder_for
 from bylot.report.claims import judge_all
-from bylot.report.contents import contents, fallen, title
+from bylot.report.contents import LOOSER, contents, fallen, title
 from bylot.report.evidence import Evidence
 from bylot.report.html import html
 from bylot.report.markdown import markdown
-from bylot.report.readings import readings
+from bylot.report.readings import at_threshold, readings
 from bylot.report.summary import plain, summary
 
 DRAWN = {"sweep": sweep.draw, "crowd": crowd.draw, "rolling": rolling.draw}
@@ -58,7 +58,8 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
     evidence = Evidence(records.cells, records.run)
     rows = judge_all(records.cells, records.run)
     others = readings(records.cells, records.run)
-    blocks = contents(evidence, rows, others, paths, spent)
+    loose = at_threshold(records.cells, records.run, LOOSER)
+    blocks = contents(evidence, rows, others, loose, paths, spent)
     texts = {
         "report.md": markdown(blocks, folder),
         "report.html": html(blocks, title(records.run)),

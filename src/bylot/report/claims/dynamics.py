@@ -15,7 +15,6 @@ from bylot.plots.rolling import SHOWN
 from bylot.report.claims.panel import (
     AWARE,
     BOTH,
-    NEAR,
     PERSISTENT,
     TWO,
     UNAWARE,
@@ -32,7 +31,7 @@ from bylot.report.claims.panel import (
 )
 from bylot.report.claims.registry import Finding, claim
 from bylot.report.claims.shapes import order
-from bylot.report.evidence import Difference, Evidence, Seeds, mean, minus, paired
+from bylot.report.evidence import NEAR, Difference, Evidence, Seeds, mean, minus, paired
 
 SECTION = "6.3 dynamics"
 STEADY, COMPETITIVE, FEWER, START = 0.8, 0.01, 0.10, 0.1
@@ -130,7 +129,7 @@ def converges(evidence: Evidence) -> Finding:
     ratios = {key.environment: evidence.ratio(key, "reward_late") for key in keys}
     text = listed({world: f"{value:.1%}" for world, value in ratios.items()})
     text += f"; {uniform_note(evidence, keys)}"
-    return Finding(min(ratios.values()) >= NEAR, text, ratios)
+    return Finding(min(ratios.values()) >= evidence.near, text, ratios)
 
 
 @claim(
@@ -161,7 +160,7 @@ def arrival(evidence: Evidence, key: Key) -> Seeds:
         return float(there[0] if there.size else evidence.rounds)
 
     rows = zip(curve.names, curve.seeds, strict=True)
-    return {seed: first(curve.t, row, NEAR * best[seed]) for seed, row in rows}
+    return {seed: first(curve.t, row, evidence.near * best[seed]) for seed, row in rows}
 
 
 @claim(

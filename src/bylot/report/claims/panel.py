@@ -18,8 +18,6 @@ UNAWARE = ("cucb", "ts", "greedy")
 DUAL = ("ts-bwk", "cbwk")
 """The two rivals with a Lagrangian dual that the third figure shows."""
 
-NEAR = 0.99
-"""Near-optimal: at least this part of the true constrained optimum. Equal shares earn about 96%."""
 PERSISTENT = 0.95
 """All the way: at this share of the sampled rounds or more."""
 TWO = "more than two standard errors of the paired difference over seeds"
@@ -37,7 +35,7 @@ def reward(evidence: Evidence, environment: str, level: str, policy: str) -> See
 
 def near(evidence: Evidence, key: Key) -> bool:
     """Is the mean reward near the optimum?"""
-    return evidence.ratio(key) >= NEAR
+    return evidence.ratio(key) >= evidence.near
 
 
 def always(share: Share) -> bool:

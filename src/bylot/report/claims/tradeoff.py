@@ -13,7 +13,6 @@ from bylot.report.claims.panel import (
     BOTH,
     DUAL,
     LIMITED,
-    NEAR,
     TWO,
     UNAWARE,
     always,
@@ -25,7 +24,7 @@ from bylot.report.claims.panel import (
     uniform_note,
 )
 from bylot.report.claims.registry import Finding, claim
-from bylot.report.evidence import Evidence, Share, mean, minus, paired
+from bylot.report.evidence import NEAR, Evidence, Share, mean, minus, paired
 
 SECTION = "6.3 trade-off"
 RARELY, NOISIER = 0.25, 1.5
@@ -69,7 +68,7 @@ def omd_near(evidence: Evidence) -> Finding:
     ratios = {f"{key.environment} {key.level}": evidence.ratio(key) for key in keys}
     text = listed({key: f"{value:.1%}" for key, value in ratios.items()})
     text += f"; {uniform_note(evidence, keys)}"
-    return Finding(min(ratios.values()) >= NEAR, text, {"ratio": ratios})
+    return Finding(min(ratios.values()) >= evidence.near, text, {"ratio": ratios})
 
 
 def within_cap(evidence: Evidence, environment: str, level: str, policy: str) -> Share:
