@@ -176,7 +176,9 @@ def as_written(environment: str, level: str, policy: str) -> Play:
     free = {"tight": 0.1, "medium": 0.5}.get(level, 1.0)
     known = {"tight": 0.85 if regime else 0.95}.get(level, 1.0)
     weak = {"tight": 0.65 if regime else 0.4, "medium": 0.8}.get(level, 1.0)
-    wild = Play(2.80, 2.82 if tight else 2.85, 2_000, {"tight": 0.5}.get(level, 1.0), 1.9, noise=0.03)
+    wild = Play(
+        2.80, 2.82 if tight else 2.85, 2_000, {"tight": 0.5}.get(level, 1.0), 1.9, noise=0.03
+    )
     plays = {
         "omd": Play(2.86 if tight else 2.90, 2.96, 3_000, 1.0, 1.8 if tight else 2.2, noise=0.001),
         "ts-bwk": Play(2.87, 2.925 if regime else 2.935, 300, known, 1.9),

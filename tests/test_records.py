@@ -329,3 +329,54 @@ def test_without_polars_one_is_told_what_to_install() -> None:
     code = "import sys; sys.modules['polars'] = None; import bylot.records"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'bylot[reproduce]'" in done.stderr.splitlines()[-1]
+
+
+def test_a_single_flipped_bit_of_the_table_is_noticed(tmp_path: Path) -> None:
+    fill(tmp_path, [range(6)])
+    table = tmp_path / "records.parquet"
+    whole = table.read_bytes()
+    for place in range(8, len(whole), len(whole) // 20):
+        table.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(BylotError, match="damaged or not ours"):
+            read(tmp_path)
+    table.write_bytes(whole)
+    assert len(read(tmp_path).cells) == 6
+
+
+def test_a_crash_between_seal_and_table_leaves_both_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, [range(3)])
+    written: list[Path] = []
+
+    def crash(path: Path, content: bytes) -> None:
+        if path.name == "records.parquet":
+            raise KeyboardInterrupt
+        written.append(path)
+        path.write_bytes(content)
+
+    monkeypatch.setattr("bylot.records.folder.keep", crash)
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path, [range(3, 6)])
+    assert [path.name for path in written] == ["records.sha256"]
+    monkeypatch.undo()
+    assert len(read(tmp_path).cells) == 6  # the old table, and the parts
+    fill(tmp_path, [])
+    assert len(pl.read_parquet(tmp_path / "records.parquet")) == 6
+
+
+@pytest.mark.parametrize("name", ["report.md", "summary.json", "figures"])
+def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(BylotError, match=f"holds {name}, which no run here wrote"):
+        Store(tmp_path, RUN)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_parquet_file_of_others_among_the_parts_is_left_alone(tmp_path: Path) -> None:
+    fill(tmp_path, [range(2)])
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "mine.parquet").write_bytes(b"mine")
+    with Store(tmp_path, RUN, fresh=True) as store:
+        assert store.known() == set()
+    assert (tmp_path / "parts" / "mine.parquet").read_bytes() == b"mine"

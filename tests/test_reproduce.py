@@ -1,6 +1,7 @@
 """`bylot reproduce` as a person runs it: from data to report, stopped, killed, continued."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,6 +214,8 @@ def test_files_of_ones_own_are_played(tmp_path: Path) -> None:
         (["--crowd", "x"], "belong together"),
         (["--crowd", "x", "--truth", "y", "--data", "synthetic"], "give one of them"),
         (["--data", "synthetic", "--only", "tigt"], "no cell matches"),
+        (["--data", "synthetic", "--only", "*/omd-sum/*"], "add --variants"),
+        (["--data", "synthetic", "--rounds", "9"], "--rounds 9 is too short"),
         (["--data", "synthetic", "--out", "/dev/null/x"], "cannot be written"),
         (["--data", "synthetic", "--engine", "ray", "--address", "127.0.0.1:9"], "nothing answers"),
     ],
@@ -228,6 +231,20 @@ def test_what_cannot_be_done_is_said_in_one_line(
     small = ["--rounds", "20", "--seeds", "1"]
     assert main(["reproduce", "sweep", *small, *options]) == 1
     assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["report.md", "figures/crowd.png"])
+def test_a_page_that_cannot_be_written_is_named(
+    small: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(small, copy)
+    (copy / name).unlink()
+    (copy / name).mkdir()
+    assert main(["report", str(copy)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name in line
+    assert "give another --out or folder" in line
 
 
 @pytest.mark.parametrize("verb", ["plot", "report"])

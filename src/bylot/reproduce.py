@@ -15,7 +15,7 @@ from bylot import report
 from bylot.data import Crowd
 from bylot.engine import Cluster, Engine, Threads, progress
 from bylot.experiments import ROUNDS, SEEDS, Cell, Job, Setup, chosen, crowd, jobs, run, sweep
-from bylot.records import FORM, VERSION, Store, code_digest
+from bylot.records import FORM, VERSION, Records, Store, code_digest
 from bylot.report import Made
 from bylot.text import say, table
 
@@ -95,14 +95,20 @@ def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = F
             stopped = True
         finally:  # what is finished is usable, whatever ended the run
             records = store.merge()
-    if len(records.cells):
-        more = len(records.cells) - len({cell.id for cell in cells} & set(records.cells["cell"]))
-        also = f", which is about {more:,} more cells of this folder too" if more else ""
-        say(f"... figures and report{also}")
-        print(summed_up(effort, report.write(records, out, effort.total or None)))
+        finish(records, cells, effort, out)  # while the folder is ours
     if stopped:
         say(f"stopped with {len(records.cells):,} cells in {out}; the same command goes on")
     return 130 if stopped else 0
+
+
+def finish(records: Records, cells: Sequence[Cell], effort: Effort, out: Path) -> None:
+    """Figures and report on all that the folder holds, and the last words."""
+    if records.cells.is_empty():
+        return
+    more = len(set(records.cells["cell"]) - {cell.id for cell in cells})
+    also = f", also on {more:,} cells that the folder held before" if more else ""
+    say(f"... figures and report{also}")
+    print(summed_up(effort, report.write(records, out, effort.total or None)))
 
 
 def manifest(setup: Setup) -> dict[str, Any]:

@@ -1,11 +1,16 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and a refusal of the disk in one line."""
 
 import contextlib
+import errno
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
+from bylot.errors import BylotError
+
 SUFFIX = ".bylot-part"  # of what a process that was killed may leave behind
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -21,3 +26,19 @@ def write_whole(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Around what needs the disk: what it refuses, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "make room for it" if error.errno in FULL else "give another --out or folder"
+        raise BylotError(f"{path} cannot be written: {error.strerror}; {remedy}") from error
+
+
+def keep(path: Path, content: bytes) -> None:
+    """`write_whole`, with its refusal in one line."""
+    with writing(path):
+        write_whole(path, content)

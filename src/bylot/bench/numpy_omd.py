@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from bylot.kernels.box import ROUNDING
 from bylot.kernels.compile import Floats, Ints
 from bylot.policies.omd import OmdRule
 
@@ -60,7 +61,8 @@ def play(rule: OmdRule, rows: Floats, values: Floats, uniforms: Floats) -> Plain
             u = rule.rows @ q
             x = np.where(w > 0, rule.high, rule.low)
             x = np.where(w == 0, np.clip(u, rule.low, rule.high), x)
-            w = w + rule.oco.step * (u - x)
+            gap = np.where(np.abs(u - x) > ROUNDING * np.maximum(abs(u), abs(x)), u - x, 0.0)
+            w = w + rule.oco.step * np.where(w == 0, gap, u - x)
             w /= max(1.0, float(np.linalg.norm(w)))
         if t % rule.batch == 0:
             support = np.where(w > 0, rule.high * w, rule.low * w).sum()

@@ -7,6 +7,8 @@ import numpy as np
 
 from bylot.kernels.compile import Floats, compiled
 
+ROUNDING = 1e-12
+
 
 @compiled
 def support(low: Floats, high: Floats, w: Floats) -> float:
@@ -49,7 +51,10 @@ def slope_at(low: float, high: float, u: float, w: float) -> float:
         return u - high
     if w < 0.0:
         return u - low
-    return u - min(max(u, low), high)
+    gap = u - min(max(u, low), high)
+    # A u on the edge, as that of equal shares may be, is known to the rounding of a sum only: were
+    # that to wake a multiplier, the last bit would decide what is played from then on.
+    return gap if abs(gap) > ROUNDING * max(abs(u), abs(min(max(u, low), high))) else 0.0
 
 
 @compiled

@@ -1,9 +1,11 @@
 """How figures look: colours that colour-blind eyes can part, lines that survive a grey print."""
 
+import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bylot.errors import BylotError
+from bylot.whole import keep
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's, and grey
 PURPLE, SKY, AMBER, BLACK = "#CC79A7", "#56B4E9", "#E69F00", "#000000"
@@ -45,7 +47,9 @@ def folder_for(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BylotError(f"{path} cannot be a folder for figures: {error.strerror}") from None
+        raise BylotError(
+            f"{path} cannot be a folder for figures: {error.strerror}; give another folder"
+        ) from None
     return path
 
 
@@ -64,9 +68,12 @@ def drawing() -> Any:
 def written(figure: Any, folder: Path, name: str) -> list[Path]:
     """Save as PNG and SVG; the same figure gives the same bytes, so no date and no random ids."""
     plt = drawing()
-    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    figure.savefig(png, dpi=150)
+    png, svg = io.BytesIO(), io.BytesIO()
+    figure.savefig(png, format="png", dpi=150)
     with plt.rc_context({"svg.hashsalt": name}):
-        figure.savefig(svg, metadata={"Date": None})
+        figure.savefig(svg, format="svg", metadata={"Date": None})
     plt.close(figure)
-    return [png, svg]
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    for path, content in zip(paths, (png, svg), strict=True):
+        keep(path, content.getvalue())
+    return paths

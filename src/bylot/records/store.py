@@ -16,7 +16,10 @@ from bylot.records.folder import Folder, sound, stamped
 from bylot.records.lock import lock, unlock
 from bylot.records.table import Records, Row, Table, joined, packed, table
 from bylot.text import say
-from bylot.whole import SUFFIX, write_whole
+from bylot.whole import SUFFIX, keep, writing
+
+OUTPUTS = ("report.md", "report.html", "summary.json", "claims.json", "figures")
+"""What is made of records, in the same folder."""
 
 
 class Store:
@@ -60,6 +63,8 @@ class Store:
                 f"{self.folder.path} holds records or parts, but no run.json that says of what; "
                 "give another --out"
             )
+        if found is None:
+            self.refuse_files_of_others()
         if found is not None and fresh:
             self.forget()
             found = None
@@ -75,7 +80,15 @@ class Store:
                     path.unlink()
         if found is None:
             text = json.dumps(self.run, indent=2, sort_keys=True) + "\n"
-            self.write(self.folder.manifest, text.encode())
+            keep(self.folder.manifest, text.encode())
+
+    def refuse_files_of_others(self) -> None:
+        """A folder without a run must not hold files that this one would write over."""
+        for name in OUTPUTS:
+            if (self.folder.path / name).exists():
+                raise BylotError(
+                    f"{self.folder.path} holds {name}, which no run here wrote; give another --out"
+                )
 
     def forget(self) -> None:
         """Delete the records; the settings last, so that what is left is always explained."""
@@ -83,6 +96,7 @@ class Store:
             for path in [*self.folder.parts(), *self.folder.crumbs.glob("*.parquet.damaged")]:
                 path.unlink()
             self.folder.table.unlink(missing_ok=True)
+            self.folder.seal.unlink(missing_ok=True)
             self.folder.manifest.unlink()
 
     def known(self) -> set[str]:
@@ -101,24 +115,19 @@ class Store:
                 path.rename(path.with_name(f"{path.name}.damaged"))
             say(f"bylot: {path} is damaged and was set aside; its cells count as missing")
 
-    def write(self, path: Path, content: bytes) -> None:
-        """A file of ours, whole or not at all."""
-        with writing(path):
-            write_whole(path, content)
-
     def add(self, name: str, rows: Sequence[Row]) -> None:
         """Record the cells of one job, whole or not at all."""
         content = packed(table(rows), "uncompressed")
         with writing(self.folder.path):
             self.folder.crumbs.mkdir(exist_ok=True)
-        self.write(self.folder.crumbs / stamped(name, content), content)
+        keep(self.folder.crumbs / stamped(name, content), content)
 
     def merge(self) -> Records:
         """Put everything into the one table, whose bytes depend on nothing but its cells."""
         parts = self.folder.parts()
         cells = joined(list(self.pieces()))
         if parts or not self.folder.table.exists():
-            self.write(self.folder.table, packed(cells, "zstd"))
+            self.folder.replace_table(packed(cells, "zstd"))
         with writing(self.folder.path):
             keep_names(self.folder.path)  # the table's, before the parts go
             for path in parts:
@@ -158,14 +167,3 @@ def shortened(value: Any) -> str:
     """A setting as a person can take it in: nobody reads 64 digits of a digest."""
     text = repr(value)
     return text if len(text) <= 24 else f"{text[:13]}...{text[-1]}"
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Around what needs the disk: its refusal in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise BylotError(
-            f"{path} cannot be written: {error.strerror}; make room for it, or give another --out"
-        ) from error

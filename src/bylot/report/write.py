@@ -16,6 +16,7 @@ from bylot.report.html import html
 from bylot.report.markdown import markdown
 from bylot.report.readings import at_threshold, readings
 from bylot.report.summary import plain, summary
+from bylot.whole import keep
 
 DRAWN = {"sweep": sweep.draw, "crowd": crowd.draw, "rolling": rolling.draw}
 
@@ -67,7 +68,7 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
         "claims.json": as_json([row._asdict() for row in rows]),
     }
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        keep(folder / name, text.encode())
     figures = [path for pair in paths.values() for path in pair]
     return Made(figures + [folder / name for name in texts], fallen(rows, records.run))
 
