@@ -1,6 +1,7 @@
 """`bylot reproduce` as a person runs it: from data to report, stopped, killed, continued."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from bylot.cli import main
 from bylot.experiments import crowd
+from bylot.records import SCHEMA
 
 SMALL = ["--data", "synthetic", "--rounds", "200", "--seeds", "3"]
 FEW = ["--only", "*/omd/*", "--only", "*/cbwk/*"]
@@ -80,6 +82,17 @@ def test_pandas_reads_the_records_as_polars_does(small: Path) -> None:
     assert list(one.columns) == other.columns
     assert (one["reward"].to_numpy() == other["reward"].to_numpy()).all()
     assert one["curve_t"][0].tolist() == other["curve_t"][0].to_list()
+
+
+def test_the_columns_are_those_of_the_documents_and_its_example_runs(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "records.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code.replace("out/paper", str(small)), "records.md", "exec"), {})
+    assert "ts-bwk" in capsys.readouterr().out
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(SCHEMA)
 
 
 def test_what_was_made_up_says_so(small: Path) -> None:
