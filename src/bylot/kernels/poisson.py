@@ -1,0 +1,173 @@
+"""The conditional Poisson law: exactly M different experts, P(A) ~ prod_{i in A} e^{theta_i}.
+
+Toss a coin for every expert, heads with chance p_i = x_i / (1 + x_i) where x_i = e^{theta_i - tau},
+and keep the tosses with exactly M heads: that is the law, whatever tau. Sums over all sets of M are
+then probabilities of counts of heads: the table's row k, column m, is the chance of m heads among
+the first k coins. Those are sums of positive numbers below one, and with tau chosen so that M heads
+are no rare event (`fill_coins`) nothing that matters underflows, however far the theta are apart.
+
+Owns one law at a time; mixtures of two, and what theta should be, are left to the policies.
+"""
+
+import math
+
+import numpy as np
+
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Bools, Floats, Ints, compiled
+from bylot.kernels.stream import inside, opened, word
+
+SURE = 300.0  # theta this far above tau: a coin that lands heads, whatever is done with it
+LARGE = 1e100  # a product is kept as a logarithm from here on
+
+
+@compiled
+def restricted(theta: Floats, up: Bools) -> Floats:
+    """theta of the experts that are up, -inf for the others; an empty mask stands for all.
+
+    The law of min(M, number up) experts with these theta is the law among those up.
+
+    >>> restricted(np.array([0.5, 1.5]), np.array([True, False]))
+    array([ 0.5, -inf])
+    """
+    if up.size == 0:
+        return theta
+    held = np.full(theta.size, -np.inf)
+    for i in range(theta.size):
+        if up[i]:
+            held[i] = theta[i]
+    return held
+
+
+@compiled
+def nth_largest(values: Floats, n: int) -> float:
+    """The n-th largest value, 1 <= n <= size.
+
+    >>> nth_largest(np.array([0.1, 0.9, 0.5, 0.9]), 3)
+    0.5
+    """
+    top = np.full(n, -np.inf)  # from the largest down
+    for i in range(values.size):
+        x, place = values[i], n - 1
+        if x > top[place]:
+            while place > 0 and x > top[place - 1]:
+                top[place] = top[place - 1]
+                place -= 1
+            top[place] = x
+    return float(top[n - 1])
+
+
+@compiled
+def fill_coins(coins: Floats, theta: Floats, M: int) -> float:
+    """Write the chance of heads p_i of each coin; returns sum_i log(1 + x_i) + M tau.
+
+    From v, the M-th largest theta, tau is raised just so far that those below it have a sum of x of
+    at most M. Then M heads have a chance of (2 e)^{-M} at least, and mostly of about M^{-1/2}. Who
+    is 745 or more below v has a p_i of zero, as do those that are down (theta = -inf).
+    """
+    v = nth_largest(theta, M)
+    others, above = -float(M), 0.0
+    for i in range(theta.size):
+        far = theta[i] - v
+        if far > SURE:
+            above += far - SURE
+            far = SURE
+        coins[i] = math.exp(far)
+        others += min(1.0, coins[i])
+    scale = min(1.0, M / max(others, 1.0))
+    log, product = above + M * (v - math.log(scale)), 1.0
+    for i in range(theta.size):
+        x = scale * coins[i]
+        coins[i] = x / (1.0 + x)
+        product *= 1.0 + x
+        if product > LARGE:
+            log += math.log(product)
+            product = 1.0
+    return log + math.log(product)
+
+
+@compiled
+def fill_table(table: Floats, coins: Floats, theta: Floats, M: int) -> float:
+    """Write the law of M experts into coins (K,) and table (K + 1, M + 1 or more); returns log Z.
+
+    table[k, m] = P(m heads among the first k coins), and
+    Z = e_M(e^theta) = sum over |A| = M of prod_{i in A} e^{theta_i} = table[K, M] e^log.
+
+    >>> table, coins = np.empty((4, 3)), np.empty(3)
+    >>> np.exp(fill_table(table, coins, np.log([1.0, 2.0, 3.0]), 2)).round(12).item()
+    11.0
+    """
+    log = fill_coins(coins, theta, M)
+    for m in range(M + 1):
+        table[0, m] = 0.0
+    table[0, 0] = 1.0
+    for k in range(theta.size):
+        heads = coins[k]
+        tails = 1.0 - heads
+        table[k + 1, 0] = tails * table[k, 0]
+        for m in range(1, M + 1):
+            table[k + 1, m] = tails * table[k, m] + heads * table[k, m - 1]
+    return log + math.log(table[theta.size, M])
+
+
+@compiled
+def fill_inclusion(pi: Floats, table: Floats, coins: Floats, M: int) -> None:
+    """Write the chance of every expert to be in the set, given the table of its law.
+
+    pi_i = p_i P(M - 1 other heads) / (p_i P(M - 1 other heads) + (1 - p_i) P(M other heads)): the
+    others are those before i, in the table, and those after i, where rest[m] is the chance of M - m
+    heads.
+    """
+    rest = np.zeros(M + 1)
+    rest[M] = 1.0
+    for i in range(coins.size - 1, -1, -1):
+        heads = coins[i]
+        tails, fewer, enough = 1.0 - heads, 0.0, 0.0
+        for m in range(M):
+            fewer += table[i, m] * rest[m + 1]
+            enough += table[i, m] * rest[m]
+            rest[m] = tails * rest[m] + heads * rest[m + 1]
+        enough += table[i, M] * rest[M]
+        rest[M] *= tails
+        pi[i] = heads * fewer / (heads * fewer + tails * enough)
+
+
+@compiled
+def draw_set(table: Floats, coins: Floats, M: int, chance: Chance, number: int) -> Ints:
+    """M different experts, in ascending order, from the stream of this number in this round.
+
+    From the last expert down: with m still to be found among the first i + 1, expert i is one with
+    chance p_i table[i, m - 1] / table[i + 1, m].
+    """
+    members, m, s = np.empty(M, np.int64), M, opened(chance, number)
+    for i in range(coins.size - 1, -1, -1):
+        if m == 0:
+            break
+        bits, s = word(s)
+        # m > i: all that are left are needed; said apart, as the table may have underflowed there
+        if m > i or inside(bits) * table[i + 1, m] < coins[i] * table[i, m - 1]:
+            m -= 1
+            members[m] = i
+    return members
+
+
+@compiled
+def log_probability(members: Ints, theta: Floats, log_z: float) -> float:
+    """log P(A) = sum_{i in A} theta_i - log Z, Z as `fill_table` returned it.
+
+    >>> log_probability(np.array([0, 2]), np.array([1.0, 9.0, 2.0]), 10.0)
+    -7.0
+    """
+    log = -log_z
+    for i in members:
+        log += theta[i]
+    return log
+
+
+@compiled
+def fill_score(score: Floats, members: Ints, pi: Floats) -> None:
+    """Write the gradient of log P(A) in theta: 1[i in A] - pi_i."""
+    for i in range(pi.size):
+        score[i] = -pi[i]
+    for i in members:
+        score[i] += 1.0
