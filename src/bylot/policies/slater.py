@@ -1,0 +1,43 @@
+"""How much room the limits leave: the Slater margin, and how often to ask whom to have it all."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from bylot.kernels.compile import Floats
+from bylot.policies.onesided import one_sided
+from bylot.problem import Problem
+
+
+class Slater(NamedTuple):
+    """delta, and the inclusion probabilities that keep all limits tightened by delta of themselves.
+
+    They are a corner of a polytope: all but d + 1 of them are 0 or 1.
+    """
+
+    margin: float
+    quota: Floats  # (K,), of sum min(M, K)
+
+
+def slater(problem: Problem) -> Slater:
+    """The largest delta with C_j p <= (1 - delta) u_j and C_j p >= (1 + delta) l_j for all limits.
+
+    >>> from bylot.problem import at_most
+    >>> slater(Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=1))
+    Slater(margin=1.0, quota=array([1., 0.]))
+    """
+    A, b = one_sided(problem)
+    K, members = problem.size, min(problem.draws, problem.size)
+    found = linprog(
+        np.append(np.zeros(K), -1.0),
+        A_ub=np.column_stack([A, np.abs(b)]) if len(b) else None,
+        b_ub=b if len(b) else None,
+        A_eq=np.append(np.ones(K), 0.0)[None],
+        b_eq=[float(members)],
+        bounds=[*[(0.0, 1.0)] * K, (0.0, 1.0)],
+        method="highs-ds",  # a corner, not a point inside a face
+    )
+    if found.x is None:  # HiGHS misses an interior thinner than its tolerance
+        return Slater(0.0, np.full(K, members / K))
+    return Slater(float(found.x[-1]), np.clip(found.x[:-1], 0.0, 1.0))

@@ -1,0 +1,197 @@
+"""What keeps limits whatever is drawn: margin, schedule, guard, pacing and the mildest law."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot.errors import InfeasibleLimits, PolicyError
+from bylot.kernels.compile import Floats, Ints
+from bylot.policies.guard import Guard, cost_of, guarded, opened, safe, settle, shortest_period
+from bylot.policies.mildest import mildest
+from bylot.policies.onesided import Rows, one_sided
+from bylot.policies.pacing import fill_in_force
+from bylot.policies.schedule import parts, schedule
+from bylot.policies.slater import slater
+from bylot.problem import Problem, at_least, at_most
+from small import five
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Pools of a few experts under limits on both sides that can be kept with some room."""
+    K = draw(st.integers(2, 7))
+    M = draw(st.integers(1, K))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    costs = {"usd": rng.random(K) * 10, "group": (rng.random(K) < 0.5).astype(float)}
+    p = rng.dirichlet(np.ones(K)) * M
+    inside = np.minimum(p, 1.0)
+    room = 1 + draw(st.floats(0.05, 1.0))
+    limits = [at_most("usd", float(costs["usd"] @ inside) * room + 0.01)]
+    if costs["group"] @ inside > 0.05:
+        limits.append(at_least("group", float(costs["group"] @ inside) / room))
+    try:
+        return Problem([f"e{i}" for i in range(K)], costs, limits, draws=M)
+    except InfeasibleLimits:
+        return Problem([f"e{i}" for i in range(K)], costs, limits[:1], draws=M)
+
+
+@given(problems())
+def test_the_quota_keeps_all_limits_tightened_by_the_margin(problem: Problem) -> None:
+    margin, quota = slater(problem)
+    A, b = one_sided(problem)
+    assert quota.sum() == pytest.approx(min(problem.draws, problem.size))
+    assert ((quota >= 0) & (quota <= 1)).all()
+    if margin > 0:
+        assert (A @ quota <= b - margin * np.abs(b) + 1e-7).all()
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_no_mixture_of_sets_has_a_larger_margin(problem: Problem) -> None:
+    margin, _ = slater(problem)
+    A, b = one_sided(problem)
+    sets = itertools.combinations(range(problem.size), min(problem.draws, problem.size))
+    rng = np.random.default_rng(0)
+    inside = np.array([[i in members for i in range(problem.size)] for members in sets], float)
+    mixtures = rng.dirichlet(np.ones(len(inside)) * 0.3, size=200) @ inside
+    room = ((b - mixtures @ A.T) / np.maximum(np.abs(b), 1e-9)).min(axis=1)
+    assert room.max() <= margin + 1e-6
+
+
+def test_without_limits_everything_is_room() -> None:
+    margin, quota = slater(Problem(["a", "b", "c"], {}, draws=2))
+    assert margin == 1.0
+    assert quota.sum() == pytest.approx(2)
+
+
+def test_the_schedule_asks_each_expert_as_often_as_its_quota() -> None:
+    quota = np.array([1.0, 0.7, 0.25, 0.05, 0.0])
+    made = schedule(quota, np.zeros((0, 5)), cycle=200)
+    asked = np.bincount(made.sets.ravel(), minlength=5)
+    assert_array_equal(asked, quota * 200)
+    assert all(len(set(members)) == 2 for members in made.sets.tolist())
+    so_far = np.cumsum([[i in members for i in range(5)] for members in made.sets.tolist()], axis=0)
+    behind = np.arange(1, 201)[:, None] * quota - so_far
+    assert np.abs(behind).max() < 1  # nobody is ever a whole round behind or ahead
+
+
+@given(problems(), st.integers(5, 60))
+@settings(max_examples=60)
+def test_no_stretch_of_the_schedule_costs_more_than_it_says(problem: Problem, cycle: int) -> None:
+    A, _ = one_sided(problem)
+    made = schedule(slater(problem).quota, A, cycle)
+    costs = np.array([cost_of(A, members) for members in made.sets])
+    twice = np.concatenate([costs, costs])
+    for start in range(cycle):
+        walk = np.cumsum(twice[start : start + cycle] - made.mean, axis=0)
+        highest = np.maximum(walk.max(axis=0), 0.0)
+        assert_allclose(made.ahead[start], highest, atol=1e-9)  # no more, and no less
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.integers(1, 50))
+def test_parts_of_a_cycle_add_up(shares: list[float], cycle: int) -> None:
+    quota = np.array(shares)
+    whole = max(1, round(float(quota.sum())))
+    quota = np.clip(quota / max(quota.sum(), 1e-9) * whole, 0, 1)
+    if abs(quota.sum() - whole) < 1e-9:
+        assert parts(quota, cycle).sum() == whole * cycle
+
+
+def spendthrift(problem: Problem, seed: int) -> Ints:
+    """Sets of an adversary: the worst under one row or another, or anything at all."""
+    A, _ = one_sided(problem)
+    m, rng = min(problem.draws, problem.size), np.random.default_rng(seed)
+    mood = rng.random(problem.size) if rng.random() < 0.3 else A[rng.integers(len(A))]
+    return np.argsort(-mood, kind="stable")[:m].astype(np.int64)
+
+
+def played(problem: Problem, guard: Guard, rounds: int, seed: int, guarding: bool) -> Floats:
+    """Total cost of every period under the rows, with an adversary at the wheel."""
+    account, totals = opened(guard), [np.zeros(guard.b.size)]
+    for t in range(rounds):
+        members = spendthrift(problem, seed + t)
+        cost = cost_of(guard.A, members)
+        fallback = guarding and not safe(guard, account, cost)
+        if fallback:
+            cost = cost_of(guard.A, guard.schedule.sets[account.place[0]])
+        totals[-1] = totals[-1] + cost
+        settle(guard, account, cost, fallback)
+        if account.left[0] == guard.period:
+            totals.append(np.zeros(guard.b.size))
+    return np.array(totals[:-1])
+
+
+@given(problems(), st.integers(0, 10**6), st.integers(0, 40))
+@settings(max_examples=60, deadline=None)
+def test_every_period_ends_inside_the_limits_whatever_is_drawn(
+    problem: Problem, seed: int, longer: int
+) -> None:
+    rows = one_sided(problem)
+    made = schedule(slater(problem).quota, rows.A, cycle=50)
+    shortest = shortest_period(rows, made)
+    if shortest > 300:
+        return
+    period = int(shortest) + longer
+    guard = guarded(rows, made, period)
+    for total in played(problem, guard, 3 * period, seed, guarding=True):
+        assert (total <= period * guard.b + 1e-9 * period * np.abs(guard.b)).all()
+
+
+def test_without_the_guard_the_same_draws_break_the_limits() -> None:
+    problem = five()
+    rows = one_sided(problem)
+    guard = guarded(rows, schedule(slater(problem).quota, rows.A), 200)
+    broken = played(problem, guard, 600, seed=1, guarding=False) > 200 * guard.b
+    assert broken.any()
+    kept = played(problem, guard, 600, seed=1, guarding=True)
+    assert len(kept) == 3
+    assert (kept <= 200 * guard.b * (1 + np.sign(guard.b) * 1e-9)).all()
+
+
+def test_a_period_that_is_too_short_is_refused_with_the_shortest_that_works() -> None:
+    costs, limits = {"a": [1, 0], "b": [0, 1]}, [at_least("a", 0.3), at_least("b", 0.3)]
+    problem = Problem(["ann", "bob"], costs, limits, draws=1)
+    rows = one_sided(problem)
+    made = schedule(slater(problem).quota, rows.A)
+    shortest = shortest_period(rows, made)
+    assert shortest == 3  # half a round behind, with room for a fifth of one in each
+    with pytest.raises(PolicyError, match=f"give at least {shortest}"):
+        guarded(rows, made, int(shortest) - 1)
+    assert guarded(rows, made, int(shortest)).period == shortest
+
+
+def test_limits_without_any_room_have_no_period_that_works() -> None:
+    rows = Rows(np.array([[1.0, 0.0]]), np.array([0.5]))
+    made = schedule(np.array([0.5, 0.5]), rows.A, cycle=2)
+    assert shortest_period(rows, made) == math.inf
+    with pytest.raises(PolicyError, match="limits that leave some room"):
+        guarded(rows, made, 1_000)
+
+
+def test_pacing_gives_back_what_was_saved_and_takes_what_was_overspent() -> None:
+    b, most, bounds = np.array([1.0, -0.5]), np.zeros(2), np.empty(2)
+    for spent, wanted in [
+        ((50.0, -25.0), (1.0, -0.5)),  # as it should be half-way
+        ((45.0, -30.0), (1.1, -0.4)),  # frugal, and generous to the minimum
+        ((55.0, -20.0), (0.9, -0.6)),
+        ((0.0, -100.0), (1.25, -0.375)),  # no further than HI
+        ((99.0, 0.0), (0.8, -0.6)),  # nor tighter than half of the margin
+    ]:
+        fill_in_force(bounds, b, np.array(spent), 50, 100, 0.4, most)
+        assert_allclose(bounds, wanted)
+
+
+def test_the_mildest_law_keeps_the_limits_and_is_equal_where_it_can_be() -> None:
+    problem = five()
+    rows = one_sided(problem)
+    law = mildest(rows, problem.draws, slater(problem).margin)
+    assert law.chances.sum() == pytest.approx(problem.draws)
+    assert (rows.A @ law.chances <= rows.b - 0.04 * np.abs(rows.b)).all()
+    free = mildest(Rows(np.zeros((0, 5)), np.zeros(0)), 2, 1.0)
+    assert_allclose(free.chances, 0.4)
+    assert (rows.A @ free.chances > rows.b).any()  # equal shares would not keep them
