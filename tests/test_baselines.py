@@ -29,7 +29,7 @@ from small import five, recorded
 
 SEED = 5
 CASES: Mapping[str, Policy] = {
-    **{n: p for n, p in POLICIES.items() if not p.multinomial},
+    **{n: p for n, p in POLICIES.items() if not (p.multinomial or p.whole)},
     "moe, quick": Moe(rate=0.3, step=0.05),
     "moe, instant": Moe(rate=0.3, step=0.05, dual_on="instant"),
     "cbwk, little bonus": Cbwk(c=0.2, step=3.0, dual_on="instant"),
@@ -325,11 +325,22 @@ def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
     policy = POLICIES["omd"]
     rule = policy.bind(FREE)
     state = policy.start(rule)
-    ticket = Ticket(0, 0, np.array([0, 0]), np.array([0.2, 0.2]), np.empty(0, np.bool_), 1.0, True)
+    ticket = Ticket(
+        0,
+        0,
+        np.array([0, 0]),
+        np.array([0.2, 0.2]),
+        np.empty(0, np.bool_),
+        1.0,
+        True,
+        0.0,
+        1.0,
+        False,
+    )
     assert_allclose(chances(rule, state, ticket), np.full(5, 1 - 0.8**2))
 
 
-@pytest.mark.parametrize("name", [n for n, policy in POLICIES.items() if not policy.multinomial])
+@pytest.mark.parametrize("name", [n for n, p in POLICIES.items() if not (p.multinomial or p.whole)])
 def test_odds_are_not_told_and_the_status_shows_who_was_drawn(name: str) -> None:
     router = Router(five(), name, seed=3, rewards=(0.0, 8.0))
     assert set(router.status().q.values()) == {0.2}

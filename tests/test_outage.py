@@ -50,7 +50,7 @@ def mean_gradient(credit_for_being_up: bool) -> Floats:
     for team in itertools.product([0, 2, 3], repeat=2):
         draws, state = np.array(team), policy.start(rule)
         mask = np.empty(0, np.bool_) if credit_for_being_up else UP
-        ticket = Ticket(0, 0, draws, p[draws], mask, float(Q[UP].sum()), True)
+        ticket = Ticket(0, 0, draws, p[draws], mask, float(Q[UP].sum()), True, 0.0, 1.0, False)
         learn(rule, state, ticket, float(VALUES[:, draws].max(axis=1).sum()))
         mean += p[draws].prod() * state.g[0]
     return mean

@@ -17,6 +17,8 @@ class Decision(NamedTuple):
     spend: Mapping[str, float]  # what consulting them costs
     expected: Mapping[str, float]  # what it was expected to cost before the draw, if that is known
     feasible: bool  # False: the step before this draw could not keep the paper's constraint
+    chance: float = 0.0  # of this whole panel, where it is drawn as one; 0: not told
+    replaced: bool = False  # by the guard, as the draw would have endangered a limit
 
 
 class Receipt(StrEnum):

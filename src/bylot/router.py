@@ -192,11 +192,13 @@ class Router:
             t=ticket.t,
             context=context,
             draws=draws,
-            odds=tuple(ticket.odds.tolist()),
+            odds=told(ticket),
             subset=tuple(dict.fromkeys(draws)),
             spend=spend,
             expected=expected,
             feasible=ticket.feasible,
+            chance=ticket.chance,
+            replaced=ticket.replaced,
         )
 
     def status(self) -> Status:
@@ -325,16 +327,30 @@ def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float
     up = np.empty(size if data["up"] else 0, np.bool_)
     codec.fill("up", data["up"], up)
     M = router.problem.draws
-    draws, odds = np.empty(M, np.int64), np.empty(M if router.policy.multinomial else 0)
+    policy = router.policy
+    odds = np.empty(M if policy.multinomial else size if policy.whole else 0)
+    draws = np.empty(M, np.int64)
     codec.fill("draws", data["draws"], draws)
     codec.fill("odds", data["odds"], odds)
-    share, fair = float(data["share"]), (odds > 0) & (odds <= 1 + 1e-9)
+    share, fair = float(data["share"]), (odds >= 0) & (odds <= 1 + 1e-9)
+    fair &= (odds > 0) | policy.whole  # an expert that was down has none
     if not (draws.min() >= 0 and draws.max() < size and fair.all() and 0 < share <= 1 + 1e-9):
         raise SavedFileError(f"decision {t} has draws or odds that this pool cannot have")
     context = data["context"]
     if type(context) is not int or not 0 <= context < len(router.contexts):
         raise SavedFileError(f"decision {t} has context {context!r}, which was never seen")
-    return t, Ticket(t, context, draws, odds, up, share, bool(data["feasible"]))
+    chance, weight = float(data.get("chance", 0.0)), float(data.get("weight", 1.0))
+    if not (0 <= chance <= 1 + 1e-9 and 0 <= weight < 1e6):
+        raise SavedFileError(f"decision {t} has a chance of {chance} and a weight of {weight}")
+    replaced = bool(data.get("replaced", False))
+    feasible = bool(data["feasible"])
+    return t, Ticket(t, context, draws, odds, up, share, feasible, chance, weight, replaced)
+
+
+def told(ticket: Ticket) -> tuple[float, ...]:
+    """The odds of the draws, none where they are not told."""
+    whole = ticket.odds.size not in (0, ticket.draws.size)  # every expert's, not every draw's
+    return tuple((ticket.odds[ticket.draws] if whole else ticket.odds).tolist())
 
 
 def number(id: str) -> int | None:  # noqa: A002

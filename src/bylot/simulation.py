@@ -12,7 +12,7 @@ from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import add_cost
 from bylot.kernels.summax import sum_max
 from bylot.policies import Policy, named
-from bylot.policies.contract import decide, law, learn
+from bylot.policies.contract import decide, law, learn, odds_of
 from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
 
@@ -100,8 +100,8 @@ def play(
         learn(rule, state, ticket, (reward - low) / span)
         for j in range(ticket.draws.size):
             draws[t, j] = ticket.draws[j]
-        for j in range(ticket.odds.size):
-            odds[t, j] = ticket.odds[j]
+        for j in range(ticket.draws.size):
+            odds[t, j] = odds_of(ticket, j)
         rewards[t] = reward
         add_cost(spend[t], rows, ticket.draws)
         feasible[t] = ticket.feasible

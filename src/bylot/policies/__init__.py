@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from bylot.errors import PolicyError
+from bylot.policies.distinct import Distinct
 from bylot.policies.dual import OCO, Adaptive, Anytime, Fixed
 from bylot.policies.gate import Moe
 from bylot.policies.index import Cbwk, Cucb, Greedy
@@ -22,6 +23,7 @@ KINDS: Mapping[str, type[Policy]] = {
     "ts-bwk": TsBwk,
     "moe": Moe,
     "omd": Omd,
+    "distinct": Distinct,
 }
 """Settings classes under the names they have in saved files."""
 
@@ -42,6 +44,7 @@ __all__ = [
     "Anytime",
     "Cbwk",
     "Cucb",
+    "Distinct",
     "Fixed",
     "Greedy",
     "Moe",

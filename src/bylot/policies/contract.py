@@ -8,10 +8,11 @@ happens to a ticket between decision and reward, is left to them.
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from numba.extending import overload
 
 from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, Ints, compiled
+from bylot.kernels.compile import Bools, Floats, Ints, compiled, inlined
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
@@ -22,10 +23,22 @@ class Ticket(NamedTuple):
     t: int
     context: int
     draws: Ints
-    odds: Floats  # of each draw, at decision time; empty where the policy cannot tell
+    odds: Floats  # of each draw; of every expert, where the set is drawn as one; empty: untold
     up: Bools  # the experts it could be drawn from; empty: all
     share: float  # of q that they held
     feasible: bool  # could the step that led here keep its constraint?
+    chance: float  # of the whole set, where it is drawn as one; 0: not told
+    weight: float  # of what is learned from it: 1, unless it was drawn from a mixture
+    replaced: bool  # was the draw replaced, so that nothing can be learned from it?
+
+
+@inlined
+def odds_of(ticket: Ticket, j: int) -> float:
+    """Of draw j: its own, or its expert's chance to be in the set; NaN where none is told."""
+    told, draws = ticket.odds, ticket.draws
+    if told.size == draws.size:
+        return float(told[j])
+    return float(told[draws[j]]) if told.size > 0 else np.nan
 
 
 def decide(rule: Any, state: Any, context: int, chance: Chance, up: Bools) -> Ticket:

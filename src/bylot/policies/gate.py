@@ -107,6 +107,7 @@ class Moe:
 
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         positive("rate", self.rate, 0.01)

@@ -133,6 +133,7 @@ class Greedy:
 
     aware: ClassVar[bool] = False
     multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     start = staticmethod(fresh)
     sound = staticmethod(plausible)
     prices = staticmethod(lagrangian.unpriced)
@@ -153,6 +154,7 @@ class Cucb:
 
     aware: ClassVar[bool] = False
     multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     start = staticmethod(fresh)
     sound = staticmethod(plausible)
     prices = staticmethod(lagrangian.unpriced)
@@ -181,6 +183,7 @@ class Cbwk:
 
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     start = staticmethod(fresh)
     sound = staticmethod(plausible)
 

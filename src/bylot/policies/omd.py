@@ -153,7 +153,7 @@ def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -
         surrogate(rule.rows, q, u)
     charge(dual, u)
     panel = draw(q, mass, rule.draws, chance)
-    return Ticket(chance.t, context, panel.draws, panel.odds, up, share, feasible)
+    return Ticket(chance.t, context, panel.draws, panel.odds, up, share, feasible, 0.0, 1.0, False)
 
 
 @step(learn, OmdRule)
@@ -210,6 +210,7 @@ class Omd:
 
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.eta is not None and not sane(self.eta):

@@ -15,7 +15,10 @@ class Policy(Protocol):
     """Does it look at the limits?"""
 
     multinomial: ClassVar[bool]
-    """Is a panel M i.i.d. draws from its law? If not, odds are empty and no theorem applies."""
+    """Is a panel M i.i.d. draws from its law? If not, no theorem applies."""
+
+    whole: ClassVar[bool]
+    """Is a panel drawn as one set? A ticket then tells its chance, and every expert's odds."""
 
     def bind(self, problem: Problem, horizon: int | None = None) -> Any:
         """The rule for this problem, over a known horizon or for as long as it is asked."""

@@ -17,7 +17,7 @@ def count(drawn: Ints, draws: Ints) -> None:
 @inlined
 def untold(t: int, context: int, draws: Ints, up: Bools) -> Ticket:
     """The ticket of a policy that cannot tell the odds of single draws, as they have none."""
-    return Ticket(t, context, draws, np.empty(0), up, 1.0, True)
+    return Ticket(t, context, draws, np.empty(0), up, 1.0, True, 0.0, 1.0, False)
 
 
 @compiled

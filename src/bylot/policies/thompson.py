@@ -116,6 +116,7 @@ class Ts:
 
     aware: ClassVar[bool] = False
     multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     start = staticmethod(fresh)
     sound = staticmethod(plausible)
     prices = staticmethod(lagrangian.unpriced)
@@ -139,6 +140,7 @@ class TsBwk:
 
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     start = staticmethod(fresh)
     sound = staticmethod(plausible)
 

@@ -66,6 +66,7 @@ class Random:
 
     aware: ClassVar[bool] = False
     multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     prices = staticmethod(lagrangian.unpriced)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> RandomRule:

@@ -1,0 +1,166 @@
+"""distinct: exact propensities, unbiased gradients, limits that hold at the end of every period."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import chisquare
+
+import hospital
+from bylot import Problem, Router, at_least, at_most, optimum, simulate
+from bylot.environments import Noisy
+from bylot.errors import PolicyError
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Bools, Floats
+from bylot.metrics import worst
+from bylot.optima import Stack
+from bylot.policies import Distinct
+from bylot.policies.contract import Ticket, chances, decide, learn
+from bylot.policies.distinct import DistinctRule, DistinctState
+from small import five, steady
+
+ALL = np.empty(0, np.bool_)
+SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]
+
+
+def moved(policy: Distinct, problem: Problem) -> tuple[DistinctRule, DistinctState]:
+    """A rule, and a state that has learned for a while."""
+    rule = policy.bind(problem, 1_000)
+    state, rng = policy.start(rule), np.random.default_rng(2)
+    for t in range(300):
+        learn(rule, state, decide(rule, state, 0, Chance(9, t), ALL), float(rng.random() * 0.5))
+    return rule, state
+
+
+def law_of(theta: Floats, up: Bools = ALL) -> Floats:
+    """P(A) ~ prod e^theta_i over all pairs, by enumeration."""
+    weights = np.array([np.exp(theta[members].sum()) for members in SETS])
+    if up.size:
+        weights *= [up[members].all() for members in SETS]
+    return np.asarray(weights / weights.sum())
+
+
+def told(rule: DistinctRule, state: DistinctState, up: Bools = ALL) -> Floats:
+    """The chance of every pair, the mildest law mixed in, by enumeration."""
+    return (1 - rule.eps) * law_of(state.theta[0], up) + rule.eps * law_of(rule.mild.theta, up)
+
+
+def drawn(rule: DistinctRule, state: DistinctState, t: int, up: Bools = ALL) -> Ticket:
+    """A decision that leaves no trace: not the first of a batch, and the account put back."""
+    state.visits[0] = 1
+    kept = [array.copy() for array in state.account]
+    ticket = decide(rule, state, 0, Chance(3, t), up)
+    for array, before in zip(state.account, kept, strict=True):
+        array[:] = before
+    return ticket
+
+
+@pytest.mark.parametrize(
+    "up", [ALL, np.array([True, True, False, True, False])], ids=["all", "some"]
+)
+def test_a_panel_comes_as_often_as_its_ticket_says(up: Bools) -> None:
+    rule, state = moved(Distinct(eps=0.3), five())
+    wanted, count = told(rule, state, up), np.zeros(len(SETS))
+    pairs = {tuple(members): n for n, members in enumerate(SETS)}
+    for t in range(4_000):
+        ticket = drawn(rule, state, t, up)
+        if not ticket.replaced:
+            n = pairs[tuple(sorted(ticket.draws.tolist()))]
+            count[n] += 1
+            assert ticket.chance == pytest.approx(wanted[n], rel=1e-10)
+    possible = wanted > 0
+    assert count.sum() > 3_900
+    assert chisquare(count[possible], count.sum() * wanted[possible]).pvalue > 1e-3
+    other = law_of(state.theta[0], up)  # without the mixture: the test would notice
+    assert chisquare(count[possible], count.sum() * other[possible]).pvalue < 1e-6
+
+
+def test_the_gradient_is_unbiased() -> None:
+    rule, state = moved(Distinct(eps=0.3, batch=1), five())
+    rewards = np.random.default_rng(0).random(len(SETS))
+    pi, ours = state.pi[0].copy(), law_of(state.theta[0])
+    mean = np.zeros(5)
+    for members, chance, own, reward in zip(SETS, told(rule, state), ours, rewards, strict=True):
+        state.g[:], state.rewards[:], state.total[:] = 0.0, 1, 0.0  # a baseline of 0
+        ticket = Ticket(0, 0, members, pi, ALL, 1.0, True, chance, own / chance, False)
+        learn(rule, state, ticket, float(reward))
+        mean += chance * state.g[0]
+    slope = np.empty(5)
+    for i in range(5):
+        step = 1e-6 * (np.arange(5) == i)
+        up, down = (law_of(state.theta[0] + sign * step) @ rewards for sign in (1, -1))
+        slope[i] = (up - down) / 2e-6
+    assert_allclose(mean * pi * (1 - pi), slope, atol=1e-8)
+
+
+def test_the_chances_are_those_of_enumeration_and_keep_the_limits_in_force() -> None:
+    rule, state = moved(Distinct(), five())
+    inside = np.array([[i in members for members in SETS] for i in range(5)], float)
+    ticket = drawn(rule, state, 1)
+    assert_allclose(chances(rule, state, ticket), inside @ told(rule, state), atol=1e-12)
+    state.visits[0] = 0  # the next decision moves
+    ticket = decide(rule, state, 0, Chance(3, 5), ALL)
+    p = inside @ told(rule, state)
+    assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_are_kept_exactly_at_the_horizon_and_more_is_earned_than_by_omd(seed: int) -> None:
+    problem, world = five(), steady()
+    ours = simulate(problem, world, "distinct", rounds=3_000, seed=seed, horizon=3_000)
+    papers = simulate(problem, world, "omd", rounds=3_000, seed=seed, horizon=3_000)
+    assert worst(ours) == 0.0
+    assert ours.rewards.mean() > papers.rewards.mean() + 0.02
+    assert all(len(set(draws)) == 2 for draws in ours.draws.tolist())
+
+
+def test_without_a_horizon_limits_hold_in_every_period() -> None:
+    problem = five()
+    rounds = 15_000
+    trace = simulate(problem, steady(), "distinct", rounds=rounds, seed=1, keep_law=False)
+    for period in np.split(trace.spend, 3):
+        assert (problem.signs * (period.mean(axis=0) - problem.bounds) >= -1e-12).all()
+
+
+def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:
+    problem = Problem(["a", "b"], {"usd": [1.0, 1.0]}, [at_most("usd", 1.5)], draws=2)
+    with pytest.raises(PolicyError, match="asks 2 different experts every time"):
+        Distinct().bind(problem)
+
+
+def test_a_horizon_too_short_for_the_promise_is_refused() -> None:
+    costs, limits = {"a": [1, 0], "b": [0, 1]}, [at_least("a", 0.3), at_least("b", 0.3)]
+    problem = Problem(["ann", "bob"], costs, limits, draws=1)
+    with pytest.raises(PolicyError, match="give at least 3"):
+        Distinct().bind(problem, 2)
+
+
+def test_outages_leave_a_panel_of_whoever_is_up() -> None:
+    router = Router(five(), "distinct", seed=1)
+    for available in (["ann", "cat"], ["eve"], ["ann", "bob", "cat", "dan"]):
+        for _ in range(30):
+            decision = router.decide(available=available)
+            assert set(decision.subset) <= set(available)
+            assert len(decision.subset) == min(2, len(available))
+            assert 0 < decision.chance <= 1 + 1e-12
+            router.reward(decision.id, 0.5)
+
+
+def test_the_hospital_is_routed_better_than_any_independent_draws_could() -> None:
+    problem, world = hospital.hospital(), hospital.world()
+    values, weights = world.expected()
+    best = optimum(problem, Stack(values, weights=weights), exact=True, floor=False, starts=1)
+    traces = [
+        simulate(problem, world, "distinct", rounds=10_000, seed=s, horizon=10_000, keep_law=False)
+        for s in range(6)
+    ]
+    assert max(worst(trace) for trace in traces) == 0.0
+    assert best.value - np.mean([trace.rewards.mean() for trace in traces]) <= 0.0
+
+
+def test_a_pool_that_never_tells_apart_stays_mild() -> None:
+    world = Noisy(np.full((3, 5), 0.5), worth=1 / 3)
+    trace = simulate(five(), world, "distinct", rounds=2_000, seed=0, horizon=2_000)
+    last: Floats = trace.record.law[-1]
+    assert last.min() > 0.01
