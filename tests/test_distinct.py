@@ -115,12 +115,19 @@ def test_limits_are_kept_exactly_at_the_horizon_and_more_is_earned_than_by_omd(s
     assert all(len(set(draws)) == 2 for draws in ours.draws.tolist())
 
 
-def test_without_a_horizon_limits_hold_in_every_period() -> None:
-    problem = five()
-    rounds = 15_000
-    trace = simulate(problem, steady(), "distinct", rounds=rounds, seed=1, keep_law=False)
-    for period in np.split(trace.spend, 3):
-        assert (problem.signs * (period.mean(axis=0) - problem.bounds) >= -1e-12).all()
+@pytest.mark.parametrize("period", [50, 250, 1_000, None])
+def test_without_a_horizon_limits_hold_in_every_period(period: int | None) -> None:
+    small = five()
+    problem = Problem(small.experts, dict(small.costs), small.limits, draws=2, period=period)
+    trace = simulate(problem, steady(), "distinct", rounds=10_000, seed=1, keep_law=False)
+    for spend in np.split(trace.spend, 10_000 // (period or 5_000)):
+        assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
+
+
+def test_the_paper_s_policy_breaks_limits_in_such_periods() -> None:
+    trace = simulate(five(), steady(), "omd", rounds=10_000, seed=1, keep_law=False)
+    means = trace.spend.reshape(200, 50, -1).mean(axis=1)
+    assert (five().signs * (means - five().bounds) < 0).any()
 
 
 def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:

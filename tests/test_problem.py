@@ -304,3 +304,15 @@ def test_limits_are_values() -> None:
     assert str(at_most("usd", 2).at(1e-6)) == "at_most('usd', 1e-06)"
     assert at_most("usd", -0.0).bound == 0.0
     assert str(at_most("usd", -0.0)) == "at_most('usd', 0.0)"
+
+
+def test_a_period_is_a_number_of_requests_or_left_out() -> None:
+    pair: dict[str, Any] = {"experts": ["a", "b"], "costs": {}, "draws": 1}
+    assert Problem(**pair).period is None
+    assert Problem(**pair, period=250).period == 250
+    assert Problem(**pair, period=250) != Problem(**pair)
+    assert pickle.loads(pickle.dumps(Problem(**pair, period=250))).period == 250
+    wrong: Any
+    for wrong in (0, -1, 2.5, "week", True):
+        with pytest.raises(ProblemError, match="is not a number of requests"):
+            Problem(**pair, period=wrong)

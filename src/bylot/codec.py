@@ -78,6 +78,7 @@ def write_problem(problem: Problem) -> dict[str, Any]:
         "limits": [write_limit(limit) for limit in problem.limits],
         "draws": problem.draws,
         "floor": problem.floor,
+        "period": problem.period,
     }
 
 
@@ -97,6 +98,7 @@ def read_problem(data: Mapping[str, Any]) -> Problem:
         limits=[read_limit(limit) for limit in data["limits"]],
         draws=data["draws"],
         floor=data["floor"],
+        period=data.get("period"),  # which older files do not have
     )
 
 

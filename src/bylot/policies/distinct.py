@@ -36,7 +36,7 @@ from bylot.problem import Problem
 
 COIN, SET = 4, 5  # streams of chance: which law to draw from, and the set
 LOW, HIGH = -10.0, 8.0  # of theta, whose M-th largest is 0: without an end it would run away
-PERIOD = 5_000  # rounds, where neither horizon nor period is known
+PERIOD = 5_000  # rounds, where there is neither a horizon nor a period of the problem
 
 
 class Law(NamedTuple):
@@ -303,7 +303,9 @@ class Distinct:
             raise PolicyError(f"batch={self.batch!r} is not a number of rounds")
 
     def bind(self, problem: Problem, horizon: int | None = None) -> DistinctRule:
-        """The rule for this problem; the horizon is the period in which limits are promised."""
+        """The rule for this problem; limits are promised at the end of the horizon, or of every
+        period of the problem.
+        """
         members = min(problem.draws, problem.size)
         if problem.full_conflict is not None:
             raise PolicyError(
@@ -323,7 +325,7 @@ class Distinct:
             log_sets=log_binomial(problem.size, members),
             margin=room.margin,
             most=members * np.abs(rows.A).max(axis=1, initial=0.0),
-            guard=guarded(rows, plan, PERIOD if horizon is None else horizon),
+            guard=guarded(rows, plan, horizon or problem.period or PERIOD),
             mild=filled(theta, members),
         )
 

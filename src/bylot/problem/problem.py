@@ -25,6 +25,8 @@ class Problem:
 
     A limit speaks of the average, per request, of the summed cost of the *distinct* experts
     consulted. The floor (gamma) is the least probability a policy of the paper gives any expert.
+    The period is the number of requests at whose end limits are to hold each time, for policies
+    that can promise that, where no horizon is known; None leaves it to them.
     What does not make sense raises ProblemError at once; limits that no policy whatever can keep
     together raise InfeasibleLimits, which names them and the nearest bounds that can be kept.
 
@@ -47,6 +49,7 @@ class Problem:
     limits: tuple[Limit, ...]
     draws: int
     floor: float
+    period: int | None
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class Problem:
         *,
         draws: int,
         floor: float | None = None,
+        period: int | None = None,
     ) -> None:
         names = reading.experts(experts)
         promises = reading.limits(limits)
@@ -66,6 +70,7 @@ class Problem:
         self._set("limits", promises)
         self._set("draws", reading.draws(draws))
         self._set("floor", reading.floor(floor, len(names)))
+        self._set("period", reading.period(period))
         feasibility.require_feasible(self)
 
     def _set(self, name: str, value: Any) -> None:
@@ -141,7 +146,7 @@ class Problem:
     @cached_property
     def _content(self) -> tuple[object, ...]:
         costs = frozenset((name, row.tobytes()) for name, row in self.costs.items())
-        return self.experts, costs, self.limits, self.draws, self.floor
+        return self.experts, costs, self.limits, self.draws, self.floor, self.period
 
     def __eq__(self, other: object) -> bool:
         return self._content == other._content if isinstance(other, Problem) else NotImplemented
@@ -151,13 +156,15 @@ class Problem:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Built anew when unpickled: a pickled array forgets that it is read-only.
-        return _rebuilt, (self.experts, dict(self.costs), self.limits, self.draws, self.floor)
+        fields = self.experts, dict(self.costs), self.limits, self.draws, self.floor, self.period
+        return _rebuilt, fields
 
     def __repr__(self) -> str:
         limits = ", ".join(map(str, self.limits))
         return (
             f"Problem({self.size} experts, costs {list(self.costs)}, limits [{limits}], "
-            f"draws={self.draws}, floor={self.floor!r})"
+            f"draws={self.draws}, floor={self.floor!r}"
+            f"{'' if self.period is None else f', period={self.period}'})"
         )
 
 
@@ -167,5 +174,6 @@ def _rebuilt(
     limits: tuple[Limit, ...],
     draws: int,
     floor: float,
+    period: int | None,
 ) -> Problem:
-    return Problem(experts, costs, limits, draws=draws, floor=floor)
+    return Problem(experts, costs, limits, draws=draws, floor=floor, period=period)

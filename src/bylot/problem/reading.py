@@ -154,6 +154,18 @@ def floor(given: object, size: int) -> float:
     return value
 
 
+def period(given: object) -> int | None:
+    """A number of requests, at least 1, or None."""
+    if given is None:
+        return None
+    whole = isinstance(given, Integral) and not isinstance(given, bool | np.bool_)
+    if not whole or not 1 <= int(str(given)) < 2**62:
+        raise ProblemError(
+            f"period={given!r} is not a number of requests; give 1 or more, or leave it out"
+        )
+    return int(str(given))
+
+
 def _cost_name(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise ProblemError(
