@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, Router, Trace, at_least, at_most, simulate
 from bylot.environments import Given, Noisy
-from bylot.errors import OutOfReachWarning, PolicyError
+from bylot.errors import PolicyError
 from bylot.kernels.beta import fill_betas
 from bylot.kernels.chance import Chance, uniforms
 from bylot.kernels.gumbel import add_gumbels
@@ -389,14 +389,3 @@ def test_settings_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(PolicyError, match=words):
         make(**settings)
-
-
-def test_a_budget_that_full_panels_cannot_keep_is_warned_of() -> None:
-    costs, limits = {"usd": [1.0, 1.0, 1.0]}, [at_most("usd", 1.5)]
-    trio = Problem(["ann", "bob", "eve"], costs, limits, draws=2)  # one expert alone would keep it
-    assert trio.full_conflict is not None
-    for policy in (Cbwk(), TsBwk(), Moe()):
-        with pytest.warns(OutOfReachWarning, match="asks 2 different experts every time"):
-            policy.bind(trio)
-    Cucb().bind(trio)  # knows of no limits, so there is nothing to warn of
-    assert five().full_conflict is None

@@ -10,12 +10,12 @@ from scipy.stats import chisquare
 import hospital
 from bylot import Problem, Router, at_least, at_most, optimum, simulate
 from bylot.environments import Noisy
-from bylot.errors import PolicyError
+from bylot.errors import OutOfReachWarning, PolicyError
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats
 from bylot.metrics import worst
 from bylot.optima import Stack
-from bylot.policies import Distinct
+from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
 from bylot.policies.contract import Ticket, chances, decide, learn
 from bylot.policies.distinct import DistinctRule, DistinctState
 from small import five, steady
@@ -171,3 +171,14 @@ def test_a_pool_that_never_tells_apart_stays_mild() -> None:
     trace = simulate(five(), world, "distinct", rounds=2_000, seed=0, horizon=2_000)
     last: Floats = trace.record.law[-1]
     assert last.min() > 0.01
+
+
+def test_a_budget_that_full_panels_cannot_keep_is_warned_of() -> None:
+    costs, limits = {"usd": [1.0, 1.0, 1.0]}, [at_most("usd", 1.5)]
+    trio = Problem(["ann", "bob", "eve"], costs, limits, draws=2)  # one expert alone would keep it
+    assert trio.full_conflict is not None
+    for policy in (Cbwk(), TsBwk(), Moe()):
+        with pytest.warns(OutOfReachWarning, match="asks 2 different experts every time"):
+            policy.bind(trio)
+    Cucb().bind(trio)  # knows of no limits, so there is nothing to warn of
+    assert five().full_conflict is None

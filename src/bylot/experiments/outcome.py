@@ -22,7 +22,8 @@ class Played(NamedTuple):
     """What a policy did in a world; nothing in it depends on the level it is judged at."""
 
     rewards: Floats  # (T,)
-    spend: Floats  # (T, 2): workload and experts
+    earned: Floats  # (T,) their mean up to each round
+    means: Floats  # (T, 2) mean cost up to each round: workload and experts
     last: Floats | None  # the final distribution, if it is kept
 
 
@@ -44,7 +45,7 @@ def spending(draws: Ints, rows: Floats) -> Floats:
 def outcome(world: World, cell: Cell, played: Played, window: int) -> Row:
     """The record of a cell."""
     problem, best = world.problems[cell.level], world.best(cell.level).found
-    reward, means = float(played.rewards.mean()), running_mean(played.spend)
+    reward, means = float(played.rewards.mean()), played.means
     limited = bool(problem.limits)
     away = outside(problem, means[-1]) if limited else 0.0
     late = played.rewards[-max(1, world.rounds // 10) :]
@@ -86,9 +87,9 @@ def curves(world: World, cell: Cell, played: Played, window: int) -> Row:
     it, the final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
     """
     t, problem = sampled(world.rounds, cell.experiment), world.problems[cell.level]
-    means = running_mean(played.spend)[t - 1]
+    means = played.means[t - 1]
     away = distance(problem, means) if problem.limits else np.zeros(len(t))
-    earned = running_mean(played.rewards)[t - 1]
+    earned = played.earned[t - 1]
     best = world.best(cell.level).earned[t - 1]
     proxy = None
     if played.last is not None:

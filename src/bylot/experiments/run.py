@@ -11,7 +11,7 @@ from bylot.experiments.lineup import settings
 from bylot.experiments.outcome import Played, Row, outcome, spending
 from bylot.experiments.world import World
 from bylot.policies import Policy
-from bylot.simulation import simulate
+from bylot.simulation import running_mean, simulate
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,5 @@ def play(world: World, cell: Cell, policy: Policy) -> Played:
     )
     rows = np.array([world.pool.workload, world.pool.expert])
     last = trace.record.law[-1].copy() if proxy else None
-    return Played(trace.rewards, spending(trace.draws, rows), last)
+    means = running_mean(spending(trace.draws, rows))
+    return Played(trace.rewards, running_mean(trace.rewards), means, last)

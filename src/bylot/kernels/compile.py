@@ -4,7 +4,7 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,14 @@ COMPILED = ("kernels", "policies", "problem", "bounds.py", "simulation.py", "ben
 """The parts of the package that compiled code is made of; others may change without compiling."""
 
 
+def sources(package: Path, parts: Iterable[str]) -> list[Path]:
+    """The Python files of some parts of a package: modules, and all that is in folders."""
+    places = [package / part for part in parts]
+    return sorted(
+        path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))
+    )
+
+
 def fingerprint() -> str:
     """A short name for this exact state of all that is compiled.
 
@@ -30,9 +38,7 @@ def fingerprint() -> str:
     does; a cache folder per state of all these files cannot be stale.
     """
     digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
-    parts = [PACKAGE / part for part in COMPILED]
-    files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*.py"))]
-    for path in sorted(files):
+    for path in sources(PACKAGE, COMPILED):
         stat = path.stat()
         digest.update(f"{path.relative_to(PACKAGE)} {stat.st_mtime_ns} {stat.st_size}\n".encode())
     return digest.hexdigest()[:16]

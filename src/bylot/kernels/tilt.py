@@ -12,7 +12,6 @@ line search towards it. Rows come signed, all upper, and scaled to max |A_j| = 1
 left to the policies. Written out in loops, which compile faster than array expressions.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from bylot.kernels.boxed import fill_boxed
 from bylot.kernels.compile import Floats, Ints, compiled, inlined
 from bylot.kernels.lanes import WIDTH, load, splat, total
 from bylot.kernels.poisson import fill_inclusion, fill_table, nth_largest
+from bylot.kernels.softmax import fill_softmax
 
 CAP = 200.0  # the highest price of a row
 SOLVED = 1e-10  # a residual that counts as none
@@ -87,25 +87,6 @@ def dot(x: Floats, y: Floats) -> float:
     for i in range(0, x.size, WIDTH):
         acc = acc + load(x, i, 0.0) * load(y, i, 0.0)
     return total(acc)
-
-
-@compiled
-def fill_softmax(pi: Floats, theta: Floats) -> float:
-    """Write pi_i = e^{theta_i} / sum e^theta; returns log sum e^theta.
-
-    >>> pi = np.empty(2)
-    >>> round(fill_softmax(pi, np.array([800.0, 800.0])), 6), pi
-    (800.693147, array([0.5, 0.5]))
-    """
-    top, mass = theta[0], 0.0
-    for i in range(theta.size):
-        top = max(top, theta[i])
-    for i in range(theta.size):
-        pi[i] = math.exp(theta[i] - top)
-        mass += pi[i]
-    for i in range(theta.size):
-        pi[i] /= mass
-    return float(top + math.log(mass))
 
 
 @compiled

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from bylot.plots.band import band
 from bylot.plots.crowd import Played
 from bylot.plots.groups import Groups, Run, crowd, heading
 from bylot.plots.style import BLACK, ENVIRONMENTS, POLICIES, drawing, written
@@ -56,14 +57,7 @@ def lines(axes: Any, groups: Groups, environment: str, level: str) -> None:
         if curve is None:
             continue
         look, ours = POLICIES[policy], policy == "omd"
-        axes.fill_between(
-            curve.t,
-            curve.mean - curve.std,
-            curve.mean + curve.std,
-            color=look.colour,
-            alpha=0.22 if ours else 0.07,
-            linewidth=0,
-        )
+        band(axes, curve.t, curve, look, alpha=0.22 if ours else 0.07)
         axes.plot(
             curve.t,
             curve.mean,

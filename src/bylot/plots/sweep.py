@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from bylot.plots.band import band
 from bylot.plots.groups import Curve, Groups, Run, heading, sweep
 from bylot.plots.style import BLACK, GREY, LEVELS, Look, drawing, written
 
@@ -63,14 +64,7 @@ def violation(axes: Any, groups: Groups, dimensions: int) -> None:
 def line(axes: Any, curve: Curve, look: Look, least: float = -np.inf) -> None:
     """The mean over seeds, with a band of one standard deviation either side, not under `least`."""
     marks = np.unique(np.geomspace(1, len(curve.t), 9).astype(int)) - 1
-    axes.fill_between(
-        curve.n,
-        np.maximum(curve.mean - curve.std, least),
-        curve.mean + curve.std,
-        color=look.colour,
-        alpha=0.14,
-        linewidth=0,
-    )
+    band(axes, curve.n, curve, look, alpha=0.14, least=least)
     axes.plot(
         curve.n,
         curve.mean,

@@ -17,6 +17,7 @@ from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.poisson import (
     draw_set,
     fill_inclusion,
+    fill_score,
     fill_table,
     log_probability,
     nth_largest,
@@ -32,6 +33,7 @@ from bylot.policies.pacing import fill_in_force
 from bylot.policies.schedule import schedule
 from bylot.policies.settings import positive
 from bylot.policies.slater import slater
+from bylot.policies.tally import membership
 from bylot.problem import Problem
 
 COIN, SET = 4, 5  # streams of chance: which law to draw from, and the set
@@ -82,8 +84,6 @@ class DistinctState(NamedTuple):
     feasible: Bools  # (X,) could the last projection keep the limits in force?
     account: Account
     bounds: Floats  # (d,) in force
-    paid: Floats  # (d,) prices of the projections so far, summed
-    moves: Ints
 
 
 @compiled
@@ -159,9 +159,6 @@ def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
     for i in range(theta.size):
         theta[i] = min(max(theta[i] - top, LOW), HIGH)
     refresh(here, rule.members)
-    for j in range(prices.size):
-        state.paid[j] += prices[j]
-    state.moves[0] += 1
 
 
 @compiled
@@ -232,13 +229,12 @@ def _(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -
 @compiled
 def add_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
     """g_i += weight (1[i in A] - pi_i) / (pi_i (1 - pi_i)); nothing where the set had no choice."""
+    score = np.empty(g.size)
+    fill_score(score, draws, pi)  # a member comes twice only where there was no choice
     for i in range(g.size):
         spread = pi[i] * (1.0 - pi[i])
         if spread > 1e-12:
-            inside = 0.0
-            for k in range(draws.size):
-                inside = 1.0 if draws[k] == i else inside
-            g[i] += weight * (inside - pi[i]) / spread
+            g[i] += weight * score[i] / spread
 
 
 @compiled
@@ -265,13 +261,9 @@ def _(rule: DistinctRule, state: DistinctState, context: int, up: Bools) -> Floa
 
 @step(chances, DistinctRule)
 def _(rule: DistinctRule, state: DistinctState, ticket: Ticket) -> Floats:
-    p = mixed(rule, state, ticket.context, ticket.up)
     if ticket.replaced:
-        for i in range(p.size):
-            p[i] = 0.0
-        for k in range(ticket.draws.size):
-            p[ticket.draws[k]] = 1.0
-    return p
+        return membership(ticket.draws, state.theta.shape[1])
+    return mixed(rule, state, ticket.context, ticket.up)
 
 
 @dataclass(frozen=True)
@@ -331,7 +323,7 @@ class Distinct:
 
     def start(self, rule: DistinctRule, contexts: int = 1) -> DistinctState:
         """The mildest law in every context, and a period with nothing spent."""
-        mild, (d, K) = rule.mild, rule.guard.A.shape
+        mild, K = rule.mild, rule.guard.A.shape[1]
         return DistinctState(
             theta=np.tile(mild.theta, (contexts, 1)),
             table=np.tile(mild.table, (contexts, 1, 1)),
@@ -347,8 +339,6 @@ class Distinct:
             feasible=np.ones(contexts, np.bool_),
             account=opened(rule.guard),
             bounds=rule.guard.b.copy(),
-            paid=np.zeros(d),
-            moves=np.zeros(1, np.int64),
         )
 
     def sound(self, rule: DistinctRule, state: DistinctState) -> bool:

@@ -12,6 +12,7 @@ from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import add_cost, is_new
 from bylot.kernels.gumbel import add_gumbels
+from bylot.kernels.softmax import fill_softmax
 from bylot.kernels.top import best
 from bylot.policies import lagrangian, tally
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
@@ -43,14 +44,10 @@ class GateState(NamedTuple):
 @compiled
 def reinforce(theta: Floats, draws: Ints, length: float) -> None:
     """theta_i += length (1[i in panel] - p_i) with p = softmax(theta)."""
-    p, top, total = np.empty(theta.size), theta[0], 0.0
+    p = np.empty(theta.size)
+    fill_softmax(p, theta)
     for i in range(theta.size):
-        top = max(top, theta[i])
-    for i in range(theta.size):
-        p[i] = np.exp(theta[i] - top)
-        total += p[i]
-    for i in range(theta.size):
-        theta[i] -= length * (p[i] / total)
+        theta[i] -= length * p[i]
     for j in range(draws.size):
         theta[draws[j]] += length if is_new(draws, j) else 0.0
 

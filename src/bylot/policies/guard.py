@@ -10,6 +10,7 @@ import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.kernels.compile import Floats, Ints, compiled
+from bylot.kernels.draw import add_cost
 from bylot.policies.onesided import Rows
 from bylot.policies.schedule import Schedule
 
@@ -73,11 +74,9 @@ def opened(guard: Guard) -> Account:
 
 @compiled
 def cost_of(A: Floats, members: Ints) -> Floats:
-    """What a set of different experts costs under each row."""
+    """What a panel costs under each row."""
     cost = np.zeros(A.shape[0])
-    for j in range(cost.size):
-        for k in range(members.size):
-            cost[j] += A[j, members[k]]
+    add_cost(cost, A, members)
     return cost
 
 

@@ -3,7 +3,8 @@
 import hashlib
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent
+from bylot.kernels.compile import PACKAGE, sources
+
 DECISIVE = (
     "bounds.py",
     "data",
@@ -22,9 +23,7 @@ DECISIVE = (
 def code_digest(package: Path = PACKAGE) -> str:
     """Of the contents and names of the sources, not of when or where they were installed."""
     digest = hashlib.sha256()
-    parts = [package / part for part in DECISIVE]
-    files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*.py"))]
-    for path in sorted(files):
+    for path in sources(package, DECISIVE):
         content = path.read_bytes()
         name = path.relative_to(package).as_posix()
         digest.update(f"{name} {len(content)}\n".encode() + content)

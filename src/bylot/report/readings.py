@@ -38,7 +38,7 @@ def readings(cells: pl.DataFrame, run: Run) -> list[Reading]:
     if cells.is_empty():
         return []
     present = set(cells["policy"].unique().to_list())
-    usual = Evidence(cells, run)
+    usual = verdicts(Evidence(cells, run))
     return [
         reading
         for variant in VARIANTS
@@ -49,12 +49,13 @@ def readings(cells: pl.DataFrame, run: Run) -> list[Reading]:
 
 def at_threshold(cells: pl.DataFrame, run: Run, near: float) -> list[str]:
     """The claims whose verdict would be another if near-optimal meant another part of the best."""
-    usual, other = Evidence(cells, run), Evidence(cells, run, near)
-    return [
-        claim.id
-        for claim in in_order()
-        if judged(claim, usual, []).verdict != judged(claim, other, []).verdict
-    ]
+    usual, other = verdicts(Evidence(cells, run)), verdicts(Evidence(cells, run, near))
+    return [name for name, verdict in usual.items() if verdict != other[name]]
+
+
+def verdicts(evidence: Evidence) -> dict[str, str]:
+    """On every claim, by its id."""
+    return {claim.id: judged(claim, evidence, []).verdict for claim in in_order()}
 
 
 def instead(cells: pl.DataFrame, variant: str) -> pl.DataFrame:
@@ -64,16 +65,15 @@ def instead(cells: pl.DataFrame, variant: str) -> pl.DataFrame:
     return others.with_columns(pl.col("policy").replace({variant: base}))
 
 
-def of_variant(variant: str, usual: Evidence, other: Evidence) -> list[Reading]:
+def of_variant(variant: str, usual: dict[str, str], other: Evidence) -> list[Reading]:
     """The feasibility claims that rest on the variant, as far as it was run."""
     base, found = VARIANTS[variant][0], []
     for claim in in_order():
         if claim.feasibility:
             other.asked.clear()
-            before, after = judged(claim, usual, []), judged(claim, other, [])
-            if UNKNOWN not in (before.verdict, after.verdict) and any(
+            before, after = usual[claim.id], judged(claim, other, [])
+            if UNKNOWN not in (before, after.verdict) and any(
                 key.policy == base for key in other.asked
             ):
-                verdicts = (before.verdict, after.verdict, after.measured)
-                found.append(Reading(variant, claim.id, *verdicts))
+                found.append(Reading(variant, claim.id, before, after.verdict, after.measured))
     return found
