@@ -15,7 +15,7 @@ from bylot.policies.guard import Guard, cost_of, guarded, opened, safe, settle, 
 from bylot.policies.mildest import mildest
 from bylot.policies.onesided import Rows, one_sided
 from bylot.policies.pacing import fill_in_force
-from bylot.policies.schedule import parts, schedule
+from bylot.policies.schedule import parts, rota, schedule
 from bylot.policies.slater import slater
 from bylot.problem import Problem, at_least, at_most
 from small import five
@@ -40,27 +40,44 @@ def problems(draw: st.DrawFn) -> Problem:
         return Problem([f"e{i}" for i in range(K)], costs, limits[:1], draws=M)
 
 
+@pytest.mark.parametrize("fewer", [False, True])
 @given(problems())
-def test_the_quota_keeps_all_limits_tightened_by_the_margin(problem: Problem) -> None:
-    margin, quota = slater(problem)
+def test_the_quota_keeps_all_limits_tightened_by_the_margin(fewer: bool, problem: Problem) -> None:
+    margin, quota = slater(problem, fewer)
     A, b = one_sided(problem)
-    assert quota.sum() == pytest.approx(min(problem.draws, problem.size))
+    full = min(problem.draws, problem.size)
+    assert (1 if fewer else full) - 1e-9 <= quota.sum() <= full + 1e-9
     assert ((quota >= 0) & (quota <= 1)).all()
     if margin > 0:
         assert (A @ quota <= b - margin * np.abs(b) + 1e-7).all()
 
 
+def inside(K: int, sizes: range) -> Floats:
+    """Who is in, for every set of one of these sizes."""
+    every = [members for m in sizes for members in itertools.combinations(range(K), m)]
+    return np.array([[i in members for i in range(K)] for members in every], float)
+
+
+@pytest.mark.parametrize("fewer", [False, True])
 @given(problems())
 @settings(max_examples=30)
-def test_no_mixture_of_sets_has_a_larger_margin(problem: Problem) -> None:
-    margin, _ = slater(problem)
+def test_no_mixture_of_sets_has_a_larger_margin(fewer: bool, problem: Problem) -> None:
+    margin, _ = slater(problem, fewer)
     A, b = one_sided(problem)
-    sets = itertools.combinations(range(problem.size), min(problem.draws, problem.size))
-    rng = np.random.default_rng(0)
-    inside = np.array([[i in members for i in range(problem.size)] for members in sets], float)
-    mixtures = rng.dirichlet(np.ones(len(inside)) * 0.3, size=200) @ inside
+    full = min(problem.draws, problem.size)
+    every = inside(problem.size, range(1 if fewer else full, full + 1))
+    mixtures = np.random.default_rng(0).dirichlet(np.ones(len(every)) * 0.3, size=200) @ every
     room = ((b - mixtures @ A.T) / np.maximum(np.abs(b), 1e-9)).min(axis=1)
     assert room.max() <= margin + 1e-6
+
+
+def test_panels_of_fewer_members_have_room_where_full_ones_have_none() -> None:
+    costs, limits = {"usd": [2.0, 2.0, 2.0]}, [at_most("usd", 3.0)]
+    problem = Problem(["a", "b", "c"], costs, limits, draws=2)
+    assert slater(problem).margin == 0.0  # not even without a margin: four are spent
+    margin, quota = slater(problem, fewer=True)
+    assert margin == pytest.approx(1 / 3)
+    assert quota.sum() == pytest.approx(1)
 
 
 def test_without_limits_everything_is_room() -> None:
@@ -80,12 +97,16 @@ def test_the_schedule_asks_each_expert_as_often_as_its_quota() -> None:
     assert np.abs(behind).max() < 1  # nobody is ever a whole round behind or ahead
 
 
+@pytest.mark.parametrize("fewer", [False, True])
 @given(problems(), st.integers(5, 60))
 @settings(max_examples=60)
-def test_no_stretch_of_the_schedule_costs_more_than_it_says(problem: Problem, cycle: int) -> None:
+def test_no_stretch_of_the_schedule_costs_more_than_it_says(
+    fewer: bool, problem: Problem, cycle: int
+) -> None:
     A, _ = one_sided(problem)
-    made = schedule(slater(problem).quota, A, cycle)
+    made = schedule(slater(problem, fewer).quota, A, cycle)
     costs = np.array([cost_of(A, members) for members in made.sets])
+    assert_allclose(made.mean, costs.mean(axis=0), atol=1e-12)
     twice = np.concatenate([costs, costs])
     for start in range(cycle):
         walk = np.cumsum(twice[start : start + cycle] - made.mean, axis=0)
@@ -93,13 +114,56 @@ def test_no_stretch_of_the_schedule_costs_more_than_it_says(problem: Problem, cy
         assert_allclose(made.ahead[start], highest, atol=1e-9)  # no more, and no less
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.integers(1, 50))
-def test_parts_of_a_cycle_add_up(shares: list[float], cycle: int) -> None:
-    quota = np.array(shares)
-    whole = max(1, round(float(quota.sum())))
-    quota = np.clip(quota / max(quota.sum(), 1e-9) * whole, 0, 1)
-    if abs(quota.sum() - whole) < 1e-9:
-        assert parts(quota, cycle).sum() == whole * cycle
+@st.composite
+def quotas(draw: st.DrawFn) -> tuple[Floats, int]:
+    """Any quotas of sum 1 or more, and a cycle; many of them are 0, 1 or near it."""
+    K, cycle = draw(st.integers(1, 12)), draw(st.integers(1, 120))
+    rng, power = np.random.default_rng(draw(st.integers(0, 2**32))), draw(st.floats(0.1, 5.0))
+    quota = rng.random(K) ** power
+    quota[rng.random(K) < 0.2] = 0.0
+    quota[rng.random(K) < 0.2] = 1.0
+    if quota.sum() < 1.0:
+        quota[rng.integers(K)] = 1.0
+    return quota, cycle
+
+
+def evenly(made: Ints, rounds: Ints, cycle: int) -> bool:
+    """Is everybody asked as often as they should be, by sets of the size they should have?"""
+    total, members = int(rounds.sum()), [set(row) for row in made.tolist()]
+    sizes = [(t + 1) * total // cycle - t * total // cycle for t in range(cycle)]
+    asked = [sum(i in row for row in members) for i in range(rounds.size)]
+    return [len(row) for row in members] == sizes and min(sizes) >= 1 and asked == rounds.tolist()
+
+
+@given(quotas())
+@settings(max_examples=400)
+def test_every_rota_comes_out_even(given: tuple[Floats, int]) -> None:
+    quota, cycle = given
+    rounds = parts(quota, cycle)
+    assert np.abs(rounds - quota * cycle).max() < 1
+    assert rounds.sum() == round(quota.sum() * cycle)
+    made = schedule(quota, np.eye(quota.size), cycle)
+    assert evenly(made.sets, rounds, cycle)
+    assert_allclose(made.mean, rounds / cycle, atol=1e-12)
+
+
+def furthest_behind_first(rounds: Ints, cycle: int) -> Ints:
+    """A rota without the rule that whoever needs all the rounds left is asked."""
+    total, behind = int(rounds.sum()), np.zeros(rounds.size)
+    sets = np.empty((cycle, -(-total // cycle)), np.int64)
+    for t in range(cycle):
+        behind += rounds
+        size = (t + 1) * total // cycle - t * total // cycle
+        sets[t, :size] = np.argsort(-behind, kind="stable")[:size]
+        sets[t, size:] = sets[t, 0]
+        behind[sets[t, :size]] -= cycle
+    return sets
+
+
+def test_being_behind_alone_does_not_come_out_even() -> None:
+    rounds, cycle = np.array([1, 3, 6]), 6
+    assert not evenly(furthest_behind_first(rounds, cycle), rounds, cycle)
+    assert evenly(rota(rounds, cycle), rounds, cycle)
 
 
 def spendthrift(problem: Problem, seed: int) -> Ints:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.compile import Floats, Ints, compiled
+from bylot.kernels.draw import add_cost
+from bylot.kernels.top import again, best
 
 CYCLE = 1_000  # rounds; quotas are rounded to so many parts
 
@@ -20,53 +22,72 @@ class Schedule(NamedTuple):
     from place s on cost at most n F + ahead[s], whatever n is.
     """
 
-    sets: Ints  # (L, m)
+    sets: Ints  # (L, m); one of fewer than m members names its first again
     mean: Floats  # (d,) F
     ahead: Floats  # (L, d)
 
 
 def schedule(quota: Floats, A: Floats, cycle: int = CYCLE) -> Schedule:
-    """The rota of these inclusion probabilities under the rows A.
+    """The rota of these inclusion probabilities, whose sum is 1 or more, under the rows A.
 
     >>> made = schedule(np.array([0.5, 0.5]), np.array([[1.0, 0.0]]), cycle=2)
     >>> made.sets.tolist(), made.mean.tolist(), made.ahead.tolist()
     ([[0], [1]], [0.5], [[0.5], [0.0]])
     """
-    sets = rota(parts(quota, cycle), cycle)
-    costs = A[:, sets].sum(axis=2).T  # (L, d)
+    rounds = parts(quota, cycle)
+    asked = np.flatnonzero(rounds)
+    sets = asked[rota(rounds[asked], cycle)]
+    costs = costs_of(sets, np.ascontiguousarray(A))
     mean = costs.mean(axis=0)
     return Schedule(sets, mean, furthest(costs - mean))
 
 
 def parts(quota: Floats, cycle: int) -> Ints:
-    """Quotas as whole numbers of rounds of the cycle, with the sum that they should have."""
+    """Quotas as whole numbers of rounds of the cycle, with the sum nearest to theirs.
+
+    >>> parts(np.array([1.0, 0.25, 0.25]), 10)
+    array([10,  3,  2])
+    """
     exact = quota * cycle
     rounds = np.floor(exact).astype(np.int64)
-    missing = round(float(quota.sum())) * cycle - int(rounds.sum())
+    missing = round(float(exact.sum())) - int(rounds.sum())
     rounds[np.argsort(rounds - exact, kind="stable")[:missing]] += 1
     return rounds
 
 
 @compiled
 def rota(rounds: Ints, cycle: int) -> Ints:
-    """In every round the m experts who are furthest behind: t n_i - L (times asked) is largest."""
-    m = rounds.sum() // cycle
-    sets, behind = np.empty((cycle, m), np.int64), np.zeros(rounds.size, np.int64)
+    """Sets of floor((t + 1) S) - floor(t S) members, S = sum n_i / L, that ask expert i n_i times.
+
+    In every round those who need all the rounds that are left, then those furthest behind, whose
+    t n_i - L (times asked) is largest. Being behind alone would not come out even: it now and then
+    asks someone once too often. This does, as sizes differ by one at most: whoever needs all rounds
+    has a place, and as nobody needs more, those still to be asked are enough for every place.
+    """
+    total = rounds.sum()
+    sets = np.empty((cycle, (total + cycle - 1) // cycle), np.int64)
+    left, behind, score = rounds.copy(), np.zeros(rounds.size), np.empty(rounds.size)
     for t in range(cycle):
         for i in range(rounds.size):
             behind[i] += rounds[i]
-        for place in range(m):
-            first = -1
-            for i in range(rounds.size):
-                free = True
-                for earlier in range(place):
-                    free &= sets[t, earlier] != i
-                if free and (first < 0 or behind[i] > behind[first]):
-                    first = i
-            sets[t, place] = first
-        for place in range(m):
-            behind[sets[t, place]] -= cycle
+            score[i] = np.inf if left[i] == cycle - t else behind[i]
+        size = (t + 1) * total // cycle - t * total // cycle
+        members = best(score, size, left > 0)
+        for place in range(size):
+            sets[t, place] = members[place]
+            left[members[place]] -= 1
+            behind[members[place]] -= cycle
+        again(sets[t], size)
     return sets
+
+
+@compiled
+def costs_of(sets: Ints, A: Floats) -> Floats:
+    """(L, d) what every set costs under each row."""
+    costs = np.zeros((sets.shape[0], A.shape[0]))
+    for t in range(sets.shape[0]):
+        add_cost(costs[t], A, sets[t])
+    return costs
 
 
 def furthest(steps: Floats) -> Floats:

@@ -17,27 +17,32 @@ class Slater(NamedTuple):
     """
 
     margin: float
-    quota: Floats  # (K,), of sum min(M, K)
+    quota: Floats  # (K,), of sum min(M, K), or less where panels may have fewer members
 
 
-def slater(problem: Problem) -> Slater:
+def slater(problem: Problem, fewer: bool = False) -> Slater:
     """The largest delta with C_j p <= (1 - delta) u_j and C_j p >= (1 + delta) l_j for all limits.
 
+    sum p = min(M, K); with `fewer` it may be anything from 1 to that.
+
     >>> from bylot.problem import at_most
-    >>> slater(Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=1))
+    >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 2.0)], draws=2)
+    >>> slater(pair)
+    Slater(margin=0.5, quota=array([1., 1.]))
+    >>> slater(pair, fewer=True)
     Slater(margin=1.0, quota=array([1., 0.]))
     """
     A, b = one_sided(problem)
     K, members = problem.size, min(problem.draws, problem.size)
-    found = linprog(
-        np.append(np.zeros(K), -1.0),
-        A_ub=np.column_stack([A, np.abs(b)]) if len(b) else None,
+    found = linprog(  # over p, the places that stay empty, and delta
+        np.append(np.zeros(K + 1), -1.0),
+        A_ub=np.column_stack([A, np.zeros(len(b)), np.abs(b)]) if len(b) else None,
         b_ub=b if len(b) else None,
-        A_eq=np.append(np.ones(K), 0.0)[None],
+        A_eq=np.append(np.ones(K + 1), 0.0)[None],
         b_eq=[float(members)],
-        bounds=[*[(0.0, 1.0)] * K, (0.0, 1.0)],
+        bounds=[*[(0.0, 1.0)] * K, (0.0, members - 1.0 if fewer else 0.0), (0.0, 1.0)],
         method="highs-ds",  # a corner, not a point inside a face
     )
     if found.x is None:  # HiGHS misses an interior thinner than its tolerance
         return Slater(0.0, np.full(K, members / K))
-    return Slater(float(found.x[-1]), np.clip(found.x[:-1], 0.0, 1.0))
+    return Slater(float(found.x[-1]), np.clip(found.x[:K], 0.0, 1.0))
