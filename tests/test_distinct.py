@@ -16,8 +16,9 @@ from bylot.kernels.compile import Bools, Floats
 from bylot.metrics import worst
 from bylot.optima import Stack
 from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
+from bylot.policies.ascent import level
 from bylot.policies.contract import Ticket, chances, decide, learn
-from bylot.policies.distinct import DistinctRule, DistinctState
+from bylot.policies.distinct import DistinctRule, DistinctState, laws
 from small import five, steady
 
 ALL = np.empty(0, np.bool_)
@@ -37,13 +38,14 @@ def law_of(theta: Floats, up: Bools = ALL) -> Floats:
     """P(A) ~ prod e^theta_i over all pairs, by enumeration."""
     weights = np.array([np.exp(theta[members].sum()) for members in SETS])
     if up.size:
-        weights *= [up[members].all() for members in SETS]
+        assert (weights[[not up[members].all() for members in SETS]] == 0).all()
     return np.asarray(weights / weights.sum())
 
 
 def told(rule: DistinctRule, state: DistinctState, up: Bools = ALL) -> Floats:
     """The chance of every pair, the mildest law mixed in, by enumeration."""
-    return (1 - rule.eps) * law_of(state.theta[0], up) + rule.eps * law_of(rule.mild.theta, up)
+    here, mild, _ = laws(rule, state, 0, up)
+    return (1 - rule.eps) * law_of(here.theta, up) + rule.eps * law_of(mild.theta, up)
 
 
 def drawn(rule: DistinctRule, state: DistinctState, t: int, up: Bools = ALL) -> Ticket:
@@ -72,7 +74,7 @@ def test_a_panel_comes_as_often_as_its_ticket_says(up: Bools) -> None:
     possible = wanted > 0
     assert count.sum() > 3_900
     assert chisquare(count[possible], count.sum() * wanted[possible]).pvalue > 1e-3
-    other = law_of(state.theta[0], up)  # without the mixture: the test would notice
+    other = law_of(laws(rule, state, 0, up)[0].theta, up)  # without the mixture: would be noticed
     assert chisquare(count[possible], count.sum() * other[possible]).pvalue < 1e-6
 
 
@@ -80,12 +82,13 @@ def test_the_gradient_is_unbiased() -> None:
     rule, state = moved(Distinct(eps=0.3, batch=1), five())
     rewards = np.random.default_rng(0).random(len(SETS))
     pi, ours = state.pi[0].copy(), law_of(state.theta[0])
-    mean = np.zeros(5)
+    mean, bare = np.zeros(5), level(1, 5)
+    state = state._replace(slope=bare)
     for members, chance, own, reward in zip(SETS, told(rule, state), ours, rewards, strict=True):
-        state.g[:], state.rewards[:], state.total[:] = 0.0, 1, 0.0  # a baseline of 0
+        bare.g[:], bare.based[:] = 0.0, True  # a baseline of 0
         ticket = Ticket(0, 0, members, pi, ALL, 1.0, True, chance, own / chance, False)
         learn(rule, state, ticket, float(reward))
-        mean += chance * state.g[0]
+        mean += chance * bare.g[0]
     slope = np.empty(5)
     for i in range(5):
         step = 1e-6 * (np.arange(5) == i)
@@ -103,6 +106,17 @@ def test_the_chances_are_those_of_enumeration_and_keep_the_limits_in_force() -> 
     ticket = decide(rule, state, 0, Chance(3, 5), ALL)
     p = inside @ told(rule, state)
     assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
+
+
+def test_in_an_outage_the_law_moves_so_that_limits_in_force_are_kept() -> None:
+    rule, state = moved(Distinct(), five())
+    inside = np.array([[i in members for members in SETS] for i in range(5)], float)
+    up = np.array([True, True, False, True, True])
+    p = inside @ told(rule, state, up)
+    assert p[~up].max() == 0.0
+    assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
+    alone = law_of(np.where(up, state.theta[0], -np.inf), up)  # renormalised and no more
+    assert (rule.guard.A @ (inside @ alone) > state.bounds).any()
 
 
 @pytest.mark.parametrize("seed", range(4))

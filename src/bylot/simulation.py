@@ -28,6 +28,8 @@ class Record(NamedTuple):
     spend: Floats  # (T, d): cost under each limit
     feasible: Bools  # (T,)
     contexts: Ints  # (T,)
+    chance: Floats  # (T,) of the whole panel; 0 where the policy does not tell
+    replaced: Bools  # (T,) by the guard, as the draw would have endangered a limit
     law: Floats  # (T or 0, K)
 
 
@@ -91,7 +93,7 @@ def play(
     """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span."""
     up = np.empty(0, np.bool_)  # all of them
     # Fields are taken out of the loop: compiled code counts a reference at every access.
-    draws, odds, rewards, spend, feasible, visited, laws = record
+    draws, odds, rewards, spend, feasible, visited, chances, replaced, laws = record
     for n in range(values.shape[0]):
         t = start + n
         context = contexts[n]
@@ -106,6 +108,8 @@ def play(
         add_cost(spend[t], rows, ticket.draws)
         feasible[t] = ticket.feasible
         visited[t] = context
+        chances[t] = ticket.chance
+        replaced[t] = ticket.replaced
         if laws.shape[0] > 0:
             q = law(rule, state, context, up)
             for i in range(q.size):
@@ -194,5 +198,7 @@ def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:
         spend=np.zeros((rounds, len(problem.limits))),
         feasible=np.empty(rounds, np.bool_),
         contexts=np.empty(rounds, np.int64),
+        chance=np.zeros(rounds),
+        replaced=np.zeros(rounds, np.bool_),
         law=np.empty((rounds if keep_law else 0, problem.size)),
     )

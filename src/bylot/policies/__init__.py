@@ -11,6 +11,7 @@ from bylot.policies.gate import Moe
 from bylot.policies.index import Cbwk, Cucb, Greedy
 from bylot.policies.omd import Omd
 from bylot.policies.policy import Policy
+from bylot.policies.tangent import Tangent
 from bylot.policies.thompson import Ts, TsBwk
 from bylot.policies.uniform import Random
 
@@ -23,6 +24,7 @@ KINDS: Mapping[str, type[Policy]] = {
     "ts-bwk": TsBwk,
     "moe": Moe,
     "omd": Omd,
+    "tangent": Tangent,
     "distinct": Distinct,
 }
 """Settings classes under the names they have in saved files."""
@@ -51,6 +53,7 @@ __all__ = [
     "Omd",
     "Policy",
     "Random",
+    "Tangent",
     "Ts",
     "TsBwk",
     "named",

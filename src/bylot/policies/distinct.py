@@ -25,20 +25,35 @@ from bylot.kernels.poisson import (
 )
 from bylot.kernels.tilt import tilt
 from bylot.kernels.top import again
+from bylot.policies import ascent, pacing
+from bylot.policies.ascent import (
+    Climb,
+    Slope,
+    centred,
+    clamp,
+    climb_by,
+    climbing,
+    level,
+    roughness,
+    stride,
+    taken,
+)
+from bylot.policies.books import Books, books, fair
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
-from bylot.policies.guard import Account, Guard, cost_of, guarded, opened, safe, settle
+from bylot.policies.guard import Account, Guard, admit, guarded, opened, promised
 from bylot.policies.mildest import mildest
 from bylot.policies.onesided import one_sided
-from bylot.policies.pacing import fill_in_force
+from bylot.policies.pacing import HI, Pace, fill_in_force, paced
+from bylot.policies.price import Till, empty, in_rewards, pay
 from bylot.policies.schedule import schedule
-from bylot.policies.settings import positive
+from bylot.policies.settings import yes_or_no
 from bylot.policies.slater import slater
 from bylot.policies.tally import membership
 from bylot.problem import Problem
 
 COIN, SET = 4, 5  # streams of chance: which law to draw from, and the set
-LOW, HIGH = -10.0, 8.0  # of theta, whose M-th largest is 0: without an end it would run away
-PERIOD = 5_000  # rounds, where there is neither a horizon nor a period of the problem
+LOW, HIGH = -10.0, 8.0  # of theta at the start of a step, whose M-th largest is 0
+KEPT = 1e-9  # an excess of a row that counts as none
 
 
 class Law(NamedTuple):
@@ -56,15 +71,11 @@ class DistinctRule(NamedTuple):
 
     draws: int  # M
     members: int  # m = min(M, K)
-    batch: int
-    eta: float
-    patience: float  # batches that count as seen before the first
+    climb: Climb
     eps: float  # how much of the mildest law is mixed in
-    log_sets: float  # log of the number of sets
-    margin: float
-    most: Floats  # (d,) that one round can cost
-    guard: Guard
     mild: Law
+    pace: Pace
+    guard: Guard
 
 
 class DistinctState(NamedTuple):
@@ -75,13 +86,9 @@ class DistinctState(NamedTuple):
     coins: Floats  # (X, K)
     pi: Floats  # (X, K)
     log_z: Floats  # (X, 1)
-    g: Floats  # (X, K) gradient collected since theta last moved
-    energy: Floats  # (X,) sum of its squares so far
-    batches: Ints  # (X,)
     visits: Ints  # (X,)
-    rewards: Ints  # (X,) how many
-    total: Floats  # (X,) and their sum
-    feasible: Bools  # (X,) could the last projection keep the limits in force?
+    slope: Slope
+    till: Till
     account: Account
     bounds: Floats  # (d,) in force
 
@@ -100,6 +107,25 @@ def line(state: DistinctState, x: int) -> Law:
 
 
 @compiled
+def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
+    """One step of mirror ascent, projected on the limits in force."""
+    here, slope, guard = line(state, x), state.slope, rule.guard
+    theta, pi = here.theta, here.pi
+    spread = np.empty(pi.size)
+    for i in range(spread.size):
+        spread[i] = pi[i] * (1.0 - pi[i])
+    taken(slope, x, spread)
+    s = stride(rule.climb, slope, x, roughness(rule.climb, slope, x))
+    clamp(theta, nth_largest(theta, rule.members), LOW, HIGH)
+    climb_by(theta, slope, x, s)
+    fill_in_force(state.bounds, guard, state.account, rule.pace)
+    prices = np.empty(guard.b.size)
+    tilt(theta, pi, prices, theta, guard.A, state.bounds, rule.members, rule.eps, rule.mild.pi)
+    pay(state.till, prices, s)
+    refresh(here, rule.members)
+
+
+@compiled
 def among(law: Law, up: Bools, m: int) -> Law:
     """The law of m experts among those that are up."""
     part = Law(
@@ -114,83 +140,36 @@ def among(law: Law, up: Bools, m: int) -> Law:
 
 
 @compiled
-def stepsize(rule: DistinctRule, state: DistinctState, x: int, d: Floats) -> float:
-    """Centre g on the tangent space of pi, and tell how far to go along it.
+def laws(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> tuple[Law, Law, int]:
+    """The law of a context and the mildest, among those that are up, and how many are drawn.
 
-    eta sqrt(log C(K, M) / (S (b + n0) / b)), at most 1 / max |g|, with S the sum of squares so far.
+    Where renormalising alone would break a limit in force, the law moves as little as it must.
     """
-    g, mean, total, top = state.g[x], 0.0, 0.0, 0.0
-    for i in range(g.size):
-        mean += d[i] * g[i]
-        total += d[i]
-    for i in range(g.size):
-        g[i] -= mean / total if total > 0.0 else 0.0
-        state.energy[x] += d[i] * g[i] * g[i]
-        top = max(top, abs(g[i]))
-    b = state.batches[x]
-    if state.energy[x] <= 0.0 or top <= 0.0:
-        return 0.0
-    s = rule.eta * np.sqrt(rule.log_sets / (state.energy[x] * (b + rule.patience) / b))
-    return float(min(s, 1.0 / top))
-
-
-@compiled
-def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
-    """One step of mirror ascent, projected on the limits in force."""
-    here, guard, account = line(state, x), rule.guard, state.account
-    theta, pi, g = here.theta, here.pi, state.g[x]
-    d = np.empty(pi.size)
-    for i in range(d.size):
-        d[i] = pi[i] * (1.0 - pi[i])
-    state.batches[x] += 1
-    s = stepsize(rule, state, x, d)
-    for i in range(g.size):
-        theta[i] += s * g[i]
-        g[i] = 0.0
-    fill_in_force(
-        state.bounds, guard.b, account.spent, account.left[0], guard.period, rule.margin, rule.most
-    )
-    prices = np.empty(guard.b.size)
-    found = tilt(
-        theta, pi, prices, theta, guard.A, state.bounds, rule.members, rule.eps, rule.mild.pi
-    )
-    state.feasible[x] = found.excess <= 1e-9
-    top = nth_largest(theta, rule.members)
-    for i in range(theta.size):
-        theta[i] = min(max(theta[i] - top, LOW), HIGH)
-    refresh(here, rule.members)
-
-
-@compiled
-def stand_in(guard: Guard, place: int, members: Ints, up: Bools) -> Ints:
-    """The schedule's next set; whoever of it is down gives way to one that was drawn."""
-    planned: Ints = guard.schedule.sets[place].copy()
+    here, mild, m = line(state, x), rule.mild, rule.members
     if up.size == 0:
-        return planned
-    out, n = np.empty(members.size, np.int64), 0
-    for k in range(planned.size):
-        if up[planned[k]] and n < out.size:
-            out[n] = planned[k]
-            n += 1
-    for k in range(members.size):
-        new = n < out.size
-        for j in range(n):
-            new &= out[j] != members[k]
-        if new:
-            out[n] = members[k]
-            n += 1
-    return out[:n]
+        return here, mild, m
+    m = min(m, up.sum())
+    here, mild = among(here, up, m), among(mild, up, m)
+    A, b = rule.guard.A, state.bounds
+    over = False
+    for j in range(b.size):
+        cost = 0.0
+        for i in range(up.size):
+            cost += A[j, i] * ((1.0 - rule.eps) * here.pi[i] + rule.eps * mild.pi[i])
+        over |= cost > b[j] + KEPT
+    if over:
+        prices = np.empty(b.size)
+        tilt(here.theta, here.pi, prices, here.theta, A, b, m, rule.eps, mild.pi)
+        refresh(here, m)
+    return here, mild, m
 
 
 @step(decide, DistinctRule)
 def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up: Bools) -> Ticket:
-    if state.visits[context] % rule.batch == 0:
+    if state.visits[context] % rule.climb.batch == 0:
         move(rule, state, context)
     state.visits[context] += 1
-    m, here, mild = rule.members, line(state, context), rule.mild
-    if up.size > 0:
-        m = min(m, up.sum())
-        here, mild = among(here, up, m), among(mild, up, m)
+    here, mild, m = laws(rule, state, context, up)
     if uniforms(chance, COIN, 1)[0] < rule.eps:
         members = draw_set(mild.table, mild.coins, m, chance, SET)
     else:
@@ -198,32 +177,23 @@ def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up
     ours = np.exp(log_probability(members, here.theta, here.log_z[0]))
     told = (1.0 - rule.eps) * ours
     told += rule.eps * np.exp(log_probability(members, mild.theta, mild.log_z[0]))
-    cost, weight = cost_of(rule.guard.A, members), ours / told
-    fits = safe(rule.guard, state.account, cost)
-    replaced = not fits
-    if replaced:
-        members = stand_in(rule.guard, state.account.place[0], members, up)
-        cost = cost_of(rule.guard.A, members)
-        fits = up.size == 0 or safe(rule.guard, state.account, cost)
+    admitted = admit(rule.guard, state.account, members, up)
+    draws, weight = np.empty(rule.draws, np.int64), ours / told
+    for k in range(admitted.members.size):
+        draws[k] = admitted.members[k]
+    again(draws, admitted.members.size)
+    if admitted.replaced:
         told = 1.0
-    settle(rule.guard, state.account, cost, replaced)
-    draws = np.empty(rule.draws, np.int64)
-    for k in range(members.size):
-        draws[k] = members[k]
-    again(draws, members.size)
-    feasible = fits and state.feasible[context]
-    odds = here.pi.copy()
-    return Ticket(chance.t, context, draws, odds, up, 1.0, feasible, told, weight, replaced)
+    odds, kept, replaced = here.pi.copy(), admitted.kept, admitted.replaced
+    return Ticket(chance.t, context, draws, odds, up, 1.0, kept, told, weight, replaced)
 
 
 @step(learn, DistinctRule)
 def _(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
     x = ticket.context
     if not ticket.replaced:
-        centred = reward - state.total[x] / state.rewards[x] if state.rewards[x] > 0 else 0.0
-        add_score(state.g[x], ticket.draws, ticket.odds, ticket.weight * centred / rule.batch)
-        state.rewards[x] += 1
-        state.total[x] += reward
+        weight = ticket.weight * centred(state.slope, x, reward) / rule.climb.batch
+        add_score(state.slope.g[x], ticket.draws, ticket.odds, weight)
 
 
 @compiled
@@ -240,10 +210,7 @@ def add_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
 @compiled
 def mixed(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> Floats:
     """The chance of every expert to be drawn, the mildest law mixed in."""
-    here, mild = line(state, x), rule.mild
-    if up.size > 0:
-        m = min(rule.members, up.sum())
-        here, mild = among(here, up, m), among(mild, up, m)
+    here, mild, _ = laws(rule, state, x, up)
     p = np.empty(here.pi.size)
     for i in range(p.size):
         p[i] = (1.0 - rule.eps) * here.pi[i] + rule.eps * mild.pi[i]
@@ -274,25 +241,28 @@ class Distinct:
     patience: batches that count as seen before the first, so that early steps are short
     batch:    decisions of a context between two steps
     eps:      share of the mildest law in every draw
+    pace:     how far limits in force may rise after frugal rounds; 1 keeps every single round
+              inside the limits in expectation, None holds limits in force as they are
+    guard:    replace panels after which the limits could not be kept for certain
+    clip:     let no step change a logit by more than 1
     """
 
     eta: float = 1.0
     patience: float = 100.0
     batch: int = 10
     eps: float = 0.02
+    pace: float | None = HI
+    guard: bool = True
+    clip: bool = True
 
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = False
     whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive("eta", self.eta, 1.0)
-        positive("patience", self.patience, 100.0)
-        positive("eps", self.eps, 0.02)
-        if self.eps >= 1:
-            raise PolicyError(f"eps={self.eps} leaves nothing to learn; use less than 1")
-        if type(self.batch) is not int or not 1 <= self.batch < 2**31:
-            raise PolicyError(f"batch={self.batch!r} is not a number of rounds")
+        ascent.checked(self.eta, self.patience, self.batch, self.eps)
+        pacing.checked(self.pace)
+        yes_or_no(guard=self.guard, clip=self.clip)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> DistinctRule:
         """The rule for this problem; limits are promised at the end of the horizon, or of every
@@ -302,64 +272,55 @@ class Distinct:
         if problem.full_conflict is not None:
             raise PolicyError(
                 f"distinct asks {members} different experts every time, which cannot keep "
-                f"{problem.full_conflict}; take 'omd', which may ask fewer, or fewer draws"
+                f"{problem.full_conflict}; take 'tangent', which may ask fewer, or fewer draws"
             )
         rows, room = one_sided(problem), slater(problem)
-        plan = schedule(room.quota, rows.A)
+        plan, entropy = schedule(room.quota, rows.A), log_binomial(problem.size, members)
         theta, _ = mildest(rows, members, room.margin)
         return DistinctRule(
             draws=problem.draws,
             members=members,
-            batch=self.batch,
-            eta=float(self.eta),
-            patience=float(self.patience),
+            climb=climbing(self.eta, self.patience, self.batch, self.clip, entropy),
             eps=float(self.eps),
-            log_sets=log_binomial(problem.size, members),
-            margin=room.margin,
-            most=members * np.abs(rows.A).max(axis=1, initial=0.0),
-            guard=guarded(rows, plan, horizon or problem.period or PERIOD),
             mild=filled(theta, members),
+            pace=paced(self.pace, room.margin, rows.A, members),
+            guard=guarded(rows, plan, promised(problem, horizon), full=True, on=self.guard),
         )
 
     def start(self, rule: DistinctRule, contexts: int = 1) -> DistinctState:
         """The mildest law in every context, and a period with nothing spent."""
-        mild, K = rule.mild, rule.guard.A.shape[1]
+        mild, guard = rule.mild, rule.guard
         return DistinctState(
             theta=np.tile(mild.theta, (contexts, 1)),
             table=np.tile(mild.table, (contexts, 1, 1)),
             coins=np.tile(mild.coins, (contexts, 1)),
             pi=np.tile(mild.pi, (contexts, 1)),
             log_z=np.tile(mild.log_z, (contexts, 1)),
-            g=np.zeros((contexts, K)),
-            energy=np.zeros(contexts),
-            batches=np.zeros(contexts, np.int64),
             visits=np.zeros(contexts, np.int64),
-            rewards=np.zeros(contexts, np.int64),
-            total=np.zeros(contexts),
-            feasible=np.ones(contexts, np.bool_),
-            account=opened(rule.guard),
-            bounds=rule.guard.b.copy(),
+            slope=level(contexts, mild.theta.size),
+            till=empty(guard.b.size),
+            account=opened(guard),
+            bounds=guard.b.copy(),
         )
 
     def sound(self, rule: DistinctRule, state: DistinctState) -> bool:
         """Could this be a state of ours? Asked of files, which may have been edited."""
-        account = state.account
         return bool(
             len(state.visits) > 0
             and (state.visits >= 0).all()
-            and (state.rewards >= 0).all()
-            and (state.batches >= 0).all()
-            and (state.theta >= LOW - 1e-9).all()
-            and (state.theta <= HIGH + 1e-9).all()
-            and ((state.pi > 0) & (state.pi <= 1)).all()
+            and ((state.pi >= 0) & (state.pi <= 1)).all()
             and np.allclose(state.pi.sum(axis=1), rule.members)
-            and 1 <= account.left[0] <= rule.guard.period
-            and 0 <= account.place[0] < len(rule.guard.schedule.sets)
+            and ascent.sound(state.slope)
+            and fair(rule.guard, state.account)
         )
 
     def prices(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Floats:
-        """NaN: a step's prices are of its projection, not of rewards."""
-        return np.full(len(problem.limits), np.nan)
+        """Multipliers of recent steps."""
+        return in_rewards(problem, state.till)
+
+    def books(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Books:
+        """Where the current period stands."""
+        return books(problem, rule.guard, state.account, state.bounds)
 
 
 def filled(theta: Floats, m: int) -> Law:

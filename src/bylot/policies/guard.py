@@ -9,21 +9,33 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.kernels.compile import Floats, Ints, compiled
+from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import add_cost
 from bylot.policies.onesided import Rows
 from bylot.policies.schedule import Schedule
+from bylot.problem import Problem
 
+PERIOD = 5_000  # rounds, where there is neither a horizon nor a period of the problem
 ROUNDING = 5e-13  # of a bound, which a sum of a period's costs may be off by
 
 
 class Guard(NamedTuple):
     """A period of P rounds, its one-sided limits A p <= b, and the schedule to fall back on."""
 
+    on: bool  # off: it keeps the account, and lets every panel pass
+    full: bool  # must a panel have as many members as the schedule's largest?
     period: int
     A: Floats  # (d, K)
     b: Floats  # (d,)
     schedule: Schedule
+
+
+class Admitted(NamedTuple):
+    """The panel that is played."""
+
+    members: Ints
+    replaced: bool  # by the schedule's
+    kept: bool  # can every limit still be kept after it?
 
 
 class Account(NamedTuple):
@@ -35,16 +47,23 @@ class Account(NamedTuple):
     replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
 
 
-def guarded(rows: Rows, schedule: Schedule, period: int) -> Guard:
+def promised(problem: Problem, horizon: int | None) -> int:
+    """The rounds at whose end limits are to hold: the horizon, or the problem's period."""
+    return horizon or problem.period or PERIOD
+
+
+def guarded(
+    rows: Rows, schedule: Schedule, period: int, *, full: bool = True, on: bool = True
+) -> Guard:
     """The guard of a period, if that is long enough for it to promise anything."""
     shortest = shortest_period(rows, schedule)
-    if period < shortest:
+    if on and period < shortest:
         least = f"at least {shortest:,}" if shortest < math.inf else "limits that leave some room"
         raise PolicyError(
             f"a period of {period:,} rounds is too short to promise the limits at its end; "
             f"give {least}"
         )
-    return Guard(period, rows.A, rows.b, schedule)
+    return Guard(on, full, period, rows.A, rows.b, schedule)
 
 
 def shortest_period(rows: Rows, schedule: Schedule) -> float:
@@ -81,20 +100,32 @@ def cost_of(A: Floats, members: Ints) -> Floats:
 
 
 @compiled
-def safe(guard: Guard, account: Account, cost: Floats) -> bool:
-    """Can the schedule still keep every limit after a round of this cost?
+def safe(guard: Guard, account: Account, cost: Floats, place: int) -> bool:
+    """After a round of this cost, can the schedule from this place on still keep every limit?
 
     spent + cost + n F + ahead <= P b with n rounds left after it. If that holds before a round, the
     schedule's own next set keeps it (ahead is the most its walk can rise), so by induction from the
     period's start it holds at its end, n = 0, whatever was drawn in between.
     """
-    n, P = account.left[0] - 1, guard.period
-    mean, ahead = guard.schedule.mean, guard.schedule.ahead
+    n = account.left[0] - 1
     for j in range(cost.size):
-        rest = n * mean[j] + ahead[account.place[0], j] if n > 0 else 0.0
-        if account.spent[j] + cost[j] + rest > P * guard.b[j] + ROUNDING * P * abs(guard.b[j]):
+        if account.spent[j] + cost[j] + owed(guard, n, place, j) > allowed(guard, j):
             return False
     return True
+
+
+@compiled
+def owed(guard: Guard, n: int, place: int, j: int) -> float:
+    """The most that n rounds of the schedule from a place on can cost at any time: n F + ahead."""
+    schedule = guard.schedule
+    return n * schedule.mean[j] + schedule.ahead[place, j] if n > 0 else 0.0
+
+
+@compiled
+def allowed(guard: Guard, j: int) -> float:
+    """What a period may cost under a limit, P b, up to rounding."""
+    b = guard.b[j]
+    return float(guard.period * b + ROUNDING * guard.period * abs(b))
 
 
 @compiled
@@ -110,3 +141,45 @@ def settle(guard: Guard, account: Account, cost: Floats, fallback: bool) -> None
         account.left[0] = guard.period
         for j in range(cost.size):
             account.spent[j] = 0.0
+
+
+@compiled
+def admit(guard: Guard, account: Account, members: Ints, up: Bools) -> Admitted:
+    """Let a panel pass, or put the schedule's next in its place; either is booked."""
+    cost, place = cost_of(guard.A, members), account.place[0]
+    kept = safe(guard, account, cost, place)
+    replaced = guard.on and not kept
+    if replaced:
+        members = stand_in(guard, place, members, up)
+        cost = cost_of(guard.A, members)
+        kept = safe(guard, account, cost, (place + 1) % guard.schedule.sets.shape[0])
+    settle(guard, account, cost, replaced)
+    return Admitted(members, replaced, kept)
+
+
+@compiled
+def stand_in(guard: Guard, place: int, members: Ints, up: Bools) -> Ints:
+    """The schedule's next set; whoever of it is down gives way to one that was drawn."""
+    planned: Ints = guard.schedule.sets[place].copy()
+    if up.size == 0:
+        return planned
+    out, n = np.empty(max(planned.size, members.size), np.int64), 0
+    wanted = members.size if guard.full else 1
+    for k in range(planned.size):
+        if up[planned[k]] and not holds(out, n, planned[k]):
+            out[n] = planned[k]
+            n += 1
+    for k in range(members.size):
+        if n < wanted and not holds(out, n, members[k]):
+            out[n] = members[k]
+            n += 1
+    return out[:n]
+
+
+@compiled
+def holds(members: Ints, n: int, one: int) -> bool:
+    """Is this one among the first n?"""
+    found = False
+    for k in range(n):
+        found |= members[k] == one
+    return found

@@ -1,27 +1,50 @@
 """Pacing: the limits in force for the next batch, from what is left of the period's."""
 
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot.errors import PolicyError
 from bylot.kernels.compile import Floats, compiled
+from bylot.policies.guard import Account, Guard
 
 HI = 1.25  # how far a limit may be loosened after frugal rounds; 1 keeps it as it is
 
 
+class Pace(NamedTuple):
+    """How far limits in force may leave the limits."""
+
+    high: float  # HI; 0: they do not move at all
+    margin: float  # of Slater, half of which is never used up, so that rows stay feasible
+    most: Floats  # (d,) kappa, that one round can cost beyond its mean
+
+
+def paced(pace: float | None, margin: float, A: Floats, members: int) -> Pace:
+    """The pace of laws whose panels have at most so many members."""
+    most = members * np.abs(A).max(axis=1, initial=0.0)
+    return Pace(0.0 if pace is None else float(pace), margin, most)
+
+
+def checked(pace: Any) -> None:
+    """Refuse a pace that is none."""
+    number = isinstance(pace, (int, float)) and not isinstance(pace, bool)
+    if pace is not None and not (number and 1 <= pace <= 2):
+        raise PolicyError(
+            f"pace={pace!r} is no factor between 1 and 2; the default is {HI}, 1 keeps every round "
+            "inside the limits in expectation, None holds limits as they are"
+        )
+
+
 @compiled
-def fill_in_force(
-    bounds: Floats, b: Floats, spent: Floats, left: int, period: int, margin: float, most: Floats
-) -> None:
+def fill_in_force(bounds: Floats, guard: Guard, account: Account, pace: Pace) -> None:
     """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
-    b_j + (HI - 1) |b_j|.
-
-    One-sided limits A p <= b; n rounds are left, kappa_j = `most` is the most one round can cost
-    beyond its mean, and half of the Slater margin is never used up, so that rows stay feasible.
-
-    >>> import numpy as np
-    >>> bounds, one = np.empty(1), np.ones(1)
-    >>> fill_in_force(bounds, one, np.array([4.0]), 5, 10, 0.4, 0.5 * one)
-    >>> bounds
-    array([1.1])
+    b_j + (HI - 1) |b_j|, for one-sided limits A p <= b with n of P rounds left.
     """
-    for j in range(b.size):
-        fair = (period * b[j] - most[j] - spent[j]) / left
-        low, high = b[j] - 0.5 * margin * abs(b[j]), b[j] + (HI - 1.0) * abs(b[j])
-        bounds[j] = min(max(fair, low), high)
+    P, n = guard.period, account.left[0]
+    for j in range(bounds.size):
+        b = guard.b[j]
+        bounds[j] = b
+        if pace.high > 0.0:
+            fair = (P * b - pace.most[j] - account.spent[j]) / n
+            low, high = b - 0.5 * pace.margin * abs(b), b + (pace.high - 1.0) * abs(b)
+            bounds[j] = min(max(fair, low), high)

@@ -27,3 +27,10 @@ def one_of(name: str, value: Any, *choices: str) -> None:
     """Refuse a setting that is none of the choices."""
     if value not in choices:
         raise PolicyError(f"{name}={value!r}; use {' or '.join(map(repr, choices))}")
+
+
+def yes_or_no(**values: Any) -> None:
+    """Refuse settings that are neither True nor False."""
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise PolicyError(f"{name}={value!r} is neither True nor False")
