@@ -11,6 +11,7 @@ from bylot.policies.gate import Moe
 from bylot.policies.index import Cbwk, Cucb, Greedy
 from bylot.policies.omd import Omd
 from bylot.policies.policy import Policy
+from bylot.policies.strict import Strict
 from bylot.policies.tangent import Tangent
 from bylot.policies.thompson import Ts, TsBwk
 from bylot.policies.uniform import Random
@@ -24,6 +25,7 @@ KINDS: Mapping[str, type[Policy]] = {
     "ts-bwk": TsBwk,
     "moe": Moe,
     "omd": Omd,
+    "strict": Strict,
     "tangent": Tangent,
     "distinct": Distinct,
 }
@@ -53,6 +55,7 @@ __all__ = [
     "Omd",
     "Policy",
     "Random",
+    "Strict",
     "Tangent",
     "Ts",
     "TsBwk",

@@ -20,6 +20,7 @@ class Climb(NamedTuple):
     patience: float  # n0: batches that count as seen before the first
     batch: int  # decisions of a context between two steps
     clip: bool  # is no logit to move by more than 1?
+    monotone: bool  # are steps never to get longer again?
     entropy: float  # of the mildest law: log K, or the logarithm of the number of sets
 
 
@@ -28,6 +29,7 @@ class Slope(NamedTuple):
 
     g: Floats  # (X, K) gathered since the last step
     energy: Floats  # (X,) S, its squares summed over the steps so far
+    rough: Floats  # (X,) what the last step's length was computed from
     batches: Ints  # (X,) b
     rewards: Ints  # (X,) how many
     total: Floats  # (X,) and their sum
@@ -40,17 +42,13 @@ def level(contexts: int, size: int) -> Slope:
     return Slope(
         g=np.zeros((contexts, size)),
         energy=np.zeros(contexts),
+        rough=np.zeros(contexts),
         batches=np.zeros(contexts, np.int64),
         rewards=np.zeros(contexts, np.int64),
         total=np.zeros(contexts),
         baseline=np.zeros(contexts),
         based=np.zeros(contexts, np.bool_),
     )
-
-
-def climbing(eta: float, patience: float, batch: int, clip: bool, entropy: float) -> Climb:
-    """The settings, bound to a pool."""
-    return Climb(float(eta), float(patience), batch, clip, entropy)
 
 
 def checked(eta: float, patience: float, batch: int, eps: float) -> None:
@@ -99,21 +97,18 @@ def taken(slope: Slope, x: int, weights: Floats) -> None:
 
 
 @compiled
-def roughness(climb: Climb, slope: Slope, x: int) -> float:
-    """S (b + n0) / b: the squares so far, as if n0 batches like them had come before."""
-    b = slope.batches[x]
-    return float(slope.energy[x] * (b + climb.patience) / b)
-
-
-@compiled
-def stride(climb: Climb, slope: Slope, x: int, rough: float) -> float:
-    """The length of a step: eta sqrt(entropy / roughness), at most 1 / max |g| if clipped."""
-    top, g = 0.0, slope.g[x]
+def stride(climb: Climb, slope: Slope, x: int) -> float:
+    """The length of a step: eta sqrt(entropy / (S (b + n0) / b)), the squares so far as if n0
+    batches like them had come before; at most 1 / max |g| if clipped.
+    """
+    b, g, top = slope.batches[x], slope.g[x], 0.0
+    rough = slope.energy[x] * (b + climb.patience) / b
+    slope.rough[x] = max(rough, slope.rough[x]) if climb.monotone else rough
     for i in range(g.size):
         top = max(top, abs(g[i]))
-    if rough <= 0.0 or top <= 0.0:
+    if slope.rough[x] <= 0.0 or top <= 0.0:
         return 0.0
-    s = climb.eta * math.sqrt(climb.entropy / rough)
+    s = climb.eta * math.sqrt(climb.entropy / slope.rough[x])
     return min(s, 1.0 / top) if climb.clip else s
 
 

@@ -32,9 +32,7 @@ from bylot.policies.ascent import (
     centred,
     clamp,
     climb_by,
-    climbing,
     level,
-    roughness,
     stride,
     taken,
 )
@@ -115,7 +113,7 @@ def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
     for i in range(spread.size):
         spread[i] = pi[i] * (1.0 - pi[i])
     taken(slope, x, spread)
-    s = stride(rule.climb, slope, x, roughness(rule.climb, slope, x))
+    s = stride(rule.climb, slope, x)
     clamp(theta, nth_largest(theta, rule.members), LOW, HIGH)
     climb_by(theta, slope, x, s)
     fill_in_force(state.bounds, guard, state.account, rule.pace)
@@ -280,7 +278,9 @@ class Distinct:
         return DistinctRule(
             draws=problem.draws,
             members=members,
-            climb=climbing(self.eta, self.patience, self.batch, self.clip, entropy),
+            climb=Climb(
+                float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
+            ),
             eps=float(self.eps),
             mild=filled(theta, members),
             pace=paced(self.pace, room.margin, rows.A, members),

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, Ints, compiled
-from bylot.kernels.draw import accumulate, draw, is_new
+from bylot.kernels.compile import Bools, Floats, Ints, compiled, inlined
+from bylot.kernels.draw import Panel, accumulate, draw, is_new
 from bylot.kernels.inclusion import expected_costs, inclusion
 from bylot.kernels.poisson import restricted
 from bylot.kernels.sets import fill_set_score, log_set_probability
@@ -18,7 +18,7 @@ from bylot.kernels.top import again
 from bylot.policies import ascent
 from bylot.policies.ascent import Slope, centred, level
 from bylot.policies.books import fair
-from bylot.policies.contract import Ticket
+from bylot.policies.contract import Ticket, chances, law, learn, step
 from bylot.policies.guard import Account, Guard, admit, opened
 from bylot.policies.price import Till, empty
 from bylot.policies.tally import membership
@@ -109,25 +109,32 @@ def outside(costs: Floats, b: Floats) -> bool:
     return some
 
 
-@compiled
+@inlined
 def drawn(rule: Any, state: LotState, context: int, chance: Chance, up: Bools) -> Ticket:
     """M draws, if the guard lets them pass, and the chance of the set that they make."""
-    lot = among(rule, state, context, up)
-    panel = draw(lot.q, lot.mass, rule.draws, chance)
-    odds, draws, told = panel.odds, panel.draws, 1.0
-    admitted = admit(rule.guard, state.account, draws, up)
-    if admitted.replaced:
-        members = admitted.members
-        for k in range(members.size):
-            draws[k] = members[k]
-        again(draws, members.size)
-        for k in range(odds.size):
-            odds[k] = 1.0
+    q, mass = state.q[context], state.mass[context]
+    if up.size > 0:
+        q, mass = among(rule, state, context, up)
+    panel = draw(q, mass, rule.draws, chance)
+    admitted = admit(rule.guard, state.account, panel.draws, up)
+    replaced, told = admitted.replaced, 1.0
+    if replaced:
+        stand(panel, admitted.members)
     else:
-        told = np.exp(log_set_probability(of_members(odds, draws), rule.draws))
+        told = np.exp(log_set_probability(of_members(panel.odds, panel.draws), rule.draws))
     return Ticket(
-        chance.t, context, draws, odds, up, 1.0, admitted.kept, told, 1.0, admitted.replaced
+        chance.t, context, panel.draws, panel.odds, up, 1.0, admitted.kept, told, 1.0, replaced
     )
+
+
+@compiled
+def stand(panel: Panel, members: Ints) -> None:
+    """Write the members into a panel's draws; nothing about them was left to chance."""
+    for k in range(members.size):
+        panel.draws[k] = members[k]
+    again(panel.draws, members.size)
+    for k in range(panel.odds.size):
+        panel.odds[k] = 1.0
 
 
 @compiled
@@ -142,30 +149,45 @@ def of_members(odds: Floats, draws: Ints) -> Floats:
 
 
 @compiled
-def credited(rule: Any, state: LotState, ticket: Ticket, reward: float) -> None:
-    """g += (r - baseline) score(A) / B, the score of the *set*: with whom, not how often.
+def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
+    """Add the score of the *set*: who was drawn, not how often.
 
-    Among experts that are up, the score is taken along their simplex: q.score = M, less M for each.
+    Among experts that are up it is taken along their simplex: as q.score = M, less M for each.
     """
-    x, up, g = ticket.context, ticket.up, state.slope.g[ticket.context]
-    if ticket.replaced:
-        return
-    weight = centred(state.slope, x, reward) / rule.climb.batch
     masses = of_members(ticket.odds, ticket.draws)
     score, n = np.empty(masses.size), 0
-    fill_set_score(score, masses, rule.draws)
+    fill_set_score(score, masses, M)
     for j in range(ticket.draws.size):
         if is_new(ticket.draws, j):
             g[ticket.draws[j]] += weight * score[n]
             n += 1
-    for i in range(up.size):
-        if up[i]:
-            g[i] -= weight * rule.draws
+    for i in range(ticket.up.size):
+        if ticket.up[i]:
+            g[i] -= weight * M
 
 
-@compiled
+def credited(rule: Any, state: LotState, ticket: Ticket, reward: float) -> None:
+    """`learn`: g += (r - baseline) score(A) / B, if the panel was one that was drawn."""
+    if not ticket.replaced:
+        weight = centred(state.slope, ticket.context, reward) / rule.climb.batch
+        add_set_score(state.slope.g[ticket.context], ticket, rule.draws, weight)
+
+
+def law_among(rule: Any, state: LotState, context: int, up: Bools) -> Floats:
+    """`law`: q."""
+    q: Floats = among(rule, state, context, up).q.copy()
+    return q
+
+
 def chances_of(rule: Any, state: LotState, ticket: Ticket) -> Floats:
-    """The chance of every expert to be in the panel."""
+    """`chances`: 1 - (1 - q)^M, or the panel itself where it was put in the place of a draw."""
     if ticket.replaced:
         return membership(ticket.draws, state.theta.shape[1])
     return inclusion(among(rule, state, ticket.context, ticket.up).q, rule.draws)
+
+
+def playing(rule: type) -> None:
+    """Register what all policies of i.i.d. draws have in common; `decide` is their own."""
+    step(learn, rule)(credited)
+    step(law, rule)(law_among)
+    step(chances, rule)(chances_of)

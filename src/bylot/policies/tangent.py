@@ -14,11 +14,11 @@ from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, compiled
 from bylot.kernels.draw import accumulate
 from bylot.policies import ascent, lot, pacing
-from bylot.policies.ascent import Climb, clamp, climb_by, climbing, roughness, stride, taken
+from bylot.policies.ascent import Climb, clamp, climb_by, stride, taken
 from bylot.policies.books import Books, books
-from bylot.policies.contract import Ticket, chances, decide, law, learn, step
+from bylot.policies.contract import Ticket, decide, step
 from bylot.policies.guard import Guard, guarded, promised
-from bylot.policies.lot import LOW, LotState, among, chances_of, credited, drawn
+from bylot.policies.lot import LOW, LotState, drawn, playing
 from bylot.policies.onesided import one_sided
 from bylot.policies.pacing import HI, Pace, fill_in_force, paced
 from bylot.policies.price import in_rewards, pay
@@ -45,7 +45,7 @@ def move(rule: TangentRule, state: LotState, x: int) -> None:
     """One step of mirror ascent, projected on the limits in force."""
     theta, q, slope, guard = state.theta[x], state.q[x], state.slope, rule.guard
     taken(slope, x, q)
-    s = stride(rule.climb, slope, x, roughness(rule.climb, slope, x))
+    s = stride(rule.climb, slope, x)
     clamp(theta, theta.max(), LOW, 0.0)
     climb_by(theta, slope, x, s)
     fill_in_force(state.bounds, guard, state.account, rule.pace)
@@ -64,20 +64,7 @@ def _(rule: TangentRule, state: LotState, context: int, chance: Chance, up: Bool
     return drawn(rule, state, context, chance, up)
 
 
-@step(learn, TangentRule)
-def _(rule: TangentRule, state: LotState, ticket: Ticket, reward: float) -> None:
-    credited(rule, state, ticket, reward)
-
-
-@step(law, TangentRule)
-def _(rule: TangentRule, state: LotState, context: int, up: Bools) -> Floats:
-    q: Floats = among(rule, state, context, up).q.copy()
-    return q
-
-
-@step(chances, TangentRule)
-def _(rule: TangentRule, state: LotState, ticket: Ticket) -> Floats:
-    return chances_of(rule, state, ticket)
+playing(TangentRule)
 
 
 @dataclass(frozen=True)
@@ -122,7 +109,9 @@ class Tangent:
         entropy = math.log(max(2, problem.size))
         return TangentRule(
             draws=M,
-            climb=climbing(self.eta, self.patience, self.batch, self.clip, entropy),
+            climb=Climb(
+                float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
+            ),
             eps=float(self.eps),
             mild=floor_of_draws(rows, M, margin),
             pace=paced(self.pace, margin, rows.A, min(M, problem.size)),

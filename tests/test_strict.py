@@ -1,0 +1,141 @@
+"""strict: the safe set is safe and as large as it can be; what is played never leaves it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hospital
+from bylot import Problem, Router, at_least, at_most, simulate
+from bylot.environments import Given
+from bylot.errors import PolicyError
+from bylot.kernels.compile import Floats
+from bylot.kernels.inclusion import expected_costs
+from bylot.metrics import worst
+from bylot.policies import Strict
+from bylot.policies.onesided import Rows, one_sided
+from bylot.policies.safeset import least_given, most_spent, safe_rows, tempted
+from small import five, steady
+
+prices = st.lists(st.one_of(st.just(0.0), st.floats(0.05, 1.0)), min_size=2, max_size=6).filter(any)
+
+
+def laws(size: int, count: int, seed: int) -> Floats:
+    """Laws of all kinds: even ones, nearly single experts, pairs."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.dirichlet(np.full(size, a), count) for a in (0.05, 0.3, 1.0, 10.0)])
+
+
+@given(prices, st.floats(0.05, 1.0), st.integers(2, 6), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_laws_inside_the_half_space_of_an_upper_limit_keep_it(
+    costs: list[float], part: float, M: int, seed: int
+) -> None:
+    c = np.array(costs) / max(costs)
+    u = part * min(M, c.sum())
+    b = most_spent(c, u, M)
+    assert b >= u / M * (1 - 1e-12)  # the paper's is inside
+    q = laws(c.size, 200, seed)
+    h = np.array([expected_costs(one, c[None], M)[0] for one in q])
+    assert (h[q @ c <= b] <= u + 1e-9).all()
+    if b < c.max() * (1 - 1e-6):  # and a little beyond it there is a law that does not
+        mu = 1.0
+        while c @ tempted(c, mu, M) <= b * (1 + 1e-6):
+            mu *= 1.01
+        dear = tempted(c, mu, M)
+        dear[c == 0] += (1 - dear.sum()) / max(1, (c == 0).sum())
+        assert expected_costs(dear, c[None], M)[0] > u
+
+
+@given(prices, st.floats(0.05, 0.95), st.integers(2, 6), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_laws_inside_the_half_space_of_a_lower_limit_keep_it(
+    costs: list[float], part: float, M: int, seed: int
+) -> None:
+    c = np.array(costs) / max(costs)
+    b = least_given(c, part, M)
+    assert b <= part  # the paper's is inside
+    q = laws(c.size, 200, seed)
+    h = np.array([expected_costs(one, c[None], M)[0] for one in q])
+    assert (h[q @ c >= b] >= part - 1e-9).all()
+
+
+def test_a_looser_half_space_would_not_be_safe() -> None:
+    c, u, M = np.array([1.0, 0.5, 0.0]), 0.6, 3
+    b = most_spent(c, u, M)
+    q = laws(3, 20_000, seed=0)
+    h = np.array([expected_costs(one, c[None], M)[0] for one in q])
+    assert b > 1.15 * u / M
+    assert (h[q @ c <= 1.05 * b] > u).any()
+
+
+def test_a_row_of_many_different_costs_has_the_paper_s_lower_bound() -> None:
+    assert least_given(np.linspace(0, 1, 1_000), 0.3, 4) == 0.3
+
+
+def test_twelve_minimum_shares_fit_into_the_safe_set_but_not_into_the_paper_s() -> None:
+    problem = hospital.hospital()
+    assert problem.surrogate_conflict is not None
+    rule = Strict().bind(problem)
+    assert (rule.safe.A @ rule.mild <= rule.safe.b + 1e-9).all()
+
+
+def test_limits_that_no_fixed_set_keeps_are_refused() -> None:
+    experts, groups = [f"e{i}" for i in range(4)], np.eye(4)
+    limits = [at_least(f"g{i}", 0.7) for i in range(4)]
+    costs = {f"g{i}": groups[i] for i in range(4)}
+    problem = Problem(experts, costs, limits, draws=3)
+    with pytest.raises(PolicyError, match="take 'tangent'"):
+        Strict().bind(problem)
+
+
+def test_every_law_that_is_played_keeps_the_exact_limits() -> None:
+    problem = five()
+    trace = simulate(problem, steady(), "strict", rounds=3_000, seed=3, horizon=3_000)
+    rows = one_sided(problem)
+    for q in trace.record.law[::10]:
+        assert (expected_costs(q, rows.A, problem.draws) <= rows.b + 1e-9).all()
+    assert not trace.record.replaced.any()
+
+
+def test_a_world_that_turns_against_it_is_answered() -> None:
+    """Every 500 rounds the best expert becomes the worst: the best fixed law is nearly reached."""
+    rounds, K = 12_000, 5
+    values = np.full((rounds, 1, K), 0.2)
+    for t in range(rounds):
+        values[t, 0, (t // 500) % 2] = 0.9
+    problem = Problem(
+        [f"e{i}" for i in range(K)], {"usd": np.ones(K)}, [at_most("usd", 2)], draws=2
+    )
+    trace = simulate(problem, Given(values), "strict", rounds=rounds, seed=0, horizon=rounds)
+    fixed = 0.2 + 0.7 * 0.75  # half of the mass on each of the two
+    assert trace.rewards.mean() > fixed - 0.05
+
+
+def test_the_guard_can_be_asked_for() -> None:
+    problem = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2)
+    values = np.zeros((400, 1, 2))
+    values[:, 0, 1] = 1.0
+    free = [
+        simulate(problem, Given(values), Strict(guard=guard), rounds=400, seed=s, horizon=400)
+        for guard in (False, True)
+        for s in range(8)
+    ]
+    assert any(worst(trace) > 0 for trace in free[:8])
+    assert all(worst(trace) == 0 for trace in free[8:])
+    assert any(trace.record.replaced.any() for trace in free[8:])
+
+
+def test_prices_are_numbers_also_where_a_bound_is_zero() -> None:
+    costs = {"usd": [0.0, 1.0, 0.0]}
+    problem = Problem(["a", "b", "c"], costs, [at_most("usd", 0.0)], draws=2)
+    router = Router(problem, "strict", seed=1)
+    for _ in range(40):
+        decision = router.decide()
+        router.reward(decision.id, 0.5 + 0.3 * ("a" in decision.subset))
+    assert np.isfinite(router.status().limits[0].price)
+
+
+def test_rows_keep_their_sides() -> None:
+    rows = Rows(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([0.75, -0.75]))
+    np.testing.assert_allclose(safe_rows(rows, 2).b, [0.5, -0.5], atol=1e-12)
