@@ -23,7 +23,7 @@ from bylot.kernels.poisson import (
     nth_largest,
     restricted,
 )
-from bylot.kernels.tilt import tilt
+from bylot.kernels.tilt import FLAT, fill_spread, tilt
 from bylot.kernels.top import again
 from bylot.policies import ascent, pacing
 from bylot.policies.ascent import (
@@ -109,9 +109,11 @@ def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
     """One step of mirror ascent, projected on the limits in force."""
     here, slope, guard = line(state, x), state.slope, rule.guard
     theta, pi = here.theta, here.pi
-    spread = np.empty(pi.size)
+    spread, metric, whole = np.empty(pi.size), np.empty(pi.size), FLAT
+    full = fill_spread(metric, pi, rule.members)
     for i in range(spread.size):
         spread[i] = pi[i] * (1.0 - pi[i])
+        whole += spread[i]
     taken(slope, x, spread)
     s = stride(rule.climb, slope, x)
     clamp(theta, nth_largest(theta, rule.members), LOW, HIGH)
@@ -119,7 +121,9 @@ def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
     fill_in_force(state.bounds, guard, state.account, rule.pace)
     prices = np.empty(guard.b.size)
     tilt(theta, pi, prices, theta, guard.A, state.bounds, rule.members, rule.eps, rule.mild.pi)
-    pay(state.till, prices, s)
+    # Dividing by pi (1 - pi) overstates the gradient, by 2 where there are two experts and next to
+    # nothing where there are many: the price is told without that.
+    pay(state.till, prices, s * max(full, FLAT) / whole)
     refresh(here, rule.members)
 
 
