@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -16,10 +17,12 @@ from scipy import stats
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Floats, Ints
 from bylot.kernels.poisson import (
+    RARE,
     draw_set,
     fill_inclusion,
     fill_score,
     fill_table,
+    last_member,
     log_probability,
     restricted,
 )
@@ -55,21 +58,22 @@ def sets(K: int, M: int) -> list[tuple[int, ...]]:
     return list(itertools.combinations(range(K), M))
 
 
+def prefixes(x: list[Any], M: int) -> list[list[Any]]:
+    """e_0 to e_M of the first k numbers, for every k."""
+    nought, one = type(x[0])(0), type(x[0])(1)
+    out = [[one] + [nought] * M]
+    for v in x:
+        last = out[-1]
+        out.append([one] + [last[m] + v * last[m - 1] for m in range(1, M + 1)])
+    return out
+
+
 def exactly(x: list[Any], M: int) -> tuple[Any, list[float]]:
     """e_M(x), and x_i e_{M-1}(x without i) / e_M(x), in the arithmetic of the numbers given."""
-    nought, one = type(x[0])(0), type(x[0])(1)
-
-    def rows(values: list[Any]) -> list[list[Any]]:
-        out = [[one] + [nought] * M]
-        for v in values:
-            last = out[-1]
-            out.append([one] + [last[m] + v * last[m - 1] for m in range(1, M + 1)])
-        return out
-
-    before, after = rows(x), rows(x[::-1])[::-1]
+    before, after = prefixes(x, M), prefixes(x[::-1], M)[::-1]
     whole, pi = before[-1][M], []
     for i, xi in enumerate(x):
-        others = sum((before[i][m] * after[i + 1][M - 1 - m] for m in range(M)), nought)
+        others = sum((before[i][m] * after[i + 1][M - 1 - m] for m in range(M)), type(xi)(0))
         pi.append(float(xi * others / whole))
     return whole, pi
 
@@ -122,6 +126,10 @@ def pool(kind: str, K: int) -> Floats:
         "high, then low": np.repeat([300.0, -300.0], [K // 2, K - K // 2]),
         "few giants": np.where(np.arange(K) % (K // 3) == 1, 300.0, -300.0),
         "far off": 1e4 + rng.standard_normal(K),
+        "far apart": 1e5 * rng.standard_normal(K),
+        "fifty above": np.where(rng.permutation(K) < 50, 40.0, -40.0),
+        "fifty-one tied": np.where(rng.permutation(K) < 51, 300.0, -300.0),
+        "at both ends": np.where(rng.random(K) < 0.005, 8.0, -10.0),
     }
     return kinds[kind]
 
@@ -136,6 +144,10 @@ EVERY = [
     "high, then low",
     "few giants",
     "far off",
+    "far apart",
+    "fifty above",
+    "fifty-one tied",
+    "at both ends",
 ]
 
 
@@ -146,7 +158,7 @@ def test_hard_pools_keep_their_digits(kind: str, K: int, M: int) -> None:
     found, (log_z, pi) = law(theta, M), in_decimals(theta, M)
     assert_allclose(found.log_z, log_z, rtol=1e-14, atol=1e-12)
     assert_allclose(found.pi, pi, rtol=1e-11, atol=1e-290)
-    assert found.pi.min() > 0.0
+    assert found.pi.min() > 0.0 or kind == "far apart"  # by more than any number can tell
     assert found.pi.max() <= 1.0
     assert found.pi.sum() == pytest.approx(M, rel=1e-13)
 
@@ -161,13 +173,37 @@ def test_sums_of_plain_products_would_fail_the_test_above() -> None:
     assert not np.isfinite(e[50])
 
 
-@pytest.mark.parametrize("kind", ["equal", "policy", "wide"])
+@pytest.mark.parametrize(
+    "kind",
+    ["equal", "policy", "wide", "rising", "far apart", "fifty above", "fifty-one tied"],
+)
 def test_ten_thousand_experts_and_fifty_places(kind: str) -> None:
     theta = pool(kind, 10_000)
     found, (log_z, pi) = law(theta, 50), in_decimals(theta, 50)
     assert_allclose(found.log_z, log_z, rtol=1e-13)
     assert_allclose(found.pi, pi, rtol=1e-10, atol=1e-290)
     assert found.pi.sum() == pytest.approx(50, rel=1e-12)
+    members = found.draw(0)
+    assert (np.diff(members) > 0).all()
+    log = math.fsum(theta[members]) - log_z
+    assert found.log(members) == pytest.approx(log, rel=1e-12, abs=1e-13 * abs(log_z))
+
+
+@pytest.mark.parametrize(
+    "kind", ["equal", "policy", "far off", "fifty above", "fifty-one tied", "at both ends"]
+)
+def test_the_last_member_is_below_j_with_the_share_of_e_m_that_the_first_j_have(kind: str) -> None:
+    K, m = 1_000, 4
+    theta = pool(kind, K)
+    found = law(theta, m)
+    assert found.table[K, 0] > RARE
+    with localcontext() as context:
+        context.prec, context.Emax, context.Emin = 60, 10**9, -(10**9)
+        sums = prefixes([Decimal(float(t)).exp() for t in theta], m)
+        below = np.array([float(row[m] / sums[-1][m]) for row in sums])
+    for u in np.random.default_rng(0).random(500):
+        j = last_member(found.table, K, m, u)
+        assert below[j] - 1e-12 <= u <= below[j + 1] + 1e-12
 
 
 def test_one_of_them_is_softmax_all_of_them_is_certain_and_equals_share() -> None:
@@ -212,17 +248,11 @@ def test_the_chances_obey_their_laws(raw: list[float], data: st.DataObject) -> N
 THETA = np.array([1.5, -0.5, 0.0, 2.5, -1.0, 0.7])
 
 
-def counted(found: Law, n: int) -> dict[tuple[int, ...], int]:
-    """How often each set came up in n draws."""
-    count = dict.fromkeys(sets(found.theta.size, found.M), 0)
-    for t in range(n):
-        count[tuple(found.draw(t))] += 1
-    return count
-
-
-def surprise(found: Law, believed: Law, n: int = 40_000) -> float:
+def surprise(draw: Callable[[int], Ints], believed: Law, n: int = 40_000) -> float:
     """p-value of n draws of sets, by chi-square against those believed."""
-    count = counted(found, n)
+    count = dict.fromkeys(sets(believed.theta.size, believed.M), 0)
+    for t in range(n):
+        count[tuple(draw(t))] += 1
     expected = np.array([n * math.exp(believed.log(a)) for a in count])
     assert expected.min() > 5
     return float(stats.chisquare(list(count.values()), expected, sum_check=False).pvalue)
@@ -230,12 +260,26 @@ def surprise(found: Law, believed: Law, n: int = 40_000) -> float:
 
 @pytest.mark.parametrize("M", range(1, 6))
 def test_sets_are_drawn_with_their_probability(M: int) -> None:
-    assert surprise(law(THETA, M), law(THETA, M)) > UNLIKELY
+    assert surprise(law(THETA, M).draw, law(THETA, M)) > UNLIKELY
 
 
 @pytest.mark.parametrize("M", range(1, 6))
 def test_the_test_above_would_notice_a_theta_off_by_a_tenth(M: int) -> None:
-    assert surprise(law(THETA, M), law(THETA + 0.1 * np.eye(6)[2], M)) < UNLIKELY
+    assert surprise(law(THETA, M).draw, law(THETA + 0.1 * np.eye(6)[2], M)) < UNLIKELY
+
+
+@pytest.mark.parametrize("M", range(1, 6))
+def test_beside_one_who_is_sure_they_are_drawn_with_the_same_probability(M: int) -> None:
+    sure = law(np.append(900.0, THETA), M + 1)
+    assert sure.table[1:, 0].max() <= RARE  # coin by coin, then
+
+    def others(t: int) -> Ints:
+        members = sure.draw(t)
+        assert members[0] == 0
+        return members[1:] - 1
+
+    assert surprise(others, law(THETA, M)) > UNLIKELY
+    assert surprise(others, law(THETA + 0.1 * np.eye(6)[2], M)) < UNLIKELY
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -309,3 +353,22 @@ def test_the_score_is_the_gradient_of_the_log_probability_and_has_mean_zero() ->
         assert_allclose(score, slope, atol=1e-9)
         mean += math.exp(found.log(a)) * score
     assert_allclose(mean, 0.0, atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+def test_the_score_agrees_with_differences_of_sixty_digits(scale: float) -> None:
+    theta, M, h = scale * THETA, 3, Decimal("1e-20")
+
+    def log(members: tuple[int, ...], moved: int, by: Decimal) -> Decimal:
+        exact = [Decimal(float(t)) for t in theta]
+        exact[moved] += by
+        whole: Decimal = prefixes([t.exp() for t in exact], M)[-1][M]
+        return sum(exact[i] for i in members) - whole.ln()
+
+    found, score = law(theta, M), np.empty(6)
+    with localcontext() as context:
+        context.prec = 60
+        for a in sets(6, M):
+            fill_score(score, np.array(a), found.pi)
+            slope = [float((log(a, i, h) - log(a, i, -h)) / (2 * h)) for i in range(6)]
+            assert_allclose(score, slope, rtol=1e-12, atol=1e-15)

@@ -19,6 +19,7 @@ from bylot.kernels.stream import inside, opened, word
 
 SURE = 300.0  # theta this far above tau: a coin that lands heads, whatever is done with it
 LARGE = 1e100  # a product is kept as a logarithm from here on
+RARE = 1e-250  # a chance this small is not divided by
 
 
 @compiled
@@ -133,21 +134,43 @@ def fill_inclusion(pi: Floats, table: Floats, coins: Floats, M: int) -> None:
 
 
 @compiled
+def last_member(table: Floats, k: int, m: int, u: float) -> int:
+    """The last of m members among the first k, where u is uniform on (0, 1).
+
+    They all are among the first j with chance e_m(x_1..x_j) / e_m(x_1..x_k), x_i the odds of the
+    coins, and e_m(x_1..x_j) = table[j, m] / table[j, 0]. Whoever has no chance adds nothing to it,
+    so that no rounding can pick them.
+    """
+    level, low, high = u * table[k, m] / table[k, 0], m - 1, k
+    while high - low > 1:
+        middle = (low + high) // 2
+        if table[middle, m] / table[middle, 0] <= level:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@compiled
 def draw_set(table: Floats, coins: Floats, M: int, chance: Chance, number: int) -> Ints:
     """M different experts, in ascending order, from the stream of this number in this round.
 
-    From the last expert down: with m still to be found among the first i + 1, expert i is one with
-    chance p_i table[i, m - 1] / table[i + 1, m].
+    From the last one down, by search. Where heads are so sure that the chance of none among the
+    first k, table[k, 0], is no number to divide by, coin by coin: with m still to be found among
+    the first k + 1, expert k is one with chance p_k table[k, m - 1] / table[k + 1, m].
     """
-    members, m, s = np.empty(M, np.int64), M, opened(chance, number)
-    for i in range(coins.size - 1, -1, -1):
-        if m == 0:
-            break
+    members, m, k, s = np.empty(M, np.int64), M, coins.size, opened(chance, number)
+    while m > 0:
         bits, s = word(s)
-        # m > i: all that are left are needed; said apart, as the table may have underflowed there
-        if m > i or inside(bits) * table[i + 1, m] < coins[i] * table[i, m - 1]:
-            m -= 1
-            members[m] = i
+        if table[k, 0] > RARE:
+            k = last_member(table, k, m, inside(bits))
+        else:
+            k -= 1
+            # m > k: all that are left are needed; said apart, as the table may have underflowed
+            if m <= k and inside(bits) * table[k + 1, m] >= coins[k] * table[k, m - 1]:
+                continue
+        m -= 1
+        members[m] = k
     return members
 
 
