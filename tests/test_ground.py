@@ -15,7 +15,7 @@ from bylot.policies.guard import Guard, admit, cost_of, guarded, opened, shortes
 from bylot.policies.mildest import mildest
 from bylot.policies.onesided import Rows, one_sided
 from bylot.policies.pacing import HI, Pace, fill_in_force
-from bylot.policies.schedule import parts, rota, schedule
+from bylot.policies.schedule import CYCLE, parts, rota, schedule
 from bylot.policies.slater import slater
 from bylot.problem import Problem, at_least, at_most
 from small import five
@@ -133,8 +133,8 @@ def evenly(made: Ints, rounds: Ints, cycle: int) -> bool:
     """Is everybody asked as often as they should be, by sets of the size they should have?"""
     total, members = int(rounds.sum()), [set(row) for row in made.tolist()]
     sizes = [(t + 1) * total // cycle - t * total // cycle for t in range(cycle)]
-    asked = [sum(i in row for row in members) for i in range(rounds.size)]
-    return [len(row) for row in members] == sizes and min(sizes) >= 1 and asked == rounds.tolist()
+    asked = np.bincount([i for row in members for i in row], minlength=rounds.size)
+    return [len(row) for row in members] == sizes and min(sizes) >= 1 and (asked == rounds).all()
 
 
 @given(quotas())
@@ -233,6 +233,25 @@ def test_limits_without_any_room_have_no_period_that_works() -> None:
     assert shortest_period(rows, made) == math.inf
     with pytest.raises(PolicyError, match="limits that leave some room"):
         guarded(rows, made, 1_000)
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_ten_thousand_experts_and_fourteen_limits_are_prepared_for(fewer: bool) -> None:
+    K, M, rng = 10_000, 50, np.random.default_rng(0)
+    costs = {f"c{j}": rng.random(K) * (rng.random(K) < 0.2) for j in range(14)}
+    means = {name: float(M * cost.mean()) for name, cost in costs.items()}
+    limits = [
+        at_most(name, 0.9 * mean) if j % 2 else at_least(name, 1.1 * mean)
+        for j, (name, mean) in enumerate(means.items())
+    ]
+    problem = Problem([f"e{i}" for i in range(K)], costs, limits, draws=M)
+    rows, (margin, quota) = one_sided(problem), slater(problem, fewer)
+    assert ((quota > 1e-9) & (quota < 1 - 1e-9)).sum() <= len(limits) + 1
+    made = schedule(quota, rows.A)
+    assert evenly(made.sets, parts(quota, CYCLE), CYCLE)
+    assert_allclose(made.mean, rows.A @ quota, atol=(len(limits) + 1) / CYCLE)
+    law = mildest(rows, M, margin)
+    assert (rows.A @ law.chances <= rows.b - 0.049 * np.abs(rows.b)).all()
 
 
 def test_pacing_gives_back_what_was_saved_and_takes_what_was_overspent() -> None:
