@@ -29,6 +29,7 @@ bench: .venv/.dev
 	$(BIN)/bylot bench qp
 	$(BIN)/bylot bench decide
 	$(BIN)/bylot bench simulate
+	$(BIN)/bylot bench scale
 
 clean:
 	rm -rf .venv out

@@ -9,6 +9,7 @@ BENCHES = {
     "qp": "our projection against daqp, quadprog, piqp, osqp and clarabel; then the fuzz",
     "decide": "a router's decide + reward against river and MABWiser choosing 5 of 50",
     "simulate": "the compiled loop against a plain NumPy loop of the same algorithm",
+    "scale": "rounds per CPU-second and the time to prepare, from 50 to 10,000 experts",
 }
 
 
