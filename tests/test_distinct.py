@@ -7,14 +7,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
-import hospital
-from bylot import Problem, Router, at_least, at_most, optimum, simulate
+from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Noisy
 from bylot.errors import OutOfReachWarning, PolicyError
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats
 from bylot.metrics import worst
-from bylot.optima import Stack
 from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
 from bylot.policies.ascent import level
 from bylot.policies.contract import Ticket, chances, decide, learn
@@ -166,18 +164,6 @@ def test_outages_leave_a_panel_of_whoever_is_up() -> None:
             assert len(decision.subset) == min(2, len(available))
             assert 0 < decision.chance <= 1 + 1e-12
             router.reward(decision.id, 0.5)
-
-
-def test_the_hospital_is_routed_better_than_any_independent_draws_could() -> None:
-    problem, world = hospital.hospital(), hospital.world()
-    values, weights = world.expected()
-    best = optimum(problem, Stack(values, weights=weights), exact=True, floor=False, starts=1)
-    traces = [
-        simulate(problem, world, "distinct", rounds=10_000, seed=s, horizon=10_000, keep_law=False)
-        for s in range(6)
-    ]
-    assert max(worst(trace) for trace in traces) == 0.0
-    assert best.value - np.mean([trace.rewards.mean() for trace in traces]) <= 0.0
 
 
 def test_a_pool_that_never_tells_apart_forgets_nobody() -> None:
