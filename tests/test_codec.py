@@ -155,7 +155,7 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
     edit: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "router.json"
-    router = Router(five())
+    router = Router(five(), "omd")
     router.decide("a")
     router.decide("b")
     router.save(path)
@@ -190,10 +190,21 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
         ("ts", {"beta": [[1e308] * 5] * 2}),
         ("moe", {"theta": [[1e308] * 5] * 2}),
         ("random", {"drawn": [[-1] * 5] * 2}),
+        ("distinct", {"theta": [[1e308] * 5] * 2}),
+        ("distinct", {"theta": [[-1e308] * 5] * 2}),
+        ("distinct", {"visits": [-1, 1]}),
+        ("distinct", {"account": {"left": [0]}}),
+        ("distinct", {"account": {"left": [5_001]}}),
+        ("distinct", {"account": {"place": [1_000]}}),
+        ("distinct", {"slope": {"energy": [-1.0, 0.0]}}),
+        ("tangent", {"q": [[1.0] * 5] * 2}),
+        ("tangent", {"mass": [[1.0] * 5] * 2}),
+        ("tangent", {"theta": [[1e308] * 5] * 2}),
+        ("tangent", {"account": {"place": [-1]}}),
     ],
     ids=str,
 )
-def test_a_resealed_state_that_a_baseline_cannot_have_is_refused(
+def test_a_resealed_state_that_a_policy_cannot_have_is_refused(
     policy: str, edit: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "router.json"
@@ -202,7 +213,11 @@ def test_a_resealed_state_that_a_baseline_cannot_have_is_refused(
     router.decide("b")
     router.save(path)
     data = json.loads(path.read_text())
-    data["state"].update(edit)
+    for name, value in edit.items():
+        if isinstance(value, dict):
+            data["state"][name].update(value)
+        else:
+            data["state"][name] = value
     data["seal"] = seal(data)
     path.write_text(json.dumps(data))
     with pytest.raises(SavedFileError, match="none that a router can be in"):
@@ -257,7 +272,9 @@ def plays_on(router: Router) -> None:
 JUNK: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[0]], True])
 
 
-@pytest.mark.parametrize("policy", ["omd", "cbwk", "ts-bwk", "moe", "random"])
+@pytest.mark.parametrize(
+    "policy", ["omd", "cbwk", "ts-bwk", "moe", "random", "distinct", "tangent"]
+)
 @given(choice=st.integers(0, 10_000), junk=JUNK, resealed=st.booleans())
 @settings(
     deadline=None,

@@ -5,7 +5,7 @@ It knows arrays, problems and files; what a router puts into one is left to the 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,26 +18,31 @@ from bylot.whole import write_whole
 Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
 
-def write_arrays(fields: tuple[Any, ...]) -> dict[str, Any]:
+def write_arrays(fields: tuple[Any, ...], without: Collection[str] = ()) -> dict[str, Any]:
     """A NamedTuple of arrays (or of such) as plain data; repr of a float loses nothing."""
-    names = type(fields)._fields  # type: ignore[attr-defined]
     return {
         name: write_arrays(value) if isinstance(value, tuple) else value.tolist()
-        for name, value in zip(names, fields, strict=True)
+        for name, value in named(fields, without).items()
     }
 
 
-def read_arrays(data: Mapping[str, Any], blank: Fields) -> Fields:
+def read_arrays(data: Mapping[str, Any], blank: Fields, without: Collection[str] = ()) -> Fields:
     """Fill a blank NamedTuple of arrays: same names, same shapes, same types, or an error."""
-    names = type(blank)._fields  # type: ignore[attr-defined]
-    if set(data) != set(names):
-        raise SavedFileError(f"fields {sorted(data)} found where {sorted(names)} were wanted")
-    for name, empty in zip(names, blank, strict=True):
+    wanted = named(blank, without)
+    if set(data) != set(wanted):
+        raise SavedFileError(f"fields {sorted(data)} found where {sorted(wanted)} were wanted")
+    for name, empty in wanted.items():
         if isinstance(empty, tuple):
             read_arrays(data[name], empty)
         else:
             fill(name, data[name], empty)
     return blank
+
+
+def named(fields: tuple[Any, ...], without: Collection[str]) -> dict[str, Any]:
+    """The fields of a NamedTuple under their names, but for some."""
+    names = type(fields)._fields  # type: ignore[attr-defined]
+    return {n: one for n, one in zip(names, fields, strict=True) if n not in without}
 
 
 def fill(name: str, given: Any, empty: Any) -> None:

@@ -260,7 +260,7 @@ class Router:
             "max_contexts": self.max_contexts,
             "memory": self.memory,
             "contexts": list(self.contexts),
-            "state": codec.write_arrays(self.state),
+            "state": codec.write_arrays(self.state, derived(self.policy)),
             "ledger": codec.write_arrays(self.ledger),
             "held": [write_held(t, held) for t, held in self.held.items()],
         }
@@ -300,12 +300,20 @@ class Router:
         if not all(label is None or isinstance(label, str) for label in router.contexts):
             raise SavedFileError("a context is neither a string nor null")
         codec.read_arrays(data["ledger"], router.ledger)
-        state = codec.read_arrays(data["state"], router.policy.start(router.rule, lines))
+        blank_state = router.policy.start(router.rule, lines)
+        state = codec.read_arrays(data["state"], blank_state, derived(router.policy))
+        if isinstance(router.policy, policies.Derives):
+            router.policy.derive(router.rule, state)
         if router.t < 0 or not router.policy.sound(router.rule, state):
             raise SavedFileError("its state is none that a router can be in")
         router.seat(state)
         router.held = dict(read_held(one, router) for one in data["held"])
         return router
+
+
+def derived(policy: policies.Policy) -> tuple[str, ...]:
+    """The fields of a policy's state that files do without, as they follow from the others."""
+    return policy.derived if isinstance(policy, policies.Derives) else ()
 
 
 def write_held(t: int, held: Ticket | float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from bylot.policies.dual import OCO, Adaptive, Anytime, Fixed
 from bylot.policies.gate import Moe
 from bylot.policies.index import Cbwk, Cucb, Greedy
 from bylot.policies.omd import Omd
-from bylot.policies.policy import Policy
+from bylot.policies.policy import Derives, Policy
 from bylot.policies.strict import Strict
 from bylot.policies.tangent import Tangent
 from bylot.policies.thompson import Ts, TsBwk
@@ -48,6 +48,7 @@ __all__ = [
     "Anytime",
     "Cbwk",
     "Cucb",
+    "Derives",
     "Distinct",
     "Fixed",
     "Greedy",

@@ -52,6 +52,7 @@ from bylot.problem import Problem
 COIN, SET = 4, 5  # streams of chance: which law to draw from, and the set
 LOW, HIGH = -10.0, 8.0  # of theta at the start of a step, whose M-th largest is 0
 KEPT = 1e-9  # an excess of a row that counts as none
+FAR = 1e100  # a theta beyond it could not be added up
 
 
 class Law(NamedTuple):
@@ -260,6 +261,7 @@ class Distinct:
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = False
     whole: ClassVar[bool] = True
+    derived: ClassVar[tuple[str, ...]] = ("table", "coins", "pi", "log_z")
 
     def __post_init__(self) -> None:
         ascent.checked(self.eta, self.patience, self.batch, self.eps)
@@ -312,6 +314,7 @@ class Distinct:
         return bool(
             len(state.visits) > 0
             and (state.visits >= 0).all()
+            and (np.abs(state.theta) < FAR).all()
             and ((state.pi >= 0) & (state.pi <= 1)).all()
             and np.allclose(state.pi.sum(axis=1), rule.members)
             and ascent.sound(state.slope)
@@ -325,6 +328,11 @@ class Distinct:
     def books(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Books:
         """Where the current period stands."""
         return books(problem, rule.guard, state.account, state.bounds)
+
+    def derive(self, rule: DistinctRule, state: DistinctState) -> None:
+        """Fill in what follows from theta, in every context."""
+        for x in range(len(state.visits)):
+            refresh(line(state, x), rule.members)
 
 
 def filled(theta: Floats, m: int) -> Law:

@@ -1,6 +1,6 @@
 """What a policy is to router, simulator and saved files: settings that can be put to work."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from bylot.kernels.compile import Floats
 from bylot.problem import Problem
@@ -34,4 +34,19 @@ class Policy(Protocol):
 
     def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
         """What each limit costs now, in rewards of [0, 1] per unit of its bound; NaN: unknown."""
+        ...
+
+
+@runtime_checkable
+class Derives(Protocol):
+    """A policy whose state holds, for speed, what follows from the rest of it.
+
+    Saved files do without: they would be many times as large.
+    """
+
+    derived: ClassVar[tuple[str, ...]]
+    """The fields of the state that follow from the others."""
+
+    def derive(self, rule: Any, state: Any) -> None:
+        """Write them, to the last bit as the steps do."""
         ...
