@@ -6,18 +6,25 @@ from typing import NamedTuple
 
 
 class Decision(NamedTuple):
-    """One panel: whom to consult, and all that was known when it was drawn."""
+    """One panel: whom to consult, and all that was known when it was drawn.
+
+    feasible tells, of a policy that guards its limits (`distinct`, `tangent`), whether all of them
+    can still be kept at the end of this period: False is what a long outage may come to, until the
+    next period begins. Of the paper's policies it tells whether the step before this draw could
+    keep the paper's constraint. odds are those of the law that is being learned; a policy that
+    mixes another into it tells the exact chance of the whole panel beside them.
+    """
 
     id: str
     t: int
     context: str | None
     draws: tuple[str, ...]  # M names, with multiplicity, in order
-    odds: tuple[float, ...]  # the probability each draw had; empty where the policy cannot tell
+    odds: tuple[float, ...]  # of each draw, or to be in the set; empty where they are not told
     subset: tuple[str, ...]  # the distinct experts: these are to be consulted
     spend: Mapping[str, float]  # what consulting them costs
     expected: Mapping[str, float]  # what it was expected to cost before the draw, if that is known
-    feasible: bool  # False: the step before this draw could not keep the paper's constraint
-    chance: float = 0.0  # of this whole panel, where it is drawn as one; 0: not told
+    feasible: bool  # can the limits be kept?
+    chance: float = 0.0  # of this whole panel; 0: not told
     replaced: bool = False  # by the guard, as the draw would have endangered a limit
 
 

@@ -16,13 +16,14 @@ from bylot.errors import (
     SavedFileError,
 )
 from bylot.kernels.compile import Bools, Floats
+from bylot.policies.books import books
 from bylot.policies.contract import Ticket, law
 from bylot.policies.desk import Desk, Served, credit, serve
 from bylot.policies.ledger import blank
 from bylot.policies.terms import agreed, at_least_one, within
 from bylot.problem import Problem
 from bylot.problem.reading import instead
-from bylot.status import Standing, Status
+from bylot.status import Current, Period, Standing, Status
 
 FORM, VERSION = "bylot-router", 1
 HUGE = 1e300  # a reward beyond it is not a number to learn from
@@ -37,7 +38,7 @@ class Router:
     memory:       decisions held while their reward may still come; older ones are let go
 
     >>> from bylot.problem import Problem, at_most
-    >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, [at_most("usd", 3)], draws=2)
+    >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, [at_most("usd", 4)], draws=2)
     >>> router = Router(pool, seed=7)
     >>> decision = router.decide()
     >>> router.reward(decision.id, 0.5)
@@ -197,7 +198,7 @@ class Router:
             spend=spend,
             expected=expected,
             feasible=ticket.feasible,
-            chance=ticket.chance,
+            chance=min(ticket.chance, 1.0),  # the exponential of a rounded logarithm may be above
             replaced=ticket.replaced,
         )
 
@@ -212,9 +213,16 @@ class Router:
         spent = self.by_cost(self.ledger.spent / max(1, rounds))
         span = self.rewards[1] - self.rewards[0]
         prices = span * self.policy.prices(self.problem, self.rule, self.state)
+        now = books(self.problem, self.rule, self.state)
         limits = tuple(
-            Standing(one, spent[one.name], one.sign * (spent[one.name] - one.bound), float(price))
-            for one, price in zip(self.problem.limits, prices, strict=True)
+            Standing(
+                limit=one,
+                mean=spent[one.name],
+                slack=one.sign * (spent[one.name] - one.bound),
+                price=float(price),
+                current=now and Current(*now.of(j)),
+            )
+            for j, (one, price) in enumerate(zip(self.problem.limits, prices, strict=True))
         )
         return Status(
             rounds=rounds,
@@ -227,6 +235,8 @@ class Router:
             expected_cost=self.by_cost(self.ledger.expected / max(1, rounds)),
             q=dict(zip(self.problem.experts, self.average_law().tolist(), strict=True)),
             multinomial=self.policy.multinomial,
+            whole=self.policy.whole,
+            period=now and Period(now.period, now.played, now.replaced),
         )
 
     def by_cost(self, sums: Floats) -> dict[str, float]:
@@ -234,12 +244,15 @@ class Router:
         return dict(zip(self.problem.costs, sums.tolist(), strict=True))
 
     def average_law(self) -> Floats:
-        """The distribution in use, averaged over the contexts as often as they came."""
+        """The law in use, averaged over the contexts as often as they came: the distribution of
+        draws, or where a panel is drawn as one set, the chances to be in it.
+        """
         laws = np.array(
             [law(self.rule, self.state, x, self._all_up) for x in range(max(1, len(self.contexts)))]
         )
         visits = self.state.visits[: len(laws)]
-        return np.average(laws, axis=0, weights=visits if visits.any() else None)
+        seats = min(self.problem.draws, self.problem.size) if self.policy.whole else 1
+        return seats * np.average(laws, axis=0, weights=visits if visits.any() else None)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file, whole or not at all; `load` continues bit for bit."""

@@ -9,6 +9,15 @@ from bylot.text import table
 
 
 @dataclass(frozen=True)
+class Current:
+    """One limit in the current period, at whose end a guard keeps it."""
+
+    mean: float | None  # of this period's decisions; None before the first
+    in_force: float  # the bound that panels are drawn under now
+    within_reach: bool  # can the guard still keep it?
+
+
+@dataclass(frozen=True)
 class Standing:
     """One limit: where the average is, how far from the bound, and what the bound costs."""
 
@@ -16,19 +25,51 @@ class Standing:
     mean: float
     slack: float  # distance inside the bound; negative: outside
     price: float  # reward per request that loosening the bound by one unit would buy; NaN: unknown
+    current: Current | None  # None where the policy guards no limits
 
     @property
     def kept(self) -> bool:
         """Is the average so far inside the bound, up to the rounding of a mean?"""
         return self.slack >= -1e-12 * self.limit.bound
 
+    @property
+    def verdict(self) -> str:
+        """In a word or two; where there are periods, of the current one."""
+        kept, now = self.kept, self.current
+        if now is None:
+            return "kept" if kept else "outside"
+        if not now.within_reach:
+            return "out of reach"
+        if now.mean is not None:
+            limit = self.limit
+            kept = limit.sign * (now.mean - limit.bound) >= -1e-12 * limit.bound
+        return "kept" if kept else "within reach"
+
+
+@dataclass(frozen=True)
+class Period:
+    """Where a policy that guards its limits stands in time."""
+
+    length: int  # decisions at whose end limits hold
+    played: int  # decisions of it so far
+    replaced: int  # panels that the guard replaced since the first decision
+
+    def __str__(self) -> str:
+        panels = f"{self.replaced:,} panel{'s' * (self.replaced != 1)} replaced by the guard"
+        if self.played == 0:
+            return f"{panels}; a new period of {self.length:,} begins"
+        return f"{panels}; round {self.played:,} of a period of {self.length:,}"
+
 
 @dataclass(frozen=True)
 class Status:
     """A router at one moment; means are per decision, or per reward, since the first.
 
-    q:           the distribution that panels are drawn from
-    multinomial: False if the policy has none; q is then how often each expert was drawn so far
+    q:           the distribution that draws come from; where a panel is drawn as one set, the
+                 chance of every expert to be in it
+    multinomial: are draws independent?
+    whole:       is a panel drawn as one set? If neither, q is how often each expert was drawn
+    period:      None where the policy guards no limits
     """
 
     rounds: int
@@ -41,6 +82,8 @@ class Status:
     expected_cost: Mapping[str, float]
     q: Mapping[str, float]
     multinomial: bool
+    whole: bool
+    period: Period | None
 
     @property
     def kept(self) -> bool:
@@ -55,17 +98,37 @@ class Status:
         )
         if self.rounds == 0:
             return head
-        rows: list[tuple[str, ...]] = [("limit", "average", "bound", "slack", "price", "")]
-        rows += [
-            (
-                f"{one.limit.name} {'<=' if one.limit.sign < 0 else '>='}",
-                *(f"{x:.4g}" for x in (one.mean, one.limit.bound, one.slack)),
-                "-" if math.isnan(one.price) else f"{one.price:.4g}",
-                "kept" if one.kept else "outside",
-            )
-            for one in self.limits
-        ]
         best = sorted(self.q.items(), key=lambda item: -item[1])[:5]
-        word = "odds now" if self.multinomial else "drawn so far"
+        word = "chances now" if self.whole else "odds now" if self.multinomial else "drawn so far"
         tail = ", ".join(f"{name} {share:.1%}" for name, share in best)
-        return "\n".join([head, *table(rows), f"{word}: {tail}"])
+        return "\n".join([head, *self.promises(), f"{word}: {tail}"])
+
+    def promises(self) -> list[str]:
+        """The table of limits, and where the period stands if there is one."""
+        course = () if self.period is None else ("this period", "in force")
+        head = ("limit", "average", "bound", "slack", *course, "price", "")
+        lines = table([head, *(cells(one) for one in self.limits)])
+        if self.period is None:
+            return lines
+        lost = [one.limit.name for one in self.limits if one.verdict == "out of reach"]
+        if lost:
+            left = self.period.length - self.period.played
+            lines.append(
+                f"out of reach for the {left:,} decisions left of this period: {', '.join(lost)}; "
+                "the next starts anew"
+            )
+        return [*lines, str(self.period)]
+
+
+def cells(one: Standing) -> tuple[str, ...]:
+    """A limit's row of the table."""
+    name = f"{one.limit.name} {'<=' if one.limit.sign < 0 else '>='}"
+    so_far, price = (one.mean, one.limit.bound, one.slack), one.price
+    now = one.current
+    course = () if now is None else (math.nan if now.mean is None else now.mean, now.in_force)
+    return (name, *map(number, (*so_far, *course, price)), one.verdict)
+
+
+def number(x: float) -> str:
+    """Four digits; a dash for what is not known."""
+    return "-" if math.isnan(x) else f"{x:.4g}"

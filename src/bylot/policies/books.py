@@ -1,6 +1,6 @@
 """What a policy that guards its limits can tell of them, in the units they were given in."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,22 @@ class Books(NamedTuple):
     played: int  # rounds of it
     spent: Floats  # mean cost of these rounds; NaN before the first
     in_force: Floats  # the bound that panels are drawn under now
-    within_reach: Bools  # can the limit still be kept at the period's end?
+    within_reach: Bools  # would the guard's rota still keep the limit at the period's end?
     replaced: int  # panels that the guard replaced, in all periods
 
+    def of(self, j: int) -> tuple[float | None, float, bool]:
+        """One limit: its mean cost, None before the first round, the bound in force, the reach."""
+        mean = float(self.spent[j]) if self.played else None
+        return mean, float(self.in_force[j]), bool(self.within_reach[j])
 
-def books(problem: Problem, guard: Guard, account: Account, in_force: Floats) -> Books:
-    """The account in the problem's own units and signs."""
-    unit = -problem.signs * problem.peaks  # of the one-sided rows
+
+def books(problem: Problem, rule: Any, state: Any) -> Books | None:
+    """The account in the problem's own units and signs; None where no guard is at work."""
+    guard = getattr(rule, "guard", None)
+    if guard is None or not guard.on:
+        return None
+    account: Account = state.account
+    unit = -problem.signs * problem.peaks  # of the one-sided rows, in which nothing may be -0
     left, place = int(account.left[0]), int(account.place[0])
     played = guard.period - left
     reach = [
@@ -32,8 +41,8 @@ def books(problem: Problem, guard: Guard, account: Account, in_force: Floats) ->
     return Books(
         period=guard.period,
         played=played,
-        spent=account.spent * unit / played if played else np.full(len(reach), np.nan),
-        in_force=in_force * unit,
+        spent=account.spent * unit / played + 0.0 if played else np.full(len(reach), np.nan),
+        in_force=state.bounds * unit,
         within_reach=np.array(reach, np.bool_),
         replaced=int(account.replaced[0]),
     )

@@ -36,7 +36,7 @@ from bylot.policies.ascent import (
     stride,
     taken,
 )
-from bylot.policies.books import Books, books, fair
+from bylot.policies.books import fair
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
 from bylot.policies.guard import Account, Guard, admit, guarded, opened, promised
 from bylot.policies.mildest import mildest
@@ -324,10 +324,6 @@ class Distinct:
     def prices(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Floats:
         """Multipliers of recent steps."""
         return in_rewards(problem, state.till)
-
-    def books(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Books:
-        """Where the current period stands."""
-        return books(problem, rule.guard, state.account, state.bounds)
 
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
         """Fill in what follows from theta, in every context."""

@@ -58,10 +58,11 @@ def guarded(
     """The guard of a period, if that is long enough for it to promise anything."""
     shortest = shortest_period(rows, schedule)
     if on and period < shortest:
-        least = f"at least {shortest:,}" if shortest < math.inf else "limits that leave some room"
+        least = f"at least {shortest:,} as the problem's period, or as the horizon"
+        room = "limits that leave some room, or take 'omd', which keeps them in the long run only"
         raise PolicyError(
             f"a period of {period:,} rounds is too short to promise the limits at its end; "
-            f"give {least}"
+            f"give {least if shortest < math.inf else room}"
         )
     return Guard(on, full, period, rows.A, rows.b, schedule)
 

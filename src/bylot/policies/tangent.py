@@ -15,7 +15,6 @@ from bylot.kernels.compile import Bools, Floats, compiled
 from bylot.kernels.draw import accumulate
 from bylot.policies import ascent, lot, pacing
 from bylot.policies.ascent import Climb, clamp, climb_by, stride, taken
-from bylot.policies.books import Books, books
 from bylot.policies.contract import Ticket, decide, step
 from bylot.policies.guard import Guard, guarded, promised
 from bylot.policies.lot import LOW, LotState, drawn, playing
@@ -129,7 +128,3 @@ class Tangent:
     def prices(self, problem: Problem, rule: TangentRule, state: LotState) -> Floats:
         """Multipliers of recent steps; a tangent row is divided by M."""
         return in_rewards(problem, state.till, problem.draws)
-
-    def books(self, problem: Problem, rule: TangentRule, state: LotState) -> Books:
-        """Where the current period stands."""
-        return books(problem, rule.guard, state.account, state.bounds)

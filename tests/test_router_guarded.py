@@ -1,0 +1,358 @@
+"""Routers that guard their limits: what they tell, through outages, reloads and late rewards."""
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from bylot import Decision, Problem, Router
+from bylot.codec import leaves
+from bylot.errors import PolicyError
+from bylot.kernels.compile import Floats
+from bylot.policies import POLICIES, Distinct, Tangent
+from bylot.problem import at_least, at_most
+from small import five
+from test_router import memory
+
+GUARDED = ["distinct", "tangent"]
+OTHERS = [name for name in POLICIES if name not in GUARDED]
+NAMES = five().experts
+WORTH = dict(zip(NAMES, (0.9, 0.7, 0.4, 0.3, 0.1), strict=True))
+
+
+def pool(period: int | None) -> Problem:
+    """The five, whose limits are to hold at the end of every so many decisions."""
+    small = five()
+    return Problem(small.experts, dict(small.costs), small.limits, draws=2, period=period)
+
+
+def costs(decisions: list[Decision], problem: Problem) -> Floats:
+    """(n, d) what panels cost under each limit, from the names of their members."""
+    inside = np.array([[name in one.subset for name in NAMES] for one in decisions], float)
+    return np.asarray(inside @ problem.rows.T)
+
+
+def inside(spend: Floats, problem: Problem) -> bool:
+    """Do the averages of these rounds keep all limits?"""
+    slack = problem.signs * (spend.mean(axis=0) - problem.bounds)
+    return bool((slack >= -1e-12 * problem.bounds).all())
+
+
+def rewarded(router: Router, rounds: int, available: list[str] | None = None) -> list[Decision]:
+    """Decisions, each with its prompt reward."""
+    decisions = []
+    for _ in range(rounds):
+        decision = router.decide(available=available)
+        router.reward(decision.id, max(WORTH[name] for name in decision.subset))
+        decisions.append(decision)
+    return decisions
+
+
+# What a status tells of the current period.
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+def test_the_status_tells_where_the_period_stands(policy: str) -> None:
+    router, problem = Router(pool(100), policy, seed=3), pool(100)
+    decisions = rewarded(router, 230)
+    status = router.status()
+    assert status.period is not None
+    assert (status.period.length, status.period.played) == (100, 30)
+    assert status.period.replaced == sum(one.replaced for one in decisions)
+    current = [one.current for one in status.limits if one.current is not None]
+    means = costs(decisions[200:], problem).mean(axis=0)
+    assert_allclose([one.mean or 0.0 for one in current], means, rtol=1e-12)
+    units = -problem.signs * problem.peaks
+    assert_allclose([one.in_force for one in current], router.state.bounds * units, rtol=1e-15)
+    whole = costs(decisions, problem).mean(axis=0)
+    assert_allclose([one.mean for one in status.limits], whole, rtol=1e-12)
+    assert not np.allclose(means, whole)  # the two averages are not the same thing
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+def test_limits_are_within_reach_exactly_as_long_as_decisions_are_feasible(policy: str) -> None:
+    router = Router(pool(60), policy, seed=1)
+    told = set()
+    for t in range(59):  # after the last of a period the status speaks of the next
+        dear = ["ann", "bob"] if 10 <= t < 50 else None
+        [decision] = rewarded(router, 1, dear)
+        limits = router.status().limits
+        reach = all(one.current is not None and one.current.within_reach for one in limits)
+        assert decision.feasible == reach
+        told.add(reach)
+    assert told == {True, False}
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+def test_a_new_period_has_no_average_yet(policy: str) -> None:
+    router = Router(pool(50), policy)
+    rewarded(router, 50)
+    status = router.status()
+    assert [one.current and one.current.mean for one in status.limits] == [None] * 3
+    assert "a new period of 50 begins" in str(status)
+
+
+@pytest.mark.parametrize("policy", OTHERS)
+def test_a_policy_without_a_guard_tells_of_no_period(policy: str) -> None:
+    router = Router(five(), policy)
+    rewarded(router, 30)
+    status = router.status()
+    assert status.period is None
+    assert all(one.current is None for one in status.limits)
+    assert "guard" not in str(status)
+    assert "this period" not in str(status)
+
+
+@pytest.mark.parametrize("policy", [Distinct(guard=False), Tangent(guard=False)], ids=str)
+def test_a_guard_that_is_off_promises_nothing(policy: Distinct | Tangent) -> None:
+    router = Router(five(), policy)
+    rewarded(router, 30)
+    assert router.status().period is None
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
+    router = Router(pool(200), policy, seed=4)
+    rewarded(router, 30)
+    text = str(router.status())
+    assert "replaced by the guard; round 30 of a period of 200" in text
+    assert "chances now: " in text if policy == "distinct" else "odds now: " in text
+    rewarded(router, 160, ["ann", "bob"])
+    lines = str(router.status()).splitlines()
+    assert "out of reach for the 10 decisions left of this period: usd" in " ".join(lines)
+    assert [line.split()[-3:] for line in lines if line.startswith("usd <=")] == [
+        ["out", "of", "reach"]
+    ]
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_chances_of_a_set_are_those_to_be_in_it() -> None:
+    router = Router(five(), "distinct", seed=4)
+    rewarded(router, 200)
+    chances = np.array(list(router.status().q.values()))
+    assert chances.sum() == pytest.approx(2)
+    usd = float(chances @ five().costs["usd"])
+    assert usd == pytest.approx(router.decide().expected["usd"], abs=0.2)
+
+
+def test_the_price_is_what_a_looser_bound_would_buy() -> None:
+    worth = {"cardio": 0.7, "renal": 0.5, "neuro": 0.6, "general": 0.2}
+    usd = {"usd": [3.0, 2.0, 2.5, 0.5], "server": [1.0, 1.0, 0.0, 0.0]}
+    limits = [at_most("usd", 3.0), at_most("server", 1.2)]
+    router = Router(Problem(list(worth), usd, limits, draws=2), "distinct")
+    for _ in range(5_000):
+        decision = router.decide()
+        router.reward(decision.id, max(worth[name] for name in decision.subset))
+    prices = [one.price for one in router.status().limits]
+    # The general practitioner and one other, who gives 0.1 more for half a dollar more.
+    assert prices[0] == pytest.approx(0.2, abs=0.05)
+    assert prices[1] == 0.0
+
+
+# Out of the reach of a policy.
+
+
+def test_the_remedy_for_full_panels_that_cannot_keep_a_budget_is_one() -> None:
+    trio = Problem(["a", "b", "c"], {"usd": [2.0, 2.0, 3.0]}, [at_most("usd", 3.0)], draws=2)
+    with pytest.raises(PolicyError, match="take 'tangent', which may ask fewer"):
+        Router(trio)
+    assert Router(trio, "tangent").decide().feasible
+
+
+def test_the_remedy_for_a_short_period_and_for_limits_without_room_is_named() -> None:
+    costs, limits = {"a": [1, 0], "b": [0, 1]}, [at_least("a", 0.3), at_least("b", 0.3)]
+    with pytest.raises(PolicyError, match="at least 3 as the problem's period, or as the horizon"):
+        Router(Problem(["ann", "bob"], costs, limits, draws=1, period=2))
+    Router(Problem(["ann", "bob"], costs, limits, draws=1, period=3))
+    tight = [at_least("a", 0.5), at_least("b", 0.5)]
+    with pytest.raises(PolicyError, match="some room, or take 'omd'"):
+        Router(Problem(["ann", "bob"], costs, tight, draws=1))
+    Router(Problem(["ann", "bob"], costs, tight, draws=1), "omd")
+
+
+# Outages.
+
+OUTAGES = {
+    "the cheap ones": ["ann", "bob"],
+    "all but one": ["ann"],
+    "a required group": ["ann", "bob", "dan"],
+}
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_a_long_outage_is_told_and_the_next_period_is_well_again(policy: str, outage: str) -> None:
+    router, problem, up = Router(pool(80), policy, seed=1), pool(80), OUTAGES[outage]
+    decisions = rewarded(router, 10)
+    decisions += rewarded(router, 60, up)
+    assert not decisions[-1].feasible
+    assert "out of reach for the 10 decisions left" in str(router.status())
+    decisions += rewarded(router, 10)
+    assert not inside(costs(decisions, problem), problem)  # it was no false alarm
+    for _ in range(3):
+        after = rewarded(router, 80)
+        assert all(one.feasible for one in after)
+        assert inside(costs(after, problem), problem)
+
+
+def test_in_a_short_outage_the_others_make_up_for_it() -> None:
+    for policy in GUARDED:
+        router, problem = Router(pool(80), policy, seed=1), pool(80)
+        decisions = rewarded(router, 10)
+        decisions += rewarded(router, 10, ["ann", "bob"])
+        decisions += rewarded(router, 60)
+        assert all(one.feasible for one in decisions)
+        assert inside(costs(decisions, problem), problem)
+
+
+def masks() -> st.SearchStrategy[list[str] | None]:
+    """Who is up: mostly everybody, else any that leave somebody."""
+    some = st.sets(st.sampled_from(NAMES), min_size=1).map(sorted)
+    return st.none() | some
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+@given(
+    events=st.lists(
+        st.tuples(masks(), st.sampled_from(["prompt", "late", "never"]), st.floats(0, 1)),
+        min_size=20,
+        max_size=90,
+    ),
+    seed=st.integers(0, 1_000),
+)
+@settings(deadline=None, derandomize=True, max_examples=60)
+def test_whatever_is_down_and_whenever_rewards_come(
+    policy: str, events: list[tuple[list[str] | None, str, float]], seed: int
+) -> None:
+    router, problem = Router(pool(20), policy, seed=seed), pool(20)
+    decisions: list[Decision] = []
+    late: list[tuple[Decision, float]] = []
+    for available, when, value in events:
+        decision = router.decide(f"kind {len(decisions) % 2}", available)
+        decisions.append(decision)
+        assert set(decision.subset) <= set(available or NAMES)
+        most = min(2, len(available or NAMES))
+        assert len(decision.subset) == most or (policy == "tangent" and len(decision.subset) < most)
+        assert 0 < decision.chance <= 1
+        if when == "prompt":
+            router.reward(decision.id, value)
+            for one, earned in reversed(late):
+                router.reward(one.id, earned)
+            late = []
+        elif when == "late":
+            late.append((decision, value))
+    assert all(np.isfinite(leaf).all() for leaf in leaves(router.state))
+    str(router.status())
+    for start in range(0, len(decisions) - 19, 20):
+        period, rounds = decisions[start : start + 20], events[start : start + 20]
+        if all(one.feasible for one in period):
+            assert inside(costs(period, problem), problem)
+        if all(available is None for available, _, _ in rounds):
+            assert all(one.feasible for one in period)
+
+
+# Stop, reload, continue.
+
+
+def driven(router: Router, start: int, stop: int) -> None:
+    """Three contexts, outages, rewards four decisions late, a third of them never, one refused."""
+    for t in range(start, stop):
+        up = ["ann", "bob", "dan"] if t % 50 > 38 else ["eve", "bob"] if t % 7 == 0 else None
+        router.decide(f"kind {t % 3}", up)
+        if t >= 4 and t % 3 != 1:
+            router.reward(f"d{t - 4}", ((t * 37) % 101) / 100)
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+@pytest.mark.parametrize("cut", [1, 2, 29, 30, 31, 45, 60, 119])
+def test_kill_reload_continue_equals_one_run(policy: str, cut: int, tmp_path: Path) -> None:
+    whole, first = (Router(pool(60), policy, seed=5) for _ in range(2))
+    driven(whole, 0, 150)
+    driven(first, 0, cut)
+    first.save(tmp_path / "router.json")
+    first.decide()  # lost in the crash
+    second = Router.load(tmp_path / "router.json")
+    assert any(not isinstance(held, float) for held in second.held.values())
+    driven(second, cut, 150)
+    assert memory(second) == memory(whole)
+    assert second.content() == whole.content()
+    assert str(second.status()) == str(whole.status())
+
+
+def test_what_follows_from_theta_is_not_saved(tmp_path: Path) -> None:
+    router = Router(five(), "distinct")
+    driven(router, 0, 50)
+    router.save(tmp_path / "router.json")
+    data = json.loads((tmp_path / "router.json").read_text())
+    assert set(data["state"]) == set(router.state._fields) - set(Distinct.derived)
+    assert set(Distinct.derived) < set(router.state._fields)
+    again = Router.load(tmp_path / "router.json")
+    for name in Distinct.derived:
+        assert (getattr(again.state, name) == getattr(router.state, name)).all()
+
+
+# Rewards in any order.
+
+
+def everything(router: Router) -> Iterator[tuple[str, Floats]]:
+    """All arrays that learning can move."""
+    state = router.state
+    for name, value in [*state._asdict().items(), *state.slope._asdict().items()]:
+        if not isinstance(value, tuple):
+            yield name, np.asarray(value, float)
+
+
+def after(router: Router, rewards: list[tuple[str, float]]) -> Router:
+    """A copy that gets these rewards in this order, and then moves."""
+    twin = copy.deepcopy(router)
+    for id, value in rewards:  # noqa: A001
+        twin.reward(id, value)
+    for _ in range(4):
+        twin.decide()
+    return twin
+
+
+def ready(policy: Any, seed: int) -> tuple[Router, list[Decision]]:
+    """A router that has a baseline, and a batch of decisions without rewards."""
+    router = Router(five(), policy, seed=seed)
+    rewarded(router, 12)
+    return router, [router.decide() for _ in range(4)]
+
+
+BATCHED = [Distinct(batch=4), Tangent(batch=4)]
+
+
+@pytest.mark.parametrize("policy", BATCHED, ids=str)
+@given(
+    values=st.lists(st.none() | st.floats(0, 1), min_size=4, max_size=4),
+    seed=st.integers(0, 100),
+)
+@settings(deadline=None, derandomize=True, max_examples=15)
+def test_the_order_of_a_batch_s_rewards_does_not_matter(
+    policy: Distinct | Tangent, values: list[float | None], seed: int
+) -> None:
+    router, decisions = ready(policy, seed)
+    came = [(one.id, v) for one, v in zip(decisions, values, strict=True) if v is not None]
+    first = dict(everything(after(router, came)))
+    for order in itertools.permutations(came):
+        for name, array in everything(after(router, list(order))):
+            scale = np.abs(first[name]).max(initial=0.0)
+            assert_allclose(array, first[name], rtol=1e-12, atol=1e-12 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("policy", BATCHED, ids=str)
+def test_rewards_given_to_the_wrong_decisions_would_be_noticed(policy: Distinct | Tangent) -> None:
+    router, decisions = ready(policy, seed=1)
+    a, b = next(
+        pair for pair in itertools.combinations(decisions, 2) if pair[0].subset != pair[1].subset
+    )
+    right, wrong = (after(router, [(a.id, x), (b.id, 1 - x)]) for x in (0.9, 0.1))
+    assert np.abs(right.state.theta - wrong.state.theta).max() > 1e-3
