@@ -47,7 +47,8 @@ def test_the_demo_prints_a_table_and_writes_figures(
 ) -> None:
     assert main(["demo", "--rounds", "600", "--out", str(tmp_path / "new")]) == 0
     out = capsys.readouterr().out
+    assert "distinct, the default" in out
     assert "omd, the paper's policy" in out
-    assert "optimum, exact limits" in out
+    assert "best draws, exact limits" in out
     for kind in ("png", "svg"):
         assert (tmp_path / "new" / f"demo.{kind}").stat().st_size > 10_000

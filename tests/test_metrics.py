@@ -83,7 +83,7 @@ def test_the_unit_of_a_cost_does_not_change_the_score() -> None:
         [limit.at(100 * limit.bound) if limit.name == "usd" else limit for limit in five().limits],
         draws=2,
     )
-    traces = [simulate(p, steady(), rounds=300, horizon=300) for p in (five(), cents)]
+    traces = [simulate(p, steady(), "omd", rounds=300, horizon=300) for p in (five(), cents)]
     assert_allclose(violations(traces[0]), violations(traces[1]), atol=1e-12)
     assert_allclose(cost_bound(traces[0]), cost_bound(traces[1]))
     assert in_units(cents).rows.max() == 1.0
@@ -110,10 +110,10 @@ def test_values_of_other_rounds_are_refused() -> None:
 
 def test_the_text_says_what_is_not_covered() -> None:
     values = recorded(500).values
-    plain, batched = played(horizon=500), simulate(five(), recorded(500), rounds=500)
+    plain, batched = played(horizon=500), simulate(five(), recorded(500), "omd", rounds=500)
     assert "plain algorithm" not in str(score(plain, values))
     assert "Corollary (of the plain algorithm)" in str(score(batched, values))
-    several = simulate(five(), recorded(500, 3), rounds=500)
+    several = simulate(five(), recorded(500, 3), "omd", rounds=500)
     assert "one budget for all" in str(score(several, recorded(500, 3).values))
 
 

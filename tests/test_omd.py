@@ -159,7 +159,7 @@ def test_the_per_round_dual_of_the_experiments_does_not_keep_it() -> None:
 
 def test_without_limits_the_dual_is_silent() -> None:
     free = Problem(five().experts, {}, draws=2)
-    trace = simulate(free, recorded(), rounds=400)
+    trace = simulate(free, recorded(), "omd", rounds=400)
     assert trace.spend.shape == (400, 0)
     assert trace.record.feasible.all()
 

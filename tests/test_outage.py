@@ -71,7 +71,7 @@ def test_the_test_above_would_notice_a_merit_in_being_up() -> None:
 
 
 def test_the_dual_is_charged_for_those_who_were_up() -> None:
-    router = Router(POOL, seed=1)
+    router = Router(POOL, "omd", seed=1)
     for _ in range(30):
         router.decide()
     router.decide(available=["m0", "m5"])
@@ -79,14 +79,15 @@ def test_the_dual_is_charged_for_those_who_were_up() -> None:
     assert_allclose(router.state.dual.u, [(1.0 * q[0] + 0.1 * q[1]) / q.sum()], rtol=1e-12)
 
 
-def test_all_up_is_the_same_as_saying_nothing() -> None:
-    one, other = Router(POOL, seed=1), Router(POOL, seed=1)
+@pytest.mark.parametrize("policy", ["omd", "distinct", "tangent"])
+def test_all_up_is_the_same_as_saying_nothing(policy: str) -> None:
+    one, other = (Router(POOL, policy, seed=1) for _ in range(2))
     for _ in range(200):
         assert one.decide() == other.decide(available=POOL.experts)
 
 
 def test_draws_among_those_up_follow_their_odds() -> None:
-    router = Router(Problem(POOL.experts, {}, draws=3), seed=3)
+    router = Router(Problem(POOL.experts, {}, draws=3), "omd", seed=3)
     up = ["m1", "m3", "m4"]
     count = dict.fromkeys(up, 0)
     for _ in range(4_000):
@@ -98,7 +99,7 @@ def test_draws_among_those_up_follow_their_odds() -> None:
 
 
 def test_experts_that_cannot_keep_a_limit_are_drawn_and_the_decision_says_so() -> None:
-    router = Router(POOL, seed=1)
+    router = Router(POOL, "omd", seed=1)
     for _ in range(500):
         router.reward(router.decide().id, 0.5)
     # A price on dollars, and only the dearest is up: 5 a draw where the surrogate allows 4/3.
@@ -113,7 +114,7 @@ def test_experts_that_cannot_keep_a_limit_are_drawn_and_the_decision_says_so() -
 
 
 def test_a_renormalised_law_inside_the_constraint_is_left_as_it_is() -> None:
-    router = Router(POOL, seed=1)
+    router = Router(POOL, "omd", seed=1)
     for _ in range(300):
         router.reward(router.decide().id, 0.5)
     router.state.dual.w[:] = 0.0
@@ -126,7 +127,8 @@ def test_a_renormalised_law_inside_the_constraint_is_left_as_it_is() -> None:
 def test_an_empty_surrogate_is_reported_in_every_round_of_a_batch() -> None:
     with pytest.warns(UserWarning, match="floor of 0.15"):
         router = Router(
-            Problem(POOL.experts, dict(POOL.costs), [at_most("usd", 3.0)], draws=3, floor=0.15)
+            Problem(POOL.experts, dict(POOL.costs), [at_most("usd", 3.0)], draws=3, floor=0.15),
+            "omd",
         )
     flags = [router.decide().feasible for _ in range(40)]
     assert not any(flags[20:])

@@ -65,12 +65,13 @@ def test_router_and_simulator_produce_the_same_trace(policy: str, horizon: int |
     assert_allclose(status.mean_reward, trace.rewards.mean(), rtol=1e-12)
 
 
-def test_many_contexts_and_the_simulator_agree_too() -> None:
+@pytest.mark.parametrize("policy", ["omd", "distinct", "tangent"])
+def test_many_contexts_and_the_simulator_agree_too(policy: str) -> None:
     environment = recorded(300, contexts=7)
     first_seen = list(dict.fromkeys(environment.index.tolist()))
     renumbered = Given(environment.values, [first_seen.index(x) for x in environment.index])
-    decisions = played(Router(five(), seed=2), environment, 0, 300)
-    trace = simulate(five(), renumbered, rounds=300, seed=2)
+    decisions = played(Router(five(), policy, seed=2), environment, 0, 300)
+    trace = simulate(five(), renumbered, policy, rounds=300, seed=2)
     assert_array_equal([d.odds for d in decisions], trace.record.odds)
 
 
@@ -125,12 +126,13 @@ def test_a_copy_goes_its_own_way_from_the_same_place() -> None:
         assert memory(router) == before
 
 
-def test_the_price_is_in_the_unit_of_the_rewards() -> None:
-    unit, percent = Router(five()), Router(five(), rewards=(0.0, 64.0))
-    for n in range(200):
+@pytest.mark.parametrize("policy", ["omd", "distinct", "tangent"])
+def test_the_price_is_in_the_unit_of_the_rewards(policy: str) -> None:
+    unit, percent = Router(five(), policy), Router(five(), policy, rewards=(0.0, 64.0))
+    for _ in range(200):
         for router, most in ((unit, 1.0), (percent, 64.0)):
-            router.decide()
-            router.reward(f"d{n}", most * (n % 3) / 2)
+            decision = router.decide()
+            router.reward(decision.id, most * decision.spend["usd"] / 8)  # the dearest are the best
     prices = [[one.price for one in router.status().limits] for router in (unit, percent)]
     assert max(prices[0]) > 0
     assert_allclose(np.array(prices[1]), 64 * np.array(prices[0]), rtol=1e-9)
@@ -160,9 +162,10 @@ def test_the_order_of_rewards_within_a_batch_does_not_matter(order: list[int]) -
     assert_allclose(routers[0].state.g, routers[1].state.g, rtol=1e-12)
 
 
-def test_limits_are_steered_for_even_if_no_reward_ever_comes() -> None:
+@pytest.mark.parametrize("policy", ["omd", "tangent"])
+def test_limits_are_steered_for_even_if_no_reward_ever_comes(policy: str) -> None:
     dear = Problem(["cheap", "dear"], {"usd": [0.1, 1.0]}, [at_most("usd", 0.4)], draws=2)
-    router = Router(dear)
+    router = Router(dear, policy)
     for _ in range(4_000):
         router.decide()
     status = router.status()
@@ -196,7 +199,7 @@ def test_a_decision_older_than_memory_is_late() -> None:
 
 
 def test_only_experts_that_are_up_are_drawn_and_the_odds_are_theirs() -> None:
-    router = Router(five(), seed=1)
+    router = Router(five(), "omd", seed=1)
     played(router, recorded(50), 0, 50)
     for _ in range(50):
         decision = router.decide("kind 0", available=["bob", "dan", "eve"])
@@ -280,7 +283,7 @@ def test_a_router_is_not_started_with_nonsense(
 
 
 def test_a_declared_range_is_mapped_to_the_unit_interval() -> None:
-    unit, percent = Router(five()), Router(five(), rewards=(-100.0, 100.0))
+    unit, percent = (Router(five(), "omd", rewards=declared) for declared in ((0, 1), (-100, 100)))
     for n in range(64):
         share = (n % 5) / 4
         assert unit.decide().draws == percent.decide().draws
@@ -293,10 +296,11 @@ def test_a_declared_range_is_mapped_to_the_unit_interval() -> None:
 
 
 def test_the_status_reads_well() -> None:
-    router = Router(five(), seed=4)
+    router = Router(five(), "omd", seed=4)
     played(router, recorded(200), 0, 200)
     text = str(router.status())
     assert "200 decisions, 200 rewards" in text
+    assert "guard" not in text
     assert "usd <=" in text
     assert "junior >=" in text
     assert "odds now:" in text
@@ -306,7 +310,7 @@ def test_the_status_reads_well() -> None:
 def test_prices_approach_the_multipliers_of_the_optimum() -> None:
     pool = crowd()
     values = skills(pool).rounds(0, 20_000, seed=0).values
-    router = Router(pool, horizon=20_000)
+    router = Router(pool, "omd", horizon=20_000)
     place = {name: i for i, name in enumerate(pool.experts)}
     for matrix in values:
         decision = router.decide()

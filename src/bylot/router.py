@@ -32,6 +32,8 @@ HUGE = 1e300  # a reward beyond it is not a number to learn from
 class Router:
     """Draws a panel for every request and learns from one reward per panel.
 
+    policy:       'distinct' asks exactly M different experts, 'tangent' draws M times with
+                  replacement, as the paper's own 'omd' does; `bylot.policies.POLICIES` has more
     horizon:      decisions to come, if known; without it the policy works for ever
     rewards:      the range rewards are given in; learning maps it to [0, 1]
     max_contexts: contexts are made when first seen, up to this many
@@ -48,7 +50,7 @@ class Router:
     def __init__(
         self,
         problem: Problem,
-        policy: str | policies.Policy = "omd",
+        policy: str | policies.Policy = "distinct",
         *,
         seed: int = 0,
         horizon: int | None = None,

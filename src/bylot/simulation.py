@@ -119,7 +119,7 @@ def play(
 def simulate(
     problem: Problem,
     environment: Environment,
-    policy: str | Policy = "omd",
+    policy: str | Policy = "distinct",
     *,
     rounds: int,
     seed: int = 0,

@@ -1,4 +1,4 @@
-"""The figure of the first look: what one play earned, and how it kept its limits."""
+"""The figure of the first look: what plays earned, and how the first of them kept its limits."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,42 +6,42 @@ from typing import Any
 
 import numpy as np
 
-from bylot.kernels.compile import Floats
 from bylot.plots.style import BLUE, GREY, ORANGE, STYLES, drawing, written
 from bylot.simulation import Trace, running_mean
 
 
 def learning_and_limits(
-    trace: Trace, expected: Floats, levels: Mapping[str, float], title: str, folder: Path
+    plays: Mapping[str, Trace], levels: Mapping[str, float], title: str, folder: Path
 ) -> list[Path]:
-    """Left: expected reward of the policy over time against some levels; right: every limit."""
+    """Left: reward of every play over time against some levels; right: the limits of the first."""
     plt = drawing()
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     figure.suptitle(title)
-    t = np.arange(1, len(expected) + 1)
-    window = max(1, len(expected) // 100)
-    smooth = np.convolve(expected, np.full(window, 1 / window), mode="valid")
-    left.plot(t[window - 1 :], smooth, color=BLUE, linewidth=1.6)
-    end = (t[-1], smooth[-1])
-    left.annotate("omd", end, xytext=(0, -16), textcoords="offset points", ha="right", color=BLUE)
+    for (name, trace), colour in zip(plays.items(), (BLUE, ORANGE), strict=False):
+        t = np.arange(1, len(trace.rewards) + 1)
+        window = max(1, len(t) // 50)
+        smooth = np.convolve(trace.rewards, np.full(window, 1 / window), mode="valid")
+        left.plot(t[window - 1 :], smooth, color=colour, linewidth=1.6, label=name)
     for name, level in levels.items():
         left.axhline(level, color=GREY, linewidth=1, linestyle="--")
         left.annotate(
             f"{name} {level:.3f}",
-            (t[-1] / 2, level),
-            xytext=(0, 3),
+            (0.3 * t[-1], level),
+            xytext=(0, -10),
             textcoords="offset points",
             ha="center",
             fontsize=8,
             color=GREY,
         )
-    left.set(xlabel="request", ylabel=f"expected reward (mean of {window})", title="what it earns")
+    left.set(xlabel="request", ylabel=f"reward (mean of {window})", title="what they earn")
     left.margins(y=0.1)
-    draw_limits(right, trace)
+    left.legend(frameon=False, fontsize=9, loc="lower right")
+    first, trace = next(iter(plays.items()))
+    draw_limits(right, trace, f"what {first} keeps")
     return written(figure, folder, "demo")
 
 
-def draw_limits(axes: Any, trace: Trace) -> None:
+def draw_limits(axes: Any, trace: Trace, title: str) -> None:
     """Slack of each limit's running average in parts of its bound; below 0 is outside."""
     t = np.arange(1, len(trace.rewards) + 1)
     slack = trace.problem.signs * (running_mean(trace.spend) - trace.problem.bounds)
@@ -50,9 +50,9 @@ def draw_limits(axes: Any, trace: Trace) -> None:
         label = f"{limit.name} {'≤' if limit.sign < 0 else '≥'} {limit.bound:.3g}"
         axes.plot(t, slack[:, j] / limit.bound, color=colour, linestyle=line, label=label)
     axes.set(xlabel="request", ylabel="slack / bound", xscale="log", xlim=(1, t[-1]))
-    axes.set(title="what it keeps", ylim=(-1.0, None))
+    axes.set(title=title, ylim=(-1.0, None))
     axes.axhspan(-1.0, 0.0, color="#f3d9d0", zorder=0)
     axes.axhline(0.0, color="black", linewidth=1)
     corner = {"xycoords": "axes fraction", "ha": "right", "fontsize": 9}
     axes.annotate("outside its bound", (0.98, 0.03), color=ORANGE, **corner)
-    axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.9))
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
