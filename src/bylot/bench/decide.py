@@ -1,4 +1,4 @@
-"""How many rounds a router plays per CPU-second, next to river's and MABWiser's UCB.
+"""How many rounds routers play per CPU-second, next to river's and MABWiser's UCB.
 
 Everyone chooses 5 of 50 experts, sees one reward for the panel and learns from it, in the same
 process, in turns. The peers learn one arm at a time, so they credit the panel's reward to each
@@ -7,6 +7,7 @@ member; neither knows limits.
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -18,12 +19,13 @@ from bylot.router import Router
 from bylot.text import table
 
 SIZE, DRAWS, DIMENSIONS = 50, 5, 3
+OURS = {"bylot": "omd", "bylot distinct": "distinct", "bylot tangent": "tangent"}
 Round = Callable[[Any], None]  # plays one round on one value matrix
 
 
-def bylot() -> Round:
+def bylot(policy: str) -> Round:
     """decide + reward of our router under three limits, from Python."""
-    router = Router(crowd(SIZE, DRAWS), "omd", rewards=(0.0, DIMENSIONS))
+    router = Router(crowd(SIZE, DRAWS), policy, rewards=(0.0, DIMENSIONS))
     place = {name: i for i, name in enumerate(router.problem.experts)}
 
     def one(values: Any) -> None:
@@ -70,7 +72,8 @@ def mabwiser() -> Round:
 def run(seconds: float = 2.0, turns: int = 5) -> dict[str, Any]:
     """Rounds per CPU-second of each, the median over turns that alternate between them."""
     values = np.random.default_rng(0).random((1_000, DIMENSIONS, SIZE))
-    players, absent = present({"bylot": bylot, "river": river, "mabwiser": mabwiser})
+    ours = {name: partial(bylot, policy) for name, policy in OURS.items()}
+    players, absent = present({**ours, "river": river, "mabwiser": mabwiser})
     rates: dict[str, list[float]] = {name: [] for name in players}
     for one in players.values():
         rate(one, values, 0.2)  # compile and fill caches
@@ -78,7 +81,7 @@ def run(seconds: float = 2.0, turns: int = 5) -> dict[str, Any]:
         for name, one in players.items():
             rates[name].append(rate(one, values, seconds / turns))
     medians = {name: float(np.median(rate)) for name, rate in rates.items()}
-    ratios = {name: medians["bylot"] / medians[name] for name in medians if name != "bylot"}
+    ratios = {name: medians["bylot"] / medians[name] for name in medians if name not in OURS}
     return {"rounds_per_cpu_s": medians, "ratios": ratios, "absent": absent}
 
 
@@ -112,10 +115,12 @@ def cycle(values: Any) -> Iterator[Any]:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table."""
-    rates, ratios = result["rounds_per_cpu_s"], result["ratios"]
-    rows = [("decide + reward, 5 of 50", "rounds per CPU-second", "bylot is faster by")]
-    for name, one in rates.items():
-        rows.append((name, f"{one:,.0f}", f"{ratios[name]:.1f}x" if name in ratios else ""))
-    rows += [(name, "not installed", "pip install 'bylot[bench]'") for name in result["absent"]]
-    return "\n".join(table(rows))
+    """The result as a table; ours are also told as multiples of the peers'."""
+    rates, peers = result["rounds_per_cpu_s"], list(result["ratios"])
+    rows = [("decide + reward, 5 of 50", "rounds per CPU-second", *(f"/ {one}" for one in peers))]
+    for name, rate in rates.items():
+        multiples = [f"{rate / rates[one]:.1f}" if name in OURS else "" for one in peers]
+        rows.append((f"{name} omd" if name == "bylot" else name, f"{rate:,.0f}", *multiples))
+    lines = table(rows)
+    lines += [f"{name} is not installed: pip install 'bylot[bench]'" for name in result["absent"]]
+    return "\n".join(lines)
