@@ -181,3 +181,16 @@ def test_a_budget_that_full_panels_cannot_keep_is_warned_of() -> None:
             policy.bind(trio)
     Cucb().bind(trio)  # knows of no limits, so there is nothing to warn of
     assert five().full_conflict is None
+
+
+def test_a_set_rarer_than_any_number_is_still_told_and_learned_from() -> None:
+    K, rng = 1_200, np.random.default_rng(0)
+    problem = Problem([f"e{i}" for i in range(K)], {"usd": rng.random(K)}, draws=400)
+    for name in ("distinct", "tangent"):
+        router = Router(problem, name, seed=1)
+        for _ in range(30):
+            decision = router.decide()
+            assert 0 < decision.chance < 1e-290
+            router.reward(decision.id, float(rng.random()))
+        assert np.isfinite(router.state.theta).all()
+        assert np.abs(router.state.slope.energy).max() > 0

@@ -14,6 +14,8 @@ from numba.extending import overload
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled, inlined
 
+RAREST = 2.0**-1022  # told of a set that is rarer still: a chance of 0 stands for one not told
+
 Step = TypeVar("Step", bound=Callable[..., Any])
 
 

@@ -37,7 +37,7 @@ from bylot.policies.ascent import (
     taken,
 )
 from bylot.policies.books import fair
-from bylot.policies.contract import Ticket, chances, decide, law, learn, step
+from bylot.policies.contract import RAREST, Ticket, chances, decide, law, learn, step
 from bylot.policies.guard import Account, Guard, admit, guarded, opened, promised
 from bylot.policies.mildest import mildest
 from bylot.policies.onesided import one_sided
@@ -52,6 +52,7 @@ from bylot.problem import Problem
 COIN, SET = 4, 5  # streams of chance: which law to draw from, and the set
 LOW, HIGH = -10.0, 8.0  # of theta at the start of a step, whose M-th largest is 0
 KEPT = 1e-9  # an excess of a row that counts as none
+FURTHEST = 700.0  # a logarithm whose exponential is still a number
 FAR = 1e100  # a theta beyond it could not be added up
 
 
@@ -177,11 +178,13 @@ def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up
         members = draw_set(mild.table, mild.coins, m, chance, SET)
     else:
         members = draw_set(here.table, here.coins, m, chance, SET)
-    ours = np.exp(log_probability(members, here.theta, here.log_z[0]))
-    told = (1.0 - rule.eps) * ours
-    told += rule.eps * np.exp(log_probability(members, mild.theta, mild.log_z[0]))
+    ours = log_probability(members, here.theta, here.log_z[0])
+    apart = log_probability(members, mild.theta, mild.log_z[0]) - ours
+    # In logarithms: among many sets a single one may be rarer than a number can be small.
+    weight = 1.0 / ((1.0 - rule.eps) + rule.eps * np.exp(min(apart, FURTHEST)))
+    told = max(np.exp(ours - np.log(weight)), RAREST)
     admitted = admit(rule.guard, state.account, members, up)
-    draws, weight = np.empty(rule.draws, np.int64), ours / told
+    draws = np.empty(rule.draws, np.int64)
     for k in range(admitted.members.size):
         draws[k] = admitted.members[k]
     again(draws, admitted.members.size)

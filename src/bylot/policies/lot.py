@@ -18,7 +18,7 @@ from bylot.kernels.top import again
 from bylot.policies import ascent
 from bylot.policies.ascent import Slope, centred, level
 from bylot.policies.books import fair
-from bylot.policies.contract import Ticket, chances, law, learn, step
+from bylot.policies.contract import RAREST, Ticket, chances, law, learn, step
 from bylot.policies.guard import Account, Guard, admit, opened
 from bylot.policies.price import Till, empty
 from bylot.policies.tally import membership
@@ -121,7 +121,8 @@ def drawn(rule: Any, state: LotState, context: int, chance: Chance, up: Bools) -
     if replaced:
         stand(panel, admitted.members)
     else:
-        told = np.exp(log_set_probability(of_members(panel.odds, panel.draws), rule.draws))
+        masses = of_members(panel.odds, panel.draws)
+        told = max(np.exp(log_set_probability(masses, rule.draws)), RAREST)
     return Ticket(
         chance.t, context, panel.draws, panel.odds, up, 1.0, admitted.kept, told, 1.0, replaced
     )
