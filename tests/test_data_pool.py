@@ -80,6 +80,22 @@ def test_skills_and_costs_are_those_of_the_paper(dimensions: int, seed: int) -> 
     assert pool.accuracy[pool.expert == 1].min() >= pool.accuracy[pool.expert == 0].max()
 
 
+@pytest.mark.parametrize("dimensions", [1, 3, 60])
+def test_smoothing_adds_annotations_of_an_average_worker(dimensions: int) -> None:
+    plain, smooth = (CROWD.pool(1, 6, dimensions, 2, smoothing) for smoothing in (0, 10))
+    for n in range(dimensions):
+        average = plain.skills[n].mean()
+        for i, name in enumerate(plain.workers):
+            mine = CROWD.worker == CROWD.workers.index(name)
+            group = CROWD.correct[mine & (CROWD.task % dimensions == n)]
+            wanted = (group.sum() + 10 * average) / (len(group) + 10)
+            assert smooth.skills[n, i] == pytest.approx(wanted, rel=1e-14)
+    assert smooth.imputed == plain.imputed
+    assert_array_equal(smooth.accuracy, plain.accuracy)  # who is an expert, and what all cost,
+    assert_array_equal(smooth.expert, plain.expert)  # is what it was
+    assert_array_equal(smooth.workload, plain.workload)
+
+
 def test_workload_is_relative_to_the_pool_and_not_to_the_crowd() -> None:
     pools = [CROWD.pool(seed, size=6, experts=2) for seed in range(10)]
     assert any("11" not in pool.workers for pool in pools)  # the busiest of all
@@ -148,6 +164,7 @@ def test_of_equally_accurate_workers_the_first_are_experts() -> None:
         ({"size": 0}, "size=0"),
         ({"size": 5, "dimensions": 0}, "dimensions=0"),
         ({"size": 5, "experts": 6}, "experts=6"),
+        ({"smoothing": -1}, "smoothing=-1"),
         ({"seed": -1}, "seed=-1"),
         ({"seed": 1 << 64}, "from 0 to"),
     ],

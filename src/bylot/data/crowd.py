@@ -93,13 +93,21 @@ class Crowd:
         """Indices of the workers with at least so many annotations."""
         return np.flatnonzero(self.workload >= least).astype(np.int64)
 
-    def pool(self, seed: int, size: int = SIZE, dimensions: int = 3, experts: int = 10) -> Pool:
+    def pool(
+        self,
+        seed: int,
+        size: int = SIZE,
+        dimensions: int = 3,
+        experts: int = 10,
+        smoothing: int = 0,
+    ) -> Pool:
         """The workers who compete under a seed, with their skills and costs (paper, section 6.1).
 
         The same workers are drawn for any number of dimensions. Group n of the tasks holds every
-        dimensions-th of the sorted tasks of the whole crowd, beginning with the n-th.
+        dimensions-th of the sorted tasks of the whole crowd, beginning with the n-th. Smoothing is
+        not the paper's: so many annotations by an average worker are added to those of each skill.
         """
-        self._can_draw(seed, size, dimensions, experts)
+        self._can_draw(seed, size, dimensions, experts, smoothing)
         chosen = draw_lots(seed, self.reliable(), size)
         place = np.full(len(self.workers), -1)
         place[chosen] = np.arange(size)
@@ -110,6 +118,7 @@ class Crowd:
             place[self.worker[inside]],
             self.correct[inside],
             np.broadcast_to(accuracy, (dimensions, size)),
+            smoothing,
         )
         return Pool(
             workers=tuple(self.workers[i] for i in chosen),
@@ -120,14 +129,17 @@ class Crowd:
             imputed=imputed,
         )
 
-    def _can_draw(self, seed: int, size: int, dimensions: int, experts: int) -> None:
+    def _can_draw(
+        self, seed: int, size: int, dimensions: int, experts: int, smoothing: int
+    ) -> None:
         """Are there such pools at all?"""
         if not 0 <= seed < 1 << 64:
             raise DataError(f"seed={seed} given; a pool is drawn by a seed from 0 to 2^64 - 1")
-        if size < 1 or dimensions < 1 or not 0 <= experts <= size:
+        if size < 1 or dimensions < 1 or not 0 <= experts <= size or smoothing < 0:
             raise DataError(
-                f"a pool of size={size}, dimensions={dimensions}, experts={experts} given; wanted "
-                "a size and dimensions of at least 1, and from 0 to size experts"
+                f"a pool of size={size}, dimensions={dimensions}, experts={experts}, "
+                f"smoothing={smoothing} given; wanted a size and dimensions of at least 1, from 0 "
+                "to size experts, and a smoothing of 0 or more"
             )
         if self.counts.reliable < size:
             raise DataError(

@@ -34,16 +34,24 @@ def draw_lots(seed: int, among: Ints, size: int) -> Ints:
     return among[np.sort(winners)]
 
 
-def accuracies(group: Ints, place: Ints, correct: Bools, spare: Floats) -> tuple[Floats, int]:
+def accuracies(
+    group: Ints, place: Ints, correct: Bools, spare: Floats, smoothing: int = 0
+) -> tuple[Floats, int]:
     """The share of correct annotations in each cell (group, place), and how many cells had none.
 
-    spare has the shape of the result, and stands in for cells without an annotation.
+    spare has the shape of the result, and stands in for cells without an annotation. With smoothing
+    s > 0 a cell of n annotations, k of them correct, has (k + s m) / (n + s) instead, where m is
+    the mean of its group without smoothing: s annotations by an average worker.
     """
     cell = group * spare.shape[1] + place
     count = np.bincount(cell, minlength=spare.size).reshape(spare.shape)
     right = np.bincount(cell, correct, spare.size).reshape(spare.shape)
     empty = count == 0
-    return np.where(empty, spare, right / np.maximum(count, 1)), int(empty.sum())
+    share = np.where(empty, spare, right / np.maximum(count, 1))
+    if smoothing:
+        mean = share.mean(axis=1, keepdims=True)
+        share = (right + smoothing * mean) / (count + smoothing)
+    return share, int(empty.sum())
 
 
 def most_accurate(accuracy: Floats, experts: int) -> Floats:
