@@ -7,7 +7,7 @@ export PIP_CONSTRAINT := constraints.txt
 .PHONY: demo test slow check format bench clean
 
 demo: .venv/.demo
-	$(BIN)/bylot reproduce all --offline --rounds 1000 --seeds 3 --out out/demo
+	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"

@@ -9,14 +9,34 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.data import synthetic
 from bylot.errors import BylotError
-from bylot.experiments import LEVELS, Cell, Job, Setup, chosen, crowd, jobs, run, sweep
+from bylot.experiments import (
+    BEYOND,
+    GRIDS,
+    GUARDED,
+    LEVELS,
+    PARTS,
+    SEEDS,
+    Cell,
+    Job,
+    Setup,
+    chosen,
+    crowd,
+    jobs,
+    periods,
+    run,
+    sweep,
+    untuned,
+)
 from bylot.experiments.grid import ENVIRONMENTS
-from bylot.experiments.levels import DRAWS, problem
-from bylot.experiments.lineup import PAPER, VARIANTS, settings
-from bylot.experiments.outcome import Row, rolling, sampled, spending
+from bylot.experiments.levels import DRAWS, KNOWN, problem
+from bylot.experiments.lineup import PAPER, VARIANTS, settings, tried
+from bylot.experiments.outcome import Row, by_period, rolling, sampled, spending
 from bylot.experiments.world import World
 from bylot.kernels.compile import Floats, Ints
 from bylot.kernels.summax import sum_max
+from bylot.metrics import outside
+from bylot.policies import KINDS, Distinct
+from bylot.records import SCHEMA
 
 CROWD = synthetic()
 SETUP = Setup(CROWD, rounds=400)
@@ -45,9 +65,27 @@ def test_the_grids_have_as_many_cells_as_the_paper_says() -> None:
     assert {cell.policy for cell in crowd(variants=True)} == set(PAPER) | set(VARIANTS)
 
 
+def test_the_grids_past_the_paper_are_whole() -> None:
+    counts = {name: len(grid(SEEDS[name])) for name, grid in GRIDS.items()}
+    assert counts["beyond"] == 6 * 4 * 2 * 20
+    assert counts["ablation"] == 2 * 6 * 2 * 2 * 20
+    assert counts["periods"] == 4 * 4 * 2 * 2 * 5
+    assert counts["settings"] == 2 * 81 * 2 * 2 * 4
+    assert {cell.period for cell in periods(1)} == {250, 1_000, 5_000, 20_000}
+    assert {cell.period for cell in periods(1, rounds=300)} == {250, 600}  # the others are too long
+
+
 def test_an_id_names_one_cell() -> None:
-    cells = sweep() + crowd(variants=True)
-    assert len({cell.id for cell in cells}) == len(cells)
+    cells = [*crowd(variants=True), *(cell for grid in GRIDS.values() for cell in grid(2))]
+    assert len({cell.id for cell in cells}) == len(set(cells))
+
+
+def test_jobs_play_a_level_of_smoothed_skills_in_a_world_of_its_own() -> None:
+    made = jobs([*GRIDS["beyond"](1), *GRIDS["ablation"](1), *GRIDS["settings"](1)])
+    assert len({str(one) for one in made}) == len(made) == 4
+    for one in made:
+        assert {cell.level == "stress" for cell in one.cells} == {one.smoothing == 10}
+        assert {cell.experiment for cell in one.cells} == {"beyond", "ablation", "settings"}
 
 
 def test_a_pattern_chooses_cells_and_one_that_matches_nothing_is_an_error() -> None:
@@ -72,6 +110,27 @@ def test_the_levels_bound_workload_and_experts_as_in_table_1() -> None:
         assert_allclose(bounds, [5 * mean + budget, cap], rtol=1e-15)
     assert problem(pool, "none").limits == ()
     assert problem(pool, "tight").floor == 0.002
+
+
+def test_stress_is_tighter_and_smoother_than_the_papers_levels() -> None:
+    plain, smooth = CROWD.pool(seed=0), CROWD.pool(seed=0, smoothing=KNOWN["stress"].smoothing)  # type: ignore[union-attr]
+    assert_allclose(problem(smooth, "stress").bounds, [4 * plain.workload.mean(), 1], rtol=1e-15)
+    assert plain.skills.max() == 1.0
+    assert smooth.skills.min() > 0
+    assert smooth.skills.max() < 1.0
+    world = World(CROWD, "stochastic", 3, seed=0, rounds=50, smoothing=10, exact=True)
+    assert list(world.problems) == ["stress"]
+    assert_array_equal(world.pool.skills, smooth.skills)
+
+
+def test_past_the_paper_the_optimum_is_that_of_the_exact_costs() -> None:
+    paper, exact = (World(CROWD, "regime", 3, 1, 300, exact=exact) for exact in (False, True))
+    for level in ("tight", "loose"):
+        low, high = paper.best(level).found, exact.best(level).found
+        assert high.value >= low.value - 1e-9  # the stand-in is stricter
+        q, limited = high.policy, exact.problems[level]
+        assert outside(limited, limited.rows @ (1 - (1 - q) ** DRAWS)) <= 1e-9
+    assert exact.best("tight").found.value > paper.best("tight").found.value + 1e-4
 
 
 def test_a_record_does_not_depend_on_what_else_is_in_the_job() -> None:
@@ -101,6 +160,80 @@ def test_every_policy_of_the_lineup_plays_at_every_level() -> None:
         assert (row["outside"] > 0) == (row["r2"] > 0)
         assert row["r2"] == row["curve_r2"][-1]
         assert (row["workload_bound"] is None) == (row["level"] == "none")
+
+
+def test_policies_past_the_paper_play_and_their_records_do_not_depend_on_the_job() -> None:
+    """In a job of cells of several experiments, some of which are one play."""
+    setup = Setup(CROWD, rounds=300)
+    names = ["distinct", "distinct:eps=0.0", "ts-bwk"]
+    cells = [Cell("beyond", "stress", "regime", name, 3, 2) for name in (*names, "omd")]
+    cells += [Cell("ablation", "stress", "regime", name, 3, 2) for name in names[:2]]
+    together = run(setup, job(*cells))
+    for cell, row in zip(cells, together, strict=True):
+        (alone,) = run(setup, job(cell))
+        assert row.keys() == SCHEMA.keys()
+        assert same(row, alone), cell.id
+        assert row["refused"] is None
+        assert (row["curve_t"] is None) == (cell.experiment == "ablation")
+    assert together[0]["reward"] == together[4]["reward"] != together[1]["reward"]
+    assert together[0]["outside"] == 0.0
+    assert together[0]["optimum_gap"] >= 0.0
+
+
+def test_a_play_that_a_policy_refuses_is_a_record_that_says_why() -> None:
+    cells = [Cell("periods", "stress", "stochastic", name, 3, 0, 1) for name in ("distinct", "omd")]
+    refused, played = run(Setup(CROWD, rounds=20), job(*cells))
+    assert "a period of 1 rounds is too short to promise the limits" in refused["refused"]
+    assert refused.keys() == played.keys() == SCHEMA.keys()
+    assert refused["reward"] is None
+    assert refused["cell"] == cells[0].id
+    assert played["refused"] is None
+
+
+def test_periods_are_one_play_to_those_who_do_not_know_of_them() -> None:
+    setup = Setup(CROWD, rounds=300)  # so that a play has 600
+    cells = [
+        Cell("periods", "tight", "regime", policy, 3, 0, period)
+        for policy in ("omd", "distinct")
+        for period in (250, 600)
+    ]
+    short, whole, ours, ours_whole = run(setup, job(*cells))
+    assert short["reward"] == whole["reward"]
+    assert (short["periods"], whole["periods"]) == (2, 1)
+    assert len(short["curve_reward"]) == len(ours["curve_reward"]) == 200
+    assert ours["reward"] != ours_whole["reward"]
+    assert ours["bad_periods"] == ours_whole["bad_periods"] == 0
+
+
+@given(st.integers(1, 7), st.integers(0, 30), st.integers(0, 9))
+def test_bad_periods_are_counted_one_by_one(period: int, rounds: int, seed: int) -> None:
+    limited = problem(CROWD.pool(0), "tight")
+    spend = limited.bounds * np.random.default_rng(seed).uniform(0.5, 1.5, (rounds, 2))
+    starts = range(0, rounds - period + 1, period)
+    bad = [outside(limited, spend[at : at + period].mean(axis=0)) > 0 for at in starts]
+    assert by_period(limited, spend, period) == {"periods": len(bad), "bad_periods": sum(bad)}
+
+
+def test_a_name_spells_settings_and_the_default_is_among_those_tried() -> None:
+    assert settings("distinct:eta=2.0,batch=5,guard=False,pace=None", "beyond", 3) == Distinct(
+        eta=2.0, batch=5, guard=False, pace=None
+    )
+    for name in GUARDED:
+        assert f"{name}:{untuned(name)}" in tried()
+        assert settings(f"{name}:{untuned(name)}", "settings", 3) == KINDS[name]()
+        for part in PARTS:
+            assert settings(f"{name}:{part}", "ablation", 3) != KINDS[name]()
+    for name in BEYOND:
+        if name in PAPER:
+            assert settings(name, "beyond", 3) == settings(name, "crowd", 3)
+
+
+def test_the_first_rounds_of_a_job_are_played_as_if_the_rest_came() -> None:
+    """Which compiles all that the job needs, and is refused where the job would be."""
+    cell = Cell("beyond", "tight", "stochastic", "distinct", 3, 0)
+    (row,) = run(Setup(CROWD, rounds=300), job(cell), rounds=20)
+    assert row["refused"] is None
+    assert row["curve_t"][-1] == 20
 
 
 def test_without_limits_the_constraint_aware_are_the_unaware() -> None:

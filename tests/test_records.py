@@ -23,7 +23,7 @@ from bylot.records.folder import Folder
 
 RUN: dict[str, Any] = {
     "form": "bylot-run",
-    "version": 1,
+    "version": 2,
     "data": {"name": "made-up", "digest": "17", "synthetic": True},
     "rounds": 1_000,
     "window": 50,

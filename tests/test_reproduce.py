@@ -42,11 +42,23 @@ def until_some_parts(process: "subprocess.Popen[str]", folder: Path) -> None:
         time.sleep(0.01)
 
 
+PAST = ["--only", "*/distinct/*", "--only", "beyond/*/omd/*"]
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small run of everything."""
+    """A small run of the paper's experiments."""
     folder = tmp_path_factory.mktemp("small")
-    assert main(["reproduce", "all", *SMALL, "--jobs", "2", "--out", str(folder)]) == 0
+    assert main(["reproduce", "paper", *SMALL, "--jobs", "2", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run of some of what is past the paper."""
+    folder = tmp_path_factory.mktemp("past")
+    run = ["reproduce", "beyond", *SMALL, *PAST, "--jobs", "2", "--out", str(folder)]
+    assert main(run) == 0
     return folder
 
 
@@ -72,6 +84,40 @@ def test_one_command_leaves_records_figures_report_and_claims(small: Path) -> No
     inside = table.filter(pl.col("cell").str.starts_with("crowd/tight/regime/omd/"))
     assert row["reward_mean"] == pytest.approx(inside["reward"].mean())
     assert row["feasible"]["0"] == (inside["outside"] <= 0).mean()
+
+
+def test_what_is_past_the_paper_has_records_figures_checks_and_a_report_of_its_own(
+    past: Path,
+) -> None:
+    table = pl.read_parquet(past / "records.parquet")
+    counts = dict(table.group_by("experiment").len().iter_rows())
+    assert counts == {"beyond": 2 * 8 * 3, "ablation": 4 * 3, "periods": 4 * 3}
+    assert np.isfinite(table["regret_true"].to_numpy()).all()
+    ours = table.filter(pl.col("policy") == "distinct")
+    assert ours["feasible"].all()
+    assert ours["bad_periods"].sum() == 0
+    assert set(table["period"].drop_nulls()) == {400}  # as long as the play: others are too long
+    text = (past / "report.md").read_text()
+    assert "## Beyond the paper" in text
+    assert "## Sentence by sentence" not in text
+    assert (past / "figures" / "beyond.png").exists()
+    assert not (past / "figures" / "crowd.png").exists()
+    checks = {one["id"]: one["verdict"] for one in json.loads((past / "beyond.json").read_text())}
+    assert checks["distinct-always-feasible"] == "holds"
+    assert checks["tangent-always-feasible"] == "cannot be tested"
+
+
+def test_what_is_past_the_paper_goes_on_in_the_same_folder_to_the_same_bytes(
+    past: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["reproduce", "beyond", "--data", "synthetic", "--rounds", "200", *PAST, "--jobs", "1"]
+    for seeds in ("1", "3"):
+        assert main([*run, "--seeds", seeds, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "24 to compute" in said.err
+    assert "48 to compute" in said.err
+    assert "core-seconds" in said.out
+    assert records(tmp_path) == records(past)
 
 
 def test_pandas_reads_the_records_as_polars_does(small: Path) -> None:
@@ -106,7 +152,7 @@ def test_a_second_run_computes_nothing_and_changes_no_record(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = records(small)
-    assert main(["reproduce", "all", *SMALL, "--out", str(small)]) == 0
+    assert main(["reproduce", "paper", *SMALL, "--out", str(small)]) == 0
     assert "nothing was missing" in capsys.readouterr().out
     assert records(small) == before
 
@@ -133,7 +179,8 @@ def test_more_seeds_go_on_from_fewer(small: Path, tmp_path: Path) -> None:
 
 def test_one_job_two_jobs_and_ray_give_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the engine of many machines needs Ray")
-    run = ["reproduce", "all", "--data", "synthetic", "--rounds", "100", "--seeds", "2", *FEW]
+    some = [*FEW, "--only", "beyond/*/distinct/*", "--only", "periods/*/distinct/*"]
+    run = ["reproduce", "all", "--data", "synthetic", "--rounds", "100", "--seeds", "2", *some]
     ways = {"one": ["--jobs", "1"], "two": ["--jobs", "2"], "ray": ["--engine", "ray"]}
     for name, options in ways.items():
         assert main([*run, *options, "--out", str(tmp_path / name)]) == 0
@@ -228,6 +275,7 @@ def test_files_of_ones_own_are_played(tmp_path: Path) -> None:
         (["--crowd", "x", "--truth", "y", "--data", "synthetic"], "give one of them"),
         (["--data", "synthetic", "--only", "tigt"], "no cell matches"),
         (["--data", "synthetic", "--only", "*/omd-sum/*"], "add --variants"),
+        (["--data", "synthetic", "--only", "settings/tight/*"], "add --settings"),
         (["--data", "synthetic", "--rounds", "9"], "--rounds 9 is too short"),
         (["--data", "synthetic", "--out", "/dev/null/x"], "cannot be written"),
         (["--data", "synthetic", "--engine", "ray", "--address", "127.0.0.1:9"], "nothing answers"),

@@ -1,4 +1,4 @@
-"""`bylot reproduce`: section 6 of the paper from data to report, in one command.
+"""`bylot reproduce`: section 6 of the paper and what is past it, from data to report.
 
 Owns the order of things: see which cells are missing, have them computed, keep each as it comes,
 write figures and report. How any of this is done is left to the layers below.
@@ -11,15 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bylot import report
+from bylot import experiments, report
 from bylot.data import Crowd
 from bylot.engine import Cluster, Engine, Threads, progress
-from bylot.experiments import ROUNDS, SEEDS, Cell, Job, Setup, chosen, crowd, jobs, run, sweep
+from bylot.experiments import ROUNDS, SEEDS, Cell, Job, Setup, chosen, jobs, length, run
 from bylot.records import FORM, VERSION, Records, Store, code_digest
 from bylot.report import Made
 from bylot.text import say, table
 
-EXPERIMENTS = ("sweep", "crowd")
+MEANT = {"paper": ("sweep", "crowd"), "all": ("sweep", "crowd", "beyond")}
+"""Names for several experiments."""
+
 WARM = 20  # rounds, which is enough to compile all that a longer play needs
 
 
@@ -27,19 +29,30 @@ WARM = 20  # rounds, which is enough to compile all that a longer play needs
 class Wish:
     """What was asked for."""
 
-    experiments: Sequence[str] = EXPERIMENTS
+    experiments: Sequence[str] = MEANT["all"]
     seeds: int | None = None  # None: the paper's
     rounds: int = ROUNDS
     only: Sequence[str] = ()
     variants: bool = False
+    settings: bool = False
 
     def cells(self) -> list[Cell]:
         """All cells that are wanted."""
         every: list[Cell] = []
-        for name in self.experiments:
-            seeds = self.seeds or SEEDS[name]
-            every += sweep(seeds) if name == "sweep" else crowd(seeds, self.variants)
+        if "sweep" in self.experiments:
+            every += experiments.sweep(self.count("sweep"))
+        if "crowd" in self.experiments:
+            every += experiments.crowd(self.count("crowd"), self.variants)
+        if "beyond" in self.experiments:
+            every += experiments.beyond(self.count("beyond"))
+            every += experiments.ablation(self.count("ablation"))
+            every += experiments.periods(self.count("periods"), self.rounds)
+            every += experiments.settings(self.count("settings")) if self.settings else []
         return chosen(every, self.only)
+
+    def count(self, experiment: str) -> int:
+        """How many seeds of it."""
+        return self.seeds or SEEDS[experiment]
 
 
 class Effort:
@@ -58,6 +71,10 @@ class Effort:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self.end = time.monotonic()
 
+    def pace(self, name: str) -> float:
+        """Rounds per core-second of an experiment."""
+        return self.cells[name] * length(name, self.rounds) / self.seconds[name]
+
     @property
     def total(self) -> float:
         """Core-seconds of everything."""
@@ -66,8 +83,8 @@ class Effort:
     def __str__(self) -> str:
         head = ("computed", "cells", "core-seconds", "rounds per core-second")
         rows = [
-            (name, f"{cells:,}", f"{spent:.1f}", f"{cells * self.rounds / spent:,.0f}")
-            for (name, cells), spent in zip(self.cells.items(), self.seconds.values(), strict=True)
+            (name, f"{cells:,}", f"{self.seconds[name]:.1f}", f"{self.pace(name):,.0f}")
+            for name, cells in self.cells.items()
         ]
         passed = f"in {self.end - self.start:.0f} s, compilation apart"
         return "\n".join([*table([head, *rows]), passed])
@@ -144,7 +161,7 @@ def warm(setup: Setup, cells: Sequence[Cell]) -> None:
     say("... compiling, which is quick if it was done before")
     some = {(cell.experiment, cell.policy): cell for cell in cells}
     for job in jobs(some.values()):
-        run(Setup(setup.crowd, WARM), job)
+        run(setup, job, WARM)
 
 
 def summed_up(effort: Effort, made: Made) -> str:

@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 
 class Cell(NamedTuple):
-    """What is played: where, under which limits, by whom.
+    """What is played: where, under which limits, by whom; in periods, or to a known end.
 
     >>> Cell("crowd", "tight", "regime", "omd", 3, 7).id
     'crowd/tight/regime/omd/N=3/seed=07'
+    >>> Cell("periods", "stress", "regime", "distinct", 3, 7, period=250).id
+    'periods/stress/regime/distinct/P=250/N=3/seed=07'
     """
 
     experiment: str
@@ -16,9 +18,11 @@ class Cell(NamedTuple):
     policy: str
     dimensions: int
     seed: int
+    period: int | None = None
 
     @property
     def id(self) -> str:
-        """The name; sorting by it sorts by all fields in turn, up to a hundred seeds."""
+        """The name; sorting by it sorts by all fields in turn, but for periods and 100 seeds."""
         place = f"{self.experiment}/{self.level}/{self.environment}/{self.policy}"
-        return f"{place}/N={self.dimensions}/seed={self.seed:02d}"
+        period = "" if self.period is None else f"/P={self.period}"
+        return f"{place}{period}/N={self.dimensions}/seed={self.seed:02d}"

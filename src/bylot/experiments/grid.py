@@ -1,18 +1,33 @@
 """Which cells an experiment has, which of them are wanted, and the worlds they are played in."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import NamedTuple
 
 from bylot.errors import BylotError
 from bylot.experiments.cell import Cell
-from bylot.experiments.levels import LEVELS
-from bylot.experiments.lineup import PAPER, VARIANTS
+from bylot.experiments.levels import LEVELS, smoothing
+from bylot.experiments.lineup import BEYOND, GUARDED, PAPER, PARTS, VARIANTS, tried
 
 ENVIRONMENTS = ("stochastic", "regime")
-SEEDS = {"sweep": 5, "crowd": 20}
+SEEDS = {"sweep": 5, "crowd": 20, "beyond": 20, "ablation": 20, "periods": 5, "settings": 4}
 ROUNDS = 10_000
+LIMITED = tuple(name for name, level in LEVELS.items() if level is not None)
+HARD = ("tight", "stress")
+"""The levels at which limits bind: what is past the comparison is played at these."""
+
+PERIODS = (250, 1_000, 5_000)
+LONGER = 2
+"""A play in periods is so many times as long as the others."""
+
+TOGETHER = {"ablation": "beyond", "settings": "beyond"}
+"""Experiments that are played in the worlds of another one."""
+
+
+def length(experiment: str, rounds: int) -> int:
+    """Rounds of a play, if those of the paper's are so many."""
+    return LONGER * rounds if experiment == "periods" else rounds
 
 
 class Job(NamedTuple):
@@ -21,31 +36,76 @@ class Job(NamedTuple):
     experiment: str
     environment: str
     dimensions: int
+    smoothing: int
     seed: int
     cells: tuple[Cell, ...]
 
     def __str__(self) -> str:
-        return f"{self.experiment}-{self.environment}-N={self.dimensions}-seed={self.seed:02d}"
+        skills = f"-smoothing={self.smoothing}" if self.smoothing else ""
+        world = f"{self.environment}-N={self.dimensions}{skills}"
+        return f"{self.experiment}-{world}-seed={self.seed:02d}"
 
 
 def sweep(seeds: int = SEEDS["sweep"]) -> list[Cell]:
     """Figure 1: the paper's policy at N = 3 and 5 under three levels."""
-    levels = [name for name, level in LEVELS.items() if level is not None]
     return [
         Cell("sweep", level, "stochastic", "omd", N, seed)
-        for N, level, seed in product((3, 5), levels, range(seeds))
+        for N, level, seed in product((3, 5), LIMITED, range(seeds))
     ]
 
 
 def crowd(seeds: int = SEEDS["crowd"], variants: bool = False) -> list[Cell]:
     """Figures 2 and 3: all policies at N = 3 under four levels in both environments."""
-    policies = PAPER + (VARIANTS if variants else ())
+    return everywhere("crowd", PAPER + (VARIANTS if variants else ()), tuple(LEVELS), seeds)
+
+
+def beyond(seeds: int = SEEDS["beyond"]) -> list[Cell]:
+    """Past the paper: our policies beside its best, at its three levels and a harder one."""
+    return everywhere("beyond", BEYOND, (*LIMITED, "stress"), seeds)
+
+
+def ablation(seeds: int = SEEDS["ablation"]) -> list[Cell]:
+    """What each part of our policies is good for: they are played without it."""
+    less = [f"{name}:{part}" for name in GUARDED for part in PARTS]
+    return everywhere("ablation", (*GUARDED, *less), HARD, seeds)
+
+
+def settings(seeds: int = SEEDS["settings"]) -> list[Cell]:
+    """What better settings would have gained: a grid of them, which is reported and not used."""
+    return everywhere("settings", tuple(tried()), HARD, seeds)
+
+
+def everywhere(
+    experiment: str, policies: Sequence[str], levels: Sequence[str], seeds: int
+) -> list[Cell]:
+    """All of these at N = 3 in both environments."""
     return [
-        Cell("crowd", level, environment, policy, 3, seed)
+        Cell(experiment, level, environment, policy, 3, seed)
         for environment, seed, policy, level in product(
-            ENVIRONMENTS, range(seeds), policies, LEVELS
+            ENVIRONMENTS, range(seeds), policies, levels
         )
     ]
+
+
+def periods(seeds: int = SEEDS["periods"], rounds: int = ROUNDS) -> list[Cell]:
+    """No end is known, and limits are to hold in every period: of some lengths, and of the whole.
+
+    Periods that do not come up twice are left out.
+    """
+    whole = length("periods", rounds)
+    lengths = [*(length for length in PERIODS if 2 * length <= whole), whole]
+    return [
+        Cell("periods", level, environment, policy, 3, seed, period)
+        for environment, seed, policy, level, period in product(
+            ENVIRONMENTS, range(seeds), ("omd", "ts-bwk", *GUARDED), HARD, lengths
+        )
+    ]
+
+
+GRIDS: dict[str, Callable[[int], list[Cell]]] = {
+    grid.__name__: grid for grid in (sweep, crowd, beyond, ablation, periods, settings)
+}
+"""All experiments, at the paper's number of rounds and without variants, for a number of seeds."""
 
 
 def chosen(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
@@ -56,10 +116,11 @@ def chosen(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
     """
     for pattern in patterns:
         if not any(fnmatchcase(cell.id, pattern) for cell in cells):
-            variant = any(name in pattern for name in VARIANTS)
+            flags = {"--variants": VARIANTS, "--settings": ("settings/",)}
+            add = [flag for flag, names in flags.items() if any(name in pattern for name in names)]
             raise BylotError(
                 f"no cell matches --only {pattern!r}; ids look like {cells[0].id}, and a pattern "
-                f"like '*/tight/*/omd/*'{'; add --variants to play those' * variant}"
+                f"like '*/tight/*/omd/*'{''.join(f'; add {flag} to play those' for flag in add)}"
             )
     if not patterns:
         return list(cells)
@@ -68,8 +129,9 @@ def chosen(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
 
 def jobs(cells: Iterable[Cell]) -> list[Job]:
     """The cells by world, in the order in which the worlds first come up."""
-    worlds: dict[tuple[str, str, int, int], list[Cell]] = {}
+    worlds: dict[tuple[str, str, int, int, int], list[Cell]] = {}
     for cell in cells:
-        key = cell.experiment, cell.environment, cell.dimensions, cell.seed
+        experiment, skills = TOGETHER.get(cell.experiment, cell.experiment), smoothing(cell.level)
+        key = experiment, cell.environment, cell.dimensions, skills, cell.seed
         worlds.setdefault(key, []).append(cell)
     return [Job(*key, tuple(inside)) for key, inside in worlds.items()]

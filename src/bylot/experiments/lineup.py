@@ -1,4 +1,4 @@
-"""Who plays: the eight policies of section 6.3, and the other readings of five of them.
+"""Who plays: the eight policies of section 6.3, other readings of five of them, and our own.
 
 The paper's settings speak of raw rewards, sums over N dimensions between 0 and N; a policy here
 learns from rewards in [0, 1]. What multiplies a reward or is compared with one is converted: an
@@ -6,19 +6,37 @@ index mu + c sqrt(...) + lambda.C keeps its order when all of it is divided by N
 r / eta stays what it is when eta is.
 """
 
+from ast import literal_eval
 from collections.abc import Callable
+from itertools import product
+from typing import Any
 
-from bylot.policies import Cbwk, Cucb, Greedy, Moe, Omd, Policy, Random, Ts, TsBwk
+from bylot.policies import KINDS, Cbwk, Cucb, Greedy, Moe, Omd, Policy, Random, Ts, TsBwk
 
 PAPER = ("random", "greedy", "cucb", "cbwk", "ts", "ts-bwk", "moe", "omd")
 VARIANTS = ("cbwk-instant", "ts-bwk-instant", "omd-sum", "omd-frozen", "omd-plain")
+BEYOND = ("omd", "ts-bwk", "cbwk", "strict", "tangent", "distinct")
+"""The paper's best three beside ours."""
+
+GUARDED = ("tangent", "distinct")
+"""Ours that promise limits at the end of every period."""
+
+PARTS = {
+    "guard=False": "no guard",
+    "pace=None": "no pacing",
+    "guard=False,pace=None": "neither",
+    "eps=0.0": "no floor",
+    "clip=False": "no clip",
+}
+"""What the ablation takes away, as settings and in words."""
 
 ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
 
 
 def settings(policy: str, experiment: str, dimensions: int) -> Policy:
     """The settings of a policy in an experiment with rewards of 0 to N = dimensions."""
-    N, eta_mult = dimensions, ETA_MULT[experiment] / dimensions
+    N = dimensions
+    eta_mult = ETA_MULT["sweep" if experiment == "sweep" else "crowd"] / N
     makers: dict[str, Callable[[], Policy]] = {
         "random": Random,
         "greedy": Greedy,
@@ -34,4 +52,41 @@ def settings(policy: str, experiment: str, dimensions: int) -> Policy:
         "omd-frozen": lambda: Omd(eta_mult=eta_mult, freeze_dual_in_batch=True),
         "omd-plain": Omd.plain,  # the theorems speak of rewards in [0, 1]
     }
-    return makers[policy]()
+    return makers[policy]() if policy in makers else spelled(policy)
+
+
+def spelled(policy: str) -> Policy:
+    """One of ours with the settings that its name spells out, the others at their defaults.
+
+    >>> spelled("omd:eta_mult=0.1,baseline=False") == Omd(eta_mult=0.1, baseline=False)
+    True
+    """
+    name, _, changes = policy.partition(":")
+    pairs = [change.split("=") for change in changes.split(",") if change]
+    return KINDS[name](**{field: literal_eval(value) for field, value in pairs})
+
+
+def heeds_periods(policy: str) -> bool:
+    """Does it play another game if the problem names another period?"""
+    return policy.partition(":")[0] in GUARDED
+
+
+def tried() -> list[str]:
+    """The settings of the sweep over settings: a grid around the default, which is one of them."""
+    grid = product((0.5, 1.0, 2.0), (30.0, 100.0, 300.0), (0.005, 0.02, 0.08), (5, 10, 20))
+    return [f"{name}:{tuning(*settings)}" for name, settings in product(GUARDED, list(grid))]
+
+
+def tuning(eta: float, patience: float, eps: float, batch: int) -> str:
+    """The settings that are swept, as a name spells them."""
+    return f"eta={eta},patience={patience},eps={eps},batch={batch}"
+
+
+def untuned(policy: str) -> str:
+    """The default of a policy, as the sweep over settings spells it.
+
+    >>> untuned("distinct")
+    'eta=1.0,patience=100.0,eps=0.02,batch=10'
+    """
+    made: Any = KINDS[policy]()
+    return tuning(made.eta, made.patience, made.eps, made.batch)

@@ -6,6 +6,7 @@ import numpy as np
 
 from bylot import bounds
 from bylot.experiments.cell import Cell
+from bylot.experiments.grid import TOGETHER
 from bylot.experiments.levels import DRAWS
 from bylot.experiments.world import World
 from bylot.kernels.compile import Floats, Ints
@@ -23,11 +24,25 @@ class Played(NamedTuple):
 
     rewards: Floats  # (T,)
     earned: Floats  # (T,) their mean up to each round
-    means: Floats  # (T, 2) mean cost up to each round: workload and experts
+    spend: Floats  # (T, 2) cost of each round: workload and experts
+    means: Floats  # (T, 2) its mean up to each round
+    replaced: int  # rounds in which a guard played something else than what was drawn
     last: Floats | None  # the final distribution, if it is kept
 
 
 Row = dict[str, Any]
+
+CURVES = (
+    *("curve_t", "curve_reward", "curve_workload", "curve_expert"),
+    *("curve_r1_true", "curve_r1_proxy", "curve_r2"),
+)
+FIGURES = (
+    *("reward", "reward_late", "workload", "expert", "workload_bound", "expert_bound"),
+    *("outside", "feasible", "r2", "optimum", "optimum_gap", "optimum_spread", "uniform"),
+    *("regret_true", "regret_proxy", "r1_bound", "r2_bound"),
+    *("replaced", "periods", "bad_periods", *CURVES),
+)
+"""All that a record has besides its name and its refusal."""
 
 
 def spending(draws: Ints, rows: Floats) -> Floats:
@@ -60,11 +75,38 @@ def outcome(world: World, cell: Cell, played: Played, window: int) -> Row:
         "feasible": away <= 0.0,
         "optimum": best.value,
         "optimum_gap": best.gap,
+        "optimum_spread": best.spread,
         "uniform": world.uniform,
         "regret_true": best.value - reward,
+        "replaced": played.replaced,
+        "refused": None,
         **theorems(problem, world, cell.policy.startswith("omd")),
+        **by_period(problem, played.spend, cell.period),
     }
     return {"cell": cell.id, **cell._asdict(), **figures, **curves(world, cell, played, window)}
+
+
+def refusal(cell: Cell, reason: str) -> Row:
+    """The record of a cell that its policy would not play: what was asked for, and why not."""
+    return {**dict.fromkeys(FIGURES), "cell": cell.id, **cell._asdict(), "refused": reason}
+
+
+def by_period(problem: Problem, spend: Floats, period: int | None) -> Row:
+    """How many whole periods there were, and how many left a limit; nothing where there is none.
+
+    >>> from bylot.problem import at_most
+    >>> pair = Problem(["a", "b"], {"usd": [1.0, 3.0]}, [at_most("usd", 2.0)], draws=1)
+    >>> by_period(pair, np.array([[1.0], [3.0], [3.0], [3.0], [3.0]]), 2)
+    {'periods': 2, 'bad_periods': 1}
+    """
+    if period is None:
+        return {"periods": None, "bad_periods": None}
+    count = len(spend) // period
+    means = spend[: count * period].reshape(count, period, spend.shape[1]).mean(axis=1)
+    return {
+        "periods": count,
+        "bad_periods": sum(outside(problem, mean) > 0.0 for mean in means),
+    }
 
 
 def theorems(problem: Problem, world: World, apply: bool) -> Row:
@@ -81,7 +123,8 @@ def theorems(problem: Problem, world: World, apply: bool) -> Row:
 
 
 def curves(world: World, cell: Cell, played: Played, window: int) -> Row:
-    """Running figures at the sampled rounds, and the final ones that are their ends.
+    """Running figures at the sampled rounds, and the final ones that are their ends; those of the
+    ablation and of the sweep over settings are not kept, as nobody looks at them.
 
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum and, as the paper has
     it, the final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
@@ -94,9 +137,10 @@ def curves(world: World, cell: Cell, played: Played, window: int) -> Row:
     proxy = None
     if played.last is not None:
         proxy = running_mean(world.expected(played.last))[t - 1] - earned
-    return {
-        "regret_proxy": None if proxy is None else float(proxy[-1]),
-        "r2": float(away[-1]),
+    ends = {"regret_proxy": None if proxy is None else float(proxy[-1]), "r2": float(away[-1])}
+    if cell.experiment in TOGETHER:
+        return ends | dict.fromkeys(CURVES)
+    return ends | {
         "curve_t": t,
         "curve_reward": rolling(played.rewards, window)[t - 1],
         "curve_workload": means[:, 0],

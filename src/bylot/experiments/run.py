@@ -5,13 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from bylot.data import Crowd
+from bylot.errors import PolicyError
 from bylot.experiments.cell import Cell
-from bylot.experiments.grid import Job
-from bylot.experiments.lineup import settings
-from bylot.experiments.outcome import Played, Row, outcome, spending
+from bylot.experiments.grid import Job, length
+from bylot.experiments.levels import problem
+from bylot.experiments.lineup import heeds_periods, settings
+from bylot.experiments.outcome import Played, Row, outcome, refusal, spending
 from bylot.experiments.world import World
-from bylot.policies import Policy
 from bylot.simulation import running_mean, simulate
+
+Game = tuple[str, str | None, int | None]
+"""A policy, and the level and the period that it minds."""
 
 
 @dataclass(frozen=True)
@@ -30,36 +34,69 @@ class Setup:
         return max(1, self.rounds // 20)
 
 
-def run(setup: Setup, job: Job) -> list[Row]:
-    """The records of a job's cells."""
-    world = World(setup.crowd, job.environment, job.dimensions, job.seed, setup.rounds)
-    once: dict[str, Played] = {}  # plays of policies that do not look at limits
+def run(setup: Setup, job: Job, rounds: int | None = None) -> list[Row]:
+    """The records of a job's cells; of their first rounds only, if a number of them is given."""
+    told = length(job.experiment, setup.rounds)
+    world = World(
+        setup.crowd,
+        job.environment,
+        job.dimensions,
+        job.seed,
+        rounds or told,
+        job.smoothing,
+        exact=job.experiment not in ("sweep", "crowd"),
+    )
+    once: dict[Game, Played | str] = {}
     rows = []
     for cell in job.cells:
-        policy = settings(cell.policy, cell.experiment, cell.dimensions)
-        played = once.get(cell.policy)
-        if played is None:
-            played = play(world, cell, policy)
-            if not policy.aware:
-                once[cell.policy] = played
-        rows.append(outcome(world, cell, played, setup.window))
+        if game(cell) not in once:
+            once[game(cell)] = attempted(world, cell, told)
+        played = once[game(cell)]
+        if isinstance(played, str):
+            rows.append(refusal(cell, played))
+        else:
+            rows.append(outcome(world, cell, played, setup.window))
     return rows
 
 
-def play(world: World, cell: Cell, policy: Policy) -> Played:
-    """One play of the whole horizon, on rewards of 0 to N."""
+def game(cell: Cell) -> Game:
+    """What its policy looks at: cells of one world that agree in it are one play."""
+    aware = settings(cell.policy, cell.experiment, cell.dimensions).aware
+    period = cell.period if heeds_periods(cell.policy) else None
+    return cell.policy, cell.level if aware else None, period
+
+
+def attempted(world: World, cell: Cell, told: int) -> Played | str:
+    """A play, or why there is none: a promise may not be possible in so few rounds."""
+    try:
+        return play(world, cell, told)
+    except PolicyError as error:
+        return str(error)
+
+
+def play(world: World, cell: Cell, told: int) -> Played:
+    """One play, on rewards of 0 to N, to an end that is told, or in periods without one."""
     proxy = cell.experiment == "sweep"  # which needs the distribution at the end
+    limited = world.problems[cell.level]
+    if cell.period is not None:
+        limited = problem(world.pool, cell.level, cell.period)
     trace = simulate(
-        world.problems[cell.level],
+        limited,
         world.given,
-        policy,
+        settings(cell.policy, cell.experiment, cell.dimensions),
         rounds=world.rounds,
         seed=world.seed,
-        horizon=world.rounds,
+        horizon=told if cell.period is None else None,
         rewards=(0.0, float(world.dimensions)),
         keep_law=proxy,
     )
     rows = np.array([world.pool.workload, world.pool.expert])
-    last = trace.record.law[-1].copy() if proxy else None
-    means = running_mean(spending(trace.draws, rows))
-    return Played(trace.rewards, running_mean(trace.rewards), means, last)
+    spend = spending(trace.draws, rows)
+    return Played(
+        rewards=trace.rewards,
+        earned=running_mean(trace.rewards),
+        spend=spend,
+        means=running_mean(spend),
+        replaced=int(trace.record.replaced.sum()),
+        last=trace.record.law[-1].copy() if proxy else None,
+    )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from bylot.experiments import BATCH
+from bylot.experiments import BATCH, length
 from bylot.kernels.compile import Floats, Ints
 
 Run = Mapping[str, Any]
@@ -21,9 +21,11 @@ class Key(NamedTuple):
     level: str
     policy: str
     dimensions: int
+    period: int | None = None
 
     def __str__(self) -> str:
-        return "/".join([*self[:4], f"N={self.dimensions}"])
+        period = [] if self.period is None else [f"P={self.period}"]
+        return "/".join([*self[:4], *period, f"N={self.dimensions}"])
 
 
 def crowd(environment: str, level: str, policy: str) -> Key:
@@ -71,13 +73,14 @@ def spread(values: Floats) -> Floats:
 
 
 class Groups:
-    """All groups of a table of records; what is missing is simply not there."""
+    """All groups of a table of records; what is missing, or was refused, is simply not there."""
 
     def __init__(self, cells: pl.DataFrame) -> None:
         self.tables: dict[Key, pl.DataFrame] = {}
         if cells.is_empty():
             return
-        parts = cells.sort("seed").partition_by(list(Key._fields), as_dict=True)
+        played = cells.filter(pl.col("refused").is_null()).sort("seed")
+        parts = played.partition_by(list(Key._fields), as_dict=True)
         self.tables = {Key(*key): part for key, part in parts.items()}
 
     def __contains__(self, key: Key) -> bool:
@@ -121,10 +124,12 @@ def synthetic(run: Run) -> bool:
     return bool(run.get("data", {}).get("synthetic", False))
 
 
-def heading(title: str, run: Run, seeds: tuple[int, int]) -> str:
+def heading(title: str, run: Run, seeds: tuple[int, int], experiment: str = "crowd") -> str:
     """Title of a figure, and under it the data, the rounds and the seeds behind it."""
     data = "a made-up crowd" if synthetic(run) else f"{run.get('data', {}).get('name', '?')} data"
-    rounds = f"{run['rounds']:,} rounds" if "rounds" in run else "unknown number of rounds"
+    rounds = "unknown number of rounds"
+    if "rounds" in run:
+        rounds = f"{length(experiment, run['rounds']):,} rounds"
     mark = "SYNTHETIC: " if synthetic(run) else ""
     return f"{mark}{title}\n{data}, {rounds}, {counted(seeds)}"
 

@@ -33,12 +33,26 @@ POLICIES = {
 }
 """The eight policies in the order of legends: those that know of limits, then those that do not."""
 
+OURS = {
+    **{name: POLICIES[name] for name in ("omd", "ts-bwk", "cbwk")},
+    "strict": Look("strict", AMBER, (0, (2, 1)), "<"),
+    "tangent": Look("tangent", GREEN, (0, (7, 2)), "^"),
+    "distinct": Look("distinct", ORANGE, (0, (12, 1.5)), "v"),
+}
+"""Past the paper: its best beside ours."""
+
 LEVELS = {
     "tight": Look("tight", BLUE, "-", "o"),
     "medium": Look("medium", ORANGE, (0, (6, 1.5)), "s"),
     "loose": Look("loose", GREEN, (0, (3, 1, 1, 1)), "^"),
     "none": Look("no limits", GREY, (0, (1, 1)), "D"),
 }
+HARDER = {
+    **{name: LEVELS[name] for name in ("tight", "medium", "loose")},
+    "stress": Look("stress", PURPLE, (0, (5, 1, 1, 1)), "D"),
+}
+"""Past the paper: its limits and one more level."""
+
 ENVIRONMENTS = {"stochastic": "stochastic", "regime": "regime-switching"}
 
 

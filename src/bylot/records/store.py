@@ -18,7 +18,10 @@ from bylot.records.table import Records, Row, Table, joined, packed, table
 from bylot.text import say
 from bylot.whole import SUFFIX, keep, writing
 
-OUTPUTS = ("report.md", "report.html", "summary.json", "claims.json", "figures")
+OUTPUTS = (
+    *("report.md", "report.html", "summary.json", "claims.json", "beyond.json"),
+    "figures",
+)
 """What is made of records, in the same folder."""
 
 

@@ -20,12 +20,14 @@ except ModuleNotFoundError:
 SCHEMA = pl.Schema(
     {
         **dict.fromkeys(["cell", "experiment", "environment", "level", "policy"], pl.String()),
-        **dict.fromkeys(["dimensions", "seed"], pl.Int64()),
+        **dict.fromkeys(["dimensions", "seed", "period"], pl.Int64()),
         **dict.fromkeys(["reward", "reward_late", "workload", "expert"], pl.Float64()),
         **dict.fromkeys(["workload_bound", "expert_bound", "outside", "r2"], pl.Float64()),
         "feasible": pl.Boolean(),
-        **dict.fromkeys(["optimum", "optimum_gap", "uniform"], pl.Float64()),
+        **dict.fromkeys(["optimum", "optimum_gap", "optimum_spread", "uniform"], pl.Float64()),
         **dict.fromkeys(["regret_true", "regret_proxy", "r1_bound", "r2_bound"], pl.Float64()),
+        **dict.fromkeys(["replaced", "periods", "bad_periods"], pl.Int64()),
+        "refused": pl.String(),
         "curve_t": pl.List(pl.Int64()),
         **dict.fromkeys(["curve_reward", "curve_workload", "curve_expert"], pl.List(pl.Float64())),
         **dict.fromkeys(["curve_r1_true", "curve_r1_proxy", "curve_r2"], pl.List(pl.Float64())),

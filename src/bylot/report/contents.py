@@ -5,18 +5,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bylot import experiments
-from bylot.plots.groups import Run, counted, synthetic
+from bylot.plots.groups import Groups, Run, counted, synthetic
 from bylot.plots.style import ENVIRONMENTS
 from bylot.report import tables
 from bylot.report.blocks import Banner, Block, Bullets, Figure, Heading, Table, Text, Verdicts
 from bylot.report.claims import FAILS, HOLDS, UNKNOWN, Row
-from bylot.report.claims.registry import caveats, other_data
+from bylot.report.claims.registry import missing, other_data, unlike
 from bylot.report.evidence import NEAR, Evidence
 from bylot.report.readings import VARIANTS, Reading
 from bylot.report.summary import data_name
 
-CELLS = {"sweep": len(experiments.sweep()), "crowd": len(experiments.crowd())}
-"""Cells of the paper's two experiments, without variants."""
+CELLS = {name: len(grid(experiments.SEEDS[name])) for name, grid in experiments.GRIDS.items()}
+"""Cells of whole experiments, without variants."""
+
+PAPER = ("sweep", "crowd")
+"""The experiments that are the paper's."""
 
 LOOSER = 0.98
 """Another threshold for what is near-optimal, of which the report says what it would change."""
@@ -76,11 +79,10 @@ def contents(
     others: Sequence[Reading],
     loose: Sequence[str],
     drawn: Mapping[str, Sequence[Path]],
-    core_seconds: float | None,
 ) -> list[Block]:
-    """The report of a run, as far as its records go."""
+    """What is said of the paper's experiments, as far as the records go."""
     return [
-        *opening(evidence, rows, core_seconds),
+        Text(fallen(rows, evidence.run)),
         Heading("Limits"),
         tables.levels(evidence.groups),
         Heading("Figures"),
@@ -103,9 +105,8 @@ def title(run: Run) -> str:
     return f"{mark}The experiments of Multinomial Subset Routing, run again"
 
 
-def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None) -> list[Block]:
-    """On what data, how much of it, and the verdicts in numbers."""
-    run, groups = evidence.run, evidence.groups
+def opening(run: Run, groups: Groups, core_seconds: float | None) -> list[Block]:
+    """On what data, and how much of it."""
     blocks: list[Block] = [Heading(title(run), 1)]
     if synthetic(run):
         blocks.append(
@@ -114,7 +115,8 @@ def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None)
                 "about it, not about the TREC workers of the paper."
             )
         )
-    blocks += [Banner(note) for note in caveats(evidence) if not note.startswith("SYNTHETIC")]
+    notes = unlike(run) + [note for experiment in CELLS for note in missing(groups, experiment)]
+    blocks += [Banner(note) for note in notes if not note.startswith("SYNTHETIC")]
     digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
     facts = [f"Data: {data_name(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
     rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
@@ -122,12 +124,14 @@ def opening(evidence: Evidence, rows: Sequence[Row], core_seconds: float | None)
     for experiment, wanted in CELLS.items():
         found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
         seeds = counted(groups.seeds(experiment))
-        facts.append(f"{experiment}: {found:,} cells (the paper's: {wanted:,}), {seeds}.")
+        whose = "the paper's" if experiment in PAPER else "in all"
+        if found or experiment in PAPER:
+            facts.append(f"{experiment}: {found:,} cells ({whose}: {wanted:,}), {seeds}.")
     if core_seconds is not None:
         facts.append(
             f"{core_seconds:,.1f} core-seconds of work in the last run that computed anything."
         )
-    return [*blocks, Bullets(facts), Text(fallen(rows, run))]
+    return [*blocks, Bullets(facts)]
 
 
 def fallen(rows: Sequence[Row], run: Run) -> str:

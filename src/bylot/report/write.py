@@ -6,11 +6,13 @@ from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from bylot.plots import crowd, rolling, sweep
-from bylot.plots.groups import Run
+from bylot.plots import ablation, crowd, periods, regret, rolling, sweep
+from bylot.plots.groups import Groups, Run
 from bylot.plots.style import folder_for
-from bylot.report.claims import judge_all
-from bylot.report.contents import LOOSER, contents, fallen, title
+from bylot.report.beyond import counted_checks, judge_checks, section
+from bylot.report.blocks import Block
+from bylot.report.claims import Row, judge_all
+from bylot.report.contents import LOOSER, PAPER, contents, fallen, opening, title
 from bylot.report.evidence import Evidence
 from bylot.report.html import html
 from bylot.report.markdown import markdown
@@ -18,7 +20,16 @@ from bylot.report.readings import at_threshold, readings
 from bylot.report.summary import plain, summary
 from bylot.whole import keep
 
-DRAWN = {"sweep": sweep.draw, "crowd": crowd.draw, "rolling": rolling.draw}
+DRAWN = {
+    "sweep": sweep.draw,
+    "crowd": crowd.draw,
+    "rolling": rolling.draw,
+    "beyond": crowd.draw_beyond,
+    "beyond-rolling": rolling.draw_beyond,
+    "beyond-regret": regret.draw,
+    "beyond-periods": periods.draw,
+    "beyond-ablation": ablation.draw,
+}
 
 
 class Records(Protocol):
@@ -50,27 +61,47 @@ class Made(NamedTuple):
 
 
 def write(records: Records, folder: Path, core_seconds: float | None = None) -> Made:
-    """Figures, report.md, report.html, summary.json and claims.json.
+    """Figures, report.md, report.html, summary.json and claims.json; beyond.json if there is any.
 
     core_seconds: what the computing took; None: what the folder's summary says already.
     """
+    cells, run = records.cells, records.run
     spent = spent_before(folder) if core_seconds is None else core_seconds
     paths = drawn(records, folder)
-    evidence = Evidence(records.cells, records.run)
-    rows = judge_all(records.cells, records.run)
-    others = readings(records.cells, records.run)
-    loose = at_threshold(records.cells, records.run, LOOSER)
-    blocks = contents(evidence, rows, others, loose, paths, spent)
+    paper, past = cells, cells.clear()
+    if not cells.is_empty():
+        paper = cells.filter(pl.col("experiment").is_in(PAPER))
+        past = cells.filter(~pl.col("experiment").is_in(PAPER))
+    claims, checks = judge_all(paper, run), judge_checks(past, run)
+    blocks = opening(run, Groups(cells), spent)
+    verdicts = []
+    if past.is_empty() or not paper.is_empty():
+        blocks += of_paper(paper, run, claims, paths)
+        verdicts.append(fallen(claims, run))
+    if not past.is_empty():
+        blocks += section(Evidence(past, run), past, checks, paths)
+        verdicts.append(counted_checks(checks))
     texts = {
         "report.md": markdown(blocks, folder),
-        "report.html": html(blocks, title(records.run)),
-        "summary.json": as_json(summary(records.cells, records.run, spent)),
-        "claims.json": as_json([row._asdict() for row in rows]),
+        "report.html": html(blocks, title(run)),
+        "summary.json": as_json(summary(cells, run, spent)),
+        "claims.json": as_json([row._asdict() for row in claims]),
     }
+    if not past.is_empty():
+        texts["beyond.json"] = as_json([row._asdict() for row in checks])
     for name, text in texts.items():
         keep(folder / name, text.encode())
     figures = [path for pair in paths.values() for path in pair]
-    return Made(figures + [folder / name for name in texts], fallen(rows, records.run))
+    return Made(figures + [folder / name for name in texts], "\n".join(verdicts))
+
+
+def of_paper(
+    cells: pl.DataFrame, run: Run, claims: list[Row], paths: dict[str, list[Path]]
+) -> list[Block]:
+    """The part of the report that is about the paper's experiments."""
+    others = readings(cells, run)
+    loose = at_threshold(cells, run, LOOSER)
+    return contents(Evidence(cells, run), claims, others, loose, paths)
 
 
 def spent_before(folder: Path) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from bylot.data.trec import DIGEST
-from bylot.experiments import ROUNDS, SEEDS, crowd, sweep
+from bylot.experiments import GRIDS, ROUNDS, SEEDS
 from bylot.plots.groups import Groups, Key, Run, synthetic
 from bylot.report.evidence import Evidence, Untestable
 
@@ -44,9 +44,6 @@ class Row(NamedTuple):
     verdict: str
     caveats: list[str]
 
-
-GRIDS = {"sweep": sweep(seeds=1), "crowd": crowd(seeds=1)}
-"""A cell of every group of the paper's experiments."""
 
 CLAIMS: dict[str, Claim] = {}
 """All claims by id."""
@@ -107,14 +104,19 @@ def judge_all(cells: pl.DataFrame, run: Run) -> list[Row]:
 
 def caveats(evidence: Evidence, one: Claim | None = None) -> list[str]:
     """In what the run differs from the paper's, so that a verdict is not taken for another."""
-    run = evidence.run
+    notes = unlike(evidence.run)
+    for experiment, section in (("sweep", "6.2"), ("crowd", "6.3")):
+        if one is None or one.section.startswith(section):
+            notes += missing(evidence.groups, experiment)
+    return notes
+
+
+def unlike(run: Run) -> list[str]:
+    """Other data, or other rounds, than the paper's."""
     notes = [note for note in [other_data(run)] if note]
     if run.get("rounds") != ROUNDS:
         played = f"{run['rounds']:,}" if "rounds" in run else "unknown"
         notes.append(f"{played} rounds instead of {ROUNDS:,}")
-    for experiment, section in (("sweep", "6.2"), ("crowd", "6.3")):
-        if one is None or one.section.startswith(section):
-            notes += missing(evidence.groups, experiment)
     return notes
 
 
@@ -129,11 +131,9 @@ def other_data(run: Run) -> str | None:
 
 
 def missing(groups: Groups, experiment: str) -> list[str]:
-    """How far an experiment is from the paper's, if it was played at all."""
-    wanted = {
-        Key(cell.experiment, cell.environment, cell.level, cell.policy, cell.dimensions)
-        for cell in GRIDS[experiment]
-    }
+    """How far an experiment is from the whole of it, if it was played at all."""
+    one_seed = GRIDS[experiment](1)
+    wanted = {Key(*(getattr(cell, field) for field in Key._fields)) for cell in one_seed}
     found = [key for key in groups if key in wanted]
     if not found:
         return []

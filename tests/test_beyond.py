@@ -1,0 +1,162 @@
+"""The part past the paper: its checks can hold and fail, and nothing of it reaches the paper's."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from bylot.experiments import GUARDED, untuned
+from bylot.plots import ablation, crowd, periods, regret, rolling
+from bylot.plots.groups import Groups, Key
+from bylot.plots.style import HARDER, OURS
+from bylot.report import write
+from bylot.report.beyond import CHECKS, judge_checks
+from bylot.report.beyond.tuning import sweeps
+from bylot.report.claims import FAILS, HOLDS, UNKNOWN, judge_all
+from fabricated import AS_WRITTEN, tell
+from past import tell_past
+from test_report import Page, grids, is_grid
+
+DRAWN = {
+    "beyond": crowd.draw_beyond,
+    "beyond-rolling": rolling.draw_beyond,
+    "beyond-regret": regret.draw,
+    "beyond-periods": periods.draw,
+    "beyond-ablation": ablation.draw,
+}
+
+
+@pytest.fixture(scope="module")
+def good() -> Any:
+    """As it must come out."""
+    return tell_past()
+
+
+@pytest.fixture(scope="module")
+def bad() -> Any:
+    """As it must not come out."""
+    return tell_past(good=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, good: Any) -> Path:
+    """A report on the paper's experiments and on ours, some of which were refused."""
+    paper = tell(AS_WRITTEN, seeds=4)
+    refused = good.cells.filter(pl.col("cell").str.contains("periods/tight/regime/distinct/P=250/"))
+    gone = [name for name in refused.columns if name not in ("cell", "seed", *Key._fields)]
+    refused = refused.with_columns(pl.lit(None).alias(name) for name in gone).with_columns(
+        pl.lit("a period of 250 rounds is too short").alias("refused")
+    )
+    rest = good.cells.filter(~pl.col("cell").is_in(refused["cell"].implode()))
+    paper.cells = pl.concat([paper.cells, rest, refused.cast(rest.schema)]).sort("cell")
+    place = tmp_path_factory.mktemp("beyond")
+    write(paper, place)
+    return place
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_holds_where_the_records_say_so_and_fails_where_not(
+    check: str, good: Any, bad: Any
+) -> None:
+    for records, verdict in ((good, HOLDS), (bad, FAILS)):
+        [row] = [row for row in judge_checks(records.cells, records.run) if row.id == check]
+        assert row.verdict == verdict, row.measured
+
+
+def test_one_run_outside_a_limit_is_enough_to_fail(good: Any) -> None:
+    one = pl.col("cell") == "beyond/loose/regime/tangent/N=3/seed=02"
+    cells = good.cells.with_columns(
+        pl.when(one).then(1e-6).otherwise(pl.col("outside")).alias("outside")
+    )
+    verdicts = {row.id: row.verdict for row in judge_checks(cells, good.run)}
+    assert verdicts["tangent-always-feasible"] == FAILS
+    assert verdicts["distinct-always-feasible"] == HOLDS
+
+
+def test_without_records_no_check_can_be_tested(good: Any) -> None:
+    for cells in (good.cells.clear(), tell_past(seeds=2).cells):
+        assert {row.verdict for row in judge_checks(cells, good.run)} == {UNKNOWN}
+
+
+def test_a_check_says_what_the_run_lacks(good: Any) -> None:
+    few = good.cells.filter(pl.col("level") != "loose")
+    (notes,) = {tuple(row.caveats) for row in judge_checks(few, good.run)}
+    assert any("INCOMPLETE: 36 of the 48 groups of beyond" in note for note in notes)
+    assert any("SYNTHETIC" in note for note in notes)
+
+
+def test_records_past_the_paper_change_no_verdict_on_it(folder: Path) -> None:
+    alone = tell(AS_WRITTEN, seeds=4)
+    rows = [row._asdict() for row in judge_all(alone.cells, alone.run)]
+    written = json.loads((folder / "claims.json").read_text())
+    assert [row["verdict"] for row in written] == [row["verdict"] for row in rows]
+    assert [row["measured"] for row in written] == [row["measured"] for row in rows]
+    checks = json.loads((folder / "beyond.json").read_text())
+    assert [row["id"] for row in checks] == list(CHECKS)
+
+
+def test_the_report_keeps_the_two_apart_and_says_what_was_refused(folder: Path) -> None:
+    text = (folder / "report.md").read_text()
+    paper, past = text.split("## Beyond the paper")
+    for word in ("stress", "tangent", "distinct", "figures/beyond"):
+        assert word not in paper.split("## Limits")[1]
+    assert "## Sentence by sentence" in paper
+    assert all(f"| {check} |" in past for check in CHECKS)
+    assert "a period of 250 rounds is too short | 250 | 4 |" in past
+    assert "Runs that a policy refused" in past
+    assert all(map(is_grid, grids(text)))
+    for name in DRAWN:
+        assert f"(figures/{name}.png)" in past
+    Page((folder / "report.html").read_text())
+
+
+def test_the_sentences_are_made_of_the_numbers(folder: Path, bad: Any, tmp_path: Path) -> None:
+    past = (folder / "report.md").read_text().split("## Beyond the paper")[1]
+    assert "Within all limits in every run: tangent, distinct." in past
+    assert re.search(r"Periods outside a limit, all lengths and places: omd [1-9]", past)
+    assert "distinct 0 of" in past
+    assert "no guard" in past
+    assert "best of these settings would have taken off" in past
+    write(bad, tmp_path)
+    other = (tmp_path / "report.md").read_text()
+    assert "Within all limits in every run: nobody." in other
+    assert "## Sentence by sentence" not in other  # nothing of the paper's was played
+    assert "SYNTHETIC" in other
+
+
+def test_the_sweep_over_settings_finds_the_best_and_what_it_would_gain(good: Any) -> None:
+    found = sweeps(Groups(good.cells))
+    assert [one.policy for one in found] == list(GUARDED)
+    for one in found:
+        assert one.lost.shape == (81, 4, 4)
+        assert one.settings[one.best].startswith("eta=2.0,patience=30.0")
+        assert one.settings[one.usual] == untuned(one.policy)
+        assert one.gain == pytest.approx(one.default - one.lost[one.best].mean())
+        assert 0 < one.gain_elsewhere < one.gain  # half of what was found is luck
+    gone = good.cells.filter(~pl.col("policy").str.contains("eta=1.0,patience=100.0"))
+    assert sweeps(Groups(gone)) == []  # without the default there is nothing to compare with
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_figure_comes_out_of_whole_partial_and_empty_records(
+    name: str, good: Any, tmp_path: Path
+) -> None:
+    draw = DRAWN[name]
+    png, svg = draw(good.cells, good.run, tmp_path)
+    assert png.name == f"{name}.png"
+    assert min(png.stat().st_size, svg.stat().st_size) > 10_000
+    assert "SYNTHETIC" in svg.read_text()
+    part = good.cells.filter((pl.col("seed") == 0) & (pl.col("policy") == "distinct"))
+    assert len(draw(part.filter(pl.col("level") == "stress"), good.run, tmp_path)) == 2
+    assert draw(good.cells.clear(), good.run, tmp_path) == []
+    assert draw(tell(AS_WRITTEN, seeds=3).cells, good.run, tmp_path) == []  # the paper's only
+
+
+def test_no_two_series_look_alike_even_without_colour() -> None:
+    for looks in (OURS, HARDER):
+        assert len({look.colour for look in looks.values()}) == len(looks)
+        assert len({look.marker for look in looks.values()}) == len(looks)
+        assert len({str(look.line) for look in looks.values()}) == len(looks)
