@@ -14,6 +14,7 @@ from bylot.cli import main, parser
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 CLAIMS = json.loads((ROOT / "docs" / "paper" / "claims.json").read_text())
+CHECKS = json.loads((ROOT / "docs" / "beyond" / "beyond.json").read_text())
 
 
 def blocks(kind: str) -> list[str]:
@@ -37,7 +38,7 @@ def test_every_command_of_the_readme_exists() -> None:
     lines = [line for block in blocks("console") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines]
     verbs = [words[1:] for words in commands if words[0] == "bylot"]
-    assert len(verbs) == 13
+    assert len(verbs) == 14
     for words in verbs:
         parser().parse_args(words)
     makefile = (ROOT / "Makefile").read_text()
@@ -50,11 +51,31 @@ def test_the_verdicts_of_the_readme_are_those_of_the_report() -> None:
     said = f"{len(CLAIMS)} statements about these experiments in the paper, "
     said += f"{counts['holds']} hold and {counts['does not hold']} do not"
     assert said in " ".join(README.split())
-    report = {(claim["claim"], claim["measured"], claim["verdict"]) for claim in CLAIMS}
-    table = README.split("| what the paper says, in our words")[1].split("\n\n")[0]
-    rows = [tuple(re.split(r" \| ", line.strip("| "))) for line in table.splitlines()[2:]]
+    rows = table_under("| what the paper says, in our words")
     assert len(rows) > 10
-    assert set(rows) <= report
+    assert set(rows) <= judged(CLAIMS)
+
+
+def test_the_checks_of_the_readme_are_those_of_the_report() -> None:
+    rows = table_under("| what must hold")
+    assert len(rows) == 8
+    assert set(rows) <= judged(CHECKS)
+    text = (ROOT / "docs" / "beyond" / "report.md").read_text()
+    for policy, said in (("ts-bwk", "TS-BwK in 92 of 160"), ("cbwk", "CBwK in 139")):
+        assert said in " ".join(README.split())
+        kept = re.findall(r"\d+", said)[0]
+        assert re.search(rf"\| {policy} \|.*\| {kept}/160 \|", text)
+
+
+def table_under(head: str) -> list[tuple[str, ...]]:
+    """The rows of a table of the README."""
+    table = README.split(head)[1].split("\n\n")[0]
+    return [tuple(re.split(r" \| ", line.strip("| "))) for line in table.splitlines()[2:]]
+
+
+def judged(rows: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+    """What a report says of each, as far as the README repeats it."""
+    return {(row["claim"], row["measured"], row["verdict"]) for row in rows}
 
 
 def test_what_the_readme_shows_is_there() -> None:
@@ -72,3 +93,4 @@ def test_the_report_in_the_documents_is_that_of_this_code(tmp_path: Path) -> Non
     run = ["reproduce", "all", "--variants", "--data", str(data), "--out", str(tmp_path)]
     assert main(run) == 0
     assert json.loads((tmp_path / "claims.json").read_text()) == CLAIMS
+    assert json.loads((tmp_path / "beyond.json").read_text()) == CHECKS
