@@ -64,7 +64,8 @@ def different(path: Path, columns: list[str]) -> None:
     """
     if len(columns) < 2:
         what = "is not a header that names two columns or more"
-        raise fault(path, what, "write one, with tabs or commas between the names", 1)
+        semicolons = ", not semicolons" if columns and ";" in columns[0] else ""
+        raise fault(path, what, f"write one, with tabs or commas{semicolons} between the names", 1)
     seen: dict[str, int] = {}
     for n, name in enumerate(columns, 1):
         before = seen.setdefault(name, n)
