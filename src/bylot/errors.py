@@ -34,6 +34,29 @@ class InfeasibleLimits(ProblemError):
         self.draws = draws
 
 
+class ProblemFileError(ProblemError):
+    """A problem file cannot be used; one line names the file, the line in it and the remedy."""
+
+
+class InfeasibleFile(ProblemFileError, InfeasibleLimits):
+    """No policy whatever can keep all limits of a problem file at once.
+
+    lines: where each limit of the conflict is written.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        conflict: tuple[Any, ...] = (),
+        remedies: tuple[Any, ...] = (),
+        smallest: bool = True,
+        draws: int | None = None,
+        lines: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(message, conflict, remedies, smallest, draws)
+        self.lines = lines
+
+
 class PolicyError(BylotError, ValueError):
     """A policy was asked for that does not exist, or with settings it cannot have."""
 

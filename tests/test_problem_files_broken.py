@@ -1,0 +1,268 @@
+"""Broken problem files: every error names file, line and remedy, and no other error escapes."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broken_files import BROKEN, GOOD, Broken
+from bylot.errors import ProblemFileError
+from bylot.files import read
+from bylot.files.source import LARGEST
+
+fuzz = settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=400,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def complaint(path: Path, content: str | bytes, **others: str | bytes) -> str:
+    """What is said of a file, with others beside it."""
+    for name, text in {**others, path.name: content}.items():
+        data = text if isinstance(text, bytes) else text.encode()
+        path.with_name(name.replace("_csv", ".csv")).write_bytes(data)
+    with pytest.raises(ProblemFileError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.form}: {one.what}")
+def test_what_is_wrong_is_said_with_file_line_and_remedy(tmp_path: Path, broken: Broken) -> None:
+    path = tmp_path / f"pool.{broken.form}"
+    said = complaint(path, broken.content)
+    assert said.startswith(f"{path}, line {broken.line}: ")
+    assert broken.said in said
+    _, remedy = said.split("; ", 1)
+    assert broken.remedy in remedy
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.form}: {one.what}")
+def test_a_line_moves_with_those_above_it(tmp_path: Path, broken: Broken) -> None:
+    said = complaint(tmp_path / f"pool.{broken.form}", "\n\n\n" + broken.content)
+    assert f"pool.{broken.form}, line {broken.line + 3}: " in said
+
+
+def test_the_files_that_are_broken_above_are_not_broken_before(tmp_path: Path) -> None:
+    for ending, content in GOOD.items():
+        (tmp_path / f"pool.{ending}").write_text(content)
+        assert read(tmp_path / f"pool.{ending}").problem.size == 3
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+@pytest.mark.parametrize("broken", [BROKEN[0], BROKEN[18], BROKEN[-1]], ids=str)
+def test_lines_are_counted_alike_however_they_end(tmp_path: Path, broken: Broken, end: str) -> None:
+    content = broken.content.replace("\n", end).encode("utf-8-sig")
+    assert f", line {broken.line}: " in complaint(tmp_path / f"pool.{broken.form}", content)
+
+
+WHOLE = {
+    "empty": (b"", "is empty; start from what `bylot problem new` prints"),
+    "blank": (b"\n  \n", "is empty"),
+    "comments": (b"# nothing\n", "nothing but comments"),
+    "too long": (b"#" * (LARGEST + 1), "put the experts in a CSV file"),
+    "not UTF-8": (
+        GOOD["yaml"].replace("seconds", "Sekunden f\xfcr A").encode("latin-1"),
+        "line 4: is not",
+    ),
+    "UTF-16": (
+        GOOD["yaml"].encode("utf-16"),
+        "line 1: is not text in UTF-8; save it as plain text",
+    ),
+    "zero byte": (GOOD["yaml"].encode().replace(b"cat", b"c\0t", 1), "line 8: holds the control"),
+    "odd end of line": (GOOD["yaml"].replace("seconds", "s\u2028x").encode(), "line 4: holds"),
+    "one word": (b"hello", "line 1: a problem is 'hello', text; write draws"),
+    "a list": (b"[1, 2]", "line 1: a problem is a list; write draws"),
+    "brackets": (b"experts:\n" + b" [\n" * 100_000, "line 17: more than 16"),
+    "laughs": (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "line 1: &a is an anchor"),
+}
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_what_is_no_problem_at_all_is_said_to_be_none(tmp_path: Path, what: str) -> None:
+    content, said = WHOLE[what]
+    assert said in complaint(tmp_path / "pool.yaml", content)
+
+
+@pytest.mark.parametrize("ending", ["json", "toml"])
+def test_brackets_without_end_are_refused(tmp_path: Path, ending: str) -> None:
+    opening = "experts = " if ending == "toml" else ""
+    said = complaint(tmp_path / f"pool.{ending}", "\n" + opening + "[" * 200_000)
+    assert "line 2: more than 16 lists or mappings are inside one another here" in said
+
+
+def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "pool.txt").write_text("draws: 1")
+    for name, said in {
+        "none.yaml": "no such file; give the path",
+        "folder.yaml": "is a folder; give the file itself",
+        "pool.txt": "is called .txt; call it .yaml, .yml, .toml, .json",
+        "nul\0.yaml": "no such file",
+        "x" * 300 + ".yaml": "cannot be read",
+    }.items():
+        with pytest.raises(ProblemFileError, match=said):
+            read(tmp_path / name)
+
+
+BY_CSV = """\
+draws: 2
+costs:
+  usd: US dollars
+experts:
+  csv: pool.csv
+  group: [team]
+groups:
+  big: {column: size, at_least: 5}
+"""
+CSV = "who,team,usd,size\nann,a,1,7\nbob,b,2,3\ncat,a,3,4\n"
+
+SHEETS = {
+    "ragged": ("bob,b,2,3", "bob,b,2", "pool.csv: 1 of 4 lines (line 3)", "correct or remove"),
+    "quotes": ("bob,b,2,3", '"bob,b,2,3', "pool.csv: 1 of 4 lines (line 3)", "correct or"),
+    "not a number": ("bob,b,2", "bob,b,two", "pool.csv, line 3: usd of 'bob' is 'two'", "a number"),
+    "infinite": ("bob,b,2", "bob,b,inf", "pool.csv, line 3: usd of 'bob' is 'inf'", "a number"),
+    "negative": ("bob,b,2", "bob,b,-2", "pool.csv, line 3: usd of 'bob' is '-2'", "0 or more"),
+    "huge": ("bob,b,2", "bob,b,1e150", "pool.csv, line 3: cost 'usd' of expert", "another unit"),
+    "blank": ("bob,b,2", "bob,b,", "pool.csv, line 3: expert 'bob' has no usd", "0 if nothing"),
+    "no name": ("bob,b", ",b", "pool.csv, line 3: 'who' is blank", "fill it in"),
+    "twice": ("bob,b", "ann,b", "pool.csv, line 3: 'who' is 'ann', as in line 2", "keep one"),
+    "no cost": ("usd", "eur", "pool.yaml, line 3: pool.csv has no column for the cost", "columns"),
+    "no group": ("team", "lab", "pool.yaml, line 6: pool.csv has no column 'team'", "columns"),
+    "no column": ("size", "height", "pool.yaml, line 8: pool.csv has no column 'size'", "columns"),
+    "same column": ("team", "usd", "pool.csv, line 1: columns 2 and 3", "a name of its own"),
+    "no size": (
+        "bob,b,2,3",
+        "bob,b,2,",
+        "pool.csv, line 3: size is blank",
+        "to line 8 of pool.yaml",
+    ),
+    "odd size": ("bob,b,2,3", "bob,b,2,L", "pool.csv, line 3: size is 'L'", "write a number"),
+    "nobody": (
+        "ann,a,1,7",
+        "ann,a,1,4",
+        "pool.yaml, line 8: group 'big' has no",
+        "change its rule",
+    ),
+    "known": ("bob,b", "bob,big", "pool.yaml, line 8: group 'big' is in", "keep one"),
+    "odd name": ("bob,b", "b\u200bob,b", "pool.csv, line 3: the name is", "printable"),
+    "alone": ("bob,b,2,3\ncat,a,3,4\n", "", "pool.csv: holds one expert", "add another"),
+    "empty": (CSV, "", "pool.csv: is empty", "one line for each"),
+    "semicolons": (
+        CSV,
+        CSV.replace(",", ";"),
+        "pool.csv, line 1: is not a header",
+        "not semicolons",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SHEETS)
+def test_what_is_wrong_in_a_csv_file_is_said_likewise(tmp_path: Path, what: str) -> None:
+    old, new, said, remedy = SHEETS[what]
+    assert CSV.count(old) == 1
+    path = tmp_path / "pool.yaml"
+    message = complaint(path, BY_CSV, pool_csv=CSV.replace(old, new)).replace(f"{tmp_path}/", "")
+    assert message.startswith(said)
+    assert remedy in message.split("; ", 1)[1]
+
+
+def test_a_csv_file_may_begin_with_a_mark_and_have_tabs(tmp_path: Path) -> None:
+    (tmp_path / "pool.csv").write_bytes(CSV.replace(",", "\t").encode("utf-8-sig"))
+    (tmp_path / "pool.yaml").write_text(BY_CSV)
+    assert read(tmp_path / "pool.yaml").groups["big"].members == ("ann",)
+
+
+def test_a_csv_file_that_is_missing_or_no_file_or_not_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pool.yaml"
+    assert f"{path}, line 5: there is no CSV file" in complaint(path, BY_CSV)
+    assert "line 2: is not text in UTF-8" in complaint(path, BY_CSV, pool_csv=b"a,usd\n\xff,1\n")
+    (tmp_path / "pool.csv").unlink()
+    (tmp_path / "pool.csv").mkdir()
+    assert "pool.csv: is a folder" in complaint(path, BY_CSV)
+
+
+def test_a_group_that_two_columns_name_is_refused(tmp_path: Path) -> None:
+    text = BY_CSV.replace("[team]", "[team, size]")
+    said = complaint(tmp_path / "pool.yaml", text, pool_csv=CSV.replace("cat,a,3,4", "cat,a,3,b"))
+    assert "pool.csv, line 4: 'b' is in column 'size' and in 'team'; call one" in said
+
+
+def survives(path: Path, content: bytes) -> None:
+    """Whatever a file holds, it is read or refused in one line."""
+    path.write_bytes(content)
+    try:
+        read(path)
+    except ProblemFileError as error:
+        said = str(error)
+        assert said.startswith(str(path.parent))
+        assert "\n" not in said
+        assert "; " in said or "?" in said
+
+
+endings = st.sampled_from(sorted(GOOD))
+
+
+@fuzz
+@given(content=st.binary(max_size=200), ending=endings)
+def test_random_bytes_are_read_or_refused(tmp_path: Path, content: bytes, ending: str) -> None:
+    survives(tmp_path / f"pool.{ending}", content)
+
+
+PIECES = [
+    *"\t\n\r \0#:-,.%&*!|>@`'\"[]{}?=~\\",
+    "\ufeff",
+    "\u2028",
+    "- ",
+    "---\n",
+    "<<: ",
+    "no",
+    "1e3",
+]
+PIECES += [
+    ".inf",
+    "nan",
+    "1_000",
+    "0x1",
+    "!!int ",
+    "&a ",
+    "*a",
+    '"""',
+    "'''",
+    "[[",
+    "]]",
+    "null",
+    "é",
+]
+PIECES += ["9" * 400, "-1", "1e400", "\\ud800", "per: draw", "draws", "name: ", "2026-01-01"]
+
+
+@fuzz
+@given(data=st.data(), ending=endings)
+def test_good_files_with_random_changes_are_read_or_refused(
+    tmp_path: Path, data: st.DataObject, ending: str
+) -> None:
+    text = GOOD[ending]
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 12)))
+        text = text[:start] + data.draw(st.sampled_from(PIECES) | st.text(max_size=3)) + text[end:]
+    survives(tmp_path / f"pool.{ending}", text.encode("utf-8", "surrogatepass"))
+
+
+@fuzz
+@given(data=st.data())
+def test_csv_files_with_random_changes_are_read_or_refused(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    text = CSV
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 6)))
+        text = text[:start] + data.draw(st.sampled_from(PIECES) | st.text(max_size=3)) + text[end:]
+    (tmp_path / "pool.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
+    survives(tmp_path / "pool.yaml", BY_CSV.encode())

@@ -1,0 +1,166 @@
+"""The published JSON Schema and the reader say the same: neither can change without the other."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from broken_files import GOOD, KINDS, MEANING
+from bylot.errors import ProblemFileError
+from bylot.files import jsons, read, tomls, yamls
+from bylot.files.form import FORM, printed, published, schema, starter
+from bylot.files.node import Node
+from bylot.files.source import Source
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/problem.*"))
+PARSERS = {"yaml": yamls.parse, "toml": tomls.parse, "json": jsons.parse}
+
+judge = Draft202012Validator(json.loads(published()))
+problem = json.loads(GOOD["json"])
+by_csv = {
+    "draws": 3,
+    "costs": {"usd": "dollars"},
+    "experts": {"csv": "pool.csv", "group": ["lab"]},
+    "groups": {"large": {"column": "size", "at_least": 70, "blank": "in"}},
+    "contexts": ["a", "b"],
+}
+
+
+def bare(node: Node) -> Any:
+    """What a node says, as plain data."""
+    if isinstance(node.value, dict):
+        return {key: bare(value) for key, value in node.value.items()}
+    return [bare(part) for part in node.value] if isinstance(node.value, list) else node.value
+
+
+def parsed(content: str, ending: str) -> Node:
+    """The nodes of a content."""
+    return PARSERS[ending](Source(Path(f"pool.{ending}"), content))
+
+
+def fits(node: Node) -> bool:
+    """Does the reader find nothing to say against the shape?"""
+    try:
+        FORM.check(node, "a problem")
+    except ProblemFileError:
+        return False
+    return True
+
+
+def test_what_is_published_is_what_the_reader_goes_by() -> None:
+    assert published() == printed(schema())  # if not: bylot.files.form.printed(schema()) is due
+    Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_every_example_is_valid(path: Path) -> None:
+    judge.validate(bare(parsed(path.read_text(encoding="utf-8"), path.suffix[1:])))
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 3
+
+
+def test_the_good_files_and_the_starter_are_valid() -> None:
+    judge.validate(bare(parsed(starter(), "yaml")))
+    judge.validate(by_csv)
+    for ending, content in GOOD.items():
+        judge.validate(bare(parsed(content, ending)))
+
+
+def test_keys_are_described_for_editors() -> None:
+    keys = json.loads(published())["properties"]
+    assert set(keys) == set(FORM.fields)
+    assert all(key["description"] for key in keys.values())
+
+
+NOTED = {"unknown key", "key of a limit", "no draws", "neither", "both", "no bound", "no unit"}
+NOTED |= {"other unit", "weight", "one expert", "mapping", "list", "negative", "half a draw"}
+NOTED |= {"name no", "name 12", "name null", "blank name", "no name", "number as text", "percent"}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [one for one in (*KINDS, *MEANING) if one.what in NOTED],
+    ids=lambda one: f"{one.form}: {one.what}",
+)
+def test_an_editor_would_notice_mistakes_in_shape(broken: Any) -> None:
+    assert not judge.is_valid(bare(parsed(broken.content, broken.form)))
+
+
+words = st.sampled_from(
+    ["a", "usd", "name", "group", "per", "draws", "request", "in", "", " x", "x "]
+)
+numbers = st.sampled_from([-1, 0, 1, 2, 0.5, 1e-9, 20_000, 10**30, 0.7])
+parts = st.recursive(
+    st.none() | st.booleans() | numbers | words,
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(words, part, max_size=3),
+    max_leaves=5,
+)
+
+
+def branches(value: Any) -> list[Any]:
+    """All lists and mappings inside a value."""
+    inside = value.values() if isinstance(value, dict) else value
+    found = [
+        branch for part in inside if isinstance(part, dict | list) for branch in branches(part)
+    ]
+    return [value, *found]
+
+
+@st.composite
+def changed(draw: st.DrawFn) -> Any:
+    """A good problem, one or two parts of which were replaced, removed, renamed or added."""
+    value = copy.deepcopy(draw(st.sampled_from([problem, by_csv])))
+    for _ in range(draw(st.integers(1, 2))):
+        branch = draw(st.sampled_from(branches(value)))
+        places = list(branch) if isinstance(branch, dict) else list(range(len(branch)))
+        what = draw(st.sampled_from(["replace", "remove", "add", "rename"])) if places else "add"
+        place = draw(st.sampled_from(places)) if places else None
+        if what == "replace":
+            branch[place] = draw(parts)
+        elif what == "remove":
+            del branch[place]
+        elif isinstance(branch, list):
+            branch.append(draw(parts))
+        elif what == "rename":
+            branch[draw(words)] = branch.pop(place)
+        else:
+            branch[draw(words | st.sampled_from(sorted(FORM.fields)))] = draw(parts)
+    return value
+
+
+@settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=1000,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(value=changed())
+def test_what_the_schema_rejects_the_reader_rejects_and_the_other_way_round(
+    tmp_path: Path, value: Any
+) -> None:
+    content = json.dumps(value)
+    valid = judge.is_valid(value)
+    assert fits(parsed(content, "json")) == valid
+    if not valid:
+        (tmp_path / "pool.json").write_text(content)
+        with pytest.raises(ProblemFileError):
+            read(tmp_path / "pool.json")
+
+
+def test_the_changes_above_are_of_both_kinds() -> None:
+    values = []
+
+    @settings(deadline=None, derandomize=True, max_examples=200, database=None)
+    @given(value=changed())
+    def gather(value: Any) -> None:
+        values.append(judge.is_valid(value))
+
+    gather()
+    assert 20 < sum(values) < len(values) - 20
