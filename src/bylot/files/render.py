@@ -1,0 +1,178 @@
+"""What was found of a problem file, for people and for programs."""
+
+import math
+from typing import Any
+
+from bylot.errors import InfeasibleFile, ProblemError
+from bylot.files.check import Findings
+from bylot.files.problem_file import ProblemFile
+from bylot.files.promises import Promise
+from bylot.policies.guard import promised
+from bylot.problem import Conflict
+from bylot.text import table
+
+
+def render(found: Findings) -> str:
+    """For people."""
+    parts = [heading(found.file), *tables(found), verdicts(found)]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def heading(file: ProblemFile) -> list[str]:
+    """What the file is about, in a line or a few."""
+    problem = file.problem
+    source = f" (from {file.csv})" if file.csv else ""
+    low, high = file.rewards
+    lines = [
+        f"{file.path}: {problem.size} experts{source}, {problem.draws} drawn for each request",
+        f"rewards from {low:g} to {high:g}; limits to hold at the end of every "
+        f"{promised(problem, None):,} requests{'' if problem.period else ' (the default)'}",
+    ]
+    if file.contexts:
+        shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
+        lines.append(f"contexts, and how often each comes: {shares}")
+    return lines
+
+
+def tables(found: Findings) -> list[list[str]]:
+    """Costs, groups, limits and policies."""
+    file, problem = found.file, found.file.problem
+    costs = [
+        (name, f"{row.min():.4g}", f"{row.mean():.4g}", f"{row.max():.4g}", unit)
+        for name, unit in file.units.items()
+        for row in [problem.costs[name]]
+    ]
+    groups = [(name, str(len(group.members))) for name, group in file.groups.items()]
+    limits = [
+        (
+            f"{reach.promise.limit.name} {reach.promise.limit.side}",
+            f"{reach.promise.written:.6g}",
+            f"per {reach.promise.per}",
+            f"{reach.lowest:.4g}",
+            f"{reach.highest:.4g}",
+            str(reach.promise.place.line),
+            "kept by the others" if reach.idle else "",
+        )
+        for reach in found.reaches
+    ]
+    policies = [
+        (
+            one.policy,
+            "no" if one.reason else "yes",
+            "" if one.margin is None else f"{one.margin:.3g}",
+            "" if one.shortest == math.inf else f"{one.shortest:,}",
+            one.reason,
+        )
+        for one in found.footings
+    ]
+    made: list[list[tuple[str, ...]]] = [
+        [("cost", "least", "mean", "most", "unit"), *costs],
+        [("group", "experts"), *groups],
+        [("limit", "bound", "", "lowest", "highest", "line", ""), *limits],
+        [("policy", "can be taken", "margin", "shortest period", ""), *policies],
+    ]
+    return [table(rows) for rows in made if len(rows) > 1]
+
+
+def verdicts(found: Findings) -> list[str]:
+    """What it comes to."""
+    members = min(found.file.problem.draws, found.file.problem.size)
+    lines = ["All limits can be kept together."] if found.reaches else ["Nothing is limited."]
+    if found.reaches:
+        lines.append("lowest, highest: what an average can be while the other limits are kept.")
+    if found.full is None:
+        lines.append(f"Panels of {members} different experts can keep them.")
+    else:
+        lines.append(
+            f"Panels of {members} different experts cannot keep {placed(found, found.full)}."
+        )
+    if found.surrogate is None:
+        lines.append("The paper's stand-in for the limits is not empty: omd can keep it.")
+    else:
+        lines.append(
+            f"The paper's stand-in for the limits is empty, by {placed(found, found.surrogate)}: "
+            "omd may miss them."
+        )
+    return lines
+
+
+def placed(found: Findings, conflict: Conflict) -> str:
+    """Limits with their lines."""
+    return ", ".join(
+        f"{promise} (line {promise.place.line})" for promise in involved(found, conflict)
+    )
+
+
+def involved(found: Findings, conflict: Conflict) -> list[Promise]:
+    """The promises behind limits."""
+    keys = {limit.key for limit in conflict.limits}
+    return [promise for promise in found.file.promises if promise.limit.key in keys]
+
+
+def data(found: Findings) -> dict[str, Any]:
+    """For programs: what `--json` prints."""
+    file, problem = found.file, found.file.problem
+    return {
+        "file": str(file.path),
+        "experts_file": None if file.csv is None else str(file.csv),
+        "experts": list(problem.experts),
+        "draws": problem.draws,
+        "floor": problem.floor,
+        "period": problem.period,
+        "rewards": list(file.rewards),
+        "contexts": dict(file.contexts),
+        "costs": {
+            name: {"unit": unit, "least": float(row.min()), "most": float(row.max())}
+            for name, unit in file.units.items()
+            for row in [problem.costs[name]]
+        },
+        "groups": {name: list(group.members) for name, group in file.groups.items()},
+        "limits": [
+            {**limit_data(reach.promise), "lowest": reach.lowest, "highest": reach.highest}
+            for reach in found.reaches
+        ],
+        "feasible": True,
+        "full_panels": verdict_data(found, found.full),
+        "surrogate": verdict_data(found, found.surrogate),
+        "policies": {
+            one.policy: {
+                "applies": not one.reason,
+                "reason": one.reason,
+                "margin": one.margin,
+                "shortest_period": None if one.shortest == math.inf else one.shortest,
+            }
+            for one in found.footings
+        },
+    }
+
+
+def limit_data(promise: Promise) -> dict[str, Any]:
+    """A limit, as the file has it and per request."""
+    limit = promise.limit
+    kind = "cost" if isinstance(limit.cost, str) else "group"
+    return {
+        kind: limit.name,
+        limit.side: promise.written,
+        "per": promise.per,
+        "per_request": limit.bound,
+        "line": promise.place.line,
+    }
+
+
+def verdict_data(found: Findings, conflict: Conflict | None) -> dict[str, Any]:
+    """Whether limits can be kept in some way and, if not, which are in the way."""
+    names = [] if conflict is None else list(map(limit_data, involved(found, conflict)))
+    return {"feasible": conflict is None, "conflict": names}
+
+
+def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
+    """What `--json` prints of a file that cannot be used."""
+    failed: dict[str, Any] = {"file": path, "feasible": None, "error": str(error)}
+    if isinstance(error, InfeasibleFile):
+        pairs = zip(error.conflict, error.lines, strict=True)
+        failed["feasible"] = False
+        failed["conflict"] = [
+            {"limit": limit.name, limit.side: limit.bound, "line": line} for limit, line in pairs
+        ]
+        failed["draws"] = error.draws
+    return failed

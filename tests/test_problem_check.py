@@ -1,0 +1,210 @@
+"""`bylot problem`: what is told of a file is what the policies then do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hospital
+from broken_files import GOOD
+from bylot.cli import main
+from bylot.errors import PolicyError
+from bylot.files import read
+from bylot.files.check import check
+from bylot.files.form import published, starter
+from bylot.policies import Distinct, Policy, Strict, Tangent
+from bylot.problem import Problem
+
+GUARDED: tuple[Policy, ...] = (Distinct(), Tangent())
+EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOMY = GOOD["yaml"]
+THIN = ROOMY.replace("at_most: 4.5, at_least: 0.1", "at_most: 1.5")  # panels of two cost 4 or more
+CROWDED = """\
+draws: 3
+experts: [{name: a, group: x}, {name: b, group: y}, {name: c, group: z}, {name: d}]
+limits:
+  - {group: x, at_least: 0.4, per: request}
+  - {group: y, at_least: 0.4, per: request}
+  - {group: z, at_least: 0.4, per: request}
+"""
+
+
+def told(folder: Path, content: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
+    """Exit code, text and data of a check."""
+    path = folder / "pool.yaml"
+    path.write_text(content)
+    code = main(["problem", "check", str(path)])
+    text = capsys.readouterr()
+    assert main(["problem", "check", "--json", str(path)]) == code
+    return code, text.out + text.err, json.loads(capsys.readouterr().out)
+
+
+def test_a_check_tells_costs_groups_limits_and_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = told(tmp_path, ROOMY, capsys)
+    assert code == 0
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "usd 1 2.667 4 US dollars per consultation" in lines
+    assert "senior 2" in lines
+    assert "junior at_least 0.25 per draw 0 0.5 16" in lines
+    assert "contexts, and how often each comes: pain 0.75, headache 0.25" in lines
+    assert "Panels of 2 different experts can keep them." in lines
+    (limit,) = [one for one in data["limits"] if one.get("group") == "junior"]
+    assert limit == {
+        "group": "junior",
+        "at_least": 0.25,
+        "per": "draw",
+        "per_request": 0.5,
+        "line": 16,
+        "lowest": 0.0,
+        "highest": 0.5,
+    }
+    assert data["feasible"]
+    assert data["experts"] == ["ann", "bob", "cat"]
+    assert data["costs"]["usd"] == {
+        "unit": "US dollars per consultation",
+        "least": 1.0,
+        "most": 4.0,
+    }
+
+
+def test_where_full_panels_are_out_of_reach_tangent_is_the_one_to_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = told(tmp_path, THIN, capsys)
+    assert code == 0
+    assert (
+        "Panels of 2 different experts cannot keep 'usd' at_most 1.5 per request (line 15)" in text
+    )
+    assert data["full_panels"]["conflict"][0]["line"] == 15
+    assert [data["policies"][name]["applies"] for name in ("distinct", "tangent")] == [False, True]
+
+
+def test_an_empty_stand_in_is_told_with_its_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = told(tmp_path, CROWDED, capsys)
+    assert code == 0
+    assert "The paper's stand-in for the limits is empty, by" in text
+    assert [one["line"] for one in data["surrogate"]["conflict"]] == [4, 5, 6]
+    assert data["full_panels"] == {"feasible": True, "conflict": []}
+
+
+def test_a_limit_that_the_others_keep_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, _ = told(tmp_path, ROOMY.replace("at_most: 0.9", "at_most: 1.5"), capsys)
+    idle = [line.split("  ")[0] for line in text.splitlines() if line.endswith("by the others")]
+    assert idle == ["usd at_least", "night at_most"]  # whoever is asked costs 1 or more
+
+
+def test_limits_in_conflict_are_told_with_lines_and_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = told(tmp_path, ROOMY.replace("at_most: 4.5", "at_most: 0.5"), capsys)
+    assert code == 1
+    assert "line 15: no policy can keep" in text
+    assert text.rstrip().endswith("write at_most: 1.0 in line 15")
+    assert data["feasible"] is False
+    assert data["conflict"] == [{"limit": "usd", "at_most": 0.5, "line": 15}]
+
+
+def test_a_broken_file_is_told_and_exits_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = told(tmp_path, ROOMY.replace("period", "perod"), capsys)
+    assert code == 1
+    assert text == f"bylot: {data['error']}\n"
+    assert "line 22" in text
+    assert data["feasible"] is None
+
+
+def without_period(problem: Problem, period: int) -> Problem:
+    """The same problem with another period."""
+    return Problem(
+        problem.experts, dict(problem.costs), problem.limits, draws=problem.draws, period=period
+    )
+
+
+def pools(folder: Path) -> list[Path]:
+    """Files of several kinds."""
+    made = []
+    crowd = (EXAMPLES / "crowd" / "problem.yaml").read_text()
+    contents = {"roomy": ROOMY, "thin": THIN, "crowded": CROWDED}
+    contents["poor"] = crowd.replace("at_most: 20", "at_most: 4")
+    for name, content in contents.items():
+        made.append(folder / f"{name}.yaml")
+        made[-1].write_text(content)
+    return [*made, EXAMPLES / "crowd" / "problem.yaml", EXAMPLES / "ads" / "problem.yaml"]
+
+
+def test_the_shortest_period_that_is_told_is_the_shortest_that_is_accepted(tmp_path: Path) -> None:
+    met = 0
+    for path in pools(tmp_path):
+        file = read(path)
+        for kind, one in zip(GUARDED, check(file).footings, strict=False):
+            if one.reason:
+                with pytest.raises(PolicyError):
+                    kind.bind(file.problem)
+                continue
+            shortest = int(one.shortest)
+            kind.bind(without_period(file.problem, shortest))
+            if shortest > 1:
+                met += 1
+                with pytest.raises(PolicyError, match=f"at least {shortest:,}"):
+                    kind.bind(without_period(file.problem, shortest - 1))
+    assert met > 5
+
+
+def test_a_period_that_is_too_short_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, data = told(tmp_path, ROOMY.replace("period: 500", "period: 1"), capsys)
+    assert "a period of 1 requests is too short" in text
+    assert not data["policies"]["distinct"]["applies"]
+    assert data["policies"]["distinct"]["shortest_period"] > 1
+
+
+def test_strict_can_be_taken_where_it_is_said_to(tmp_path: Path) -> None:
+    said = set()
+    for path in pools(tmp_path):
+        file = read(path)
+        (one,) = [one for one in check(file).footings if one.policy == "strict"]
+        said.add(bool(one.reason))
+        if one.reason:
+            with pytest.raises(PolicyError):
+                Strict().bind(file.problem)
+        else:
+            Strict().bind(file.problem)
+    assert said == {True, False}
+
+
+def test_the_example_of_the_hospital_is_checked_with_experts_from_elsewhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    experts = hospital.folder() / "experts.csv"
+    path = EXAMPLES / "hospital" / "problem.yaml"
+    assert main(["problem", "check", str(path), "--experts", str(experts)]) == 0
+    assert "39 experts" in capsys.readouterr().out
+    assert main(["problem", "check", str(path)]) == 1
+    assert "line 16: there is no CSV file" in capsys.readouterr().err
+
+
+def test_new_and_schema_print_what_comes_with_the_package(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["problem", "new"]) == 0
+    assert capsys.readouterr().out == starter()
+    assert main(["problem", "schema"]) == 0
+    assert capsys.readouterr().out == published()
+
+
+def test_nothing_limited_is_no_reason_to_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = told(tmp_path, "{draws: 1, experts: [{name: a}, {name: b}]}", capsys)
+    assert code == 0
+    assert "Nothing is limited." in text
+    assert data["limits"] == []
