@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from bylot.cli import main, parser
+from documents import commands, follow
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -17,32 +17,21 @@ CLAIMS = json.loads((ROOT / "docs" / "paper" / "claims.json").read_text())
 CHECKS = json.loads((ROOT / "docs" / "beyond" / "beyond.json").read_text())
 
 
-def blocks(kind: str) -> list[str]:
-    """The fenced blocks of one kind."""
-    return re.findall(rf"```{kind}\n(.*?)```", README, re.DOTALL)
-
-
 def test_the_code_of_the_readme_runs_and_prints_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for code in blocks("python"):
-        exec(compile(code, "README.md", "exec"), names)
-    printed = capsys.readouterr().out
-    for shown in blocks("text"):
-        assert shown in printed
+    follow(README, "README.md", capsys)
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    lines = [line for block in blocks("console") for line in block.splitlines()]
-    commands = [shlex.split(line, comments=True) for line in lines]
-    verbs = [words[1:] for words in commands if words[0] == "bylot"]
+    told = commands(README)
+    verbs = [words[1:] for words in told if words[0] == "bylot"]
     assert len(verbs) == 16
     for words in verbs:
         parser().parse_args(words)
     makefile = (ROOT / "Makefile").read_text()
-    for target in [words[1] for words in commands if words[0] == "make"]:
+    for target in [words[1] for words in told if words[0] == "make"]:
         assert f"\n{target}:" in makefile
 
 
