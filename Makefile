@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 
-.PHONY: demo test slow check format bench clean
+.PHONY: demo test slow check format bench docs clean
 
 demo: .venv/.demo
 	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
@@ -31,6 +31,10 @@ bench: .venv/.dev
 	$(BIN)/bylot bench simulate
 	$(BIN)/bylot bench scale
 
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open out/docs/index.html"
+
 clean:
 	rm -rf .venv out
 
@@ -42,6 +46,10 @@ clean:
 	$(BIN)/python -m pip install -q -e '.[reproduce]'
 	touch $@
 
+.venv/.docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install -q -e '.[docs]'
+	touch $@
+
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install -q -e '.[dev]'
-	touch $@ .venv/.demo
+	touch $@ .venv/.demo .venv/.docs

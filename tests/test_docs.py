@@ -1,0 +1,178 @@
+"""The site of the documents: its pages run, it builds without a warning, and it fetches nothing."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import bylot
+from bylot.cli import parser
+from documents import blocks, commands, follow
+from fabricated import AS_WRITTEN, tell
+from formulas import FormulaError, mathml
+from names import python_page, settings_page
+from verbs import page as verbs_page
+from verbs import verbs
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+ELSEWHERE = r"\{ \.python \.elsewhere \}"  # another library's code, which is not run
+
+PLUMBING = ("Environment", "Rounds", "Policy", "Derives")  # for who writes a world or a policy
+
+OFFLINE = """
+import runpy, sys
+
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
+        raise OSError(f"{event} {arguments}: the site is built without a network")
+
+sys.addaudithook(refuse)
+runpy.run_module("mkdocs", run_name="__main__", alter_sys=True)
+"""
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(text(page), "python")])
+def test_the_code_of_a_page_runs_and_prints_what_it_shows(
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if page == "records.md":  # reads what `bylot reproduce` has written
+        (tmp_path / "out" / "paper").mkdir(parents=True)
+        tell(AS_WRITTEN, seeds=2).cells.write_parquet("out/paper/records.parquet")
+    follow(text(page), page, capsys)
+
+
+def test_a_page_that_shows_what_its_code_does_not_print_is_noticed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = "```python\nprint(1)\n```\n\n```text\n2\n```\n"
+    with pytest.raises(AssertionError):
+        follow(page, "page", capsys)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_all_python_of_a_page_is_run_or_said_to_be_of_another_library(page: str) -> None:
+    told = re.findall(r"^```.*py.*$", text(page), re.MULTILINE)
+    elsewhere = blocks(text(page), ELSEWHERE)
+    assert len(told) == len(blocks(text(page), "python")) + len(elsewhere)
+    for code in elsewhere:
+        compile(code, page, "exec")
+        assert "bylot" not in code
+
+
+def test_every_command_of_the_pages_exists() -> None:
+    told = [words for page in PAGES for words in commands(text(page))]
+    for words in told:
+        assert words[0] in ("bylot", "pip")
+        if words[0] == "bylot":
+            parser().parse_args(words[1:])
+    assert len(told) >= 2
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = python_page() + settings_page()
+    for name in bylot.__all__:
+        if callable(getattr(bylot, name)):
+            assert f"### `{name}`" in pages
+    for module in (bylot.environments, bylot.policies):
+        for name in module.__all__:
+            if isinstance(getattr(module, name), type) and name not in PLUMBING:
+                assert f"### `{name}`" in pages
+
+
+def test_every_verb_and_option_is_in_the_reference() -> None:
+    page = verbs_page()
+    for verb in verbs(parser()):
+        section = page.split(f"## {verb.prog}\n")[1].split("\n## ")[0]
+        for action in verb._actions[1:]:  # all but --help
+            for option in action.option_strings:
+                assert f"`{option}" in section
+
+
+def test_a_formula_that_cannot_be_drawn_is_refused() -> None:
+    assert "<mi>q</mi>" in mathml("q &lt; 1", "inline")
+    for tex in (r"\begin{aligned} a &amp;= b \end{aligned}", r"\nosuchsign"):
+        with pytest.raises(FormulaError):
+            mathml(tex, "block")
+
+
+def build(root: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a folder as `make docs` does, with no network."""
+    words = [sys.executable, "-c", OFFLINE, "build", "--strict", "--site-dir", str(out)]
+    paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(words, cwd=root, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built once."""
+    out = tmp_path_factory.mktemp("site")
+    done = build(ROOT, out)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return out
+
+
+class Loads(HTMLParser):
+    """What a browser loads by itself when it shows a page; links that one may click are not."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            loaded = name in ("src", "srcset", "poster", "data") or (tag, name) == ("link", "href")
+            if loaded and value and not value.startswith("data:"):
+                self.found.append(value)
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) >= len(PAGES)
+    for page in pages:
+        loads = Loads(page.read_text(encoding="utf-8")).found
+        assert loads
+        for one in loads:
+            assert "//" not in one, f"{page.name} loads {one}"
+            if page.name != "404.html":  # served from anywhere, so its links begin at the root
+                assert (page.parent / one.split("#")[0].split("?")[0]).exists(), one
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text())
+
+
+def test_a_page_that_loads_something_from_elsewhere_would_be_noticed() -> None:
+    assert Loads('<script src="https://cdn.example/x.js"></script>').found
+    assert not Loads('<a href="https://example.org">read on</a>').found
+
+
+def test_formulas_are_drawn_by_the_browser_alone(site: Path) -> None:
+    page = (site / "concepts" / "learning.html").read_text(encoding="utf-8")
+    assert page.count("<math") > 20
+    assert "arithmatex" not in page
+
+
+def test_a_link_to_nowhere_stops_the_build(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    page = tmp_path / "docs" / "fit.md"
+    page.write_text(page.read_text() + "\n[nowhere](concepts/limits.md#nowhere)\n")
+    done = build(tmp_path, tmp_path / "out")
+    assert done.returncode != 0
+    assert "nowhere" in done.stderr
