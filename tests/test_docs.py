@@ -53,6 +53,8 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(
     if page == "records.md":  # reads what `bylot reproduce` has written
         (tmp_path / "out" / "paper").mkdir(parents=True)
         tell(AS_WRITTEN, seeds=2).cells.write_parquet("out/paper/records.parquet")
+    if page == "problem-files.md":  # reads the file that it shows
+        Path("pool.yaml").write_text(blocks(text(page), "yaml")[0], encoding="utf-8")
     follow(text(page), page, capsys)
 
 
