@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bylot.version import __version__
 
 if TYPE_CHECKING:
-    from bylot import bounds, environments, errors, files, policies
+    from bylot import bounds, environments, errors, evaluation, files, policies
     from bylot.decision import Decision, Receipt
     from bylot.metrics import Score, score
     from bylot.optima import Optimum, optimum
@@ -33,7 +33,7 @@ HOME = {
     "share": "problem",
     "simulate": "simulation",
 }
-MODULES = ["bounds", "environments", "errors", "files", "policies"]
+MODULES = ["bounds", "environments", "errors", "evaluation", "files", "policies"]
 
 __all__ = [
     "Decision",
@@ -50,6 +50,7 @@ __all__ = [
     "bounds",
     "environments",
     "errors",
+    "evaluation",
     "files",
     "optimum",
     "policies",

@@ -89,6 +89,14 @@ class DataUnreachable(DataError):
     """Data that must be downloaded cannot be: no network, or the server does not give it."""
 
 
+class TargetError(BylotError, ValueError):
+    """A policy to be evaluated makes no sense for this pool, or says nothing of a round."""
+
+
+class ThinOverlap(BylotError):
+    """A log cannot tell what the target would have earned; the message says what would help."""
+
+
 class OutOfReachWarning(UserWarning):
     """The chosen policy cannot keep the limits, although another one could."""
 
