@@ -1,0 +1,198 @@
+"""Log: the decisions of one pool in order, and the file they are kept in.
+
+JSON Lines, or Parquet where polars is there; what an entry may hold is the entry's business.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot.data.lines import fault, written
+from bylot.errors import BylotError, DataError
+from bylot.evaluation.entry import Entry, Fault, check
+from bylot.evaluation.fields import parse
+from bylot.kernels.compile import Bools, Ints
+from bylot.problem import Problem
+from bylot.whole import keep
+
+NO_POLARS = "a log in Parquet needs polars: pip install 'bylot[reproduce]', or use JSON Lines"
+
+
+class Place(NamedTuple):
+    """Where a target needs a law of its own: a context, and who is up and has a chance there."""
+
+    context: str | None
+    up: Bools  # empty: all
+    chosen: Bools  # (K,) those that the log could draw
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Checked entries by t, and the problem that they are of."""
+
+    problem: Problem
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The numbers of the experts."""
+        return numbered(self.problem)
+
+    @cached_property
+    def members(self) -> list[Ints]:
+        """The numbers of the different experts of each panel."""
+        return [
+            np.array([self.index[name] for name in one.subset], np.int64) for one in self.entries
+        ]
+
+    @cached_property
+    def draws(self) -> list[Ints]:
+        """The numbers of the experts of each panel as often as they came."""
+        return [
+            np.array([self.index[name] for name in one.draws], np.int64) for one in self.entries
+        ]
+
+    @cached_property
+    def located(self) -> tuple[list[Place], Ints]:
+        """The different places, and the number of the one that each entry is at."""
+        seen: dict[Any, int] = {}
+        at = np.empty(len(self.entries), np.int64)
+        for n, one in enumerate(self.entries):
+            up = None if one.available is None else frozenset(one.available)
+            at[n] = seen.setdefault((one.context, up, frozenset(one.never)), len(seen))
+        return [self.place(*key) for key in seen], at
+
+    def place(self, context: str | None, up: frozenset[str] | None, never: frozenset[str]) -> Place:
+        """Names as masks."""
+        experts = self.problem.experts
+        mask = np.array([up is None or name in up for name in experts], np.bool_)
+        chosen = mask & np.array([name not in never for name in experts], np.bool_)
+        return Place(context, np.empty(0, np.bool_) if mask.all() else mask, chosen)
+
+
+def numbered(problem: Problem) -> dict[str, int]:
+    """Experts and their numbers."""
+    return {name: i for i, name in enumerate(problem.experts)}
+
+
+def gather(problem: Problem, entries: Iterable[Entry]) -> Log:
+    """A log of entries that are at hand."""
+    return collect(problem, ((f"entry {n}", one) for n, one in enumerate(entries)))
+
+
+def collect(problem: Problem, placed: Iterable[tuple[str, Entry]]) -> Log:
+    """A log of entries, each with the place that an error about it names."""
+    found: list[Entry] = []
+    seen: dict[tuple[str, str | int], str] = {}
+    index = numbered(problem)
+    for place, one in placed:
+        try:
+            found.append(check(one, index))
+        except Fault as error:
+            raise DataError(f"{place}: {error}") from None
+        for key in (("id", one.id), ("t", one.t)):
+            if key in seen:
+                raise DataError(
+                    f"{place}: {key[0]} {key[1]!r} is that of {seen[key]} too; "
+                    "keep one line for each decision, the one with its reward"
+                )
+            seen[key] = place
+    if not found:
+        raise DataError("the log has no entries; give one with a line for each decision")
+    return Log(problem, tuple(sorted(found, key=lambda one: one.t)))
+
+
+def read(path: str | Path, problem: Problem) -> Log:
+    """The log in a file: JSON Lines, or Parquet if its name ends in .parquet."""
+    path = Path(path)
+    rows = parquet(path) if path.suffix == ".parquet" else lines(path)
+    return collect(problem, ((place, parsed(place, fields)) for place, fields in rows))
+
+
+def parsed(place: str, fields: Any) -> Entry:
+    """The entry of a line."""
+    try:
+        return parse(fields)
+    except Fault as error:
+        raise DataError(f"{place}: {error}") from None
+
+
+def lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """Every line of a file as JSON, with its place."""
+    for n, line in enumerate(written(path), 1):
+        try:
+            yield f"{path}, line {n}", json.loads(line, object_pairs_hook=once)
+        except (ValueError, RecursionError) as error:
+            what = f"is not JSON ({error})"
+            raise fault(path, what, "write one whole JSON object on each line", n) from None
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are all different."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} is given twice")
+    return made
+
+
+def parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    """Every row of a table, with its place."""
+    pl = polars()
+    if not path.is_file():
+        raise fault(path, "no such file", "give the path of a file that exists")
+    try:
+        rows = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise fault(
+            path, f"is no Parquet file ({reason})", "write it by polars, or as JSON"
+        ) from None
+    for n, fields in enumerate(rows.iter_rows(named=True), 1):
+        yield f"{path}, row {n}", fields
+
+
+def write(path: str | Path, entries: Iterable[Entry]) -> None:
+    """Write a file whole or not at all: JSON Lines, or Parquet if its name ends in .parquet."""
+    path, made = Path(path), list(entries)
+    if path.suffix == ".parquet":
+        keep(path, table(made))
+    else:
+        keep(path, "".join(one.line() + "\n" for one in made).encode())
+
+
+def table(entries: list[Entry]) -> bytes:
+    """A Parquet file with one row for each entry."""
+    pl = polars()
+    names = pl.List(pl.String)
+    columns = {
+        **dict.fromkeys(["id", "context"], pl.String),
+        "t": pl.Int64,
+        **dict.fromkeys(["draws", "subset", "available", "never"], names),
+        "odds": pl.List(pl.Float64),
+        **dict.fromkeys(["chance", "reward"], pl.Float64),
+        "replaced": pl.Boolean,
+    }
+    costs = sorted({name for one in entries for name in one.spend})
+    if costs:  # a struct of nothing cannot be written
+        columns["spend"] = pl.Struct(dict.fromkeys(costs, pl.Float64))
+    rows = [{name: one.fields().get(name) for name in columns} for one in entries]
+    out = io.BytesIO()
+    pl.DataFrame(rows, schema=columns).write_parquet(out)
+    return out.getvalue()
+
+
+def polars() -> Any:
+    """The package, if it is there."""
+    try:
+        import polars
+    except ModuleNotFoundError:
+        raise BylotError(NO_POLARS) from None
+    return polars
