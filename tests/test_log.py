@@ -1,6 +1,8 @@
 """Logs of decisions: what is written is read again, what is wrong is named and never guessed."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bylot import Router, simulate
+from bylot.cli import parser
 from bylot.errors import BylotError, DataError
 from bylot.evaluation import Entry, entries, entry, gather, log, read, write
 from bylot.evaluation.fields import FIELDS
@@ -226,3 +229,16 @@ def test_any_line_is_an_entry_or_a_complaint_in_one_line(
             assert str(tmp_path) in found
         else:
             assert gather(PROBLEM, found).entries == found
+
+
+def test_the_document_runs_and_names_every_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "log.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, "log.md", "exec"), {})
+    for line in re.findall(r"^bylot .*$", text, re.MULTILINE):
+        parser().parse_args(shlex.split(line)[1:])
+    for field in FIELDS:
+        assert f"| `{field}` |" in text

@@ -1,0 +1,100 @@
+"""`bylot evaluate LOG`: what another policy would have earned and cost, from a log with odds."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def add(verbs: Any) -> None:
+    """The verb and its options."""
+    verb = verbs.add_parser(
+        "evaluate",
+        help="from a log with its odds: what another policy would have earned and cost",
+        description="Estimate from a log of decisions with their odds (docs/log.md) what a policy "
+        "that was not played would have earned, and compute exactly what it would have cost. "
+        "Where the log says too little of it, nothing is told, and why.",
+    )
+    verb.add_argument("log", type=Path, metavar="LOG", help="JSON Lines, or Parquet (*.parquet)")
+    verb.add_argument(
+        "--problem-from",
+        type=Path,
+        required=True,
+        metavar="ROUTER.json",
+        help="a saved router: its experts, costs, limits, draws and range of rewards",
+    )
+    verb.add_argument(
+        "--target",
+        action="append",
+        metavar="TARGET",
+        help="what would have been played; may be repeated. uniform: any DRAWS different experts; "
+        "now: the law that the saved router has now; router:FILE: that of another; set:ANN,BOB: "
+        "these every time; draws:WEIGHTS: independent draws; sets:WEIGHTS: different experts, a "
+        "set as likely as the product of its weights; WEIGHTS is ANN=2,BOB=1 or a JSON file, by "
+        "name or by context and name (default: uniform and now)",
+    )
+    verb.add_argument(
+        "--apprentice",
+        action="store_true",
+        help="the log is of an existing system and has no odds: tell how the targets agree with "
+        "its panels and what they would cost, and nothing of rewards",
+    )
+    verb.add_argument(
+        "--rewards",
+        type=float,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="the range of rewards (default: that of the saved router)",
+    )
+    verb.add_argument(
+        "--level", type=share, default=0.95, help="of the intervals, in (0, 1) (default 0.95)"
+    )
+    verb.add_argument(
+        "--least",
+        type=float,
+        default=100.0,
+        metavar="ROUNDS",
+        help="refuse targets of which the log is worth fewer rounds than this (default 100)",
+    )
+    verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    verb.set_defaults(run=run)
+
+
+def share(text: str) -> float:
+    """A number strictly between 0 and 1."""
+    value = float(text)
+    if not 0 < value < 1:
+        raise ValueError
+    return value
+
+
+def run(given: argparse.Namespace) -> int:
+    """Read, evaluate every target, print; 1 if any was refused."""
+    from bylot.errors import ThinOverlap
+    from bylot.evaluation import compare, evaluate, read, tables
+    from bylot.evaluation.spec import loaded, target
+
+    router = loaded(str(given.problem_from))
+    wanted = [target(spec, router) for spec in given.target or ("uniform", "now")]
+    log = read(given.log, router.problem)
+    found: list[Any] = []
+    refused: dict[str, str] = {}
+    for one in wanted:
+        if given.apprentice:
+            found.append(compare(log, one))
+            continue
+        try:
+            settings = {"level": given.level, "least": given.least}
+            rewards = tuple(given.rewards or router.rewards)
+            found.append(evaluate(log, one, rewards=rewards, **settings))
+        except ThinOverlap as error:
+            refused[one.name] = str(error)
+    if given.json:
+        print(json.dumps(tables.plain(log, found, refused)))
+    elif found:
+        lines = tables.of_agreements if given.apprentice else tables.of_outcomes
+        print("\n".join(lines(log, found)))
+    for name, why in refused.items():
+        print(f"bylot: {name}: {why}", file=sys.stderr)
+    return 1 if refused else 0

@@ -1,0 +1,181 @@
+"""Outcome: what a target would have earned and cost in the rounds of a log; as data and as text."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from bylot.errors import DataError
+from bylot.evaluation.estimators import (
+    SEQUENCE,
+    Estimate,
+    doubly_robust,
+    normalised,
+    surely,
+    weighted,
+)
+from bylot.evaluation.laws import Law
+from bylot.evaluation.log import Log
+from bylot.evaluation.model import ahead
+from bylot.evaluation.targets import Target
+from bylot.evaluation.weighing import LEAST, Counted, Sample, enough, laws_of, weigh
+from bylot.kernels.compile import Floats, Ints
+from bylot.policies.terms import within
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One target in the rounds of one log.
+
+    effective: as many rounds of the target itself would say about as much
+    largest:   the largest weight
+    passed:    the mean weight, 1 up to chance if the odds are right and nothing was replaced
+    unseen:    chance of a target's panel that the log could not, or did never, draw
+    costs:     expected cost per request by name, exact
+    """
+
+    target: str
+    level: float
+    counted: Counted
+    effective: float
+    largest: float
+    passed: float
+    unseen: float
+    estimates: tuple[Estimate, ...]
+    costs: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "target": self.target,
+            "level": self.level,
+            "rounds": self.counted._asdict(),
+            "effective": self.effective,
+            "largest_weight": self.largest,
+            "mean_weight": self.passed,
+            "unseen": self.unseen,
+            "estimates": {
+                one.name: {"value": one.value, "error": one.error, **one.interval._asdict()}
+                for one in self.estimates
+            },
+            "costs": dict(self.costs),
+            "notes": list(self.notes),
+        }
+
+
+def evaluate(
+    log: Log,
+    target: Target,
+    *,
+    rewards: tuple[float, float] = (0.0, 1.0),
+    level: float = LEVEL,
+    least: float = LEAST,
+) -> Outcome:
+    """What the target would have earned, by every estimator that fits, and what it would cost.
+
+    rewards: the range that all rewards lie in
+    level:   of the intervals
+    least:   effective rounds below which nothing is told (`ThinOverlap`)
+    """
+    in_range(log, *rewards)
+    laws = laws_of(log, target)
+    sample = weigh(log, laws)
+    enough(sample, least)
+    estimates = estimated(log, laws, sample, rewards, level)
+    return Outcome(
+        target=target.name,
+        level=level,
+        counted=sample.counted,
+        effective=sample.effective,
+        largest=float(sample.weights.max()),
+        passed=sample.passed,
+        unseen=sample.unseen,
+        estimates=estimates,
+        costs=expected_costs(log, laws),
+        notes=tuple(noted(sample, estimates, rewards)),
+    )
+
+
+def estimated(
+    log: Log, laws: list[Law], sample: Sample, rewards: tuple[float, float], level: float
+) -> tuple[Estimate, ...]:
+    """All estimates; draw weights only where log and target both draw independently."""
+    low, high = rewards
+    w, r = sample.weights, sample.rewards
+    at = log.located[1][sample.rounds]
+    chances = np.array([law.included for law in laws])
+    told, expected = ahead(
+        memberships(log, sample.rounds), chances, at, contexts(log, at), r, (low + high) / 2
+    )
+    by_draws = [] if sample.sequence is None else [weighted(sample.sequence, r, level, SEQUENCE)]
+    return (
+        *by_draws,
+        weighted(w, r, level),
+        normalised(w, r, level),
+        doubly_robust(w, r, told, expected, level),
+        surely(w, r, low, high, level),
+    )
+
+
+def memberships(log: Log, rounds: Ints) -> csr_array:
+    """(n, K): 1 for the members of each panel."""
+    members = [log.members[n] for n in rounds]
+    ends = np.cumsum([0, *(one.size for one in members)])
+    flat = np.concatenate(members)
+    return csr_array((np.ones(flat.size), flat, ends), shape=(len(members), log.problem.size))
+
+
+def contexts(log: Log, at: Ints) -> Ints:
+    """The contexts of rounds at these places, as numbers."""
+    labels: dict[str | None, int] = {}
+    number = [labels.setdefault(place.context, len(labels)) for place in log.located[0]]
+    return np.array(number, np.int64)[at]
+
+
+def expected_costs(log: Log, laws: list[Law]) -> dict[str, float]:
+    """sum_i c_i P'(i in A), averaged over all rounds: exact, whatever was or was not rewarded."""
+    share = np.bincount(log.located[1]) / len(log.entries)
+    included: Floats = share @ np.array([law.included for law in laws])
+    return {name: float(row @ included) for name, row in log.problem.costs.items()}
+
+
+def in_range(log: Log, low: float, high: float) -> None:
+    """Refuse a reward that is outside what was declared: the certain interval rests on it."""
+    if not -math.inf < low < high < math.inf:
+        raise DataError(f"rewards from {low} to {high} declared; give a finite range, low first")
+    for one in log.entries:
+        if one.reward is not None and not within(one.reward, low, high):
+            raise DataError(
+                f"decision {one.id} has a reward of {one.reward:g}, outside [{low:g}, {high:g}]; "
+                "declare the range that rewards have with --rewards LOW HIGH (rewards=)"
+            )
+
+
+def noted(
+    sample: Sample, estimates: tuple[Estimate, ...], rewards: tuple[float, float]
+) -> list[str]:
+    """What a reader must know, where there is something to know."""
+    counted, notes = sample.counted, []
+    if counted.replaced:
+        notes.append(
+            f"the guard replaced {counted.replaced} panels and looked at the draw before it did: "
+            "estimates are of panels that would have passed it, by the mean weight "
+            f"{min(1.0, sample.passed):.1%} of the target's"
+        )
+    if sample.unseen > 0:
+        off = sample.unseen * (rewards[1] - rewards[0])
+        notes.append(f"panels that the log has no news of may shift the reward by up to {off:.2g}")
+    if counted.unrewarded:
+        notes.append(
+            f"{counted.unrewarded} rounds without a reward are left out, which is right only if "
+            "whether a reward came had nothing to do with the panel or its worth"
+        )
+    if estimates[-1].interval.low > estimates[-1].interval.high:
+        notes.append("the certain interval is empty: the odds in the log cannot be right")
+    return notes

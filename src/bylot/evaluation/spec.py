@@ -1,0 +1,75 @@
+"""Targets in the words of a command line: uniform, now, set:ANN,BOB and the like."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bylot.errors import TargetError
+from bylot.evaluation import targets
+from bylot.evaluation.log import once
+from bylot.evaluation.targets import Target
+from bylot.router import Router
+
+KINDS = (
+    "uniform, now, set:ANN,BOB, draws:WEIGHTS, sets:WEIGHTS or router:FILE, "
+    "WEIGHTS being ANN=0.5,BOB=0.25 or a JSON file"
+)
+
+
+def target(spec: str, router: Router) -> Target:
+    """The target that is meant, for the problem of a router."""
+    problem = router.problem
+    kind, _, rest = spec.partition(":")
+    if spec == "uniform":
+        return targets.uniform(problem)
+    if spec == "now":
+        return targets.now(problem, router)
+    if rest and kind == "set":
+        return targets.panel(problem, [name.strip() for name in rest.split(",")], spec)
+    if rest and kind == "draws":
+        return targets.draws(problem, weights(rest, spec), spec)
+    if rest and kind == "sets":
+        return targets.sets(problem, weights(rest, spec), spec)
+    if rest and kind == "router":
+        return targets.now(problem, loaded(rest), spec)
+    raise TargetError(f"there is no target {spec!r}; wanted {KINDS}")
+
+
+def loaded(path: str) -> Router:
+    """A saved router, or an error that names the file."""
+    try:
+        return Router.load(path)
+    except OSError as error:
+        raise TargetError(
+            f"{path} cannot be read ({error.strerror}); give a file that router.save() wrote"
+        ) from None
+
+
+def weights(text: str, spec: str) -> dict[str, Any]:
+    """Weights by name, from a JSON file or from the words themselves."""
+    if not Path(text).is_file() and "=" in text:
+        return dict(pair(one, spec) for one in text.split(","))
+    try:
+        given = json.loads(Path(text).read_text(encoding="utf-8-sig"), object_pairs_hook=once)
+    except OSError as error:
+        raise TargetError(
+            f"target {spec!r}: {text} cannot be read ({error.strerror}); give a JSON file, or "
+            "weights as ANN=0.5,BOB=0.25"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise TargetError(f"target {spec!r}: {text} is not JSON ({error}); correct it") from None
+    if not isinstance(given, dict):
+        raise TargetError(f'target {spec!r}: {text} holds no object; write {{"ann": 0.5, ...}}')
+    return given
+
+
+def pair(text: str, spec: str) -> tuple[str, float]:
+    """A name and its weight."""
+    name, _, value = text.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise TargetError(
+            f"target {spec!r}: {text!r} is no NAME=WEIGHT; write ANN=0.5,BOB=0.25, or give a "
+            "JSON file if a name holds a comma or an equals sign"
+        ) from None

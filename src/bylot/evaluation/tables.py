@@ -1,0 +1,134 @@
+"""What `bylot evaluate` prints: as data for programs, as tables for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bylot.evaluation.apprentice import CAVEAT, Agreement
+from bylot.evaluation.log import Log
+from bylot.evaluation.outcome import Outcome
+from bylot.problem import Limit
+from bylot.text import table
+
+READ = (
+    "Read `doubly robust`; `certain` holds for any number of rounds, the others for many. Costs "
+    "are exact expectations."
+)
+
+
+def logged(log: Log) -> dict[str, Any]:
+    """What was earned and spent in the rounds of the log itself."""
+    rewards = [one.reward for one in log.entries if one.reward is not None]
+    costs = {}
+    for name, row in log.problem.costs.items():
+        told = [one.spend[name] for one in log.entries if name in one.spend]
+        if len(told) < len(log.entries):  # not told everywhere: by the costs of the problem
+            told = [float(row[members].sum()) for members in log.members]
+        costs[name] = float(np.mean(told))
+    return {
+        "rounds": len(log.entries),
+        "rewards": len(rewards),
+        "reward": float(np.mean(rewards)) if rewards else None,
+        "costs": costs,
+    }
+
+
+def plain(
+    log: Log, found: Sequence[Outcome | Agreement], refused: Mapping[str, str]
+) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "logged": logged(log),
+        "targets": [one.plain() for one in found],
+        "refused": dict(refused),
+    }
+
+
+def of_outcomes(log: Log, outcomes: Sequence[Outcome]) -> list[str]:
+    """Rewards with their intervals, how well the log covers each target, and costs."""
+    cover: list[tuple[str, ...]] = [
+        ("target", "worth rounds", "largest weight", "mean weight", "not seen")
+    ]
+    cover += [
+        (
+            one.target,
+            *(f"{number:.4g}" for number in (one.effective, one.largest, one.passed)),
+            f"{one.unseen:.2%}",
+        )
+        for one in outcomes
+    ]
+    notes = noted(outcomes)
+    head, costs = used(outcomes[0]), of_costs(log, outcomes)
+    return [head, "", *of_rewards(log, outcomes), "", *table(cover), "", *costs, *notes, READ]
+
+
+def noted(outcomes: Sequence[Outcome]) -> list[str]:
+    """Notes that hold for all targets once, the others with the target they are of."""
+    shared = [note for note in outcomes[0].notes if all(note in one.notes for one in outcomes)]
+    own = [(one.target, note) for one in outcomes for note in one.notes if note not in shared]
+    return [*shared, *(f"{target}: {note}" for target, note in own)]
+
+
+def of_rewards(log: Log, outcomes: Sequence[Outcome]) -> list[str]:
+    """Every estimate of every target, under what was earned in fact."""
+    own, level = logged(log)["reward"], f"{100 * outcomes[0].level:g} %"
+    rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", f"{level} from", "to")]
+    rows += [("as logged", "mean", f"{own:.4f}", "", "", "")]
+    for outcome in outcomes:
+        for n, one in enumerate(outcome.estimates):
+            cells = (f"{number:.4f}" for number in (one.value, one.error, *one.interval))
+            rows.append((outcome.target if n == 0 else "", one.name, *cells))
+    return table(rows)
+
+
+def used(one: Outcome) -> str:
+    """How many rounds were used, and why not the others."""
+    counted = one.counted
+    left = [
+        f"{count} {why}"
+        for count, why in (
+            (counted.replaced, "replaced by the guard"),
+            (counted.untold, "without odds or chance"),
+            (counted.unrewarded, "without reward"),
+        )
+        if count
+    ]
+    tail = f" (left out: {', '.join(left)})" if left else ""
+    return f"{counted.used} of {counted.rounds} rounds used{tail}"
+
+
+def of_costs(log: Log, found: Sequence[Outcome | Agreement]) -> list[str]:
+    """Expected cost per request of each target, beside the bounds."""
+    own, limits = logged(log)["costs"], log.problem.limits
+    rows = [("cost", "bound", "as logged", *(one.target for one in found))]
+    for limit in limits:
+        side = "<=" if limit.sign < 0 else ">="
+        spent = (own[limit.name], *(one.costs[limit.name] for one in found))
+        cells = [against(cost, limit) for cost in spent]
+        rows.append((limit.name, f"{side} {limit.bound:.4g}", *cells))
+    for name in log.problem.costs:
+        if all(limit.name != name for limit in limits):
+            spent = (own[name], *(one.costs[name] for one in found))
+            rows.append((name, "", *(f"{cost:.4g}" for cost in spent)))
+    return [*table(rows), ""]
+
+
+def against(cost: float, limit: Limit) -> str:
+    """A cost, and whether it keeps a limit."""
+    kept = limit.sign * (cost - limit.bound) >= -1e-9 * limit.bound
+    return f"{cost:.4g} {'kept' if kept else 'outside'}"
+
+
+def of_agreements(log: Log, found: Sequence[Agreement]) -> list[str]:
+    """How laws agree with the panels that were chosen, and what they would cost."""
+    own = logged(log)
+    earned = "no rewards" if own["reward"] is None else f"mean reward {own['reward']:.4f}"
+    rows: list[tuple[str, ...]] = [
+        ("law", "same panel", "overlap", "Jaccard", "median chance", "impossible")
+    ]
+    for one in found:
+        cells = (f"{share:.1%}" for share in (one.same, one.overlap, one.jaccard))
+        rows.append((one.target, *cells, f"{one.median:.3g}", str(one.never)))
+    head = f"{own['rounds']} panels that were chosen otherwise ({earned})"
+    return [head, "", *table(rows), "", *of_costs(log, found), CAVEAT]

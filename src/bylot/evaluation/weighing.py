@@ -1,0 +1,191 @@
+"""Weighing: how much each logged round says about a target, and whether the log says enough.
+
+Owns importance weights, effective sample size and support; what rewards make of the weights is
+left to the estimators.
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot.errors import ThinOverlap
+from bylot.evaluation.laws import Iid, Law
+from bylot.evaluation.log import Log, Place
+from bylot.evaluation.targets import Target
+from bylot.kernels.compile import Bools, Floats, Ints
+
+LEAST = 100.0  # effective rounds below which nothing is told: normal intervals miss too often
+UNSEEN = 0.01  # chance of target's panels that the log could not draw, above which nothing is told
+FAR = 3.0  # standard errors of the mean weight from 1 from which on nothing is told
+ROUNDING = 1e-12  # of a chance
+
+
+class Counted(NamedTuple):
+    """What became of the rounds of a log; each is in one of the last four."""
+
+    rounds: int
+    used: int
+    replaced: int  # by the guard
+    untold: int  # no odds and no chance
+    unrewarded: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The rounds that can be used, in order, weighed for one target."""
+
+    counted: Counted
+    rounds: Ints  # (n,) their numbers in the log
+    rewards: Floats  # (n,)
+    weights: Floats  # (n,) P'(A) / P(A)
+    sequence: Floats | None  # (n,) prod_j q'(i_j) / q(i_j), where both draw so
+    unseen: float  # chance of a panel that the log could not, or did never, draw
+
+    @property
+    def effective(self) -> float:
+        """(sum w)^2 / sum w^2: as many rounds of the target itself would say about as much."""
+        square = float(self.weights @ self.weights)
+        return float(self.weights.sum()) ** 2 / square if square else 0.0
+
+    @property
+    def spread(self) -> float:
+        """The standard error of the mean weight."""
+        return float(self.weights.std()) / math.sqrt(self.counted.used)
+
+    @property
+    def passed(self) -> float:
+        """Mean weight over used and replaced rounds: 1 on average, if the odds are right and
+        nothing was replaced; else the chance that a panel of the target would pass the guard.
+        """
+        return float(self.weights.sum()) / (self.counted.used + self.counted.replaced)
+
+
+def usable(log: Log) -> tuple[Counted, Ints]:
+    """The rounds with a reward and a chance, drawn as they were told."""
+    kept, replaced, untold, unrewarded = [], 0, 0, 0
+    for n, one in enumerate(log.entries):
+        if one.replaced:
+            replaced += 1
+        elif not one.odds and not one.chance:
+            untold += 1
+        elif one.reward is None:
+            unrewarded += 1
+        else:
+            kept.append(n)
+    counted = Counted(len(log.entries), len(kept), replaced, untold, unrewarded)
+    return counted, np.array(kept, np.int64)
+
+
+def weigh(log: Log, laws: list[Law]) -> Sample:
+    """Every usable round, weighed by the law of the target at its place."""
+    counted, rounds = usable(log)
+    if not counted.used:
+        raise ThinOverlap(
+            f"none of {counted.rounds} rounds can be used: {counted.replaced} were replaced by the "
+            f"guard, {counted.untold} have neither odds nor chance, {counted.unrewarded} have no "
+            "reward; log the odds of each decision, and its reward"
+        )
+    at = log.located[1]
+    entries, here = [log.entries[n] for n in rounds], [laws[at[n]] for n in rounds]
+    logs = np.array([law.log_chance(log.members[n]) for law, n in zip(here, rounds, strict=True)])
+    told = np.array([one.log_chance for one in entries])
+    rewards = np.array([one.reward for one in entries], np.float64)
+    return Sample(
+        counted,
+        rounds,
+        rewards,
+        np.exp(logs - told),
+        ratios_of_draws(log, here, rounds),
+        unseen(log, laws, rounds),
+    )
+
+
+def ratios_of_draws(log: Log, laws: list[Law], rounds: Ints) -> Floats | None:
+    """prod_j q'(i_j) / q(i_j) of each round, by its law; None if any is not of as many draws."""
+    ratios = np.empty(len(rounds))
+    for k, (law, n) in enumerate(zip(laws, rounds, strict=True)):
+        odds = log.entries[n].odds
+        if not isinstance(law, Iid) or law.draws != len(odds):
+            return None
+        ratios[k] = math.exp(law.log_odds(log.draws[n]) - float(np.log(odds).sum()))
+    return ratios
+
+
+def laws_of(log: Log, target: Target) -> list[Law]:
+    """The law of the target at each place of the log."""
+    return [target.law(place.context, place.up) for place in log.located[0]]
+
+
+def unseen(log: Log, laws: list[Law], rounds: Ints) -> float:
+    """The mean chance, over the rounds, that the target's panel is one the log has no news of:
+
+    it has a member without a chance there, or never drawn in that context, or a size that panels
+    drawn as one set never had with as many experts up.
+    """
+    places, at = log.located
+    drawn = drawn_in(log, rounds)
+    sizes = sizes_by_up(log, rounds)
+    asked: dict[tuple[int, bool], int] = defaultdict(int)
+    for n in rounds:
+        asked[int(at[n]), bool(log.entries[n].odds)] += 1
+    missing = 0.0
+    for (x, iid), count in asked.items():
+        allowed = places[x].chosen & drawn[places[x].context]
+        chances = laws[x].counts(allowed)[:, 0]  # j of the allowed and nobody else
+        if not iid:
+            seen = sizes[up_at(places[x])]
+            chances = np.array([p for j, p in enumerate(chances) if j in seen])
+        missing += count * (1.0 - min(1.0, float(chances.sum())))
+    return missing / len(rounds) if missing > ROUNDING * len(rounds) else 0.0
+
+
+def drawn_in(log: Log, rounds: Ints) -> dict[str | None, Bools]:
+    """Who was drawn at all in each context."""
+    drawn: dict[str | None, Bools] = {}
+    for n in rounds:
+        context = log.entries[n].context
+        drawn.setdefault(context, np.zeros(log.problem.size, np.bool_))[log.members[n]] = True
+    return drawn
+
+
+def sizes_by_up(log: Log, rounds: Ints) -> dict[int, set[int]]:
+    """The sizes of panels that were drawn as one set, by how many experts were up."""
+    places, at = log.located
+    sizes: dict[int, set[int]] = defaultdict(set)
+    for n in rounds:
+        if not log.entries[n].odds:
+            sizes[up_at(places[at[n]])].add(log.members[n].size)
+    return sizes
+
+
+def up_at(place: Place) -> int:
+    """How many experts could be drawn at a place."""
+    return int(place.chosen.sum())
+
+
+def enough(sample: Sample, least: float = LEAST, most_unseen: float = UNSEEN) -> None:
+    """Refuse a sample that says too little of its target, with what would help."""
+    if sample.unseen > most_unseen:
+        raise ThinOverlap(
+            f"{sample.unseen:.1%} of the target's panels have a member or a size that the log "
+            f"could not draw or never drew, and no weight makes up for that (at most "
+            f"{most_unseen:.0%} is tolerated); evaluate a target on the experts and panel sizes "
+            "that were drawn, or log rounds in which the others have some odds"
+        )
+    if sample.effective < least:
+        raise ThinOverlap(
+            f"{sample.counted.used} rounds are worth only {sample.effective:.1f} of the target's "
+            f"own (largest weight {sample.weights.max():.3g}), and fewer than {least:g} are no "
+            "ground for an interval; log more rounds, or with odds that are nearer to the target"
+        )
+    if abs(sample.passed + sample.unseen - 1.0) > FAR * sample.spread + ROUNDING:
+        guard = ", or the guard would have replaced many" if sample.counted.replaced else ""
+        raise ThinOverlap(
+            f"weights average {sample.passed:.4g}, where 1 is right and chance alone would differ "
+            f"by no more than {FAR * sample.spread:.2g}: panels that matter to the target never "
+            f"came up, the odds in the log are not those of the draws{guard}; log more rounds, or "
+            "with odds that are nearer to the target, and check that odds are logged as decided"
+        )

@@ -1,0 +1,140 @@
+"""`bylot evaluate`: tables for people, JSON for programs, a plain no to a log that says little."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bylot import Router
+from bylot.cli import main
+from bylot.evaluation import entry, write
+from small import SKILLS, five
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A router after 1,200 decisions, its log, and the log of somebody who tells no odds."""
+    folder, rng = tmp_path_factory.mktemp("evaluate"), np.random.default_rng(0)
+    router, log = Router(five(), "omd", seed=3), []
+    for _ in range(1_200):
+        decision = router.decide()
+        members = [router.problem.experts.index(name) for name in decision.subset]
+        mean = SKILLS[:, members].max(axis=1).mean()
+        got = float(np.clip(mean + 0.1 * rng.normal(), 0, 1))
+        router.reward(decision.id, got)
+        log.append(entry(decision, got, router.policy))
+    router.save(folder / "router.json")
+    write(folder / "log.jsonl", log)
+    write(
+        folder / "plain.jsonl",
+        [one._replace(draws=one.subset, odds=(), chance=0.0) for one in log],
+    )
+    (folder / "q.json").write_text('{"ann": 1, "bob": 2, "cat": 4, "dan": 2, "eve": 2}')
+    return folder
+
+
+def evaluate(place: Path, *options: str, log: str = "log.jsonl") -> int:
+    """Run the verb."""
+    return main(
+        ["evaluate", str(place / log), "--problem-from", str(place / "router.json"), *options]
+    )
+
+
+def test_the_defaults_print_tables(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate(place) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("1200 of 1200 rounds used\n")
+    for words in ("as logged", "uniform", "now", "doubly robust", "certain", "95 % from", "<= 3"):
+        assert words in out
+    assert "draw weights" in out  # of omd, whose law is one of draws
+
+
+def test_json_has_the_same_numbers(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = f"draws:{place / 'q.json'}"
+    assert evaluate(place, "--json", "--target", spec, "--target", "sets:ann=1,bob=2,cat=4") == 0
+    made = json.loads(capsys.readouterr().out)
+    one, other = made["targets"]
+    assert (one["target"], made["refused"], made["logged"]["rounds"]) == (spec, {}, 1200)
+    assert next(iter(one["estimates"])) == "draw weights"
+    assert "draw weights" not in other["estimates"]
+    robust = one["estimates"]["doubly robust"]
+    assert robust["low"] < robust["value"] < robust["high"]
+    assert one["costs"]["junior"] == pytest.approx((1 - (7 / 11) ** 2) + (1 - (9 / 11) ** 2))
+
+
+def test_a_target_that_is_refused_makes_the_exit_one_and_the_others_are_printed(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(place, "--target", "set:ann,eve", "--target", "uniform") == 1
+    out, err = capsys.readouterr()
+    assert "uniform" in out
+    assert "set:ann,eve: 1200 rounds are worth only" in err
+    assert evaluate(place, "--target", "uniform", "--least", "1200") == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_the_level_and_the_range_widen_intervals(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    widths = []
+    for options in ([], ["--level", "0.99"], ["--rewards", "-1", "2"]):
+        assert evaluate(place, "--json", "--target", "uniform", *options) == 0
+        found = json.loads(capsys.readouterr().out)["targets"][0]["estimates"]
+        widths.append(
+            [found[name]["high"] - found[name]["low"] for name in ("set weights", "certain")]
+        )
+    assert widths[1][0] > widths[0][0]
+    assert widths[2][1] > widths[0][1]
+
+
+def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(place, log="plain.jsonl") == 1
+    assert "neither odds nor chance" in capsys.readouterr().err
+    assert evaluate(place, "--apprentice", log="plain.jsonl") == 0
+    out = capsys.readouterr().out
+    assert "same panel" in out
+    assert "Nothing is said of what the router's panels would have earned" in out
+    assert evaluate(place, "--apprentice", "--json", log="plain.jsonl") == 0
+    uniform, now = json.loads(capsys.readouterr().out)["targets"]
+    assert uniform["overlap"] == pytest.approx(2 / 5)  # any two of five
+    assert 0 < now["same"] < now["jaccard"] < now["overlap"] < 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--target", "best"], "there is no target 'best'; wanted uniform, now"),
+        (["--target", "draws:"], "there is no target 'draws:'"),
+        (["--target", "draws:ann=much"], "'ann=much' is no NAME=WEIGHT"),
+        (["--target", "draws:nowhere.json"], "nowhere.json cannot be read"),
+        (["--target", "sets:{place}/log.jsonl"], "is not JSON"),
+        (["--target", "draws:{place}/list.json"], "holds no object"),
+        (["--target", "router:nowhere.json"], "give a file that router.save() wrote"),
+        (["--target", "set:ann,bop"], "there is no expert 'bop'"),
+        (["--rewards", "0", "0.1"], "declare the range"),
+        (["--rewards", "1", "0"], "give a finite range"),
+    ],
+)
+def test_what_cannot_be_is_explained(
+    place: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "list.json").write_text("[1]")
+    assert evaluate(place, *(option.format(place=place) for option in options)) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_router_of_its_own_may_be_the_target(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = f"router:{place / 'router.json'}"
+    assert evaluate(place, "--json", "--target", spec, "--target", "now") == 0
+    one, other = json.loads(capsys.readouterr().out)["targets"]
+    assert one["estimates"] == other["estimates"]
+
+
+def test_a_level_outside_zero_and_one_is_bad_usage(place: Path) -> None:
+    with pytest.raises(SystemExit):
+        evaluate(place, "--level", "95")
