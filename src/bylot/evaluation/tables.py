@@ -12,8 +12,8 @@ from bylot.problem import Limit
 from bylot.text import table
 
 READ = (
-    "Read `doubly robust`; `certain` holds for any number of rounds, the others for many. Costs "
-    "are exact expectations."
+    "Read `doubly robust`. `certain` covers at its level for any number of rounds; the others may "
+    "be too short where a log is worth few. Costs are exact expectations."
 )
 
 
