@@ -374,9 +374,9 @@ def test_a_range_of_rewards_is_mapped_to_the_unit_interval() -> None:
 @pytest.mark.parametrize(
     ("make", "settings", "words"),
     [
-        (Cucb, {"c": -1.0}, "c=-1.0 is not a positive number; the paper has 2"),
+        (Cucb, {"c": -1.0}, "c=-1.0 is not a positive number; the default is 2"),
         (Cbwk, {"c": math.nan}, "c=nan"),
-        (Cbwk, {"step": 0.0}, "step=0.0 is not a positive number; the paper has 10"),
+        (Cbwk, {"step": 0.0}, "step=0.0 is not a positive number; the default is 10"),
         (Cbwk, {"dual_on": "mean"}, "dual_on='mean'; use 'average' or 'instant'"),
         (TsBwk, {"step": math.inf}, "step=inf"),
         (TsBwk, {"step": "10"}, "step='10'"),

@@ -263,7 +263,8 @@ def test_pacing_gives_back_what_was_saved_and_takes_what_was_overspent() -> None
         ((50.0, -25.0), (1.0, -0.5)),  # as it should be half-way
         ((45.0, -30.0), (1.1, -0.4)),  # frugal, and generous to the minimum
         ((55.0, -20.0), (0.9, -0.6)),
-        ((0.0, -100.0), (1.25, -0.375)),  # no further than HI
+        ((0.0, -49.0), (1.25, -0.375)),  # no further than HI
+        ((45.0, -51.0), (1.1, 0.0)),  # a minimum of 50 in all that was reached is none any more
         ((99.0, 0.0), (0.8, -0.6)),  # nor tighter than half of the margin
     ]:
         account.spent[:] = spent

@@ -13,6 +13,7 @@ from scipy.stats import chisquare
 
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
+from bylot.errors import OutOfReachWarning
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats
 from bylot.kernels.inclusion import expected_costs
@@ -20,12 +21,12 @@ from bylot.metrics import worst
 from bylot.policies import Tangent
 from bylot.policies.ascent import level
 from bylot.policies.contract import Ticket, decide, law, learn
+from bylot.policies.guard import KEPT
 from bylot.policies.lot import LotState
 from bylot.policies.onesided import Rows, one_sided
 from bylot.policies.slater import slater
 from bylot.policies.tangent import TangentRule
 from bylot.policies.tangents import (
-    KEPT,
     fill_tangents,
     floor_of_draws,
     keep,
@@ -352,3 +353,10 @@ def test_the_margin_of_draws_may_be_less_than_there_is_as_its_search_is_local() 
     margin = margin_of_draws(rows, 3, slater(problem, fewer=True).margin)
     assert mildest_draws(rows, 3, margin).excess <= KEPT
     assert 0.1 < margin < room_of(np.array([[0.0, 1.0, 0.0]]), rows, 3)[0]  # b alone
+
+
+def test_minima_that_independent_draws_cannot_keep_are_warned_of() -> None:
+    group = {"g": [1, 1, 1, 1, 0, 0]}
+    problem = Problem(list("abcdef"), group, [at_least("g", 2.5)], draws=3)
+    with pytest.warns(OutOfReachWarning, match="'distinct' asks different experts"):
+        Tangent().bind(problem)

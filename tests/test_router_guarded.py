@@ -18,7 +18,8 @@ from bylot.codec import leaves
 from bylot.errors import PolicyError
 from bylot.kernels.compile import Floats
 from bylot.policies import POLICIES, Distinct, Tangent
-from bylot.problem import at_least, at_most
+from bylot.policies.onesided import units
+from bylot.problem import at_least, at_most, share
 from small import five
 from test_router import memory
 
@@ -70,8 +71,8 @@ def test_the_status_tells_where_the_period_stands(policy: str) -> None:
     current = [one.current for one in status.limits if one.current is not None]
     means = costs(decisions[200:], problem).mean(axis=0)
     assert_allclose([one.mean or 0.0 for one in current], means, rtol=1e-12)
-    units = -problem.signs * problem.peaks
-    assert_allclose([one.in_force for one in current], router.state.bounds * units, rtol=1e-15)
+    in_force = -problem.signs * units(problem) * router.state.bounds
+    assert_allclose([one.in_force for one in current], in_force, rtol=1e-15)
     whole = costs(decisions, problem).mean(axis=0)
     assert_allclose([one.mean for one in status.limits], whole, rtol=1e-12)
     assert not np.allclose(means, whole)  # the two averages are not the same thing
@@ -127,7 +128,7 @@ def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
     assert "chances now: " in text if policy == "distinct" else "odds now: " in text
     rewarded(router, 160, ["ann", "bob"])
     lines = str(router.status()).splitlines()
-    assert "out of reach for the 10 decisions left of this period: usd" in " ".join(lines)
+    assert "out of reach for the 10 decisions left, unless" in " ".join(lines)
     assert [line.split()[-3:] for line in lines if line.startswith("usd <=")] == [
         ["out", "of", "reach"]
     ]
@@ -208,9 +209,45 @@ def test_in_a_short_outage_the_others_make_up_for_it() -> None:
         router, problem = Router(pool(80), policy, seed=1), pool(80)
         decisions = rewarded(router, 10)
         decisions += rewarded(router, 10, ["ann", "bob"])
+        assert not decisions[-1].feasible  # if it stayed at that
+        assert "unless experts come back" in str(router.status())
         decisions += rewarded(router, 60)
-        assert all(one.feasible for one in decisions)
+        assert all(one.feasible for one in decisions[20:])
         assert inside(costs(decisions, problem), problem)
+
+
+def test_a_minimum_that_was_reached_leaves_the_budget_to_others() -> None:
+    """Those up can keep the budget only if they stop asking the dear one, whose share is full."""
+    costs = {"usd": [1.0, 1.0, 1.0, 8.0, 1.0]}
+    limits = [at_most("usd", 2.3), at_least(share("new", ["d", "e"]), 0.1)]
+    problem = Problem(list("abcde"), costs, limits, draws=2, period=400)
+    router, spent = Router(problem, seed=3), []
+    for t in range(400):
+        decision = router.decide(available=None if t < 150 else list("abcd"))
+        router.reward(decision.id, 0.9 if "e" in decision.subset else 0.3)
+        spent.append((decision.spend["usd"], decision.spend["new"]))
+    usd, new = np.mean(spent, axis=0)
+    assert usd <= 2.3
+    assert new >= 0.1
+
+
+def test_periods_that_ended_outside_are_counted() -> None:
+    router = Router(pool(80), seed=1)
+    rewarded(router, 80, ["ann", "bob"])
+    rewarded(router, 160)
+    missed = [one.current.missed for one in router.status().limits if one.current is not None]
+    assert missed == [1, 1, 0]  # too dear, and no junior; the least that is to be spent was
+    assert "periods that ended outside a limit: usd in 1, junior in 1" in str(router.status())
+
+
+def test_a_shallow_copy_goes_its_own_way() -> None:
+    router = Router(five(), seed=1)
+    router.decide()
+    other = copy.copy(router)
+    for name in range(40):
+        other.decide(f"n{name}")
+    for name in range(40):
+        assert 0 < router.decide(f"n{name}").chance <= 1
 
 
 def masks() -> st.SearchStrategy[list[str] | None]:

@@ -1,5 +1,6 @@
 """A router to hold in the hand: ask it for panels, tell it rewards, stop it and go on later."""
 
+import copy
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,7 @@ from bylot.policies.terms import agreed, at_least_one, within
 from bylot.problem import Problem
 from bylot.problem.reading import instead
 from bylot.status import Current, Period, Standing, Status
+from bylot.text import patience
 
 FORM, VERSION = "bylot-router", 1
 HUGE = 1e300  # a reward beyond it is not a number to learn from
@@ -82,6 +84,10 @@ class Router:
         """For copies and pickles: all but the handle and the lock, which are made anew."""
         return {name: value for name, value in vars(self).items() if name not in ("_desk", "_lock")}
 
+    def __copy__(self) -> "Router":
+        # Two routers cannot share arrays: one that makes room for a context would leave the other.
+        return copy.deepcopy(self)
+
     def __setstate__(self, fields: dict[str, Any]) -> None:
         vars(self).update(fields)
         self._lock = threading.RLock()
@@ -97,7 +103,9 @@ class Router:
         low, high = self.rewards
         scratch = blank(len(self.problem.costs))
         desk = Desk(self.rule, self.policy.start(self.rule), scratch, self._costs)
-        credit(desk, serve(desk, 0, 0, 0, self._all_up).ticket, low, low, high)
+        with patience("... compiling, once for this version on this machine"):
+            credit(desk, serve(desk, 0, 0, 0, self._all_up).ticket, low, low, high)
+            self.standing()
 
     @property
     def t(self) -> int:
@@ -122,6 +130,8 @@ class Router:
             raise RewardError(f"{type(id).__name__} {id!r} is no id; pass decision.id, a string")
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise RewardError(f"reward {value!r} is not a number; nothing was changed")
+        if isinstance(value, np.floating):
+            value = float(value)  # a narrow one cannot be compared with what is beyond it
         if not -HUGE < value < HUGE:  # NaN fails this too
             raise RewardError(f"reward {value!r} is not finite; nothing was changed")
         if not within(float(value), low, high):
@@ -155,7 +165,7 @@ class Router:
             raise DecisionError(f"available={available!r} is one string; give a list of names")
         mask = np.zeros(self.problem.size, np.bool_)
         for name in available:
-            if name not in self._index:
+            if not isinstance(name, str) or name not in self._index:
                 remedy = instead(name, self.problem.experts, "experts")
                 raise DecisionError(f"there is no expert {name!r}; {remedy}")
             mask[self._index[name]] = True

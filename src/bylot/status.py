@@ -14,7 +14,8 @@ class Current:
 
     mean: float | None  # of this period's decisions; None before the first
     in_force: float  # the bound that panels are drawn under now
-    within_reach: bool  # can the guard still keep it?
+    within_reach: bool  # can it still be kept, by the guard and by those who were up last?
+    missed: int  # periods that ended outside the limit
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,16 @@ class Status:
         if lost:
             left = self.period.length - self.period.played
             lines.append(
-                f"out of reach for the {left:,} decisions left of this period: {', '.join(lost)}; "
-                "the next starts anew"
+                f"out of reach for the {left:,} decisions left, unless experts come back: "
+                f"{', '.join(lost)}"
             )
+        missed = [
+            f"{one.limit.name} in {one.current.missed:,}"
+            for one in self.limits
+            if one.current is not None and one.current.missed
+        ]
+        if missed:
+            lines.append(f"periods that ended outside a limit: {', '.join(missed)}")
         return [*lines, str(self.period)]
 
 

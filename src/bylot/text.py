@@ -1,12 +1,26 @@
 """Text for people: the one table that everything prints, and progress."""
 
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 def say(line: str) -> None:
     """Progress, on standard error."""
     print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def patience(line: str, seconds: float = 3.0) -> Iterator[None]:
+    """Say what is being waited for, if it takes longer than so many seconds."""
+    timer = threading.Timer(seconds, say, [line])
+    timer.daemon = True  # whoever gives up waiting need not wait for it
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

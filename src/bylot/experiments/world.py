@@ -79,8 +79,10 @@ class World:
         return optimum(self.problems[level], self.stack, start=start)
 
     def under_exact(self, level: str) -> Optimum:
-        """The optimum under h_j(q) = sum_i c_ij (1 - (1 - q_i)^M), the limits' own expectation."""
-        return optimum(self.problems[level], self.stack, exact=True, starts=STARTS)
+        """The optimum under h_j(q) = sum_i c_ij (1 - (1 - q_i)^M), the limits' own expectation, of
+        all laws: the paper's floor is one of its policy, not of ours.
+        """
+        return optimum(self.problems[level], self.stack, exact=True, floor=False, starts=STARTS)
 
     def expected(self, q: Floats) -> Floats:
         """What q would have earned in expectation, in every round."""

@@ -9,10 +9,9 @@ import numpy as np
 
 from bylot.files.problem_file import ProblemFile
 from bylot.files.promises import Promise
-from bylot.policies.guard import promised, shortest_period
-from bylot.policies.onesided import one_sided
+from bylot.policies.guard import promised, shortest_promise
+from bylot.policies.onesided import one_sided, units
 from bylot.policies.safeset import safe_rows
-from bylot.policies.schedule import schedule
 from bylot.policies.slater import slater
 from bylot.problem import Conflict, Problem
 from bylot.problem.limits import UPPER
@@ -88,7 +87,7 @@ def distinct(problem: Problem) -> Footing:
 def footing(policy: str, problem: Problem, fewer: bool) -> Footing:
     """Of a policy with a guard, whose rota may ask fewer than M experts or not."""
     rows, room = one_sided(problem), slater(problem, fewer)
-    shortest = shortest_period(rows, schedule(room.quota, rows.A))
+    shortest = shortest_promise(rows, room.quota)
     period = promised(problem, None)
     reason = ""
     if shortest == math.inf:
@@ -101,7 +100,7 @@ def footing(policy: str, problem: Problem, fewer: bool) -> Footing:
 def strict(problem: Problem) -> Footing:
     """Of the policy that needs a fixed set of laws, and promises nothing of periods."""
     safe = safe_rows(one_sided(problem), problem.draws)
-    bounds = np.abs(safe.b) * problem.peaks
+    bounds = np.abs(safe.b) * units(problem)
     laws = Region(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
     kept = not problem.limits or laws.feasible(laws.every)
     return Footing("strict", "" if kept else "no fixed set of laws keeps all limits for certain")

@@ -23,7 +23,7 @@ from bylot.kernels.poisson import (
     nth_largest,
     restricted,
 )
-from bylot.kernels.tilt import FLAT, fill_spread, tilt
+from bylot.kernels.tilt import fill_spread, tilt
 from bylot.kernels.top import again
 from bylot.policies import ascent, pacing
 from bylot.policies.ascent import (
@@ -38,20 +38,29 @@ from bylot.policies.ascent import (
 )
 from bylot.policies.books import fair
 from bylot.policies.contract import RAREST, Ticket, chances, decide, law, learn, step
-from bylot.policies.guard import Account, Guard, admit, guarded, opened, promised
+from bylot.policies.guard import (
+    KEPT,
+    Account,
+    Guard,
+    admit,
+    foresee,
+    guarded,
+    opened,
+    planned,
+    promised,
+)
 from bylot.policies.mildest import mildest
 from bylot.policies.onesided import one_sided
 from bylot.policies.pacing import HI, Pace, fill_in_force, paced
 from bylot.policies.price import Till, empty, in_rewards, pay
-from bylot.policies.schedule import schedule
 from bylot.policies.settings import yes_or_no
 from bylot.policies.slater import slater
 from bylot.policies.tally import membership
 from bylot.problem import Problem
 
+SURE = 1e-12  # a variance of being drawn that counts as none: there was no choice
 COIN, SET = 4, 5  # streams of chance: which law to draw from, and the set
 LOW, HIGH = -10.0, 8.0  # of theta at the start of a step, whose M-th largest is 0
-KEPT = 1e-9  # an excess of a row that counts as none
 FURTHEST = 700.0  # a logarithm whose exponential is still a number
 FAR = 1e100  # a theta beyond it could not be added up
 
@@ -108,14 +117,18 @@ def line(state: DistinctState, x: int) -> Law:
 
 @compiled
 def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
-    """One step of mirror ascent, projected on the limits in force."""
+    """One step of mirror ascent, projected on the limits in force.
+
+    The gradient in the chances is Cov^-1 times that in theta, with Cov ~ diag c - c c' / sum c: on
+    the tangent space it is g / c (`fill_spread`). c = pi (1 - pi), right for large sets only, would
+    lead to a point that is not the best under the limits.
+    """
     here, slope, guard = line(state, x), state.slope, rule.guard
     theta, pi = here.theta, here.pi
-    spread, metric, whole = np.empty(pi.size), np.empty(pi.size), FLAT
-    full = fill_spread(metric, pi, rule.members)
+    spread, g = np.empty(pi.size), slope.g[x]
+    fill_spread(spread, pi, rule.members)
     for i in range(spread.size):
-        spread[i] = pi[i] * (1.0 - pi[i])
-        whole += spread[i]
+        g[i] = g[i] / spread[i] if spread[i] > SURE else 0.0
     taken(slope, x, spread)
     s = stride(rule.climb, slope, x)
     clamp(theta, nth_largest(theta, rule.members), LOW, HIGH)
@@ -123,9 +136,7 @@ def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
     fill_in_force(state.bounds, guard, state.account, rule.pace)
     prices = np.empty(guard.b.size)
     tilt(theta, pi, prices, theta, guard.A, state.bounds, rule.members, rule.eps, rule.mild.pi)
-    # Dividing by pi (1 - pi) overstates the gradient, by 2 where there are two experts and next to
-    # nothing where there are many: the price is told without that.
-    pay(state.till, prices, s * max(full, FLAT) / whole)
+    pay(state.till, prices, s)
     refresh(here, rule.members)
 
 
@@ -144,6 +155,16 @@ def among(law: Law, up: Bools, m: int) -> Law:
 
 
 @compiled
+def costs_of(A: Floats, here: Law, mild: Law, eps: float) -> Floats:
+    """The expected cost of a panel under each row, A ((1 - eps) pi + eps p_0)."""
+    costs = np.zeros(A.shape[0])
+    for j in range(costs.size):
+        for i in range(A.shape[1]):
+            costs[j] += A[j, i] * ((1.0 - eps) * here.pi[i] + eps * mild.pi[i])
+    return costs
+
+
+@compiled
 def laws(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> tuple[Law, Law, int]:
     """The law of a context and the mildest, among those that are up, and how many are drawn.
 
@@ -155,12 +176,9 @@ def laws(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> tuple[L
     m = min(m, up.sum())
     here, mild = among(here, up, m), among(mild, up, m)
     A, b = rule.guard.A, state.bounds
-    over = False
+    costs, over = costs_of(A, here, mild, rule.eps), False
     for j in range(b.size):
-        cost = 0.0
-        for i in range(up.size):
-            cost += A[j, i] * ((1.0 - rule.eps) * here.pi[i] + rule.eps * mild.pi[i])
-        over |= cost > b[j] + KEPT
+        over |= costs[j] > b[j] + KEPT
     if over:
         prices = np.empty(b.size)
         tilt(here.theta, here.pi, prices, here.theta, A, b, m, rule.eps, mild.pi)
@@ -174,6 +192,8 @@ def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up
         move(rule, state, context)
     state.visits[context] += 1
     here, mild, m = laws(rule, state, context, up)
+    costs = state.bounds if up.size == 0 else costs_of(rule.guard.A, here, mild, rule.eps)
+    short = foresee(rule.guard, state.account, costs, state.bounds)
     if uniforms(chance, COIN, 1)[0] < rule.eps:
         members = draw_set(mild.table, mild.coins, m, chance, SET)
     else:
@@ -190,7 +210,9 @@ def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up
     again(draws, admitted.members.size)
     if admitted.replaced:
         told = 1.0
-    odds, kept, replaced = here.pi.copy(), admitted.kept, admitted.replaced
+    odds, kept, replaced = here.pi.copy(), admitted.kept and not short, admitted.replaced
+    if odds.size == draws.size:  # all that are up: to be read draw by draw, as the size says
+        odds[:] = 1.0
     return Ticket(chance.t, context, draws, odds, up, 1.0, kept, told, weight, replaced)
 
 
@@ -204,13 +226,15 @@ def _(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -
 
 @compiled
 def add_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
-    """g_i += weight (1[i in A] - pi_i) / (pi_i (1 - pi_i)); nothing where the set had no choice."""
+    """g_i += weight (1[i in A] - pi_i), the score in theta at the law that was drawn from.
+
+    What it says of the chances is told by the covariance of the law that moves (`move`).
+    """
     score = np.empty(g.size)
     fill_score(score, draws, pi)  # a member comes twice only where there was no choice
     for i in range(g.size):
-        spread = pi[i] * (1.0 - pi[i])
-        if spread > 1e-12:
-            g[i] += weight * score[i] / spread
+        if pi[i] * (1.0 - pi[i]) > SURE:
+            g[i] += weight * score[i]
 
 
 @compiled
@@ -282,7 +306,8 @@ class Distinct:
                 f"{problem.full_conflict}; take 'tangent', which may ask fewer, or fewer draws"
             )
         rows, room = one_sided(problem), slater(problem)
-        plan, entropy = schedule(room.quota, rows.A), log_binomial(problem.size, members)
+        period, entropy = promised(problem, horizon), log_binomial(problem.size, members)
+        plan = planned(rows, room.quota, period)
         theta, _ = mildest(rows, members, room.margin)
         return DistinctRule(
             draws=problem.draws,
@@ -293,7 +318,7 @@ class Distinct:
             eps=float(self.eps),
             mild=filled(theta, members),
             pace=paced(self.pace, room.margin, rows.A, members),
-            guard=guarded(rows, plan, promised(problem, horizon), full=True, on=self.guard),
+            guard=guarded(rows, plan, period, full=True, on=self.guard),
         )
 
     def start(self, rule: DistinctRule, contexts: int = 1) -> DistinctState:

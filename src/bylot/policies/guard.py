@@ -12,10 +12,12 @@ from bylot.errors import PolicyError
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import add_cost
 from bylot.policies.onesided import Rows
-from bylot.policies.schedule import Schedule
+from bylot.policies.schedule import CYCLE, Schedule, schedule
 from bylot.problem import Problem
 
 PERIOD = 5_000  # rounds, where there is neither a horizon nor a period of the problem
+CYCLES = (CYCLE, 10 * CYCLE, 100 * CYCLE)  # lengths of a rota, the later ones where one must
+KEPT = 1e-9  # an excess of an expected cost that counts as none
 ROUNDING = 5e-13  # of a bound, which a sum of a period's costs may be off by
 
 
@@ -45,6 +47,8 @@ class Account(NamedTuple):
     left: Ints  # rounds of this period still to play, this one included
     place: Ints  # of the schedule, to be played next
     replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
+    missed: Ints  # (d,) periods that ended outside a limit, which takes experts that are down
+    short: Bools  # (d,) would those that are up miss a limit, if it stayed at that?
 
 
 def promised(problem: Problem, horizon: int | None) -> int:
@@ -53,10 +57,10 @@ def promised(problem: Problem, horizon: int | None) -> int:
 
 
 def guarded(
-    rows: Rows, schedule: Schedule, period: int, *, full: bool = True, on: bool = True
+    rows: Rows, plan: Schedule, period: int, *, full: bool = True, on: bool = True
 ) -> Guard:
     """The guard of a period, if that is long enough for it to promise anything."""
-    shortest = shortest_period(rows, schedule)
+    shortest = shortest_period(rows, plan)
     if on and period < shortest:
         least = f"at least {shortest:,} as the problem's period, or as the horizon"
         room = "limits that leave some room, or take 'omd', which keeps them in the long run only"
@@ -64,19 +68,35 @@ def guarded(
             f"a period of {period:,} rounds is too short to promise the limits at its end; "
             f"give {least if shortest < math.inf else room}"
         )
-    return Guard(on, full, period, rows.A, rows.b, schedule)
+    return Guard(on, full, period, rows.A, rows.b, plan)
 
 
-def shortest_period(rows: Rows, schedule: Schedule) -> float:
+def planned(rows: Rows, quota: Floats, period: int) -> Schedule:
+    """The rota of these quotas, in a cycle that is long enough for them to be kept in the period:
+    a thousand rounds, unless rounding to thousandths leaves no room.
+    """
+    plans = []
+    for cycle in CYCLES:
+        plans.append(schedule(quota, rows.A, cycle))
+        if shortest_period(rows, plans[-1]) <= period:
+            return plans[-1]
+    return min(plans, key=lambda plan: shortest_period(rows, plan))
+
+
+def shortest_promise(rows: Rows, quota: Floats) -> float:
+    """The least period that some rota of these quotas can keep."""
+    return min(shortest_period(rows, schedule(quota, rows.A, cycle)) for cycle in CYCLES)
+
+
+def shortest_period(rows: Rows, plan: Schedule) -> float:
     """The least P with P F_j + max_s ahead_sj <= P b_j for all limits; infinite if there is none.
 
-    >>> from bylot.policies.schedule import schedule
     >>> rows = Rows(np.array([[1.0, 0.0]]), np.array([0.75]))
     >>> shortest_period(rows, schedule(np.array([0.5, 0.5]), rows.A, cycle=2))
     2
     """
-    room, ahead = rows.b - schedule.mean, schedule.ahead.max(axis=0, initial=0.0)
-    tight = ahead > 0
+    room, ahead = rows.b - plan.mean, plan.ahead.max(axis=0, initial=0.0)
+    tight = ahead > ROUNDING * np.abs(rows.b)
     if (room[tight] <= 0).any() or (room < -ROUNDING * np.abs(rows.b)).any():
         return math.inf
     return max(1, math.ceil(float((ahead[tight] / room[tight]).max(initial=1.0)) - ROUNDING))
@@ -89,6 +109,8 @@ def opened(guard: Guard) -> Account:
         left=np.full(1, guard.period),
         place=np.zeros(1, np.int64),
         replaced=np.zeros(1, np.int64),
+        missed=np.zeros(guard.b.size, np.int64),
+        short=np.zeros(guard.b.size, np.bool_),
     )
 
 
@@ -101,25 +123,26 @@ def cost_of(A: Floats, members: Ints) -> Floats:
 
 
 @compiled
-def safe(guard: Guard, account: Account, cost: Floats, place: int) -> bool:
-    """After a round of this cost, can the schedule from this place on still keep every limit?
+def lost(guard: Guard, account: Account, cost: Floats, place: int) -> float:
+    """After a round of this cost, by how much would the schedule from this place on miss limits?
 
-    spent + cost + n F + ahead <= P b with n rounds left after it. If that holds before a round, the
-    schedule's own next set keeps it (ahead is the most its walk can rise), so by induction from the
-    period's start it holds at its end, n = 0, whatever was drawn in between.
+    sum_j (spent + cost + n F + ahead - P b)_j^+ with n rounds left after it, in units of the rows.
+    If that is 0 before a round, the schedule's own next set keeps it so (ahead is the most its walk
+    can rise): by induction from the period's start it is 0 at its end, n = 0, whatever was drawn in
+    between.
     """
-    n = account.left[0] - 1
+    n, total = account.left[0] - 1, 0.0
     for j in range(cost.size):
-        if account.spent[j] + cost[j] + owed(guard, n, place, j) > allowed(guard, j):
-            return False
-    return True
+        over = account.spent[j] + cost[j] + owed(guard, n, place, j) - allowed(guard, j)
+        total += max(over, 0.0)
+    return total
 
 
 @compiled
 def owed(guard: Guard, n: int, place: int, j: int) -> float:
     """The most that n rounds of the schedule from a place on can cost at any time: n F + ahead."""
-    schedule = guard.schedule
-    return n * schedule.mean[j] + schedule.ahead[place, j] if n > 0 else 0.0
+    plan = guard.schedule
+    return n * plan.mean[j] + plan.ahead[place, j] if n > 0 else 0.0
 
 
 @compiled
@@ -141,21 +164,40 @@ def settle(guard: Guard, account: Account, cost: Floats, fallback: bool) -> None
     if account.left[0] == 0:
         account.left[0] = guard.period
         for j in range(cost.size):
+            account.missed[j] += account.spent[j] > allowed(guard, j)
             account.spent[j] = 0.0
 
 
 @compiled
 def admit(guard: Guard, account: Account, members: Ints, up: Bools) -> Admitted:
-    """Let a panel pass, or put the schedule's next in its place; either is booked."""
+    """Let a panel pass, or put the schedule's next in its place; either is booked.
+
+    With experts down the schedule's may be no better: then the one that loses less is played.
+    """
     cost, place = cost_of(guard.A, members), account.place[0]
-    kept = safe(guard, account, cost, place)
-    replaced = guard.on and not kept
-    if replaced:
-        members = stand_in(guard, place, members, up)
-        cost = cost_of(guard.A, members)
-        kept = safe(guard, account, cost, (place + 1) % guard.schedule.sets.shape[0])
+    loss = lost(guard, account, cost, place)
+    replaced = False
+    if guard.on and loss > 0.0:
+        planned = stand_in(guard, place, members, up)
+        instead = cost_of(guard.A, planned)
+        after = lost(guard, account, instead, (place + 1) % guard.schedule.sets.shape[0])
+        if up.size == 0 or after < loss:
+            members, cost, loss, replaced = planned, instead, after, True
     settle(guard, account, cost, replaced)
-    return Admitted(members, replaced, kept)
+    return Admitted(members, replaced, loss <= 0.0)
+
+
+@compiled
+def foresee(guard: Guard, account: Account, costs: Floats, bounds: Floats) -> bool:
+    """Note which limits panels of these expected costs would miss by the period's end: those that
+    are beyond the bound in force, and beyond what is left of the period's.
+    """
+    some, n = False, account.left[0]
+    for j in range(bounds.size):
+        needed = (allowed(guard, j) - account.spent[j]) / n
+        account.short[j] = costs[j] > bounds[j] + KEPT and costs[j] > needed + KEPT
+        some |= account.short[j]
+    return some
 
 
 @compiled

@@ -19,10 +19,10 @@ from bylot.policies import ascent
 from bylot.policies.ascent import Slope, centred, level
 from bylot.policies.books import fair
 from bylot.policies.contract import RAREST, Ticket, chances, law, learn, step
-from bylot.policies.guard import Account, Guard, admit, opened
+from bylot.policies.guard import KEPT, Account, Guard, admit, foresee, opened
 from bylot.policies.price import Till, empty
 from bylot.policies.tally import membership
-from bylot.policies.tangents import KEPT, fill_mixture, keep
+from bylot.policies.tangents import fill_mixture, keep
 
 LOW = -10.0  # of theta at the start of a step, whose largest is 0
 
@@ -112,9 +112,11 @@ def outside(costs: Floats, b: Floats) -> bool:
 @inlined
 def drawn(rule: Any, state: LotState, context: int, chance: Chance, up: Bools) -> Ticket:
     """M draws, if the guard lets them pass, and the chance of the set that they make."""
-    q, mass = state.q[context], state.mass[context]
+    q, mass, costs = state.q[context], state.mass[context], state.bounds
     if up.size > 0:
         q, mass = among(rule, state, context, up)
+        costs = expected_costs(q, rule.guard.A, rule.draws)
+    short = foresee(rule.guard, state.account, costs, state.bounds)
     panel = draw(q, mass, rule.draws, chance)
     admitted = admit(rule.guard, state.account, panel.draws, up)
     replaced, told = admitted.replaced, 1.0
@@ -123,9 +125,8 @@ def drawn(rule: Any, state: LotState, context: int, chance: Chance, up: Bools) -
     else:
         masses = of_members(panel.odds, panel.draws)
         told = max(np.exp(log_set_probability(masses, rule.draws)), RAREST)
-    return Ticket(
-        chance.t, context, panel.draws, panel.odds, up, 1.0, admitted.kept, told, 1.0, replaced
-    )
+    kept = admitted.kept and not short
+    return Ticket(chance.t, context, panel.draws, panel.odds, up, 1.0, kept, told, 1.0, replaced)
 
 
 @compiled

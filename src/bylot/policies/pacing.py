@@ -38,7 +38,8 @@ def checked(pace: Any) -> None:
 @compiled
 def fill_in_force(bounds: Floats, guard: Guard, account: Account, pace: Pace) -> None:
     """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
-    b_j + (HI - 1) |b_j|, for one-sided limits A p <= b with n of P rounds left.
+    b_j + (HI - 1) |b_j|, for one-sided limits A p <= b with n of P rounds left. A minimum that this
+    period has reached already is none for the rest of it.
     """
     P, n = guard.period, account.left[0]
     for j in range(bounds.size):
@@ -48,3 +49,5 @@ def fill_in_force(bounds: Floats, guard: Guard, account: Account, pace: Pace) ->
             fair = (P * b - pace.most[j] - account.spent[j]) / n
             low, high = b - 0.5 * pace.margin * abs(b), b + (pace.high - 1.0) * abs(b)
             bounds[j] = min(max(fair, low), high)
+            if b < 0.0 and pace.high > 1.0 and account.spent[j] <= P * b:
+                bounds[j] = 0.0

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.kernels.compile import Floats, compiled
+from bylot.policies.onesided import units
 from bylot.problem import Problem
 
 FADING = 0.99  # of what a step weighs, at every later one
@@ -35,9 +36,9 @@ def pay(till: Till, prices: Floats, s: float) -> None:
         till.paid[j] = FADING * till.paid[j] + prices[j]
 
 
-def in_rewards(problem: Problem, till: Till, unit: float = 1.0) -> Floats:
-    """Rewards of [0, 1] per unit of each bound, of rows that were scaled by their peak and unit."""
+def in_rewards(problem: Problem, till: Till, share: float = 1.0) -> Floats:
+    """Rewards of [0, 1] per unit of each bound, of one-sided rows that were divided by `share`."""
     if till.gone[0] <= 0:
         return np.full(len(problem.limits), np.nan)
     per_row: Floats = till.paid / till.gone[0]
-    return per_row / (problem.peaks * unit)
+    return per_row / (units(problem) * share)

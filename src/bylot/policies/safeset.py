@@ -94,7 +94,7 @@ def least_given(c: Floats, l: float, M: int) -> float:  # noqa: E741 - the paper
     set: one expert alone, or two of them with c.q = b.
     """
     values = np.unique(c)
-    if values.size > VALUES:
+    if values.size > VALUES or l > values[-1]:  # one expert alone gives less: nothing is safe
         return l
 
     def least(b: float) -> float:

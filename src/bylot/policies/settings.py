@@ -14,7 +14,7 @@ def sane(value: Any) -> bool:
 def positive(name: str, value: Any, usual: float) -> None:
     """Refuse a setting that is not a positive number."""
     if not sane(value):
-        raise PolicyError(f"{name}={value!r} is not a positive number; the paper has {usual:g}")
+        raise PolicyError(f"{name}={value!r} is not a positive number; the default is {usual:g}")
 
 
 def not_negative(name: str, value: Any, usual: float) -> None:

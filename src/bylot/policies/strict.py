@@ -20,16 +20,15 @@ from bylot.kernels.tilt import tilt
 from bylot.policies import ascent, lot
 from bylot.policies.ascent import Climb, clamp, climb_by, stride, taken
 from bylot.policies.contract import Ticket, decide, step
-from bylot.policies.guard import Guard, guarded, promised
+from bylot.policies.guard import KEPT, Guard, guarded, planned, promised
 from bylot.policies.lot import LOW, LotState, drawn, playing
 from bylot.policies.mildest import mildest
 from bylot.policies.onesided import Rows, one_sided
 from bylot.policies.price import in_rewards, pay
 from bylot.policies.safeset import safe_rows
-from bylot.policies.schedule import schedule
 from bylot.policies.settings import yes_or_no
 from bylot.policies.slater import slater
-from bylot.policies.tangents import KEPT, fill_mixture
+from bylot.policies.tangents import fill_mixture
 from bylot.problem import Problem
 
 
@@ -101,7 +100,8 @@ class Strict:
         """The rule for this problem, if its safe set is not empty."""
         rows, M = one_sided(problem), problem.draws
         safe = safe_rows(rows, M)
-        plan = schedule(slater(problem, fewer=True).quota, rows.A)
+        period = promised(problem, horizon)
+        plan = planned(rows, slater(problem, fewer=True).quota, period)
         entropy = math.log(max(2, problem.size))
         return StrictRule(
             draws=M,
@@ -109,7 +109,7 @@ class Strict:
             eps=float(self.eps),
             mild=inside(problem, safe),
             safe=safe,
-            guard=guarded(rows, plan, promised(problem, horizon), full=False, on=self.guard),
+            guard=guarded(rows, plan, period, full=False, on=self.guard),
         )
 
     def start(self, rule: StrictRule, contexts: int = 1) -> LotState:

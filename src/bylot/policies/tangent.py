@@ -5,26 +5,27 @@ tangents of the exact costs (`tangents`), paced and guarded.
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bylot.errors import OutOfReachWarning
 from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, compiled
 from bylot.kernels.draw import accumulate
 from bylot.policies import ascent, lot, pacing
 from bylot.policies.ascent import Climb, clamp, climb_by, stride, taken
 from bylot.policies.contract import Ticket, decide, step
-from bylot.policies.guard import Guard, guarded, promised
+from bylot.policies.guard import KEPT, Guard, guarded, planned, promised
 from bylot.policies.lot import LOW, LotState, drawn, playing
-from bylot.policies.onesided import one_sided
+from bylot.policies.onesided import Rows, one_sided
 from bylot.policies.pacing import HI, Pace, fill_in_force, paced
 from bylot.policies.price import in_rewards, pay
-from bylot.policies.schedule import schedule
 from bylot.policies.settings import yes_or_no
 from bylot.policies.slater import slater
-from bylot.policies.tangents import floor_of_draws, keep, margin_of_draws
+from bylot.policies.tangents import floor_of_draws, keep, margin_of_draws, mildest_draws
 from bylot.problem import Problem
 
 
@@ -104,7 +105,10 @@ class Tangent:
         rows, M = one_sided(problem), problem.draws
         room = slater(problem, fewer=True)
         margin = margin_of_draws(rows, M, room.margin)
-        plan = schedule(room.quota, rows.A)
+        if margin <= 0.0:
+            warn_if_missed(problem, rows)
+        period = promised(problem, horizon)
+        plan = planned(rows, room.quota, period)
         entropy = math.log(max(2, problem.size))
         return TangentRule(
             draws=M,
@@ -114,7 +118,7 @@ class Tangent:
             eps=float(self.eps),
             mild=floor_of_draws(rows, M, margin),
             pace=paced(self.pace, margin, rows.A, min(M, problem.size)),
-            guard=guarded(rows, plan, promised(problem, horizon), full=False, on=self.guard),
+            guard=guarded(rows, plan, period, full=False, on=self.guard),
         )
 
     def start(self, rule: TangentRule, contexts: int = 1) -> LotState:
@@ -128,3 +132,14 @@ class Tangent:
     def prices(self, problem: Problem, rule: TangentRule, state: LotState) -> Floats:
         """Multipliers of recent steps; a tangent row is divided by M."""
         return in_rewards(problem, state.till, problem.draws)
+
+
+def warn_if_missed(problem: Problem, rows: Rows) -> None:
+    """Say so if no law of independent draws was found to keep the limits in expectation."""
+    if mildest_draws(rows, problem.draws, 0.0).excess > KEPT:
+        warnings.warn(
+            "independent draws were not found to keep all limits, so the guard will replace many "
+            "panels; 'distinct' asks different experts, which can give more to minimum shares",
+            OutOfReachWarning,
+            stacklevel=3,
+        )

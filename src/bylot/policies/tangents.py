@@ -13,10 +13,10 @@ import numpy as np
 from bylot.kernels.compile import Floats, compiled
 from bylot.kernels.inclusion import expected_costs
 from bylot.kernels.tilt import Tilt, tilt
+from bylot.policies.guard import KEPT
 from bylot.policies.mildest import TIGHTER
 from bylot.policies.onesided import Rows
 
-KEPT = 1e-9  # an excess of a row that counts as none
 TURNS = 60  # of drawing tangents at the last result, until the results stand still
 HALVINGS = 10  # of what is not known of the margin: to a thousandth of it
 
