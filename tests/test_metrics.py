@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bylot import Problem, Trace, at_least, at_most, score, simulate
+from bylot import Problem, Trace, at_least, at_most, optimum, score, simulate
 from bylot.environments import Given
 from bylot.errors import ValuesError
-from bylot.metrics import cost_bound, in_units, reward_bound, violations
+from bylot.metrics import cost_bound, in_units, reward_bound, rounded_up, violations
 from bylot.policies import Omd
 from small import five, recorded, steady
 
@@ -99,6 +99,49 @@ def test_an_empty_surrogate_is_scored_against_the_exact_limits() -> None:
     result = score(trace, values)
     assert not result.applies
     assert result.best.value >= result.expected - 0.05
+    assert result.exact
+    assert "under the exact limits, as the surrogate is empty" in str(result)
+
+
+def test_exact_regret_is_against_the_optimum_of_the_limits_themselves() -> None:
+    values = recorded(500).values
+    trace = played(horizon=500)
+    usual, true = score(trace, values), score(trace, values, exact=True)
+    best = optimum(five(), values, exact=True)
+    assert true.best.value == best.value > usual.best.value
+    assert true.regret == pytest.approx(best.value - true.expected)
+    assert "under the paper's surrogate of the limits, proved to within 1e-9" in str(usual)
+    assert f"under the exact limits, proved to within {rounded_up(best.gap)}" in str(true)
+    assert "Theorem 1 (against the surrogate)" in str(true)
+    assert str(score(trace, values, best, exact=True)) == str(true)
+
+
+def test_with_contexts_both_regrets_are_of_one_kind() -> None:
+    world = recorded(300, 3)
+    trace = simulate(five(), world, "omd", rounds=300)
+    usual, true = (score(trace, world.values, exact=exact) for exact in (False, True))
+    for one, exact in ((usual, False), (true, True)):
+        shared = optimum(
+            five(), world.values, contexts=trace.record.contexts, aggregate=True, exact=exact
+        )
+        assert one.aggregate == shared.value - one.expected
+    assert true.aggregate > usual.aggregate
+
+
+def test_an_exact_optimum_is_not_taken_for_one_of_the_surrogate() -> None:
+    values = recorded(500).values
+    trace = played(horizon=500)
+    with pytest.raises(ValuesError, match=r"does not allow; .* exact=True"):
+        score(trace, values, optimum(five(), values, exact=True))
+    assert not score(trace, values, optimum(five(), values)).exact
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"),
+    [(0.0, "1e-9"), (2e-8, "1e-7"), (0.0042, "0.0042"), (0.00421, "0.0043"), (0.31, "0.31")],
+)
+def test_a_gap_is_told_in_two_digits_and_never_too_small(gap: float, text: str) -> None:
+    assert rounded_up(gap) == text
 
 
 def test_values_of_other_rounds_are_refused() -> None:

@@ -29,8 +29,10 @@ class Score:
     violation:  R2, the distance of the mean cost from the limits, each cost in units of its
                 largest value
     feasible:   were all limits kept, up to each tolerance in those units?
+    exact:      is `best` the optimum under the limits themselves, not under the paper's surrogate?
+    empty:      is the surrogate empty, so that it has no optimum to compare with?
     applies:    False if the play was batched or had a baseline, which the theorems do not cover,
-                or if the surrogate is empty; the benchmark is then the optimum of the exact limits
+                or if the surrogate is empty
     theorem:    the one about R1, and its bounds; None, and NaN, for all policies but the paper's
     """
 
@@ -38,6 +40,8 @@ class Score:
     reward: float
     expected: float
     best: Optimum
+    exact: bool
+    empty: bool
     regret: float
     regret_bound: float
     aggregate: float
@@ -47,14 +51,24 @@ class Score:
     theorem: str | None
     applies: bool
 
-    def beside(self, bound: float, theorem: str) -> tuple[str, str]:
+    def beside(self, bound: float, theorem: str, exact: bool = False) -> tuple[str, str]:
         """The cells next to a measured figure: its bound, and whose it is."""
         if self.theorem is None:
             return "-", "no theorem"
-        return f"{bound:.4f}", theorem + ("" if self.applies else " (of the plain algorithm)")
+        notes = [] if self.applies else ["of the plain algorithm"]
+        notes += ["against the surrogate"] if exact else []
+        return f"{bound:.4f}", theorem + (f" ({', '.join(notes)})" if notes else "")
+
+    @property
+    def benchmark(self) -> str:
+        """What regret is against: which optimum it is, and how well that is known."""
+        limits = "the exact limits" if self.exact else "the paper's surrogate of the limits"
+        why = ", as the surrogate is empty" if self.empty else ""
+        known = f"proved to within {rounded_up(self.best.gap)}"
+        return f"OPT {self.best.value:.6f} under {limits}{why}, {known}"
 
     def __str__(self) -> str:
-        R1 = self.beside(self.regret_bound, self.theorem or "")
+        R1 = self.beside(self.regret_bound, self.theorem or "", self.exact)
         R2 = self.beside(self.violation_bound, "Theorem 2")
         rows = [
             (f"{self.rounds} rounds", "measured", "bound", ""),
@@ -65,13 +79,30 @@ class Score:
         if self.aggregate != self.regret:
             rows.insert(3, ("R1, one budget for all", f"{self.aggregate:.4f}", "", ""))
         kept = ", ".join(f"{'yes' if ok else 'no'} at {tol:g}" for tol, ok in self.feasible.items())
-        digits = math.ceil(math.log10(max(self.best.gap, 1e-9)))  # its digits are rounding
-        proof = f"OPT {self.best.value:.6f}, proved to within 1e{digits}"
-        return "\n".join([*table(rows), f"limits kept: {kept}", proof])
+        return "\n".join([*table(rows), f"limits kept: {kept}", self.benchmark])
 
 
-def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) -> Score:
-    """Judge a play on the values it met; `best` may be given if it is known already.
+def rounded_up(gap: float) -> str:
+    """A gap in two digits; one below a millionth in its order only, as its digits are rounding.
+
+    >>> rounded_up(0.00418), rounded_up(3e-10)
+    ('0.0042', '1e-9')
+    """
+    order = math.log10(max(gap, 1e-9))
+    if order < -6:
+        return f"1e{math.ceil(order)}"
+    step = 10.0 ** (math.floor(order) - 1)
+    return f"{math.ceil(gap / step) * step:.2g}"
+
+
+def score(
+    trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None, *, exact: bool = False
+) -> Score:
+    """Judge a play on the values it met, against the best fixed policy in hindsight.
+
+    exact: under the limits themselves; otherwise under the paper's surrogate, which is stricter and
+           has less to offer, unless the surrogate is empty
+    best:  that policy, of the same kind, if it is known already
 
     With several contexts the benchmark is the paper's OPT^ctx. Of a policy that draws its panel
     i.i.d. the expected reward is judged, which needs the distributions it played (keep_law=True);
@@ -87,8 +118,15 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
         )
     several = np.unique(record.contexts).size > 1
     contexts = record.contexts if several else None
-    exact = problem.surrogate_conflict is not None
-    best = optimum(problem, stack, contexts=contexts, exact=exact) if best is None else best
+    empty = problem.surrogate_conflict is not None
+    exact = exact or empty
+    if best is None:
+        best = optimum(problem, stack, contexts=contexts, exact=exact)
+    elif not (exact or within_surrogate(problem, best)):
+        raise ValuesError(
+            "best has a policy that the paper's surrogate of the limits does not allow; if it is "
+            "the optimum of the exact limits, say so: score(..., exact=True)"
+        )
     shared = best
     if several:
         shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
@@ -102,6 +140,8 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
         reward=float(record.rewards.mean()),
         expected=expected,
         best=best,
+        exact=exact,
+        empty=empty,
         regret=best.value - expected,
         regret_bound=regret_bound,
         aggregate=shared.value - expected,
@@ -109,8 +149,15 @@ def score(trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None) 
         violation_bound=cost_bound(trace),
         feasible={tolerance: worst(trace) <= tolerance for tolerance in TOLERANCES},
         theorem=theorem,
-        applies=covered(trace.policy) and not exact,
+        applies=covered(trace.policy) and not empty,
     )
+
+
+def within_surrogate(problem: Problem, best: Optimum) -> bool:
+    """Are the mean costs of its policies within the paper's surrogate, but for rounding?"""
+    costs = np.atleast_2d(best.policy) @ problem.rows.T
+    away = np.maximum(costs - problem.box.high, problem.box.low - costs) / problem.peaks
+    return bool(away.max(initial=0.0) <= 1e-6)
 
 
 def violations(trace: Trace) -> Floats:
