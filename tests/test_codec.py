@@ -113,9 +113,17 @@ def test_a_file_that_is_no_router_is_refused(text: str, words: str, tmp_path: Pa
         Router.load(path)
 
 
-def test_a_missing_file_is_the_usual_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+def test_a_file_that_is_missing_or_no_file_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(
+        SavedFileError, match=r"nowhere\.json does not exist; give a file"
+    ) as caught:
         Router.load(tmp_path / "nowhere.json")
+    assert isinstance(caught.value, FileNotFoundError)  # the usual error too
+    with pytest.raises(
+        SavedFileError, match="cannot be read: Is a directory; give a file"
+    ) as other:
+        Router.load(tmp_path)
+    assert not isinstance(other.value, FileNotFoundError)
 
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
         (["--target", "draws:nowhere.json"], "nowhere.json cannot be read"),
         (["--target", "sets:{place}/log.jsonl"], "is not JSON"),
         (["--target", "draws:{place}/list.json"], "holds no object"),
-        (["--target", "router:nowhere.json"], "give a file that router.save() wrote"),
+        (["--target", "router:nowhere.json"], "nowhere.json does not exist; give a file"),
         (["--target", "set:ann,bop"], "there is no expert 'bop'"),
         (["--rewards", "0", "0.1"], "declare the range"),
         (["--rewards", "1", "0"], "give a finite range"),

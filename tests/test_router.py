@@ -266,7 +266,12 @@ def test_each_context_learns_for_itself() -> None:
         ({"horizon": 0}, PolicyError, "horizon=0"),
         ({"rewards": (1.0, 1.0)}, RewardError, "low < high"),
         ({"rewards": (0.0, math.inf)}, RewardError, "finite range"),
-        ({"policy": "omg"}, PolicyError, "no policy 'omg'; the ones there are: random, greedy"),
+        ({"policy": "best"}, PolicyError, "no policy 'best'; the ones there are: random, greedy"),
+        (
+            {"policy": "distinkt"},
+            PolicyError,
+            "did you mean 'distinct'\\? The ones there are: rand",
+        ),
         ({"policy": None}, PolicyError, "no policy None"),
         ({"policy": Omd}, PolicyError, "no policy <class"),
         ({"rewards": 10}, RewardError, "wanted a pair"),

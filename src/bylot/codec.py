@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bylot.errors import SavedFileError
+from bylot.errors import SavedFileError, SavedFileMissing
 from bylot.problem import Limit, Problem, Share
 from bylot.whole import write_whole
 
@@ -135,6 +135,14 @@ def load(path: Path, form: str, version: int) -> dict[str, Any]:
     """Read a file of this form and version; any other, or a damaged one, is refused by name."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SavedFileMissing(
+            f"{path} does not exist; give a file written by save(), or begin with Router(problem)"
+        ) from None
+    except OSError as error:
+        raise SavedFileError(
+            f"{path} cannot be read: {error.strerror}; give a file written by save()"
+        ) from None
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or absurdly nested
         raise SavedFileError(f"{path} is not JSON ({error}); was it cut short?") from None
     if not isinstance(data, dict) or data.get("form") != form:

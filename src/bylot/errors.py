@@ -81,6 +81,10 @@ class SavedFileError(BylotError, ValueError):
     """A saved router cannot be read, or was written by a version this one does not know."""
 
 
+class SavedFileMissing(SavedFileError, FileNotFoundError):
+    """There is no saved router where one was looked for."""
+
+
 class DataError(BylotError, ValueError):
     """A file of data cannot be used; one line names the file, the place in it and the remedy."""
 

@@ -73,9 +73,10 @@ def run(given: argparse.Namespace) -> int:
     """Read, evaluate every target, print; 1 if any was refused."""
     from bylot.errors import ThinOverlap
     from bylot.evaluation import compare, evaluate, read, tables
-    from bylot.evaluation.spec import loaded, target
+    from bylot.evaluation.spec import target
+    from bylot.router import Router
 
-    router = loaded(str(given.problem_from))
+    router = Router.load(given.problem_from)
     wanted = [target(spec, router) for spec in given.target or ("uniform", "now")]
     log = read(given.log, router.problem)
     found: list[Any] = []

@@ -31,18 +31,8 @@ def target(spec: str, router: Router) -> Target:
     if rest and kind == "sets":
         return targets.sets(problem, weights(rest, spec), spec)
     if rest and kind == "router":
-        return targets.now(problem, loaded(rest), spec)
+        return targets.now(problem, Router.load(rest), spec)
     raise TargetError(f"there is no target {spec!r}; wanted {KINDS}")
-
-
-def loaded(path: str) -> Router:
-    """A saved router, or an error that names the file."""
-    try:
-        return Router.load(path)
-    except OSError as error:
-        raise TargetError(
-            f"{path} cannot be read ({error.strerror}); give a file that router.save() wrote"
-        ) from None
 
 
 def weights(text: str, spec: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 from bylot.errors import PolicyError
@@ -71,8 +72,10 @@ def named(policy: str | Policy) -> Policy:
     if type(policy) in KINDS.values():
         return policy  # type: ignore[return-value]
     if not isinstance(policy, str) or policy not in POLICIES:
+        close = get_close_matches(str(policy), POLICIES, n=1)
+        meant = f"did you mean {close[0]!r}? The" if close else "the"
         known = ", ".join(POLICIES)
-        raise PolicyError(f"there is no policy {policy!r}; the ones there are: {known}")
+        raise PolicyError(f"there is no policy {policy!r}; {meant} ones there are: {known}")
     return POLICIES[policy]
 
 
