@@ -30,7 +30,7 @@ def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
     figure, axes = plt.subplots(
         len(policies),
         len(MEASURES),
-        figsize=(13, 1.4 + 3.4 * len(policies)),
+        figsize=(13, 1.4 + 4.4 * len(policies)),
         layout="constrained",
         sharex="col",
         sharey=True,
@@ -63,7 +63,7 @@ def dots(axes: Any, groups: Groups, policy: str, measure: Callable[..., Any]) ->
             look = HARDER[level]
             axes.errorbar(
                 x,
-                y + 0.15 * (n - (len(places) - 1) / 2),
+                y + 0.21 * (n - (len(places) - 1) / 2),
                 xerr=reach or None,
                 color=look.colour,
                 marker=look.marker,
@@ -97,7 +97,7 @@ def replaced(groups: Groups, key: Key) -> tuple[float, float]:
 
 MEASURES = {
     "% of runs within all limits": feasible,
-    "regret, mean ± 1 standard error": regret,
+    "regret, mean ± 1 standard error of the mean (not std)": regret,
     "rounds of a run that the guard replaced": replaced,
 }
 

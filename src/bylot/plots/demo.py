@@ -15,7 +15,7 @@ def learning_and_limits(
 ) -> list[Path]:
     """Left: reward of every play over time against some levels; right: the limits of the first."""
     plt = drawing()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
     figure.suptitle(title)
     for (name, trace), colour in zip(plays.items(), (BLUE, ORANGE), strict=False):
         t = np.arange(1, len(trace.rewards) + 1)
@@ -25,17 +25,18 @@ def learning_and_limits(
     for name, level in levels.items():
         left.axhline(level, color=GREY, linewidth=1, linestyle="--")
         left.annotate(
-            f"{name} {level:.3f}",
-            (0.3 * t[-1], level),
-            xytext=(0, -10),
+            f"{name}\n{level:.3f}",
+            (1.0, level),
+            xytext=(4, 0),
+            xycoords=("axes fraction", "data"),
             textcoords="offset points",
-            ha="center",
+            va="center",
             fontsize=8,
             color=GREY,
-        )
+        )  # beside the panel, where no curve is
     left.set(xlabel="request", ylabel=f"reward (mean of {window})", title="what they earn")
     left.margins(y=0.1)
-    left.legend(frameon=False, fontsize=9, loc="lower right")
+    legend_below(left)
     first, trace = next(iter(plays.items()))
     draw_limits(right, trace, f"what {first} keeps")
     return written(figure, folder, "demo")
@@ -55,4 +56,9 @@ def draw_limits(axes: Any, trace: Trace, title: str) -> None:
     axes.axhline(0.0, color="black", linewidth=1)
     corner = {"xycoords": "axes fraction", "ha": "right", "fontsize": 9}
     axes.annotate("outside its bound", (0.98, 0.03), color=ORANGE, **corner)
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    legend_below(axes)
+
+
+def legend_below(axes: Any) -> None:
+    """Under the panel, where it covers no curve."""
+    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)

@@ -1,6 +1,6 @@
 """Past the paper: in how many periods a limit was left, and what short periods cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,9 @@ import polars as pl
 
 from bylot.plots.groups import Groups, Key, Run, heading, spread
 from bylot.plots.style import ENVIRONMENTS, GREY, HARDER, OURS, drawing, written
+
+APART = 0.14
+"""Between two policies, where two lengths of a period are 1 apart."""
 
 Place = tuple[str, str]
 """A level and an environment."""
@@ -23,6 +26,8 @@ def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
     plt = drawing()
     found = {(key.level, key.environment) for key in keys}
     places = [place for place in every() if place in found]
+    policies = [policy for policy in OURS if any(key.policy == policy for key in keys)]
+    lengths = sorted({key.period or 0 for key in keys})
     figure, axes = plt.subplots(
         2,
         len(places),
@@ -37,14 +42,13 @@ def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
     for column, place in enumerate(places):
         level, environment = place
         axes[0, column].set_title(f"{ENVIRONMENTS[environment]}, {level}", fontsize=10)
-        here = [key for key in keys if (key.level, key.environment) == place]
-        for policy in OURS:
-            of_policy = sorted(
-                (key for key in here if key.policy == policy), key=lambda key: key.period or 0
-            )
-            line(axes[0, column], groups, of_policy, bad)
-            line(axes[1, column], groups, of_policy, regret)
-        marked(axes[:, column], sorted({key.period or 0 for key in here}))
+        for n, policy in enumerate(policies):
+            aside = APART * (n - (len(policies) - 1) / 2)  # or they would hide each other
+            of_policy = [Key("periods", environment, level, policy, 3, one) for one in lengths]
+            at = {place + aside: key for place, key in enumerate(of_policy) if key in groups}
+            line(axes[0, column], groups, at, bad)
+            line(axes[1, column], groups, at, regret)
+        marked(axes[:, column], lengths)
     axes[0, 0].set_ylabel("% of periods outside a limit")
     axes[1, 0].set_ylabel("regret, mean ± 1 std over seeds")
     handles, names = axes[0, 0].get_legend_handles_labels()
@@ -69,17 +73,14 @@ def regret(groups: Groups, key: Key) -> tuple[float, float]:
     return float(values.mean()), float(spread(values))
 
 
-def line(axes: Any, groups: Groups, keys: Sequence[Key], measure: Any) -> None:
-    """One policy over the lengths of a period."""
-    if not keys:
+def line(axes: Any, groups: Groups, at: Mapping[float, Key], measure: Any) -> None:
+    """One policy over the lengths of a period, each at its place."""
+    if not at:
         return
-    look, places = OURS[keys[0].policy], list(OURS)
-    aside = 1.06 ** (
-        places.index(keys[0].policy) - len(places) / 2
-    )  # or they would hide each other
-    y, reach = np.array([measure(groups, key) for key in keys]).T
+    look = OURS[next(iter(at.values())).policy]
+    y, reach = np.array([measure(groups, key) for key in at.values()]).T
     axes.errorbar(
-        [aside * (key.period or 0) for key in keys],
+        list(at),
         y,
         yerr=reach if reach.any() else None,
         color=look.colour,
@@ -93,11 +94,13 @@ def line(axes: Any, groups: Groups, keys: Sequence[Key], measure: Any) -> None:
 
 
 def marked(panels: Sequence[Any], lengths: Sequence[int]) -> None:
-    """The lengths that were played, and where nothing is lost."""
+    """The lengths that were played, as names and not to scale, and where nothing is lost."""
     for axes in panels:
-        axes.set_xscale("log")
-        axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
-        axes.minorticks_off()
+        axes.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
+        axes.set_xlim(-0.5, len(lengths) - 0.5)
+        axes.tick_params(axis="x", length=0)
         axes.axhline(0.0, color=GREY, linewidth=0.8)
-        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.grid(axis="y", alpha=0.25, linewidth=0.6)
+        for edge in range(1, len(lengths)):
+            axes.axvline(edge - 0.5, color=GREY, linewidth=0.6, alpha=0.6)
     panels[-1].set_xlabel("rounds of a period")
