@@ -88,6 +88,47 @@ def test_a_check_says_what_the_run_lacks(good: Any) -> None:
     assert any("SYNTHETIC" in note for note in notes)
 
 
+def short(seeds: int = 4) -> Any:
+    """Records of plays of 1,000 rounds, as far as they go: in periods of 250, 1,000 and 2,000."""
+    records = tell_past(seeds=seeds, rounds=1_000)
+    records.cells = (
+        records.cells.filter(pl.col("period").is_null() | (pl.col("period") != 5_000))
+        .with_columns(pl.col("period").replace({20_000: 2_000}))
+        .with_columns(pl.col("cell").str.replace("P=20000", "P=2000"))
+    )
+    return records
+
+
+def test_periods_longer_than_the_play_are_not_missing() -> None:
+    (notes,) = {tuple(row.caveats) for row in judge_checks(short().cells, short().run)}
+    assert "no periods of 5,000 rounds, as they do not fit twice into 2,000" in notes
+    assert not any("INCOMPLETE" in note for note in notes)
+    fewer = short().cells.filter(pl.col("period").is_null() | (pl.col("period") != 250))
+    (notes,) = {tuple(row.caveats) for row in judge_checks(fewer, short().run)}
+    assert "INCOMPLETE: 32 of the 48 groups of periods" in notes
+
+
+def test_a_report_on_ours_alone_says_nothing_of_the_papers(tmp_path: Path) -> None:
+    paths = write(short(), tmp_path).paths
+    assert not (tmp_path / "claims.json").exists()
+    assert {path.name for path in paths} >= {"report.md", "beyond.json", "summary.json"}
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# SYNTHETIC: Policies past Multinomial Subset Routing\n")
+    assert "sweep: 0 cells" not in text
+    assert "periods: 192 cells (in all: 240), 4 seeds" in text
+    assert "so few rounds; none did here" in text
+
+
+def test_two_seeds_give_no_empty_table_but_reasons_in_words(tmp_path: Path) -> None:
+    write(short(seeds=2), tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "| verdict | claim |" not in text
+    why = "2 seeds of tangent in beyond (tight, stochastic, N = 3); a verdict needs 3"
+    assert f"| tangent-always-feasible | {why} |" in text
+    write(short(seeds=3), tmp_path)
+    assert "| verdict | claim |" in (tmp_path / "report.md").read_text()
+
+
 def test_records_past_the_paper_change_no_verdict_on_it(folder: Path) -> None:
     alone = tell(AS_WRITTEN, seeds=4)
     rows = [row._asdict() for row in judge_all(alone.cells, alone.run)]
@@ -107,6 +148,7 @@ def test_the_report_keeps_the_two_apart_and_says_what_was_refused(folder: Path) 
     assert all(f"| {check} |" in past for check in CHECKS)
     assert "a period of 250 rounds is too short | 250 | 4 |" in past
     assert "Runs that a policy refused" in past
+    assert "such runs are listed above" in past.split("Runs that a policy refused")[1]
     assert all(map(is_grid, grids(text)))
     for name in DRAWN:
         assert f"(figures/{name}.png)" in past

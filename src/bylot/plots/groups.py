@@ -24,8 +24,14 @@ class Key(NamedTuple):
     period: int | None = None
 
     def __str__(self) -> str:
-        period = [] if self.period is None else [f"P={self.period}"]
-        return "/".join([*self[:4], *period, f"N={self.dimensions}"])
+        """The group in words.
+
+        >>> print(Key("periods", "regime", "tight", "distinct", 3, period=250))
+        distinct in periods of 250 (tight, regime, N = 3)
+        """
+        period = "" if self.period is None else f" of {self.period:,}"
+        place = f"{self.level}, {self.environment}, N = {self.dimensions}"
+        return f"{self.policy} in {self.experiment}{period} ({place})"
 
 
 def crowd(environment: str, level: str, policy: str) -> Key:

@@ -10,13 +10,10 @@ from bylot.plots.style import ENVIRONMENTS
 from bylot.report import tables
 from bylot.report.blocks import Banner, Block, Bullets, Figure, Heading, Table, Text, Verdicts
 from bylot.report.claims import FAILS, HOLDS, UNKNOWN, Row
-from bylot.report.claims.registry import missing, other_data, unlike
+from bylot.report.claims.registry import missing, other_data, unlike, whole
 from bylot.report.evidence import NEAR, Evidence
 from bylot.report.readings import VARIANTS, Reading
 from bylot.report.summary import data_name
-
-CELLS = {name: len(grid(experiments.SEEDS[name])) for name, grid in experiments.GRIDS.items()}
-"""Cells of whole experiments, without variants."""
 
 PAPER = ("sweep", "crowd")
 """The experiments that are the paper's."""
@@ -99,15 +96,18 @@ def contents(
     ]
 
 
-def title(run: Run) -> str:
-    """Of the whole report."""
+def title(run: Run, of_paper: bool = True) -> str:
+    """Of the whole report, which may have nothing of the paper's."""
     mark = "SYNTHETIC: " if synthetic(run) else ""
-    return f"{mark}The experiments of Multinomial Subset Routing, run again"
+    papers = "The experiments of Multinomial Subset Routing, run again"
+    return mark + (papers if of_paper else "Policies past Multinomial Subset Routing")
 
 
-def opening(run: Run, groups: Groups, core_seconds: float | None) -> list[Block]:
+def opening(
+    run: Run, groups: Groups, core_seconds: float | None, of_paper: bool = True
+) -> list[Block]:
     """On what data, and how much of it."""
-    blocks: list[Block] = [Heading(title(run), 1)]
+    blocks: list[Block] = [Heading(title(run, of_paper), 1)]
     if synthetic(run):
         blocks.append(
             Banner(
@@ -115,17 +115,19 @@ def opening(run: Run, groups: Groups, core_seconds: float | None) -> list[Block]
                 "about it, not about the TREC workers of the paper."
             )
         )
-    notes = unlike(run) + [note for experiment in CELLS for note in missing(groups, experiment)]
+    notes = unlike(run)
+    for experiment in experiments.GRIDS:
+        notes += missing(groups, experiment, run)
     blocks += [Banner(note) for note in notes if not note.startswith("SYNTHETIC")]
     digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
     facts = [f"Data: {data_name(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
     rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
     facts.append(f"{rounds} rounds a run; window {run.get('window', '?')}.")
-    for experiment, wanted in CELLS.items():
+    for experiment, usual in experiments.SEEDS.items():
         found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
-        seeds = counted(groups.seeds(experiment))
+        seeds, wanted = counted(groups.seeds(experiment)), len(whole(experiment, usual, run))
         whose = "the paper's" if experiment in PAPER else "in all"
-        if found or experiment in PAPER:
+        if found or (of_paper and experiment in PAPER):
             facts.append(f"{experiment}: {found:,} cells ({whose}: {wanted:,}), {seeds}.")
     if core_seconds is not None:
         facts.append(

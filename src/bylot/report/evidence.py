@@ -9,7 +9,7 @@ import polars as pl
 
 from bylot.errors import BylotError
 from bylot.kernels.compile import Floats, Ints
-from bylot.plots.groups import Curve, Groups, Key, Run
+from bylot.plots.groups import Curve, Groups, Key, Run, counted
 from bylot.plots.wilson import wilson
 
 SEEDS = 3
@@ -81,7 +81,7 @@ class Evidence:
             raise Untestable(f"no records of {key}")
         table = self.groups[key].select("seed", column).drop_nulls()
         values = dict(zip(table["seed"].to_list(), table[column].to_list(), strict=True))
-        return enough(values, key, column)
+        return self.enough(values, key, column)
 
     def curve(self, key: Key, column: str) -> Curve:
         """A row a seed."""
@@ -89,8 +89,16 @@ class Evidence:
         curve = self.groups.curve(key, column)
         if curve is None:
             raise Untestable(f"no records of {key} with {column}")
-        enough(dict.fromkeys(curve.names, 0.0), key, column)
+        self.enough(dict.fromkeys(curve.names, 0.0), key, column)
         return curve
+
+    def enough(self, values: Seeds, key: Key, column: str) -> Seeds:
+        """The values, if they are of enough seeds."""
+        if len(values) < SEEDS:
+            had = counted((len(values), len(values)))
+            lacking = f" with {column}" if len(values) < len(self.groups[key]) else ""
+            raise Untestable(f"{had}{lacking} of {key}; a verdict needs {SEEDS}")
+        return values
 
     def each(self, key: Key, column: str, measure: Callable[[Ints, Floats], float]) -> Seeds:
         """A number made of each seed's curve."""
@@ -121,13 +129,6 @@ class Evidence:
         return int(self.run["rounds"])
 
 
-def enough(values: Seeds, key: Key, column: str) -> Seeds:
-    """The values, if they are of enough seeds."""
-    if len(values) < SEEDS:
-        raise Untestable(f"{key} has {column} in {len(values)} of at least {SEEDS} seeds")
-    return values
-
-
 def mean(values: Seeds) -> float:
     """Mean over seeds."""
     return float(np.mean(list(values.values())))
@@ -141,7 +142,7 @@ def paired(more: Seeds, less: Seeds) -> Difference:
     """
     seeds = sorted(more.keys() & less.keys())
     if len(seeds) < SEEDS:
-        raise Untestable(f"only {len(seeds)} seeds are in both groups, {SEEDS} are needed")
+        raise Untestable(f"only {len(seeds)} seeds are in both groups; a verdict needs {SEEDS}")
     gaps = np.array([more[seed] - less[seed] for seed in seeds])
     return Difference(float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(len(gaps))))
 

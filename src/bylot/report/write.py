@@ -61,7 +61,8 @@ class Made(NamedTuple):
 
 
 def write(records: Records, folder: Path, core_seconds: float | None = None) -> Made:
-    """Figures, report.md, report.html, summary.json and claims.json; beyond.json if there is any.
+    """Figures, report.md, report.html and summary.json; claims.json of what is the paper's, and
+    beyond.json of what is not.
 
     core_seconds: what the computing took; None: what the folder's summary says already.
     """
@@ -73,9 +74,10 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
         paper = cells.filter(pl.col("experiment").is_in(PAPER))
         past = cells.filter(~pl.col("experiment").is_in(PAPER))
     claims, checks = judge_all(paper, run), judge_checks(past, run)
-    blocks = opening(run, Groups(cells), spent)
+    with_paper = past.is_empty() or not paper.is_empty()
+    blocks = opening(run, Groups(cells), spent, with_paper)
     verdicts = []
-    if past.is_empty() or not paper.is_empty():
+    if with_paper:
         blocks += of_paper(paper, run, claims, paths)
         verdicts.append(fallen(claims, run))
     if not past.is_empty():
@@ -83,10 +85,11 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
         verdicts.append(counted_checks(checks))
     texts = {
         "report.md": markdown(blocks, folder),
-        "report.html": html(blocks, title(run)),
+        "report.html": html(blocks, title(run, with_paper)),
         "summary.json": as_json(summary(cells, run, spent)),
-        "claims.json": as_json([row._asdict() for row in claims]),
     }
+    if with_paper:
+        texts["claims.json"] = as_json([row._asdict() for row in claims])
     if not past.is_empty():
         texts["beyond.json"] = as_json([row._asdict() for row in checks])
     for name, text in texts.items():

@@ -39,7 +39,7 @@ def judge_checks(cells: pl.DataFrame, run: Run) -> list[Row]:
     evidence = Evidence(cells, run)
     notes = unlike(run)
     for experiment in ("beyond", "ablation", "periods"):
-        notes += missing(evidence.groups, experiment)
+        notes += missing(evidence.groups, experiment, run)
     return [judged(one, evidence, notes) for one in CHECKS.values()]
 
 

@@ -37,7 +37,9 @@ CAPTIONS = {
     ),
     "beyond-ablation": (
         "Feasible runs, regret and replaced rounds of our policies without one of their parts",
-        "Full marks: stochastic; hollow ones: regime-switching.",
+        "Full marks: stochastic; hollow ones: regime-switching. Bars of the regret are one "
+        "standard error of its mean, which tells whether a part matters; in the other figures "
+        "they are one standard deviation over seeds.",
     ),
 }
 
@@ -53,8 +55,6 @@ READING = [
     "no multinomial policy exceeds is proved; at stress there is a gap between the two.",
     "All policies are told the horizon, as OMD is in the paper's runs; settings are the paper's, "
     "or for ours the one default. In periods nobody is told an end; plays are twice as long.",
-    "A policy may refuse a promise that cannot be kept in so few rounds. Such a run is listed "
-    "below, and counts nowhere.",
 ]
 
 
@@ -85,10 +85,11 @@ def section(
             "Nothing here is the paper's: policies of ours beside its best, at a harder level too. "
             + counted_checks(rows)
         ),
-        Verdicts([row for row in rows if row.verdict != UNKNOWN]),
     ]
-    if any(row.verdict == UNKNOWN for row in rows):
-        untested = [(row.id, row.measured) for row in rows if row.verdict == UNKNOWN]
+    tested = [row for row in rows if row.verdict != UNKNOWN]
+    untested = [(row.id, row.measured) for row in rows if row.verdict == UNKNOWN]
+    blocks += [Verdicts(tested)] if tested else []
+    if untested:
         blocks.append(Table("Cannot be tested", ("check", "why"), untested, words=2))
     for title, figures, sentences, filled in parts:
         made = [table for table in filled if table is not None]
@@ -99,7 +100,9 @@ def section(
             blocks += made
     refused = refusals(cells)
     blocks += [refused] if refused else []
-    return [*blocks, Heading("How it was done", 3), Bullets(READING)]
+    such = "such runs are listed above, and count nowhere" if refused else "none did here"
+    promise = f"A policy may refuse a promise that cannot be kept in so few rounds; {such}."
+    return [*blocks, Heading("How it was done", 3), Bullets([*READING, promise])]
 
 
 def counted_checks(rows: Sequence[Row]) -> str:

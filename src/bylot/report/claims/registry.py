@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from bylot.data.trec import DIGEST
-from bylot.experiments import GRIDS, ROUNDS, SEEDS
+from bylot.experiments import GRIDS, ROUNDS, SEEDS, Cell, length, periods
 from bylot.plots.groups import Groups, Key, Run, synthetic
 from bylot.report.evidence import Evidence, Untestable
 
@@ -107,7 +107,7 @@ def caveats(evidence: Evidence, one: Claim | None = None) -> list[str]:
     notes = unlike(evidence.run)
     for experiment, section in (("sweep", "6.2"), ("crowd", "6.3")):
         if one is None or one.section.startswith(section):
-            notes += missing(evidence.groups, experiment)
+            notes += missing(evidence.groups, experiment, evidence.run)
     return notes
 
 
@@ -130,15 +130,33 @@ def other_data(run: Run) -> str | None:
     return f"crowd {data.get('name', 'unknown')!r}: the verdict is about it, not about the TREC one"
 
 
-def missing(groups: Groups, experiment: str) -> list[str]:
+def whole(experiment: str, seeds: int, run: Run) -> list[Cell]:
+    """All cells of an experiment, without variants, as far as the rounds of the run allow."""
+    if experiment == "periods":
+        return periods(seeds, int(run.get("rounds", ROUNDS)))
+    return GRIDS[experiment](seeds)
+
+
+def too_long(run: Run) -> list[int]:
+    """The lengths of periods that do not come up twice in a play of this run."""
+    played = length("periods", int(run.get("rounds", ROUNDS)))
+    usual = {cell.period or 0 for cell in GRIDS["periods"](1)} - {length("periods", ROUNDS)}
+    return sorted(period for period in usual if 2 * period > played)
+
+
+def missing(groups: Groups, experiment: str, run: Run) -> list[str]:
     """How far an experiment is from the whole of it, if it was played at all."""
-    one_seed = GRIDS[experiment](1)
+    one_seed = whole(experiment, 1, run)
     wanted = {Key(*(getattr(cell, field) for field in Key._fields)) for cell in one_seed}
     found = [key for key in groups if key in wanted]
     if not found:
         return []
     fewest, most = groups.seeds(experiment)
     notes = []
+    if experiment == "periods" and too_long(run):
+        lengths = ", ".join(f"{period:,}" for period in too_long(run))
+        played = length("periods", int(run["rounds"]))
+        notes.append(f"no periods of {lengths} rounds, as they do not fit twice into {played:,}")
     if len(found) < len(wanted):
         notes.append(f"INCOMPLETE: {len(found)} of the {len(wanted)} groups of {experiment}")
     if fewest < most:
