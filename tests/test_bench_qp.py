@@ -41,5 +41,5 @@ def test_no_peer_at_all_is_an_error_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(qp, "absent", lambda: list(peers.PEERS))
-    with pytest.raises(BylotError, match=r"pip install 'bylot\[bench\]'"):
+    with pytest.raises(BylotError, match=r"pip install '\.\[bench\]'"):
         qp.run(cases=1, sizes=())

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bylot.bench import REMEDY
 from bylot.bench.adversarial import halfspace_case, judge
 from bylot.bench.peers import CLOSE, DENSE, PEERS, Solve, absent, apart, version
 from bylot.bench.steps import Steps, steps
@@ -41,7 +42,7 @@ def run(
 ) -> dict[str, Any]:
     """Time all solvers at each size, then fuzz."""
     if len(absent()) == len(PEERS):
-        raise BylotError("no solver to compare with: pip install 'bylot[bench]'")
+        raise BylotError(f"no solver to compare with: {REMEDY}")
     rows = [compare(K, seconds) for K in sizes]
     return {
         "qp": rows,

@@ -72,7 +72,9 @@ def drawing() -> Any:
     try:
         import matplotlib
     except ModuleNotFoundError:
-        raise BylotError("figures need matplotlib: pip install 'bylot[plot]'") from None
+        raise BylotError(
+            "figures need matplotlib: pip install '.[plot]' in the folder of the repository"
+        ) from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
