@@ -16,6 +16,7 @@ import pytest
 from bylot.cli import main
 from bylot.experiments import crowd
 from bylot.records import SCHEMA
+from bylot.report import SEEDS as NEEDED
 
 SMALL = ["--data", "synthetic", "--rounds", "200", "--seeds", "3"]
 FEW = ["--only", "*/omd/*", "--only", "*/cbwk/*"]
@@ -116,7 +117,9 @@ def test_what_is_past_the_paper_goes_on_in_the_same_folder_to_the_same_bytes(
     said = capsys.readouterr()
     assert "24 to compute" in said.err
     assert "48 to compute" in said.err
+    assert said.err.count("... verdicts need 3 seeds, and this run has 1: see --seeds") == 1
     assert "core-seconds" in said.out
+    assert re.search(r"^beyond \+ ablation +20 ", said.out, re.MULTILINE)
     assert records(tmp_path) == records(past)
 
 
@@ -165,6 +168,27 @@ def test_figures_and_report_come_from_records_alone(small: Path) -> None:
     assert main(["plot", str(small)]) == 0
     assert main(["report", str(small)]) == 0
     assert {path: path.read_bytes() for path in kept} == kept
+
+
+def test_results_go_into_the_folder_that_is_called_like_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = ["--data", "synthetic", "--rounds", "20", "--seeds", "1"]
+    for what, name in (("sweep", "paper"), ("crowd", "paper"), ("beyond", "beyond"), ("", "all")):
+        some = ["--only", "periods/tight/*/omd/*" if what == "beyond" else "*/tight/stoch*/omd/*"]
+        assert main(["reproduce", *([what] if what else []), *few, *some]) == 0
+        assert (tmp_path / "out" / name / "report.md").exists()
+    kept = pl.read_parquet(tmp_path / "out" / "paper" / "records.parquet")
+    assert set(kept["experiment"]) == {"sweep", "crowd"}  # one report of both
+
+
+def test_the_help_does_not_depend_on_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "how many cores to use (default: all)" in said
+    assert f"verdicts need {NEEDED} or more" in said
 
 
 def test_more_seeds_go_on_from_fewer(small: Path, tmp_path: Path) -> None:

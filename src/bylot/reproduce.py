@@ -60,6 +60,7 @@ class Effort:
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
+        self.played: dict[str, list[str]] = {}  # the experiments whose cells share a world
         self.cells: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.start = self.end = time.monotonic()
@@ -67,6 +68,8 @@ class Effort:
     def add(self, job: Job, seconds: float) -> None:
         """Book a job."""
         name = job.experiment
+        others = [cell.experiment for cell in job.cells]
+        self.played[name] = list(dict.fromkeys([*self.played.get(name, ()), *others]))
         self.cells[name] = self.cells.get(name, 0) + len(job.cells)
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self.end = time.monotonic()
@@ -83,7 +86,12 @@ class Effort:
     def __str__(self) -> str:
         head = ("computed", "cells", "core-seconds", "rounds per core-second")
         rows = [
-            (name, f"{cells:,}", f"{self.seconds[name]:.1f}", f"{self.pace(name):,.0f}")
+            (
+                " + ".join(self.played[name]),
+                f"{cells:,}",
+                f"{self.seconds[name]:.1f}",
+                f"{self.pace(name):,.0f}",
+            )
             for name, cells in self.cells.items()
         ]
         passed = f"in {self.end - self.start:.0f} s, compilation apart"
@@ -105,6 +113,9 @@ def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = F
             f"... {len(cells):,} cells of {wish.rounds:,} rounds on crowd {data.name!r}, "
             f"{len(missing):,} to compute"
         )
+        seeds = len({cell.seed for cell in cells})
+        if seeds < report.SEEDS:
+            say(f"... verdicts need {report.SEEDS} seeds, and this run has {seeds}: see --seeds")
         effort, stopped = Effort(wish.rounds), False
         try:
             compute(setup, missing, where, store, effort)

@@ -9,6 +9,12 @@ from bylot.cli.data import add_source, crowd
 from bylot.cli.numbers import positive
 
 OUT = Path("out/paper")
+FOLDERS = {
+    **dict.fromkeys(("sweep", "crowd", "paper"), OUT),
+    "beyond": Path("out/beyond"),
+    "all": Path("out/all"),
+}
+"""Where results go unless a folder is given: the paper's two experiments make one report."""
 
 
 def add(verbs: Any) -> None:
@@ -23,7 +29,7 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "what",
         nargs="?",
-        choices=["sweep", "crowd", "paper", "beyond", "all"],
+        choices=list(FOLDERS),
         default="all",
         help="sweep: regret of OMD at N = 3 and 5 under three levels of limits; crowd: eight "
         "policies, four levels, two environments; paper: these two; beyond: our own policies "
@@ -36,7 +42,7 @@ def add(verbs: Any) -> None:
         type=positive,
         metavar="COUNT",
         help="how many seeds, 0 to COUNT - 1 (default: the paper's, 5 of sweep and 20 of crowd; "
-        "20 of beyond, 5 of its periods, 4 of its settings)",
+        "20 of beyond, 5 of its periods, 4 of its settings); verdicts need 3 or more",
     )
     verb.add_argument(
         "--rounds",
@@ -63,9 +69,11 @@ def add(verbs: Any) -> None:
         help="only cells whose id matches, as file names do; may be repeated. An id is "
         "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'",
     )
-    cores = os.cpu_count() or 1
     verb.add_argument(
-        "--jobs", type=positive, default=cores, help=f"how many cores to use (default {cores})"
+        "--jobs",
+        type=positive,
+        default=os.cpu_count() or 1,
+        help="how many cores to use (default: all)",
     )
     verb.add_argument(
         "--engine",
@@ -76,7 +84,12 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "--address", help="host:port of a running Ray cluster (default: one made here)"
     )
-    verb.add_argument("--out", type=Path, default=OUT, help=f"folder for results (default {OUT})")
+    verb.add_argument(
+        "--out",
+        type=Path,
+        help=f"folder for results (default: {OUT} of sweep, crowd and paper, "
+        f"{FOLDERS['beyond']}, or {FOLDERS['all']})",
+    )
     verb.add_argument(
         "--fresh", action="store_true", help="forget the records that the folder holds"
     )
@@ -109,7 +122,8 @@ def run(given: argparse.Namespace) -> int:
         settings=given.settings,
     )
     where = engine(given.engine, given.jobs, given.address)
-    return reproduce(wish, crowd(given), where, given.out, fresh=given.fresh)
+    out = given.out or FOLDERS[given.what]
+    return reproduce(wish, crowd(given), where, out, fresh=given.fresh)
 
 
 def plot(given: argparse.Namespace) -> int:
