@@ -1,7 +1,17 @@
 """The constrained optimum: the best fixed policy in hindsight, with a proof that it is."""
 
 from bylot.optima.best import optimum
+from bylot.optima.prices import CheckedPrice, checked_prices
 from bylot.optima.result import Optimum
+from bylot.optima.sets import BestSet, best_set
 from bylot.optima.stack import Stack
 
-__all__ = ["Optimum", "Stack", "optimum"]
+__all__ = [
+    "BestSet",
+    "CheckedPrice",
+    "Optimum",
+    "Stack",
+    "best_set",
+    "checked_prices",
+    "optimum",
+]

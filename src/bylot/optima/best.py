@@ -56,12 +56,7 @@ def optimum(
     >>> round(best.value, 6), best.policy.round(6), best.prices.round(6)
     (0.4375, array([0.75, 0.25]), array([0.75]))
     """
-    stack = values if isinstance(values, Stack) else Stack(values)
-    if stack.size != problem.size:
-        raise ValuesError(
-            f"values are for {stack.size} experts, the problem has {problem.size}; "
-            "give the last axis of values one entry per expert"
-        )
+    stack = agreeing(problem, values)
     labels, parts = by_context(stack, contexts)
     q = None if start is None else starting(start, (len(parts), problem.size))
     solved = [
@@ -78,6 +73,17 @@ def optimum(
         starts=min(one.starts for one in solved),
         contexts=labels,
     )
+
+
+def agreeing(problem: Problem, values: ArrayLike | Stack) -> Stack:
+    """Values as a stack, with as many experts as the problem has."""
+    stack = values if isinstance(values, Stack) else Stack(values)
+    if stack.size != problem.size:
+        raise ValuesError(
+            f"values are for {stack.size} experts, the problem has {problem.size}; "
+            "give the last axis of values one entry per expert"
+        )
+    return stack
 
 
 def tasks(

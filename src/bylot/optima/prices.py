@@ -1,0 +1,173 @@
+"""Prices of limits, checked: the multipliers of an optimum beside what other bounds would earn.
+
+A multiplier is what the theory says a bound is worth, a difference is what it is worth.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bylot.errors import InfeasibleLimits
+from bylot.kernels.compile import Floats
+from bylot.optima.best import PRECISION, agreeing, by_context, floor_of, optimum, tasks
+from bylot.optima.costs import Costs
+from bylot.optima.result import Optimum
+from bylot.optima.search import MARGIN, climbed
+from bylot.optima.stack import Stack
+from bylot.problem import Limit, Problem
+
+STEP = 1e-3
+"""Bounds are moved by this fraction of themselves; of the largest cost, if the bound is 0."""
+
+AGREE = 0.01
+"""Prices that differ by less than this fraction of the larger agree."""
+
+
+@dataclass(frozen=True)
+class CheckedPrice:
+    """What a bound is worth: d value / d bound, by the multiplier and by moving the bound.
+
+    below:   (value - value at bound - step) / step; None if no policy keeps that bound
+    above:   (value at bound + step - value) / step; likewise
+    verdict: "agrees": the multiplier is the central difference, to a hundredth
+             "kink":   from below and from above the worth differs, and goes on to differ if the
+                       step shrinks; any number between the two is a multiplier
+             "edge":   the bound can only be moved one way, and only that way can be compared
+             "differs": none of these; under exact costs the way may lead to another local optimum
+    """
+
+    limit: Limit
+    price: float
+    step: float
+    below: float | None
+    above: float | None
+    verdict: str
+
+    @property
+    def central(self) -> float | None:
+        """The mean of both sides, the one there is at an edge, None if there is none."""
+        sides = [side for side in (self.below, self.above) if side is not None]
+        return sum(sides) / len(sides) if sides else None
+
+
+def checked_prices(
+    problem: Problem,
+    values: ArrayLike | Stack,
+    best: Optimum,
+    *,
+    floor: bool | float = True,
+    contexts: ArrayLike | None = None,
+    aggregate: bool = False,
+    exact: bool = False,
+    step: float = STEP,
+) -> tuple[CheckedPrice, ...]:
+    """The price of each limit at an optimum, beside differences of the optimal value.
+
+    `best` is what `optimum` gave for the same problem, values and options. With exact costs its
+    policy is where the optimum for each moved bound is climbed from, so that all belong together.
+
+    >>> from bylot.problem import at_most
+    >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2)
+    >>> (usd,) = checked_prices(pair, [[0.0, 1.0]], optimum(pair, [[0.0, 1.0]]))
+    >>> usd.verdict, round(usd.price, 6), round(usd.central, 6)
+    ('agrees', 0.75, 0.75)
+    """
+    bench = Bench(problem, agreeing(problem, values), best, floor, contexts, aggregate, exact)
+    return tuple(bench.checked(j, step) for j in range(len(problem.limits)))
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """An optimum and what it is one of, to move bounds of."""
+
+    problem: Problem
+    stack: Stack
+    best: Optimum
+    floor: bool | float
+    contexts: ArrayLike | None
+    aggregate: bool
+    exact: bool
+
+    def checked(self, j: int, step: float) -> CheckedPrice:
+        """The price of limit j."""
+        limit, price = self.problem.limits[j], float(self.best.prices[j])
+        h = step * float(limit.bound or self.problem.peaks[j])
+        below, above = self.sides(j, h)
+        verdict = "differs"
+        if below is None or above is None:
+            verdict = "edge"
+        elif self.bent(j, below, above, h):
+            verdict = "kink"
+        elif self.alike(price, (below + above) / 2, h):
+            verdict = "agrees"
+        return CheckedPrice(limit, price, h, below, above, verdict)
+
+    @cached_property
+    def here(self) -> float | None:
+        """The optimal value with the bounds as they are."""
+        return self.value(self.problem)
+
+    def sides(self, j: int, h: float) -> tuple[float | None, float | None]:
+        """What the bound is worth from below and from above."""
+        here = self.here
+        less, more = self.moved(j, -h), self.moved(j, h)
+        return (
+            None if less is None or here is None else (here - less) / h,
+            None if more is None or here is None else (more - here) / h,
+        )
+
+    def alike(self, one: float, other: float, h: float) -> bool:
+        """Do two prices agree, but for how well values are known?"""
+        noise = 2 * PRECISION * self.stack.everyone() / h
+        return abs(one - other) <= AGREE * max(abs(one), abs(other)) + noise
+
+    def bent(self, j: int, below: float, above: float, h: float) -> bool:
+        """Do both sides differ, and at a tenth of the step by more than half as much? Where the
+        value is smooth they would by a tenth.
+        """
+        if self.alike(below, above, h):
+            return False
+        low, high = self.sides(j, h / 10)
+        return low is not None and high is not None and abs(high - low) > abs(above - below) / 2
+
+    def moved(self, j: int, by: float) -> float | None:
+        """The optimal value with another bound, None if that cannot be kept."""
+        limits, old = list(self.problem.limits), self.problem
+        if limits[j].bound + by < 0.0:
+            return None
+        limits[j] = limits[j].at(limits[j].bound + by)
+        try:
+            problem = Problem(
+                old.experts, dict(old.costs), limits, draws=old.draws, floor=old.floor
+            )
+            return self.value(problem)
+        except InfeasibleLimits:
+            return None
+
+    def value(self, problem: Problem) -> float | None:
+        """The optimal value of a problem that differs in a bound."""
+        if self.exact:
+            return self.climbed(problem)
+        return optimum(
+            problem,
+            self.stack,
+            floor=self.floor,
+            contexts=self.contexts,
+            aggregate=self.aggregate,
+            start=self.best.policy,
+        ).value
+
+    def climbed(self, problem: Problem) -> float | None:
+        """The value of the local optimum that is reached from the one we have."""
+        _, parts = by_context(self.stack, self.contexts)
+        policy: Floats = np.atleast_2d(self.best.policy)
+        total = 0.0
+        for task, rows in tasks(problem, parts, floor_of(problem, self.floor), self.aggregate):
+            costs = Costs.of(problem, task.shares, task.floor).tightened(MARGIN)
+            top = climbed(task, costs, policy[rows], MARGIN / 2)
+            if top is None:
+                return None
+            total += top.value
+        return total

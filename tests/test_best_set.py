@@ -1,0 +1,160 @@
+"""The best fixed set: no set within the limits is better, and it says when none is within them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import hospital
+from bylot.errors import ProblemError, ValuesError
+from bylot.kernels.compile import Floats
+from bylot.optima import BestSet, Stack, best_set, optimum, sets
+from bylot.optima.sets import Hunt
+from bylot.problem import Limit, Problem, at_least, at_most
+
+few = settings(deadline=None, derandomize=True, max_examples=150)
+
+
+def pool(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
+    """K experts with a price, a load and a group."""
+    rng = np.random.default_rng(seed)
+    costs = {"usd": rng.random(K), "load": rng.random(K), "junior": np.arange(K) % 3 == 0}
+    return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
+
+
+def skills(K: int, seed: int = 1, T: int = 5, N: int = 2) -> Floats:
+    """Values with ties and zeros among them."""
+    return np.round(np.random.default_rng(seed).random((T, N, K)) ** 3, 1)
+
+
+def earned(values: Floats, members: tuple[int, ...]) -> float:
+    """mean_t sum_k max_{i in A} V[t, k, i]."""
+    return float(values[:, :, list(members)].max(axis=2).sum(axis=1).mean())
+
+
+def by_enumeration(problem: Problem, values: Floats, sides: tuple[int, ...]) -> float:
+    """The value of the best set that keeps the limits on these sides; -1 if there is none."""
+    best, on = -1.0, np.isin(problem.signs, sides)
+    for size in range(1, problem.draws + 1):
+        for members in itertools.combinations(range(problem.size), size):
+            room = problem.signs * (problem.rows[:, list(members)].sum(axis=1) - problem.bounds)
+            if (room[on] >= -1e-9).all():
+                best = max(best, earned(values, members))
+    return best
+
+
+def places(problem: Problem, best: BestSet) -> tuple[int, ...]:
+    return tuple(problem.experts.index(name) for name in best.members)
+
+
+bounds = st.floats(0.05, 3.0).map(lambda bound: round(bound, 2))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Up to 8 experts under up to four limits that some policy can keep."""
+    limits = [
+        side(cost, draw(bounds))
+        for side, cost in (
+            (at_most, "usd"),
+            (at_most, "load"),
+            (at_least, "junior"),
+            (at_least, "load"),
+        )
+        if draw(st.booleans())
+    ]
+    size, draws, seed = draw(st.integers(2, 8)), draw(st.integers(1, 4)), draw(st.integers(0, 99))
+    try:
+        return pool(size, draws, limits, seed)
+    except ProblemError:
+        return pool(size, draws, [], seed)
+
+
+@few
+@given(problem=problems(), seed=st.integers(0, 99))
+def test_no_set_within_the_limits_is_better(problem: Problem, seed: int) -> None:
+    values = skills(problem.size, seed)
+    best, all_limits = best_set(problem, values), by_enumeration(problem, values, (-1, 1))
+    assert best.proved
+    assert best.feasible == (all_limits >= 0)
+    assert len(best.members) <= problem.draws
+    expected = all_limits if best.feasible else max(by_enumeration(problem, values, (-1,)), 0.0)
+    assert_allclose(best.value, expected, atol=1e-12)
+    if best.members:
+        assert_allclose(best.value, earned(values, places(problem, best)), atol=1e-12)
+    assert_allclose(best.cost, problem.rows[:, list(places(problem, best))].sum(axis=1))
+
+
+@few
+@given(problem=problems(), seed=st.integers(0, 99))
+def test_swaps_are_never_worse_than_greedy_search(problem: Problem, seed: int) -> None:
+    hunt = Hunt.of(problem, Stack(skills(problem.size, seed)))
+    for start in ((), hunt.seed() or ()):
+        greedy = hunt.greedy(start)
+        assert len(set(greedy)) == len(greedy) <= problem.draws
+        assert hunt.merit(hunt.swapped(greedy)) >= hunt.merit(greedy)
+
+
+def test_swaps_find_what_greedy_search_misses() -> None:
+    """Greedy search takes the all-rounder first, of whom the two specialists leave nothing."""
+    values = np.array([[[0.6, 1.0, 0.0], [0.6, 0.0, 1.0]]])
+    problem = Problem(["all-rounder", "heart", "skin"], {}, [], draws=2)
+    hunt = Hunt.of(problem, Stack(values))
+    assert hunt.value(hunt.greedy(())) == pytest.approx(1.6)
+    assert hunt.swapped(hunt.greedy(())) == (1, 2)
+
+
+def test_without_time_for_a_proof_the_set_of_greedy_search_and_swaps_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, values = pool(8, 3, [at_most("usd", 1.2)]), skills(8)
+    best = best_set(problem, values)
+    monkeypatch.setattr(sets, "WORK", 0)
+    quick = best_set(problem, values)
+    assert (best.proved, quick.proved) == (True, False)
+    assert 0.9 * best.value < quick.value <= best.value
+
+
+def test_without_limits_any_mixture_earns_no_more() -> None:
+    problem, values = pool(9, 3, []), skills(9)
+    best = best_set(problem, values)
+    assert best.feasible
+    assert best.value >= optimum(problem, values, floor=False).ceiling - 1e-9
+
+
+def test_shares_of_more_groups_than_there_are_draws_exclude_every_fixed_set() -> None:
+    names = ["a", "b", "c"]
+    costs = {name: np.eye(3)[i] for i, name in enumerate(names)}
+    problem = Problem(names, costs, [at_least(name, 0.3) for name in names], draws=2)
+    best = best_set(problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]])
+    assert (best.members, best.feasible, best.proved) == (("a", "b"), False, True)
+    optimum(problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]])  # which a mixture can keep
+
+
+def test_where_no_set_keeps_the_upper_limits_nobody_is_asked() -> None:
+    costs = {"x": [2.0, 0.0], "y": [0.0, 2.0]}
+    problem = Problem(["a", "b"], costs, [at_most("x", 1.0), at_most("y", 1.0)], draws=1)
+    best = best_set(problem, [[1.0, 1.0]])
+    assert (best.members, best.value, best.feasible) == ((), 0.0, False)
+    assert list(best.cost) == [0.0, 0.0]
+
+
+def test_a_worthless_pool_has_a_set_too() -> None:
+    best = best_set(pool(4, 2, [at_most("usd", 1.0)]), np.zeros((2, 2, 4)))
+    assert best.members
+    assert best.feasible
+
+
+def test_values_of_another_pool_are_refused() -> None:
+    with pytest.raises(ValuesError, match="for 3 experts, the problem has 4"):
+        best_set(pool(4, 2, []), skills(3))
+
+
+def test_twelve_shares_exclude_any_three_models_of_the_hospital() -> None:
+    values, weights = hospital.world().expected()
+    best = best_set(hospital.hospital(), Stack(values, weights=weights))
+    assert (best.feasible, best.proved) == (False, True)
+    assert best.value > 0.7778  # more than any mixture may earn: it skips nine labs

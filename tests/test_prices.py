@@ -1,0 +1,121 @@
+"""Prices beside differences: they agree where the optimum is smooth, and kinks are told."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bylot.kernels.compile import Floats
+from bylot.optima import CheckedPrice, Optimum, checked_prices, optimum
+from bylot.problem import Limit, Problem, at_least, at_most
+
+PAIR = np.array([[0.0, 1.0]])
+
+
+def pair(bound: float, draws: int = 2) -> Problem:
+    """One expert who is free and worthless, and one who is neither."""
+    return Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", bound)], draws=draws)
+
+
+def pool(limits: list[Limit], draws: int = 3, K: int = 8) -> Problem:
+    """K experts with a price and a group."""
+    rng = np.random.default_rng(0)
+    costs = {"usd": rng.random(K), "junior": np.arange(K) % 3 == 0}
+    return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
+
+
+def skills(K: int = 8, T: int = 6) -> Floats:
+    return np.random.default_rng(1).random((T, 2, K))
+
+
+def one(problem: Problem, values: Floats, **options: bool) -> CheckedPrice:
+    """The only price of a problem."""
+    best = optimum(problem, values, floor=False, **options)
+    (price,) = checked_prices(problem, values, best, floor=False, **options)
+    return price
+
+
+@pytest.mark.parametrize("bound", [0.2, 0.5, 1.0])
+def test_a_price_that_is_known_under_the_surrogate(bound: float) -> None:
+    """q <= u/2 of the second expert earns 1 - (1 - u/2)^2, so another unit is worth 1 - u/2."""
+    usd = one(pair(bound), PAIR)
+    assert usd.verdict == "agrees"
+    assert_allclose([usd.price, usd.central or 0.0], 1 - bound / 2, rtol=1e-5)
+    assert usd.step == pytest.approx(1e-3 * bound)
+
+
+@pytest.mark.parametrize("bound", [0.2, 0.5, 0.9])
+def test_a_price_that_is_known_under_the_exact_costs(bound: float) -> None:
+    """The chance to ask the second expert is the cost and the reward at once."""
+    usd = one(pair(bound), PAIR, exact=True)
+    assert usd.verdict == "agrees"
+    assert_allclose([usd.price, usd.central or 0.0], 1.0, rtol=1e-5)
+
+
+def test_a_kink_is_told_with_both_sides() -> None:
+    """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c in the place of b."""
+    costs = {"usd": [0.0, 1.0, 2.0]}
+    for exact in (False, True):  # which are the same for one draw
+        problem = Problem(["a", "b", "c"], costs, [at_most("usd", 1.0)], draws=1)
+        usd = one(problem, np.array([[0.0, 1.0, 1.2]]), exact=exact)
+        assert usd.verdict == "kink"
+        assert_allclose([usd.below or 0.0, usd.above or 0.0], [1.0, 0.2], rtol=1e-4)
+        assert 0.2 - 1e-6 <= usd.price <= 1.0 + 1e-6
+
+
+def test_a_curve_is_no_kink_however_long_the_step() -> None:
+    problem, values = pool([at_most("usd", 0.9)]), skills()
+    (usd,) = checked_prices(problem, values, optimum(problem, values), step=0.05)
+    assert usd.below is not None
+    assert usd.above is not None
+    assert usd.below > 1.02 * usd.above
+    assert usd.verdict == "agrees"
+
+
+def test_a_wrong_price_would_be_noticed() -> None:
+    problem, values = pair(0.5), PAIR
+    best = optimum(problem, values, floor=False)
+    wrong = Optimum(best.value, best.policy, best.gap, best.prices * 1.03)
+    (usd,) = checked_prices(problem, values, wrong, floor=False)
+    assert usd.verdict == "differs"
+
+
+def test_a_bound_that_cannot_be_tightened_has_one_side() -> None:
+    """Juniors alone can have a mean of 1 in the draws, and no more than that is there to have."""
+    problem, values = pool([at_least("junior", 1.0)]), skills()
+    junior = one(problem, values)
+    assert (junior.verdict, junior.above) == ("edge", None)
+    assert junior.central == junior.below
+
+
+def test_no_more_can_be_asked_than_for_a_bound_of_0() -> None:
+    usd = one(pair(0.0), PAIR)
+    assert (usd.verdict, usd.below) == ("edge", None)
+    assert usd.step == 1e-3  # of the largest cost
+    assert usd.above == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_limits_on_both_sides_agree_and_idle_ones_are_worth_nothing(exact: bool) -> None:
+    junior = 1.3 if exact else 0.8  # the surrogate counts draws, of which there are fewer
+    limits = [at_most("usd", 0.9), at_least("junior", junior), at_most("junior", 3.0)]
+    problem, values = pool(limits), skills()
+    best = optimum(problem, values, exact=exact, starts=4)
+    prices = checked_prices(problem, values, best, exact=exact)
+    assert [price.verdict for price in prices] == ["agrees"] * 3
+    assert [price.limit for price in prices] == limits
+    assert prices[0].price > 1e-2
+    assert prices[1].price < -1e-2
+    assert abs(prices[2].price) < 1e-8
+
+
+@pytest.mark.parametrize("aggregate", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+def test_prices_of_contexts_agree(aggregate: bool, exact: bool) -> None:
+    problem, values = pool([at_most("usd", 0.9), at_least("junior", 0.5)]), skills(T=8)
+    contexts = np.arange(8) % 2
+    best = optimum(problem, values, contexts=contexts, aggregate=aggregate, exact=exact, starts=2)
+    prices = checked_prices(
+        problem, values, best, contexts=contexts, aggregate=aggregate, exact=exact
+    )
+    assert {price.verdict for price in prices} == {"agrees"}
+    assert prices[0].price > 1e-2
