@@ -154,7 +154,7 @@ def test_values_of_another_pool_are_refused() -> None:
 
 
 def test_twelve_shares_exclude_any_three_models_of_the_hospital() -> None:
-    values, weights = hospital.world().expected()
+    values, weights, _ = hospital.world().expected()
     best = best_set(hospital.hospital(), Stack(values, weights=weights))
     assert (best.feasible, best.proved) == (False, True)
     assert best.value > 0.7778  # more than any mixture may earn: it skips nine labs

@@ -1,9 +1,11 @@
 """Files of outcomes and of experts: every writing reads the same, and what is wrong is named."""
 
+import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -70,6 +72,144 @@ def test_outcomes_are_joined_with_the_dimension_of_their_question(tmp_path: Path
 
 def test_any_column_may_say_the_dimension(tmp_path: Path) -> None:
     assert written(tmp_path, dimension="answer").dimensions == ("A", "B", "C")
+
+
+WHOLE = (
+    "qid,specialty,ward,ann,bob,note\n9,heart,day,1,,\n10,skin,night,.25,0,hard\n7,skin,day,,1,\n"
+)
+
+
+def whole(folder: Path, content: str = WHOLE, **options: Any) -> OutcomeTable:
+    """What comes of one file that says everything."""
+    (folder / "whole.csv").write_text(content)
+    return read_outcomes(folder / "whole.csv", experts=("ann", "bob"), **options)
+
+
+def test_one_file_may_say_all(tmp_path: Path) -> None:
+    read = whole(tmp_path, context="ward")
+    assert (read.experts, read.questions) == (("ann", "bob"), ("7", "9", "10"))
+    assert (read.dimensions, read.dimension.tolist()) == (("heart", "skin"), [1, 0, 1])
+    assert (read.contexts, read.context.tolist()) == (("day", "night"), [0, 0, 1])
+    assert_array_equal(read.table, [[np.nan, 1], [1, np.nan], [0.25, 0]])
+    assert read.blanks.tolist() == [1, 1]
+    assert read.unasked == 0
+
+
+def test_without_a_column_there_are_neither_dimensions_nor_contexts(tmp_path: Path) -> None:
+    read = whole(tmp_path, dimension=None)
+    assert (read.dimensions, read.contexts) == ((), ())
+    assert read.dimension.tolist() == read.context.tolist() == [0, 0, 0]
+    assert Outcomes(read.table, read.dimension).shape == (1, 2)
+
+
+def test_contexts_may_be_in_the_file_of_questions(tmp_path: Path) -> None:
+    written(tmp_path)
+    files = tmp_path / "outcomes.csv", tmp_path / "questions.csv"
+    read = read_outcomes(*files, context="answer", experts=["cy", "ann"])
+    assert (read.experts, read.contexts) == (("cy", "ann"), ("A", "B", "C"))
+    assert read.context.tolist() == [0, 1, 2]
+
+
+def test_every_other_column_is_an_expert_unless_experts_are_named(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("qid,ann,specialty,bob\n1,1,x,0\n")
+    assert read_outcomes(tmp_path / "few.csv").experts == ("ann", "bob")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        (
+            WHOLE,
+            {"dimension": "speciality"},
+            ["line 1: there is no column 'speciality'", "did you"],
+        ),
+        (WHOLE, {"context": "note"}, ["whole.csv, line 2: question '9' has no 'note'", "fill it"]),
+        (
+            WHOLE.replace("bob", "bod"),
+            {},
+            ["line 1: there is no column for expert 'bob'", "'bod'?"],
+        ),
+        (WHOLE.replace("hard", "").replace(".25", "2"), {}, ["line 3: '2' of expert 'ann'"]),
+    ],
+)
+def test_what_is_wrong_with_one_file_is_named_in_one_line(
+    tmp_path: Path, content: str, options: dict[str, str], words: list[str]
+) -> None:
+    with pytest.raises(DataError) as caught:
+        whole(tmp_path, content, **options)
+    assert all(word in str(caught.value) for word in words), caught.value
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_file_without_experts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "none.csv").write_text("qid,specialty\n1,x\n")
+    with pytest.raises(DataError, match=r"none\.csv, line 1: there is no column with the outcomes"):
+        read_outcomes(tmp_path / "none.csv")
+
+
+# Parquet
+
+
+def in_parquet(folder: Path) -> Path:
+    """The file that says all, of mixed types."""
+    path = folder / "whole.parquet"
+    pl.DataFrame(
+        {
+            "qid": [9, 10, 7],
+            "specialty": ["heart", "skin", "skin"],
+            "ward": ["day", "night", "day"],
+            "ann": [1.0, 0.25, float("nan")],
+            "bob": [None, False, True],
+            "note": [None, "hard", None],
+        }
+    ).write_parquet(path)
+    return path
+
+
+def test_a_table_in_parquet_reads_as_the_same_in_text(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"context": "ward", "experts": ("ann", "bob")}
+    read, text = read_outcomes(in_parquet(tmp_path), **options), whole(tmp_path, context="ward")
+    assert same(read, text)
+    assert (read.contexts, read.context.tolist()) == (text.contexts, text.context.tolist())
+
+
+def test_errors_in_parquet_name_the_row(tmp_path: Path) -> None:
+    path = in_parquet(tmp_path)
+    with pytest.raises(DataError, match=r"whole\.parquet, row 1: question '9' has no 'note'; fill"):
+        read_outcomes(path, context="note")
+    pl.DataFrame({"qid": [1, 2, 1], "ann": [1, 1, 0]}).write_parquet(path)
+    with pytest.raises(DataError, match=r"row 3: 'qid' is '1', as in row 1; keep one"):
+        read_outcomes(path, dimension=None)
+    pl.DataFrame({"qid": [1, 2], "ann": [[1], [0]]}).write_parquet(path)
+    with pytest.raises(DataError, match=r"row 1: '\[1\]' of expert 'ann' is not an outcome"):
+        read_outcomes(path, dimension=None)
+    pl.DataFrame({"qid": [], "ann": []}).write_parquet(path)
+    with pytest.raises(DataError, match="holds no rows; give a table"):
+        read_outcomes(path, dimension=None)
+
+
+def test_parquet_without_polars_or_without_a_file_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        read_outcomes(tmp_path / "none.parquet")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(DataError, match=r"needs polars; pip install 'bylot\[reproduce\]', or save"):
+        read_outcomes(tmp_path / "none.parquet")
+
+
+@settings(fuzz, max_examples=100)
+@given(at=st.integers(0, 3_000), cut=st.integers(0, 40), insert=st.binary(max_size=8))
+def test_damaged_parquet_gives_a_table_or_one_line(
+    tmp_path: Path, at: int, cut: int, insert: bytes
+) -> None:
+    path = in_parquet(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[: at % len(content)] + insert + content[at % len(content) + cut :])
+    try:
+        read_outcomes(path, experts=["ann", "bob"])
+    except DataError as error:
+        one_line(error)
 
 
 class Writing(NamedTuple):

@@ -21,6 +21,9 @@ WORLDS: dict[str, Environment] = {
     "regime": Regime(SKILLS, horizon=1_000, blocks=7),  # played past its horizon, too
     "regime with contexts": Regime(np.stack([SKILLS, SKILLS[::-1]]), horizon=1_500),
     "drifting": Drifting(3, 5, period=300.0),
+    "outcomes with contexts": Outcomes(
+        np.random.default_rng(0).random((90, 5)), np.arange(90) % 3, contexts=np.arange(90) % 7 % 2
+    ),
     "outcomes": Outcomes(np.random.default_rng(0).random((900, 5)), np.arange(900) % 3),
 }
 
@@ -191,6 +194,12 @@ def test_given_values_are_copied() -> None:
         (lambda: Outcomes([[0, 1]], ["heart"]), "counted from 0"),
         (lambda: Outcomes([[0, 1], [1, 1]], [0, 2]), "no question is of dimension 1"),
         (lambda: Outcomes([[0, 1], [1, 1]], [-1, 0]), "dimension -1 given"),
+        (lambda: Outcomes([[0, 1], [1, 1]], contexts=[0, 2]), "no question is of context 1"),
+        (lambda: Outcomes([[0, 1]], chances=[0.0]), "a positive number for each of the 1 contexts"),
+        (
+            lambda: Outcomes([[0, 1]], chances=[1, 1]),
+            "a positive number for each of the 1 contexts",
+        ),
         (lambda: Outcomes([[0, 1]], np.array([2**64 - 1], np.uint64)), "of dimension 0"),
         (lambda: Outcomes([[0, 1]], [0], worth=0.0), "worth=0.0"),
         (lambda: Outcomes([[0, 1]], [0], worth=np.nan), "worth=nan"),

@@ -18,7 +18,7 @@ SEEDS = range(6)
 @functools.cache
 def best() -> float:
     """The most that any law of independent draws earns under the exact limits."""
-    values, weights = hospital.world().expected()
+    values, weights, _ = hospital.world().expected()
     stack = Stack(values, weights=weights)
     return optimum(hospital.hospital(), stack, exact=True, floor=False, starts=1).value
 

@@ -6,12 +6,16 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hospital
 from bylot.environments import Outcomes
 from bylot.kernels.compile import Floats, Ints
 from bylot.optima import Stack, optimum
+from bylot.problem import Problem
+from bylot.simulation import simulate
 
 DIMENSION = np.array([1, 0, 1, 2, 0, 1, 1])  # as a file may have it: in no order
 TABLE = np.random.default_rng(0).random((7, 4))
@@ -91,7 +95,7 @@ def test_the_tests_above_would_notice_favourites_and_repetition() -> None:
 
 def value(world: Outcomes, q: Floats, draws: int) -> float:
     """The expected reward of a policy."""
-    values, weights = world.expected()
+    values, weights, _ = world.expected()
     return Stack(values, weights=weights).value(q, draws)
 
 
@@ -139,6 +143,120 @@ def test_the_test_above_would_notice_equal_weights() -> None:
     assert standing(WORLD, equal, Q, 3, rounds=50_000) > 5
 
 
+# Questions: a request is one row of the whole table
+
+
+def test_without_dimensions_a_request_is_one_question() -> None:
+    world = Outcomes(TABLE)
+    rows = world.drawn(0, 30_000, seed=2)
+    assert (rows.shape, world.shape) == ((30_000, 1), (1, 4))
+    assert deviation(rows[:, 0], 7) < 5
+    assert_array_equal(world.rounds(0, 50, 2).values, TABLE[rows[:50]])
+    assert_allclose(value(world, Q, 2), gain(TABLE[:, None], Q, 2).mean(), rtol=1e-13)
+    assert standing(world, value(world, Q, 3), Q, 3, rounds=50_000) < 5
+
+
+# Contexts: each has rows of its own
+
+WARD = np.array([0, 0, 0, 1, 1, 1, 0])  # ward 0 has nothing of dimension 2, ward 1 has one of each
+WARDS = Outcomes(TABLE, DIMENSION, contexts=WARD)
+
+
+def test_a_context_asks_only_its_own_questions() -> None:
+    came, rows = WARDS.came(0, 2_000, seed=1), WARDS.drawn(0, 2_000, seed=1)
+    assert_array_equal(WARDS.rounds(0, 2_000, seed=1).contexts, came)
+    assert_array_equal((rows < 0), (came == 0)[:, None] & (np.arange(3) == 2))
+    assert (WARD[rows] == came[:, None])[rows >= 0].all()
+    assert (DIMENSION[rows] == np.arange(3))[rows >= 0].all()
+    values = WARDS.rounds(0, 2_000, seed=1).values
+    worth = np.where(came == 0, 1 / 2, 1 / 3)[:, None, None]  # by the dimensions that it has
+    assert_array_equal(values, np.where((rows >= 0)[:, :, None], worth * TABLE[rows], 0.0))
+
+
+def often(came: Ints, chance: float) -> float:
+    """The z-score of how often context 1 came, if it has this chance."""
+    return float(abs(came.mean() - chance) / np.sqrt(chance * (1 - chance) / len(came)))
+
+
+def test_contexts_come_by_their_rows_or_by_their_chances() -> None:
+    assert often(WARDS.came(0, 40_000, seed=3), 3 / 7) < 5
+    weighed = Outcomes(TABLE, DIMENSION, contexts=WARD, chances=[1, 9])
+    assert_allclose(weighed.chances, [0.1, 0.9])
+    assert often(weighed.came(0, 40_000, seed=3), 0.9) < 5
+    assert often(weighed.came(0, 40_000, seed=3), 3 / 7) > 5
+
+
+def test_contexts_are_independent_of_the_questions_and_of_each_other() -> None:
+    came, rows = WARDS.came(0, 40_000, seed=3), WARDS.drawn(0, 40_000, seed=3)
+    upper = rows[came == 0, 1]  # of dimension 1, ward 0 has three
+    assert deviation(np.searchsorted([0, 2, 6], upper), 3) < 5
+    both = came[1:] * 2 + came[:-1]
+    expected = np.outer([4 / 7, 3 / 7], [4 / 7, 3 / 7]).ravel()
+    count = np.bincount(both, minlength=4)
+    assert (np.abs(count - 39_999 * expected) < 5 * np.sqrt(39_999 * expected)).all()
+
+
+@pytest.mark.parametrize("worth", [None, 0.7])
+def test_the_expectation_is_exact_in_every_context(worth: float | None) -> None:
+    world = Outcomes(TABLE, DIMENSION, worth, contexts=WARD, chances=[0.2, 0.8])
+    values, weights, contexts = world.expected()
+    stack = Stack(values, weights=weights)
+    assert_allclose(np.bincount(contexts, weights), [0.2, 0.8], rtol=1e-13)
+    rounds = world.rounds(0, 60_000, seed=4)
+    for x in (0, 1):
+        part = stack.part(np.flatnonzero(contexts == x))
+        gains = gain(rounds.values[rounds.contexts == x], Q, 2)
+        believed = part.value(Q, 2) / world.chances[x]
+        assert abs(gains.mean() - believed) < 5 * gains.std() / len(gains) ** 0.5 + 1e-12
+    assert standing(world, stack.value(Q, 2), Q, 2, rounds=60_000) < 5
+
+
+def test_the_test_above_would_notice_contexts_that_come_by_their_rows() -> None:
+    world = Outcomes(TABLE, DIMENSION, contexts=WARD, chances=[0.2, 0.8])
+    assert standing(world, value(WARDS, Q, 2), Q, 2, rounds=60_000) > 5
+
+
+worlds = st.integers(0, 10_000).map(np.random.default_rng)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    rng=worlds, dimensions=st.integers(1, 3), contexts=st.integers(1, 3), draws=st.integers(1, 3)
+)
+def test_the_expectation_is_the_sum_over_all_requests_there_can_be(
+    rng: np.random.Generator, dimensions: int, contexts: int, draws: int
+) -> None:
+    """Every context by its chance, and in it every question of every dimension."""
+    size = 8
+    table = np.where(rng.random((size, 4)) < 0.2, np.nan, rng.random((size, 4)))
+    dimension = np.unique(rng.integers(0, dimensions, size), return_inverse=True)[1]
+    ward = np.unique(rng.integers(0, contexts, size), return_inverse=True)[1]
+    world = Outcomes(table, dimension, contexts=ward)
+    mean = 0.0
+    for x in range(world.contexts):
+        kinds = np.unique(dimension[ward == x])
+        groups = [np.flatnonzero((ward == x) & (dimension == n)) for n in kinds]
+        visits = np.array([np.nan_to_num(table)[list(r)] for r in itertools.product(*groups)])
+        mean += (ward == x).mean() * gain(visits / len(kinds), Q, draws).mean()
+    assert_allclose(value(world, Q, draws), mean, rtol=1e-12)
+    rounds = world.rounds(0, 300, seed=0)
+    rows = world.drawn(0, 300, seed=0)
+    assert (np.isnan(table[rows]) <= (rounds.values == 0)).all()  # no answer, no credit
+
+
+def test_the_simulator_plays_contexts_and_earns_the_expectation_of_a_fixed_law() -> None:
+    """`random` asks any two of the four, so that its mean reward is known, and with it the error."""
+    problem = Problem(["a", "b", "c", "d"], {}, [], draws=2)
+    trace = simulate(problem, WARDS, "random", rounds=20_000, seed=6)
+    assert set(trace.record.contexts.tolist()) == {0, 1}
+    values, weights, _ = WARDS.expected()
+    pairs = [list(pair) for pair in itertools.combinations(range(4), 2)]
+    believed = float(np.mean([weights @ values[:, 0, pair].max(axis=1) for pair in pairs]))
+    error = trace.rewards.std() / len(trace.rewards) ** 0.5
+    assert abs(trace.rewards.mean() - believed) < 5 * error
+    assert abs(trace.rewards.mean() - value(WARDS, np.full(4, 0.25), 2)) > 5 * error  # of draws
+
+
 # The hospital
 
 
@@ -153,7 +271,7 @@ def test_a_visit_to_the_hospital_asks_one_question_of_each_specialty() -> None:
 
 def test_every_question_of_the_hospital_is_asked_equally_often() -> None:
     world = hospital.world()
-    rows, chances = world.drawn(0, 50_000, seed=1), 1 / world.counts[world.dimension]
+    rows, chances = world.drawn(0, 50_000, seed=1), 1 / world.counts[0, world.dimension]
     count = np.bincount(rows.ravel(), minlength=816)
     z = (count - 50_000 * chances) / np.sqrt(50_000 * chances * (1 - chances))
     assert np.abs(z).max() < 5
@@ -166,7 +284,7 @@ def test_the_limits_of_the_hospital_can_be_kept_but_not_their_surrogate() -> Non
 
 
 def test_the_best_policy_for_the_hospital_earns_what_it_is_known_to() -> None:
-    problem, (values, weights) = hospital.hospital(), hospital.world().expected()
+    problem, (values, weights, _) = hospital.hospital(), hospital.world().expected()
     best = optimum(problem, Stack(values, weights=weights), exact=True, floor=False, starts=1)
     assert_allclose(best.value, 0.77775, atol=5e-6)
     spend = problem.rows @ (1 - (1 - best.policy) ** 3)

@@ -149,10 +149,19 @@ def counted(bad: list[int], total: int) -> str:
     return f"{len(bad)} of {total} lines (line {listed})"
 
 
-def fault(path: Path, what: str, remedy: str, line: int | None = None) -> DataError:
-    """An error in one line, whatever a file is called."""
+def fault(path: Path, what: str, remedy: str, line: int | str | None = None) -> DataError:
+    """An error in one line, whatever a file is called; a place that is no line is named whole."""
     place = str(path) if str(path).isprintable() else repr(str(path))
-    return DataError(f"{place}{'' if line is None else f', line {line}'}: {what}; {remedy}")
+    return DataError(f"{place}{'' if line is None else f', {located(line)}'}: {what}; {remedy}")
+
+
+def located(line: int | str) -> str:
+    """A place in a file.
+
+    >>> located(7), located("row 6")
+    ('line 7', 'row 6')
+    """
+    return f"line {line}" if isinstance(line, int) else line
 
 
 def quoted(text: str) -> str:

@@ -12,87 +12,141 @@ import numpy.typing as npt
 
 from bylot.data.crowd import ordered
 from bylot.data.lines import fault, quoted
+from bylot.data.parquet import opened
 from bylot.data.sheet import Sheet, number, sheet
 from bylot.kernels.compile import Floats, Ints
-from bylot.problem.reading import locked
+from bylot.problem.reading import instead, locked
 
 
 @dataclass(frozen=True, eq=False)
 class OutcomeTable:
     """Questions in the order of their ids, each of one dimension; experts as their file has them.
 
-    `environments.Outcomes(table, dimension)` is the world in which they are asked.
+    `environments.Outcomes(table, dimension, contexts=context)` is the world that asks them.
     """
 
     experts: tuple[str, ...]
     questions: tuple[str, ...]  # sorted as numbers if all are whole numbers, else as text
-    dimensions: tuple[str, ...]  # likewise
-    dimension: Ints  # (Q,): of each question, an index into dimensions
+    dimensions: tuple[str, ...]  # likewise; none if no column was to say them
+    dimension: Ints  # (Q,): of each question, an index into dimensions; all 0 if there are none
+    contexts: tuple[str, ...]  # sorted likewise; none if no column was to say them
+    context: Ints  # (Q,): likewise
     table: Floats  # (Q, K): outcomes in [0, 1]; NaN where an expert did not answer
     unasked: int  # questions that have a dimension but no outcomes, and were left out
+
+    @property
+    def blanks(self) -> Ints:
+        """(K,): the questions that each expert did not answer."""
+        blanks: Ints = np.isnan(self.table).sum(axis=0)
+        return blanks
 
 
 def read_outcomes(
     outcomes_file: str | PathLike[str],
-    questions_file: str | PathLike[str],
-    dimension: str = "specialty",
+    questions_file: str | PathLike[str] | None = None,
+    dimension: str | None = "specialty",
+    *,
+    context: str | None = None,
+    experts: Sequence[str] | None = None,
 ) -> OutcomeTable:
-    """A table from a file with a column for each expert and a file that says what is asked.
+    """A table from a file with a column for each expert, which also says what is asked unless a
+    second file does.
 
     Both begin with a header and have a line for each question, in any order, whose first field is
-    the question's id. In the first file a field is a number from 0 to 1, or blank if the expert did
-    not answer; in the second the column called `dimension` counts, and others may be there.
+    the question's id; they may be in Parquet too (*.parquet), if polars is there.
+
+    dimension: the column of the second file, if there is one, or else of the first, that holds the
+               dimension of a question; None if a request is one question, whatever it is about
+    context:   likewise the column that holds the context; None if there is but one
+    experts:   whom to read of, in this order; then other columns may be there. If it is not given,
+               every further column of the first file is an expert
+
+    What an expert has in a line is a number from 0 to 1, or blank if there was no answer.
     """
-    outcomes, questions = sheet(Path(outcomes_file)), sheet(Path(questions_file))
-    labels = dict(zip(questions.names, labelled(questions, dimension), strict=True))
-    known(outcomes, questions, labels)
-    values = results(outcomes)
+    outcomes = opened(Path(outcomes_file))
+    about = outcomes if questions_file is None else opened(Path(questions_file))
+    columns = [column for column in (dimension, context) if column is not None]
+    labels = {column: labelled(about, column) for column in columns}
+    if questions_file is not None:
+        known(outcomes, about)
     row = {question: n for n, question in enumerate(outcomes.names)}
     ids = ordered(row)
-    dimensions = ordered(labels[question] for question in ids)
-    place = {label: n for n, label in enumerate(dimensions)}
+    at = {question: n for n, question in enumerate(about.names)}
+    own = columns if questions_file is None else []
+    chosen = placed(outcomes, experts, {outcomes.columns[0], *own})
+    dimensions, of_dimension = indexed(labels.get(dimension or ""), [at[q] for q in ids])
+    contexts, of_context = indexed(labels.get(context or ""), [at[q] for q in ids])
     return OutcomeTable(
-        experts=outcomes.columns[1:],
+        experts=tuple(outcomes.columns[i] for i in chosen),
         questions=ids,
         dimensions=dimensions,
-        dimension=locked(np.array([place[labels[question]] for question in ids], np.int64)),
-        table=locked(values[[row[question] for question in ids]]),
-        unasked=len(labels.keys() - row.keys()),
+        dimension=of_dimension,
+        contexts=contexts,
+        context=of_context,
+        table=locked(results(outcomes, chosen)[[row[question] for question in ids]]),
+        unasked=len(at) - len(ids),
     )
 
 
-def labelled(questions: Sheet, dimension: str) -> list[str]:
-    """The dimension of each question, none of them blank."""
-    labels = questions.column(dimension)
+def labelled(about: Sheet, column: str) -> list[str]:
+    """The dimension or context of each question, none of them blank."""
+    labels = about.column(column)
     if "" in labels:
         row = labels.index("")
-        what = f"question {quoted(questions.names[row])} has no {quoted(dimension)}"
-        raise fault(questions.path, what, "fill it in", questions.line(row))
+        what = f"question {quoted(about.names[row])} has no {quoted(column)}"
+        raise fault(about.path, what, "fill it in", about.place(row))
     return labels
 
 
-def known(outcomes: Sheet, questions: Sheet, labels: dict[str, str]) -> None:
-    """Refuse an outcome of a question whose dimension is not known."""
+def indexed(labels: list[str] | None, rows: list[int]) -> tuple[tuple[str, ...], Ints]:
+    """The different labels of some rows in their order, and the number of each row's."""
+    if labels is None:
+        return (), locked(np.zeros(len(rows), np.int64))
+    names = ordered(labels[n] for n in rows)
+    number = {label: n for n, label in enumerate(names)}
+    return names, locked(np.array([number[labels[n]] for n in rows], np.int64))
+
+
+def known(outcomes: Sheet, about: Sheet) -> None:
+    """Refuse an outcome of a question of which nothing is said."""
+    told = set(about.names)
     for row, question in enumerate(outcomes.names):
-        if question not in labels:
-            what = f"question {quoted(question)} is not in {questions.path.name!r}"
+        if question not in told:
+            what = f"question {quoted(question)} is not in {about.path.name!r}"
             remedy = "add it there or remove it here; ids must be written alike"
-            raise fault(outcomes.path, what, remedy, outcomes.line(row))
+            raise fault(outcomes.path, what, remedy, outcomes.place(row))
 
 
-def results(outcomes: Sheet) -> Floats:
-    """Every line as its outcomes, NaN for a blank, in the order of the file."""
-    experts = outcomes.columns[1:]
+def placed(outcomes: Sheet, experts: Sequence[str] | None, other: set[str]) -> list[int]:
+    """Where the column of each expert is."""
+    columns = outcomes.columns
+    if experts is None:
+        found = [i for i, name in enumerate(columns) if i > 0 and name not in other]
+        if not found:
+            what = "there is no column with the outcomes of an expert"
+            raise fault(outcomes.path, what, "add one for each expert, under their names", 1)
+        return found
+    for name in experts:
+        if name not in columns[1:]:
+            what = f"there is no column for expert {quoted(name)}"
+            rest = [column for column in columns if column not in other]
+            raise fault(outcomes.path, what, instead(name, rest, "columns"), 1)
+    return [columns.index(name, 1) for name in experts]
+
+
+def results(outcomes: Sheet, columns: Sequence[int]) -> Floats:
+    """Every line as the outcomes in these columns, NaN for a blank, in the order of the file."""
+    experts = [outcomes.columns[i] for i in columns]
     if all(math.isfinite(outcome(name)) for name in experts):
         what = f"{quoted(','.join(experts))} are outcomes, not names of experts"
         raise fault(outcomes.path, what, "write a header above it, with names of their own", 1)
-    meaning = {field: outcome(field) for fields in outcomes.fields for field in fields[1:]}
-    values = np.array([[meaning[field] for field in fields[1:]] for fields in outcomes.fields])
-    for row, i in np.argwhere(np.isinf(values)).tolist():
-        field = outcomes.fields[row][1 + i]
-        what = f"{quoted(field)} of expert {quoted(experts[i])} is not an outcome"
+    meaning = {fields[i]: outcome(fields[i]) for fields in outcomes.fields for i in columns}
+    values = np.array([[meaning[fields[i]] for i in columns] for fields in outcomes.fields])
+    for row, n in np.argwhere(np.isinf(values)).tolist():
+        field = outcomes.fields[row][columns[n]]
+        what = f"{quoted(field)} of expert {quoted(experts[n])} is not an outcome"
         remedy = "write a number from 0 to 1, or nothing if the expert did not answer"
-        raise fault(outcomes.path, what, remedy, outcomes.line(row))
+        raise fault(outcomes.path, what, remedy, outcomes.place(row))
     return values
 
 

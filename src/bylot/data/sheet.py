@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from bylot.data.lines import at_commas, at_tabs, counted, fault, quoted, written
+from bylot.data.lines import at_commas, at_tabs, counted, fault, located, quoted, written
 from bylot.problem.reading import instead
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
@@ -21,6 +21,7 @@ class Sheet(NamedTuple):
     path: Path
     columns: tuple[str, ...]
     fields: list[list[str]]
+    text: bool = True  # has it lines, or rows that no editor numbers?
 
     @property
     def names(self) -> list[str]:
@@ -39,6 +40,10 @@ class Sheet(NamedTuple):
         """The number, from 1, of a row's line in the file."""
         return row + 2
 
+    def place(self, row: int) -> int | str:
+        """Where a row is, for a message: its line, or what else it can be found by."""
+        return self.line(row) if self.text else f"row {row + 1}"
+
 
 def sheet(path: Path) -> Sheet:
     """A file with a header and at least one line below it."""
@@ -52,9 +57,7 @@ def sheet(path: Path) -> Sheet:
         raise fault(path, what, "correct or remove them; fields lie between tabs or commas")
     if not fields:
         raise fault(path, "holds a header and nothing else", "give a file with entries")
-    read = Sheet(path, tuple(columns), fields)
-    once(read)
-    return read
+    return once(Sheet(path, tuple(columns), fields))
 
 
 def different(path: Path, columns: list[str]) -> None:
@@ -76,17 +79,18 @@ def different(path: Path, columns: list[str]) -> None:
             raise fault(path, f"column {n} has no name", "give it one, or remove it", 1)
 
 
-def once(read: Sheet) -> None:
+def once(read: Sheet) -> Sheet:
     """Refuse a line without a name, and a second line of the same name."""
     what = quoted(read.columns[0]) if read.columns[0] else "the name"
     seen: dict[str, int] = {}
     for row, name in enumerate(read.names):
         if not name:
-            raise fault(read.path, f"{what} is blank", "fill it in", read.line(row))
+            raise fault(read.path, f"{what} is blank", "fill it in", read.place(row))
         before = seen.setdefault(name, row)
         if before != row:
-            said = f"{what} is {quoted(name)}, as in line {read.line(before)}"
-            raise fault(read.path, said, "keep one of the two lines", read.line(row))
+            said = f"{what} is {quoted(name)}, as in {located(read.place(before))}"
+            raise fault(read.path, said, "keep one of the two lines", read.place(row))
+    return read
 
 
 def number(field: str) -> float | None:
