@@ -92,6 +92,7 @@ def test_one_file_may_say_all(tmp_path: Path) -> None:
     assert (read.contexts, read.context.tolist()) == (("day", "night"), [0, 0, 1])
     assert_array_equal(read.table, [[np.nan, 1], [1, np.nan], [0.25, 0]])
     assert read.blanks.tolist() == [1, 1]
+    assert read.unused == ("note",)
     assert read.unasked == 0
 
 
@@ -107,6 +108,7 @@ def test_contexts_may_be_in_the_file_of_questions(tmp_path: Path) -> None:
     files = tmp_path / "outcomes.csv", tmp_path / "questions.csv"
     read = read_outcomes(*files, context="answer", experts=["cy", "ann"])
     assert (read.experts, read.contexts) == (("cy", "ann"), ("A", "B", "C"))
+    assert read.unused == ("bob",)
     assert read.context.tolist() == [0, 1, 2]
 
 
@@ -127,7 +129,7 @@ def test_every_other_column_is_an_expert_unless_experts_are_named(tmp_path: Path
         (
             WHOLE.replace("bob", "bod"),
             {},
-            ["line 1: there is no column for expert 'bob'", "'bod'?"],
+            ["line 1: no column for 1 of the 2 experts", "'bod'?"],
         ),
         (WHOLE.replace("hard", "").replace(".25", "2"), {}, ["line 3: '2' of expert 'ann'"]),
     ],

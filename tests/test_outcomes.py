@@ -245,7 +245,7 @@ def test_the_expectation_is_the_sum_over_all_requests_there_can_be(
 
 
 def test_the_simulator_plays_contexts_and_earns_the_expectation_of_a_fixed_law() -> None:
-    """`random` asks any two of the four, so that its mean reward is known, and with it the error."""
+    """`random` asks any two of the four, so that its mean reward is known, and its error."""
     problem = Problem(["a", "b", "c", "d"], {}, [], draws=2)
     trace = simulate(problem, WARDS, "random", rounds=20_000, seed=6)
     assert set(trace.record.contexts.tolist()) == {0, 1}

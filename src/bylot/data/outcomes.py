@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from bylot.data.crowd import ordered
 from bylot.data.lines import fault, quoted
+from bylot.data.match import Match, matched
 from bylot.data.parquet import opened
 from bylot.data.sheet import Sheet, number, sheet
 from bylot.kernels.compile import Floats, Ints
-from bylot.problem.reading import instead, locked
+from bylot.problem.reading import locked
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class OutcomeTable:
     context: Ints  # (Q,): likewise
     table: Floats  # (Q, K): outcomes in [0, 1]; NaN where an expert did not answer
     unasked: int  # questions that have a dimension but no outcomes, and were left out
+    unused: tuple[str, ...]  # columns that belong to none of the experts who were asked for
 
     @property
     def blanks(self) -> Ints:
@@ -73,7 +75,7 @@ def read_outcomes(
     ids = ordered(row)
     at = {question: n for n, question in enumerate(about.names)}
     own = columns if questions_file is None else []
-    chosen = placed(outcomes, experts, {outcomes.columns[0], *own})
+    chosen, unused = placed(outcomes, experts, set(own))
     dimensions, of_dimension = indexed(labels.get(dimension or ""), [at[q] for q in ids])
     contexts, of_context = indexed(labels.get(context or ""), [at[q] for q in ids])
     return OutcomeTable(
@@ -85,6 +87,7 @@ def read_outcomes(
         context=of_context,
         table=locked(results(outcomes, chosen)[[row[question] for question in ids]]),
         unasked=len(at) - len(ids),
+        unused=unused,
     )
 
 
@@ -117,21 +120,15 @@ def known(outcomes: Sheet, about: Sheet) -> None:
             raise fault(outcomes.path, what, remedy, outcomes.place(row))
 
 
-def placed(outcomes: Sheet, experts: Sequence[str] | None, other: set[str]) -> list[int]:
-    """Where the column of each expert is."""
-    columns = outcomes.columns
-    if experts is None:
-        found = [i for i, name in enumerate(columns) if i > 0 and name not in other]
-        if not found:
-            what = "there is no column with the outcomes of an expert"
-            raise fault(outcomes.path, what, "add one for each expert, under their names", 1)
-        return found
-    for name in experts:
-        if name not in columns[1:]:
-            what = f"there is no column for expert {quoted(name)}"
-            rest = [column for column in columns if column not in other]
-            raise fault(outcomes.path, what, instead(name, rest, "columns"), 1)
-    return [columns.index(name, 1) for name in experts]
+def placed(outcomes: Sheet, experts: Sequence[str] | None, other: set[str]) -> Match:
+    """Where the column of each expert is, and whose columns are nobody's."""
+    columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in other]
+    names = [outcomes.columns[i] for i in columns]
+    if not names:
+        what = "there is no column with the outcomes of an expert"
+        raise fault(outcomes.path, what, "add one for each expert, under their names", 1)
+    found = matched(outcomes.path, names, names if experts is None else experts)
+    return found._replace(places=[columns[n] for n in found.places])
 
 
 def results(outcomes: Sheet, columns: Sequence[int]) -> Floats:

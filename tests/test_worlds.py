@@ -1,0 +1,109 @@
+"""Worlds of a problem file: the columns of its experts, contexts as it says, and what is wrong."""
+
+from pathlib import Path
+
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot.environments import Noisy, Outcomes
+from bylot.errors import DataError
+from bylot.files import ProblemFile, read
+from bylot.optima import optimum
+from bylot.worlds import World, made_up, of_outcomes, of_skills
+
+POOL = """\
+draws: 2
+costs: {usd: US dollars}
+experts: [{name: bob, usd: 1}, {name: ann, usd: 3}]
+contexts: {day: 3, night: 1}
+"""
+TABLE = """\
+qid,topic,ward,ann,zoe,bob
+1,heart,day,1,0,0
+2,skin,day,0,0,1
+3,skin,night,0.5,0,
+4,heart,night,0,1,0.25
+"""
+
+
+def pool(folder: Path, content: str = POOL) -> ProblemFile:
+    (folder / "pool.yaml").write_text(content)
+    return read(folder / "pool.yaml")
+
+
+def world(folder: Path, content: str = TABLE, problem: str = POOL, **about: str) -> World:
+    """The world of one file."""
+    (folder / "table.csv").write_text(content)
+    return of_outcomes(pool(folder, problem), folder / "table.csv", **about)
+
+
+def test_columns_are_those_of_the_experts_in_their_order(tmp_path: Path) -> None:
+    one = world(tmp_path, dimension="topic", context="ward")
+    assert isinstance(one.environment, Outcomes)
+    assert_array_equal(one.environment.table[:, 0], [0, 1, 0, 0.25])  # bob, who comes first there
+    assert one.unused == ("zoe",)
+    assert (one.questions, one.blanks, one.cells) == (4, 1, 8)
+    assert (one.dimensions, one.contexts) == (("heart", "skin"), ("day", "night"))
+
+
+def test_contexts_come_as_the_problem_file_says_or_by_their_questions(tmp_path: Path) -> None:
+    told = world(tmp_path, context="ward").environment
+    by_rows = world(tmp_path, problem=POOL.split("contexts")[0], context="ward").environment
+    assert isinstance(told, Outcomes)
+    assert isinstance(by_rows, Outcomes)
+    assert_allclose(told.chances, [0.75, 0.25])
+    assert_allclose(by_rows.chances, [0.5, 0.5])
+    assert world(tmp_path).environment.contexts == 1  # no column: all are alike
+
+
+def test_the_story_says_what_a_request_is(tmp_path: Path) -> None:
+    question, visit = (
+        world(tmp_path).story,
+        world(tmp_path, dimension="topic", context="ward").story,
+    )
+    assert question.startswith("A request is one of the 4 questions of table.csv; it earns")
+    assert "one question of each topic (2)" in visit
+    assert "that belong to its ward (2)" in visit
+
+
+def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: Path) -> None:
+    file, one = pool(tmp_path), world(tmp_path, dimension="topic", context="ward")
+    stack, contexts = one.ground(rounds=10, seeds=[0])
+    assert contexts is not None
+    best = optimum(file.problem, stack, contexts=contexts, floor=False)
+    day = 0.75  # heart and skin need one each: of two draws from (1/2, 1/2), 3/4 each
+    q = best.policy[1, 1]  # ann at night: (0.5 (1 - (1 - q)^2) + 0.25 (1 - q^2)) / 2
+    night = (0.5 * (1 - (1 - q) ** 2) + 0.25 * (1 - q**2)) / 2
+    assert_allclose(best.value, 0.75 * day + 0.25 * night, atol=1e-7)
+    assert_allclose(q, 2 / 3, atol=1e-3)
+    assert world(tmp_path, dimension="topic").ground(10, [0]).contexts is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            TABLE.replace("3,skin,night", "3,skin,dusk"),
+            ["question '3' is of context 'dusk'", "add"],
+        ),
+        (TABLE.replace("night", "day"), ["no question of context 'night'", "pool.yaml names"]),
+        (TABLE.replace("bob", "Bob"), ["line 1: no column for 1 of the 2", "(is it 'Bob'?)"]),
+    ],
+)
+def test_what_does_not_fit_the_problem_file_is_named(
+    tmp_path: Path, content: str, words: list[str]
+) -> None:
+    with pytest.raises(DataError) as caught:
+        world(tmp_path, content, context="ward")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_skills_and_made_up_worlds_are_noise_of_which_optima_see_a_sample(tmp_path: Path) -> None:
+    (tmp_path / "skills.csv").write_text("topic,ann,bob\nheart,0.9,0.1\nskin,0.2,0.8\n")
+    file = pool(tmp_path)
+    for one in (of_skills(file, tmp_path / "skills.csv"), made_up(file)):
+        assert isinstance(one.environment, Noisy)
+        stack, contexts = one.ground(rounds=200, seeds=[0, 1])
+        assert (stack.rounds, contexts) == (400, None)
+    assert of_skills(file, tmp_path / "skills.csv").dimensions == ("heart", "skin")
+    assert made_up(file).made_up
