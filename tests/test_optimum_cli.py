@@ -1,0 +1,190 @@
+"""`bylot optimum`: what is told of the best laws is what the library finds, in the file's units."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hospital
+from bylot.bestlaws import find, render
+from bylot.cli import main
+from bylot.files import read
+from bylot.optima import optimum
+from bylot.worlds import of_outcomes
+
+POOL = """\
+draws: 2
+costs: {usd: US dollars}
+experts:
+  - {name: ann, usd: 3, group: senior}
+  - {name: bob, usd: 1, group: junior}
+  - {name: cat, usd: 1, group: junior}
+limits:
+  - {cost: usd, at_most: 3, per: request}
+  - {group: junior, at_least: 0.25, per: draw}
+rewards: {from: 0, to: 10}
+"""
+TABLE = """\
+qid,topic,ward,ann,bob,cat
+1,heart,day,1,0,0
+2,skin,day,1,1,0
+3,skin,night,0.5,0,
+4,heart,night,1,0,1
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """A pool and a table."""
+    (tmp_path / "pool.yaml").write_text(POOL)
+    (tmp_path / "table.csv").write_text(TABLE)
+    return [str(tmp_path / "pool.yaml"), "--outcomes", str(tmp_path / "table.csv")]
+
+
+def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
+    """Exit code, text and data."""
+    code = main(["optimum", *words])
+    text = capsys.readouterr()
+    assert main(["optimum", "--json", *words]) == code
+    return code, text.out + text.err, json.loads(capsys.readouterr().out)
+
+
+def test_rewards_costs_prices_and_laws_are_told(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = told([*files, "--dimension", "topic"], capsys)
+    assert code == 0
+    file = read(files[0])
+    stack, _ = of_outcomes(file, files[2], dimension="topic").ground(1, [0])
+    best = optimum(file.problem, stack, exact=True, floor=False)
+    law = data["laws"]["exact"]
+    assert_allclose(law["reward"], 10 * best.value)
+    assert_allclose(law["gap"], 10 * best.gap)
+    assert_allclose(law["probability"], [best.policy])
+    assert_allclose([one["price"] for one in law["limits"]], 10 * best.prices)
+    assert [one["verdict"] for one in law["limits"]] == ["agrees", "agrees"]
+    asked = 1 - (1 - best.policy) ** 2
+    assert_allclose([one["cost"] for one in law["limits"]], file.problem.rows @ asked)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert f"best draws, limits themselves {10 * best.value:.6g}" in " ".join(lines)
+    assert "best fixed set: bob, cat" in lines
+    assert any(line.startswith("usd at_most 3 per request 3 at the bound") for line in lines)
+    assert any(line.startswith(f"ann {best.policy[0]:.4f} {asked[0]:.4f}") for line in lines)
+    assert "blank answers, which are worth nothing: 1 of 12" in text
+
+
+def test_prices_are_per_unit_of_the_file(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A share per draw is two per request: one more of it moves twice as much."""
+    Path(files[0]).write_text(POOL.replace("at_least: 0.25", "at_least: 0.6"))
+    _, text, data = told(files, capsys)
+    (junior,) = [one for one in data["laws"]["exact"]["limits"] if one["side"] == "at_least"]
+    assert junior["price"] < -0.1
+    assert f"junior at_least  {2 * junior['price']:.4g}" in text
+
+
+def test_contexts_have_a_law_each_under_one_budget_or_each_under_its_own(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*files, "--context", "ward"]
+    _, text, together = told(words, capsys)
+    _, apart_text, apart = told([*words, "--each-context"], capsys)
+    assert together["contexts"] == {"day": 0.5, "night": 0.5}
+    assert "within the limits together" in text
+    assert "each within the limits" in apart_text
+    assert "in night" in text
+    laws = together["laws"]["exact"], apart["laws"]["exact"]
+    assert laws[0]["reward"] > laws[1]["reward"] + 1e-4
+    for law in laws:
+        q = np.array(law["probability"])
+        spent = (1 - (1 - q) ** 2) @ np.array([3.0, 1.0, 1.0])
+        assert_allclose(spent.mean(), law["limits"][0]["cost"])
+        assert law["limits"][0]["kept"]
+    assert (spent <= 3 + 1e-7).all()
+
+
+def test_the_laws_are_written_as_a_spreadsheet(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "laws.csv"
+    assert main(["optimum", *files, "--context", "ward", "--csv", str(out), "--json"]) == 0
+    laws = json.loads(capsys.readouterr().out)["laws"]
+    lines = list(csv.DictReader(out.read_text().splitlines()))
+    assert len(lines) == 2 * 2 * 3
+    for line in lines:
+        x, i = ["day", "night"].index(line["context"]), ["ann", "bob", "cat"].index(line["expert"])
+        for key in ("probability", "asked"):
+            assert float(line[key]) == laws[line["law"]][key][x][i]
+    assert main(["optimum", *files, "--csv", str(tmp_path / "no" / "laws.csv")]) == 1
+    assert "give a file in a folder that exists" in capsys.readouterr().err
+
+
+def test_an_empty_stand_in_is_told_beside_the_law_that_there_is(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shares = "".join(f"\n  - {{group: g{i}, at_least: 0.45, per: request}}" for i in range(3))
+    names = ", ".join(f"{{name: {n}, group: g{i}}}" for i, n in enumerate(["ann", "bob", "cat"]))
+    Path(files[0]).write_text(f"draws: 2\nexperts: [{names}]\nlimits:{shares}\n")
+    code, text, data = told(files, capsys)
+    assert code == 0
+    assert set(data["laws"]) == {"exact"}
+    assert "it is empty, by at_least('g0', 0.45)" in text
+    assert "outside: no fixed set keeps all limits" in text
+    assert data["fixed_set"]["feasible"] is False
+
+
+def test_without_any_law_the_exit_is_1(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two draws come out equal half of the time; who picks sets could ask both."""
+    limits = "".join(f"\n  - {{group: g{i}, at_least: 0.9, per: request}}" for i in range(2))
+    names = "{name: ann, group: g0}, {name: bob, group: g1}"
+    Path(files[0]).write_text(f"draws: 2\nexperts: [{names}]\nlimits:{limits}\n")
+    code, text, data = told(files, capsys)
+    assert code == 1
+    assert "no fixed policy" in data["reasons"]["exact"]
+    assert data["fixed_set"]["members"] == ["ann", "bob"]
+    assert data["fixed_set"]["feasible"] is True
+    assert "none: no law keeps it" in text
+
+
+def test_nothing_limited_and_nothing_measured_is_no_reason_to_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "free.yaml").write_text("{draws: 1, experts: [{name: a}, {name: b}]}")
+    code, text, data = told([str(tmp_path / "free.yaml"), "--rounds", "50"], capsys)
+    assert code == 0
+    assert "MADE-UP WORLD" in text
+    assert "Nothing is limited." in text
+    assert data["world"]["rounds"] == 50
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--questions", "x.csv"], "--questions x.csv is of no use alone"),
+        (["--skills", "x.csv", "--dimension", "topic"], "give --outcomes FILE too"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(
+    files: list[str], words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = files[:1] if "--skills" in words else files
+    assert main(["optimum", *given, *words]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_the_hospital_is_worth_what_it_is_known_to() -> None:
+    folder = hospital.folder()
+    pool = Path(__file__).parent.parent / "examples" / "hospital" / "problem.yaml"
+    file = read(pool, folder / "experts.csv")
+    table = folder / "outcomes.csv", folder / "questions.csv"
+    found = find(file, of_outcomes(file, *table, dimension="specialty"), starts=1)
+    assert_allclose(found.laws["exact"].best.value, 0.77775, atol=5e-6)
+    assert {price.verdict for price in found.laws["exact"].prices} == {"agrees"}
+    assert "it is empty, by" in render(found)
