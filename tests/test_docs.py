@@ -171,7 +171,8 @@ def test_formulas_are_drawn_by_the_browser_alone(site: Path) -> None:
 
 
 def test_a_link_to_nowhere_stops_the_build(tmp_path: Path) -> None:
-    shutil.copytree(DOCS, tmp_path / "docs")
+    for folder in ("docs", "examples"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     page = tmp_path / "docs" / "fit.md"
     page.write_text(page.read_text() + "\n[nowhere](concepts/limits.md#nowhere)\n")

@@ -133,7 +133,7 @@ def pools(folder: Path) -> list[Path]:
     made = []
     crowd = (EXAMPLES / "crowd" / "problem.yaml").read_text()
     contents = {"roomy": ROOMY, "thin": THIN, "crowded": CROWDED}
-    contents["poor"] = crowd.replace("at_most: 20", "at_most: 4")
+    contents["poor"] = crowd.replace("at_most: 15", "at_most: 4")
     for name, content in contents.items():
         made.append(folder / f"{name}.yaml")
         made[-1].write_text(content)

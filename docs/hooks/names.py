@@ -9,7 +9,7 @@ from typing import Any
 
 import bylot
 from bylot import bounds, environments, errors, policies
-from bylot.optima import Stack
+from bylot.optima import BestSet, CheckedPrice, Stack, best_set, checked_prices
 from bylot.policies import Adaptive, Anytime, Fixed
 from bylot.status import Current, Period, Standing, Status
 
@@ -68,6 +68,10 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.optimum: (),
         bylot.Optimum: ("ceiling",),
         Stack: (),
+        checked_prices: (),
+        CheckedPrice: ("central",),
+        best_set: (),
+        BestSet: (),
         bylot.score: (),
         bylot.Score: (),
     },

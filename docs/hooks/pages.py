@@ -1,20 +1,22 @@
-"""Where the site's builder calls us: pages made from the code, and formulas in all of them."""
+"""Where the site's builder calls us: pages that are made or lie elsewhere, formulas in all."""
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import applications
 import formulas
 import names
 import verbs
 
 MADE = {
+    **applications.PAGES,
     "reference/cli.md": verbs.page,
     "reference/python.md": names.python_page,
     "reference/settings.md": names.settings_page,
 }
-"""Pages that are in no folder."""
+"""Pages that are in no folder of documents."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
