@@ -77,6 +77,13 @@ def test_a_start_below_the_floor_ends_above_it() -> None:
         assert kept(problem, best.policy).min() >= 0.0
 
 
+def test_no_more_starts_are_climbed_than_were_asked_for_and_given() -> None:
+    problem, values = pool(6, 3, [at_most("usd", 1.8)]), skills(6)
+    given = optimum(problem, values, exact=True, start=np.full(6, 1 / 6), starts=1)
+    assert given.starts == 2  # the one that was given, and the top of the ceiling
+    assert optimum(problem, values, exact=True, starts=3).starts == 3
+
+
 def test_no_point_of_a_grid_is_better_nor_above_the_ceiling() -> None:
     problem, values = pool(3, 3, [at_most("usd", 1.6), at_least("junior", 0.8)]), skills(3)
     best, highest, n = optimum(problem, values, exact=True, floor=False), 0.0, 100

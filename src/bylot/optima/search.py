@@ -71,7 +71,7 @@ class Search(NamedTuple):
         more = [np.full((X, K), 1.0 / K)]
         with suppress(InfeasibleLimits):  # as the surrogate may be when the limits are not
             more.insert(0, surrogate_top(task).q)
-        yield from more[: self.starts - len(first)]
+        yield from more[: max(0, self.starts - len(first))]
         chance, single = np.random.default_rng(self.seed), alone(task, costs)
         for n in range(self.starts - len(first) - len(more)):
             mix = chance.dirichlet(np.full(K, 0.3), size=X)
