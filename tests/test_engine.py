@@ -185,6 +185,9 @@ def test_progress_off_a_terminal_is_a_line_every_ten_seconds(
         "... 300 of 1,100 cells, about 48 s left",
         "... 500 of 1,100 cells, about 60 s left",
     ]
+    times = iter([0.0, 12.0])
+    Lines(total=2, known=0, clock=lambda: next(times), unit="job")(1)
+    assert capsys.readouterr().err == "... 1 of 2 jobs, about 12 s left\n"
 
 
 def test_progress_on_a_terminal_is_a_bar_that_leaves_no_thread(

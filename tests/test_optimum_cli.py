@@ -167,7 +167,7 @@ def test_nothing_limited_and_nothing_measured_is_no_reason_to_fail(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--questions", "x.csv"], "--questions x.csv is of no use alone"),
+        (["--questions", "x.csv"], "x.csv: no such file"),
         (["--skills", "x.csv", "--dimension", "topic"], "give --outcomes FILE too"),
     ],
 )

@@ -107,3 +107,13 @@ def test_skills_and_made_up_worlds_are_noise_of_which_optima_see_a_sample(tmp_pa
         assert (stack.rounds, contexts) == (400, None)
     assert of_skills(file, tmp_path / "skills.csv").dimensions == ("heart", "skin")
     assert made_up(file).made_up
+
+
+def test_optima_of_many_values_are_computed_on_fewer_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = made_up(pool(tmp_path))  # three dimensions, two experts
+    monkeypatch.setattr("bylot.worlds.VALUES", 600)
+    assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 100
+    monkeypatch.setattr("bylot.worlds.MOST", 50)
+    assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 50

@@ -38,3 +38,12 @@ def aligned(column: Sequence[str]) -> list[str]:
     width = max(map(len, column))
     numbers = all(cell == "" or cell[0] in "+-0123456789" for cell in column[1:])
     return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]
+
+
+def share(part: float) -> str:
+    """A share in per cent, with as many digits as are of use.
+
+    >>> share(0.004), share(0.237), share(1.5)
+    ('0.4%', '23.7%', '150%')
+    """
+    return f"{100 * part:.0f}%" if part >= 1 else f"{100 * part:.1f}%"

@@ -18,7 +18,8 @@ from bylot.files import ProblemFile
 from bylot.kernels.compile import Floats, Ints
 from bylot.optima import Stack
 
-MOST = 10_000  # rounds of a noisy world on which optima are computed
+MOST = 10_000  # rounds of a noisy world on which optima are computed,
+VALUES = 500_000  # and values in them
 DIMENSIONS = 3  # of a made-up world
 SEED = 0  # of a made-up world: the same skills for every seed that is played
 
@@ -51,18 +52,26 @@ class World:
     unused: tuple[str, ...] = ()
 
     @property
+    def size(self) -> int:
+        """Values of a round."""
+        N, K = self.environment.shape
+        return N * K
+
+    @property
     def cells(self) -> int:
         """Answers that the table could hold."""
         return self.questions * self.environment.shape[1]
 
     def ground(self, rounds: int, seeds: Sequence[int]) -> Ground:
         """What to compute optima on: the expected request of a table of outcomes; of a noisy world
-        the first rounds of every seed, as many of each, no more than MOST in all.
+        the first rounds of every seed, as many of each, no more than MOST in all, nor more than
+        hold VALUES.
         """
         if isinstance(self.environment, Outcomes):
             values, weights, contexts = self.environment.expected()
             return Ground(Stack(values, weights=weights), contexts if self.contexts else None)
-        few = min(rounds, max(1, MOST // len(seeds)))
+        most = min(MOST, VALUES // self.size)
+        few = min(rounds, max(1, most // len(seeds)))
         parts = [self.environment.rounds(0, few, seed).values for seed in seeds]
         return Ground(Stack(np.concatenate(parts)), None)
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bylot.cli import bench, data, demo, evaluate, optimum, problem, reproduce
+from bylot.cli import bench, data, demo, evaluate, optimum, problem, reproduce, simulate
 from bylot.errors import BylotError
 from bylot.version import __version__
 
@@ -31,6 +31,6 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"bylot {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for verb in (demo, problem, optimum, reproduce, evaluate, data, bench):
+    for verb in (demo, problem, optimum, simulate, reproduce, evaluate, data, bench):
         verb.add(verbs)
     return top

@@ -37,7 +37,8 @@ def add_world(verb: argparse.ArgumentParser) -> None:
         "--dimension",
         metavar="COLUMN",
         help="the column that says the dimension of a question; a request asks one question of "
-        "each (default: a request is one question)",
+        "each (default: the second column of --questions; without that file, a request is one "
+        "question)",
     )
     verb.add_argument(
         "--context",
@@ -57,12 +58,24 @@ def read_world(given: argparse.Namespace) -> tuple[Any, Any]:
         return file, worlds.of_skills(file, given.skills)
     if given.outcomes is None:
         return file, worlds.made_up(file)
-    about = given.questions, given.dimension, given.context
+    about = given.questions, dimension(given), given.context
     return file, worlds.of_outcomes(file, given.outcomes, *about)
 
 
+def dimension(given: argparse.Namespace) -> str | None:
+    """The column that says it: the one that was named, or else the second of --questions, unless
+    that file is there for its contexts.
+    """
+    from bylot.data.parquet import opened
+
+    named: str | None = given.dimension
+    if named is not None or given.questions is None or given.context is not None:
+        return named
+    return opened(given.questions).columns[1]
+
+
 def consistent(given: argparse.Namespace) -> None:
-    """Refuse options that say something of outcomes which are not given, or nothing."""
+    """Refuse options that say something of outcomes which are not given."""
     from bylot.errors import BylotError
 
     for option in ("questions", "dimension", "context"):
@@ -70,8 +83,3 @@ def consistent(given: argparse.Namespace) -> None:
             raise BylotError(
                 f"--{option} says what --outcomes are about; give --outcomes FILE too, or leave it"
             )
-    if given.questions is not None and given.dimension is None and given.context is None:
-        raise BylotError(
-            f"--questions {given.questions} is of no use alone; name the column that counts "
-            "with --dimension or --context"
-        )

@@ -15,14 +15,14 @@ EVERY = 10.0  # seconds between lines
 
 
 @contextmanager
-def progress(total_cells: int, known: int = 0) -> Iterator[Progress]:
+def progress(total_cells: int, known: int = 0, unit: str = "cell") -> Iterator[Progress]:
     """Shows cells as they are finished, and the time left; `known` were there before.
 
     >>> with progress(total_cells=4, known=1) as advance:
     ...     _ = advance(3)
     """
     if not sys.stderr.isatty():
-        yield Lines(total_cells, known)
+        yield Lines(total_cells, known, unit=unit)
         return
     try:
         from tqdm import tqdm
@@ -32,16 +32,22 @@ def progress(total_cells: int, known: int = 0) -> Iterator[Progress]:
     class Bar(tqdm):  # type: ignore[type-arg]
         monitor_interval = 0  # no thread that watches the bar and outlives it
 
-    with Bar(total=total_cells, initial=known, unit="cell", file=sys.stderr) as bar:
+    with Bar(total=total_cells, initial=known, unit=unit, file=sys.stderr) as bar:
         yield bar.update
 
 
 class Lines:
     """Progress where nothing can be redrawn: a line at most every ten seconds."""
 
-    def __init__(self, total: int, known: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        total: int,
+        known: int,
+        clock: Callable[[], float] = time.monotonic,
+        unit: str = "cell",
+    ) -> None:
         self.total, self.known, self.done = total, known, known
-        self.clock = clock
+        self.clock, self.unit = clock, unit
         self.start = self.last = clock()
 
     def __call__(self, cells: int) -> None:
@@ -50,7 +56,7 @@ class Lines:
         if now - self.last >= EVERY:
             self.last = now
             left = (now - self.start) * (self.total - self.done) / (self.done - self.known or 1)
-            say(f"... {self.done:,} of {self.total:,} cells, about {spell(left)} left")
+            say(f"... {self.done:,} of {self.total:,} {self.unit}s, about {spell(left)} left")
 
 
 def spell(seconds: float) -> str:

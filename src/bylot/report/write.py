@@ -1,6 +1,7 @@
 """Everything that is made of a run's records, written into a folder."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -83,19 +84,28 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
     if not past.is_empty():
         blocks += section(Evidence(past, run), past, checks, paths)
         verdicts.append(counted_checks(checks))
+    data: dict[str, Any] = {"summary.json": summary(cells, run, spent)}
+    if with_paper:
+        data["claims.json"] = [row._asdict() for row in claims]
+    if not past.is_empty():
+        data["beyond.json"] = [row._asdict() for row in checks]
+    pages = write_pages(blocks, title(run, with_paper), folder, data)
+    figures = [path for pair in paths.values() for path in pair]
+    return Made(figures + pages, "\n".join(verdicts))
+
+
+def write_pages(
+    blocks: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any]
+) -> list[Path]:
+    """A report as report.md and report.html, and the numbers behind it as JSON files."""
     texts = {
         "report.md": markdown(blocks, folder),
-        "report.html": html(blocks, title(run, with_paper)),
-        "summary.json": as_json(summary(cells, run, spent)),
+        "report.html": html(blocks, name),
+        **{file: as_json(content) for file, content in data.items()},
     }
-    if with_paper:
-        texts["claims.json"] = as_json([row._asdict() for row in claims])
-    if not past.is_empty():
-        texts["beyond.json"] = as_json([row._asdict() for row in checks])
-    for name, text in texts.items():
-        keep(folder / name, text.encode())
-    figures = [path for pair in paths.values() for path in pair]
-    return Made(figures + [folder / name for name in texts], "\n".join(verdicts))
+    for file, text in texts.items():
+        keep(folder / file, text.encode())
+    return [folder / file for file in texts]
 
 
 def of_paper(

@@ -1,0 +1,95 @@
+"""`bylot simulate PROBLEM`: what policies would earn in a world of your own, before going live."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from bylot.cli.numbers import positive
+from bylot.cli.world import add_world, read_world
+
+OUT = Path("out/whatif")
+POLICIES = "distinct,tangent,omd,ts-bwk"
+
+
+def add(verbs: Any) -> None:
+    """The verb and its options."""
+    verb = verbs.add_parser(
+        "simulate",
+        help="play policies on a problem file: what they earn, if limits hold, what each costs",
+        description="Play policies on the pool of a problem file, in a world made from a table of "
+        "outcomes or of skills, and write a report: reward against the best that could be had, "
+        "limits over time, the price of each limit, who is asked. (`bylot simulate` plays; "
+        "`bylot evaluate` judges what a log of real decisions says.)",
+    )
+    add_world(verb)
+    verb.add_argument(
+        "--policies",
+        metavar="NAMES",
+        default=POLICIES,
+        help=f"which to play, with commas (default {POLICIES})",
+    )
+    verb.add_argument(
+        "--seeds",
+        type=positive,
+        default=5,
+        metavar="COUNT",
+        help="how many plays of each (default 5)",
+    )
+    verb.add_argument(
+        "--rounds",
+        type=positive,
+        default=10_000,
+        help="requests of a play; policies are told of this end unless the file has a period "
+        "(default 10000)",
+    )
+    verb.add_argument(
+        "--sweep",
+        metavar="NAME=FROM:TO:COUNT",
+        help="also play with other bounds on one limit, such as usd=0.5:3:10, in the unit of the "
+        "file; NAME.at_most or NAME.at_least where both sides are limited",
+    )
+    cores = os.cpu_count() or 1
+    verb.add_argument(
+        "--jobs", type=positive, default=cores, help=f"how many cores to use (default {cores})"
+    )
+    verb.add_argument("--out", type=Path, default=OUT, help=f"folder for results (default {OUT})")
+    verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    verb.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Read, play, write, print; 130 if it was stopped on the way."""
+    from bylot.whatif import Setup, render, sweep
+    from bylot.whatif import run as simulated
+
+    file, world = read_world(given)
+    setup = Setup(
+        file=file,
+        world=world,
+        policies=policies(given.policies),
+        seeds=range(given.seeds),
+        rounds=given.rounds,
+        sweep=None if given.sweep is None else sweep(file, given.sweep),
+    )
+    made = simulated(setup, given.out, given.jobs)
+    print(json.dumps(made.data) if given.json else render(made))
+    return 130 if made.found.stopped else 0
+
+
+def policies(text: str) -> list[str]:
+    """Names of policies, each once."""
+    from bylot.errors import PolicyError
+    from bylot.policies import POLICIES as KNOWN
+    from bylot.problem.reading import instead
+
+    names = [name.strip() for name in text.split(",")]
+    for n, name in enumerate(names):
+        if name not in KNOWN:
+            raise PolicyError(
+                f"--policies: there is no {name!r}; {instead(name, list(KNOWN), 'policies')}"
+            )
+        if name in names[:n]:
+            raise PolicyError(f"--policies names {name!r} twice; name each once")
+    return names

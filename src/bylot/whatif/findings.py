@@ -1,0 +1,290 @@
+"""What came of a what-if run: plays by policy, yardsticks, prices, levels; all numbers as data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bylot.files import Promise
+from bylot.kernels.compile import Floats
+from bylot.optima import CheckedPrice
+from bylot.plots.groups import Curve, spread
+from bylot.whatif.play import Played, Tried
+from bylot.whatif.setup import Job, Mark, Play, Setup
+from bylot.whatif.yardsticks import MARKS, Nothing, Yardstick
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A policy over all seeds that were played."""
+
+    policy: str
+    seeds: Sequence[int]
+    plays: Sequence[Played]
+
+    @cached_property
+    def reward(self) -> float:
+        """Mean over seeds of the mean reward."""
+        return float(np.mean([one.reward for one in self.plays]))
+
+    @cached_property
+    def late(self) -> float:
+        """The same over the last tenth of the rounds: what is earned once it has learned."""
+        return float(np.mean([one.late for one in self.plays]))
+
+    @cached_property
+    def deviation(self) -> float:
+        """Standard deviation of the reward over seeds."""
+        return float(spread(np.array([one.reward for one in self.plays])))
+
+    @property
+    def spend(self) -> Floats:
+        """(d,) mean cost under each limit."""
+        return np.asarray(np.mean([one.spend for one in self.plays], axis=0))
+
+    @property
+    def asked(self) -> Floats:
+        """(K,) share of requests."""
+        return np.asarray(np.mean([one.asked for one in self.plays], axis=0))
+
+    @property
+    def kept(self) -> int:
+        """Seeds whose whole play was inside all limits."""
+        return sum(one.kept for one in self.plays)
+
+    @property
+    def periods(self) -> int:
+        """Whole periods of all seeds."""
+        return sum(one.periods for one in self.plays)
+
+    @property
+    def bad_periods(self) -> int:
+        """Those that ended outside a limit."""
+        return sum(one.bad_periods for one in self.plays)
+
+    @property
+    def keeps(self) -> bool:
+        """Were the limits kept whenever they were due, under every seed?"""
+        return all(one.promised for one in self.plays)
+
+    def rewards(self) -> Curve:
+        """Rolling mean reward of every seed."""
+        return Curve(
+            self.plays[0].t, np.array([one.reward_curve for one in self.plays]), [*self.seeds]
+        )
+
+    def spends(self, limit: int) -> Curve:
+        """Running mean cost of every seed under a limit."""
+        rows = np.array([one.spend_curve[:, limit] for one in self.plays])
+        return Curve(self.plays[0].t, rows, [*self.seeds])
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Results of the jobs that were done, and what policies said before; some may be missing."""
+
+    setup: Setup
+    tried: Tried
+    results: Mapping[Job, Any]
+    stopped: bool = False
+
+    @cached_property
+    def standings(self) -> dict[str, Standing]:
+        """Policies that were played, in the order that was asked for."""
+        return self.at(None)
+
+    def at(self, level: int | None) -> dict[str, Standing]:
+        """Policies that were played at a level of the sweep."""
+        made = {}
+        for policy in self.setup.policies:
+            plays = {
+                seed: found
+                for seed in self.setup.seeds
+                if isinstance(found := self.results.get(Play(policy, seed, level)), Played)
+            }
+            if plays:
+                made[policy] = Standing(policy, list(plays), list(plays.values()))
+        return made
+
+    def mark(self, what: str, level: int | None = None) -> Yardstick | None:
+        """A yardstick that was computed and exists."""
+        found = self.results.get(Mark(what, level))
+        return found if isinstance(found, Yardstick) else None
+
+    @property
+    def marks(self) -> dict[str, Yardstick | Nothing]:
+        """All yardsticks that were computed, whether they exist or not."""
+        found = {what: self.results.get(Mark(what)) for what in MARKS}
+        return {what: one for what, one in found.items() if one is not None}
+
+    @property
+    def best(self) -> Standing | None:
+        """The policy that earned most of those that kept the limits whenever they were due."""
+        keepers = [one for one in self.standings.values() if one.keeps]
+        return max(keepers, key=lambda one: one.reward, default=None)
+
+    @property
+    def prices(self) -> tuple[CheckedPrice, ...]:
+        """Of each limit, at the exact optimum."""
+        best = self.mark("exact")
+        return () if best is None else best.prices
+
+    def in_unit(self, promise: Promise, per_request: float) -> float:
+        """An average per request in the unit that the file has the limit in."""
+        return per_request / self.setup.problem.draws if promise.per == "draw" else per_request
+
+    def gain(self, price: CheckedPrice, by: float = 0.01) -> float:
+        """What moving a bound outwards by a fraction of itself would add, by its price."""
+        return self.setup.span * abs(price.price) * by * price.limit.bound
+
+    def measured_gain(self, price: CheckedPrice, by: float = 0.01) -> float | None:
+        """The same by the difference towards the looser side."""
+        looser = price.above if price.limit.sign < 0 else price.below
+        return None if looser is None else self.setup.span * abs(looser) * by * price.limit.bound
+
+
+def limit_name(promise: Promise) -> str:
+    """A limit in words.
+
+    at most 2 per request of usd: "usd at most 2 per request"
+    """
+    side = promise.limit.side.replace("_", " ")
+    return f"{promise.limit.name} {side} {promise.written:.4g} per {promise.per}"
+
+
+def data(found: Findings, sentences: Sequence[str]) -> dict[str, Any]:
+    """All numbers, for programs: what `whatif.json` holds."""
+    setup = found.setup
+    file, world = setup.file, setup.world
+    low, high = file.rewards
+    return {
+        "summary": list(sentences),
+        "stopped": found.stopped,
+        "problem": {
+            "file": str(file.path),
+            "experts": list(setup.problem.experts),
+            "draws": setup.problem.draws,
+            "period": setup.problem.period,
+            "rewards": {"from": low, "to": high},
+            "limits": [limit_data(promise, file.units) for promise in file.promises],
+        },
+        "world": {
+            "story": world.story,
+            "made_up": world.made_up,
+            "dimensions": list(world.dimensions),
+            "contexts": list(world.contexts),
+            "questions": world.questions,
+            "answers": world.cells,
+            "blanks": world.blanks,
+            "unused": list(world.unused),
+        },
+        "rounds": setup.rounds,
+        "seeds": list(setup.seeds),
+        "horizon": setup.horizon,
+        "window": setup.window,
+        "policies": {
+            policy: {
+                "refused": found.tried.refused.get(policy),
+                "warning": found.tried.warned.get(policy),
+                **(standing_data(found.standings[policy]) if policy in found.standings else {}),
+            }
+            for policy in setup.policies
+        },
+        "yardsticks": {what: mark_data(one) for what, one in found.marks.items()},
+        "prices": [price_data(found, one) for one in found.prices],
+        "sweep": sweep_data(found),
+    }
+
+
+def limit_data(promise: Promise, units: Mapping[str, str]) -> dict[str, Any]:
+    """A limit."""
+    limit = promise.limit
+    return {
+        "name": limit.name,
+        "side": limit.side,
+        "bound": promise.written,
+        "per": promise.per,
+        "bound_per_request": limit.bound,
+        "unit": units.get(limit.name),
+        "line": promise.place.line,
+    }
+
+
+def standing_data(one: Standing) -> dict[str, Any]:
+    """A policy."""
+    return {
+        "reward": one.reward,
+        "deviation": one.deviation,
+        "late": one.late,
+        "keeps": one.keeps,
+        "kept": one.kept,
+        "periods": one.periods,
+        "bad_periods": one.bad_periods,
+        "spend": one.spend.tolist(),
+        "asked": one.asked.tolist(),
+        "plays": [
+            {"seed": seed}
+            | {
+                name: value.tolist() if isinstance(value, np.ndarray) else value
+                for name, value in play._asdict().items()
+            }
+            for seed, play in zip(one.seeds, one.plays, strict=True)
+        ],
+    }
+
+
+def mark_data(one: Yardstick | Nothing) -> dict[str, Any]:
+    """A yardstick."""
+    if isinstance(one, Nothing):
+        return {"value": None, "note": one.note}
+    return {
+        "value": one.value,
+        "ceiling": one.ceiling,
+        "kept": one.kept,
+        "note": one.note,
+        "asked": None if one.asked is None else one.asked.tolist(),
+    }
+
+
+def price_data(found: Findings, one: CheckedPrice) -> dict[str, Any]:
+    """A price, per unit of the bound per request."""
+    span = found.setup.span
+    return {
+        "limit": one.limit.name,
+        "side": one.limit.side,
+        "price": span * one.price,
+        "step": one.step,
+        "below": None if one.below is None else span * one.below,
+        "above": None if one.above is None else span * one.above,
+        "verdict": one.verdict,
+        "gain_of_one_percent": found.gain(one),
+        "measured_gain_of_one_percent": found.measured_gain(one),
+    }
+
+
+def sweep_data(found: Findings) -> dict[str, Any] | None:
+    """The levels of the sweep."""
+    sweep = found.setup.sweep
+    if sweep is None:
+        return None
+    return {
+        "limit": sweep.promise.limit.name,
+        "side": sweep.promise.limit.side,
+        "per": sweep.promise.per,
+        "levels": [
+            {
+                "bound": level.written,
+                "impossible": level.reason or None,
+                "exact": None
+                if (best := found.mark("exact", level.number)) is None
+                else best.value,
+                "policies": {
+                    name: {"reward": one.reward, "deviation": one.deviation, "keeps": one.keeps}
+                    for name, one in found.at(level.number).items()
+                },
+            }
+            for level in sweep.levels
+        ],
+    }

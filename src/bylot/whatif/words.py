@@ -1,0 +1,108 @@
+"""The summary: three sentences, every word of which depends on the numbers."""
+
+from bylot.files.problem_file import in_words
+from bylot.text import share
+from bylot.whatif.findings import Findings, Standing, limit_name
+
+
+def summary(found: Findings) -> list[str]:
+    """What is earned, whether the limits are kept, and what they cost."""
+    if not found.standings:
+        return ["No policy was played, so there is nothing to tell."]
+    return [earned(found), kept(found), cost(found)]
+
+
+def earned(found: Findings) -> str:
+    """The best policy that keeps the limits, or else the best of all, beside the yardsticks."""
+    one = found.best or max(found.standings.values(), key=lambda standing: standing.reward)
+    setup = found.setup
+    high = setup.file.rewards[1]
+    text = (
+        f"{one.policy} earns {one.reward:.3f} of {high:g} a request over {setup.rounds:,} requests "
+        f"(mean of {len(one.plays)} seed{'s' * (len(one.plays) != 1)})"
+    )
+    parts = [
+        f"{compared(one.reward, mark.value)} {name} ({mark.value:.3f}"
+        f"{'' if mark.kept else ', which breaks limits'})"
+        for what, name in COMPARED.items()
+        if (mark := found.mark(what)) is not None and (mark.kept or what == "equal")
+    ]
+    return f"{text}: {in_words(parts, 'and')}." if parts else f"{text}."
+
+
+COMPARED = {
+    "exact": "the best fixed law of independent draws that keeps the limits",
+    "set": "the best single panel that keeps them",
+    "equal": "asking all experts equally often",
+}
+
+
+def compared(reward: float, value: float) -> str:
+    """How much more or less, in parts of the yardstick if that is a measure at all.
+
+    >>> compared(1.1, 1.0), compared(0.9, 1.0), compared(1.0, 1.0), compared(0.0, -1.0)
+    ('10.0% more than', '10.0% less than', 'as much as', 'more than')
+    """
+    if abs(reward - value) <= 5e-4 * abs(value):
+        return "as much as"
+    side = "more than" if reward > value else "less than"
+    return f"{share(abs(reward / value - 1))} {side}" if value > 0 else side
+
+
+def kept(found: Findings) -> str:
+    """Who kept all limits when they were due, and who did not."""
+    setup, standings = found.setup, found.standings.values()
+    count = len(setup.problem.limits)
+    if not count:
+        return "Nothing is limited."
+    all_limits = f"all {count} limits" if count > 1 else "the limit"
+    if any(one.periods for one in standings):
+        when = "at the end of every period" if setup.horizon is None else "at the end of every play"
+    else:
+        when = f"on average (no period of {setup.period:,} requests was played to its end)"
+    keepers = [one.policy for one in standings if one.keeps]
+    breakers = [broke(one) for one in standings if not one.keeps]
+    text = f"{in_words(keepers or ['No policy'], 'and')} kept {all_limits} {when}"
+    return f"{text}; {in_words(breakers, 'and')}." if breakers else f"{text}."
+
+
+def broke(one: Standing) -> str:
+    """How often a policy left a limit."""
+    if one.periods:
+        return f"{one.policy} left a limit in {one.bad_periods} of {one.periods}"
+    return f"{one.policy} left a limit under {len(one.plays) - one.kept} of {len(one.plays)} seeds"
+
+
+def cost(found: Findings) -> str:
+    """All limits together, and the dearest."""
+    parts = [part for part in (together(found), dearest(found)) if part]
+    if not found.setup.problem.limits:
+        return "So no limit costs anything."
+    if not parts:
+        return "What the limits cost is not known."
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def together(found: Findings) -> str:
+    """What would be earned more if nothing were limited; nothing if that is not known."""
+    best, free = found.mark("exact"), found.mark("free")
+    if best is None or free is None:
+        return ""
+    lost = free.value - best.value
+    if lost <= 5e-5 * found.setup.span:
+        return "together the limits cost nothing"
+    part = f", {share(lost / free.value)} of what" if free.value > 0 else " of what"
+    text = f"together the limits cost {lost:.3f} a request{part}"
+    return f"{text} independent draws could earn without them"
+
+
+def dearest(found: Findings) -> str:
+    """The limit of which a hundredth more room is worth most; nothing if that is not known."""
+    if not found.prices:
+        return ""
+    n = max(range(len(found.prices)), key=lambda n: found.gain(found.prices[n]))
+    gain, name = found.gain(found.prices[n]), limit_name(found.setup.file.promises[n])
+    if gain <= 1e-7 * found.setup.span:
+        return "1% more room in any single one is worth nothing"
+    return f'the one that costs most is "{name}": 1% more room there is worth {gain:.2g}'

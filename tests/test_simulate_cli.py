@@ -1,0 +1,352 @@
+"""`bylot simulate`: a report whose numbers are those of the library; plain words on what fails."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hospital
+from bylot import Problem, simulate
+from bylot.cli import main
+from bylot.engine import Threads
+from bylot.environments import Noisy, Outcomes
+from bylot.files import read
+from bylot.metrics import worst
+from bylot.optima import Stack, best_set, checked_prices, optimum
+from test_report import Page, grids, is_grid
+
+POOL = """\
+draws: 2
+costs: {usd: US dollars}
+experts:
+  - {name: ann, usd: 4, group: senior}
+  - {name: bob, usd: 3, group: senior}
+  - {name: cat, usd: 1, group: junior}
+  - {name: dan, usd: 1, group: junior}
+limits:
+  - {cost: usd, at_most: 4, per: request}
+  - {group: junior, at_least: 0.25, per: draw}
+rewards: {from: 1, to: 5}
+"""
+TABLE = """\
+qid,topic,ann,bob,cat,dan,zoe
+1,heart,1,0,0,0,1
+2,heart,1,1,0,0,1
+3,heart,1,0.5,1,,0
+4,skin,0,1,0,1,0
+5,skin,1,1,0,0,1
+6,skin,0.5,0,1,0,1
+"""
+SKILLS = "dimension,ann,bob,cat,dan\nheart,0.9,0.5,0.3,0.1\nskin,0.6,0.9,0.3,0.4\n"
+ROUNDS = 400
+PLAYED = ("distinct", "omd", "ts-bwk")
+
+
+def pool(folder: Path, content: str = POOL) -> Path:
+    path = folder / "pool.yaml"
+    path.write_text(content)
+    return path
+
+
+def words(folder: Path, *more: str, out: str = "out") -> list[str]:
+    """A short run on the table."""
+    (folder / "table.csv").write_text(TABLE)
+    return [
+        *("simulate", str(folder / "pool.yaml"), "--outcomes", str(folder / "table.csv")),
+        *("--dimension", "topic", "--policies", ",".join(PLAYED), "--seeds", "2"),
+        *("--rounds", str(ROUNDS), "--out", str(folder / out), *more),
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a sweep, in out/."""
+    place = tmp_path_factory.mktemp("simulate")
+    pool(place)
+    assert main(words(place, "--jobs", "1", "--sweep", "usd=0.2:5:4")) == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> dict[str, Any]:
+    """What the run found."""
+    found: dict[str, Any] = json.loads((folder / "out" / "whatif.json").read_text())
+    return found
+
+
+def table(problem: Problem) -> Outcomes:
+    """The table as a world, by hand."""
+    lines = [line.split(",") for line in TABLE.splitlines()[1:]]
+    outcomes = [[float(one or "nan") for one in line[2:6]] for line in lines]
+    return Outcomes(outcomes, [int(line[1] == "skin") for line in lines])
+
+
+def test_plays_are_those_of_simulate(folder: Path, data: dict[str, Any]) -> None:
+    problem = read(folder / "pool.yaml").problem
+    world = table(problem)
+    for policy, one in data["policies"].items():
+        assert (one["refused"], one["warning"]) == (None, None)
+        for seed, play in enumerate(one["plays"]):
+            trace = simulate(problem, world, policy, rounds=ROUNDS, seed=seed, horizon=ROUNDS)
+            assert play["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
+            assert play["late"] == pytest.approx(1 + 4 * trace.rewards[-40:].mean(), abs=1e-12)
+            assert_allclose(play["spend"], trace.spend.mean(axis=0))
+            assert play["outside"] == pytest.approx(worst(trace), abs=1e-12)
+            assert (play["periods"], play["bad_periods"]) == (1, int(worst(trace) > 0))
+            asked = [np.any(trace.draws == i, axis=1).mean() for i in range(4)]
+            assert_allclose(play["asked"], asked)
+            assert play["t"][-1] == ROUNDS
+            assert_allclose(play["spend_curve"][-1], play["spend"])
+        assert one["reward"] == pytest.approx(np.mean([play["reward"] for play in one["plays"]]))
+
+
+def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict[str, Any]) -> None:
+    problem = read(folder / "pool.yaml").problem
+    values, weights, _ = table(problem).expected()
+    stack, marks = Stack(values, weights=weights), data["yardsticks"]
+    exact = optimum(problem, stack, exact=True, floor=False, starts=2)
+    assert marks["exact"]["value"] == pytest.approx(1 + 4 * exact.value)
+    assert marks["exact"]["kept"]
+    surrogate = optimum(problem, stack, floor=False)
+    assert marks["surrogate"]["value"] == pytest.approx(1 + 4 * surrogate.value)
+    fixed = best_set(problem, stack)
+    assert marks["set"]["value"] == pytest.approx(1 + 4 * fixed.value)
+    assert all(name in marks["set"]["note"] for name in fixed.members)
+    pairs = [
+        stack.values[:, 0, list(pair)].max(axis=1) for pair in itertools.combinations(range(4), 2)
+    ]
+    assert marks["equal"]["value"] == pytest.approx(
+        1 + 4 * np.mean([weights @ one for one in pairs])
+    )
+    assert not marks["equal"]["kept"]  # two of them cost 4.5 on average
+    assert marks["free"]["value"] >= marks["exact"]["value"] >= marks["surrogate"]["value"]
+    checked = checked_prices(problem, stack, exact, exact=True, floor=False)
+    for told, price in zip(data["prices"], checked, strict=True):
+        assert told["price"] == pytest.approx(4 * price.price)
+        assert told["verdict"] == price.verdict
+        gain = 4 * abs(price.price) * 0.01 * price.limit.bound
+        assert told["gain_of_one_percent"] == pytest.approx(gain)
+    assert data["prices"][0]["price"] > 0
+
+
+def test_the_sweep_plays_every_level_that_can_be_kept(data: dict[str, Any]) -> None:
+    levels = data["sweep"]["levels"]
+    assert [level["bound"] for level in levels] == [0.2, 1.8, 3.4, 5.0]
+    assert levels[0]["impossible"]  # nobody costs that little
+    assert levels[0]["policies"] == {}
+    best = [level["exact"] for level in levels[1:]]
+    assert best == sorted(best)
+    assert set(levels[3]["policies"]) == set(PLAYED)
+    assert "distinct" not in levels[1]["policies"]  # two different experts cost 2 at least
+
+
+def test_the_report_is_whole_and_loads_nothing(folder: Path, data: dict[str, Any]) -> None:
+    out = folder / "out"
+    page = Page((out / "report.html").read_text(encoding="utf-8"))
+    assert len(page.loads) == 4
+    assert all(one.startswith("data:image/svg+xml;base64,") for one in page.loads)
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert len(grids(text)) == 6
+    assert all(is_grid(lines) for lines in grids(text))
+    for name in ("reward", "limits", "experts", "tradeoff"):
+        for kind in ("png", "svg"):
+            assert (out / "figures" / f"{name}.{kind}").stat().st_size > 5_000
+    for said in ("usd at most 4 per request", "Blank answers in the table: 1 of 24", "zoe"):
+        assert said in text
+        assert said in "".join(page.words)
+    assert "MADE-UP" not in text
+    for sentence in data["summary"]:
+        assert sentence in "".join(page.words)
+
+
+def test_any_number_of_workers_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    pool(tmp_path)
+    assert main(words(tmp_path, "--jobs", "2", "--sweep", "usd=0.2:5:4")) == 0
+    one, two = (place / "out" / "whatif.json" for place in (folder, tmp_path))
+    mine, theirs = (json.loads(path.read_text()) for path in (one, two))
+    for numbers in (mine, theirs):
+        del numbers["problem"]["file"]
+    assert mine == theirs
+
+
+def test_json_is_what_the_folder_holds(
+    folder: Path, data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool(tmp_path)
+    assert main(words(tmp_path, "--json")) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert printed["policies"] == data["policies"]
+    assert printed["sweep"] is None
+
+
+def test_skills_are_a_world_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "skills.csv").write_text(SKILLS)
+    given = ["simulate", str(pool(tmp_path)), "--skills", str(tmp_path / "skills.csv")]
+    given += ["--policies", "omd", "--seeds", "2", "--rounds", "300", "--out", str(tmp_path)]
+    assert main(given) == 0
+    out = capsys.readouterr().out
+    assert "omd earns" in out
+    assert "MADE-UP" not in out
+    found = json.loads((tmp_path / "whatif.json").read_text())
+    assert found["world"]["dimensions"] == ["heart", "skin"]
+    world = Noisy([[0.9, 0.5, 0.3, 0.1], [0.6, 0.9, 0.3, 0.4]], worth=1 / 2)
+    values = np.concatenate([world.rounds(0, 300, seed).values for seed in (0, 1)])
+    best = optimum(read(tmp_path / "pool.yaml").problem, values, floor=False)
+    assert found["yardsticks"]["surrogate"]["value"] == pytest.approx(1 + 4 * best.value)
+    trace = simulate(read(tmp_path / "pool.yaml").problem, world, "omd", rounds=300, horizon=300)
+    earned = found["policies"]["omd"]["plays"][0]["reward"]
+    assert earned == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
+
+
+def test_a_made_up_world_says_so_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["simulate", str(pool(tmp_path)), "--policies", "omd", "--seeds", "1"]
+    assert main([*given, "--rounds", "100", "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.startswith("MADE-UP WORLD")
+    out = tmp_path / "out"
+    for name in ("report.md", "report.html", "whatif.json", "figures/reward.svg"):
+        text = (out / name).read_text(encoding="utf-8")
+        assert "MADE-UP WORLD" in text or "MADE-UP" in text
+    assert (out / "report.md").read_text().startswith("# MADE-UP WORLD")
+
+
+def test_periods_of_the_file_are_minded_and_no_end_is_told(tmp_path: Path) -> None:
+    path = pool(tmp_path, f"period: 100\n{POOL}")
+    assert main(words(tmp_path)) == 0
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert found["horizon"] is None
+    assert [play["periods"] for play in found["policies"]["distinct"]["plays"]] == [4, 4]
+    assert found["policies"]["distinct"]["bad_periods"] == 0
+    trace = simulate(
+        read(path).problem, table(read(path).problem), "distinct", rounds=ROUNDS, seed=1
+    )
+    mean = found["policies"]["distinct"]["plays"][1]["reward"]
+    assert mean == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
+
+
+def test_a_play_shorter_than_a_period_is_not_taken_for_a_kept_promise(tmp_path: Path) -> None:
+    pool(tmp_path, f"period: 1000\n{POOL}")
+    assert main(words(tmp_path)) == 0
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "400 requests are fewer than a period of 1,000" in text
+    assert "no period of 1,000 requests was played to its end" in text
+
+
+def test_a_policy_that_will_not_play_says_why_and_the_others_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
+    assert main(words(tmp_path)) == 0
+    out = capsys.readouterr().out
+    assert "distinct was not played: " in out
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert found["policies"]["distinct"]["refused"]
+    assert "plays" not in found["policies"]["distinct"]
+    assert found["policies"]["omd"]["plays"]
+    assert found["policies"]["ts-bwk"]["warning"].startswith("this policy asks 2 different experts")
+    assert "ts-bwk warns: " in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_nobody_who_plays_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
+    assert main(words(tmp_path, "--policies", "distinct")) == 0
+    assert capsys.readouterr().out.startswith("No policy was played")
+
+
+def test_what_was_finished_when_it_was_stopped_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = Threads.run
+
+    def stopped(self: Threads, jobs: Any, work: Any) -> Any:
+        yield from itertools.islice(whole(self, jobs, work), 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Threads, "run", stopped)
+    pool(tmp_path)
+    assert main(words(tmp_path, "--jobs", "1")) == 130
+    out, err = capsys.readouterr()
+    assert "stopped after 3 of" in err
+    assert "What the limits cost is not known." in out
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert found["stopped"]
+    assert [len(one["plays"]) for one in found["policies"].values()] == [1, 1, 1]
+    assert "This run was stopped" in (tmp_path / "out" / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--policies", "omd,distinkt"], "there is no 'distinkt'; did you mean 'distinct'?"),
+        (["--policies", "omd,omd"], "names 'omd' twice"),
+        (["--policies", ""], "there is no ''"),
+        (["--sweep", "usd"], "is not NAME=FROM:TO:COUNT"),
+        (["--sweep", "usd=1:2"], "is not NAME=FROM:TO:COUNT"),
+        (["--sweep", "usd=3:1:5"], "up to a larger one"),
+        (["--sweep", "usd=1:nan:5"], "up to a larger one"),
+        (["--sweep", "usd=1:2:1"], "wanted 2 to 100 levels"),
+        (["--sweep", "uds=1:2:3"], "has no limit on 'uds'; did you mean 'usd'?"),
+        (["--dimension", "topics"], "there is no column 'topics'; did you mean 'topic'?"),
+        (["--out", "{folder}/table.csv"], "cannot be a folder for figures"),
+        (["--experts", "nowhere.csv"], "experts"),
+    ],
+)
+def test_what_cannot_be_is_explained(
+    folder: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = words(folder, *(one.format(folder=folder) for one in more), out="other")
+    assert main(given) == 1
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_a_limit_on_both_sides_is_swept_on_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool(tmp_path, POOL.replace("at_most: 4", "at_least: 1.5, at_most: 4"))
+    assert main(words(tmp_path, "--sweep", "usd=2:3:2")) == 1
+    assert "write usd.at_most=... or usd.at_least=..." in capsys.readouterr().err
+    assert main(words(tmp_path, "--sweep", "usd.at_least=1:2:2", "--policies", "omd")) == 0
+    assert json.loads((tmp_path / "out" / "whatif.json").read_text())["sweep"]["side"] == "at_least"
+
+
+def test_experts_that_the_table_does_not_have_are_named_with_what_may_be_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool(tmp_path, POOL.replace("name: ann", "name: Anne").replace("name: dan", "name: xaver"))
+    assert main(words(tmp_path)) == 1
+    err = capsys.readouterr().err
+    assert "table.csv, line 1: no column for 2 of the 4 experts of the problem" in err
+    assert "'Anne' (is it 'ann'?), 'xaver'; not in the problem: " in err
+    assert "'zoe'" in err
+
+
+def test_a_run_on_the_hospital_keeps_all_limits_and_earns_what_it_is_known_to(
+    tmp_path: Path,
+) -> None:
+    files = hospital.folder()
+    given = [
+        *("simulate", str(Path(__file__).parent.parent / "examples" / "hospital" / "problem.yaml")),
+        *("--experts", str(files / "experts.csv"), "--outcomes", str(files / "outcomes.csv")),
+        *("--questions", str(files / "questions.csv"), "--policies", "distinct,tangent"),
+        *("--seeds", "2", "--rounds", "5000", "--out", str(tmp_path)),
+    ]
+    assert main(given) == 0
+    found = json.loads((tmp_path / "whatif.json").read_text())
+    assert len(found["world"]["dimensions"]) == 8  # by the second column of the questions
+    assert found["world"]["blanks"] == 1
+    assert found["yardsticks"]["exact"]["value"] == pytest.approx(0.77775, abs=1e-5)
+    assert found["yardsticks"]["surrogate"]["value"] is None
+    assert {price["verdict"] for price in found["prices"]} == {"agrees"}
+    for policy in ("distinct", "tangent"):
+        assert found["policies"][policy]["keeps"]
+        assert found["policies"][policy]["late"] > 0.75

@@ -1,0 +1,116 @@
+"""The sentences of a what-if report follow the numbers: other numbers, other sentences."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bylot.files import read
+from bylot.whatif import Findings, Setup, Yardstick
+from bylot.whatif.play import Played, Tried
+from bylot.whatif.setup import Job, Mark, Play
+from bylot.whatif.words import compared, summary
+from bylot.whatif.yardsticks import Nothing
+from bylot.worlds import made_up
+
+POOL = """\
+draws: 1
+period: 100
+costs: {usd: US dollars}
+experts: [{name: ann, usd: 2}, {name: bob, usd: 1}]
+limits: [{cost: usd, at_most: 1.5, per: request}]
+"""
+
+
+def played(reward: float, bad: int = 0, away: float = 0.0) -> Played:
+    """A play of two periods."""
+    t = np.array([200])
+    return Played(
+        reward, reward, np.array([1.5]), away, 2, bad, 0, np.array([0.5, 0.5]), t, t / 400, t[None]
+    )
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Findings:
+    """Two policies, one of which breaks the limit and earns more."""
+    (tmp_path / "pool.yaml").write_text(POOL)
+    file = read(tmp_path / "pool.yaml")
+    results: dict[Job, object] = {
+        Play("distinct", 0): played(0.6),
+        Play("ts", 0): played(0.8, bad=2, away=0.1),
+        Mark("exact"): Yardstick(0.5, 0.5),
+        Mark("equal"): Yardstick(0.4),
+        Mark("set"): Yardstick(0.9, kept=False),
+        Mark("free"): Yardstick(0.625, 0.625, kept=False),
+    }
+    setup = Setup(file, made_up(file), ["distinct", "ts"], [0], 200)
+    return Findings(setup, Tried({}, {}), results)
+
+
+def test_the_first_is_about_the_best_of_those_that_keep_the_limits(found: Findings) -> None:
+    earned, kept, cost = summary(found)
+    assert earned == (
+        "distinct earns 0.600 of 1 a request over 200 requests (mean of 1 seed): 20.0% more than "
+        "the best fixed law of independent draws that keeps the limits (0.500) and 50.0% more than "
+        "asking all experts equally often (0.400)."
+    )
+    assert kept == "distinct kept the limit at the end of every period; ts left a limit in 2 of 2."
+    assert cost == (
+        "Together the limits cost 0.125 a request, 20.0% of what independent draws could earn "
+        "without them."
+    )
+
+
+def changed(found: Findings, job: Job, result: object) -> Findings:
+    return replace(found, results={**found.results, job: result})
+
+
+@pytest.mark.parametrize(
+    ("change", "which", "said"),
+    [
+        (lambda f: changed(f, Play("ts", 0), played(0.8)), 0, "ts earns 0.800"),
+        (lambda f: changed(f, Play("ts", 0), played(0.8)), 1, "distinct and ts kept the limit at"),
+        (
+            lambda f: changed(f, Play("distinct", 0), played(0.6, bad=1)),
+            1,
+            "No policy kept the limit at the end of every period; distinct left a limit in 1 of 2",
+        ),
+        (lambda f: changed(f, Play("distinct", 0), played(0.45)), 0, "10.0% less than the best"),
+        (lambda f: changed(f, Mark("exact"), Yardstick(0.6)), 0, "as much as the best fixed law"),
+        (
+            lambda f: changed(f, Mark("set"), Yardstick(0.3)),
+            0,
+            "100% more than the best single panel that keeps them (0.300)",
+        ),
+        (
+            lambda f: changed(f, Mark("equal"), Yardstick(0.4, kept=False)),
+            0,
+            "equally often (0.400, which breaks limits)",
+        ),
+        (lambda f: changed(f, Mark("exact"), Yardstick(0.625)), 2, "the limits cost nothing"),
+        (
+            lambda f: changed(f, Mark("exact"), Nothing("none")),
+            2,
+            "What the limits cost is not known.",
+        ),
+    ],
+)
+def test_other_numbers_make_other_sentences(
+    found: Findings, change: Callable[[Findings], Findings], which: int, said: str
+) -> None:
+    assert said not in summary(found)[which]
+    assert said in summary(change(found))[which]
+
+
+def test_nothing_to_tell_is_told(found: Findings) -> None:
+    assert summary(replace(found, results={})) == [
+        "No policy was played, so there is nothing to tell."
+    ]
+
+
+def test_a_reward_of_nothing_is_no_reason_to_fail() -> None:
+    assert compared(0.0, 0.0) == "as much as"
+    assert compared(0.5, 0.0) == "more than"
+    assert compared(-0.5, -1.0) == "more than"
