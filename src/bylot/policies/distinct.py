@@ -193,7 +193,9 @@ def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up
     state.visits[context] += 1
     here, mild, m = laws(rule, state, context, up)
     costs = state.bounds if up.size == 0 else costs_of(rule.guard.A, here, mild, rule.eps)
-    short = foresee(rule.guard, state.account, costs, state.bounds)
+    short = False
+    if up.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
+        short = foresee(rule.guard, state.account, costs, state.bounds)
     if uniforms(chance, COIN, 1)[0] < rule.eps:
         members = draw_set(mild.table, mild.coins, m, chance, SET)
     else:

@@ -49,6 +49,7 @@ class Account(NamedTuple):
     replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
     missed: Ints  # (d,) periods that ended outside a limit, which takes experts that are down
     short: Bools  # (d,) would those that are up miss a limit, if it stayed at that?
+    alarm: Bools  # any of them? Asked in every round, which a call would make slow
 
 
 def promised(problem: Problem, horizon: int | None) -> int:
@@ -111,6 +112,7 @@ def opened(guard: Guard) -> Account:
         replaced=np.zeros(1, np.int64),
         missed=np.zeros(guard.b.size, np.int64),
         short=np.zeros(guard.b.size, np.bool_),
+        alarm=np.zeros(1, np.bool_),
     )
 
 
@@ -197,6 +199,7 @@ def foresee(guard: Guard, account: Account, costs: Floats, bounds: Floats) -> bo
         needed = (allowed(guard, j) - account.spent[j]) / n
         account.short[j] = costs[j] > bounds[j] + KEPT and costs[j] > needed + KEPT
         some |= account.short[j]
+    account.alarm[0] = some
     return some
 
 

@@ -116,7 +116,9 @@ def drawn(rule: Any, state: LotState, context: int, chance: Chance, up: Bools) -
     if up.size > 0:
         q, mass = among(rule, state, context, up)
         costs = expected_costs(q, rule.guard.A, rule.draws)
-    short = foresee(rule.guard, state.account, costs, state.bounds)
+    short = False
+    if up.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
+        short = foresee(rule.guard, state.account, costs, state.bounds)
     panel = draw(q, mass, rule.draws, chance)
     admitted = admit(rule.guard, state.account, panel.draws, up)
     replaced, told = admitted.replaced, 1.0
