@@ -117,12 +117,9 @@ def earned(found: Findings, paths: Mapping[str, list[Path]]) -> list[Block]:
     rows = [
         (
             name,
-            f"{one.reward:.4f}",
-            f"{one.deviation:.4f}",
-            f"{one.late:.4f}",
+            *one.earned,
             *(f"{one.reward - mark.value:+.4f}" for mark in compared.values()),
-            f"{one.kept}/{len(one.plays)}",
-            f"{one.periods - one.bad_periods}/{one.periods}",
+            *one.inside,
         )
         for name, one in found.standings.items()
     ]

@@ -65,6 +65,17 @@ class Standing:
         return sum(one.bad_periods for one in self.plays)
 
     @property
+    def earned(self) -> tuple[str, str, str]:
+        """For tables: reward, its deviation, and what the last tenth earned."""
+        return f"{self.reward:.4f}", f"{self.deviation:.4f}", f"{self.late:.4f}"
+
+    @property
+    def inside(self) -> tuple[str, str]:
+        """For tables: seeds inside all limits, and periods."""
+        good = self.periods - self.bad_periods
+        return f"{self.kept}/{len(self.plays)}", f"{good}/{self.periods}"
+
+    @property
     def keeps(self) -> bool:
         """Were the limits kept whenever they were due, under every seed?"""
         return all(one.promised for one in self.plays)

@@ -74,17 +74,7 @@ def render(made: Made) -> str:
     """For people: the sentences, a table, and where the report is."""
     found = made.found
     head = ("policy", "reward", "±", "last tenth", "seeds inside", "periods inside")
-    rows = [
-        (
-            name,
-            f"{one.reward:.4f}",
-            f"{one.deviation:.4f}",
-            f"{one.late:.4f}",
-            f"{one.kept}/{len(one.plays)}",
-            f"{one.periods - one.bad_periods}/{one.periods}",
-        )
-        for name, one in found.standings.items()
-    ]
+    rows = [(name, *one.earned, *one.inside) for name, one in found.standings.items()]
     refused = [f"{name} was not played: {why}" for name, why in found.tried.refused.items()]
     story = [found.setup.world.story, ""] if found.setup.world.made_up else []
     pages = [str(path) for path in made.paths if path.suffix in (".html", ".md", ".json")]
