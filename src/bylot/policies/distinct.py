@@ -14,6 +14,7 @@ import numpy as np
 from bylot.errors import PolicyError
 from bylot.kernels.chance import Chance, uniforms
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
+from bylot.kernels.inclusion import add_costs
 from bylot.kernels.poisson import (
     draw_set,
     fill_inclusion,
@@ -39,13 +40,13 @@ from bylot.policies.ascent import (
 from bylot.policies.books import fair
 from bylot.policies.contract import RAREST, Ticket, chances, decide, law, learn, step
 from bylot.policies.guard import (
-    KEPT,
     Account,
     Guard,
     admit,
     foresee,
     guarded,
     opened,
+    outside,
     planned,
     promised,
 )
@@ -56,6 +57,7 @@ from bylot.policies.price import Till, empty, in_rewards, pay
 from bylot.policies.settings import yes_or_no
 from bylot.policies.slater import slater
 from bylot.policies.tally import membership
+from bylot.policies.tangents import fill_mixture
 from bylot.problem import Problem
 
 SURE = 1e-12  # a variance of being drawn that counts as none: there was no choice
@@ -157,10 +159,9 @@ def among(law: Law, up: Bools, m: int) -> Law:
 @compiled
 def costs_of(A: Floats, here: Law, mild: Law, eps: float) -> Floats:
     """The expected cost of a panel under each row, A ((1 - eps) pi + eps p_0)."""
-    costs = np.zeros(A.shape[0])
-    for j in range(costs.size):
-        for i in range(A.shape[1]):
-            costs[j] += A[j, i] * ((1.0 - eps) * here.pi[i] + eps * mild.pi[i])
+    costs, p = np.zeros(A.shape[0]), np.empty(here.pi.size)
+    fill_mixture(p, here.pi, eps, mild.pi)
+    add_costs(costs, A, p)
     return costs
 
 
@@ -176,10 +177,7 @@ def laws(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> tuple[L
     m = min(m, up.sum())
     here, mild = among(here, up, m), among(mild, up, m)
     A, b = rule.guard.A, state.bounds
-    costs, over = costs_of(A, here, mild, rule.eps), False
-    for j in range(b.size):
-        over |= costs[j] > b[j] + KEPT
-    if over:
+    if outside(costs_of(A, here, mild, rule.eps), b):
         prices = np.empty(b.size)
         tilt(here.theta, here.pi, prices, here.theta, A, b, m, rule.eps, mild.pi)
         refresh(here, m)
@@ -244,8 +242,7 @@ def mixed(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> Floats
     """The chance of every expert to be drawn, the mildest law mixed in."""
     here, mild, _ = laws(rule, state, x, up)
     p = np.empty(here.pi.size)
-    for i in range(p.size):
-        p[i] = (1.0 - rule.eps) * here.pi[i] + rule.eps * mild.pi[i]
+    fill_mixture(p, here.pi, rule.eps, mild.pi)
     return p
 
 

@@ -190,6 +190,15 @@ def admit(guard: Guard, account: Account, members: Ints, up: Bools) -> Admitted:
 
 
 @compiled
+def outside(costs: Floats, bounds: Floats) -> bool:
+    """Is any of the expected costs beyond its bound?"""
+    some = False
+    for j in range(bounds.size):
+        some |= costs[j] > bounds[j] + KEPT
+    return some
+
+
+@compiled
 def foresee(guard: Guard, account: Account, costs: Floats, bounds: Floats) -> bool:
     """Note which limits panels of these expected costs would miss by the period's end: those that
     are beyond the bound in force, and beyond what is left of the period's.

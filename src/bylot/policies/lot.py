@@ -19,7 +19,7 @@ from bylot.policies import ascent
 from bylot.policies.ascent import Slope, centred, level
 from bylot.policies.books import fair
 from bylot.policies.contract import RAREST, Ticket, chances, law, learn, step
-from bylot.policies.guard import KEPT, Account, Guard, admit, foresee, opened
+from bylot.policies.guard import Account, Guard, admit, foresee, opened, outside
 from bylot.policies.price import Till, empty
 from bylot.policies.tally import membership
 from bylot.policies.tangents import fill_mixture, keep
@@ -98,15 +98,6 @@ def among(rule: Any, state: LotState, x: int, up: Bools) -> Lot:
     mass = np.empty(up.size)
     accumulate(q, mass)
     return Lot(q, mass)
-
-
-@compiled
-def outside(costs: Floats, b: Floats) -> bool:
-    """Is any of the costs beyond its bound?"""
-    some = False
-    for j in range(b.size):
-        some |= costs[j] > b[j] + KEPT
-    return some
 
 
 @inlined
