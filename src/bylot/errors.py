@@ -85,6 +85,61 @@ class SavedFileMissing(SavedFileError, FileNotFoundError):
     """There is no saved router where one was looked for."""
 
 
+class StoreError(BylotError):
+    """Something about the place where logs are kept."""
+
+
+class StoreDown(StoreError):
+    """The store cannot be reached, is locked or is full; the same may succeed later."""
+
+
+class StoreDamaged(StoreError):
+    """The store, or the log of one router in it, is not what was written."""
+
+
+class StoreUnknown(StoreError):
+    """An address that names no kind of store, or a store of a version this bylot does not know."""
+
+
+class Fenced(StoreError):
+    """Another writer has taken over a router's log; nothing was written.
+
+    routers: the numbers of those that are no longer ours.
+    """
+
+    def __init__(self, message: str, routers: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.routers = routers
+
+
+class RouterBusy(StoreError):
+    """Another server has the lease of a router, for so many seconds more."""
+
+    def __init__(self, message: str, seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class NoSuchRouter(StoreError, LookupError):
+    """There is no router of this name."""
+
+
+class NoSuchDecision(StoreError, LookupError):
+    """No decision has this id."""
+
+
+class NameTaken(StoreError):
+    """A router of this name is there already."""
+
+
+class KeyReused(StoreError):
+    """A key that was used for a request is used for another one; nothing was changed."""
+
+
+class NotNow(StoreError):
+    """A decision is not in a state in which this can be done to it; nothing was changed."""
+
+
 class DataError(BylotError, ValueError):
     """A file of data cannot be used; one line names the file, the place in it and the remedy."""
 

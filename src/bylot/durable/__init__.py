@@ -1,0 +1,1 @@
+"""Routers whose every decision and reward is in a log before anybody hears of it."""

@@ -1,0 +1,78 @@
+"""What the lines of a log say, beyond what every line has."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from bylot.durable.terms import Terms
+
+Receipt = Literal["learned", "pending", "noted", "late", "duplicate"]
+
+
+class Created(Struct, frozen=True):
+    """Line 0: the terms of the router."""
+
+    terms: Terms
+    by: str | None = None  # the credential
+
+
+class Edited(Struct, frozen=True):
+    """From here on, other terms."""
+
+    terms: Terms
+    by: str | None = None
+
+
+class Decided(Struct, frozen=True, omit_defaults=True):
+    """A decision: what was asked, what was drawn, and all that its reward will need.
+
+    odds, up, share, feasible, chance, weight, replaced: as in `policies.contract.Ticket`
+    """
+
+    version: int  # of the terms
+    t: int  # decisions before this one
+    context: str | None
+    available: tuple[str, ...] | None  # as asked
+    defer: bool
+    draws: tuple[str, ...]
+    odds: bytes  # float64, little endian
+    up: bytes  # one byte an expert; empty: all
+    share: float
+    feasible: bool
+    chance: float  # of the set of the draws; told for every policy that has a law
+    weight: float
+    replaced: bool
+    inclusion: tuple[float, ...]  # the chance of each draw's expert to be in the panel
+    spend: dict[str, float]  # stated cost of the panel
+    expected: dict[str, float]  # before the draw
+    by: str | None = None
+
+
+class Rewarded(Struct, frozen=True, omit_defaults=True):
+    """A reward was told; `receipt` says what became of it."""
+
+    value: float
+    receipt: Receipt  # never duplicate: those leave no line
+    spend: dict[str, float] | None = (
+        None  # what the panel really cost, by name; those left out: as stated
+    )
+    key: str | None = None  # which of several rewards
+    by: str | None = None
+
+
+class Activated(Struct, frozen=True):
+    """A deferred decision is being used after all: its time begins."""
+
+    by: str | None = None
+
+
+class Cancelled(Struct, frozen=True):
+    """A decision was never used: it costs nothing and has no reward."""
+
+    by: str | None = None
+
+
+class Closed(Struct, frozen=True):
+    """The time of some decisions is up: each with the value that was learned, None for none."""
+
+    decisions: tuple[tuple[int, float | None], ...]

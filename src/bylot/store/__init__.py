@@ -1,0 +1,5 @@
+"""Where logs of decisions are kept: the only modules that speak SQL."""
+
+from bylot.store.contract import ApiKey, Event, Past, RouterRow, Snapshot, Store
+
+__all__ = ["ApiKey", "Event", "Past", "RouterRow", "Snapshot", "Store"]
