@@ -1,6 +1,7 @@
 """The command line: parse, call, print; everything else is imported when a verb needs it."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -8,9 +9,26 @@ from bylot.cli import bench, data, demo, evaluate, optimum, problem, reproduce, 
 from bylot.errors import BylotError
 from bylot.version import __version__
 
+UNREAD = 141  # 128 + SIGPIPE: how a shell reports a program whose reader has gone
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 if it went well, 1 for an error that we can explain, 2 for bad usage."""
+    """Run one verb; 0 if it went well, 1 for an error that we can explain, 2 for bad usage.
+
+    141 if whoever read what we print (`| head -1`) has gone: nobody is left to be told of it.
+    """
+    try:
+        try:
+            return ran(arguments)
+        finally:  # a pipe without a reader shows here, and not when the interpreter ends
+            print(end="", flush=True)
+    except BrokenPipeError:
+        forget_unread()
+        return UNREAD
+
+
+def ran(arguments: Sequence[str] | None) -> int:
+    """The verb's own answer, or its error in one line."""
     given = parser().parse_args(arguments)
     try:
         return int(given.run(given))
@@ -20,6 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bylot: stopped", file=sys.stderr)
         return 130
+
+
+def forget_unread() -> None:
+    """Point each broken stream nowhere: the interpreter flushes them once more as it ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def parser() -> argparse.ArgumentParser:
