@@ -235,7 +235,7 @@ def test_a_missing_package_is_explained(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DataError) as caught:
         fetch_trec(tmp_path, server.base)
-    says(caught.value, package, "pip install 'bylot[reproduce]'")
+    says(caught.value, package, "pip install '.[reproduce]' in the folder")
 
 
 def test_no_network_gives_a_synthetic_crowd_and_says_so(

@@ -20,11 +20,12 @@ import pytest
 from bylot.engine import Cluster, JobFailed, Threads
 from bylot.engine.cluster import PER_CORE, Flight, quiet_ray, traveller
 from bylot.errors import BylotError
+from bylot.extras import install
 from errands import blend, fail, process, version
 
 RAY = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
-    reason="Ray is not installed: pip install 'bylot[ray]'",
+    reason=f"Ray is not installed: {install('ray')}",
 )
 SIZE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 SHARED = np.random.default_rng(5).random((400, 400))

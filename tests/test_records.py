@@ -328,7 +328,7 @@ def test_the_code_digest_is_of_contents_and_names_only(tmp_path: Path) -> None:
 def test_without_polars_one_is_told_what_to_install() -> None:
     code = "import sys; sys.modules['polars'] = None; import bylot.records"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'bylot[reproduce]'" in done.stderr.splitlines()[-1]
+    assert "pip install '.[reproduce]' in the folder" in done.stderr.splitlines()[-1]
 
 
 def test_a_single_flipped_bit_of_the_table_is_noticed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot.bench import REMEDY
+from bylot.extras import install
 from bylot.kernels.summax import sum_max
 from bylot.pools import crowd
 from bylot.router import Router
@@ -123,5 +123,5 @@ def render(result: dict[str, Any]) -> str:
         multiples = [f"{rate / rates[one]:.1f}" if name in OURS else "" for one in peers]
         rows.append((f"{name} omd" if name == "bylot" else name, f"{rate:,.0f}", *multiples))
     lines = table(rows)
-    lines += [f"{name} is not installed: {REMEDY}" for name in result["absent"]]
+    lines += [f"{name} is not installed: {install('bench')}" for name in result["absent"]]
     return "\n".join(lines)

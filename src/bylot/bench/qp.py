@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from bylot.bench import REMEDY
 from bylot.bench.adversarial import halfspace_case, judge
 from bylot.bench.peers import CLOSE, DENSE, PEERS, Solve, absent, apart, version
 from bylot.bench.steps import Steps, steps
 from bylot.errors import BylotError
+from bylot.extras import install
 from bylot.kernels.compile import Floats, compiled
 from bylot.kernels.project import onto_halfspace
 from bylot.text import say, table
@@ -42,7 +42,7 @@ def run(
 ) -> dict[str, Any]:
     """Time all solvers at each size, then fuzz."""
     if len(absent()) == len(PEERS):
-        raise BylotError(f"no solver to compare with: {REMEDY}")
+        raise BylotError(f"no solver to compare with: {install('bench')}")
     rows = [compare(K, seconds) for K in sizes]
     return {
         "qp": rows,

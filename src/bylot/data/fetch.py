@@ -11,6 +11,7 @@ from typing import Any
 
 from bylot.data.trec import SUMS, URL
 from bylot.errors import DataError, DataUnreachable
+from bylot.extras import install
 
 ATTEMPTS = 4
 PAUSE = 0.5  # seconds before the second attempt; twice as long before each further one
@@ -138,6 +139,5 @@ def extra(name: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise DataError(
-            f"downloading needs the package {error.name!r}; pip install 'bylot[reproduce]', or "
-            f"{REMEDY}"
+            f"downloading needs the package {error.name!r}; {install('reproduce')}, or {REMEDY}"
         ) from None

@@ -6,6 +6,7 @@ from typing import Any
 
 from bylot.data.lines import fault
 from bylot.data.sheet import Sheet, different, once, sheet
+from bylot.extras import install
 
 
 def opened(path: Path) -> Sheet:
@@ -28,7 +29,7 @@ def loaded(path: Path) -> Any:
     try:
         import polars as pl
     except ModuleNotFoundError:
-        remedy = "pip install 'bylot[reproduce]', or save it as CSV"
+        remedy = f"{install('reproduce')}, or save it as CSV"
         raise fault(path, "is in Parquet, which needs polars", remedy) from None
     if not path.is_file():
         raise fault(path, "no such file", "give the path of a file that exists")

@@ -15,6 +15,7 @@ from typing import Any
 from bylot.engine.identity import differences, identity
 from bylot.engine.job import Done, Failed, Job, JobFailed, Result
 from bylot.errors import BylotError
+from bylot.extras import install
 from bylot.text import say
 
 RETRIES = 16  # losses of one and the same job until it is taken to be the job's own fault
@@ -84,7 +85,7 @@ def quiet_ray() -> Any:
     try:
         import ray
     except ModuleNotFoundError:
-        raise BylotError("a cluster needs Ray: pip install 'bylot[ray]'") from None
+        raise BylotError(f"a cluster needs Ray: {install('ray')}") from None
     return ray
 
 

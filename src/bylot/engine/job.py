@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bylot.errors import BylotError
+from bylot.extras import install
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -66,5 +67,5 @@ def one_core() -> Any:
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        raise BylotError("engines need threadpoolctl: pip install 'bylot[reproduce]'") from None
+        raise BylotError(f"engines need threadpoolctl: {install('reproduce')}") from None
     return threadpool_limits(1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bylot.errors import BylotError
+from bylot.extras import install
 from bylot.text import say
 
 Progress = Callable[[int], object]
@@ -27,7 +28,7 @@ def progress(total_cells: int, known: int = 0, unit: str = "cell") -> Iterator[P
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        raise BylotError("progress needs tqdm: pip install 'bylot[reproduce]'") from None
+        raise BylotError(f"progress needs tqdm: {install('reproduce')}") from None
 
     class Bar(tqdm):  # type: ignore[type-arg]
         monitor_interval = 0  # no thread that watches the bar and outlives it

@@ -17,11 +17,12 @@ from bylot.data.lines import fault, written
 from bylot.errors import BylotError, DataError
 from bylot.evaluation.entry import Entry, Fault, check
 from bylot.evaluation.fields import parse
+from bylot.extras import install
 from bylot.kernels.compile import Bools, Ints
 from bylot.problem import Problem
 from bylot.whole import keep
 
-NO_POLARS = "a log in Parquet needs polars: pip install 'bylot[reproduce]', or use JSON Lines"
+NO_POLARS = f"a log in Parquet needs polars: {install('reproduce')}, or use JSON Lines"
 
 
 class Place(NamedTuple):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bylot.errors import BylotError
+from bylot.extras import install
 from bylot.whole import keep
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's, and grey
@@ -72,9 +73,7 @@ def drawing() -> Any:
     try:
         import matplotlib
     except ModuleNotFoundError:
-        raise BylotError(
-            "figures need matplotlib: pip install '.[plot]' in the folder of the repository"
-        ) from None
+        raise BylotError(f"figures need matplotlib: {install('plot')}") from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from bylot.errors import BylotError
+from bylot.extras import install
 
 try:
     import polars as pl
 except ModuleNotFoundError:
-    raise BylotError("records need polars: pip install 'bylot[reproduce]'") from None
+    raise BylotError(f"records need polars: {install('reproduce')}") from None
 
 SCHEMA = pl.Schema(
     {
