@@ -55,6 +55,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
     },
     "Playing": {
         bylot.simulate: (),
+        bylot.play: (),
         bylot.Trace: ("rewards", "draws", "spend", "mean_spend"),
     },
     "Worlds": {

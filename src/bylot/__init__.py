@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bylot.decision import Decision, Receipt
     from bylot.metrics import Score, score
     from bylot.optima import Optimum, optimum
+    from bylot.playing import play
     from bylot.problem import Limit, Problem, at_least, at_most, share
     from bylot.router import Router
     from bylot.simulation import Trace, simulate
@@ -29,6 +30,7 @@ HOME = {
     "at_least": "problem",
     "at_most": "problem",
     "optimum": "optima",
+    "play": "playing",
     "score": "metrics",
     "share": "problem",
     "simulate": "simulation",
@@ -53,6 +55,7 @@ __all__ = [
     "evaluation",
     "files",
     "optimum",
+    "play",
     "policies",
     "score",
     "share",

@@ -32,6 +32,8 @@ class Receipt(StrEnum):
     """What became of a reward."""
 
     LEARNED = "learned"
+    PENDING = "pending"  # it will count when the decision's time is up; of served routers only
+    NOTED = "noted"  # kept, but another reward of the decision counts; of served routers only
     DUPLICATE = "duplicate"  # the same value was there already; nothing changed
-    LATE = "late"  # the decision is no longer held; nothing changed
+    LATE = "late"  # the decision is no longer held, or its time is up; nothing was learned
     UNKNOWN = "unknown"  # no such decision was ever made; nothing changed

@@ -136,16 +136,7 @@ def simulate(
     """
     terms = agreed(problem, seed, horizon, rewards)
     at_least_one("rounds", rounds)
-    if not hasattr(environment, "rounds"):
-        raise ValuesError(
-            f"a {type(environment).__name__} is no environment; "
-            "wrap values in bylot.environments.Given"
-        )
-    if environment.shape[1] != problem.size:
-        raise ValuesError(
-            f"the environment has {environment.shape[1]} experts and the problem {problem.size}; "
-            "give values with one column for each expert"
-        )
+    fitting(environment, problem)
     settings = named(policy)
     rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
@@ -158,6 +149,20 @@ def simulate(
         play(rule, state, rows, values, contexts, seed, start, terms.low, span, record)
         in_range(record.rewards[start:stop], terms)
     return Trace(problem, settings, seed, horizon, (terms.low, terms.high), record)
+
+
+def fitting(environment: Environment, problem: Problem) -> None:
+    """Refuse what is no environment, or one of another pool."""
+    if not hasattr(environment, "rounds"):
+        raise ValuesError(
+            f"a {type(environment).__name__} is no environment; "
+            "wrap values in bylot.environments.Given"
+        )
+    if environment.shape[1] != problem.size:
+        raise ValuesError(
+            f"the environment has {environment.shape[1]} experts and the problem {problem.size}; "
+            "give values with one column for each expert"
+        )
 
 
 def met(environment: Environment, start: int, stop: int, seed: int) -> Rounds:

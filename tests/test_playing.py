@@ -1,0 +1,58 @@
+"""Playing a router round by round: the trace of the compiled loop, whatever the router is."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from bylot import Router, Trace, play, simulate
+from bylot.environments import Given
+from bylot.errors import ValuesError
+from bylot.policies import POLICIES
+from small import five, recorded
+
+
+def same(one: Trace, other: Trace) -> bool:
+    """Are all rounds equal, to the last bit?"""
+    told = [name for name in one.record._fields if name != "law"]
+    try:
+        for name in told:
+            assert_array_equal(getattr(one.record, name), getattr(other.record, name), name)
+    except AssertionError:
+        return False
+    return (one.seed, one.horizon, one.range) == (other.seed, other.horizon, other.range)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_router_and_the_compiled_loop_give_the_same_trace(policy: str) -> None:
+    world = recorded(120)
+    trace = play(Router(five(), policy, seed=9, horizon=120), world, 120)
+    assert same(trace, simulate(five(), world, policy, rounds=120, seed=9, horizon=120))
+    assert not same(trace, simulate(five(), world, policy, rounds=120, seed=8, horizon=120))
+
+
+def test_contexts_are_called_by_their_numbers() -> None:
+    world = recorded(200, contexts=4)
+    numbers = list(dict.fromkeys(world.index.tolist()))
+    world = Given(world.values, [numbers.index(x) for x in world.index])
+    router = Router(five(), "omd", seed=2)
+    trace = play(router, world, 200)
+    assert same(trace, simulate(five(), world, "omd", rounds=200, seed=2))
+    assert list(router.contexts) == ["0", "1", "2", "3"]
+
+
+def test_a_play_can_go_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bylot.playing.CHUNK", 16)
+    world, router = recorded(100), Router(five(), "omd", seed=1)
+    halves = [play(router, world, 50), play(router, world, 50, start=50)]
+    whole = simulate(five(), world, "omd", rounds=100, seed=1)
+    assert_array_equal(np.concatenate([half.draws for half in halves]), whole.draws)
+    assert_array_equal(np.concatenate([half.rewards for half in halves]), whole.rewards)
+
+
+def test_a_world_of_another_pool_is_refused() -> None:
+    router = Router(five(), "omd")
+    with pytest.raises(ValuesError, match="has 3 experts and the problem 5"):
+        play(router, Given(np.ones((4, 1, 3))), 4)
+    with pytest.raises(ValuesError, match="no environment"):
+        play(router, np.ones((4, 1, 5)), 4)  # type: ignore[arg-type]
+    assert router.t == 0
