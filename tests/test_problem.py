@@ -213,10 +213,6 @@ BAD_LIMITS = [
         [at_least("usd", 3), at_least("usd", 2)],
         ["same side", "one limit a side", "tighter: at_least('usd', 3.0)"],
     ),
-    (
-        [at_most("usd", 1.5), at_least("usd", 2)],
-        ["at_least('usd', 2.0) is above at_most('usd', 1.5)", "no average", "swap"],
-    ),
 ]
 
 BAD_DRAWS = [

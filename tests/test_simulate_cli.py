@@ -17,6 +17,7 @@ from bylot.environments import Noisy, Outcomes
 from bylot.files import read
 from bylot.metrics import worst
 from bylot.optima import Stack, best_set, checked_prices, optimum
+from bylot.whatif.levels import sweep
 from test_report import Page, grids, is_grid
 
 POOL = """\
@@ -350,3 +351,13 @@ def test_a_run_on_the_hospital_keeps_all_limits_and_earns_what_it_is_known_to(
     for policy in ("distinct", "tangent"):
         assert found["policies"][policy]["keeps"]
         assert found["policies"][policy]["late"] > 0.75
+
+
+def test_a_bound_may_be_swept_to_its_opposite_and_past_it(tmp_path: Path) -> None:
+    least = "  - {cost: usd, at_least: 3, per: request}\nrewards"
+    file = read(pool(tmp_path, POOL.replace("rewards", least)))
+    past, meeting, apart = sweep(file, "usd.at_most=2:4:3").levels
+    assert past.problem is None
+    assert "is above" in past.reason
+    assert meeting.problem is not None
+    assert apart.problem is not None

@@ -55,6 +55,13 @@ class Costs(NamedTuple):
         most = self.rows.max(axis=1, initial=0.0)
         return self._replace(bounds=self.bounds - margin * self.away * most)
 
+    def width(self) -> Floats:
+        """How many units lie between each upper limit and each lower one on the same cost."""
+        same = (self.rows[self.upper, None] == self.rows[None, ~self.upper]).all(axis=2)
+        apart = self.bounds[self.upper, None] - self.bounds[None, ~self.upper]
+        width: Floats = (apart / self.units[self.upper, None])[same]
+        return width
+
     def excess(self, q: Floats) -> Floats:
         """By how many units q breaks each limit, negative where there is room."""
         over = expected_costs(q.ravel(), self.rows, self.draws) - self.bounds

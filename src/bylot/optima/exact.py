@@ -18,6 +18,12 @@ SLACK = 1e-9
 CUTS = 10
 """So many cuts are added for one step, then the step is shortened instead."""
 
+NARROW = 1e-2
+"""Opposite limits on one cost that are nearer than so many units are followed as if they met."""
+
+HALVES = 20
+"""So often a step between such limits is halved until it leads up."""
+
 
 def superset(costs: Costs) -> Polytope:
     """A polytope that contains every allowed policy: chords for upper limits, nothing for lower."""
@@ -94,7 +100,7 @@ def local_top(
     The gap is that of the last tangents: it proves a stationary point, not a global optimum.
     """
     q, (value, slope) = start, hill.slope(start)
-    trail = [q]
+    trail, narrow = [q], bool((costs.width() < NARROW).any())
     for step in range(steps + 1):
         around = costs.simplex().with_rows(*costs.tangents(q, np.ones_like(costs.upper)))
         gap, prices = around.certify(q, slope)
@@ -102,8 +108,12 @@ def local_top(
             break
         # Lower limits bend: a model that bends with them needs few cuts to stay within.
         H = hill.curvature(q) + costs.bend(q, prices)[:, :, None] * np.eye(q.shape[1])
-        p = guarded(Model(q, slope, H), costs, around, slack)
-        further = None if p is None else ascend(hill, q, slope, p)
+        model = Model(q, slope, H)
+        if narrow:
+            further = along(hill, costs, model, around, slack)
+        else:
+            p = guarded(model, costs, around, slack)
+            further = None if p is None else ascend(hill, q, slope, p)
         if further is None:
             break
         trail.append(further[0])
@@ -137,6 +147,29 @@ def leapt(
         return here
     there = p, *hill.slope(p)
     return there if there[1] > here[1] else here
+
+
+def along(
+    hill: Concave, costs: Costs, model: Model, around: Polytope, slack: float
+) -> tuple[Floats, float, Floats] | None:
+    """Further up between limits that (nearly) meet: to the best of the model, and from there back
+    to what is allowed; half as far until that is higher, None if it never is.
+
+    The tangent is above the cost, so that a straight step that keeps `cost <= u` loses some of the
+    cost. Where u is also the least that is allowed, no such step is allowed at all.
+    """
+    face = around.face()
+    aim = None if face is None else model.peak(around, face)
+    if aim is None:
+        return None
+    value, far = hill.slope(model.q)[0], 1.0
+    for _ in range(HALVES):
+        p = reach(costs, model.q + far * (aim.q - model.q), slack, steps=10)
+        there = None if p is None else (p, *hill.slope(p))
+        if there is not None and there[1] > value:
+            return there
+        far /= 2
+    return None
 
 
 def guarded(model: Model, costs: Costs, around: Polytope, slack: float) -> Floats | None:

@@ -14,7 +14,7 @@ from bylot.kernels.compile import Floats
 from bylot.optima.best import PRECISION, agreeing, by_context, floor_of, optimum, tasks
 from bylot.optima.costs import Costs
 from bylot.optima.result import Optimum
-from bylot.optima.search import MARGIN, climbed
+from bylot.optima.search import climbed, footings
 from bylot.optima.stack import Stack
 from bylot.problem import Limit, Problem
 
@@ -165,8 +165,9 @@ class Bench:
         policy: Floats = np.atleast_2d(self.best.policy)
         total = 0.0
         for task, rows in tasks(problem, parts, floor_of(problem, self.floor), self.aggregate):
-            costs = Costs.of(problem, task.shares, task.floor).tightened(MARGIN)
-            top = climbed(task, costs, policy[rows], MARGIN / 2)
+            costs = Costs.of(problem, task.shares, task.floor)
+            ways = (climbed(task, *one, policy[rows]) for one in footings(costs))
+            top = next((top for top in ways if top is not None), None)
             if top is None:
                 return None
             total += top.value

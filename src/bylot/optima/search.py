@@ -35,7 +35,7 @@ class Search(NamedTuple):
                 f"use {task.lower_floor}more draws, or looser limits"
             )
         first = [roof.q] if start is None else [start, roof.q]
-        for bounded, slack in ((costs.tightened(MARGIN), MARGIN / 2), (costs, SLACK)):
+        for bounded, slack in footings(costs):
             tops = list(self.tops(task, bounded, slack, first, roof.value + roof.gap))
             if tops:
                 return max(tops, key=lambda top: top.value), [top.value for top in tops]
@@ -51,7 +51,7 @@ class Search(NamedTuple):
         """Where the starts lead, each with its gap, until one is proved to be the best there is."""
         whole = Costs.of(task.problem, task.shares, task.floor)  # bounds as they are
         for place in self.places(task, costs, first):
-            top = climbed(task, costs, place, slack)
+            top = climbed(task, costs, slack, place)
             if top is not None:
                 gap = min(ceiling_gap(task.hill, whole, top.q), ceiling - top.value)
                 yield top._replace(gap=max(0.0, gap))
@@ -78,6 +78,11 @@ class Search(NamedTuple):
             yield single[n // 2] if n % 2 == 0 and n // 2 < K else lifted(mix, task.floor)
 
 
+def footings(costs: Costs) -> tuple[tuple[Costs, float], ...]:
+    """Bounds to climb within and by how much they may be missed: tightened, then as they are."""
+    return (costs.tightened(MARGIN), MARGIN / 2), (costs, SLACK)
+
+
 def ceiling(task: Task, costs: Costs) -> Peak | None:
     """The top over a superset of what is allowed, by way of few rounds if there are many."""
     start = np.full(task.hill.shape, 1.0 / task.problem.size)
@@ -100,7 +105,7 @@ def alone(task: Task, costs: Costs) -> list[Floats]:
     return sorted(policies, key=rank)
 
 
-def climbed(task: Task, costs: Costs, start: Floats, slack: float) -> Peak | None:
+def climbed(task: Task, costs: Costs, slack: float, start: Floats) -> Peak | None:
     """From a start, by way of an allowed policy, to a local top; None if there is no such way."""
     q = reach(costs, start, slack)
     if q is None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bylot.errors import ProblemError
+from bylot.errors import InfeasibleLimits, ProblemError
 from bylot.kernels.compile import Bools, Floats, Ints
 from bylot.problem.limits import HUGE, LOWER, TINY, UPPER, Limit, Share, real
 
@@ -103,9 +103,10 @@ def consistent(promises: tuple[Limit, ...], rows: Mapping[str, Floats]) -> None:
     for (name, sign), limit in sides.items():
         upper = sides.get((name, UPPER))
         if sign == LOWER and upper and limit.bound > upper.bound:
-            raise ProblemError(
+            raise InfeasibleLimits(
                 f"{limit} is above {upper}, so that no average can keep both; "
-                "swap the two bounds, or lower the first"
+                "swap the two bounds, or lower the first",
+                conflict=(limit, upper),
             )
 
 
