@@ -22,6 +22,7 @@ from bylot.kernels.compile import Floats
 from bylot.problem import Limit, Problem, Remedy, at_least, at_most, share
 from bylot.problem.conflict import find_conflict, irreducible, smallest
 from bylot.problem.feasibility import within_reach
+from bylot.problem.limits import HUGE, TINY
 from bylot.problem.region import Region
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -392,3 +393,38 @@ def test_every_point_of_the_region_is_a_mixture_of_sets() -> None:
             sum(direction[list(s)]) for m in (1, 2, 3) for s in itertools.combinations(range(5), m)
         )
         assert region.extreme(direction, +1, []) == pytest.approx(best, rel=1e-12)
+
+
+def test_where_the_solver_gives_up_the_range_of_the_numbers_and_a_remedy_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bylot.problem.region.solve", lambda *_: None)
+    with pytest.raises(ProblemError, match=r"from 0\.001 to 5000; measure each cost") as refusal:
+        Problem(["a", "b"], {"usd": [0.001, 0.0]}, [at_most("usd", 5_000)], draws=1)
+    assert not isinstance(refusal.value, InfeasibleLimits)
+
+
+NAMES = ("usd", "gpu")
+sizes = st.one_of(
+    st.sampled_from([0.0, TINY, HUGE, 1.0]), st.floats(-99.0, 99.0).map(lambda power: 10**power)
+)
+
+
+@given(data=st.data(), K=st.integers(2, 5), draws=st.integers(1, 4))
+@settings(deadline=None, derandomize=True, max_examples=150)
+def test_numbers_of_any_size_make_a_problem_or_a_refusal(
+    data: st.DataObject, K: int, draws: int
+) -> None:
+    costs = {name: data.draw(st.lists(sizes, min_size=K, max_size=K)) for name in NAMES}
+    sides = data.draw(st.lists(st.tuples(st.sampled_from([at_most, at_least]), sizes), max_size=4))
+    limits = {
+        limit.key: limit for i, (make, b) in enumerate(sides) for limit in [make(NAMES[i % 2], b)]
+    }
+    try:
+        problem = Problem([f"e{i}" for i in range(K)], costs, limits.values(), draws=draws)
+    except ProblemError:
+        return
+    for limit in problem.limits:
+        low, high = problem.range_of(limit)
+        assert 0.0 <= low <= high * (1 + 1e-6)
+    assert problem.surrogate_conflict is None or problem.limits

@@ -282,6 +282,14 @@ def test_limits_in_conflict_are_named_by_their_lines_with_what_to_write(tmp_path
     assert said.endswith("write at_most: 1.0 in line 15")
 
 
+def test_limits_that_the_solver_gives_up_on_are_named_by_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bylot.problem.region.solve", lambda *_: None)
+    with pytest.raises(ProblemFileError, match=r"line 15, .*: no solver .*; measure each cost"):
+        reading(tmp_path, GOOD["yaml"])
+
+
 def test_remedies_are_in_the_unit_of_their_line_and_would_do(tmp_path: Path) -> None:
     text = (
         "draws: 3\ncosts: {usd: dollars}\nexperts:\n"

@@ -1,12 +1,12 @@
 """A problem file: a pool, its limits and all that goes with them, as one person wrote them down."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from bylot.errors import InfeasibleFile, InfeasibleLimits
+from bylot.errors import InfeasibleFile, InfeasibleLimits, ProblemError, ProblemFileError
 from bylot.files import jsons, tomls, yamls
 from bylot.files.form import FORM
 from bylot.files.groups import Group
@@ -139,13 +139,25 @@ def restated(path: Path, made: Sequence[Promise], draws: int) -> Iterator[None]:
         lines = tuple(promise.place.line for promise in conflict)
         said = [f"{promise} (line {promise.place.line})" for promise in conflict]
         message = (
-            f"{shown(path)}, line {', '.join(map(str, sorted(set(lines))))}: no policy can keep "
+            f"{shown(path)}, line {numbered(lines)}: no policy can keep "
             f"{in_words(said, 'and')}{' together' if len(said) > 1 else ''}; "
             f"{advice(error, at, draws)}"
         )
         raise InfeasibleFile(
             message, error.conflict, error.remedies, error.smallest, error.draws, lines
         ) from None
+    except ProblemError as error:  # of the limits together: what is of one line was said of it
+        lines = tuple(promise.place.line for promise in made)
+        raise ProblemFileError(f"{shown(path)}, line {numbered(lines)}: {error}") from None
+
+
+def numbered(lines: Iterable[int]) -> str:
+    """Numbers of lines, each once and in order.
+
+    >>> numbered([12, 3, 12])
+    '3, 12'
+    """
+    return ", ".join(map(str, sorted(set(lines))))
 
 
 def advice(error: InfeasibleLimits, at: Mapping[tuple[str, int], Promise], draws: int) -> str:

@@ -86,7 +86,7 @@ def range_of(problem: "Problem", limit: Limit) -> tuple[float, float]:
     others = [j for j, other in enumerate(problem.limits) if other.key != limit.key]
     low, high = (region.extreme(row, sign, others) for sign in (UPPER, LOWER))
     if low is None or high is None:
-        raise ArithmeticError(f"the solver found the limits feasible, but not the range of {limit}")
+        raise region.undecided()
     return low, high
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
+from bylot.errors import ProblemError
 from bylot.kernels.compile import Floats, Ints
 from bylot.problem.limits import UPPER
 
@@ -144,8 +145,18 @@ class Region:
             np.append(np.ones(self.size), np.inf),
         )
         if answer is None:  # every p keeps limits that give way far enough
-            raise ArithmeticError(f"the solver cannot tell whether limits {active} are feasible")
+            raise self.undecided()
         return float(answer.x[-1]), program, answer
+
+    def undecided(self) -> ProblemError:
+        """The error for limits whose numbers are more than the solver can tell apart."""
+        numbers = np.append(self.rows, self.bounds)
+        small, large = numbers[numbers > 0].min(initial=np.inf), numbers.max(initial=0.0)
+        return ProblemError(
+            f"no solver in floating point can tell what these limits leave room for: their costs "
+            f"and bounds run from {small:g} to {large:g}; measure each cost in a unit that brings "
+            "its numbers near 1, and write 0 for those that hardly count"
+        )
 
     def _ceiling(self, active: list[int]) -> Floats:
         """The most that upper limits leave to each expert, as c_ij p_i <= c_j.p <= u_j.
