@@ -355,3 +355,11 @@ def test_contexts_start_and_floor_are_checked() -> None:
         optimum(problem, values, start=[0.5, 0.2, 0.2])
     with pytest.raises(ProblemError, match=r"floor=0\.5"):
         optimum(problem, values, floor=0.5)
+
+
+def test_an_optimum_tells_how_often_each_expert_is_asked_in_each_context() -> None:
+    free = Problem(["a", "b"], {}, draws=2)
+    alone = optimum(free, [[1.0, 1.0]], start=[0.5, 0.5])
+    assert_allclose(alone.asked(2), [1 - (1 - alone.policy) ** 2])
+    several = optimum(free, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False)
+    assert_allclose(several.asked(2), np.eye(2), atol=1e-4)  # the value tells q to 1e-9^(1/2) only

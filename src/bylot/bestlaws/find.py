@@ -11,7 +11,6 @@ import numpy as np
 from bylot.errors import InfeasibleLimits
 from bylot.files import ProblemFile
 from bylot.kernels.compile import Floats
-from bylot.kernels.inclusion import inclusion
 from bylot.optima import BestSet, CheckedPrice, Optimum, best_set, checked_prices, optimum
 from bylot.problem import Problem
 from bylot.problem.limits import listed
@@ -103,8 +102,7 @@ def find(
         except InfeasibleLimits as error:
             reasons[kind] = reason(problem, kind, error)
             continue
-        q = np.atleast_2d(best.policy)
-        asked = np.array([inclusion(row, problem.draws) for row in q])
+        q, asked = np.atleast_2d(best.policy), best.asked(problem.draws)
         prices = checked_prices(problem, ground.stack, best, exact=exact, **options)
         laws[kind] = Law(kind, best, q, asked, problem.rows @ (chances @ asked), prices)
     fixed = best_set(problem, ground.stack)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bylot.kernels.compile import Floats
+from bylot.kernels.inclusion import inclusion
 
 Labels = NDArray[np.int64] | NDArray[np.str_]
 
@@ -33,6 +34,12 @@ class Optimum:
     spread: float = 0.0
     starts: int = 1
     contexts: Labels | None = None
+
+    def asked(self, draws: int) -> Floats:
+        """(X, K), the chance of each expert to be asked in a request: 1 - (1 - q)^M, a row for each
+        context.
+        """
+        return np.array([inclusion(q, draws) for q in np.atleast_2d(self.policy)])
 
     @property
     def ceiling(self) -> float:

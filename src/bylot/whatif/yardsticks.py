@@ -10,7 +10,6 @@ import numpy as np
 from bylot.bestlaws.find import shares
 from bylot.errors import InfeasibleLimits
 from bylot.kernels.compile import Floats
-from bylot.kernels.inclusion import inclusion
 from bylot.metrics import outside
 from bylot.optima import CheckedPrice, Optimum, Stack, best_set, checked_prices, optimum
 from bylot.problem import Problem
@@ -88,8 +87,7 @@ def of_law(
     setup: Setup, problem: Problem, best: Optimum, prices: tuple[CheckedPrice, ...] = ()
 ) -> Yardstick:
     """A law of independent draws, one for each context, and whether it keeps the limits."""
-    chances = [inclusion(q, problem.draws) for q in np.atleast_2d(best.policy)]
-    asked: Floats = shares(setup.ground) @ np.array(chances)
+    asked: Floats = shares(setup.ground) @ best.asked(problem.draws)
     return Yardstick(
         value=setup.reward(best.value),
         ceiling=setup.reward(best.ceiling),
