@@ -128,12 +128,15 @@ def test_with_contexts_both_regrets_are_of_one_kind() -> None:
     assert true.aggregate > usual.aggregate
 
 
-def test_an_exact_optimum_is_not_taken_for_one_of_the_surrogate() -> None:
-    values = recorded(500).values
-    trace = played(horizon=500)
-    with pytest.raises(ValuesError, match=r"does not allow; .* exact=True"):
-        score(trace, values, optimum(five(), values, exact=True))
-    assert not score(trace, values, optimum(five(), values)).exact
+def test_an_optimum_of_one_kind_is_not_taken_for_one_of_the_other() -> None:
+    values, trace = recorded(500).values, played(horizon=500)
+    exact, surrogate = (optimum(five(), values, exact=one) for one in (True, False))
+    with pytest.raises(ValuesError, match=r"under the limits themselves, but .*; give exact=True"):
+        score(trace, values, exact)
+    with pytest.raises(ValuesError, match=r"under the paper's surrogate .*; give exact=False"):
+        score(trace, values, surrogate, exact=True)
+    assert not score(trace, values, surrogate).exact
+    assert score(trace, values, exact, exact=True).exact
 
 
 @pytest.mark.parametrize(

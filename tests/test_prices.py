@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bylot.errors import ValuesError
 from bylot.kernels.compile import Floats
 from bylot.optima import CheckedPrice, Optimum, checked_prices, optimum
 from bylot.problem import Limit, Problem, at_least, at_most
@@ -77,6 +78,12 @@ def test_a_wrong_price_would_be_noticed() -> None:
     wrong = Optimum(best.value, best.policy, best.gap, best.prices * 1.03)
     (usd,) = checked_prices(problem, values, wrong, floor=False)
     assert usd.verdict == "differs"
+
+
+def test_prices_are_of_the_kind_of_their_optimum() -> None:
+    best = optimum(pair(0.5), PAIR, exact=True)
+    with pytest.raises(ValuesError, match="give exact=True here"):
+        checked_prices(pair(0.5), PAIR, best)
 
 
 def test_a_bound_that_cannot_be_tightened_has_one_side() -> None:

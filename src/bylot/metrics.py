@@ -122,11 +122,7 @@ def score(
     exact = exact or empty
     if best is None:
         best = optimum(problem, stack, contexts=contexts, exact=exact)
-    elif not (exact or within_surrogate(problem, best)):
-        raise ValuesError(
-            "best has a policy that the paper's surrogate of the limits does not allow; if it is "
-            "the optimum of the exact limits, say so: score(..., exact=True)"
-        )
+    best.require(exact)
     shared = best
     if several:
         shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
@@ -151,13 +147,6 @@ def score(
         theorem=theorem,
         applies=covered(trace.policy) and not empty,
     )
-
-
-def within_surrogate(problem: Problem, best: Optimum) -> bool:
-    """Are the mean costs of its policies within the paper's surrogate, but for rounding?"""
-    costs = np.atleast_2d(best.policy) @ problem.rows.T
-    away = np.maximum(costs - problem.box.high, problem.box.low - costs) / problem.peaks
-    return bool(away.max(initial=0.0) <= 1e-6)
 
 
 def violations(trace: Trace) -> Floats:

@@ -72,6 +72,7 @@ def optimum(
         spread=sum(one.spread for one in solved),
         starts=min(one.starts for one in solved),
         contexts=labels,
+        exact=exact,
     )
 
 

@@ -74,6 +74,7 @@ def checked_prices(
     >>> usd.verdict, round(usd.price, 6), round(usd.central, 6)
     ('agrees', 0.75, 0.75)
     """
+    best.require(exact)
     bench = Bench(problem, agreeing(problem, values), best, floor, contexts, aggregate, exact)
     return tuple(bench.checked(j, step) for j in range(len(problem.limits)))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bylot.errors import ValuesError
 from bylot.kernels.compile import Floats
 from bylot.kernels.inclusion import inclusion
 
@@ -25,6 +26,7 @@ class Optimum:
     spread:   best minus worst local optimum over the starts (exact costs only, else 0)
     starts:   how many starts led to an allowed policy; there are no more once one is proved best
     contexts: the labels of the rows of `policy`; None without contexts
+    exact:    is it of the limits themselves, or of the paper's surrogate?
     """
 
     value: float
@@ -34,6 +36,16 @@ class Optimum:
     spread: float = 0.0
     starts: int = 1
     contexts: Labels | None = None
+    exact: bool = False
+
+    def require(self, exact: bool) -> None:
+        """Refuse an optimum of the other kind than the one that is wanted."""
+        if self.exact != exact:
+            kinds = {True: "the limits themselves", False: "the paper's surrogate of the limits"}
+            raise ValuesError(
+                f"best is the optimum under {kinds[self.exact]}, but one under {kinds[exact]} is "
+                f"wanted; give exact={self.exact} here, or make it by optimum(..., exact={exact})"
+            )
 
     def asked(self, draws: int) -> Floats:
         """(X, K), the chance of each expert to be asked in a request: 1 - (1 - q)^M, a row for each
