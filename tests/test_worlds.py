@@ -117,3 +117,14 @@ def test_optima_of_many_values_are_computed_on_fewer_rounds(
     assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 100
     monkeypatch.setattr("bylot.worlds.MOST", 50)
     assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 50
+
+
+def test_contexts_that_a_world_does_not_tell_apart_are_owned_up_to(tmp_path: Path) -> None:
+    (tmp_path / "skills.csv").write_text("topic,ann,bob\nheart,0.9,0.1\n")
+    words = "The 2 contexts of pool.yaml are not told apart"
+    file = pool(tmp_path, POOL)
+    assert words in of_skills(file, tmp_path / "skills.csv").story
+    assert words in made_up(file).story
+    assert words in world(tmp_path, dimension="topic").story
+    assert words not in world(tmp_path, context="ward").story
+    assert words not in made_up(pool(tmp_path, POOL.split("contexts")[0])).story

@@ -98,7 +98,7 @@ def of_outcomes(
     chances = weighed(file, read, told) if read.contexts and file.contexts else None
     return World(
         environment=Outcomes(read.table, read.dimension, contexts=read.context, chances=chances),
-        story=story(where.name, read, dimension, context),
+        story=story(where.name, read, dimension, context) + ("" if context else alike(file)),
         dimensions=read.dimensions,
         contexts=read.contexts,
         questions=len(read.questions),
@@ -116,6 +116,16 @@ def story(name: str, read: OutcomeTable, dimension: str | None, context: str | N
     return (
         f"A request asks one question of each {dimension} ({len(read.dimensions)}), drawn from "
         f"{source}{own}; it earns the mean over these of the best answer of its panel."
+    )
+
+
+def alike(file: ProblemFile) -> str:
+    """A sentence for contexts of a problem file that a world does not tell apart; or nothing."""
+    if not file.contexts:
+        return ""
+    return (
+        f" The {len(file.contexts)} contexts of {file.path.name} are not told apart: all requests "
+        "are alike; --outcomes with --context COLUMN tells them apart."
     )
 
 
@@ -142,7 +152,7 @@ def of_skills(file: ProblemFile, skills: str | PathLike[str]) -> World:
         environment=Noisy(read.table, worth=1 / N),
         story=f"What an expert is worth to a request varies around the mean values of "
         f"{Path(skills).name}, in each of its {N} dimensions; a request earns the mean over these "
-        "of the best value of its panel.",
+        f"of the best value of its panel.{alike(file)}",
         dimensions=read.dimensions,
         unused=read.unused,
     )
@@ -164,7 +174,8 @@ def made_up(file: ProblemFile) -> World:
         environment=Noisy(level.clip(0.0, 1.0), worth=1 / DIMENSIONS),
         story="MADE-UP WORLD: no outcomes and no skills were given, so the skills of the experts "
         "are drawn by chance, the dearer the better. It shows what limits and policies do, and "
-        "says nothing of how good your experts are; give --outcomes or --skills for that.",
+        f"says nothing of how good your experts are; give --outcomes or --skills for that."
+        f"{alike(file)}",
         made_up=True,
         dimensions=tuple(f"dimension {n + 1}" for n in range(DIMENSIONS)),
     )

@@ -23,8 +23,9 @@ def add_world(verb: argparse.ArgumentParser) -> None:
         "--skills",
         type=Path,
         metavar="FILE",
-        help="a line for each dimension, a column for each expert: mean values, from 0 to 1. With "
-        "neither, skills are made up, and everything says so",
+        help="a line for each dimension, a column for each expert: mean values, from 0 to 1, the "
+        "same in every context of the problem file. With neither, skills are made up, and "
+        "everything says so",
     )
     verb.add_argument(
         "--questions",
@@ -44,7 +45,7 @@ def add_world(verb: argparse.ArgumentParser) -> None:
         "--context",
         metavar="COLUMN",
         help="the column that says the context of a question; a request asks questions of its own "
-        "context only (default: all are alike)",
+        "context only (default: all are alike, whatever contexts the problem file names)",
     )
 
 
