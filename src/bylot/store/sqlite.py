@@ -1,0 +1,345 @@
+"""A store in one SQLite file: a write-ahead log that is synced before a call returns.
+
+Any number of processes may have the file open; one writes at a time, the others wait a little.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bylot.errors import KeyReused, NameTaken, NoSuchRouter, StoreDamaged, StoreDown, StoreError
+from bylot.store.contract import ApiKey, Event, Past, RouterRow, Snapshot
+from bylot.store.version import VERSION, alien, fenced, known
+
+PATIENCE = 3.0
+"""Seconds to wait for another process that is writing."""
+
+NOW = "(julianday('now') - 2440587.5) * 86400.0"
+"""Seconds since 1970, to the millisecond."""
+
+SCHEMA = (
+    "CREATE TABLE routers (number INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " name TEXT NOT NULL UNIQUE, created INTEGER NOT NULL)",
+    "CREATE TABLE events (router INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL,"
+    " of INTEGER, key TEXT, at INTEGER NOT NULL, body BLOB NOT NULL, seal BLOB NOT NULL,"
+    " PRIMARY KEY (router, seq)) WITHOUT ROWID",
+    "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
+    " WHERE kind = 'decided' AND key IS NOT NULL",
+    "CREATE INDEX events_of ON events (router, of) WHERE of IS NOT NULL",
+    "CREATE TABLE snapshots (router INTEGER PRIMARY KEY, seq INTEGER NOT NULL,"
+    " body BLOB NOT NULL, seal BLOB NOT NULL)",
+    "CREATE TABLE leases (router INTEGER PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL)",
+    "CREATE TABLE keys (id TEXT PRIMARY KEY, digest BLOB NOT NULL, label TEXT NOT NULL,"
+    " scopes TEXT NOT NULL, routers TEXT NOT NULL, created INTEGER NOT NULL, revoked INTEGER)",
+    "CREATE TABLE bylot_meta (version INTEGER NOT NULL)",
+    f"INSERT INTO bylot_meta VALUES ({VERSION})",
+)
+
+LINES = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
+ADD = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+KEEP = (
+    "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router) DO UPDATE"
+    " SET seq = excluded.seq, body = excluded.body, seal = excluded.seal"
+    " WHERE excluded.seq >= snapshots.seq"
+)
+STANDING = (
+    "SELECT (SELECT max(seq) FROM events WHERE router = number), EXISTS (SELECT 1 FROM leases"
+    f" WHERE router = number AND owner <> ? AND until > {NOW}) FROM routers WHERE number = ?"
+)
+LEASE = (
+    f"INSERT INTO leases SELECT number, ?, {NOW} + ? FROM routers WHERE number = ?"
+    " ON CONFLICT (router) DO UPDATE SET owner = excluded.owner, until = excluded.until"
+    f" WHERE leases.owner = excluded.owner OR leases.until <= {NOW}"
+)
+EVENT = f"{LINES} AND seq = ?"
+LAST = f"{LINES} ORDER BY seq DESC LIMIT 1"
+AFTER = f"{LINES} AND seq > ? ORDER BY seq LIMIT ?"
+LATEST = (
+    f"{LINES} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000 AND kind = ?"
+    " ORDER BY seq DESC LIMIT ?"
+)
+SINCE = f"{LINES} AND of = ? ORDER BY seq"
+KEYED = f"{LINES} AND key = ? AND kind = 'decided' AND key IS NOT NULL"
+
+REASONS = {
+    sqlite3.SQLITE_BUSY: f"another process has been writing to it for {PATIENCE:g} s; "
+    "see which has it open",
+    sqlite3.SQLITE_LOCKED: "another process has it locked; see which has it open",
+    sqlite3.SQLITE_FULL: "the disk is full; make room",
+    sqlite3.SQLITE_READONLY: "it may only be read; open it for writing, and see that its folder "
+    "can be written to",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; see that its folder is there and that both "
+    "can be written to",
+    sqlite3.SQLITE_IOERR: "the disk does not answer as it should; see the system's log",
+}
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+
+class SqliteStore:
+    """A `Store` in a file; used after `close`, it opens the file again.
+
+    owner: whose leases are ours, set by `lease`
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path, self.read_only = path.absolute(), read_only
+        self.address = f"sqlite:///{self.path}"
+        self.owner = ""
+        self._db: sqlite3.Connection | None = None
+        self._inode: tuple[int, int] | None = None
+        with self._reading():
+            pass
+
+    def create(self, name: str, at: int, first: Event) -> RouterRow:
+        """A router under a new number, with line 0 of its log."""
+        with self._writing() as db:
+            if db.execute("SELECT 1 FROM routers WHERE name = ?", (name,)).fetchone():
+                raise NameTaken(f"a router {name!r} is there already; give another name")
+            insert = "INSERT INTO routers (name, created) VALUES (?, ?)"
+            number = db.execute(insert, (name, at)).lastrowid
+            assert number is not None
+            db.execute(ADD, first._replace(router=number))
+        return RouterRow(number, name, at)
+
+    def delete(self, router: int) -> None:
+        """Forget a router; AUTOINCREMENT never gives its number again."""
+        with self._writing() as db:
+            db.execute("DELETE FROM routers WHERE number = ?", (router,))
+            for table in ("events", "snapshots", "leases"):
+                db.execute(f"DELETE FROM {table} WHERE router = ?", (router,))
+
+    def find(self, name: str) -> RouterRow | None:
+        """The router of this name."""
+        with self._reading() as db:
+            query = "SELECT number, name, created FROM routers WHERE name = ?"
+            row = db.execute(query, (name,)).fetchone()
+        return RouterRow(*row) if row else None
+
+    def routers(self, after: str = "", limit: int = 1000) -> list[RouterRow]:
+        """Routers by name, those after the given one."""
+        with self._reading() as db:
+            query = "SELECT number, name, created FROM routers WHERE name > ? ORDER BY name LIMIT ?"
+            return [RouterRow(*row) for row in db.execute(query, (after, limit))]
+
+    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+        """Add lines, each the next of its log, or nothing."""
+        with self._writing() as db:
+            self._defend(db, events, snapshots)
+            try:
+                db.executemany(ADD, events)
+            except sqlite3.IntegrityError as error:
+                raise KeyReused(
+                    f"{self.address}: two lines under one number, or two decisions under one key, "
+                    f"in one batch ({error}); nothing was written"
+                ) from None
+            if snapshots:
+                db.executemany(KEEP, snapshots)
+
+    def _defend(
+        self, db: sqlite3.Connection, events: Sequence[Event], snapshots: Sequence[Snapshot]
+    ) -> None:
+        """Fenced unless each log ends where these lines begin, and is in nobody else's hands."""
+        starts: dict[int, int | None] = dict.fromkeys([one.router for one in snapshots])
+        for event in reversed(events):
+            starts[event.router] = event.seq
+        lost = []
+        for router, start in starts.items():
+            standing = db.execute(STANDING, (self.owner, router)).fetchone()
+            if not standing or standing[1] or (start is not None and standing[0] != start - 1):
+                lost.append(router)
+        if lost:
+            raise fenced(self.address, lost)
+
+    def last(self, router: int) -> Event | None:
+        """The last line of a log."""
+        return self._line(LAST, router)
+
+    def event(self, router: int, seq: int) -> Event | None:
+        """One line of a log."""
+        return self._line(EVENT, router, seq)
+
+    def keyed(self, router: int, key: str) -> Event | None:
+        """The decision that was made under this key."""
+        return self._line(KEYED, router, key)
+
+    def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
+        """Lines after one, in order."""
+        return self._lines(AFTER, router, after, limit)
+
+    def latest(self, router: int, kind: str, limit: int) -> list[Event]:
+        """The last lines of a kind, newest first, among the last thousand of the log."""
+        return self._lines(LATEST, router, router, kind, limit)
+
+    def past(self, router: int, seq: int) -> Past | None:
+        """A decision and all later lines that speak of it."""
+        decided = self.event(router, seq)
+        if decided is None or decided.kind != "decided":
+            return None
+        return Past(decided, self._lines(SINCE, router, seq))
+
+    def _line(self, query: str, *values: int | str) -> Event | None:
+        return next(iter(self._lines(query, *values)), None)
+
+    def _lines(self, query: str, *values: int | str) -> list[Event]:
+        with self._reading() as db:
+            return [Event(*row) for row in db.execute(query, values)]
+
+    def snapshot(self, router: int) -> Snapshot | None:
+        """The latest snapshot."""
+        with self._reading() as db:
+            query = "SELECT router, seq, body, seal FROM snapshots WHERE router = ?"
+            row = db.execute(query, (router,)).fetchone()
+        return Snapshot(*row) if row else None
+
+    def lease(self, router: int, owner: str, seconds: float) -> float | None:
+        """Take or renew the right to write to a log, by the clock of this machine."""
+        with self._writing() as db:
+            granted = db.execute(LEASE, (owner, seconds, router)).rowcount
+            query = f"SELECT until - {NOW} FROM leases WHERE router = ?"
+            left = db.execute(query, (router,)).fetchone()
+        if left is None:
+            raise NoSuchRouter(f"{self.address} has no router of number {router} any more")
+        if not granted:
+            return max(0.0, float(left[0]))
+        self.owner = owner
+        return None
+
+    def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
+        """Give leases back: these, or all of an owner."""
+        with self._writing() as db:
+            if routers is None:
+                db.execute("DELETE FROM leases WHERE owner = ?", (owner,))
+            else:
+                one = "DELETE FROM leases WHERE owner = ? AND router = ?"
+                db.executemany(one, [(owner, router) for router in routers])
+
+    def add_key(self, key: ApiKey) -> None:
+        """Keep a credential."""
+        row = key._replace(scopes=json.dumps(key.scopes), routers=json.dumps(key.routers))  # type: ignore[arg-type]
+        with self._writing() as db:
+            try:
+                db.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            except sqlite3.IntegrityError:
+                raise StoreError(f"a credential {key.id!r} is there already") from None
+
+    def keys(self) -> list[ApiKey]:
+        """All credentials, oldest first."""
+        with self._reading() as db:
+            rows = [ApiKey(*r) for r in db.execute("SELECT * FROM keys ORDER BY created, id")]
+        return [
+            k._replace(
+                scopes=tuple(json.loads(str(k.scopes))), routers=tuple(json.loads(str(k.routers)))
+            )
+            for k in rows
+        ]
+
+    def revoke(self, id: str, at: int) -> bool:  # noqa: A002
+        """From now on this credential is none; the time of the first revocation stays."""
+        with self._writing() as db:
+            query = "UPDATE keys SET revoked = coalesce(revoked, ?) WHERE id = ?"
+            return db.execute(query, (at, id)).rowcount > 0
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection; what it raises becomes an error that names the file."""
+        try:
+            yield self._db or self._connect()
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+        except UnicodeEncodeError as error:
+            raise StoreError(f"{error.object!r} is no text that can be kept: {error}") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that nobody else can write in."""
+        with self._reading() as db:
+            self._in_place()
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def _in_place(self) -> None:
+        """A file that was moved or unlinked can still be written to, and all would be lost."""
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise StoreDown(f"{self.path} is gone ({error.strerror}); put it back") from None
+        if (found.st_dev, found.st_ino) != self._inode:
+            raise StoreDown(
+                f"{self.path} is another file than the one that was opened; put the first one back, "
+                "or restart what uses it"
+            )
+
+    def _refusal(self, error: sqlite3.Error) -> StoreError:
+        """What an error of SQLite means, and what to do; the next call opens the file again."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            self.close()
+        if code in DAMAGE:
+            return StoreDamaged(
+                f"{self.path} is not a store of bylot, or a damaged one ({error}); "
+                "restore it from a copy, or name another file"
+            )
+        reason = REASONS.get(code, "SQLite cannot use it")
+        return StoreDown(f"{self.path}: {reason} ({error})")
+
+    def _connect(self) -> sqlite3.Connection:
+        """Open the file; make a store of it if it is new, refuse it if it is something else."""
+        new = self._inode is None and not self.read_only
+        mode = "ro" if self.read_only else "rwc" if new else "rw"
+        db = sqlite3.connect(
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            self._prepare(db, new)
+        except BaseException:
+            db.close()
+            raise
+        found = os.stat(self.path)
+        self._inode = (found.st_dev, found.st_ino)
+        self._db = db
+        return db
+
+    def _prepare(self, db: sqlite3.Connection, new: bool) -> None:
+        """Nothing is written before the file is known to be ours, or empty."""
+        if new and not tables(db):
+            db.execute("BEGIN IMMEDIATE")
+            if not tables(db):  # nobody else was quicker
+                for statement in SCHEMA:
+                    db.execute(statement)
+            db.execute("COMMIT")
+        if "bylot_meta" not in tables(db):
+            raise alien(str(self.path))
+        known(str(self.path), db.execute("SELECT version FROM bylot_meta").fetchall())
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cell_size_check = ON")
+        if not self.read_only:
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise StoreDown(
+                    f"{self.path}: its disk cannot have a write-ahead log (mode {mode}); "
+                    "put the file on a local disk"
+                )
+
+
+def tables(db: sqlite3.Connection) -> set[str]:
+    """What a file has."""
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
