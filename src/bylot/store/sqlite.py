@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bylot.errors import KeyReused, NameTaken, NoSuchRouter, StoreDamaged, StoreDown, StoreError
+from bylot.errors import NameTaken, NoSuchRouter, StoreDamaged, StoreDown, StoreError
 from bylot.store.contract import ApiKey, Event, Past, RouterRow, Snapshot
-from bylot.store.version import VERSION, alien, fenced, known
+from bylot.store.refusals import VERSION, alien, fenced, known, twice, unkept
 
 PATIENCE = 3.0
 """Seconds to wait for another process that is writing."""
@@ -131,10 +131,7 @@ class SqliteStore:
             try:
                 db.executemany(ADD, events)
             except sqlite3.IntegrityError as error:
-                raise KeyReused(
-                    f"{self.address}: two lines under one number, or two decisions under one key, "
-                    f"in one batch ({error}); nothing was written"
-                ) from None
+                raise twice(self.address, error) from None
             if snapshots:
                 db.executemany(KEEP, snapshots)
 
@@ -255,8 +252,8 @@ class SqliteStore:
             yield self._db or self._connect()
         except sqlite3.Error as error:
             raise self._refusal(error) from error
-        except UnicodeEncodeError as error:
-            raise StoreError(f"{error.object!r} is no text that can be kept: {error}") from None
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise unkept(error) from None
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -280,8 +277,8 @@ class SqliteStore:
             raise StoreDown(f"{self.path} is gone ({error.strerror}); put it back") from None
         if (found.st_dev, found.st_ino) != self._inode:
             raise StoreDown(
-                f"{self.path} is another file than the one that was opened; put the first one back, "
-                "or restart what uses it"
+                f"{self.path} is another file than the one that was opened; put the first one "
+                "back, or restart what uses it"
             )
 
     def _refusal(self, error: sqlite3.Error) -> StoreError:

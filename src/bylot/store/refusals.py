@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from bylot.errors import Fenced, StoreDamaged, StoreError, StoreUnknown
+from bylot.errors import Fenced, KeyReused, StoreDamaged, StoreError, StoreUnknown
 
 VERSION = 1
 """Of the tables; a store of an older one would be brought to this one when it is opened."""
@@ -37,4 +37,20 @@ def fenced(place: str, routers: Iterable[int]) -> Fenced:
         f"{place}: the log of router {', '.join(map(str, lost))} was deleted, is another owner's, "
         "or goes on otherwise; nothing was written: read it again before writing",
         lost,
+    )
+
+
+def twice(place: str, error: Exception) -> KeyReused:
+    """For a batch that is wrong in itself, or has a key that a decision had before."""
+    return KeyReused(
+        f"{place}: two lines under one number, or two decisions under one key ({error}); "
+        "nothing was written"
+    )
+
+
+def unkept(error: Exception) -> StoreError:
+    """For texts and numbers that the database has no way to keep."""
+    return StoreError(
+        f"a text or number that cannot be kept ({str(error).splitlines()[0]}); give texts without NUL and half "
+        "characters, and numbers below 2**63"
     )

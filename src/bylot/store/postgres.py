@@ -1,0 +1,372 @@
+"""A store in a PostgreSQL database, in the schema that its address leads to.
+
+Each call is one statement where it can be, which is one round trip and one transaction.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import Connection, errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8BinaryDumper
+
+from bylot.errors import (
+    NameTaken,
+    NoSuchRouter,
+    StoreDamaged,
+    StoreDown,
+    StoreError,
+    StoreUnknown,
+)
+from bylot.store.contract import ApiKey, Event, Past, RouterRow, Snapshot
+from bylot.store.refusals import VERSION, alien, fenced, known, twice, unkept
+
+Row = tuple[Any, ...]
+
+SETTINGS = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+    "application_name": "bylot",
+}
+"""For connections whose address does not say otherwise: a network that is gone is noticed."""
+
+SESSION = (
+    "SET synchronous_commit = on",
+    "SET lock_timeout = '3s'",
+    "SET default_transaction_isolation = 'read committed'",
+)
+
+SCHEMA = (
+    "CREATE TABLE routers (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
+    ' name text COLLATE "C" NOT NULL UNIQUE, created bigint NOT NULL)',
+    "CREATE TABLE events (router bigint NOT NULL, seq bigint NOT NULL, kind text NOT NULL,"
+    ' of bigint, key text COLLATE "C", at bigint NOT NULL, body bytea NOT NULL,'
+    " seal bytea NOT NULL, PRIMARY KEY (router, seq))",
+    "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
+    " WHERE kind = 'decided' AND key IS NOT NULL",
+    "CREATE INDEX events_of ON events (router, of, seq) WHERE of IS NOT NULL",
+    "CREATE TABLE snapshots (router bigint PRIMARY KEY, seq bigint NOT NULL,"
+    " body bytea NOT NULL, seal bytea NOT NULL)",
+    "CREATE TABLE leases (router bigint PRIMARY KEY, owner text NOT NULL,"
+    " until timestamptz NOT NULL)",
+    'CREATE TABLE keys (id text COLLATE "C" PRIMARY KEY, digest bytea NOT NULL,'
+    " label text NOT NULL, scopes text[] NOT NULL, routers text[] NOT NULL,"
+    " created bigint NOT NULL, revoked bigint)",
+    "CREATE TABLE bylot_meta (version bigint NOT NULL)",
+    f"INSERT INTO bylot_meta VALUES ({VERSION})",
+)
+TABLES = (
+    "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p')"
+    " AND relnamespace = current_schema()::regnamespace"
+)
+
+CREATE = """
+WITH made AS (
+    INSERT INTO routers (name, created) VALUES (%b, %b) ON CONFLICT (name) DO NOTHING
+    RETURNING number
+), line AS (
+    INSERT INTO events SELECT number, %b, %b, %b, %b, %b, %b, %b FROM made
+)
+SELECT number FROM made
+"""
+# The rows of the routers are locked, so that none is deleted while its log grows, and so that of
+# two writers to one log the second waits, and finds the primary key taken.
+APPEND = """
+WITH ours AS (
+    SELECT number FROM routers
+    JOIN unnest(%b::bigint[], %b::bigint[]) AS begun (router, start) ON router = number
+    WHERE (start IS NULL OR start - 1 = (SELECT max(seq) FROM events WHERE router = number))
+    AND NOT EXISTS (SELECT 1 FROM leases
+        WHERE router = number AND owner <> %b AND until > clock_timestamp())
+    ORDER BY number FOR NO KEY UPDATE OF routers
+), added AS (
+    INSERT INTO events SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::bigint[],
+        %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])
+    WHERE (SELECT count(*) FROM ours) = %b
+), kept AS (
+    INSERT INTO snapshots SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[])
+    WHERE (SELECT count(*) FROM ours) = %b
+    ON CONFLICT (router) DO UPDATE
+    SET seq = excluded.seq, body = excluded.body, seal = excluded.seal
+    WHERE excluded.seq >= snapshots.seq
+)
+SELECT number FROM ours
+"""
+LEASE = """
+WITH there AS (
+    SELECT number FROM routers WHERE number = %b FOR KEY SHARE
+), got AS (
+    INSERT INTO leases SELECT number, %b, clock_timestamp() + make_interval(secs => %b) FROM there
+    ON CONFLICT (router) DO UPDATE SET owner = excluded.owner, until = excluded.until
+    WHERE leases.owner = excluded.owner OR leases.until <= clock_timestamp()
+    RETURNING router
+)
+SELECT EXISTS (SELECT 1 FROM got), (SELECT extract(epoch FROM until - clock_timestamp())::float8
+    FROM leases WHERE router = number) FROM there
+"""
+REASONS = {
+    "25": "it may only be read; open it for writing, on a server that is no standby",
+    "28": "the server does not let us in; see user and password",
+    "3D": "there is no such database; create it",
+    "40": "another connection is in the way; try again",
+    "42": "the user may not do this; see its rights in the schema",
+    "53": "the server has no room left; see its disk, memory and connections",
+    "55": "another connection has it locked; see pg_locks",
+}
+UNREACHED = "the server cannot be reached or went away; see that it runs"
+DAMAGE = ("42P01", "42703", "XX000", "XX001", "XX002")
+"""No such table or column; internal error, damaged data or index."""
+
+LINES = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = %b"
+EVENT = f"{LINES} AND seq = %b"
+LAST = f"{LINES} ORDER BY seq DESC LIMIT 1"
+AFTER = f"{LINES} AND seq > %b ORDER BY seq LIMIT %b"
+LATEST = (
+    f"{LINES} AND seq > (SELECT max(seq) FROM events WHERE router = %b) - 1000 AND kind = %b"
+    " ORDER BY seq DESC LIMIT %b"
+)
+SINCE = f"{LINES} AND of = %b ORDER BY seq"
+KEYED = f"{LINES} AND key = %b AND kind = 'decided' AND key IS NOT NULL"
+
+
+class PostgresStore:
+    """A `Store` over one connection, made anew after it was lost or closed.
+
+    address: without its password
+    owner:   whose leases are ours, set by `lease`
+    """
+
+    def __init__(self, address: str, *, read_only: bool = False) -> None:
+        self._target: dict[str, Any] = {**SETTINGS, **parts(address)}
+        self.address, self.read_only = plain(self._target), read_only
+        self.owner = ""
+        self._db: Connection[Row] | None = None
+        self._made = False
+        with self._using():
+            pass
+
+    def create(self, name: str, at: int, first: Event) -> RouterRow:
+        """A router under a new number, with line 0 of its log."""
+        made = self._rows(CREATE, name, at, *first[1:])
+        if not made:
+            raise NameTaken(f"a router {name!r} is there already; give another name")
+        return RouterRow(made[0][0], name, at)
+
+    def delete(self, router: int) -> None:
+        """Forget a router; its row goes first, so that no line can be added behind our back."""
+        with self._using() as db, db.transaction():
+            db.execute("DELETE FROM routers WHERE number = %b", (router,))
+            db.execute("DELETE FROM events WHERE router = %b", (router,))
+            db.execute("DELETE FROM snapshots WHERE router = %b", (router,))
+            db.execute("DELETE FROM leases WHERE router = %b", (router,))
+
+    def find(self, name: str) -> RouterRow | None:
+        """The router of this name."""
+        rows = self._rows("SELECT number, name, created FROM routers WHERE name = %b", name)
+        return RouterRow(*rows[0]) if rows else None
+
+    def routers(self, after: str = "", limit: int = 1000) -> list[RouterRow]:
+        """Routers by name, those after the given one."""
+        query = "SELECT number, name, created FROM routers WHERE name > %b ORDER BY name LIMIT %b"
+        return [RouterRow(*row) for row in self._rows(query, after, limit)]
+
+    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+        """Add lines, each the next of its log, or nothing."""
+        starts: dict[int, int | None] = dict.fromkeys([one.router for one in snapshots])
+        for event in reversed(events):
+            starts[event.router] = event.seq
+        count = len(starts)
+        values = [list(starts), list(starts.values()), self.owner]
+        values += [*columns(Event, events), count, *columns(Snapshot, snapshots), count]
+        ours = self._added(values)
+        if len(ours) < count:
+            raise fenced(self.address, starts.keys() - ours)
+
+    def _added(self, values: Sequence[Any]) -> set[int]:
+        """The routers whose logs are as they should be; if all are, the lines were added."""
+        try:
+            rows = self._rows(APPEND, *values)
+        except errors.UniqueViolation:  # another writer was quicker: its lines can be seen now
+            try:
+                rows = self._rows(APPEND, *values)
+            except errors.UniqueViolation as error:
+                raise twice(self.address, error) from None
+        return {number for (number,) in rows}
+
+    def last(self, router: int) -> Event | None:
+        """The last line of a log."""
+        return self._line(LAST, router)
+
+    def event(self, router: int, seq: int) -> Event | None:
+        """One line of a log."""
+        return self._line(EVENT, router, seq)
+
+    def keyed(self, router: int, key: str) -> Event | None:
+        """The decision that was made under this key."""
+        return self._line(KEYED, router, key)
+
+    def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
+        """Lines after one, in order."""
+        return self._lines(AFTER, router, after, limit)
+
+    def latest(self, router: int, kind: str, limit: int) -> list[Event]:
+        """The last lines of a kind, newest first, among the last thousand of the log."""
+        return self._lines(LATEST, router, router, kind, limit)
+
+    def past(self, router: int, seq: int) -> Past | None:
+        """A decision and all later lines that speak of it."""
+        decided = self.event(router, seq)
+        if decided is None or decided.kind != "decided":
+            return None
+        return Past(decided, self._lines(SINCE, router, seq))
+
+    def snapshot(self, router: int) -> Snapshot | None:
+        """The latest snapshot."""
+        rows = self._rows("SELECT router, seq, body, seal FROM snapshots WHERE router = %b", router)
+        return Snapshot(*rows[0]) if rows else None
+
+    def lease(self, router: int, owner: str, seconds: float) -> float | None:
+        """Take or renew the right to write to a log, by the clock of the server."""
+        rows = self._rows(LEASE, router, owner, float(seconds))
+        if not rows:
+            raise NoSuchRouter(f"{self.address} has no router of number {router} any more")
+        granted, left = rows[0]
+        if not granted:
+            return max(0.0, left or 0.0)  # none: it was taken while we asked
+        self.owner = owner
+        return None
+
+    def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
+        """Give leases back: these, or all of an owner."""
+        if routers is None:
+            self._changed("DELETE FROM leases WHERE owner = %b", owner)
+        else:
+            query = "DELETE FROM leases WHERE owner = %b AND router = ANY(%b)"
+            self._changed(query, owner, list(routers))
+
+    def add_key(self, key: ApiKey) -> None:
+        """Keep a credential."""
+        values = [list(value) if isinstance(value, tuple) else value for value in key]
+        try:
+            self._changed("INSERT INTO keys VALUES (%b, %b, %b, %b, %b, %b, %b)", *values)
+        except errors.UniqueViolation:
+            raise StoreError(f"a credential {key.id!r} is there already") from None
+
+    def keys(self) -> list[ApiKey]:
+        """All credentials, oldest first."""
+        rows = [ApiKey(*row) for row in self._rows("SELECT * FROM keys ORDER BY created, id")]
+        return [k._replace(scopes=tuple(k.scopes), routers=tuple(k.routers)) for k in rows]
+
+    def revoke(self, id: str, at: int) -> bool:  # noqa: A002
+        """From now on this credential is none; the time of the first revocation stays."""
+        query = "UPDATE keys SET revoked = coalesce(revoked, %b) WHERE id = %b"
+        return self._changed(query, at, id) > 0
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+
+    def _line(self, query: str, *values: Any) -> Event | None:
+        return next(iter(self._lines(query, *values)), None)
+
+    def _lines(self, query: str, *values: Any) -> list[Event]:
+        return [Event(*row) for row in self._rows(query, *values)]
+
+    def _rows(self, query: str, *values: Any) -> list[Row]:
+        with self._using() as db:
+            return db.execute(query, values, binary=True).fetchall()
+
+    def _changed(self, query: str, *values: Any) -> int:
+        with self._using() as db:
+            return db.execute(query, values).rowcount
+
+    @contextmanager
+    def _using(self) -> Iterator[Connection[Row]]:
+        """The connection; what it raises becomes an error that names the database."""
+        try:
+            yield self._db or self._connect()
+        except errors.UniqueViolation:
+            raise
+        except (psycopg.DataError, UnicodeEncodeError, OverflowError) as error:
+            raise unkept(error) from None
+        except psycopg.Error as error:
+            self.close()
+            raise refusal(self.address, error) from error
+
+    def _connect(self) -> Connection[Row]:
+        """Reach the server; make a store of an empty schema, refuse one of somebody else."""
+        db: Connection[Row] = psycopg.connect(make_conninfo("", **self._target), autocommit=True)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._made = db, True
+        return db
+
+    def _prepare(self, db: Connection[Row]) -> None:
+        """Nothing is written before the schema is known to be ours, or empty."""
+        db.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so one prepared statement
+        for setting in SESSION:
+            db.execute(setting)
+        if self.read_only:
+            db.execute("SET default_transaction_read_only = on")
+        elif not self._made and not tables(db):
+            with db.transaction():
+                db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
+                if not tables(db):  # nobody else was quicker
+                    for statement in SCHEMA:
+                        db.execute(statement)
+        if "bylot_meta" not in tables(db):
+            raise alien(self.address)
+        known(self.address, db.execute("SELECT version FROM bylot_meta").fetchall())
+
+
+def tables(db: Connection[Row]) -> set[str]:
+    """What the schema has."""
+    return {name for (name,) in db.execute(TABLES)}
+
+
+def columns(kind: type[Event] | type[Snapshot], rows: Sequence[Row]) -> list[list[Any]]:
+    """Rows as one list a field."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in kind._fields]
+
+
+def parts(address: str) -> dict[str, Any]:
+    """What an address says; libpq's own complaint might show a piece of the password."""
+    try:
+        said = conninfo_to_dict(address)
+    except psycopg.ProgrammingError:
+        said = {"port": "none"}
+    if not set(str(said.get("port", ""))) <= set("0123456789,"):
+        raise StoreUnknown(
+            "the address of the PostgreSQL store cannot be read; give "
+            "postgresql://user:password@host:port/database, with %40 for an @ and so on"
+        )
+    return said
+
+
+def plain(target: dict[str, Any]) -> str:
+    """An address that may be shown to anybody."""
+    user = f"{target['user']}@" if "user" in target else ""
+    port = f":{target['port']}" if "port" in target else ""
+    return f"postgresql://{user}{target.get('host', '')}{port}/{target.get('dbname', '')}"
+
+
+def refusal(place: str, error: psycopg.Error) -> StoreError:
+    """What an error of PostgreSQL means, and what to do."""
+    state = error.sqlstate or ""
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if state in DAMAGE:
+        return StoreDamaged(
+            f"{place} is a damaged store, or its tables were changed ({said}); "
+            "restore it from a copy"
+        )
+    return StoreDown(f"{place}: {REASONS.get(state[:2], UNREACHED)} ({said})")

