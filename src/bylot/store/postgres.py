@@ -122,6 +122,8 @@ UNREACHED = "the server cannot be reached or went away; see that it runs"
 DAMAGE = ("42P01", "42703", "XX000", "XX001", "XX002")
 """No such table or column; internal error, damaged data or index."""
 
+UNKEPT = (psycopg.DataError, errors.ProgramLimitExceeded, UnicodeEncodeError, OverflowError)
+
 LINES = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = %b"
 EVENT = f"{LINES} AND seq = %b"
 LAST = f"{LINES} ORDER BY seq DESC LIMIT 1"
@@ -294,7 +296,7 @@ class PostgresStore:
             yield self._db or self._connect()
         except errors.UniqueViolation:
             raise
-        except (psycopg.DataError, UnicodeEncodeError, OverflowError) as error:
+        except UNKEPT as error:
             raise unkept(error) from None
         except psycopg.Error as error:
             self.close()

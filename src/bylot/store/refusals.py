@@ -50,7 +50,8 @@ def twice(place: str, error: Exception) -> KeyReused:
 
 def unkept(error: Exception) -> StoreError:
     """For texts and numbers that the database has no way to keep."""
+    said = str(error).splitlines()[0]
     return StoreError(
-        f"a text or number that cannot be kept ({str(error).splitlines()[0]}); give texts without NUL and half "
-        "characters, and numbers below 2**63"
+        f"a text or number that cannot be kept ({said}); give short texts without NUL "
+        "and half characters, and numbers below 2**63"
     )

@@ -250,10 +250,10 @@ class SqliteStore:
         """The connection; what it raises becomes an error that names the file."""
         try:
             yield self._db or self._connect()
+        except (sqlite3.DataError, UnicodeEncodeError, OverflowError) as error:
+            raise unkept(error) from None
         except sqlite3.Error as error:
             raise self._refusal(error) from error
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise unkept(error) from None
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -1,0 +1,363 @@
+"""Stores: one contract, in SQLite and in PostgreSQL."""
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bylot.errors import (
+    Fenced,
+    KeyReused,
+    NameTaken,
+    NoSuchRouter,
+    StoreDown,
+    StoreError,
+    StoreUnknown,
+)
+from bylot.store import ApiKey, Past, Snapshot, Store, open_store
+from bylot.store import sqlite as in_sqlite
+from stores import Opener, line, log, made
+
+HOSTILE = (
+    "'; DROP TABLE routers; --",
+    "%s %b {}",
+    "ä\u202e\U0001f600",
+    "a" * 10_000,
+    '"',
+    "\\",
+    "",
+)
+
+
+def test_a_router_is_found_by_its_name_until_it_is_deleted(store: Store) -> None:
+    row = store.create("a", 7, line(99, 0, "created"))
+    assert store.find("a") == row
+    assert store.last(row.number) == line(99, 0, "created")._replace(router=row.number)
+    store.append([line(row.number, 1)], [Snapshot(row.number, 1, b"state", b"seal")])
+    store.lease(row.number, "me", 60)
+    store.delete(row.number)
+    assert store.find("a") is None
+    assert store.events(row.number) == []
+    assert store.snapshot(row.number) is None
+    assert store.find("b") is None
+
+
+def test_a_name_is_used_once_at_a_time_and_a_number_once_for_all(store: Store) -> None:
+    first = made(store)
+    with pytest.raises(NameTaken, match="'a'"):
+        made(store)
+    store.delete(first)
+    second = made(store)
+    assert second > first
+    assert [row.number for row in store.routers()] == [second]
+
+
+def test_numbers_are_not_used_again_by_a_store_that_was_opened_again(opened: Opener) -> None:
+    store = opened()
+    first = made(store)
+    store.delete(first)
+    store.close()
+    assert made(opened()) > first
+
+
+def test_routers_are_listed_by_name_in_portions(store: Store) -> None:
+    names = ["b", "Z", "a-1", "a_1", "a1", "ä", "a"]
+    for name in names:
+        made(store, name)
+    whole = [row.name for row in store.routers()]
+    assert whole == sorted(names)
+    assert [row.name for row in store.routers(limit=3)] == whole[:3]
+    assert [row.name for row in store.routers(after=whole[2], limit=3)] == whole[3:6]
+    assert store.routers(after=whole[-1]) == []
+
+
+def test_lines_are_read_as_they_were_written(store: Store) -> None:
+    a, b = made(store, "a"), made(store, "b")
+    bytes_of_all_kinds = bytes(range(256)) * 40
+    lines = [
+        line(a, 1, key="k", body=bytes_of_all_kinds, at=2**62),
+        line(b, 1, key="k", body=b"", seal=b"\0"),
+        line(a, 2, "rewarded", of=1),
+        line(a, 3, "rewarded", of=1, key="k"),
+    ]
+    store.append(lines)
+    assert log(store, a)[1:] == [one for one in lines if one.router == a]
+    assert log(store, b)[1:] == [lines[1]]
+    assert store.last(a) == lines[3]
+    assert store.event(a, 2) == lines[2]
+    assert store.event(a, 4) is None
+    assert store.last(b + 1) is None
+    assert store.keyed(a, "k") == lines[0]
+    assert store.keyed(b, "k") == lines[1]
+    assert store.keyed(a, "K") is None
+    assert store.past(a, 1) == Past(lines[0], [lines[2], lines[3]])
+    assert store.past(b, 1) == Past(lines[1], [])
+    assert store.past(a, 2) is None  # no decision
+    assert store.past(a, 4) is None
+
+
+def test_a_log_is_read_in_portions(store: Store) -> None:
+    router = made(store)
+    store.append([line(router, seq) for seq in range(1, 30)])
+    assert [one.seq for one in store.events(router, limit=4)] == [0, 1, 2, 3]
+    assert [one.seq for one in store.events(router, after=26, limit=4)] == [27, 28, 29]
+    assert store.events(router, after=29) == []
+
+
+def test_the_latest_of_a_kind_are_looked_for_near_the_end(store: Store) -> None:
+    router = made(store)
+    kinds = ["edited", *["decided", "rewarded"] * 600]
+    store.append([line(router, seq, kind) for seq, kind in enumerate(kinds, start=1)])
+    assert [one.seq for one in store.latest(router, "rewarded", 3)] == [1201, 1199, 1197]
+    assert len(store.latest(router, "decided", 10_000)) == 500
+    assert store.latest(router, "edited", 1) == []
+    assert store.latest(router + 1, "decided", 1) == []
+
+
+@pytest.mark.parametrize("start", [1, 2, 4])
+def test_lines_that_do_not_continue_the_log_change_nothing(store: Store, start: int) -> None:
+    a, b = made(store, "a"), made(store, "b")
+    store.append([line(a, 1), line(a, 2)])
+    with pytest.raises(Fenced, match="nothing was written") as fenced:
+        store.append(
+            [line(b, 1), line(a, start), line(a, start + 1)], [Snapshot(b, 1, b"state", b"seal")]
+        )
+    assert fenced.value.routers == (a,)
+    assert (len(log(store, a)), len(log(store, b)), store.snapshot(b)) == (3, 1, None)
+    store.append([line(b, 1), line(a, 3), line(a, 4)])
+
+
+def test_a_deleted_router_has_no_log_to_add_to(store: Store) -> None:
+    a, b = made(store, "a"), made(store, "b")
+    store.delete(a)
+    with pytest.raises(Fenced) as fenced:
+        store.append([line(b, 1), line(a, 1)])
+    assert fenced.value.routers == (a,)
+    with pytest.raises(Fenced):
+        store.append([], [Snapshot(a, 0, b"state", b"seal")])
+    assert (log(store, a), len(log(store, b)), store.snapshot(a)) == ([], 1, None)
+
+
+def test_two_decisions_under_one_key_are_refused_whole(store: Store) -> None:
+    router = made(store)
+    store.append([line(router, 1, key="k")])
+    with pytest.raises(KeyReused):
+        store.append([line(router, 2), line(router, 3, key="k")])
+    with pytest.raises(KeyReused):
+        store.append([line(router, 2, key="new"), line(router, 3, key="new")])
+    assert len(log(store, router)) == 2
+    store.append([line(router, 2, "rewarded", of=1, key="k"), line(router, 3, key=None)])
+
+
+def test_a_snapshot_takes_the_place_of_an_older_one_only(store: Store) -> None:
+    router = made(store)
+    old, new = Snapshot(router, 1, b"old", b"1"), Snapshot(router, 2, b"new", b"2")
+    store.append([line(router, 1), line(router, 2)], [new])
+    store.append([], [old])
+    assert store.snapshot(router) == new
+    store.append([line(router, 3)], [old._replace(seq=3)])
+    assert store.snapshot(router) == old._replace(seq=3)
+
+
+def test_nothing_to_add_is_no_error(store: Store) -> None:
+    store.append([])
+
+
+def test_a_lease_keeps_others_out_until_it_is_over_or_given_back(opened: Opener) -> None:
+    mine, yours = opened(), opened()
+    router = made(mine)
+    assert mine.lease(router, "me", 60) is None
+    left = yours.lease(router, "you", 60)
+    assert left is not None
+    assert 50 < left <= 60
+    with pytest.raises(Fenced):
+        yours.append([line(router, 1)])
+    assert mine.lease(router, "me", 0) is None  # renewed for no time at all: it is over
+    assert yours.lease(router, "you", 60) is None
+    with pytest.raises(Fenced) as fenced:
+        mine.append([line(router, 1)])
+    assert fenced.value.routers == (router,)
+    with pytest.raises(Fenced):
+        mine.append([], [Snapshot(router, 0, b"state", b"seal")])
+    yours.append([line(router, 1)])
+    yours.release("you", [router])
+    with pytest.raises(Fenced):  # the log went on meanwhile
+        mine.append([line(router, 1)])
+    assert mine.lease(router, "me", 60) is None
+
+
+def test_a_writer_whose_lease_is_over_goes_on_while_nobody_else_wants_it(opened: Opener) -> None:
+    mine, yours = opened(), opened()
+    router = made(mine)
+    mine.lease(router, "me", 0)
+    mine.append([line(router, 1)])
+    yours.lease(router, "you", 60)
+    with pytest.raises(Fenced):
+        mine.append([line(router, 2)])
+
+
+def test_leases_are_given_back_by_their_owner_only(opened: Opener) -> None:
+    mine, yours = opened(), opened()
+    numbers = [made(mine, name) for name in "abc"]
+    for router in numbers:
+        mine.lease(router, "me", 60)
+    yours.release("you")
+    mine.release("me", numbers[:1])
+    granted = [yours.lease(router, "you", 60) is None for router in numbers]
+    assert granted == [True, False, False]
+    mine.release("me")
+    assert all(yours.lease(router, "you", 60) is None for router in numbers)
+
+
+def test_a_router_that_is_no_more_cannot_be_leased(store: Store) -> None:
+    router = made(store)
+    store.delete(router)
+    with pytest.raises(NoSuchRouter, match=str(router)):
+        store.lease(router, "me", 60)
+
+
+def test_credentials_are_kept_and_revoked_once(store: Store) -> None:
+    old = ApiKey("id 2", b"\0\xff", "l", ("decide", "read"), (), 1, None)
+    new = ApiKey("id 1", b"", "", (), ("a", "b,c"), 2, 5)
+    store.add_key(new)
+    store.add_key(old)
+    assert store.keys() == [old, new]
+    with pytest.raises(StoreError, match="'id 1'"):
+        store.add_key(new)
+    assert store.revoke("id 2", 9)
+    assert store.revoke("id 2", 10)
+    assert not store.revoke("id 3", 9)
+    assert store.keys() == [old._replace(revoked=9), new]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text)[:12])
+def test_texts_of_strangers_are_texts_only(store: Store, text: str) -> None:
+    router = made(store, text[:60])
+    decided = line(router, 1, key=text[:2_000])
+    store.append([decided])
+    store.add_key(ApiKey(text, b"", text, (text,), (text,), 1, None))
+    store.lease(router, text, 60)
+    assert store.find(text[:60]) is not None
+    assert store.keyed(router, text[:2_000]) == decided
+    assert store.keys()[0].routers == (text,)
+    assert store.revoke(text, 2)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "NUL \0"], ids=ascii)
+def test_a_text_that_cannot_be_kept_changes_nothing(store: Store, text: str) -> None:
+    if "\0" in text and isinstance(store, in_sqlite.SqliteStore):
+        pytest.skip("SQLite keeps it; who asks strangers refuses it before")
+    router = made(store)
+    with pytest.raises(StoreError, match="NUL"):
+        store.keyed(router, text)
+    with pytest.raises(StoreError, match="NUL"):
+        store.append([line(router, 1), line(router, 2, key=text)])
+    with pytest.raises(StoreError, match="NUL"):
+        made(store, text)
+    assert len(log(store, router)) == 1
+    store.append([line(router, 1)])
+
+
+def test_a_number_too_large_for_any_log_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match=r"2\*\*63"):
+        store.event(1, 2**63)
+
+
+def test_a_store_may_be_made_in_one_thread_and_used_in_another(store: Store) -> None:
+    numbers: list[int] = []
+    thread = threading.Thread(target=lambda: numbers.append(made(store)))
+    thread.start()
+    thread.join()
+    assert [row.number for row in store.routers()] == numbers
+
+
+def test_what_is_written_is_there_for_whoever_opens_the_store_next(opened: Opener) -> None:
+    first = opened()
+    router = made(first)
+    first.append([line(router, 1)])
+    first.close()
+    assert len(log(opened(), router)) == 2
+    assert len(log(first, router)) == 2  # opens again
+
+
+def test_a_store_to_read_only_reads(store: Store, address: str) -> None:
+    router = made(store)
+    reader = open_store(address, read_only=True)
+    try:
+        assert len(log(reader, router)) == 1
+        with pytest.raises(StoreDown, match="only be read"):
+            reader.append([line(router, 1)])
+        with pytest.raises(StoreDown, match="only be read"):
+            made(reader, "b")
+        assert len(log(reader, router)) == 1
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    "address", ["", "routers.db", "mysql://me:secret@host/db", "sqlite://routers.db", "sqlite:///"]
+)
+def test_an_address_of_no_store_is_refused_with_examples(address: str) -> None:
+    with pytest.raises(StoreUnknown, match=r"sqlite:///routers\.db") as refused:
+        open_store(address)
+    assert "secret" not in str(refused.value)
+
+
+def test_addresses_of_files_are_relative_with_three_strokes_and_absolute_with_four(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in ("sqlite:///here #1?mode=ro%20.db", f"sqlite:///{tmp_path}/there.db"):
+        open_store(address).close()
+    assert {path.name for path in tmp_path.iterdir()} == {"here #1?mode=ro%20.db", "there.db"}
+
+
+def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "bylot.store.postgres", raising=False)
+    with pytest.raises(StoreUnknown, match=r"pip install 'bylot\[postgres\]'"):
+        open_store("postgres://host/database")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:se/cret@127.0.0.1:1/db",
+        "postgresql://me:secret@127.0.0.1:1/db",
+        "postgresql://me:se:cret@[::1/db",
+        "postgresql://me:s%ZZecret@127.0.0.1:1/db",
+    ],
+)
+def test_no_error_shows_a_password(address: str) -> None:
+    with pytest.raises(StoreError) as refused:
+        open_store(address)
+    assert "cret" not in str(refused.value)
+
+
+QUERIES = {name: getattr(in_sqlite, name) for name in ("EVENT", "LAST", "AFTER", "LATEST")}
+QUERIES |= {name: getattr(in_sqlite, name) for name in ("SINCE", "KEYED", "STANDING")}
+
+
+def plan(path: Path, query: str) -> str:
+    """How SQLite would answer."""
+    store = in_sqlite.SqliteStore(path)
+    try:
+        assert store._db is not None
+        rows = store._db.execute(f"EXPLAIN QUERY PLAN {query}", [1] * query.count("?"))
+        return "\n".join(row[3] for row in rows)
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_no_query_of_a_log_reads_more_than_it_answers(tmp_path: Path, query: str) -> None:
+    said = plan(tmp_path / "routers.db", query)
+    assert "SEARCH" in said
+    assert "SCAN" not in said.replace("SCAN CONSTANT ROW", "")
+    assert "TEMP B-TREE" not in said
+
+
+def test_the_test_above_would_notice_a_query_without_an_index(tmp_path: Path) -> None:
+    assert "SCAN" in plan(tmp_path / "routers.db", "SELECT * FROM events WHERE seal = ?")
+    assert "TEMP B-TREE" in plan(tmp_path / "routers.db", in_sqlite.LINES + " ORDER BY at")
