@@ -192,9 +192,10 @@ def test_a_writer_whose_lease_is_over_goes_on_while_nobody_else_wants_it(opened:
     router = made(mine)
     mine.lease(router, "me", 0)
     mine.append([line(router, 1)])
+    yours.append([line(router, 2)])  # it never had one
     yours.lease(router, "you", 60)
     with pytest.raises(Fenced):
-        mine.append([line(router, 2)])
+        mine.append([line(router, 3)])
 
 
 def test_leases_are_given_back_by_their_owner_only(opened: Opener) -> None:

@@ -229,6 +229,9 @@ def fresh(tmp_path: Path, postgres_address: str) -> Iterator[Callable[[], list[S
             handle.close()
 
 
+LOOKS: list[tuple[int, Step]] = [
+    (0, (what, frozenset([ordinal]))) for what in ("events", "snapshot") for ordinal in range(4)
+]
 PLAYS = st.lists(st.tuples(st.integers(0, 1), STEPS), min_size=5, max_size=40)
 
 
@@ -242,7 +245,7 @@ def test_both_stores_do_as_the_model_does(
     fresh: Callable[[], list[Side]], steps: list[tuple[int, Step]]
 ) -> None:
     world = World()
-    steps = [(0, ("create", "a")), (1, ("create", "b")), *steps]
+    steps = [(0, ("create", "a")), (1, ("create", "b")), *steps, *LOOKS]
     assert differences(Side((Model(world), Model(world))), fresh(), steps) == []
 
 

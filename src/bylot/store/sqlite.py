@@ -252,7 +252,9 @@ class SqliteStore:
             yield self._db or self._connect()
         except (sqlite3.DataError, UnicodeEncodeError, OverflowError) as error:
             raise unkept(error) from None
-        except sqlite3.Error as error:
+        except sqlite3.ProgrammingError:
+            raise
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._refusal(error) from error
 
     @contextmanager
@@ -281,7 +283,7 @@ class SqliteStore:
                 "back, or restart what uses it"
             )
 
-    def _refusal(self, error: sqlite3.Error) -> StoreError:
+    def _refusal(self, error: Exception) -> StoreError:
         """What an error of SQLite means, and what to do; the next call opens the file again."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
