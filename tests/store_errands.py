@@ -4,7 +4,7 @@ import random
 import sys
 
 from bylot.errors import Fenced
-from bylot.store import Event, Store, open_store
+from bylot.store import Event, Store, open_store, sqlite
 
 
 def batch(router: int, seq: int, who: str, size: int) -> list[Event]:
@@ -70,4 +70,5 @@ def make(address: str, _router: str, who: str) -> None:
 
 
 if __name__ == "__main__":
+    sqlite.PATIENCE = 30.0  # a slow disk is no failure
     {"write": write, "race": race, "lease": lease, "make": make}[sys.argv[1]](*sys.argv[2:])

@@ -61,7 +61,8 @@ LATEST = (
     f"{LINES} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000 AND kind = ?"
     " ORDER BY seq DESC LIMIT ?"
 )
-SINCE = f"{LINES} AND of = ? ORDER BY seq"
+# left to itself, the planner walks the whole log by its primary key, for the sake of the order
+SINCE = f"{LINES} AND of = ? ORDER BY seq".replace("events", "events INDEXED BY events_of")
 KEYED = f"{LINES} AND key = ? AND kind = 'decided' AND key IS NOT NULL"
 
 REASONS = {
@@ -330,8 +331,9 @@ class SqliteStore:
         known(str(self.path), db.execute("SELECT version FROM bylot_meta").fetchall())
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
+        db.execute("PRAGMA journal_size_limit = 67108864")  # bytes that stay after a large delete
         if not self.read_only:
-            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            mode = with_wal(db)
             if mode != "wal":
                 raise StoreDown(
                     f"{self.path}: its disk cannot have a write-ahead log (mode {mode}); "
@@ -342,3 +344,18 @@ class SqliteStore:
 def tables(db: sqlite3.Connection) -> set[str]:
     """What a file has."""
     return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def with_wal(db: sqlite3.Connection) -> str:
+    """The journal's mode, once it is a write-ahead log if it can be.
+
+    To change it SQLite does not wait for others who do the same, as it does for a transaction.
+    """
+    while True:
+        try:
+            return str(db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("COMMIT")
