@@ -398,3 +398,14 @@ def test_postgres_looks_for_lines_by_an_index_too(postgres_address: str) -> None
     told = [str(row[0]) for row in db.execute("EXPLAIN SELECT * FROM events WHERE at = 9")]
     assert "Seq Scan" in told[0]  # as would be noticed above
     store.close()
+
+
+def test_all_leases_of_an_owner_are_renewed_together(opened: Opener) -> None:
+    store, other = opened(), opened()
+    first, second, third = made(store, "a"), made(store, "b"), made(store, "c")
+    store.lease(first, "me", 60)
+    store.lease(second, "me", 0)  # ran out, and nobody took it
+    other.lease(third, "you", 60)
+    assert store.renew("me", 60) == {first, second}
+    assert other.lease(second, "you", 60) is not None
+    assert store.renew("nobody", 60) == set()

@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ from bylot.errors import (
 )
 from bylot.kernels.compile import Bools, Floats
 from bylot.policies.books import books
+from bylot.policies.carry import Bound, carried, same_pool
 from bylot.policies.contract import Ticket, law
 from bylot.policies.desk import Desk, Served, credit, serve
-from bylot.policies.ledger import blank
-from bylot.policies.terms import agreed, at_least_one, within
+from bylot.policies.ledger import Ledger, blank
+from bylot.policies.settlement import correct
+from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
 from bylot.problem.reading import instead
 from bylot.status import Current, Period, Standing, Status
@@ -29,6 +31,7 @@ from bylot.text import patience
 
 FORM, VERSION = "bylot-router", 1
 HUGE = 1e300  # a reward beyond it is not a number to learn from
+WARM: set[Any] = set()  # the types of desks that were compiled in this process
 
 
 class Router:
@@ -61,21 +64,59 @@ class Router:
         memory: int = 100_000,
     ) -> None:
         terms = agreed(problem, seed, horizon, rewards)
-        self.problem = problem
         self.policy = policies.named(policy)
         self.seed, self.horizon, self.rewards = seed, horizon, (terms.low, terms.high)
         self.max_contexts = at_least_one("max_contexts", max_contexts)
         self.memory = at_least_one("memory", memory)
-        self.rule = self.policy.bind(problem, horizon)
-        self.ledger = blank(len(problem.costs))
+        rule = self.policy.bind(problem, horizon)
+        self.furnish(problem, rule, self.policy.start(rule), blank(len(problem.costs)))
+
+    @classmethod
+    def resumed(
+        cls,
+        problem: Problem,
+        policy: policies.Policy,
+        terms: Terms,
+        *,
+        max_contexts: int,
+        rule: Any,
+        state: Any,
+        ledger: Ledger,
+        contexts: Iterable[str | None],
+        since: Mapping[str, int],
+    ) -> "Router":
+        """A router from what another was made of, which is trusted: nothing is solved anew. It
+        holds no decisions.
+        """
+        router = cls.__new__(cls)
+        router.policy = policy
+        router.seed, router.horizon, router.rewards = (
+            terms.seed,
+            terms.horizon,
+            (terms.low, terms.high),
+        )
+        router.max_contexts, router.memory = max_contexts, 1
+        router.furnish(problem, rule, state, ledger)
+        router.contexts.update((label, n) for n, label in enumerate(contexts))
+        router.since.update(since)
+        return router
+
+    def furnish(self, problem: Problem, rule: Any, state: Any, ledger: Ledger) -> None:
+        """Everything that is not a setting."""
         self.contexts: dict[str | None, int] = {}
         self.held: dict[int, Ticket | float] = {}  # a ticket until its reward is known
-        self._index = {name: i for i, name in enumerate(problem.experts)}
-        self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
+        self.since: dict[str, int] = {}  # decisions that were made before there was a cost
         self._all_up = np.empty(0, np.bool_)
         self._lock = threading.RLock()
-        self.seat(self.policy.start(self.rule))
+        self.face(problem, rule, ledger)
+        self.seat(state)
         self.warm()
+
+    def face(self, problem: Problem, rule: Any, ledger: Ledger) -> None:
+        """Take a problem, and what follows from it."""
+        self.problem, self.rule, self.ledger = problem, rule, ledger
+        self._index = {name: i for i, name in enumerate(problem.experts)}
+        self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
 
     def __repr__(self) -> str:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
@@ -100,12 +141,16 @@ class Router:
 
     def warm(self) -> None:
         """Compile now, on a scratch state, so that no request has to wait for it."""
+        kind = self._desk._numba_type_
+        if kind in WARM:
+            return
         low, high = self.rewards
         scratch = blank(len(self.problem.costs))
         desk = Desk(self.rule, self.policy.start(self.rule), scratch, self._costs)
         with patience("... compiling, once for this version on this machine"):
             credit(desk, serve(desk, 0, 0, 0, self._all_up).ticket, low, low, high)
             self.standing()
+        WARM.add(kind)
 
     @property
     def t(self) -> int:
@@ -116,18 +161,35 @@ class Router:
         self, context: str | None = None, available: Iterable[str] | None = None
     ) -> Decision:
         """Draw a panel for one request, from the experts that are up now if that is said."""
-        up = self._all_up if available is None else self.up(available)
+        up = self.up(available)
         with self._lock:
-            number = self.context(context)
-            served = serve(self._desk, number, self.seed, self.t, up)
+            served = self.draw(context, up)
             self.hold(served.ticket)
         return self.decision(served, context)
 
+    def draw(self, context: str | None, up: Bools) -> Served:
+        """Draw a panel and owe its cost; what its reward will need is the caller's to keep.
+
+        For callers that are alone with the router, as is `learn`.
+        """
+        number = self.context(context)
+        return serve(self._desk, number, self.seed, self.t, up)
+
+    def learn(self, ticket: Ticket, value: float) -> None:
+        """Learn from a reward that `fitting` has let pass."""
+        credit(self._desk, ticket, value, *self.rewards)
+
     def reward(self, id: str, value: float) -> Receipt:  # noqa: A002 - the public word
         """Tell how well a decision went: once, at any time, in any order."""
-        low, high = self.rewards
         if not isinstance(id, str):
             raise RewardError(f"{type(id).__name__} {id!r} is no id; pass decision.id, a string")
+        value = self.fitting(value, id)
+        with self._lock:
+            return self.credit(number(id), value)
+
+    def fitting(self, value: Any, id: str) -> float:  # noqa: A002
+        """A reward that can be learned from, or an error."""
+        low, high = self.rewards
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise RewardError(f"reward {value!r} is not a number; nothing was changed")
         if isinstance(value, np.floating):
@@ -139,8 +201,7 @@ class Router:
                 f"reward {value} for decision {id} is outside [{low}, {high}]; "
                 "nothing was changed; declare a wider range with rewards=(low, high) if it is right"
             )
-        with self._lock:
-            return self.credit(number(id), float(value))
+        return float(value)
 
     def credit(self, t: int | None, value: float) -> Receipt:
         """Learn from a reward, if its decision is held and has none."""
@@ -150,7 +211,7 @@ class Router:
             return Receipt.LATE
         held = self.held[t]
         if isinstance(held, Ticket):
-            credit(self._desk, held, value, *self.rewards)
+            self.learn(held, value)
             self.held[t] = value
             return Receipt.LEARNED
         if held != value:
@@ -159,8 +220,48 @@ class Router:
             )
         return Receipt.DUPLICATE
 
-    def up(self, available: Iterable[str]) -> Bools:
-        """The experts that are up, as a mask."""
+    def settle(self, more: Mapping[str, float]) -> None:
+        """Book what panels have cost beyond what was stated, by the names of costs; policies with
+        a guard go on from there.
+        """
+        self.ledger.spent[:] += [more.get(name, 0.0) for name in self.problem.costs]
+        correct(self.problem, self.rule, self.state, more)
+
+    def change(self, problem: Problem) -> None:
+        """Go on under another problem, with all that was learned (`policies.carry`).
+
+        Limits that cannot be kept raise an error, and nothing was changed. If other experts can be
+        asked, or more or fewer at a time, decisions that wait for their reward are let go: their
+        odds are not those of this pool. Sums of a cost go on under its name.
+        """
+        with self._lock:
+            if problem == self.problem:
+                return
+            old = self.problem
+            rule = self.policy.bind(problem, self.horizon)
+            state = carried(self.policy, Bound(old, self.rule, self.state), problem, rule)
+            ledger = self.ledger._replace(
+                spent=self.renamed(self.ledger.spent, problem),
+                expected=self.renamed(self.ledger.expected, problem),
+            )
+            self.since = {
+                name: self.since.get(name, 0) if name in old.costs else self.t
+                for name in problem.costs
+            }
+            self.face(problem, rule, ledger)
+            self.seat(state)
+            if not same_pool(old, problem):
+                self.held = {t: one for t, one in self.held.items() if isinstance(one, float)}
+
+    def renamed(self, sums: Floats, problem: Problem) -> Floats:
+        """Numbers of the costs in the order of another problem's, 0 for new ones."""
+        by_name = self.by_cost(sums)
+        return np.array([by_name.get(name, 0.0) for name in problem.costs], np.float64)
+
+    def up(self, available: Iterable[str] | None) -> Bools:
+        """The experts that are up, as a mask, an empty one standing for all of them."""
+        if available is None:
+            return self._all_up
         if isinstance(available, str):
             raise DecisionError(f"available={available!r} is one string; give a list of names")
         mask = np.zeros(self.problem.size, np.bool_)
@@ -222,7 +323,7 @@ class Router:
     def standing(self) -> Status:
         """The status, while nobody else is at work."""
         rounds, rewards = self.t, int(self.ledger.rewards[0])
-        spent = self.by_cost(self.ledger.spent / max(1, rounds))
+        spent = self.by_cost(self.ledger.spent / self.spans())
         span = self.rewards[1] - self.rewards[0]
         prices = span * self.policy.prices(self.problem, self.rule, self.state)
         now = books(self.problem, self.rule, self.state)
@@ -244,12 +345,17 @@ class Router:
             mean_reward=float(self.ledger.total[0]) / rewards if rewards else None,
             limits=limits,
             mean_cost=spent,
-            expected_cost=self.by_cost(self.ledger.expected / max(1, rounds)),
+            expected_cost=self.by_cost(self.ledger.expected / self.spans()),
             q=dict(zip(self.problem.experts, self.average_law().tolist(), strict=True)),
             multinomial=self.policy.multinomial,
             whole=self.policy.whole,
             period=now and Period(now.period, now.played, now.replaced),
         )
+
+    def spans(self) -> Floats:
+        """The decisions that each cost was owed in, at least 1."""
+        since = [self.since.get(name, 0) for name in self.problem.costs]
+        return np.maximum(1.0, self.t - np.array(since, np.float64))
 
     def by_cost(self, sums: Floats) -> dict[str, float]:
         """Numbers under the names of the costs."""
@@ -285,6 +391,7 @@ class Router:
             "max_contexts": self.max_contexts,
             "memory": self.memory,
             "contexts": list(self.contexts),
+            "since": self.since,
             "state": codec.write_arrays(self.state, derived(self.policy)),
             "ledger": codec.write_arrays(self.ledger),
             "held": [write_held(t, held) for t, held in self.held.items()],
@@ -325,6 +432,7 @@ class Router:
         if not all(label is None or isinstance(label, str) for label in router.contexts):
             raise SavedFileError("a context is neither a string nor null")
         codec.read_arrays(data["ledger"], router.ledger)
+        router.since = {name: int(n) for name, n in data.get("since", {}).items()}
         blank_state = router.policy.start(router.rule, lines)
         state = codec.read_arrays(data["state"], blank_state, derived(router.policy))
         if isinstance(router.policy, policies.Derives):

@@ -35,6 +35,7 @@ class Decided(Struct, frozen=True, omit_defaults=True):
     available: tuple[str, ...] | None  # as asked
     defer: bool
     draws: tuple[str, ...]
+    seats: tuple[int, ...]  # the places of the draws among the experts of that version
     odds: bytes  # float64, little endian
     up: bytes  # one byte an expert; empty: all
     share: float
@@ -53,9 +54,8 @@ class Rewarded(Struct, frozen=True, omit_defaults=True):
 
     value: float
     receipt: Receipt  # never duplicate: those leave no line
-    spend: dict[str, float] | None = (
-        None  # what the panel really cost, by name; those left out: as stated
-    )
+    # what the panel really cost, by name; those left out: as stated
+    spend: dict[str, float] | None = None
     key: str | None = None  # which of several rewards
     by: str | None = None
 

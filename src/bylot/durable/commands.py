@@ -81,6 +81,9 @@ class Show(Struct, frozen=True):
     name: str
 
 
+Command = Create | Delete | Edit | Decide | Reward | Activate | Cancel | Recall | Show
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     """A decision as its caller gets it: a function of the log alone, so the same at any time."""
 

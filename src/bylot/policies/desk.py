@@ -14,8 +14,10 @@ from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, compiled
 from bylot.kernels.draw import add_cost
 from bylot.kernels.inclusion import add_costs
-from bylot.policies.contract import Ticket, chances, decide, learn
+from bylot.kernels.sets import log_set_probability
+from bylot.policies.contract import RAREST, Ticket, chances, decide, learn
 from bylot.policies.ledger import book
+from bylot.policies.lot import of_members
 
 
 @structref.register
@@ -31,10 +33,12 @@ structref.define_proxy(Desk, DeskType, ["rule", "state", "ledger", "costs"])
 
 
 class Served(NamedTuple):
-    """A decision and what it costs: line 0 in fact, line 1 as expected before the draw."""
+    """A decision, what it costs, and what can be told of the law it was drawn from."""
 
     ticket: Ticket
-    costs: Floats  # (2, n)
+    costs: Floats  # (2, n): line 0 in fact, line 1 as expected before the draw
+    included: Floats  # (K,) the chances to be in the panel, as `contract.chances` has them
+    chance: float  # of the whole set: the ticket's, or by the odds of independent draws; 0: unknown
 
 
 @compiled
@@ -42,10 +46,15 @@ def serve(desk: Any, context: int, seed: int, t: int, up: Bools) -> Served:
     """Decide and book: the cost is owed from now on, whether or not a reward ever comes."""
     ticket = decide(desk.rule, desk.state, context, Chance(seed, t), up)
     costs = np.zeros((2, desk.costs.shape[0]))
+    included = chances(desk.rule, desk.state, ticket)
     add_cost(costs[0], desk.costs, ticket.draws)
-    add_costs(costs[1], desk.costs, chances(desk.rule, desk.state, ticket))
+    add_costs(costs[1], desk.costs, included)
     book(desk.ledger, costs)
-    return Served(ticket, costs)
+    chance = ticket.chance
+    if chance == 0.0 and ticket.odds.size > 0:
+        masses = of_members(ticket.odds, ticket.draws)
+        chance = max(np.exp(log_set_probability(masses, ticket.draws.size)), RAREST)
+    return Served(ticket, costs, included, chance)
 
 
 @compiled

@@ -118,6 +118,13 @@ def line(state: DistinctState, x: int) -> Law:
 
 
 @compiled
+def refresh_all(state: DistinctState, m: int) -> None:
+    """The same in every context."""
+    for x in range(state.visits.size):
+        refresh(line(state, x), m)
+
+
+@compiled
 def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
     """One step of mirror ascent, projected on the limits in force.
 
@@ -354,8 +361,7 @@ class Distinct:
 
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
         """Fill in what follows from theta, in every context."""
-        for x in range(len(state.visits)):
-            refresh(line(state, x), rule.members)
+        refresh_all(state, rule.members)
 
 
 def filled(theta: Floats, m: int) -> Law:

@@ -36,7 +36,11 @@ def schedule(quota: Floats, A: Floats, cycle: int = CYCLE) -> Schedule:
     """
     rounds = parts(quota, cycle)
     asked = np.flatnonzero(rounds)
-    sets = asked[rota(rounds[asked], cycle)]
+    return rated(asked[rota(rounds[asked], cycle)], A)
+
+
+def rated(sets: Ints, A: Floats) -> Schedule:
+    """The rota of these sets: what follows from them and the rows A."""
     costs = costs_of(sets, np.ascontiguousarray(A))
     mean = costs.mean(axis=0)
     return Schedule(sets, mean, furthest(costs - mean))

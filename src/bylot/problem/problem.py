@@ -61,6 +61,36 @@ class Problem:
         floor: float | None = None,
         period: int | None = None,
     ) -> None:
+        self._read(experts, costs, limits, draws, floor, period)
+        feasibility.require_feasible(self)
+
+    @classmethod
+    def known(
+        cls,
+        experts: Iterable[str],
+        costs: Mapping[str, ArrayLike],
+        limits: Iterable[Limit],
+        *,
+        draws: int,
+        floor: float | None,
+        period: int | None,
+    ) -> "Problem":
+        """A problem that was made before, from its fields: whether its limits can be kept, which
+        takes longer than all else, is not asked again.
+        """
+        problem = cls.__new__(cls)
+        problem._read(experts, costs, limits, draws, floor, period)
+        return problem
+
+    def _read(
+        self,
+        experts: Iterable[str],
+        costs: Mapping[str, ArrayLike],
+        limits: Iterable[Limit],
+        draws: int,
+        floor: float | None,
+        period: int | None,
+    ) -> None:
         names = reading.experts(experts)
         promises = reading.limits(limits)
         rows = reading.shares(names, reading.costs(names, costs), promises)
@@ -71,7 +101,6 @@ class Problem:
         self._set("draws", reading.draws(draws))
         self._set("floor", reading.floor(floor, len(names)))
         self._set("period", reading.period(period))
-        feasibility.require_feasible(self)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -176,4 +205,4 @@ def _rebuilt(
     floor: float,
     period: int | None,
 ) -> Problem:
-    return Problem(experts, costs, limits, draws=draws, floor=floor, period=period)
+    return Problem.known(experts, costs, limits, draws=draws, floor=floor, period=period)

@@ -134,6 +134,10 @@ class Store(Protocol):
         """
         ...
 
+    def renew(self, owner: str, seconds: float) -> set[int]:
+        """Renew all leases of an owner; the numbers of the routers that are still its own."""
+        ...
+
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
         """Give leases back: these, or all of an owner."""
         ...

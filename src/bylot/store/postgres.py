@@ -97,6 +97,10 @@ WITH ours AS (
 )
 SELECT number FROM ours
 """
+RENEW = """
+UPDATE leases SET until = clock_timestamp() + make_interval(secs => %b) WHERE owner = %b
+RETURNING router
+"""
 LEASE = """
 WITH there AS (
     SELECT number FROM routers WHERE number = %b FOR KEY SHARE
@@ -242,6 +246,10 @@ class PostgresStore:
             return max(0.0, left or 0.0)  # none: it was taken while we asked
         self.owner = owner
         return None
+
+    def renew(self, owner: str, seconds: float) -> set[int]:
+        """Renew all leases of an owner, also those that ran out and that nobody took."""
+        return {router for (router,) in self._rows(RENEW, float(seconds), owner)}
 
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
         """Give leases back: these, or all of an owner."""

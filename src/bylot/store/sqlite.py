@@ -205,6 +205,12 @@ class SqliteStore:
         self.owner = owner
         return None
 
+    def renew(self, owner: str, seconds: float) -> set[int]:
+        """Renew all leases of an owner, also those that ran out and that nobody took."""
+        query = f"UPDATE leases SET until = {NOW} + ? WHERE owner = ? RETURNING router"
+        with self._writing() as db:
+            return {router for (router,) in db.execute(query, (seconds, owner)).fetchall()}
+
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
         """Give leases back: these, or all of an owner."""
         with self._writing() as db:

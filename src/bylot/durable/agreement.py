@@ -1,0 +1,168 @@
+"""Terms that were checked, and what they stand for."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+import numpy as np
+
+from bylot import codec, policies
+from bylot.durable.terms import Terms
+from bylot.errors import PolicyError, ProblemError, RewardError
+from bylot.kernels.compile import Bools
+from bylot.policies import terms as run
+from bylot.policies.terms import agreed, at_least_one, within
+from bylot.problem import Problem
+from bylot.problem.reading import instead
+from bylot.router import Router
+
+LONGEST = 1e10  # seconds of a wait: three hundred years
+PARTS = ("experts", "costs", "limits", "draws", "floor", "period")
+FIXED = ("policy", "seed", "horizon", "rewards")
+
+
+class Agreement(NamedTuple):
+    """Terms as they are written down, and the values they describe."""
+
+    terms: Terms
+    problem: Problem
+    policy: policies.Policy
+    run: run.Terms
+
+
+def agree(terms: Terms) -> Agreement:
+    """Check everything about terms but whether the policy can be bound to the problem."""
+    policy = policy_of(terms)
+    if not isinstance(terms.problem, Mapping):
+        raise ProblemError(f"problem={terms.problem!r} given; wanted {', '.join(PARTS)}")
+    if set(terms.problem) - set(PARTS):
+        wrong = min(set(terms.problem) - set(PARTS))
+        raise ProblemError(f"problem has no part {wrong!r}; {instead(wrong, PARTS, 'parts')}")
+    problem = problem_of(terms, Problem)
+    found = Agreement(terms, problem, policy, agreed(problem, *running(terms)))
+    at_least_one("memory", terms.memory)
+    at_least_one("max_contexts", terms.max_contexts)
+    check_waiting(found)
+    check_paused(found)
+    return written(found)
+
+
+def known(terms: Terms) -> Agreement:
+    """Terms that were checked before."""
+    problem = problem_of(terms, Problem.known)
+    return Agreement(terms, problem, policy_of(terms), agreed(problem, *running(terms)))
+
+
+def running(terms: Terms) -> tuple[int, int | None, tuple[float, float]]:
+    """What a run is started on."""
+    return terms.seed, terms.horizon, terms.rewards
+
+
+def written(found: Agreement) -> Agreement:
+    """With the terms in the one form that is kept: nothing in them is left to a default, and what
+    is read from a log is written as it was.
+    """
+    terms = found.terms
+    form = msgspec.structs.replace(
+        terms,
+        problem=codec.write_problem(found.problem),
+        policy=policies.write(found.policy),
+        rewards=(found.run.low, found.run.high),
+        wait=None if terms.wait is None else float(terms.wait),
+        default=None if terms.default is None else float(terms.default),
+        paused=tuple(name for name in found.problem.experts if name in terms.paused),
+    )
+    return found._replace(terms=form)
+
+
+def policy_of(terms: Terms) -> policies.Policy:
+    """The policy, or an error that says what is wrong with it."""
+    try:
+        return policies.read(terms.policy)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise PolicyError(
+            f"policy={terms.policy!r} is none ({error!r}); give {{'name': ..., settings}}"
+        ) from error
+
+
+def problem_of(terms: Terms, make: Any) -> Problem:
+    """The problem, made so; or an error that says what is wrong with it."""
+    data = {"limits": (), "floor": None, "period": None, **terms.problem}
+    try:
+        limits = [codec.read_limit(limit) for limit in data["limits"]]
+        made: Problem = make(
+            data["experts"],
+            data["costs"],
+            limits,
+            draws=data["draws"],
+            floor=data["floor"],
+            period=data["period"],
+        )
+        return made
+    except KeyError as error:
+        raise ProblemError(f"the problem, or a limit of it, lacks {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise ProblemError(f"the problem cannot be read: {error}") from error
+
+
+def check_waiting(found: Agreement) -> None:
+    """How long rewards are waited for, and what is learned when they do not come."""
+    terms, low, high = found.terms, found.run.low, found.run.high
+    if terms.wait is None:
+        if terms.aggregate != "earliest" or terms.default is not None:
+            what = f"aggregate={terms.aggregate!r}, default={terms.default!r}"
+            raise RewardError(f"{what} take effect when the time is up; give a wait in seconds")
+        return
+    if not 0 < terms.wait <= LONGEST:
+        raise RewardError(f"wait={terms.wait!r} is no time in seconds; give more than 0, or null")
+    fits = terms.default is None or (
+        math.isfinite(terms.default) and within(terms.default, low, high)
+    )
+    if not fits:
+        raise RewardError(f"default={terms.default!r} is no reward in [{low}, {high}]")
+
+
+def check_paused(found: Agreement) -> None:
+    """Who is not to be asked must be known, and somebody must be left."""
+    experts, paused = found.problem.experts, found.terms.paused
+    for name in paused:
+        if name not in experts:
+            raise ProblemError(f"paused: no expert {name!r}; {instead(name, experts, 'experts')}")
+    if set(paused) == set(experts):
+        raise ProblemError("all experts are paused, so that nobody could be asked; leave one")
+
+
+def check_edit(old: Terms, new: Agreement) -> None:
+    """Some terms cannot be changed: what was learned would mean something else."""
+    for name in FIXED:
+        was, now = getattr(old, name), getattr(new.terms, name)
+        if was != now:
+            refuse(name, was, now)
+
+
+def refuse(name: str, was: Any, now: Any) -> NoReturn:
+    """Say that a term is fixed."""
+    raise PolicyError(
+        f"{name} cannot be changed from {was!r} to {now!r} while a router runs; make a new router"
+    )
+
+
+def started(found: Agreement) -> Router:
+    """A router on these terms, before its first decision."""
+    return Router(
+        found.problem,
+        found.policy,
+        seed=found.run.seed,
+        horizon=found.run.horizon,
+        rewards=(found.run.low, found.run.high),
+        max_contexts=found.terms.max_contexts,
+        memory=1,  # it holds no decisions: that is the fold's
+    )
+
+
+def awake(router: Router, terms: Terms) -> Bools:
+    """A mask of the experts that are not paused; empty if none is."""
+    if not terms.paused:
+        return router.up(None)
+    return np.array([name not in terms.paused for name in router.problem.experts])

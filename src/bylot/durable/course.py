@@ -1,0 +1,85 @@
+"""The course of a router: its whole history in at most 256 points, for charts."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+BINS = 256
+
+
+class Course(Struct):
+    """Sums over 2^power decisions each, decision t in bin t >> power; rewards and real costs are
+    counted where their decision was made, whenever they are told.
+
+    When all bins are full, neighbours are merged, and each has twice as many decisions.
+    """
+
+    power: int
+    begun: list[int]  # microseconds since 1970 of the first decision of each bin
+    rewards: list[int]
+    total: list[float]  # of these rewards
+    spent: dict[str, list[float]]  # settled cost, by name
+
+    def decided(self, t: int, at: int, spend: Mapping[str, float]) -> None:
+        """One more decision, of this stated cost."""
+        place = t >> self.power
+        if place == BINS:
+            self.merge()
+            place = t >> self.power
+        if place == len(self.begun):
+            self.begun.append(at)
+            self.rewards.append(0)
+            self.total.append(0.0)
+            for sums in self.spent.values():
+                sums.append(0.0)
+        for name, cost in spend.items():
+            self.spent[name][place] += cost
+
+    def rewarded(self, t: int, value: float) -> None:
+        """One more reward of decision t."""
+        self.rewards[t >> self.power] += 1
+        self.total[t >> self.power] += value
+
+    def settled(self, t: int, more: Mapping[str, float]) -> None:
+        """Decision t has cost so much more than was booked."""
+        for name, cost in more.items():
+            self.spent[name][t >> self.power] += cost
+
+    def merge(self) -> None:
+        """Two bins become one."""
+        self.power += 1
+        self.begun = self.begun[::2]
+        self.rewards, self.total = paired(self.rewards), paired(self.total)
+        self.spent = {name: paired(sums) for name, sums in self.spent.items()}
+
+    def rename(self, costs: Iterable[str]) -> None:
+        """Go on with these costs: nothing was spent of new ones."""
+        none = [0.0] * len(self.begun)
+        self.spent = {name: self.spent.get(name, none.copy()) for name in costs}
+
+    def points(self, decisions: int) -> dict[str, Any]:
+        """Plain columns, with the decisions of each bin, of so many in all."""
+        width = 1 << self.power
+        sizes = [min(width, decisions - i * width) for i in range(len(self.begun))]
+        return {
+            "begun": self.begun,
+            "decisions": sizes,
+            "rewards": self.rewards,
+            "total": self.total,
+            "spent": self.spent,
+        }
+
+
+def blank(costs: Iterable[str]) -> Course:
+    """Nothing happened yet."""
+    return Course(0, [], [], [], {name: [] for name in costs})
+
+
+def paired(column: list[Any]) -> list[Any]:
+    """Sums of neighbours.
+
+    >>> paired([1, 2, 3, 4])
+    [3, 7]
+    """
+    return [a + b for a, b in zip(column[::2], column[1::2], strict=True)]

@@ -1,0 +1,111 @@
+"""What a log says of a decision, as callers get to see it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct, msgpack
+
+from bylot.durable.bodies import (
+    Activated,
+    Cancelled,
+    Closed,
+    Created,
+    Decided,
+    Edited,
+    Rewarded,
+)
+from bylot.durable.commands import Decision, Recalled, State, Told
+from bylot.durable.held import Held
+from bylot.durable.ids import Id
+from bylot.durable.tickets import odds_of_draws
+from bylot.store.contract import Event, Past
+
+KINDS: Mapping[str, type[Struct]] = {
+    "created": Created,
+    "decided": Decided,
+    "rewarded": Rewarded,
+    "activated": Activated,
+    "cancelled": Cancelled,
+    "closed": Closed,
+    "edited": Edited,
+}
+READ: Mapping[str, Callable[[bytes], Any]] = {
+    kind: msgpack.Decoder(body).decode for kind, body in KINDS.items()
+}
+"""How the body of a line is read, by its kind."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(at: int) -> str:
+    """A time in words.
+
+    >>> moment(1_500_000)
+    '1970-01-01T00:00:01.500000Z'
+    """
+    then = EPOCH + timedelta(microseconds=at)
+    return then.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def decision_of(name: str, event: Event) -> Decision:
+    """A decision as its caller gets it, from its line."""
+    line: Decided = READ["decided"](event.body)
+    inclusion = dict(zip(line.draws, line.inclusion, strict=True))
+    return Decision(
+        id=str(Id(name, event.router, event.seq)),
+        router=name,
+        version=line.version,
+        t=line.t,
+        at=moment(event.at),
+        context=line.context,
+        draws=line.draws,
+        subset=tuple(inclusion),
+        odds=odds_of_draws(line),
+        inclusion=inclusion,
+        chance=line.chance,
+        spend=line.spend,
+        expected=line.expected,
+        feasible=line.feasible,
+        replaced=line.replaced,
+        deferred=line.defer,
+        key=event.key,
+    )
+
+
+def rewards_in(lines: Iterable[Event]) -> list[Rewarded]:
+    """The rewards among some lines."""
+    return [READ["rewarded"](one.body) for one in lines if one.kind == "rewarded"]
+
+
+def recalled_of(name: str, past: Past, held: Held | None) -> Recalled:
+    """A decision and what became of it, if it is held or not."""
+    told = [one for one in past.since if one.kind == "rewarded"]
+    return Recalled(
+        decision=decision_of(name, past.decided),
+        state=state_of(past.since, held),
+        rewards=tuple(map(told_in, told)),
+    )
+
+
+def told_in(event: Event) -> Told:
+    """One reward, from its line."""
+    line: Rewarded = READ["rewarded"](event.body)
+    return Told(
+        at=moment(event.at),
+        value=line.value,
+        receipt=line.receipt,
+        spend=line.spend,
+        key=line.key,
+        by=line.by,
+    )
+
+
+def state_of(since: Iterable[Event], held: Held | None) -> State:
+    """Where a decision is in its life."""
+    if held is not None:
+        return "deferred" if held.deferred else "waiting"
+    if any(one.kind == "cancelled" for one in since):
+        return "cancelled"
+    counted = any(one.receipt != "late" for one in rewards_in(since))
+    return "rewarded" if counted else "closed"

@@ -1,0 +1,245 @@
+"""The keeper of many routers on one store: what happens is in the log before anybody hears of it.
+
+It works on a *batch* of commands: each changes its router in memory and makes a line of the log;
+then all lines are written in one transaction; then the answers are given out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from bylot.durable import commands
+from bylot.durable.commands import Credited, Decision, Recalled, RouterView
+from bylot.durable.fold import Fold
+from bylot.durable.history import READ, moment
+from bylot.durable.ids import Id, is_name, read_id
+from bylot.durable.shelf import EVERY, LEASE, Shelf
+from bylot.errors import (
+    BylotError,
+    KeyReused,
+    NoSuchDecision,
+    NoSuchRouter,
+    NotNow,
+    StoreError,
+)
+from bylot.store import Event, Past, Store
+
+
+class Keeper:
+    """All routers of one store that this process writes to; for one thread at a time.
+
+    owner: a name that no other process has; lease: seconds for which a router stays ours when we no
+    longer renew; every: lines of a log between two snapshots
+    """
+
+    def __init__(
+        self, store: Store, owner: str, *, lease: float = LEASE, every: int = EVERY
+    ) -> None:
+        self.store = store
+        self.shelf = Shelf(store, owner, lease, every)
+        self.at = 0
+
+    def perform(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
+        """Answers to commands, or the errors they came to, in the same order.
+
+        None is given out before everything that the batch changed is in the store.
+        """
+        self.at = at
+        answers: list[Any] = []
+        targets: list[str] = []  # the router whose lines an answer rests on
+        written = 0
+        for command in batch:
+            targets.append(target(command))
+            try:
+                answers.append(self.ACTS[type(command)](self, command))
+            except BylotError as error:  # which leaves everything as it was
+                answers.append(error)
+            except Exception as error:  # a router in an unknown state must not go on
+                answers.append(error)
+                self.settle(answers, targets, written)
+                written = len(answers)
+                self.shelf.drop([targets[-1]])
+        self.settle(answers, targets, written)
+        return answers
+
+    def settle(self, answers: list[Any], targets: list[str], start: int) -> None:
+        """Write what is pending; where that fails, the failure is the answer."""
+        failed = self.shelf.commit()
+        if failed:
+            for n in range(start, len(answers)):
+                if targets[n] in failed and not isinstance(answers[n], BylotError):
+                    answers[n] = failed[targets[n]]
+
+    def sweep(self, at: int) -> int:
+        """Close the decisions of open routers whose time is up; how many routers had some."""
+        swept = 0
+        for fold in list(self.shelf.folds.values()):
+            due = fold.due()
+            while due is not None and due <= at:
+                event = fold.close_due(at)
+                if event is None:
+                    break
+                self.shelf.add(event)
+                swept, due = swept + 1, fold.due()
+        self.shelf.commit()
+        return swept
+
+    def renew(self) -> None:
+        """Keep the leases of all open routers."""
+        self.shelf.renew()
+
+    def close(self) -> None:
+        """Leave everything as whoever comes next would like to find it."""
+        self.shelf.close()
+
+    def create(self, asked: commands.Create) -> RouterView:
+        """A new router, if its terms make sense and its name is free."""
+        if not is_name(asked.name):
+            raise StoreError(
+                f"{asked.name!r} cannot be the name of a router; give lower-case letters, digits, "
+                "- and _, at most 63 of them, a letter or digit first"
+            )
+        _, first = Fold.create(0, asked.name, asked.terms, self.at, asked.by)
+        row = self.store.create(asked.name, self.at, first)
+        self.shelf.drop([row.name])  # one of this name that another server deleted
+        return self.view(self.shelf.fold(row.name, self.at))
+
+    def delete(self, asked: commands.Delete) -> None:
+        """Forget a router and its log."""
+        row = self.store.find(asked.name)
+        if row is None:
+            raise NoSuchRouter(f"there is no router {asked.name!r} to delete")
+        self.shelf.fold(asked.name, self.at)  # whoever has the lease may delete
+        self.shelf.commit()
+        self.store.delete(row.number)
+        self.shelf.drop([asked.name])
+
+    def edit(self, asked: commands.Edit) -> RouterView:
+        """Other terms from here on, if they can be kept."""
+        fold = self.shelf.fold(asked.name, self.at)
+        now = fold.terms.version
+        if asked.version is not None and asked.version != now:
+            raise NotNow(
+                f"router {asked.name!r} is at version {now}, not {asked.version}; "
+                "somebody changed it in between: look at it again"
+            )
+        self.shelf.add(fold.edit(self.at, asked.terms, asked.by))
+        return self.view(fold)
+
+    def show(self, asked: commands.Show) -> RouterView:
+        """A router and how it stands."""
+        return self.view(self.shelf.fold(asked.name, self.at))
+
+    def decide(self, asked: commands.Decide) -> Decision:
+        """A panel; under a key that was used before, the panel that was drawn then."""
+        fold = self.shelf.fold(asked.name, self.at)
+        if asked.key is not None:
+            before = self.shelf.pending.find(fold.number, asked.key)
+            if before is not None:
+                return self.again(fold, before, asked)
+        event = fold.decide(
+            self.at,
+            context=asked.context,
+            available=asked.available,
+            key=asked.key,
+            defer=asked.defer,
+            by=asked.by,
+        )
+        self.shelf.add(event)
+        return fold.decision(event)
+
+    def again(self, fold: Fold, before: Event, asked: commands.Decide) -> Decision:
+        """The decision made under this key, if the same was asked."""
+        line = READ["decided"](before.body)
+        if (line.context, line.available, line.defer) != (
+            asked.context,
+            asked.available,
+            asked.defer,
+        ):
+            raise KeyReused(
+                f"key {asked.key!r} was used for another request to router {fold.name!r}; "
+                "take a new key for each request"
+            )
+        return fold.decision(before)
+
+    def reward(self, asked: commands.Reward) -> Credited:
+        """What becomes of a reward."""
+        fold, seq = self.of(asked.id)
+        event = fold.reward(
+            self.at, of=seq, value=asked.value, spend=asked.spend, key=asked.key, by=asked.by
+        )
+        if event is None:
+            return Credited(decision=asked.id, receipt="duplicate", value=asked.value)
+        self.shelf.add(event)
+        line = READ["rewarded"](event.body)
+        return Credited(decision=asked.id, receipt=line.receipt, value=line.value)
+
+    def activate(self, asked: commands.Activate) -> Decision:
+        """A deferred decision is used after all."""
+        fold, seq = self.of(asked.id)
+        self.shelf.add(fold.activate(self.at, of=seq, by=asked.by))
+        return fold.decision(self.past(fold, seq).decided)
+
+    def cancel(self, asked: commands.Cancel) -> Decision:
+        """A decision was never used."""
+        fold, seq = self.of(asked.id)
+        self.shelf.add(fold.cancel(self.at, of=seq, by=asked.by))
+        return fold.decision(self.past(fold, seq).decided)
+
+    def recall(self, asked: commands.Recall) -> Recalled:
+        """A decision and what became of it."""
+        fold, seq = self.of(asked.id)
+        return fold.recalled(self.past(fold, seq))
+
+    def of(self, id: str) -> tuple[Fold, int]:  # noqa: A002
+        """The router of a decision's id, and the line of the decision."""
+        which = read_id(id)
+        if which is None:
+            raise unknown(id)
+        try:
+            fold = self.shelf.fold(which.name, self.at)
+        except NoSuchRouter:
+            raise unknown(id) from None
+        if which.number != fold.number:  # of a router of the same name that was deleted
+            raise unknown(id)
+        return fold, which.seq
+
+    def past(self, fold: Fold, seq: int) -> Past:
+        """A decision and what was said of it since."""
+        past = self.shelf.pending.past(fold.number, seq)
+        if past is None:
+            raise unknown(str(Id(fold.name, fold.number, seq)))
+        return past
+
+    def view(self, fold: Fold) -> RouterView:
+        """A router at this moment."""
+        row = self.shelf.rows[fold.name]
+        return RouterView(
+            name=row.name,
+            number=row.number,
+            created=moment(row.created),
+            seq=fold.seq,
+            terms=fold.terms,
+            status=fold.standing(),
+        )
+
+    ACTS: ClassVar[dict[type, Callable[["Keeper", Any], Any]]] = {
+        commands.Create: create,
+        commands.Delete: delete,
+        commands.Edit: edit,
+        commands.Show: show,
+        commands.Decide: decide,
+        commands.Reward: reward,
+        commands.Activate: activate,
+        commands.Cancel: cancel,
+        commands.Recall: recall,
+    }
+
+
+def target(command: commands.Command) -> str:
+    """The name of the router that a command is for."""
+    return command.name if hasattr(command, "name") else command.id.partition(".")[0]
+
+
+def unknown(id: str) -> NoSuchDecision:  # noqa: A002
+    """For an id that no decision has."""
+    return NoSuchDecision(f"no decision has the id {id!r}; give one as `decide` answered it")

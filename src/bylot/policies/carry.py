@@ -1,0 +1,206 @@
+"""What a policy knows, carried over to a problem that was changed while it ran.
+
+Owns which number goes where; that what comes out is sound is for the policy to say.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot.kernels.compile import Bools, Floats, Ints
+from bylot.kernels.softmax import fill_softmax
+from bylot.policies import omd
+from bylot.policies.ascent import clamp
+from bylot.policies.dual import Dual
+from bylot.policies.guard import Account
+from bylot.policies.index import IndexState
+from bylot.policies.lagrangian import Multipliers
+from bylot.policies.lot import LOW, LotState
+from bylot.policies.onesided import units
+from bylot.policies.policy import Derives, Policy
+from bylot.policies.price import Till
+from bylot.policies.tangents import fill_mixture
+from bylot.policies.thompson import ThompsonState
+from bylot.problem import Problem
+
+
+class Bound(NamedTuple):
+    """A policy at work: the problem, the rule it binds to, and what was learned so far."""
+
+    problem: Problem
+    rule: Any
+    state: Any
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What is where, in two problems: experts by their names, limits by what and which side."""
+
+    old: Problem
+    new: Problem
+
+    @cached_property
+    def experts(self) -> tuple[Ints, Ints]:
+        """The places of those that are in both: in the old problem, in the new one."""
+        return shared(self.old.experts, self.new.experts)
+
+    @cached_property
+    def limits(self) -> tuple[Ints, Ints]:
+        """The places of limits on the same side of the same cost, whatever their bounds."""
+        return shared([one.key for one in self.old.limits], [one.key for one in self.new.limits])
+
+    def by_limit(self, was: Floats, now: Floats, growth: Any = 1.0) -> None:
+        """Copy a number a limit; a policy that looks at no limits has none."""
+        if was.size and now.size:
+            here, there = self.limits
+            now[there] = was[here] * np.broadcast_to(growth, now.shape)[there]
+
+    def growth(self, old: Floats, new: Floats) -> Floats:
+        """By how much the unit of each limit has grown; 1 for a new one."""
+        factor, (here, there) = np.ones(new.size), self.limits
+        factor[there] = new[there] / old[here]
+        return factor
+
+
+def same_pool(old: Problem, new: Problem) -> bool:
+    """Are panels drawn from the same experts, as many at a time?"""
+    return old.experts == new.experts and old.draws == new.draws
+
+
+def shared(old: Any, new: Any) -> tuple[Ints, Ints]:
+    """Where the things are that both have: in the first, in the second."""
+    places = {one: i for i, one in enumerate(old)}
+    pairs = [(places[one], i) for i, one in enumerate(new) if one in places]
+    here, there = np.array(pairs, np.int64).reshape(-1, 2).T
+    return here, there
+
+
+def carried(policy: Policy, before: Bound, problem: Problem, rule: Any) -> Any:
+    """The state to go on with under another problem, to which the policy was bound anew.
+
+    Experts keep what was learned of them, by name; one that is new begins as `start` has it, one
+    that is gone leaves no trace. Limits keep their prices and multipliers, in the units of the new
+    problem; a new one costs nothing yet. A guard begins a new period with nothing spent: what it
+    promises, it promises from here on. A step that is taken once a batch is due at once, so that
+    the next decision of every context is made under the new limits.
+    """
+    state = policy.start(rule, len(before.state.visits))
+    shift = Shift(before.problem, problem)
+    derived = policy.derived if isinstance(policy, Derives) else ()
+    copy(before.state, state, shift, before.state.visits > 0, (*FRESH, *derived))
+    if isinstance(state, LotState):
+        redraw(rule, state, shift)
+    elif isinstance(state, omd.OmdState):
+        refloor(rule, state)
+    elif isinstance(state, (IndexState, ThompsonState)):
+        reorder(state.place, shift)
+    if isinstance(policy, Derives):
+        policy.derive(rule, state)
+    make_due(rule, state.visits)
+    return state
+
+
+FRESH = ("bounds", "u")
+"""Fields that begin anew, beside those that follow from others."""
+
+
+def copy(old: Any, new: Any, shift: Shift, used: Bools, fresh: tuple[str, ...]) -> None:
+    """Write what is known into the arrays of a blank state, in the contexts that were in use."""
+    for name, was, now in zip(old._fields, old, new, strict=True):
+        if type(was) in PARTS:
+            PARTS[type(was)](was, now, shift)
+        elif isinstance(was, tuple):
+            copy(was, now, shift, used, fresh)
+        elif name == "paid":
+            shift.by_limit(was, now, shift.growth(shift.old.peaks, shift.new.peaks))
+        elif was.ndim == 2 and name not in fresh:
+            here, there = shift.experts
+            now[np.ix_(used, there)] = was[np.ix_(used, here)]
+        elif was.ndim == 1 and name not in fresh:
+            now[:] = was  # a number a context, or one for all of them
+
+
+def open_anew(was: Account, now: Account, shift: Shift) -> None:
+    """A new period. What is counted since the first decision goes on, but for periods that missed
+    a limit which had another bound.
+    """
+    now.replaced[:] = was.replaced
+    here, there = shift.limits
+    same = shift.old.bounds[here] == shift.new.bounds[there]
+    now.missed[there[same]] = was.missed[here[same]]
+
+
+def reweigh(was: Dual, now: Dual, shift: Shift) -> None:
+    """The dual player's point and its steps; what it was charged and has not answered is gone."""
+    shift.by_limit(was.w, now.w)
+    now.steps[:], now.energy[:] = was.steps, was.energy
+
+
+def reprice(was: Till, now: Till, shift: Shift) -> None:
+    """Prices, which are per unit of the one-sided rows."""
+    shift.by_limit(was.paid, now.paid, shift.growth(units(shift.old), units(shift.new)))
+    now.gone[:] = was.gone
+
+
+def multiply(was: Multipliers, now: Multipliers, shift: Shift) -> None:
+    """Multipliers per unit of the largest cost, and sums in that unit; a limit that is new counts
+    as just kept so far.
+    """
+    growth = shift.growth(shift.old.peaks, shift.new.peaks)
+    now.rounds[:] = was.rounds
+    if now.lam.size:
+        bounds = shift.new.bounds / shift.new.peaks
+        now.spent[:], now.last[:] = was.rounds[0] * bounds, bounds if was.rounds[0] else 0.0
+    shift.by_limit(was.lam, now.lam, growth)
+    shift.by_limit(was.spent, now.spent, 1.0 / growth)
+    shift.by_limit(was.last, now.last, 1.0 / growth)
+
+
+PARTS: dict[type, Any] = {
+    Account: open_anew,
+    Dual: reweigh,
+    Till: reprice,
+    Multipliers: multiply,
+}
+
+
+def redraw(rule: Any, state: LotState, shift: Shift) -> None:
+    """q = (1 - eps) softmax(theta) + eps f0 anew where the pool is another; else it stays as it is,
+    up to the next step.
+    """
+    if same_pool(shift.old, shift.new):
+        return
+    for x in np.flatnonzero(state.visits):
+        theta, q, pi = state.theta[x], state.q[x], np.empty(rule.mild.size)
+        clamp(theta, theta.max(), LOW, 0.0)
+        fill_softmax(pi, theta)
+        fill_mixture(q, pi, rule.eps, rule.mild)
+        q /= q.sum()
+        state.mass[x] = np.cumsum(q)
+
+
+def refloor(rule: omd.OmdRule, state: omd.OmdState) -> None:
+    """q on the simplex above the floor: what is above the floor, scaled, where it is not so yet."""
+    for x in np.flatnonzero(state.visits).tolist():
+        q, spare = state.q[x], 1.0 - rule.floor * state.q.shape[1]
+        if (q < rule.floor).any() or abs(q.sum() - 1.0) > 1e-12:
+            above = np.maximum(q - rule.floor, 0.0)
+            total = above.sum()
+            q[:] = rule.floor + (above * (spare / total) if total > 0 else spare / q.size)
+        omd.settle(rule, state, x)
+
+
+def reorder(place: Ints, shift: Shift) -> None:
+    """The order of a warm-up: of those that stay as it was, and the new ones behind them."""
+    new = np.ones(place.shape[1], np.bool_)
+    new[shift.experts[1]] = False
+    behind = place + np.where(new, len(shift.old.experts), 0)
+    place[:] = np.argsort(np.argsort(behind, axis=1, kind="stable"), axis=1, kind="stable")
+
+
+def make_due(rule: Any, visits: Ints) -> None:
+    """Visits rounded up to whole batches, after which a policy takes a step."""
+    batch = rule.climb.batch if hasattr(rule, "climb") else getattr(rule, "batch", 1)
+    visits[:] = -(-visits // batch) * batch

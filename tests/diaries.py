@@ -1,0 +1,95 @@
+"""A fold and its log, side by side, as a keeper has them."""
+
+from typing import Any
+
+from bylot import codec, policies
+from bylot.durable.bodies import Closed, Decided, Rewarded
+from bylot.durable.fold import Fold
+from bylot.durable.history import READ
+from bylot.durable.terms import Terms
+from bylot.problem import Problem
+from bylot.store.contract import Event, Past
+from small import five
+
+SECOND = 1_000_000
+
+
+def terms_of(problem: Problem, policy: str = "distinct", **more: Any) -> Terms:
+    """Terms of a router for this problem."""
+    settings = policies.write(policies.named(policy))
+    return Terms(problem=codec.write_problem(problem), policy=settings, **more)
+
+
+class Diary:
+    """A fold whose every line is kept in a list."""
+
+    def __init__(self, problem: Problem | None = None, policy: str = "distinct", **terms: Any):
+        made = terms_of(five() if problem is None else problem, policy, **terms)
+        self.fold, first = Fold.create(1, "triage", made, at=0)
+        self.log = [first]
+        self.fold.recall = self.recall
+
+    def recall(self, seq: int) -> Past | None:
+        """As a store would look it up, lines to come included."""
+        if not 0 <= seq < len(self.log):
+            return None
+        return Past(self.log[seq], [one for one in self.log if one.of == seq])
+
+    def note(self, event: Event | None) -> Event | None:
+        """Keep a line, if it is one."""
+        if event is not None:
+            self.log.append(event)
+        return event
+
+    def decide(self, at: int = 0, **asked: Any) -> int:
+        """A decision; the seq of its line."""
+        self.note(event := self.fold.decide(at, **asked))
+        return event.seq
+
+    def reward(self, of: int, value: float, at: int = 0, **told: Any) -> str:
+        """The receipt of a reward."""
+        event = self.note(self.fold.reward(at, of=of, value=value, **told))
+        return "duplicate" if event is None else rewarded(event).receipt
+
+    def close(self, at: int, limit: int = 1000) -> tuple[tuple[int, float | None], ...]:
+        """What was closed."""
+        event = self.note(self.fold.close_due(at, limit))
+        return () if event is None else closed(event).decisions
+
+    def edit(self, problem: Problem | None = None, at: int = 0, **terms: Any) -> None:
+        """Other terms."""
+        old = {name: getattr(self.fold.terms, name) for name in Terms.__struct_fields__}
+        if problem is not None:
+            old["problem"] = codec.write_problem(problem)
+        self.note(self.fold.edit(at, Terms(**{**old, **terms})))
+
+    def reopen(self) -> None:
+        """Go on from a snapshot, as another process would."""
+        self.fold = Fold.thaw("triage", self.fold.freeze())
+        self.fold.recall = self.recall
+
+    def replayed(self) -> Fold:
+        """What the log adds up to."""
+        fold = Fold.begin("triage", self.log[0])
+        fold.recall = self.recall
+        for event in self.log[1:]:
+            fold.replay(event)
+        return fold
+
+
+def decided(event: Event) -> Decided:
+    """The body of a decision's line."""
+    body: Decided = READ["decided"](event.body)
+    return body
+
+
+def rewarded(event: Event) -> Rewarded:
+    """The body of a reward's line."""
+    body: Rewarded = READ["rewarded"](event.body)
+    return body
+
+
+def closed(event: Event) -> Closed:
+    """The body of a line that closes decisions."""
+    body: Closed = READ["closed"](event.body)
+    return body
