@@ -1,0 +1,73 @@
+"""A connection that does not wait for ever, and refuses in the shape of all refusals."""
+
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from bylot.service.endpoint import refused
+from bylot.service.errors import Refusal
+
+HEAD = 65_536  # bytes of a request line with its headers
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with an eye on how long the other side has owed us bytes.
+
+    owing: since when a first byte, the rest of a head or the rest of a body is awaited; None while
+    it is our turn. Between requests uvicorn's own timer applies. `server.Server` looks at it.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        """Somebody is there."""
+        super().connection_made(transport)
+        self.owing: float | None = self.loop.time()
+        self.head = 0  # bytes of an unfinished head; -1: it is finished
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes."""
+        if self.head >= 0:
+            self.head += len(data)
+        super().data_received(data)
+        if self.head > HEAD:
+            self.refuse(Refusal(431, "head_too_large", f"headers are larger than {HEAD} bytes"))
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self.owing = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """All of a head."""
+        super().on_headers_complete()
+        self.owing, self.head = self.loop.time(), -1
+
+    def on_message_complete(self) -> None:
+        """All of a request."""
+        super().on_message_complete()
+        self.owing, self.head = None, 0
+
+    def expire(self, now: float, body_wait: float, idle: float) -> None:
+        """Close a connection that owes us bytes for too long."""
+        if self.owing is None or now - self.owing <= (body_wait if self.head < 0 else idle):
+            return
+        what = "the body" if self.head < 0 else "a request"
+        self.refuse(Refusal(408, "too_slow", f"{what} did not come in time; send it at once"))
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP."""
+        self.refuse(Refusal(400, "malformed", msg))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Say why, if nothing else was said, and hang up."""
+        self.owing = None
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+            status, body, headers = refused(refusal)
+            length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            lines = b"".join(b"%s: %s\r\n" % pair for pair in headers)
+            self.transport.write(STATUS_LINE[status] + lines + length + body)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # whoever waits for the body, waits no longer
+            self.cycle.message_event.set()
+        self.transport.close()

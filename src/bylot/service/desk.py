@@ -1,0 +1,236 @@
+"""The one writer: a thread that owns the keeper, and commits what queued up meanwhile together."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+from bylot.durable.commands import Command, Decide
+from bylot.errors import StoreDown
+from bylot.service.errors import Refusal
+
+log = logging.getLogger("bylot.service")
+
+MOST = 1_000  # commands of one commit: an answer waits for all that share it
+TICK = 0.25  # seconds between looks at the clock while nothing is asked
+
+
+class Keeper(Protocol):
+    """What the desk needs of one; used by its thread alone."""
+
+    def perform(self, batch: Sequence[Command], at: int) -> list[Any]:
+        """Do all of these in one transaction: an answer or an exception for each."""
+        ...
+
+    def sweep(self, at: int) -> object:
+        """Close decisions whose wait is over."""
+        ...
+
+    def renew(self) -> object:
+        """Keep the leases."""
+        ...
+
+    def close(self) -> None:
+        """Snapshots, and leases given back."""
+        ...
+
+
+class Errand(NamedTuple):
+    """Commands that were asked together, and who waits for their answers."""
+
+    commands: Sequence[Command]
+    answers: "asyncio.Future[list[Any]]"
+
+
+class Desk:
+    """Ask it from the event loop; it answers after the commit.
+
+    hire:    makes the keeper, in the thread that will use it
+    measure: told the size and the seconds of every commit
+    group:   False: one commit for every errand
+    size:    commands that may wait
+    """
+
+    def __init__(
+        self,
+        hire: Callable[[], Keeper],
+        *,
+        measure: Callable[[int, float], None] = lambda size, seconds: None,
+        group: bool = True,
+        size: int = 10_000,
+        sweep_every: float = 1.0,
+        renew_every: float = 3.0,
+    ) -> None:
+        self.hire, self.measure, self.group, self.size = hire, measure, group, size
+        self.sweep_every, self.renew_every = sweep_every, renew_every
+        self.queue: SimpleQueue[Errand | None] = SimpleQueue()
+        self.waiting = 0  # commands without an answer yet; only the event loop changes it
+        self.flying: set[tuple[str, str]] = set()  # keys of decisions without an answer yet
+        self.draining = False
+        self.down: StoreDown | None = None  # why the last visit to the store failed, if it did
+
+    async def start(self) -> None:
+        """Begin to work; what keeps a keeper from being hired is raised here."""
+        self.loop = asyncio.get_running_loop()
+        hired: asyncio.Future[None] = self.loop.create_future()
+        self.gone: asyncio.Future[None] = self.loop.create_future()
+        self.thread = threading.Thread(target=self.work, args=(hired,), name="bylot-desk")
+        self.thread.start()
+        try:
+            await hired
+        except BaseException:
+            self.thread.join()
+            raise
+
+    async def ask(self, command: Command) -> Any:
+        """The answer to one command, once it is on disk."""
+        self.admit(1)
+        key = flight(command)
+        if key is not None:
+            if key in self.flying:
+                raise in_flight(key)
+            self.flying.add(key)
+        (answer,) = await self.send((command,))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
+        """An answer or an exception for each of some commands, which share a commit."""
+        self.admit(len(commands))
+        going, answers = [], dict[int, Any]()
+        for number, command in enumerate(commands):
+            key = flight(command)
+            if key is not None and key in self.flying:
+                answers[number] = in_flight(key)
+                continue
+            if key is not None:
+                self.flying.add(key)
+            going.append(number)
+        if going:
+            told = await self.send([commands[number] for number in going])
+            answers.update(zip(going, told, strict=True))
+        return [answers[number] for number in range(len(commands))]
+
+    def admit(self, count: int) -> None:
+        """Turn away what would only wait."""
+        if self.draining:
+            raise Refusal(503, "draining", "the server is stopping; ask another one", retry=1.0)
+        if self.waiting and self.waiting + count > self.size:
+            message = f"{self.waiting} commands are waiting already; try again in a moment"
+            raise Refusal(503, "overloaded", message, retry=1.0)
+
+    def send(self, commands: Sequence[Command]) -> "asyncio.Future[list[Any]]":
+        """Queue up."""
+        answers: asyncio.Future[list[Any]] = self.loop.create_future()
+        self.waiting += len(commands)
+        self.queue.put(Errand(commands, answers))
+        return answers
+
+    async def close(self) -> None:
+        """Answer all that was asked, take snapshots, go home."""
+        self.draining = True
+        self.queue.put(None)
+        await self.gone
+        self.thread.join()
+
+    # What follows runs in the thread, but for `deliver`.
+
+    def work(self, hired: "asyncio.Future[None]") -> None:
+        """Perform errands until told to go."""
+        try:
+            keeper = self.hire()
+        except Exception as error:
+            self.loop.call_soon_threadsafe(hired.set_exception, error)
+            return
+        self.loop.call_soon_threadsafe(hired.set_result, None)
+        swept = renewed = time.monotonic()
+        staying = True
+        while staying:
+            errands, staying = self.take()
+            if errands:
+                self.perform(keeper, errands)
+            now = time.monotonic()
+            if now - swept >= self.sweep_every:
+                swept = now
+                self.chore("sweep", lambda: keeper.sweep(clock()))
+            if now - renewed >= self.renew_every:
+                renewed = now
+                self.chore("renew", keeper.renew)
+        self.chore("close", keeper.close)
+        self.loop.call_soon_threadsafe(self.gone.set_result, None)
+
+    def take(self) -> tuple[list[Errand], bool]:
+        """All that queued up, or nothing for a tick; and whether to stay."""
+        errands: list[Errand] = []
+        try:
+            errand = self.queue.get(timeout=TICK)
+            while errand is not None:
+                errands.append(errand)
+                if not self.group or len(errands) >= MOST:
+                    return errands, True
+                errand = self.queue.get_nowait()
+        except Empty:
+            return errands, True
+        return errands, False
+
+    def perform(self, keeper: Keeper, errands: list[Errand]) -> None:
+        """One commit, and its answers."""
+        commands = [command for errand in errands for command in errand.commands]
+        start = time.perf_counter()
+        try:
+            answers = keeper.perform(commands, clock())
+        except Exception as error:
+            answers = [error] * len(commands)
+        self.note(next((one for one in answers if isinstance(one, StoreDown)), None))
+        self.measure(len(commands), time.perf_counter() - start)
+        self.loop.call_soon_threadsafe(self.deliver, errands, answers)
+
+    def chore(self, name: str, do: Callable[[], object]) -> None:
+        """What nobody waits for; a failure is logged, and tried again at its next turn."""
+        try:
+            do()
+        except StoreDown as error:
+            self.note(error)
+        except Exception:
+            log.exception("%s failed", name)
+        else:
+            self.note(None)
+
+    def note(self, down: StoreDown | None) -> None:
+        """Is the store there? One line in the log for every change."""
+        if (down is None) != (self.down is None):
+            log.warning("store is back" if down is None else f"store is down: {down}")
+        self.down = down
+
+    def deliver(self, errands: list[Errand], answers: list[Any]) -> None:
+        """Hand out answers, in the event loop: one call of it per commit, not per errand."""
+        first = 0
+        self.waiting -= len(answers)
+        for commands, future in errands:
+            if self.flying:
+                self.flying.difference_update(map(flight, commands))
+            if not future.done():  # its request may have been given up
+                future.set_result(answers[first : first + len(commands)])
+            first += len(commands)
+
+
+def flight(command: Command) -> tuple[str, str] | None:
+    """What must not be asked a second time before it is answered."""
+    if type(command) is Decide and command.key is not None:
+        return command.name, command.key
+    return None
+
+
+def in_flight(key: tuple[str, str]) -> Refusal:
+    """The first request with a key has not been answered yet."""
+    message = f"a decision of {key[0]} with key {key[1]!r} is being made; try again in a moment"
+    return Refusal(409, "in_flight", message, retry=1.0)
+
+
+def clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1_000

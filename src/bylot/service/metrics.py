@@ -1,0 +1,116 @@
+"""Numbers for Prometheus: counted as requests pass, and asked of the routers when scraped."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bylot.durable.commands import RouterView
+
+ROUTERS = 200  # that are told one by one: those that were asked last
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
+RECEIPTS = ("learned", "pending", "noted", "late", "duplicate")
+
+
+class Meters:
+    """One server's numbers, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        into = self.registry
+        self.requests = Histogram(
+            "bylot_request_seconds",
+            "Time from a request to its answer",
+            ["route", "status"],
+            buckets=SECONDS,
+            registry=into,
+        )
+        self.decisions = Counter("bylot_decisions", "Decisions made", registry=into)
+        rewards = Counter("bylot_rewards", "Rewards told, by receipt", ["receipt"], registry=into)
+        self.rewards = {receipt: rewards.labels(receipt) for receipt in RECEIPTS}
+        self.sizes = Histogram(
+            "bylot_commit_commands", "Commands that shared a commit", buckets=SIZES, registry=into
+        )
+        self.commits = Histogram(
+            "bylot_commit_seconds",
+            "Time from taking commands up to their commit",
+            buckets=SECONDS,
+            registry=into,
+        )
+        self.queue = Gauge("bylot_queue_commands", "Commands without an answer yet", registry=into)
+        self.recent: dict[str, None] = {}  # names of routers, those asked last at the end
+
+    def commit(self, size: int, seconds: float) -> None:
+        """One commit."""
+        self.sizes.observe(size)
+        self.commits.observe(seconds)
+
+    def touch(self, router: str) -> None:
+        """A router was asked."""
+        recent = self.recent
+        recent.pop(router, None)
+        recent[router] = None
+        if len(recent) > ROUTERS:
+            del recent[next(iter(recent))]
+
+    def text(self, views: Sequence[RouterView]) -> bytes:
+        """All of it, as Prometheus reads it."""
+        each = CollectorRegistry()
+        each.register(Views(views))
+        return generate_latest(self.registry) + generate_latest(each)
+
+
+class Views(Collector):
+    """Routers as they stand."""
+
+    def __init__(self, views: Sequence[RouterView]) -> None:
+        self.views = views
+
+    def collect(self) -> Iterator[Metric]:
+        """Each number of each router, and of each of its limits."""
+        for name, (said, of) in OF_ROUTER.items():
+            family = GaugeMetricFamily(f"bylot_router_{name}", said, labels=["router"])
+            for view in self.views:
+                family.add_metric([view.name], number(of(view.status)))
+            yield family
+        for name, (said, of) in OF_LIMIT.items():
+            labels = ["router", "cost", "side"]
+            family = GaugeMetricFamily(f"bylot_limit_{name}", said, labels=labels)
+            for view in self.views:
+                for one in view.status["limits"]:
+                    family.add_metric([view.name, one["cost"], one["side"]], number(of(one)))
+            yield family
+
+
+def number(value: float | None) -> float:
+    """What is not known is not a number."""
+    return math.nan if value is None else float(value)
+
+
+Told = Mapping[str, tuple[str, Callable[[dict[str, Any]], float | None]]]
+
+OF_ROUTER: Told = {
+    "decisions": ("Decisions since its creation", lambda status: status["decisions"]),
+    "rewards": ("Rewards learned since its creation", lambda status: status["rewards"]),
+    "waiting": ("Decisions whose reward may still come", lambda status: status["waiting"]),
+    "mean_reward": ("Mean reward", lambda status: status["mean_reward"]),
+    "kept": ("1 if all limits are kept so far", lambda status: status["kept"]),
+    "effective_experts": (
+        "Experts that would be as hard to guess if all were drawn equally often",
+        lambda status: status["effective_experts"],
+    ),
+}
+OF_LIMIT: Told = {
+    "mean": ("Settled cost per decision", lambda one: one["mean"]),
+    "bound": ("Its bound", lambda one: one["bound"]),
+    "price": ("Reward per decision that one unit of the bound would buy", lambda one: one["price"]),
+    "feasible": (
+        "1 if the limit can be kept at the end of this period",
+        lambda one: one["current"]["within_reach"] if one["current"] else one["kept"],
+    ),
+}
+"""What is told, by name: in words, and where it stands in a status of `durable.standing`."""

@@ -1,0 +1,91 @@
+"""uvicorn, with our connections and a stop that loses nothing."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from types import FrameType
+
+import uvicorn
+
+from bylot.errors import BylotError
+from bylot.service import logs
+from bylot.service.app import App, make_app
+from bylot.service.connection import Connection
+from bylot.service.credentials import admitted
+from bylot.service.settings import Settings
+from bylot.store import open_store
+
+
+def serve(settings: Settings) -> int:
+    """Serve until told to stop; 0 if that went well."""
+    with contextlib.closing(open_store(settings.store)) as store:
+        admitted(settings.host, store.keys())
+    logs.set_up(settings.log_level)
+    server = Server(make_app(settings))
+    server.run(sockets=[bound(settings.host, settings.port)])
+    return 0
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket to listen on."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+    except OSError as error:
+        raise BylotError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+    return made
+
+
+class Server(uvicorn.Server):
+    """Says where it listens; told to stop, it says that it is not ready, and finishes its work."""
+
+    def __init__(self, app: App) -> None:
+        self.app, self.settings = app, app.service.settings
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Connection,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=round(self.settings.drain),
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin, and say so in one line."""
+        await super().startup(sockets)
+        if self.started and sockets:
+            print(self.line(*sockets[0].getsockname()[:2]), file=sys.stderr, flush=True)
+
+    def line(self, host: str, port: int) -> str:
+        """Where it listens, where it keeps things, and who may ask."""
+        place = f"[{host}]" if ":" in host else host
+        asked = "keys are needed"
+        if not self.app.service.credentials.needed:
+            asked = "no keys: this machine only; `bylot keys create` makes one"
+        store = self.settings.store.partition("@")
+        return f"bylot listens on http://{place}:{port}, store {store[2] or store[0]}; {asked}"
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second; once a second, look for those who let us wait."""
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.expire(now, self.settings.body_wait, self.settings.idle)
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Told to stop; a second Ctrl-C does not wait."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.app.service.stopping = self.should_exit = True

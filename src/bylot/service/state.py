@@ -1,0 +1,38 @@
+"""What all requests share."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from bylot.service.credentials import Credentials
+from bylot.service.desk import Desk
+from bylot.service.metrics import Meters
+from bylot.service.rate import Rates
+from bylot.service.reader import Reader
+from bylot.service.settings import Settings
+from bylot.service.tracing import Spans
+
+
+def bench() -> ThreadPoolExecutor:
+    """A thread for work that takes long."""
+    return ThreadPoolExecutor(1, thread_name_prefix="bylot-workshop")
+
+
+@dataclass
+class Service:
+    """One server.
+
+    contract: the OpenAPI document
+    stopping: it was told to stop, and finishes what it has in hand
+    workshop: where problems are checked and policies compiled, so that nobody waits for that
+    """
+
+    settings: Settings
+    desk: Desk
+    reader: Reader
+    credentials: Credentials
+    rates: Rates
+    meters: Meters
+    spans: Spans | None
+    contract: bytes
+    stopping: bool = False
+    workshop: ThreadPoolExecutor = field(default_factory=bench)

@@ -1,0 +1,147 @@
+"""Terms of routers from what was sent: new ones, and edits of those in force."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from bylot import codec, policies
+from bylot.durable.terms import Terms
+from bylot.errors import PolicyError, ProblemError
+from bylot.problem.reading import instead
+from bylot.router import Router
+from bylot.service.errors import Refusal
+from bylot.service.types import CreateForm, EditForm, LimitForm, NewExpert, PolicyForm
+
+
+def first(form: CreateForm) -> Terms:
+    """The terms of a new router."""
+    problem = msgspec.to_builtins(form.problem)
+    problem["limits"] = [limit(one, n) for n, one in enumerate(form.problem.limits)]
+    return checked(
+        Terms(
+            problem=problem,
+            policy=policies.write(policy(form.policy)),
+            seed=form.seed,
+            horizon=form.horizon,
+            rewards=form.rewards,
+            max_contexts=form.max_contexts,
+            memory=form.memory,
+            wait=form.wait,
+            default=form.default,
+            aggregate=form.aggregate,
+        )
+    )
+
+
+def policy(form: str | PolicyForm) -> policies.Policy:
+    """A policy by its name, or with settings of its own."""
+    if isinstance(form, str):
+        return policies.named(form)
+    usual = policies.write(policies.named(form.name))
+    try:
+        return policies.read({**usual, **form.settings})
+    except PolicyError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise PolicyError(f"settings of policy {form.name!r}: {error}") from None
+
+
+def limit(form: LimitForm, number: int) -> dict[str, Any]:
+    """A limit as `codec.write_limit` has it."""
+    given = msgspec.to_builtins(form)
+    sides = len(given.keys() & {"at_most", "at_least"})
+    of_cost, of_share = given.keys() & {"cost", "share", "members"} in WHOLE, "share" in given
+    if sides != 1 or not (of_cost or of_share):
+        message = "a limit is {cost} or {share, members}, with either at_most or at_least"
+        raise Refusal(422, "invalid", message, field=f"limits[{number}]")
+    return dict(given)
+
+
+WHOLE = ({"cost"}, {"share", "members"})
+
+
+def edited(terms: Terms, form: EditForm) -> Terms:
+    """The terms in force, with some of them changed."""
+    problem = dict(terms.problem)
+    if form.limits is not UNSET:
+        problem["limits"] = [limit(one, n) for n, one in enumerate(form.limits)]
+    for name in form.remove:
+        problem = without(problem, name)
+    for expert in form.add:
+        problem = joined(problem, expert)
+    paused = (set(terms.paused) | set(form.pause)) - set(form.resume) - set(form.remove)
+    present(problem, (*form.pause, *form.resume))
+    changes = {"wait": form.wait, "default": form.default, "aggregate": form.aggregate}
+    given = {name: value for name, value in changes.items() if value is not UNSET}
+    order = tuple(name for name in problem["experts"] if name in paused)
+    return checked(msgspec.structs.replace(terms, problem=problem, paused=order, **given))
+
+
+def without(problem: dict[str, Any], name: str) -> dict[str, Any]:
+    """A problem with one expert less: its costs go, and its place in every share."""
+    present(problem, (name,))
+    gone = problem["experts"].index(name)
+    return {
+        **problem,
+        "experts": cut(problem["experts"], gone),
+        "costs": {cost: cut(row, gone) for cost, row in problem["costs"].items()},
+        "limits": [
+            {**one, "members": [m for m in one["members"] if m != name]} if "share" in one else one
+            for one in problem["limits"]
+        ],
+    }
+
+
+def cut(row: list[Any], place: int) -> list[Any]:
+    """A list without what is at one place."""
+    return [*row[:place], *row[place + 1 :]]
+
+
+def joined(problem: dict[str, Any], expert: NewExpert) -> dict[str, Any]:
+    """A problem with one expert more, at the end."""
+    if set(expert.costs) != set(problem["costs"]):
+        wanted = ", ".join(problem["costs"]) or "none"
+        given = ", ".join(expert.costs) or "none"
+        raise ProblemError(f"expert {expert.name!r}: costs {given} given; give all of: {wanted}")
+    shares = {one["share"] for one in problem["limits"] if "share" in one}
+    for share in expert.shares:
+        if share not in shares:
+            remedy = instead(share, tuple(shares), "shares")
+            raise ProblemError(f"expert {expert.name!r}: there is no share {share!r}; {remedy}")
+    return {
+        **problem,
+        "experts": [*problem["experts"], expert.name],
+        "costs": {cost: [*row, expert.costs[cost]] for cost, row in problem["costs"].items()},
+        "limits": [
+            {**one, "members": [*one["members"], expert.name]}
+            if one.get("share") in expert.shares
+            else one
+            for one in problem["limits"]
+        ],
+    }
+
+
+def present(problem: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Refuse an expert that the problem does not have."""
+    for name in names:
+        if name not in problem["experts"]:
+            remedy = instead(name, tuple(problem["experts"]), "experts")
+            raise ProblemError(f"there is no expert {name!r}; {remedy}")
+
+
+def checked(terms: Terms) -> Terms:
+    """Terms that a router can be made of: it is made once here, so that its policy is compiled
+    before the one writer needs it.
+    """
+    problem = codec.read_problem({"floor": None, **terms.problem})
+    Router(
+        problem,
+        policies.read(terms.policy),
+        seed=terms.seed,
+        horizon=terms.horizon,
+        rewards=terms.rewards,
+        max_contexts=terms.max_contexts,
+        memory=terms.memory,
+    )
+    return msgspec.structs.replace(terms, problem=codec.write_problem(problem))

@@ -1,0 +1,244 @@
+"""Decide and reward over HTTP: guarantees G1 to G6 as a caller sees them."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serving import Served, problem_of, serving, until
+
+from bylot.durable.keeper import Keeper
+from bylot.service.app import keeper_of
+from bylot.service.settings import Settings
+from bylot.store import open_store
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("store")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def router(server: Served) -> str:
+    return server.router()
+
+
+def test_a_decision_says_all_that_was_known_when_it_was_drawn(server: Served, router: str) -> None:
+    answer = server.decide(router, context="chest pain")
+    assert answer["router"] == router.rpartition("/")[2]
+    assert len(answer["draws"]) == 2
+    assert set(answer["subset"]) == set(answer["draws"]) == set(answer["inclusion"])
+    assert all(0 < chance <= 1 for chance in answer["inclusion"].values())
+    assert 0 < answer["chance"] <= 1
+    assert set(answer["spend"]) == set(answer["expected"]) == {"usd", "junior"}
+    assert answer["context"] == "chest pain"
+
+
+def test_a_decision_is_in_the_store_when_its_answer_arrives(server: Served, router: str) -> None:
+    answer = server.decide(router, key="in the store")
+    store = open_store(server.app.service.settings.store, read_only=True)
+    row = store.find(answer["router"])
+    assert row is not None
+    line = store.keyed(row.number, "in the store")
+    store.close()
+    assert line is not None
+    assert answer["id"] == f"{row.name}.{row.number}.{line.seq}"
+
+
+def test_the_same_key_gives_the_same_decision_byte_for_byte(server: Served, router: str) -> None:
+    ask = {"context": "a", "key": "k1"}
+    first = server.post(f"{router}/decisions", json=ask)
+    server.decide(router)
+    again = server.post(f"{router}/decisions", json=ask)
+    header = server.post(
+        f"{router}/decisions", json={"context": "a"}, headers={"idempotency-key": "k1"}
+    )
+    other = server.post(f"{router}/decisions", json={**ask, "key": "k2"})
+    assert first.status_code == again.status_code == header.status_code == 201
+    assert first.content == again.content == header.content
+    assert other.content != first.content
+
+
+def test_a_key_is_for_one_request_only(server: Served, router: str) -> None:
+    server.decide(router, context="a", key="used")
+    wrong = server.post(f"{router}/decisions", json={"context": "b", "key": "used"})
+    assert problem_of(wrong, 422)["code"] == "key_reused"
+    mixed = {"json": {"key": "x"}, "headers": {"idempotency-key": "y"}}
+    assert problem_of(server.post(f"{router}/decisions", **mixed), 422)["field"] == "key"  # type: ignore[arg-type]
+
+
+class Gated(Keeper):
+    """Waits before it decides."""
+
+    gate: threading.Event
+
+    def perform(self, batch: Sequence[Any], at: int) -> list[Any]:
+        self.gate.wait()
+        return super().perform(batch, at)
+
+
+def test_a_key_in_flight_is_refused_until_it_is_answered(tmp_path: Path) -> None:
+    gate = threading.Event()
+    gate.set()
+
+    def hire(settings: Settings) -> Any:
+        def make() -> Gated:
+            keeper = Gated(open_store(settings.store), "gated")
+            keeper.gate = gate
+            return keeper
+
+        return make
+
+    with serving(tmp_path, hire) as server:
+        path = f"{server.router()}/decisions"
+        gate.clear()
+        answers: list[httpx.Response] = []
+        first = threading.Thread(
+            target=lambda: answers.append(
+                httpx.post(f"{server.base_url}{path}", json={"key": "k"}, timeout=60)
+            )
+        )
+        first.start()
+        until(lambda: server.app.service.desk.waiting)
+        refused = server.post(path, json={"key": "k"})
+        assert problem_of(refused, 409)["code"] == "in_flight"
+        assert int(refused.headers["retry-after"]) >= 1
+        gate.set()
+        first.join()
+        again = server.post(path, json={"key": "k"})
+        assert again.status_code == 201
+        assert again.content == answers[0].content
+
+
+def test_a_reward_counts_once(server: Served, router: str) -> None:
+    path = f"/v1/decisions/{server.decide(router)['id']}/reward"
+    first = server.post(path, json={"value": 0.5})
+    assert (first.status_code, first.json()["receipt"]) == (200, "learned")
+    again = server.post(path, json={"value": 0.5})
+    assert (again.status_code, again.json()["receipt"]) == (200, "duplicate")
+    assert problem_of(server.post(path, json={"value": 0.6}), 409)["code"] == "reward_conflict"
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"value": 1.5}', '{"value": -0.1}', '{"value": "1"}', '{"value": null}', "{}"],
+)
+def test_a_reward_that_makes_no_sense_changes_nothing(
+    server: Served, router: str, body: str
+) -> None:
+    decision = server.decide(router)["id"]
+    before = server.get(f"{router}/status").json()
+    headers = {"content-type": "application/json"}
+    answer = server.post(f"/v1/decisions/{decision}/reward", content=body, headers=headers)
+    problem_of(answer, 422)
+    assert server.get(f"{router}/status").json() == before
+    assert server.get(f"/v1/decisions/{decision}").json()["state"] == "waiting"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "0x1", "01"])
+def test_a_number_that_is_none_is_refused(server: Served, router: str, number: str) -> None:
+    path = f"/v1/decisions/{server.decide(router)['id']}/reward"
+    headers = {"content-type": "application/json"}
+    answer = server.post(path, content=f'{{"value": {number}}}', headers=headers)
+    assert answer.status_code in (400, 422)
+    assert "error" in answer.json()
+
+
+def test_what_was_never_made_is_unknown(server: Served, router: str) -> None:
+    name = router.rpartition("/")[2]
+    for id in (f"{name}.1.99999", f"{name}.999.1", "nobody.1.1", "d7", f"{name}.1", "%00", "é.1.1"):  # noqa: A001
+        for end, body in (("reward", {"value": 1.0}), ("activate", None), ("cancel", None)):
+            answer = server.post(f"/v1/decisions/{id}/{end}", json=body)
+            assert problem_of(answer, 404)["code"] == "no_such_decision"
+        assert problem_of(server.get(f"/v1/decisions/{id}"), 404)["code"] == "no_such_decision"
+    answer = server.post("/v1/routers/nobody/decisions", json={})
+    assert problem_of(answer, 404)["code"] == "no_such_router"
+
+
+def test_settled_costs_take_the_place_of_stated_ones(server: Served) -> None:
+    router = server.router()
+    one = server.decide(router)
+    server.post(f"/v1/decisions/{one['id']}/reward", json={"value": 1, "spend": {"usd": 2.5}})
+    costs = server.get(f"{router}/status").json()["costs"]["usd"]
+    assert costs["settled"] == 2.5
+    assert costs["stated"] == one["spend"]["usd"]
+
+
+def test_a_deferred_decision_can_be_used_or_not(server: Served, router: str) -> None:
+    used, unused = (server.decide(router, defer=True)["id"] for _ in range(2))
+    assert server.get(f"/v1/decisions/{used}").json()["state"] == "deferred"
+    assert server.post(f"/v1/decisions/{used}/activate").status_code == 200
+    assert server.get(f"/v1/decisions/{used}").json()["state"] == "waiting"
+    assert server.post(f"/v1/decisions/{unused}/cancel").status_code == 200
+    assert server.get(f"/v1/decisions/{unused}").json()["state"] == "cancelled"
+    answer = server.post(f"/v1/decisions/{unused}/activate")
+    assert problem_of(answer, 409)["code"] == "not_now"
+
+
+def test_after_its_time_a_reward_is_late_and_says_so(server: Served) -> None:
+    router = server.router(wait=0.05, default=0.25)
+    decision = server.decide(router)["id"]
+    until(lambda: server.get(f"/v1/decisions/{decision}").json()["state"] == "closed")
+    answer = server.post(f"/v1/decisions/{decision}/reward", json={"value": 1})
+    assert answer.json()["receipt"] == "late"
+    assert server.get(f"{router}/status").json()["mean_reward"] == 0.25
+
+
+def test_only_available_experts_are_drawn(server: Served, router: str) -> None:
+    up = ["cat", "dan"]
+    assert set(server.decide(router, available=up)["subset"]) <= set(up)
+    nobody = server.post(f"{router}/decisions", json={"available": []})
+    assert problem_of(nobody, 422)["code"] == "bad_decision"
+    unknown = server.post(f"{router}/decisions", json={"available": ["zoe"]})
+    assert "zoe" in problem_of(unknown, 422)["message"]
+
+
+def test_a_batch_of_decisions_tells_each_its_own_fate(server: Served, router: str) -> None:
+    asks = [{"context": "a"}, {"available": ["zoe"]}, {"key": "b"}, {"key": "b"}]
+    answer = server.post(f"{router}/decisions:batch", json={"decisions": asks})
+    assert answer.status_code == 200
+    results = answer.json()["results"]
+    assert [one["status"] for one in results] == [201, 422, 201, 409]
+    assert results[0]["decision"]["context"] == "a"
+    assert "error" not in results[0]
+    assert results[1]["error"]["code"] == "bad_decision"
+    assert results[3]["error"]["code"] == "in_flight"
+
+
+def test_a_batch_of_rewards_tells_each_its_own_fate(server: Served, router: str) -> None:
+    other = server.router()
+    one, two = server.decide(router)["id"], server.decide(other)["id"]
+    rewards = [
+        {"decision": one, "value": 0.5},
+        {"decision": two, "value": 0.5},
+        {"decision": one, "value": 0.5},
+        {"decision": one, "value": 0.9},
+        {"decision": "nobody.1.1", "value": 0.5},
+        {"decision": "nonsense", "value": 0.5},
+        {"decision": two, "value": 7},
+    ]
+    answer = server.post("/v1/rewards:batch", json={"rewards": rewards})
+    results = answer.json()["results"]
+    assert [one["status"] for one in results] == [200, 200, 200, 409, 404, 404, 422]
+    receipts = [one["credited"]["receipt"] for one in results[:3]]
+    assert receipts == ["learned", "learned", "duplicate"]
+
+
+def test_a_batch_has_one_to_a_thousand_items(server: Served, router: str) -> None:
+    path = f"{router}/decisions:batch"
+    assert len(server.post(path, json={"decisions": [{}] * 1000}).json()["results"]) == 1000
+    problem_of(server.post(path, json={"decisions": [{}] * 1001}), 422)
+    problem_of(server.post(path, json={"decisions": []}), 422)
+
+
+def test_the_keeper_of_a_server_has_a_name_of_its_own(tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:///{tmp_path}/x.db")
+    one, two = keeper_of(settings)(), keeper_of(settings)()
+    assert isinstance(one, Keeper)
+    assert isinstance(two, Keeper)
+    assert one.shelf.owner != two.shelf.owner
+    one.store.close()
+    two.store.close()
