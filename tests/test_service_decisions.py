@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Served, problem_of, serving, until
-
 from bylot.durable.keeper import Keeper
+
 from bylot.service.app import keeper_of
 from bylot.service.settings import Settings
 from bylot.store import open_store
+from serving import Served, problem_of, serving, until
 
 
 @pytest.fixture(scope="module")

@@ -79,10 +79,12 @@ async def view(service: Service, name: str) -> RouterView:
 async def edit(call: Call[EditForm, None]) -> Answer:
     """Change limits, experts and times of a router that runs: a new version, in its log."""
     service, form = call.service, call.form
-    before = await view(service, call.about)
-    after: Terms = await prepared(service, lambda: terms.edited(before.terms, form))
-    version = before.terms.version if form.version is UNSET else form.version
-    return told(200, await service.desk.ask(Edit(call.about, after, version, call.who.id)))
+    async with service.editing:  # one after another, so that none undoes what it has not seen
+        before = await view(service, call.about)
+        after: Terms = await prepared(service, lambda: terms.edited(before.terms, form))
+        version = before.terms.version if form.version is UNSET else form.version
+        changed = await service.desk.ask(Edit(call.about, after, version, call.who.id))
+    return told(200, changed)
 
 
 async def delete(call: Call[None, None]) -> Answer:

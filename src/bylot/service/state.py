@@ -1,5 +1,6 @@
 """What all requests share."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ class Service:
 
     contract: the OpenAPI document
     stopping: it was told to stop, and finishes what it has in hand
+    editing:  held by whoever edits the terms of a router
     workshop: where problems are checked and policies compiled, so that nobody waits for that
     """
 
@@ -35,4 +37,5 @@ class Service:
     spans: Spans | None
     contract: bytes
     stopping: bool = False
+    editing: asyncio.Lock = field(default_factory=asyncio.Lock)
     workshop: ThreadPoolExecutor = field(default_factory=bench)

@@ -50,15 +50,11 @@ def policy(form: str | PolicyForm) -> policies.Policy:
 def limit(form: LimitForm, number: int) -> dict[str, Any]:
     """A limit as `codec.write_limit` has it."""
     given = msgspec.to_builtins(form)
-    sides = len(given.keys() & {"at_most", "at_least"})
-    of_cost, of_share = given.keys() & {"cost", "share", "members"} in WHOLE, "share" in given
-    if sides != 1 or not (of_cost or of_share):
+    of, side = given.keys() & {"cost", "share", "members"}, given.keys() & {"at_most", "at_least"}
+    if of not in ({"cost"}, {"share", "members"}) or len(side) != 1:
         message = "a limit is {cost} or {share, members}, with either at_most or at_least"
         raise Refusal(422, "invalid", message, field=f"limits[{number}]")
     return dict(given)
-
-
-WHOLE = ({"cost"}, {"share", "members"})
 
 
 def edited(terms: Terms, form: EditForm) -> Terms:

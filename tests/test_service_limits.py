@@ -1,0 +1,244 @@
+"""What a stranger may send, and what becomes of the rest (G10)."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bylot.errors import BylotError
+from bylot.service import limits
+from bylot.service.errors import Refusal, judge
+from bylot.service.rate import Rates
+from bylot.service.types import AskForm, RewardForm
+from serving import FIVE, Served, problem_of, serving
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("store"), body=20_000) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def path(server: Served) -> str:
+    return f"{server.router()}/decisions"
+
+
+def test_a_body_that_is_too_large_is_refused(server: Served, path: str) -> None:
+    large = server.post(path, content=b" " * 20_001, headers=JSON)
+    assert problem_of(large, 413)["code"] == "too_large"
+    fits = server.post(path, content=b"{}" + b" " * 19_998, headers=JSON)
+    assert fits.status_code == 201
+
+
+def test_a_body_that_hides_its_size_is_refused_too(server: Served, path: str) -> None:
+    parts = server.post(path, content=iter([b" " * 9_000] * 3), headers=JSON)
+    assert problem_of(parts, 413)["code"] == "too_large"
+    fits = server.post(path, content=iter([b" " * 9_000, b"{}"]), headers=JSON)
+    assert fits.status_code == 201
+
+
+def test_a_body_of_another_kind_is_refused(server: Served, path: str) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "application/xml"):
+        answer = server.post(path, content=b"{}", headers={"content-type": kind})
+        assert problem_of(answer, 415)["code"] == "unsupported_media_type"
+    with_charset = {"content-type": "application/json; charset=utf-8"}
+    assert server.post(path, content=b"{}", headers=with_charset).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"{}}", b"nope", b"'a'", b'{"context": "\xff"}', b'{"context": "\\ud800"}', b"\x00"]
+    + [b'{"available":' * 1_500, b"[" * 9_000 + b"]" * 9_000],
+)
+def test_what_is_no_json_is_refused(server: Served, path: str, body: bytes) -> None:
+    answer = server.post(path, content=body, headers=JSON)
+    assert answer.status_code in (400, 422)
+    assert problem_of(answer, answer.status_code)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"context": "a", "context": "b"}',
+        b'{"context": "a", "\\u0063ontext": "a"}',
+        b'{"defer": true, "context": ":", "defer": true}',
+    ],
+)
+def test_a_field_that_is_there_twice_is_refused(server: Served, path: str, body: bytes) -> None:
+    answer = server.post(path, content=body, headers=JSON)
+    assert "twice" in problem_of(answer, 422)["message"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "field"),
+    [
+        ({"context": "a" * 201}, "context"),
+        ({"context": "a\n"}, "context"),
+        ({"context": "a\x00"}, "context"),
+        ({"context": 1}, "context"),
+        ({"key": "a" * 201}, "key"),
+        ({"key": ""}, "key"),
+        ({"key": "a\x00"}, "key"),
+        ({"key": "é"}, "key"),
+        ({"key": "a\n"}, "key"),
+        ({"available": "ann"}, "available"),
+        ({"available": ["a" * 201]}, "available[0]"),
+        ({"defer": 1}, "defer"),
+        ({"nope": 1}, None),
+        ([], None),
+    ],
+)
+def test_an_ask_that_is_out_of_bounds_names_the_field(
+    server: Served, path: str, ask: Any, field: str | None
+) -> None:
+    error = problem_of(server.post(path, json=ask), 422)
+    assert error.get("field") == field
+
+
+def test_what_is_just_within_bounds_is_taken(server: Served, path: str) -> None:
+    ask = {"context": "é" * 200, "key": "~" * 200, "available": ["ann", "bob"]}
+    assert server.post(path, json=ask).status_code == 201
+
+
+@pytest.mark.parametrize("key", ["", "a" * 201, "a\tb"])
+def test_a_key_in_a_header_has_the_same_bounds(server: Served, path: str, key: str) -> None:
+    answer = server.post(path, json={}, headers={"idempotency-key": key})
+    assert problem_of(answer, 422)["field"] == "Idempotency-Key"
+
+
+def test_a_router_remembers_a_limited_number_of_contexts(server: Served) -> None:
+    path = f"{server.router(max_contexts=2)}/decisions"
+    for context in ("a", "b", "a"):
+        assert server.post(path, json={"context": context}).status_code == 201
+    assert problem_of(server.post(path, json={"context": "c"}), 422)["code"] == "bad_decision"
+
+
+def test_a_problem_has_a_limited_size(server: Served) -> None:
+    many = {**FIVE, "costs": {f"c{n}": [1.0] * 5 for n in range(51)}}
+    answer = server.post("/v1/routers", json={"name": "many", "problem": many})
+    assert problem_of(answer, 422)["field"] == "problem.costs"
+
+
+def test_requests_per_credential_are_limited(tmp_path: Path) -> None:
+    with serving(tmp_path, rate=0.5, burst=3) as server:
+        codes = [server.get("/v1/routers").status_code for _ in range(5)]
+        assert codes == [200, 200, 200, 429, 429]
+        refused = server.get("/v1/routers")
+        assert problem_of(refused, 429)["code"] == "too_many_requests"
+        assert 1 <= int(refused.headers["retry-after"]) <= 2
+        assert server.get("/healthz").status_code == 200
+
+
+def test_a_bucket_fills_with_time_and_a_batch_leaves_debts() -> None:
+    now = 0.0
+    rates = Rates(rate=2.0, burst=4, clock=lambda: now)
+    rates.take("a", 6)
+    with pytest.raises(Refusal) as refusal:
+        rates.take("a")
+    assert refusal.value.retry == 1.5
+    rates.take("b")
+    now = 1.5
+    rates.take("a")
+    with pytest.raises(Refusal):
+        rates.take("a")
+
+
+def test_no_stack_trace_leaves_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    verdict = judge(RuntimeError("secret detail"))
+    told = verdict.failure.error
+    assert verdict.status == 500
+    assert "secret" not in told.message
+    record = caplog.records[-1]
+    assert record.error_id in told.message  # type: ignore[attr-defined]
+    assert record.exc_info
+
+
+def test_every_error_of_a_caller_has_a_status_of_its_own() -> None:
+    """A new kind of error must be thought about: nothing but the unforeseen is a 500."""
+    import bylot.errors as kinds
+
+    elsewhere = {"DataError", "SavedFileError", "TargetError", "ThinOverlap", "StoreError"}
+    for kind in vars(kinds).values():
+        if not (isinstance(kind, type) and issubclass(kind, BylotError)):
+            continue
+        family = {parent.__name__ for parent in kind.__mro__}
+        if kind is BylotError or family & elsewhere - {"StoreError"}:
+            continue
+        if kind.__name__ in ("StoreError", "StoreDamaged", "StoreUnknown"):
+            continue
+        assert judge(kind("x")).status < 600
+        assert judge(kind("x")).status != 500, kind
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
+def test_parsing_gives_a_value_or_a_refusal(body: bytes) -> None:
+    for kind in (AskForm, RewardForm):
+        decoder = limits.msgspec.json.Decoder(kind)
+        try:
+            assert isinstance(limits.parse(decoder, body, None), kind)
+        except Refusal as refusal:
+            assert refusal.status in (400, 415, 422)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["value", "spend", "key", "context", "x"]), inner)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TREES)
+def test_any_json_is_a_value_or_a_refusal_and_has_no_doubles(tree: Any) -> None:
+    body = json.dumps(tree).encode()
+    limits.once(body)
+    decoder = limits.msgspec.json.Decoder(RewardForm)
+    try:
+        assert isinstance(limits.parse(decoder, body, None), RewardForm)
+    except Refusal as refusal:
+        assert refusal.status == 422
+
+
+def talk(port: int, sent: bytes) -> bytes:
+    """What a server says to raw bytes until it hangs up."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+        line.sendall(sent)
+        heard = b""
+        while part := line.recv(65_536):
+            heard += part
+        return heard
+
+
+def test_what_is_no_http_is_refused_in_the_same_shape(server: Served) -> None:
+    heard = talk(server.port, b"NONSENSE\r\n\r\n")
+    head, _, body = heard.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    assert json.loads(body)["error"]["code"] == "malformed"
+
+
+def test_a_head_without_end_is_refused(server: Served) -> None:
+    heard = talk(server.port, b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000)
+    assert heard.startswith(b"HTTP/1.1 431")
+
+
+def test_who_lets_us_wait_is_hung_up_on(tmp_path: Path) -> None:
+    with serving(tmp_path, body_wait=0.2, idle=0.2) as server:
+        assert talk(server.port, b"").startswith(b"HTTP/1.1 408")
+        assert talk(server.port, b"GET / HT").startswith(b"HTTP/1.1 408")
+        begun = b"POST /v1/routers HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
+        heard = talk(server.port, begun)
+        assert heard.startswith(b"HTTP/1.1 408")
+        assert b'"too_slow"' in heard
+        assert server.get("/readyz").status_code == 200

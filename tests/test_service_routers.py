@@ -1,0 +1,230 @@
+"""Routers over HTTP: made, listed, looked at, edited while they run, forgotten."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from serving import FIVE, Served, problem_of, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("store")) as client:
+        yield client
+
+
+def problem(**changes: Any) -> dict[str, Any]:
+    """The problem of five experts, with changes."""
+    return {**FIVE, **changes}
+
+
+def test_a_new_router_says_its_terms_and_how_it_stands(server: Served) -> None:
+    body = {"name": "new", "problem": FIVE, "seed": 7, "wait": 60, "aggregate": "sum"}
+    made = server.post("/v1/routers", json=body)
+    assert made.status_code == 201
+    terms = made.json()["terms"]
+    assert terms["problem"] == FIVE
+    assert (terms["seed"], terms["wait"], terms["aggregate"]) == (7, 60, "sum")
+    assert terms["policy"]["name"] == "distinct"
+    assert server.get("/v1/routers/new").json() == made.json()
+    assert server.get("/v1/routers/new/status").json() == made.json()["status"]
+    taken = server.post("/v1/routers", json=body)
+    assert problem_of(taken, 409)["code"] == "name_taken"
+
+
+def test_a_policy_can_have_settings(server: Served) -> None:
+    policy = {"name": "distinct", "settings": {"eps": 0.1}}
+    made = server.post("/v1/routers", json={"name": "set", "problem": FIVE, "policy": policy})
+    assert made.json()["terms"]["policy"]["eps"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "distinkt",
+        {"name": "distinct", "settings": {"nope": 1}},
+        {"name": "distinct", "settings": {"eps": "much"}},
+        {"name": "distinct", "settings": {"eps": -1}},
+        {"name": "omd", "settings": {"dual": {"kind": "none"}}},
+    ],
+)
+def test_a_policy_that_there_is_not_is_refused(server: Served, policy: Any) -> None:
+    answer = server.post("/v1/routers", json={"name": "bad", "problem": FIVE, "policy": policy})
+    assert problem_of(answer, 422)["code"] == "bad_policy"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"experts": ["ann", "ann", "cat", "dan", "eve"]}, "bad_problem"),
+        ({"costs": {"usd": [1.0]}}, "bad_problem"),
+        ({"limits": [{"cost": "usd", "at_most": 0.01}]}, "infeasible_limits"),
+        ({"limits": [{"cost": "usd", "at_most": 3, "at_least": 1}]}, "invalid"),
+        ({"limits": [{"cost": "usd"}]}, "invalid"),
+        ({"limits": [{"share": "young", "at_most": 1}]}, "invalid"),
+        ({"limits": [{"cost": "usd", "members": ["ann"], "at_most": 1}]}, "invalid"),
+        ({"draws": 0}, "invalid"),
+        ({"draws": 2.5}, "invalid"),
+        ({"nope": 1}, "invalid"),
+    ],
+)
+def test_a_problem_that_makes_no_sense_is_refused(
+    server: Served, changes: dict[str, Any], code: str
+) -> None:
+    answer = server.post("/v1/routers", json={"name": "bad", "problem": problem(**changes)})
+    assert problem_of(answer, 422)["code"] == code
+    problem_of(server.get("/v1/routers/bad"), 404)
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a.b", "-a", "a" * 64, "a\n", "é", "a/b", "a b"])
+def test_a_name_is_short_and_plain(server: Served, name: str) -> None:
+    answer = server.post("/v1/routers", json={"name": name, "problem": FIVE})
+    assert problem_of(answer, 422)["field"] == "name"
+
+
+def test_routers_are_listed_page_by_page(server: Served) -> None:
+    names = sorted(server.router().rpartition("/")[2] for _ in range(5))
+    seen, after = [], ""
+    while after is not None:
+        page = server.get("/v1/routers", params={"after": after, "limit": 2}).json()
+        assert len(page["routers"]) <= 2
+        seen += [one["name"] for one in page["routers"]]
+        after = page["next"]
+    assert seen == sorted(seen)
+    assert set(names) <= set(seen)
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "nope=1", "after=" + "a" * 64]
+)
+def test_a_page_that_there_is_not_is_refused(server: Served, query: str) -> None:
+    assert problem_of(server.get(f"/v1/routers?{query}"), 422)["code"] == "invalid"
+
+
+def test_the_log_is_read_page_by_page(server: Served) -> None:
+    router = server.router()
+    decisions = [server.decide(router, context=f"c{n}")["id"] for n in range(3)]
+    server.post(f"/v1/decisions/{decisions[0]}/reward", json={"value": 0.5})
+    lines, after = [], -1
+    while after is not None:
+        page = server.get(f"{router}/events", params={"after": after, "limit": 2}).json()
+        lines += page["events"]
+        after = page["next"]
+    assert [one["seq"] for one in lines] == [0, 1, 2, 3, 4]
+    kinds = ["created", "decided", "decided", "decided", "rewarded"]
+    assert [one["kind"] for one in lines] == kinds
+    assert lines[1]["body"]["context"] == "c0"
+    assert lines[4]["body"]["value"] == 0.5
+    assert lines[4]["of"] == 1
+    problem_of(server.get("/v1/routers/nobody/events"), 404)
+
+
+def test_a_deleted_router_is_gone_and_its_name_is_free(server: Served) -> None:
+    router = server.router()
+    decision = server.decide(router)["id"]
+    assert server.delete(router).status_code == 204
+    problem_of(server.get(router), 404)
+    problem_of(server.delete(router), 404)
+    name = router.rpartition("/")[2]
+    assert server.post("/v1/routers", json={"name": name, "problem": FIVE}).status_code == 201
+    reward = server.post(f"/v1/decisions/{decision}/reward", json={"value": 1})
+    assert problem_of(reward, 404)["code"] == "no_such_decision"
+
+
+def test_a_paused_expert_is_not_asked_until_it_is_resumed(server: Served) -> None:
+    router = server.router()
+    paused = server.patch(router, json={"pause": ["ann", "bob", "cat"]})
+    assert paused.json()["terms"]["paused"] == ["ann", "bob", "cat"]
+    assert {n for _ in range(9) for n in server.decide(router)["subset"]} <= {"dan", "eve"}
+    resumed = server.patch(router, json={"resume": ["ann", "bob", "cat"]})
+    assert "paused" not in resumed.json()["terms"]
+
+
+def test_experts_come_and_go(server: Served) -> None:
+    share = {"share": "young", "members": ["cat", "eve"], "at_least": 0.1}
+    router = server.router(problem=problem(limits=[{"cost": "usd", "at_most": 3.0}, share]))
+    fay = {"name": "fay", "costs": {"usd": 0.2, "junior": 1}, "shares": ["young"]}
+    added = server.patch(router, json={"add": [fay], "remove": ["cat"]})
+    assert added.status_code == 200, added.text
+    terms = added.json()["terms"]["problem"]
+    assert terms["experts"] == ["ann", "bob", "dan", "eve", "fay"]
+    assert terms["costs"]["usd"] == [4.0, 3.0, 1.0, 0.5, 0.2]
+    assert terms["limits"][1]["members"] == ["eve", "fay"]
+    assert set(server.decide(router, available=["fay"])["subset"]) == {"fay"}
+    gone = server.post(f"{router}/decisions", json={"available": ["cat"]})
+    assert problem_of(gone, 422)["code"] == "bad_decision"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"remove": ["zoe"]},
+        {"pause": ["zoe"]},
+        {"add": [{"name": "fay"}]},
+        {"add": [{"name": "ann", "costs": {"usd": 1, "junior": 0}}]},
+        {"add": [{"name": "fay", "costs": {"usd": 1, "junior": 0}, "shares": ["old"]}]},
+        {"limits": [{"cost": "usd", "at_most": 0.01}]},
+        {"aggregate": "median"},
+        {"wait": -1},
+        {"nope": 1},
+    ],
+)
+def test_an_edit_that_makes_no_sense_changes_nothing(server: Served, edit: dict[str, Any]) -> None:
+    router = server.router()
+    before = server.get(router).json()
+    problem_of(server.patch(router, json=edit), 422)
+    assert server.get(router).json() == before
+
+
+def test_a_limit_is_changed_and_its_version_counts(server: Served) -> None:
+    router = server.router()
+    looser = {"version": 1, "limits": [{"cost": "usd", "at_most": 5.0}], "wait": 9.0}
+    changed = server.patch(router, json=looser)
+    terms = changed.json()["terms"]
+    assert terms["version"] == 2
+    assert terms["problem"]["limits"] == [{"cost": "usd", "at_most": 5.0}]
+    assert terms["wait"] == 9.0
+    assert problem_of(server.patch(router, json=looser), 409)["code"] == "not_now"
+    unset = server.patch(router, json={"wait": None})
+    assert "wait" not in unset.json()["terms"]
+    kinds = [one["kind"] for one in server.get(f"{router}/events").json()["events"]]
+    assert kinds == ["created", "edited", "edited"]
+
+
+def test_of_two_edits_at_once_none_is_lost(server: Served) -> None:
+    router = server.router()
+    edits = [{"pause": ["ann"]}, {"pause": ["bob"]}, {"wait": 5.0}, {"default": 0.5}]
+    codes = []
+    threads = [
+        threading.Thread(target=lambda e=e: codes.append(server.patch(router, json=e).status_code))
+        for e in edits
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    terms = server.get(router).json()["terms"]
+    assert codes == [200] * 4
+    assert terms["version"] == 5
+    assert set(terms["paused"]) == {"ann", "bob"}
+    assert (terms["wait"], terms["default"]) == (5.0, 0.5)
+
+
+def test_a_path_or_a_method_that_there_is_not_says_so(server: Served) -> None:
+    assert problem_of(server.get("/v2/routers"), 404)["code"] == "not_found"
+    assert problem_of(server.get("/v1/routers/a/nothing"), 404)["code"] == "not_found"
+    assert problem_of(server.get("/v1/routers/"), 404)["code"] == "not_found"
+    wrong = server.put("/v1/routers")
+    assert problem_of(wrong, 405)["code"] == "method_not_allowed"
+    assert wrong.headers["allow"] == "POST, GET"
+    assert server.get("/healthz").json() == {"status": "up"}
+    assert server.get("/readyz").json() == {"status": "ready"}
+
+
+def test_answers_are_not_to_be_guessed_at_by_browsers(server: Served) -> None:
+    for answer in (server.get("/healthz"), server.get("/nothing"), server.put("/v1/routers")):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in answer.headers
+        assert "server" not in answer.headers
