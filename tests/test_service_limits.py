@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,8 +56,17 @@ def test_a_body_of_another_kind_is_refused(server: Served, path: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"{}}", b"nope", b"'a'", b'{"context": "\xff"}', b'{"context": "\\ud800"}', b"\x00"]
-    + [b'{"available":' * 1_500, b"[" * 9_000 + b"]" * 9_000],
+    [
+        b"{",
+        b"{}}",
+        b"nope",
+        b"'a'",
+        b'{"context": "\xff"}',
+        b'{"context": "\\ud800"}',
+        b"\x00",
+        b'{"available":' * 1_500,
+        b"[" * 9_000 + b"]" * 9_000,
+    ],
 )
 def test_what_is_no_json_is_refused(server: Served, path: str, body: bytes) -> None:
     answer = server.post(path, content=body, headers=JSON)
@@ -178,15 +188,19 @@ def test_every_error_of_a_caller_has_a_status_of_its_own() -> None:
         assert judge(kind("x")).status != 500, kind
 
 
+def parsed(kind: type[Any], body: bytes) -> type[Any] | int:
+    """The type of what a body says, or the status of its refusal."""
+    try:
+        return type(limits.parse(msgspec.json.Decoder(kind), body, None))
+    except Refusal as refusal:
+        return refusal.status
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_parsing_gives_a_value_or_a_refusal(body: bytes) -> None:
     for kind in (AskForm, RewardForm):
-        decoder = limits.msgspec.json.Decoder(kind)
-        try:
-            assert isinstance(limits.parse(decoder, body, None), kind)
-        except Refusal as refusal:
-            assert refusal.status in (400, 415, 422)
+        assert parsed(kind, body) in (kind, 400, 422)
 
 
 TREES = st.recursive(
@@ -204,11 +218,7 @@ TREES = st.recursive(
 def test_any_json_is_a_value_or_a_refusal_and_has_no_doubles(tree: Any) -> None:
     body = json.dumps(tree).encode()
     limits.once(body)
-    decoder = limits.msgspec.json.Decoder(RewardForm)
-    try:
-        assert isinstance(limits.parse(decoder, body, None), RewardForm)
-    except Refusal as refusal:
-        assert refusal.status == 422
+    assert parsed(RewardForm, body) in (RewardForm, 422)
 
 
 def talk(port: int, sent: bytes) -> bytes:

@@ -1,0 +1,128 @@
+"""What a server says of itself: numbers, lines of its log, spans."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from serving import Served, problem_of, serving
+
+from bylot.service.logs import Lines
+from bylot.service.metrics import ROUTERS, Meters
+from bylot.service.tracing import Spans, spans
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("store")) as client:
+        yield client
+
+
+def scraped(server: Served) -> dict[tuple[str, ...], float]:
+    """All samples by name and values of labels."""
+    families = text_string_to_metric_families(server.get("/metrics").text)
+    return {
+        (one.name, *one.labels.values()): one.value for family in families for one in family.samples
+    }
+
+
+def test_decisions_and_rewards_are_counted(server: Served) -> None:
+    before = scraped(server)
+    router = server.router()
+    ids = [server.decide(router)["id"] for _ in range(3)]
+    for value in (0.5, 0.5):
+        server.post(f"/v1/decisions/{ids[0]}/reward", json={"value": value})
+    after = scraped(server)
+
+    def more(*key: str) -> float:
+        return after[key] - before.get(key, 0)
+
+    assert more("bylot_decisions_total") == 3
+    assert more("bylot_rewards_total", "learned") == 1
+    assert more("bylot_rewards_total", "duplicate") == 1
+    route = "POST /v1/routers/{name}/decisions"
+    assert more("bylot_request_seconds_count", route, "201") == 3
+    assert after[("bylot_queue_commands",)] == 0
+    assert more("bylot_commit_commands_sum") >= 5
+
+
+def test_a_router_is_told_with_its_limits(server: Served) -> None:
+    router = server.router()
+    name = router.rpartition("/")[2]
+    decision = server.decide(router)["id"]
+    spend = {"value": 1, "spend": {"usd": 2.25}}
+    server.post(f"/v1/decisions/{decision}/reward", json=spend)
+    told = scraped(server)
+    assert told["bylot_router_decisions", name] == 1
+    assert told["bylot_router_mean_reward", name] == 1
+    assert told["bylot_limit_mean", "usd", name, "at_most"] == 2.25
+    assert told["bylot_limit_bound", "usd", name, "at_most"] == 3.0
+    assert told["bylot_limit_feasible", "usd", name, "at_most"] == 1
+    assert 1 < told["bylot_router_effective_experts", name] <= 5
+
+
+def test_routers_that_are_told_are_limited_to_those_asked_last() -> None:
+    meters = Meters()
+    for number in range(ROUTERS + 5):
+        meters.touch(f"r{number}")
+        meters.touch("r0")
+    assert len(meters.recent) == ROUTERS
+    assert "r0" in meters.recent
+    assert "r1" not in meters.recent
+
+
+def test_a_line_of_the_log_is_json_with_all_that_was_given() -> None:
+    record = logging.makeLogRecord(
+        {"msg": "a %s", "args": ("b",), "levelname": "INFO", "about": "r.1.2", "created": 0.5}
+    )
+    line = json.loads(Lines().format(record))
+    assert line == {
+        "at": "1970-01-01T00:00:00.500000Z",
+        "level": "info",
+        "message": "a b",
+        "about": "r.1.2",
+    }
+
+
+def test_requests_are_logged_with_their_decision_only_if_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path) as server:
+        decision = server.decide(server.router())["id"]
+        path = f"/v1/decisions/{decision}/reward"
+        caplog.set_level(logging.INFO, "bylot.service")
+        server.post(path, json={"value": 1})
+        assert not [one for one in caplog.records if one.message == "request"]
+        caplog.set_level(logging.DEBUG, "bylot.service")
+        server.post(path, json={"value": 1})
+    (line,) = [one for one in caplog.records if one.message == "request"]
+    assert vars(line)["about"] == decision
+    assert vars(line)["status"] == 200
+
+
+def test_spans_are_made_only_where_opentelemetry_is_told_where_they_go() -> None:
+    assert spans({}) is None
+    assert spans({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}) is None
+    off = {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"}
+    assert spans(off) is None
+
+
+def test_a_request_is_a_span_below_that_of_its_sender(tmp_path: Path) -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export: Any = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory: Any = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    provider, kept = sdk.TracerProvider(), memory.InMemorySpanExporter()
+    provider.add_span_processor(export.SimpleSpanProcessor(kept))
+    with serving(tmp_path) as server:
+        server.app.service.spans = Spans(provider)
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+        problem_of(server.post("/v1/decisions/a.1.1/reward", json={"value": 1}, headers=headers), 404)
+        (span,) = kept.get_finished_spans()
+    assert span.name == "POST /v1/decisions/{id}/reward"
+    assert f"{span.context.trace_id:032x}" == trace
+    assert span.attributes["bylot.about"] == "a.1.1"
+    assert span.attributes["http.response.status_code"] == 404

@@ -1,0 +1,125 @@
+"""Clients of Azure AI Personalizer, pointed at a router."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Served, problem_of, serving
+
+from bylot.service.errors import Refusal
+from bylot.service.personalizer import context
+
+RANK = "/personalizer/v1.1/rank"
+ALL = [{"id": name, "features": [{"topic": "x"}]} for name in ("ann", "bob", "cat", "dan", "eve")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("store")) as client:
+        client.headers["bylot-router"] = client.router().rpartition("/")[2]
+        yield client
+
+
+def reward(event: str) -> str:
+    """Where to tell how an event went."""
+    return f"/personalizer/v1.1/events/{event}/reward"
+
+
+def test_a_ranking_is_the_panel_with_its_chances(server: Served) -> None:
+    features = [{"device": "phone"}, {"hour": 9}]
+    body = {"actions": ALL, "contextFeatures": features, "eventId": "visit-1"}
+    answer = server.post(RANK, json=body)
+    assert answer.status_code == 201
+    said = answer.json()
+    assert set(said) == {"ranking", "eventId", "rewardActionId"}
+    assert said["eventId"] == "visit-1"
+    assert said["rewardActionId"] == said["ranking"][0]["id"]
+    assert len(said["ranking"]) == 2
+    assert all(0 < one["probability"] <= 1 for one in said["ranking"])
+    assert server.post(RANK, json=body).content == answer.content
+    lines = server.get(f"/v1/routers/{server.headers['bylot-router']}/events").json()["events"]
+    assert lines[-1]["body"]["context"] == "device=phone,hour=9"
+    assert lines[-1]["key"] == "visit-1"
+
+
+def test_an_event_is_rewarded_under_the_callers_own_name(server: Served) -> None:
+    server.post(RANK, json={"actions": ALL, "eventId": "visit 2/b"})
+    first = server.post(reward("visit 2%2Fb"), json={"value": 1.0})
+    assert problem_of(first, 404)["code"] == "not_found"  # a slash is no part of a name in a path
+    server.post(RANK, json={"actions": ALL, "eventId": "visit 3"})
+    answer = server.post(reward("visit 3"), json={"value": 1.0})
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert server.post(reward("visit 3"), json={"value": 1.0}).status_code == 204
+    assert problem_of(server.post(reward("visit 3"), json={"value": 0.5}), 409)
+
+
+def test_an_event_without_a_name_gets_ours(server: Served) -> None:
+    event = server.post(RANK, json={"actions": ALL}).json()["eventId"]
+    assert server.get(f"/v1/decisions/{event}").json()["state"] == "waiting"
+    assert server.post(reward(event), json={"value": 1.0}).status_code == 204
+    assert server.get(f"/v1/decisions/{event}").json()["state"] == "rewarded"
+    for unknown in ("nobody", "other.1.1", "x" * 300):
+        answer = server.post(reward(unknown), json={"value": 1.0})
+        assert problem_of(answer, 404)["code"] == "no_such_decision"
+
+
+def test_excluded_actions_are_not_drawn(server: Served) -> None:
+    body = {"actions": ALL, "excludedActions": ["ann", "bob", "cat"]}
+    for _ in range(5):
+        ranking = server.post(RANK, json=body).json()["ranking"]
+        assert {one["id"] for one in ranking} <= {"dan", "eve"}
+    everybody = {"actions": ALL[:1], "excludedActions": ["ann"]}
+    assert problem_of(server.post(RANK, json=everybody), 422)["code"] == "bad_decision"
+    stranger = {"actions": [{"id": "zoe"}]}
+    assert problem_of(server.post(RANK, json=stranger), 422)["code"] == "bad_decision"
+
+
+def test_a_deferred_event_is_activated(server: Served) -> None:
+    server.post(RANK, json={"actions": ALL, "eventId": "later", "deferActivation": True})
+    activate = "/personalizer/v1.1/events/later/activate"
+    assert server.post(activate).status_code == 204
+    assert problem_of(server.post(activate), 409)["code"] == "not_now"
+
+
+def test_the_router_is_named_or_the_only_one(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        body = {"actions": ALL}
+        assert problem_of(server.post(RANK, json=body), 404)["code"] == "no_such_router"
+        one = server.router().rpartition("/")[2]
+        assert server.post(RANK, json=body).status_code == 201
+        two = server.router().rpartition("/")[2]
+        assert "several" in problem_of(server.post(RANK, json=body), 404)["message"]
+        for name in (one, two):
+            event = server.post(f"{RANK}?router={name}", json=body).json()["eventId"]
+            assert event.startswith(f"{name}.")
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text("ab", max_size=2),
+            st.none() | st.text(max_size=60) | st.integers() | st.dictionaries(st.text("c"), st.floats()),
+            max_size=3,
+        ),
+        max_size=3,
+    )
+)
+def test_a_context_is_a_printable_name_or_refused(features: list[dict[str, Any]]) -> None:
+    try:
+        name = context(features)
+    except Refusal as refusal:
+        assert refusal.field == "contextFeatures"
+    else:
+        assert name is None or (len(name) <= 200 and "\n" not in name)
+
+
+def test_features_that_are_nested_without_end_are_refused(server: Served) -> None:
+    deep = b'{"actions": [{"id": "ann"}], "contextFeatures": [' + b'{"a":' * 20_000
+    answer = server.post(RANK, content=deep, headers={"content-type": "application/json"})
+    assert problem_of(answer, 400)["code"] == "malformed"
+    closed = deep[: 49 + 5 * 900] + b"1" + b"}" * 900 + b"]}"
+    answer = server.post(RANK, content=closed, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
