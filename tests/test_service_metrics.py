@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import Served, problem_of, serving
 
 from bylot.service.logs import Lines
 from bylot.service.metrics import ROUTERS, Meters
 from bylot.service.tracing import Spans, spans
+from serving import Served, problem_of, serving
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,9 @@ def test_requests_are_logged_with_their_decision_only_if_asked_for(
 
 def test_spans_are_made_only_where_opentelemetry_is_told_where_they_go() -> None:
     assert spans({}) is None
-    assert spans({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}) is None
+    assert (
+        spans({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}) is None
+    )
     off = {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"}
     assert spans(off) is None
 
@@ -120,7 +122,9 @@ def test_a_request_is_a_span_below_that_of_its_sender(tmp_path: Path) -> None:
         server.app.service.spans = Spans(provider)
         trace = "0af7651916cd43dd8448eb211c80319c"
         headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
-        problem_of(server.post("/v1/decisions/a.1.1/reward", json={"value": 1}, headers=headers), 404)
+        problem_of(
+            server.post("/v1/decisions/a.1.1/reward", json={"value": 1}, headers=headers), 404
+        )
         (span,) = kept.get_finished_spans()
     assert span.name == "POST /v1/decisions/{id}/reward"
     assert f"{span.context.trace_id:032x}" == trace

@@ -9,10 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 from schemathesis.specs.openapi.definitions import OPENAPI_31
-from serving import Served, serving
 
 from bylot.service.openapi import document, refusals
 from bylot.service.routes import ROUTES
+from serving import Served, serving
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import Served, problem_of, serving
 
 from bylot.service.errors import Refusal
 from bylot.service.personalizer import context
+from serving import Served, problem_of, serving
 
 RANK = "/personalizer/v1.1/rank"
 ALL = [{"id": name, "features": [{"topic": "x"}]} for name in ("ann", "bob", "cat", "dan", "eve")]
@@ -101,7 +101,10 @@ def test_the_router_is_named_or_the_only_one(tmp_path: Path) -> None:
     st.lists(
         st.dictionaries(
             st.text("ab", max_size=2),
-            st.none() | st.text(max_size=60) | st.integers() | st.dictionaries(st.text("c"), st.floats()),
+            st.none()
+            | st.text(max_size=60)
+            | st.integers()
+            | st.dictionaries(st.text("c"), st.floats()),
             max_size=3,
         ),
         max_size=3,

@@ -31,15 +31,11 @@ def serve(settings: Settings) -> int:
 def bound(host: str, port: int) -> socket.socket:
     """A socket to listen on."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
     except OSError as error:
         raise BylotError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
-    return made
 
 
 class Server(uvicorn.Server):

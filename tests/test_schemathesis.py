@@ -1,0 +1,113 @@
+"""Fuzzed requests against the served OpenAPI document: no 5xx, nothing that it does not say."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from serving import Served, serving
+
+from bylot.service.endpoint import Answer, Call, Endpoint
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+CASES = int(os.environ.get("BYLOT_FUZZ", "6"))  # of each operation and kind
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("store")) as client:
+        yield client
+
+
+def test_fuzzed_requests_are_answered_as_the_document_says(server: Served) -> None:
+    assert fuzz(server, CASES) >= 20 * CASES
+
+
+def test_the_test_above_would_notice_an_answer_that_the_document_does_not_have(
+    server: Served,
+) -> None:
+    schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
+    methods = server.app.table.whole["/healthz"]
+    right = methods["GET"]
+    methods["GET"] = Endpoint(server.app.service, right.route._replace(does=teapot))
+    with pytest.raises(FailureGroup, match="418"):
+        play(schema["/healthz"]["get"], schemathesis.GenerationMode.POSITIVE, 1)
+    methods["GET"] = right
+
+
+async def teapot(call: Call[None, None]) -> Answer:
+    """Something else."""
+    return Answer(418)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_fuzzed_requests_are_answered_as_the_document_says(
+    server: Served,
+) -> None:
+    sent = 0
+    while sent < 100_000:
+        sent += fuzz(server, 500)
+
+
+def fuzz(server: Served, cases: int) -> int:
+    """Send requests to every operation, with and against its schema, to what there is and to what
+    there is not; how many were sent.
+    """
+    schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
+    router = server.router()
+    known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
+    sent = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        for mode in schemathesis.GenerationMode:
+            sent += play(operation, mode, cases)
+            place = {name: known[name] for name in known if f"{{{name}}}" in operation.path}
+            if place and operation.method != "delete":
+                sent += play(operation, mode, cases, path_parameters=place)
+    assert server.get(router).status_code == 200
+    return sent
+
+
+def play(operation: Any, mode: schemathesis.GenerationMode, cases: int, **fixed: Any) -> int:
+    """Send so many requests to one operation."""
+    sent = 0
+    try:
+        strategy = operation.as_strategy(mode, **fixed)
+    except Unsatisfiable:  # nothing that could be sent is against this schema
+        return 0
+
+    @settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def send(case: schemathesis.Case) -> None:
+        nonlocal sent
+        sent += 1
+        case.validate_response(case.call(), checks=CHECKS)
+
+    with contextlib.suppress(Unsatisfiable):
+        send()
+    return sent

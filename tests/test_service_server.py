@@ -1,0 +1,113 @@
+"""A server as a process: what it says, how it stops, and that a stop loses nothing."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bylot.errors import BylotError
+from bylot.service.server import bound, serve
+from bylot.service.settings import Settings
+from serving import FIVE, problem_of, serving, until
+
+RUN = "import sys; from bylot.service.server import serve; from bylot.service.settings import Settings; "
+
+
+@contextlib.contextmanager
+def process(folder: Path, options: str = "") -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """A server of its own, its address, and the line that it printed."""
+    store = f"store='sqlite:///{folder}/bylot.db', port=0"
+    line = [sys.executable, "-c", f"{RUN} sys.exit(serve(Settings({store}, {options})))"]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stderr is not None
+            said = child.stderr.readline()
+            found = re.search(r"http://\S+?:\d+", said)
+            assert found, said
+            yield child, found[0], said
+        finally:
+            child.kill()
+
+
+def test_a_server_says_where_it_listens_where_it_keeps_and_who_may_ask(tmp_path: Path) -> None:
+    with process(tmp_path) as (child, address, said):
+        assert f"sqlite:///{tmp_path}/bylot.db" in said
+        assert "no keys" in said
+        assert httpx.get(f"{address}/healthz").json() == {"status": "up"}
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
+        assert child.stderr is not None
+        assert child.stderr.read() == ""
+
+
+def test_a_stop_under_load_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    answered: list[str] = []
+    failures: list[httpx.HTTPError] = []
+
+    def load(address: str) -> None:
+        with httpx.Client(base_url=address, timeout=30) as client:
+            try:
+                while True:
+                    answer = client.post("/v1/routers/r/decisions", json={})
+                    assert answer.status_code in (201, 503)
+                    if answer.status_code == 201:
+                        answered.append(answer.json()["id"])
+            except httpx.HTTPError as error:  # the server has gone
+                failures.append(error)
+
+    with process(tmp_path) as (child, address, _):
+        body = {"name": "r", "problem": FIVE}
+        assert httpx.post(f"{address}/v1/routers", json=body, timeout=600).status_code == 201
+        threads = [threading.Thread(target=load, args=(address,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(answered) > 50)
+        child.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+        assert child.wait(30) == 0
+    assert len(failures) == 4
+    with serving(tmp_path) as server:
+        lines, after = [], -1
+        while after is not None:
+            page = server.get("/v1/routers/r/events", params={"after": after, "limit": 1000}).json()
+            lines += page["events"]
+            after = page["next"]
+        made = {f"r.1.{one['seq']}" for one in lines if one["kind"] == "decided"}
+        assert set(answered) <= made
+        assert server.get("/v1/routers/r").json()["status"]["decisions"] == len(made)
+
+
+def test_a_server_that_is_told_to_stop_is_not_ready(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        assert server.get("/readyz").status_code == 200
+        server.app.service.stopping = True
+        assert problem_of(server.get("/readyz"), 503)["code"] == "draining"
+        assert server.get("/healthz").status_code == 200
+
+
+def test_a_server_does_not_listen_where_strangers_are_without_keys(tmp_path: Path) -> None:
+    with pytest.raises(BylotError, match="bylot keys create"):
+        serve(Settings(store=f"sqlite:///{tmp_path}/bylot.db", host="0.0.0.0"))
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
+    with bound("127.0.0.1", 0) as door:
+        door.listen()
+        port = door.getsockname()[1]
+        with pytest.raises(BylotError, match=f"port {port}"):
+            serve(Settings(store=f"sqlite:///{tmp_path}/bylot.db", port=port))
+
+
+def test_a_password_in_an_address_is_not_printed(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        object.__setattr__(server.server.settings, "store", "postgresql://me:secret@host/db")
+        assert "secret" not in server.server.line("127.0.0.1", 1)
+        assert "host/db" in server.server.line("127.0.0.1", 1)
