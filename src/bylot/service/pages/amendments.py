@@ -1,0 +1,87 @@
+"""What an edit of a router's terms changed, in words."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from bylot.durable.terms import Terms
+from bylot.service.pages.source import Amended
+from bylot.service.pages.words import number
+
+NONE = "none"
+
+
+class Amendment(Struct, frozen=True):
+    """One version of the terms."""
+
+    version: int
+    at: str
+    by: str | None
+    changes: list[str]
+
+
+def amendments(edits: Sequence[Amended]) -> list[Amendment]:
+    """The versions, newest first, each against the one before."""
+    before: list[Terms | None] = [None, *(one.terms for one in edits)]
+    return [
+        Amendment(one.terms.version, one.at, one.by, list(changes(old, one.terms)))
+        for old, one in zip(before, edits, strict=False)
+    ][::-1]
+
+
+def changes(old: Terms | None, new: Terms) -> Iterator[str]:
+    """One line for each thing that is different."""
+    if old is None:
+        yield "created"
+        return
+    yield from pool(old.problem, new.problem)
+    for field in structs.fields(Terms):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if field.name not in ("version", "problem", "paused") and before != after:
+            yield f"{field.name}: {brief(before)} → {brief(after)}"
+    yield from members("paused", "no longer paused", set(old.paused), set(new.paused))
+
+
+def pool(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """What is different about a problem."""
+    yield from members("added", "removed", set(old["experts"]), set(new["experts"]))
+    was, now = bounds(old), bounds(new)
+    for limit in [*was, *(one for one in now if one not in was)]:
+        if was.get(limit) != now.get(limit):
+            yield f"{limit}: {brief(was.get(limit))} → {brief(now.get(limit))}"
+    prices = (dict(zip(one["experts"], zip(*one["costs"].values()))) for one in (old, new))
+    stated, restated = prices
+    dearer = [name for name in stated if name in restated and stated[name] != restated[name]]
+    if dearer:
+        yield f"costs of {', '.join(dearer)}"
+    for field in ("draws", "floor", "period"):
+        if old[field] != new[field]:
+            yield f"{field}: {brief(old[field])} → {brief(new[field])}"
+
+
+def bounds(problem: dict[str, Any]) -> dict[str, float]:
+    """The bound of each limit, by what it says."""
+    found = {}
+    for one in problem["limits"]:
+        side = "at_most" if "at_most" in one else "at_least"
+        found[f"{one.get('share', one.get('cost'))} {side.replace('_', ' ')}"] = one[side]
+    return found
+
+
+def members(came: str, went: str, old: set[str], new: set[str]) -> Iterator[str]:
+    """Who came and who went."""
+    for word, names in ((came, new - old), (went, old - new)):
+        if names:
+            yield f"{word}: {', '.join(sorted(names))}"
+
+
+def brief(value: Any) -> str:
+    """A setting in a few characters."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {brief(one)}" for key, one in value.items())
+    if isinstance(value, tuple | list):
+        return " to ".join(map(brief, value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NONE if value is None else str(value)
+    return number(value)

@@ -1,0 +1,67 @@
+"""How a router did over time: means of each span of its history, and from the first to each."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+DIGITS = 6
+"""Of a mean in a course: more than any chart can show."""
+
+
+class Mean(Struct, frozen=True):
+    """A mean over time; None where there was nothing to take it of."""
+
+    each: float | None  # of the span alone
+    so_far: float | None  # of all until its end
+
+
+class Span(Struct, frozen=True):
+    """Some time of a router's history; costs are in the order of the limits."""
+
+    at: str  # when it began, RFC 3339, UTC
+    decisions: int
+    rewards: int
+    reward: Mean  # per reward
+    costs: list[Mean]  # settled, per decision
+
+
+def course(bins: Sequence[dict[str, Any]], costs: Iterable[str]) -> list[Span]:
+    """The spans, oldest first."""
+    decisions = [one["decisions"] for one in bins]
+    rewards = [one["rewards"] for one in bins]
+    reward = means([one["reward"] for one in bins], rewards)
+    settled = [means([one["settled"][name] for one in bins], decisions) for name in costs]
+    return [
+        Span(moment(one["start"]), decisions[i], rewards[i], reward[i], [row[i] for row in settled])
+        for i, one in enumerate(bins)
+    ]
+
+
+def means(sums: Sequence[float], counts: Sequence[int]) -> list[Mean]:
+    """Sum over count, of each span and of all spans until its end.
+
+    >>> means([2.0, 0.0], [2, 0])
+    [Mean(each=1.0, so_far=1.0), Mean(each=None, so_far=1.0)]
+    """
+    found = []
+    total, number = 0.0, 0
+    for part, count in zip(sums, counts, strict=True):
+        total, number = total + part, number + count
+        found.append(Mean(ratio(part, count), ratio(total, number)))
+    return found
+
+
+def ratio(total: float, number: int) -> float | None:
+    """A mean, to so many digits."""
+    return float(f"{total / number:.{DIGITS}g}") if number else None
+
+
+def moment(microseconds: int) -> str:
+    """Microseconds since 1970 as RFC 3339 has it.
+
+    >>> moment(1_000_000)
+    '1970-01-01T00:00:01Z'
+    """
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,100 @@
+"""Each limit as a gauge: where its averages are between nothing and a good deal past the bound."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+ROOM = 1.25
+"""A gauge ends this far past the largest of the bound and the averages."""
+
+WORST = ("out of reach", "outside", "within reach", "kept")
+"""The states of a limit, those to worry about first."""
+
+
+class Gauge(Struct, frozen=True):
+    """Places on a scale from 0 to `top`, as parts of it; None: not on it."""
+
+    top: float
+    bound: float
+    mean: float
+    now: float | None
+    in_force: float | None
+    outside: float  # where what is outside the bound begins
+    beyond: float  # and how long it is
+
+
+class Promise(Struct, frozen=True, kw_only=True):
+    """One limit, and how it is kept."""
+
+    cost: str
+    side: str  # at most, at least
+    bound: float
+    state: str  # kept, within reach, outside, out of reach
+    mean: float  # settled cost per decision since the first
+    slack: float  # inside the bound; negative: outside
+    price: float | None  # reward per request for one unit of the bound
+    now: float | None  # mean of this period
+    in_force: float | None  # the bound that panels are drawn under now
+    missed: int | None  # periods that ended outside
+    stated: float  # mean cost by the price list
+    expected: float  # mean cost before the draw
+    gauge: Gauge
+
+
+def promises(status: dict[str, Any]) -> list[Promise]:
+    """The limits of a router, in the order of its problem."""
+    return [promise(one, status["costs"]) for one in status["limits"]]
+
+
+def promise(one: dict[str, Any], costs: dict[str, dict[str, float]]) -> Promise:
+    """One limit."""
+    name, current = one["cost"], one["current"] or {}
+    now, in_force = current.get("mean"), current.get("in_force")
+    return Promise(
+        cost=name,
+        side=one["side"].replace("_", " "),
+        bound=one["bound"],
+        state=one["verdict"],
+        mean=one["mean"],
+        slack=one["slack"],
+        price=one["price"],
+        now=now,
+        in_force=in_force,
+        missed=current.get("missed"),
+        stated=costs["stated"][name],
+        expected=costs["expected"][name],
+        gauge=gauge(one["side"], one["bound"], one["mean"], now, in_force),
+    )
+
+
+def gauge(
+    side: str, bound: float, mean: float, now: float | None, in_force: float | None
+) -> Gauge:
+    """A scale on which the bound and the averages have their place.
+
+    The bound in force is shown if it fits: what was saved early in a period may put it far off.
+
+    >>> gauge("at_most", bound=3.0, mean=2.0, now=4.0, in_force=9.0)
+    Gauge(top=5.0, bound=0.6, mean=0.4, now=0.8, in_force=None, outside=0.6, beyond=0.4)
+    """
+    top = ROOM * max(bound, mean, now or 0.0) or 1.0
+    place = bound / top
+    return Gauge(
+        top=top,
+        bound=place,
+        mean=mean / top,
+        now=None if now is None else now / top,
+        in_force=None if in_force is None or in_force > top else in_force / top,
+        outside=place if side == "at_most" else 0.0,
+        beyond=1.0 - place if side == "at_most" else place,
+    )
+
+
+def worst(states: Sequence[str]) -> str | None:
+    """The state to worry about most.
+
+    >>> worst(["kept", "within reach"]), worst([])
+    ('within reach', None)
+    """
+    return min(states, key=WORST.index, default=None)

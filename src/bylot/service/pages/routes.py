@@ -1,0 +1,84 @@
+"""The addresses of the dashboard: `/` and `/routers/{name}`, each with its twin in JSON."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bylot.service.pages.assets import assets, folder
+from bylot.service.pages.figures import LATEST, RouterPage, router_page
+from bylot.service.pages.overview import Overview, overview
+from bylot.service.pages.render import HEADERS, page, twin
+from bylot.service.pages.signin import COOKIE, Authenticate, Door, Visitor
+from bylot.service.pages.source import Source
+
+FOR_EVER = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
+
+
+def routes(source: Source, authenticate: Authenticate) -> list[Route]:
+    """All of them."""
+    door, board = Door(authenticate), Board(source)
+    return [
+        Route("/", door.guard(board.list_page)),
+        Route("/routers.json", door.guard(board.list_twin)),
+        Route("/routers/{name}.json", door.guard(board.router_twin)),
+        Route("/routers/{name}", door.guard(board.router_page)),
+        Route(f"{folder()}/{{name}}", send),
+        *door.routes(),
+    ]
+
+
+class Board:
+    """What the pages are made of, for a visitor, whose key may be for some routers only."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    async def list_page(self, request: Request, who: Visitor) -> Response:
+        """All routers."""
+        return page("routers.html", page=await self.overview(who), signed=COOKIE in request.cookies)
+
+    async def list_twin(self, request: Request, who: Visitor) -> Response:
+        """The same, as data."""
+        return twin(await self.overview(who))
+
+    async def router_page(self, request: Request, who: Visitor) -> Response:
+        """One router."""
+        name = request.path_params["name"]
+        found = await self.router(name, who)
+        if found is None:
+            return page("refused.html", 404, message=f"There is no router named {name}.")
+        return page("router.html", page=found, signed=COOKIE in request.cookies)
+
+    async def router_twin(self, request: Request, who: Visitor) -> Response:
+        """The same, as data."""
+        name = request.path_params["name"]
+        found = await self.router(name, who)
+        if found is None:
+            message = f"there is no router named {name!r}; GET /routers.json lists those there are"
+            return twin({"error": {"code": "no_such_router", "message": message}}, 404)
+        return twin(found)
+
+    async def overview(self, who: Visitor) -> Overview:
+        """The list, of the routers that the visitor may look at."""
+        return overview([one for one in await self.source.routers() if sees(who, one.name)])
+
+    async def router(self, name: str, who: Visitor) -> RouterPage | None:
+        """One router, if there is one that the visitor may look at."""
+        view = await self.source.router(name) if sees(who, name) else None
+        if view is None:
+            return None
+        latest = await self.source.latest(name, LATEST)
+        return router_page(view, latest, await self.source.edits(name))
+
+
+def sees(who: Visitor, name: str) -> bool:
+    """May they look at this router?"""
+    return not who.routers or name in who.routers
+
+
+async def send(request: Request) -> Response:
+    """Style, script or icon; anybody may have them, the sign-in page has to."""
+    asset = assets().get(request.path_params["name"])
+    if asset is None:
+        return page("refused.html", 404, message="There is no such file.")
+    return Response(asset.content, 200, FOR_EVER, asset.type)
