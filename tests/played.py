@@ -1,5 +1,6 @@
-"""Routers that were really played, as the dashboard's source: what the service would tell of them."""
+"""Routers that were really played, as a source of the dashboard."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,14 +9,16 @@ import numpy as np
 import bylot
 from bylot import codec, policies
 from bylot.durable.commands import Decision, Recalled, RouterView, Told
+from bylot.durable.course import blank
 from bylot.durable.terms import Terms
 from bylot.policies.contract import law
 from bylot.problem import Problem
 from bylot.service.pages.course import moment
 from bylot.service.pages.source import Amended, Listed
+from bylot.status import Standing
 
+COUNTS = ("noted", "late", "missing", "defaulted", "cancelled", "replaced", "infeasible")
 START, SECOND = 1_794_000_000_000_000, 1_000_000
-SPANS = 60
 
 
 class Played:
@@ -29,8 +32,8 @@ class Played:
         self.rng = np.random.default_rng(seed)
         self.skill = self.rng.random((len(self.contexts), problem.size))
         self.at = START
-        self.bins: list[dict[str, Any]] = []
-        self.late = self.missing = self.infeasible = 0
+        self.course = blank(problem.costs)
+        self.counts = Counter[str]()
         self.past: list[Recalled] = []
         self.terms = Terms(
             problem=codec.write_problem(problem),
@@ -42,46 +45,31 @@ class Played:
     def play(self, rounds: int) -> "Played":
         """Requests, most of them rewarded."""
         for _ in range(rounds):
-            self.step(max(1, rounds // SPANS))
+            self.step()
         return self
 
-    def step(self, span: int) -> None:
+    def step(self) -> None:
         """One request."""
         self.at += int(self.rng.exponential(5 * SECOND))
-        if not self.bins or self.bins[-1]["decisions"] >= span:
-            self.bins.append(
-                {
-                    "start": self.at,
-                    "decisions": 0,
-                    "rewards": 0,
-                    "reward": 0.0,
-                    "settled": dict.fromkeys(self.problem.costs, 0.0),
-                }
-            )
-        bin_, which = self.bins[-1], int(self.rng.integers(len(self.contexts)))
+        which = int(self.rng.integers(len(self.contexts)))
         made = self.router.decide(self.contexts[which])
-        bin_["decisions"] += 1
-        for cost, value in made.spend.items():
-            bin_["settled"][cost] += value
+        self.course.decided(made.t, self.at, made.spend)
         members = [self.problem.experts.index(name) for name in made.subset]
         value = float(max(self.skill[which, members]) * self.rng.uniform(0.7, 1.0))
-        state, rewards = "waiting", ()
+        state, rewards = "waiting", list[Told]()
         if self.rng.random() < 0.9:
             self.router.reward(made.id, value)
-            bin_["rewards"] += 1
-            bin_["reward"] += value
+            self.course.rewarded(made.t, value)
             at = moment(self.at + SECOND)
             state = "rewarded"
-            rewards = (
-                Told(at=at, value=value, receipt="learned", spend=None, key=None, by="web"),
-            )
+            rewards = [Told(at=at, value=value, receipt="learned", spend=None, key=None, by="web")]
         elif self.rng.random() < 0.3:
-            self.missing += 1
+            self.counts["missing"] += 1
             state = "closed"
-        self.infeasible += not made.feasible
+        self.counts["infeasible"] += not made.feasible
         self.past = [self.recalled(made, state, rewards), *self.past][:25]
 
-    def recalled(self, made: bylot.Decision, state: Any, rewards: Any) -> Recalled:
+    def recalled(self, made: bylot.Decision, state: Any, rewards: list[Told]) -> Recalled:
         """A decision as the service keeps it."""
         decision = Decision(
             id=f"{self.name}.1.{made.t}",
@@ -101,7 +89,7 @@ class Played:
             replaced=made.replaced,
             deferred=False,
         )
-        return Recalled(decision=decision, state=state, rewards=rewards)
+        return Recalled(decision=decision, state=state, rewards=tuple(rewards))
 
     def view(self) -> RouterView:
         """The router as it stands."""
@@ -116,50 +104,57 @@ class Played:
 
     def status(self) -> dict[str, Any]:
         """Plain data of its status."""
-        one = self.router.status()
-        rule, state, up = self.router.rule, self.router.state, np.empty(0, np.bool_)
-        seats = min(self.problem.draws, self.problem.size)
+        one, state = self.router.status(), self.router.state
+        q = np.array(list(one.q.values()))
+        q /= q.sum()
         return {
-            "rounds": one.rounds,
+            "decisions": one.rounds,
             "rewards": one.rewards,
             "waiting": one.waiting,
+            "deferred": 0,
             "contexts": one.contexts,
             "mean_reward": one.mean_reward,
-            "limits": [
-                {
-                    "cost": limit.limit.name,
-                    "side": limit.limit.side,
-                    "bound": limit.limit.bound,
-                    "mean": limit.mean,
-                    "slack": limit.slack,
-                    "price": limit.price,
-                    "verdict": limit.verdict,
-                    "current": vars(limit.current),
+            "kept": one.kept,
+            "limits": [limit_of(limit) for limit in one.limits],
+            "costs": {
+                name: {
+                    "stated": mean * one.rounds,
+                    "expected": one.expected_cost[name] * one.rounds,
+                    "settled": mean * one.rounds,
+                    "decisions": one.rounds,
                 }
-                for limit in one.limits
-            ],
-            "costs": {"stated": dict(one.mean_cost), "expected": dict(one.expected_cost)},
+                for name, mean in one.mean_cost.items()
+            },
             "q": dict(one.q),
-            "laws": [
-                {
-                    "context": context,
-                    "decisions": int(state.visits[i]),
-                    "q": (seats * law(rule, state, i, up)).tolist(),
-                }
-                for context, i in self.router.contexts.items()
-            ],
+            "effective_experts": float(np.exp(-(q * np.log(q)).sum())),
             "multinomial": one.multinomial,
             "whole": one.whole,
             "period": vars(one.period),
-            "counters": {
-                "late": self.late,
-                "missing": self.missing,
-                "infeasible": self.infeasible,
-                "deferred": 0,
-                "cancelled": 0,
-            },
-            "course": self.bins,
+            "laws": [
+                {
+                    "context": context,
+                    "visits": int(state.visits[i]),
+                    "law": law(self.router.rule, state, i, np.empty(0, np.bool_)).tolist(),
+                }
+                for context, i in list(self.router.contexts.items())[:12]
+            ],
+            "counts": {name: self.counts[name] for name in COUNTS},
+            "course": self.course.points(one.rounds),
         }
+
+
+def limit_of(one: Standing) -> dict[str, Any]:
+    """One limit."""
+    return {
+        "cost": one.limit.name,
+        "side": one.limit.side,
+        "bound": one.limit.bound,
+        "mean": one.mean,
+        "slack": one.slack,
+        "price": one.price,
+        "verdict": one.verdict,
+        "current": one.current and vars(one.current),
+    }
 
 
 class Standins:

@@ -50,9 +50,8 @@ def pool(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     for limit in [*was, *(one for one in now if one not in was)]:
         if was.get(limit) != now.get(limit):
             yield f"{limit}: {brief(was.get(limit))} → {brief(now.get(limit))}"
-    prices = (dict(zip(one["experts"], zip(*one["costs"].values()))) for one in (old, new))
-    stated, restated = prices
-    dearer = [name for name in stated if name in restated and stated[name] != restated[name]]
+    was_paid, is_paid = costs(old), costs(new)
+    dearer = [one for one in was_paid if is_paid.get(one, was_paid[one]) != was_paid[one]]
     if dearer:
         yield f"costs of {', '.join(dearer)}"
     for field in ("draws", "floor", "period"):
@@ -67,6 +66,12 @@ def bounds(problem: dict[str, Any]) -> dict[str, float]:
         side = "at_most" if "at_most" in one else "at_least"
         found[f"{one.get('share', one.get('cost'))} {side.replace('_', ' ')}"] = one[side]
     return found
+
+
+def costs(problem: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """What each expert costs, by name."""
+    rows = problem["costs"].items()
+    return {one: {name: row[i] for name, row in rows} for i, one in enumerate(problem["experts"])}
 
 
 def members(came: str, went: str, old: set[str], new: set[str]) -> Iterator[str]:

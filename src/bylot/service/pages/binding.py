@@ -1,9 +1,10 @@
 """How an element of a page says which value it shows, so that the browser can renew it.
 
 `data-bind="text:mean|number width:gauge.mean|width"` says: my text is `mean`, written by the format
-`number`; my attribute `width` is `gauge.mean`. `data-each="limits"` says: after my
-<template> I have a child for every one of `limits`, made as in it. Paths start at the page's data, or within an each at the
-item. The templates call these functions; `static/bind.js` does the same to a page that is there.
+`number`; my attribute `width` is `gauge.mean`. `data-each="limits"` says: after my <template> I
+have a child for every one of `limits`, made as in it. Paths start at the page's data, or within an
+each at the item. The templates call these functions; `static/bind.js` does the same to a page that
+is there.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
+MOST = 64
+"""Spans of a course: as many as a small chart can show."""
 DIGITS = 6
-"""Of a mean in a course: more than any chart can show."""
+"""Of a mean in it."""
 
 
 class Mean(Struct, frozen=True):
@@ -27,16 +29,25 @@ class Span(Struct, frozen=True):
     costs: list[Mean]  # settled, per decision
 
 
-def course(bins: Sequence[dict[str, Any]], costs: Iterable[str]) -> list[Span]:
-    """The spans, oldest first."""
-    decisions = [one["decisions"] for one in bins]
-    rewards = [one["rewards"] for one in bins]
-    reward = means([one["reward"] for one in bins], rewards)
-    settled = [means([one["settled"][name] for one in bins], decisions) for name in costs]
+def course(points: dict[str, Any], costs: Iterable[str]) -> list[Span]:
+    """The spans, oldest first: columns of sums as `durable.course` has them, at most `MOST`."""
+    by = -(-len(points["begun"]) // MOST) or 1
+    decisions, rewards = merged(points["decisions"], by), merged(points["rewards"], by)
+    reward = means(merged(points["total"], by), rewards)
+    spent = [means(merged(points["spent"][name], by), decisions) for name in costs]
     return [
-        Span(moment(one["start"]), decisions[i], rewards[i], reward[i], [row[i] for row in settled])
-        for i, one in enumerate(bins)
+        Span(moment(at), decisions[i], rewards[i], reward[i], [row[i] for row in spent])
+        for i, at in enumerate(points["begun"][::by])
     ]
+
+
+def merged(column: Sequence[Any], by: int) -> list[Any]:
+    """Sums of so many neighbours each; the last may be of fewer.
+
+    >>> merged([1, 2, 3, 4, 5], by=2)
+    [3, 7, 5]
+    """
+    return [sum(column[i : i + by]) for i in range(0, len(column), by)]
 
 
 def means(sums: Sequence[float], counts: Sequence[int]) -> list[Mean]:

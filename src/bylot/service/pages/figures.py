@@ -8,7 +8,7 @@ from msgspec import Struct
 from bylot.durable.commands import Recalled, RouterView
 from bylot.service.pages.amendments import Amendment, amendments, brief
 from bylot.service.pages.course import Span, course
-from bylot.service.pages.gauges import Promise, promises, worst
+from bylot.service.pages.gauges import Promise, kept, promises, worst
 from bylot.service.pages.laws import Law, label, law
 from bylot.service.pages.source import Amended
 
@@ -33,11 +33,13 @@ class Tally(Struct, frozen=True, kw_only=True):
     waiting: int  # for their reward
     deferred: int  # not in use yet
     cancelled: int
-    missing: int  # whose time ran out without a reward
+    missing: int  # their time ran out without a reward, and nothing was learned
+    defaulted: int  # the default was learned instead
     late: int  # rewards that came after that
+    noted: int  # rewards that were not the one to learn from
     contexts: int
     infeasible: int  # decisions at which some limit was out of reach
-    replaced: int | None  # panels, by the guard
+    replaced: int  # panels, by the guard
 
 
 class Member(Struct, frozen=True):
@@ -45,6 +47,13 @@ class Member(Struct, frozen=True):
 
     expert: str
     odds: float | None
+
+
+class Item(Struct, frozen=True):
+    """What a panel cost, under one name."""
+
+    cost: str
+    value: float
 
 
 class Latest(Struct, frozen=True, kw_only=True):
@@ -55,7 +64,7 @@ class Latest(Struct, frozen=True, kw_only=True):
     context: str
     panel: list[Member]
     chance: float  # of the whole panel; 0: not told
-    spend: str
+    spend: list[Item]  # as stated
     state: str
     reward: float | None
     notes: str
@@ -83,8 +92,9 @@ class RouterPage(Struct, frozen=True, kw_only=True):
     policy: str
     version: int
     position: int  # of the last line of its log
-    state: str | None  # the worst of its limits'
-    kept: int
+    state: str  # the worst of its limits'
+    kept: int  # limits
+    of: int
     tally: Tally
     range: tuple[float, float]
     period: Period | None
@@ -109,14 +119,15 @@ def router_page(
         policy=terms.policy["name"],
         version=terms.version,
         position=view.seq,
-        state=worst([one.state for one in limits]),
-        kept=sum(one.state == "kept" for one in limits),
+        state=worst(limits),
+        kept=kept(limits),
+        of=len(limits),
         tally=tally(status),
         range=terms.rewards,
         period=period(status["period"]),
         limits=limits,
         course=course(status["course"], [one.cost for one in limits]),
-        law=law(status, terms.paused),
+        law=law(status, terms),
         sample=sample([one.decision.chance for one in latest]),
         latest=[line(one) for one in latest],
         settings=[Setting(*one) for one in settings(view)],
@@ -126,19 +137,21 @@ def router_page(
 
 def tally(status: dict[str, Any]) -> Tally:
     """The counts."""
-    counters = status["counters"]
+    counts = status["counts"]
     return Tally(
-        decisions=status["rounds"],
+        decisions=status["decisions"],
         rewards=status["rewards"],
         mean_reward=status["mean_reward"],
         waiting=status["waiting"],
-        deferred=counters["deferred"],
-        cancelled=counters["cancelled"],
-        missing=counters["missing"],
-        late=counters["late"],
+        deferred=status["deferred"],
+        cancelled=counts["cancelled"],
+        missing=counts["missing"],
+        defaulted=counts["defaulted"],
+        late=counts["late"],
+        noted=counts["noted"],
         contexts=status["contexts"],
-        infeasible=counters["infeasible"],
-        replaced=status["period"] and status["period"]["replaced"],
+        infeasible=counts["infeasible"],
+        replaced=counts["replaced"],
     )
 
 
@@ -161,7 +174,7 @@ def line(past: Recalled) -> Latest:
         context=label(one.context),
         panel=[Member(name, chance) for name, chance in zip(one.draws, odds, strict=True)],
         chance=one.chance,
-        spend=brief(one.spend),
+        spend=[Item(cost, value) for cost, value in one.spend.items()],
         state=past.state,
         reward=learned[-1] if learned else None,
         notes=", ".join(note for note, true in notes.items() if true),

@@ -8,7 +8,7 @@ from msgspec import Struct
 ROOM = 1.25
 """A gauge ends this far past the largest of the bound and the averages."""
 
-WORST = ("out of reach", "outside", "within reach", "kept")
+WORST = ("out of reach", "outside", "within reach", "kept", "not begun")
 """The states of a limit, those to worry about first."""
 
 
@@ -30,7 +30,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     cost: str
     side: str  # at most, at least
     bound: float
-    state: str  # kept, within reach, outside, out of reach
+    state: str  # one of WORST
     mean: float  # settled cost per decision since the first
     slack: float  # inside the bound; negative: outside
     price: float | None  # reward per request for one unit of the bound
@@ -44,33 +44,32 @@ class Promise(Struct, frozen=True, kw_only=True):
 
 def promises(status: dict[str, Any]) -> list[Promise]:
     """The limits of a router, in the order of its problem."""
-    return [promise(one, status["costs"]) for one in status["limits"]]
+    begun = status["decisions"] > 0
+    return [promise(one, status["costs"][one["cost"]], begun) for one in status["limits"]]
 
 
-def promise(one: dict[str, Any], costs: dict[str, dict[str, float]]) -> Promise:
+def promise(one: dict[str, Any], sums: dict[str, float], begun: bool) -> Promise:
     """One limit."""
-    name, current = one["cost"], one["current"] or {}
+    decisions, current = max(1, sums["decisions"]), one["current"] or {}
     now, in_force = current.get("mean"), current.get("in_force")
     return Promise(
-        cost=name,
+        cost=one["cost"],
         side=one["side"].replace("_", " "),
         bound=one["bound"],
-        state=one["verdict"],
+        state=one["verdict"] if begun else "not begun",
         mean=one["mean"],
         slack=one["slack"],
         price=one["price"],
         now=now,
         in_force=in_force,
         missed=current.get("missed"),
-        stated=costs["stated"][name],
-        expected=costs["expected"][name],
+        stated=sums["stated"] / decisions,
+        expected=sums["expected"] / decisions,
         gauge=gauge(one["side"], one["bound"], one["mean"], now, in_force),
     )
 
 
-def gauge(
-    side: str, bound: float, mean: float, now: float | None, in_force: float | None
-) -> Gauge:
+def gauge(side: str, bound: float, mean: float, now: float | None, in_force: float | None) -> Gauge:
     """A scale on which the bound and the averages have their place.
 
     The bound in force is shown if it fits: what was saved early in a period may put it far off.
@@ -91,10 +90,15 @@ def gauge(
     )
 
 
-def worst(states: Sequence[str]) -> str | None:
-    """The state to worry about most.
+def worst(limits: Sequence[Promise]) -> str:
+    """The state to worry about most, or why there is none.
 
-    >>> worst(["kept", "within reach"]), worst([])
-    ('within reach', None)
+    >>> worst([])
+    'no limits'
     """
-    return min(states, key=WORST.index, default=None)
+    return min((one.state for one in limits), key=WORST.index, default="no limits")
+
+
+def kept(limits: Sequence[Promise]) -> int:
+    """How many are kept."""
+    return sum(one.state == "kept" for one in limits)

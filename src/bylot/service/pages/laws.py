@@ -1,13 +1,11 @@
 """Whom a router asks: the chance of every expert, over all and in each context."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-MOST = 30
-"""Contexts that have a column of their own: those with most decisions."""
+from bylot.durable.terms import Terms
 
 
 class Column(Struct, frozen=True):
@@ -15,7 +13,6 @@ class Column(Struct, frozen=True):
 
     context: str
     decisions: int
-    effective: float | None  # number of experts it is spread over
 
 
 class Row(Struct, frozen=True):
@@ -34,28 +31,26 @@ class Law(Struct, frozen=True):
     columns: list[Column]
     rows: list[Row]
     others: int  # contexts without a column
-    entropy: float | None
-    effective: float | None
+    entropy: float  # in nats
+    effective: float  # exp(entropy): equal chances for so many experts would be as even
 
 
-def law(status: dict[str, Any], paused: Sequence[str]) -> Law:
+def law(status: dict[str, Any], terms: Terms) -> Law:
     """The table of chances."""
-    overall = status["q"]
-    busiest = sorted(status["laws"], key=lambda one: -one["decisions"])[:MOST]
+    laws, whole = status["laws"], status["whole"]
+    seats = min(terms.problem["draws"], len(status["q"])) if whole else 1
     rows = [
-        Row(name, name in paused, chance, [one["q"][i] for one in busiest])
-        for i, (name, chance) in enumerate(overall.items())
+        Row(name, name in terms.paused, chance, [seats * one["law"][i] for one in laws])
+        for i, (name, chance) in enumerate(status["q"].items())
     ]
+    effective = status["effective_experts"]
     return Law(
-        kind=kind(status["whole"], status["multinomial"]),
-        columns=[
-            Column(label(one["context"]), one["decisions"], effective(one["q"]))
-            for one in busiest
-        ],
+        kind=kind(whole, status["multinomial"]),
+        columns=[Column(label(one["context"]), one["visits"]) for one in laws],
         rows=sorted(rows, key=lambda row: -row.overall),
-        others=len(status["laws"]) - len(busiest),
-        entropy=entropy(list(overall.values())),
-        effective=effective(list(overall.values())),
+        others=status["contexts"] - len(laws),
+        entropy=math.log(effective),
+        effective=effective,
     )
 
 
@@ -75,21 +70,3 @@ def kind(whole: bool, multinomial: bool) -> str:
     if whole:
         return "chance to be in the panel"
     return "chance of each draw" if multinomial else "share of draws so far"
-
-
-def entropy(chances: Sequence[float]) -> float | None:
-    """-sum p log p in nats, of the chances over their sum; None if they are all 0.
-
-    >>> entropy([0.5, 0.5, 0.0]) == math.log(2)
-    True
-    """
-    total = sum(chances)
-    if total <= 0:
-        return None
-    return 0.0 - sum(p / total * math.log(p / total) for p in chances if p > 0)
-
-
-def effective(chances: Sequence[float]) -> float | None:
-    """exp(entropy): equal chances for so many experts would be as even."""
-    nats = entropy(chances)
-    return None if nats is None else math.exp(nats)

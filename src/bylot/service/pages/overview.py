@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from bylot.durable.commands import RouterView
-from bylot.service.pages.gauges import promises, worst
+from bylot.service.pages.gauges import kept, promises, worst
 from bylot.service.pages.source import Listed
 
 WORRIES = ("outside", "out of reach")
@@ -17,8 +17,9 @@ class Line(Struct, frozen=True, kw_only=True):
     name: str
     place: str
     trouble: str | None
-    state: str | None  # the worst of its limits'; None: no limits, or not known
-    kept: str  # limits kept, of how many
+    state: str | None  # the worst of its limits'; None: not known
+    kept: int | None = None  # limits
+    of: int | None = None
     policy: str | None = None
     decisions: int | None = None
     mean_reward: float | None = None
@@ -52,23 +53,25 @@ def overview(routers: Sequence[Listed]) -> Overview:
 def line(one: Listed) -> Line:
     """A router's line."""
     if one.view is None:
-        return Line(name=one.name, place=one.place, trouble=one.trouble, state=None, kept="")
+        state = None if one.trouble is None else "cannot be served"
+        return Line(name=one.name, place=one.place, trouble=one.trouble, state=state)
     return known(one, one.view)
 
 
 def known(one: Listed, view: RouterView) -> Line:
     """The line of a router that could be asked."""
-    status, states = view.status, [promise.state for promise in promises(view.status)]
+    status, limits = view.status, promises(view.status)
     return Line(
         name=one.name,
         place=one.place,
         trouble=one.trouble,
-        state=worst(states),
-        kept=f"{states.count('kept')} of {len(states)}" if states else "no limits",
+        state=worst(limits),
+        kept=kept(limits),
+        of=len(limits),
         policy=view.terms.policy["name"],
-        decisions=status["rounds"],
+        decisions=status["decisions"],
         mean_reward=status["mean_reward"],
         waiting=status["waiting"],
-        missing=status["counters"]["missing"],
-        late=status["counters"]["late"],
+        missing=status["counts"]["missing"],
+        late=status["counts"]["late"],
     )

@@ -13,7 +13,7 @@ export function draw(figure, title, at, means, bound) {
   if (!box.width) return; // not shown
   const values = means.flatMap((one) => [one.each, one.so_far]).filter((one) => one !== null);
   svg.setAttribute("aria-label", told(title, means, bound));
-  if (!values.length) return svg.replaceChildren(label("nothing yet", box.width / 2, 40, "middle"));
+  if (!values.length) return svg.replaceChildren(label("nothing yet", box.width / 2, box.height / 2, "middle"));
   const y = scale(values.concat(bound ?? []), box.height - EDGE.bottom, EDGE.top);
   const x = times(at, EDGE.left, box.width - EDGE.right);
   const parts = [...rules(y, box), ...dates(at, box)];
@@ -84,9 +84,9 @@ function scale(values, low, high) {
   return y;
 }
 
-// Round numbers within [least, most]: two to four of them.
+// Round numbers within [least, most]: two to four of them, mostly.
 export function ticks(least, most) {
-  const rough = (most - least) / 3;
+  const rough = (most - least) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((one) => one * power >= rough);
   const found = [];

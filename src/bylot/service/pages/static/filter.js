@@ -1,7 +1,7 @@
 // The list of routers: those whose name contains something, or that need attention.
 
 const form = document.getElementById("filter");
-const WORRIES = ["outside", "out of reach"];
+const WORRIES = ["outside", "out of reach", "cannot be served"];
 let routers = [];
 
 export function filter(data) {
@@ -17,9 +17,8 @@ function apply() {
   const rows = document.querySelectorAll("table.routers tbody tr");
   let found = 0;
   rows.forEach((row, i) => {
-    const { name, state, trouble } = routers[i];
-    const worry = WORRIES.includes(state) || Boolean(trouble);
-    row.hidden = !name.toLowerCase().includes(part) || (worrying && !worry);
+    const { name, state } = routers[i];
+    row.hidden = !name.toLowerCase().includes(part) || (worrying && !WORRIES.includes(state));
     found += row.hidden ? 0 : 1;
   });
   const words = found === rows.length ? "" : `${found} of ${rows.length}`;
