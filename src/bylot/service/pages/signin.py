@@ -174,7 +174,7 @@ async def fields(request: Request) -> dict[str, str]:
         body += chunk
         if len(body) > FORM:
             return {}
-    parsed = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    parsed = parse_qs(body.decode("utf-8", "replace"))
     return {name: values[0] for name, values in parsed.items()}
 
 

@@ -1,0 +1,370 @@
+"""The dashboard in a real browser: what people see, live and without JavaScript."""
+
+import os
+import random
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+import bylot
+from bylot.service.pages import words
+from bylot.service.pages.assets import address
+from bylot.service.pages.routes import routes
+from bylot.service.pages.source import Listed
+from played import Played, Standins
+from small import five
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)"
+)
+
+AUDIT = (Path(__file__).parent / "audit.js").read_text()
+EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&\u202e漢字 a long name"
+LONG = "a-name-as-long-as-they-can-be-" * 2 + "abc"
+PATHS = ("/", "/routers/triage", f"/routers/{LONG}", "/routers/new")
+
+REWRITE = """async (base) => {
+  const { fill } = await import(base);
+  for (const element of document.querySelectorAll("[data-each]")) {
+    const template = element.querySelector(":scope > template");
+    while (template.nextSibling) template.nextSibling.remove();
+  }
+  fill(document.querySelector("main"), JSON.parse(document.querySelector("#data").text));
+}"""
+"""Empties a page of all its lists and tables, and lets our script fill it from its data."""
+
+
+class Guest(NamedTuple):
+    """Somebody with a key."""
+
+    scopes: tuple[str, ...] = ("read",)
+    routers: tuple[str, ...] = ()
+
+
+class Site(NamedTuple):
+    """A server, and the router that is still being asked."""
+
+    address: str
+    triage: Played
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A busy router, one with many experts, contexts and limits, awkward names, nothing at all."""
+    triage = Played("triage", five(), ["chest pain", "headache", None]).play(300)
+    experts = [EVIL, "x" * 100, *(f"expert-{i}" for i in range(28))]
+    costs = {f"cost {i} {EVIL if i == 0 else ''}": [1.0 + (i + j) % 3 for j in range(30)]
+             for i in range(8)}  # fmt: skip
+    limits = [bylot.at_most(cost, 7.5) for cost in costs]
+    many = Played(LONG, bylot.Problem(experts, costs, limits, draws=3), [EVIL, *map(str, range(9))])
+    new = Played("new", five())
+    others = [Listed(name=f"r{i}", place="asleep") for i in range(40)]
+    others.append(Listed(name="broken", trouble="its log is damaged"))
+    source = Standins(triage, many.play(60), new, others=others)
+    keys = {"": Guest()}
+    yield from served(source, keys, triage)
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[Site]:
+    """A server that asks for a key."""
+    triage = Played("triage", five()).play(3)
+    yield from served(Standins(triage), {"sesame": Guest()}, triage)
+
+
+def served(source: Standins, keys: dict[str, Guest], triage: Played) -> Iterator[Site]:
+    """A server while it is needed."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            Starlette(routes=routes(source, keys.get)), log_level="error", ws="none"
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield Site(f"http://127.0.0.1:{taken.getsockname()[1]}", triage)
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    sandbox = [] if os.getuid() else ["--no-sandbox"]
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A browser window whose complaints are kept."""
+
+    def __init__(self, chromium: Any, site: Site, **options: Any) -> None:
+        self.site = site
+        self.context = chromium.new_context(**options)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", self.listen)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(f"alert {dialog.message}"))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def listen(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def go(self, path: str) -> Any:
+        self.page.goto(self.site.address + path)
+        return self.page
+
+    def close(self) -> None:
+        self.context.close()
+
+
+@pytest.fixture
+def visit(chromium: Any, site: Site) -> Iterator[Visit]:
+    """A window; whatever a test does in it, nobody complains and nothing is fetched elsewhere."""
+    window = Visit(chromium, site)
+    yield window
+    window.close()
+    assert window.complaints == []
+    assert {url for url in window.requests if not url.startswith(site.address)} == set()
+
+
+def texts(page: Any) -> list[list[str]]:
+    """All that is bound, as it stands in the page."""
+    found: list[list[str]] = page.eval_on_selector_all(
+        "main [data-bind]",
+        "all => all.map(e => [e.dataset.bind, e.children.length ? '' : e.textContent, "
+        "e.getAttribute('width') ?? '', String(e.hidden), e.dataset.state ?? ''])",
+    )
+    return found
+
+
+def test_a_page_shows_every_limit_and_whether_it_is_kept(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    cards = page.locator(".limits article")
+    for standing, i in zip(visit.site.triage.router.status().limits, range(9), strict=False):
+        card = cards.nth(i)
+        side = standing.limit.side.replace("_", " ")
+        assert card.locator("h3").inner_text() == (
+            f"{standing.limit.name} {side} {words.number(standing.limit.bound)}"
+        )
+        assert card.locator(".state").inner_text() == standing.verdict
+        assert card.locator("svg.gauge line.bound").get_attribute("x1") != "0%"
+        assert card.locator("figure polyline").count() >= 2
+
+
+def test_new_decisions_appear_without_a_reload(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    page.evaluate("window.same = true")
+    before = page.locator(".latest tbody tr:first-of-type .id").inner_text()
+    label = page.locator("[data-chart=reward] svg").get_attribute("aria-label")
+    visit.site.triage.play(40)
+    decisions = words.count(visit.site.triage.router.t)
+    page.wait_for_function(
+        "text => document.querySelector('.tiles dd').textContent === text", arg=decisions
+    )
+    assert page.locator(".latest tbody tr:first-of-type .id").inner_text() != before
+    assert page.locator("[data-chart=reward] svg").get_attribute("aria-label") != label
+    assert page.evaluate("window.same")
+
+
+def test_the_server_and_the_browser_write_the_same(chromium: Any, visit: Visit) -> None:
+    plain = Visit(chromium, visit.site, java_script_enabled=False)
+    for path in PATHS:
+        written = texts(plain.go(path))
+        assert written == texts(visit.go(path))
+        visit.page.evaluate(REWRITE, address("bind.js"))
+        assert written == texts(visit.page)
+    plain.close()
+
+
+def test_numbers_are_written_alike_on_both_sides(visit: Visit) -> None:
+    page, chance = visit.go("/"), random.Random(5)
+    numbers = [chance.choice((1, -1)) * 10 ** chance.uniform(-9, 17) for _ in range(3000)]
+    numbers += [i / 8 for i in range(-99, 99)] + [i + 0.5 for i in range(995, 1005)]
+    numbers += [0.0, 1.0, 999.95, 999.949, 0.0001, 0.00009999, 0.0005, 1e15, 1.25e15, 1.25e-5]
+    names = ["number", "percent", "chance", "level", "width"]
+    theirs = page.evaluate(
+        "async ([base, names, numbers]) => { const { FORMATS } = await import(base);"
+        "return names.map((name) => numbers.map((x) => FORMATS[name](x))); }",
+        [address("words.js"), names, [*numbers, None]],
+    )
+    for name, column in zip(names, theirs, strict=True):
+        assert column == [words.FORMATS[name](x) for x in [*numbers, None]]
+
+
+def test_without_javascript_all_numbers_and_tables_are_there(chromium: Any, site: Site) -> None:
+    plain = Visit(chromium, site, java_script_enabled=False)
+    page = plain.go("/routers/triage")
+    assert page.locator(".tiles dd").first.inner_text() == words.count(site.triage.router.t)
+    assert page.locator(".latest tbody tr").count() == 25
+    page.locator("summary", has_text="courses").click()
+    assert page.locator("details table tbody tr").count() > 20
+    assert not page.locator(".chart").first.is_visible()
+    assert not page.locator("#live").is_visible()
+    assert "need JavaScript" in page.locator("noscript").inner_text()
+    plain.go("/")
+    assert not page.locator("#filter").is_visible()
+    page.get_by_role("link", name="triage").click()
+    assert page.locator("h1").inner_text() == "triage"
+    plain.close()
+
+
+def test_a_lost_connection_is_told_and_found_again(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    page.route("**/*.json", lambda route: route.abort())
+    page.locator("#live[data-link=lost]").wait_for(timeout=10_000)
+    assert "connection lost, next try in" in page.locator("#link").inner_text()
+    assert page.locator("#said").inner_text() == "Connection lost"
+    page.unroute("**/*.json")
+    page.locator("#live[data-link=live]").wait_for(timeout=10_000)
+    assert page.locator("#said").inner_text() == "Connection restored"
+    visit.complaints = [one for one in visit.complaints if "ERR_FAILED" not in one]
+
+
+def test_updates_can_be_paused(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    page.get_by_role("button", name="Pause").click()
+    visit.requests.clear()
+    page.wait_for_timeout(2500)
+    assert visit.requests == []
+    assert page.locator("#link").inner_text() == "paused"
+    page.get_by_role("button", name="Pause").click()
+    page.locator("#live[data-link=live]").wait_for()
+    assert any(url.endswith("/routers/triage.json") for url in visit.requests)
+
+
+def test_a_limit_that_changes_its_state_is_spoken_of_once(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    twin = page.evaluate("fetch('/routers/triage.json').then((one) => one.json())")
+    twin["limits"][0]["state"] = "out of reach"
+    page.route("**/*.json", lambda route: route.fulfill(json=twin))
+    page.locator("#said", has_text="usd at most 3: now out of reach").wait_for(
+        state="attached", timeout=10_000
+    )
+    assert page.locator(".limits .state").first.inner_text() == "out of reach"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_shut_out(chromium: Any, site: Site, scheme: str) -> None:
+    window = Visit(chromium, site, color_scheme=scheme)
+    for path in (*PATHS, "/sign-in", "/routers/none"):
+        page = window.go(path)
+        page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
+        assert page.evaluate(AUDIT) == [], path
+    window.close()
+
+
+def test_the_test_above_would_notice(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    page.evaluate(
+        """() => {
+        document.querySelector("h2").outerHTML = "<h4 id='reward'>Reward</h4>";
+        document.querySelector(".note").style.color = "#aaa";
+        document.querySelector("caption").remove();
+        document.querySelector("main").append(document.createElement("input"));
+        document.querySelector("svg.gauge").removeAttribute("aria-hidden");
+        document.querySelector("#pause").textContent = "";
+        }"""
+    )
+    found = "\n".join(page.evaluate(AUDIT))
+    for fault in (
+        "h4 after h1", "contrast", "without a caption", "without a label", "without a text",
+        "nameless control",
+    ):  # fmt: skip
+        assert fault in found
+
+
+def test_everything_can_be_reached_by_keyboard_and_shows_where_one_is(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    wanted = page.eval_on_selector_all(
+        "a, button, summary, .scroll, .chart svg",
+        "all => all.filter(e => e.checkVisibility()).length",
+    )
+    reached = set()
+    for _ in range(wanted + 5):
+        name, outlined = page.evaluate(
+            "() => { const e = document.activeElement; e.mark ??= String(Math.random());"
+            "return [e === document.body ? '' : e.mark, getComputedStyle(e).outlineStyle]; }"
+        )
+        if name:
+            reached.add(name)
+            assert outlined != "none"
+        page.keyboard.press("Tab")
+    assert len(reached) == wanted
+
+
+def test_a_chart_tells_its_numbers_to_the_arrow_keys_and_to_the_pointer(visit: Visit) -> None:
+    page = visit.go("/routers/triage")
+    chart = page.locator("[data-chart=reward]")
+    chart.locator("svg").focus()
+    page.keyboard.press("ArrowRight")
+    last = chart.locator("output").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert chart.locator("output").inner_text() != last
+    assert "since the first" in last
+    chart.locator("svg").hover(position={"x": 60, "y": 60})
+    assert chart.locator("output").inner_text() not in ("", last)
+
+
+def test_a_phone_shows_a_page_without_scrolling_sideways(chromium: Any, site: Site) -> None:
+    phone = Visit(chromium, site, viewport={"width": 375, "height": 700}, has_touch=True)
+    for path in (*PATHS, "/sign-in"):
+        page = phone.go(path)
+        assert page.evaluate("document.documentElement.scrollWidth") == 375, path
+    phone.close()
+
+
+def test_awkward_names_are_text(visit: Visit) -> None:
+    page = visit.go(f"/routers/{LONG}")
+    assert page.locator("main img").count() == 0
+    assert page.get_by_text(EVIL, exact=True).count() > 0
+    page.evaluate("fetch('/routers.json')")
+
+
+def test_the_list_finds_a_router_by_a_part_of_its_name(visit: Visit) -> None:
+    page = visit.go("/")
+    rows = page.locator("table.routers tbody tr")
+    assert rows.count() == 44
+    page.get_by_label("Name contains").fill("RIA")
+    assert [row.locator("a").inner_text() for row in rows.all() if row.is_visible()] == ["triage"]
+    assert page.locator("#found").inner_text() == "1 of 44"
+    page.get_by_label("Name contains").fill("")
+    page.get_by_label("only those that need attention").check()
+    assert [row.locator("a").inner_text() for row in rows.all() if row.is_visible()] == ["broken"]
+
+
+def test_with_keys_one_signs_in_and_out(chromium: Any, locked: Site) -> None:
+    window = Visit(chromium, locked)
+    page = window.go("/routers/triage")
+    page.get_by_label("API key").fill("open")
+    page.get_by_role("button", name="Sign in").click()
+    assert page.get_by_role("alert").is_visible()
+    page.get_by_label("API key").fill("sesame")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/routers/triage")
+    page.locator("#live[data-link=live]").wait_for()
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/sign-in")
+    window.go("/")
+    assert "/sign-in" in page.url
+    assert [one for one in window.complaints if "401" not in one] == []
+    window.close()

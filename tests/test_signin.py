@@ -1,0 +1,144 @@
+"""Signing in to the pages: who gets a session, what it is worth, and when it ends."""
+
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bylot.service.pages import signin
+from bylot.service.pages.routes import routes
+from bylot.service.pages.signin import COOKIE, Door, Visitor, local
+from played import Standins
+from visits import Browser
+
+
+class Key(NamedTuple):
+    """A credential."""
+
+    scopes: tuple[str, ...]
+    routers: tuple[str, ...] = ()
+
+
+KEYS = {"good": Key(("read",)), "writer": Key(("decide", "reward"))}
+
+
+def browser(keys: dict[str, Key], base: str = "https://bylot.test") -> Browser:
+    """At a dashboard that these keys open."""
+    return Browser([*routes(Standins(), keys.get)], base)
+
+
+def test_without_a_key_a_page_leads_to_the_sign_in_page_and_back() -> None:
+    client = browser(KEYS)
+    away = client.get("/routers/a")
+    assert (away.status_code, away.headers["location"]) == (303, "/sign-in?next=/routers/a")
+    form = client.get(away.headers["location"])
+    assert 'name="next" value="/routers/a"' in form.text
+    back = client.post("/sign-in", data={"key": "good", "next": "/routers/a"})
+    assert (back.status_code, back.headers["location"]) == (303, "/routers/a")
+    assert client.get("/").status_code == 200
+    assert client.get("/routers.json").status_code == 200
+
+
+def test_a_session_is_a_cookie_that_neither_scripts_nor_other_sites_can_use() -> None:
+    client = browser(KEYS)
+    cookie = client.post("/sign-in", data={"key": "good"}).headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "secure" in cookie
+    assert "good" not in cookie
+    plain = browser(KEYS, "http://bylot.test").post("/sign-in", data={"key": "good"})
+    assert "secure" not in plain.headers["set-cookie"].lower()
+
+
+def test_a_key_that_may_not_read_opens_nothing() -> None:
+    client = browser(KEYS)
+    for key in ("writer", "wrong", ""):
+        answer = client.post("/sign-in", data={"key": key})
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+        assert "No key that may read" in answer.text
+    assert client.get("/").status_code == 303
+
+
+def test_programs_send_the_key_itself() -> None:
+    client = browser(KEYS)
+    assert client.get("/routers.json").status_code == 401
+    assert client.get("/routers.json").headers["www-authenticate"] == "Bearer"
+    assert (
+        client.get("/routers.json", headers={"authorization": "Bearer good"}).json()["count"] == 0
+    )
+    assert (
+        client.get("/routers.json", headers={"authorization": "Bearer writer"}).status_code == 401
+    )
+
+
+def test_a_revoked_key_ends_its_session_at_once() -> None:
+    keys = dict(KEYS)
+    client = browser(keys)
+    client.post("/sign-in", data={"key": "good"})
+    assert client.get("/").status_code == 200
+    del keys["good"]
+    assert client.get("/").status_code == 303
+    keys.update(KEYS)  # and it does not come back with it
+    assert client.get("/").status_code == 303
+
+
+def test_where_no_keys_are_needed_nobody_signs_in() -> None:
+    assert browser({"": Key(("read",))}).get("/").status_code == 200
+
+
+def test_signing_out_ends_the_session_itself() -> None:
+    client = browser(KEYS)
+    client.post("/sign-in", data={"key": "good"})
+    name = client.cookies[COOKIE]
+    assert client.post("/sign-out").status_code == 303
+    client.cookies.set(COOKIE, name)
+    assert client.get("/").status_code == 303
+
+
+def test_a_form_from_another_site_is_refused() -> None:
+    client = browser(KEYS)
+    for path in ("/sign-in", "/sign-out"):
+        answer = client.post(path, data={"key": "good"}, headers={"sec-fetch-site": "cross-site"})
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_form_that_is_too_long_or_no_text_opens_nothing() -> None:
+    client = browser(KEYS)
+    assert client.post("/sign-in", data={"key": "good", "x": "y" * 5000}).status_code == 401
+    assert client.post("/sign-in", content=b"key=\xff\xfe%ff").status_code == 401
+    assert client.post("/sign-in", content=b"&".join([b"a=b"] * 50)).status_code == 401
+
+
+def test_one_is_never_sent_elsewhere() -> None:
+    for path in ("//evil.example", "https://evil.example", "/\\evil", "javascript:alert(1)", "",
+                 "/\nSet-Cookie: a=b", "/\t/evil.example"):  # fmt: skip
+        assert local(path) == "/"
+    assert local("/routers/a?b=c") == "/routers/a?b=c"
+
+
+def test_a_session_ends_with_its_time() -> None:
+    now = [0.0]
+    door = Door(KEYS.get, lambda: now[0])
+    client = Browser([*door.routes(), Route("/", door.guard(nothing))])
+    client.post("/sign-in", data={"key": "good"})
+    now[0] = signin.HOURS * 3600 - 1.0
+    assert client.get("/").status_code == 204
+    now[0] += 1.0
+    assert client.get("/").status_code == 303
+    assert not door.sessions
+
+
+async def nothing(request: Request, who: Visitor) -> Response:
+    """A page without content."""
+    return Response(None, 204)
+
+
+def test_of_too_many_sessions_the_oldest_makes_room() -> None:
+    door = Door(KEYS.get)
+    names = [door.open("good") or "" for _ in range(signin.MOST + 1)]
+    assert len(door.sessions) == signin.MOST
+    assert signin.digest(names[0]) not in door.sessions
+    assert signin.digest(names[-1]) in door.sessions
