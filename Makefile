@@ -4,13 +4,16 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 
-.PHONY: demo test slow check format bench docs clean
+.PHONY: demo test browser slow check format bench docs clean
 
 demo: .venv/.demo
 	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+browser: .venv/.dev
+	$(BIN)/python -m pytest -q tests/test_dashboard.py
 
 slow: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m slow

@@ -10,10 +10,10 @@ import bylot
 from bylot import codec, policies
 from bylot.durable.commands import Decision, Recalled, RouterView, Told
 from bylot.durable.course import blank
+from bylot.durable.history import moment
 from bylot.durable.terms import Terms
 from bylot.policies.contract import law
 from bylot.problem import Problem
-from bylot.service.pages.course import moment
 from bylot.service.pages.source import Amended, Listed
 from bylot.status import Standing
 

@@ -7,39 +7,55 @@ each at the item. The templates call these functions; `static/bind.js` does the 
 is there.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from bylot.service.pages.words import FORMATS
 
 
-def lookup(scope: Any, path: str) -> Any:
-    """The value at a dotted path, of structs, mappings and lists; None if there is none.
+class Target(NamedTuple):
+    """What of an element shows which value, and how."""
 
-    >>> lookup({"now": {"mean": 2.5}}, "now.mean"), lookup(None, "now.mean")
-    (2.5, None)
+    name: str  # text, or an attribute
+    path: tuple[str, ...]
+    show: Callable[[Any], Any]
+
+
+TRUTHS: dict[str, Callable[[Any], bool]] = {"given": bool, "missing": lambda value: not value}
+"""Formats of attributes that are there or not."""
+
+
+@cache
+def targets(binding: str) -> tuple[Target, ...]:
+    """What a binding says; templates have a hundred or so of them."""
+    found = []
+    for one in binding.split(" "):
+        name, source = one.split(":", 1)
+        path, _, word = source.partition("|")
+        steps = () if path == "." else tuple(path.split("."))
+        found.append(Target(name, steps, TRUTHS.get(word) or FORMATS[word or "plain"]))
+    return tuple(found)
+
+
+def lookup(scope: Any, path: str) -> Any:
+    """The value at a dotted path, None if there is none.
+
+    >>> lookup({"now": {"mean": 2.5}}, "now.mean"), lookup(None, "now.mean"), lookup(7, ".")
+    (2.5, None, 7)
     """
-    for step in path.split(".") if path != "." else ():
+    return walk(scope, () if path == "." else path.split("."))
+
+
+def walk(scope: Any, steps: Sequence[str]) -> Any:
+    """The value some steps on, through structs and mappings."""
+    for step in steps:
         if scope is None:
             return None
-        if isinstance(scope, Mapping):
-            scope = scope.get(step)
-        elif isinstance(scope, Sequence):
-            scope = scope[int(step)] if int(step) < len(scope) else None
-        else:
-            scope = getattr(scope, step)
+        scope = scope.get(step) if isinstance(scope, Mapping) else getattr(scope, step)
     return scope
-
-
-def shown(scope: Any, source: str) -> Any:
-    """What `path|format` comes to; `path|given` and `path|missing` are true or false."""
-    path, _, word = source.partition("|")
-    value = lookup(scope, path)
-    if word in ("given", "missing"):
-        return bool(value) == (word == "given")
-    return FORMATS[word or "plain"](value)
 
 
 def element(tag: str, scope: Any, binding: str, /, **fixed: str) -> Markup:
@@ -48,18 +64,17 @@ def element(tag: str, scope: Any, binding: str, /, **fixed: str) -> Markup:
     >>> print(element("td", {"mean": 2.5}, "text:mean|number", title="so far"))
     <td title="so far" data-bind="text:mean|number">2.5</td>
     """
-    targets = dict(one.split(":", 1) for one in binding.split(" "))
-    text = shown(scope, targets["text"]) if "text" in targets else ""
-    return Markup("<{0} {1}>{2}</{0}>").format(tag, attributes(scope, binding, **fixed), text)
+    texts = [one.show(walk(scope, one.path)) for one in targets(binding) if one.name == "text"]
+    inside = escape(texts[0]) if texts else ""
+    return Markup(f"<{tag} {attributes(scope, binding, **fixed)}>{inside}</{tag}>")
 
 
 def attributes(scope: Any, binding: str, /, **fixed: str) -> Markup:
     """The attributes alone, for an element with children."""
     given = {name.rstrip("_").replace("_", "-"): value for name, value in fixed.items()}
     given["data-bind"] = binding
-    for one in binding.split(" "):
-        target, source = one.split(":", 1)
-        value = shown(scope, source) if target != "text" else False
+    for one in targets(binding):
+        value = False if one.name == "text" else one.show(walk(scope, one.path))
         if value is not False:
-            given[target] = "" if value is True else value
-    return Markup(" ").join(Markup('{}="{}"').format(name, text) for name, text in given.items())
+            given[one.name] = "" if value is True else value
+    return Markup(" ".join([f'{name}="{escape(value)}"' for name, value in given.items()]))

@@ -1,10 +1,11 @@
 """How a router did over time: means of each span of its history, and from the first to each."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
+
+from bylot.durable.history import moment
 
 MOST = 64
 """Spans of a course: as many as a small chart can show."""
@@ -67,12 +68,3 @@ def means(sums: Sequence[float], counts: Sequence[int]) -> list[Mean]:
 def ratio(total: float, number: int) -> float | None:
     """A mean, to so many digits."""
     return float(f"{total / number:.{DIGITS}g}") if number else None
-
-
-def moment(microseconds: int) -> str:
-    """Microseconds since 1970 as RFC 3339 has it.
-
-    >>> moment(1_000_000)
-    '1970-01-01T00:00:01Z'
-    """
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat().replace("+00:00", "Z")

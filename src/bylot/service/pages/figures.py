@@ -64,7 +64,7 @@ class Latest(Struct, frozen=True, kw_only=True):
     context: str
     panel: list[Member]
     chance: float  # of the whole panel; 0: not told
-    spend: list[Item]  # as stated
+    spend: list[Item]  # as settled, where that was told
     state: str
     reward: float | None
     notes: str
@@ -164,7 +164,9 @@ def period(data: dict[str, Any] | None) -> Period | None:
 
 def line(past: Recalled) -> Latest:
     """A decision and what became of it."""
-    one = past.decision
+    one, spend = past.decision, dict(past.decision.spend)
+    for told in past.rewards:
+        spend |= told.spend or {}
     learned = [told.value for told in past.rewards if told.receipt != "late"]
     odds = one.odds or (None,) * len(one.draws)
     notes = {"replaced by the guard": one.replaced, "a limit out of reach": not one.feasible}
@@ -174,7 +176,7 @@ def line(past: Recalled) -> Latest:
         context=label(one.context),
         panel=[Member(name, chance) for name, chance in zip(one.draws, odds, strict=True)],
         chance=one.chance,
-        spend=[Item(cost, value) for cost, value in one.spend.items()],
+        spend=[Item(cost, value) for cost, value in spend.items()],
         state=past.state,
         reward=learned[-1] if learned else None,
         notes=", ".join(note for note, true in notes.items() if true),
@@ -198,8 +200,8 @@ def settings(view: RouterView) -> list[tuple[str, str]]:
     kept = {key: value for key, value in terms.policy.items() if key != "name"}
     return [
         ("experts", f"{len(problem['experts'])}, of whom {problem['draws']} are drawn"),
-        ("policy", f"{terms.policy['name']} ({brief(kept)})"),
-        ("rewards", f"{brief(terms.rewards)}"),
+        ("policy", f"{terms.policy['name']} ({brief(kept)})" if kept else terms.policy["name"]),
+        ("rewards", brief(terms.rewards)),
         ("wait for a reward", brief(terms.wait) + (" s" if terms.wait is not None else "")),
         ("reward if none came", brief(terms.default)),
         ("of several rewards", terms.aggregate),

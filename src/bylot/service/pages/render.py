@@ -46,7 +46,7 @@ def environment() -> Environment:
     return made
 
 
-def page(template: str, status: int = 200, **content: Any) -> Response:
+def page(template: str, status: int = 200, /, **content: Any) -> Response:
     """A page."""
     text = environment().get_template(template).render(**content)
     return HTMLResponse(text, status, HEADERS)

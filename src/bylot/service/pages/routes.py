@@ -1,9 +1,11 @@
 """The addresses of the dashboard: `/` and `/routers/{name}`, each with its twin in JSON."""
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from bylot.errors import StoreError
 from bylot.service.pages.assets import assets, folder
 from bylot.service.pages.figures import LATEST, RouterPage, router_page
 from bylot.service.pages.overview import Overview, overview
@@ -35,7 +37,7 @@ class Board:
 
     async def list_page(self, request: Request, who: Visitor) -> Response:
         """All routers."""
-        return page("routers.html", page=await self.overview(who), signed=COOKIE in request.cookies)
+        return await shown("routers.html", request, await self.overview(who))
 
     async def list_twin(self, request: Request, who: Visitor) -> Response:
         """The same, as data."""
@@ -44,10 +46,13 @@ class Board:
     async def router_page(self, request: Request, who: Visitor) -> Response:
         """One router."""
         name = request.path_params["name"]
-        found = await self.router(name, who)
+        try:
+            found = await self.router(name, who)
+        except StoreError as error:  # such as that another server has it
+            return page("refused.html", 503, message=str(error))
         if found is None:
             return page("refused.html", 404, message=f"There is no router named {name}.")
-        return page("router.html", page=found, signed=COOKIE in request.cookies)
+        return await shown("router.html", request, found)
 
     async def router_twin(self, request: Request, who: Visitor) -> Response:
         """The same, as data."""
@@ -69,6 +74,12 @@ class Board:
             return None
         latest = await self.source.latest(name, LATEST)
         return router_page(view, latest, await self.source.edits(name))
+
+
+async def shown(template: str, request: Request, data: RouterPage | Overview) -> Response:
+    """A page, written aside: a long one takes some tenths of a second, and others have requests."""
+    signed = COOKIE in request.cookies
+    return await run_in_threadpool(page, template, page=data, signed=signed)
 
 
 def sees(who: Visitor, name: str) -> bool:

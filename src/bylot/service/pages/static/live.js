@@ -39,16 +39,22 @@ async function renew() {
   try {
     const answer = await fetch(live.dataset.twin, { cache: "no-store", signal: AbortSignal.timeout(10000) });
     if (answer.status === 401) return location.reload(); // the session is over: to the sign-in page
-    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    if (!answer.ok) throw new Error(await reason(answer));
     take(await answer.text());
     state("live", "live");
     failures = 0;
-  } catch {
+  } catch (error) {
     failures += 1;
-    const wait = Math.round(delay() / 1000);
-    state("lost", `connection lost, next try in ${wait} s`);
+    const why = error.name === "Error" ? error.message : "connection lost";
+    state("lost", `${why}, next try in ${Math.round(delay() / 1000)} s`);
   }
   next();
+}
+
+// What the server says of an answer that is none: every error has one shape.
+async function reason(answer) {
+  const body = await answer.json().catch(() => null);
+  return body?.error?.message ?? `the server answers ${answer.status}`;
 }
 
 function take(answer) {

@@ -1,0 +1,166 @@
+"""The routers of a store as the dashboard gets to see them."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bylot import codec, policies
+from bylot.durable.commands import Create, Decide, Edit, Reward, RouterView
+from bylot.durable.keeper import Keeper
+from bylot.durable.terms import Terms
+from bylot.errors import StoreDamaged, StoreError
+from bylot.service.pages import served
+from bylot.service.pages.figures import router_page
+from bylot.service.pages.routes import routes
+from bylot.service.pages.served import Served
+from bylot.store import Store, open_store
+from small import five
+from visits import Browser
+
+TERMS = Terms(
+    problem=codec.write_problem(five()),
+    policy=policies.write(policies.named("distinct")),
+    wait=60.0,
+)
+
+
+class Direct:
+    """A keeper and a store without threads: the desk and the reader of a service."""
+
+    def __init__(self, keeper: Keeper, store: Store) -> None:
+        self.keeper, self.store, self.at, self.asked = keeper, store, 1_000_000, list[Any]()
+
+    def do(self, *commands: Any) -> list[Any]:
+        self.at += 1_000
+        return self.keeper.perform(commands, self.at)
+
+    async def ask(self, command: Any) -> Any:
+        (answer,) = await self.ask_all([command])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def ask_all(self, commands: Sequence[Any]) -> list[Any]:
+        self.asked += commands
+        return self.do(*commands)
+
+    async def read(self, question: Callable[[Store], Any]) -> Any:
+        return question(self.store)
+
+
+@pytest.fixture
+def direct(tmp_path: Path) -> Iterator[Direct]:
+    address = f"sqlite:///{tmp_path}/log.db"
+    with (
+        contextlib.closing(Keeper(open_store(address), "us")) as keeper,
+        contextlib.closing(open_store(address)) as store,
+    ):
+        yield Direct(keeper, store)
+
+
+def now(question: Coroutine[Any, Any, Any]) -> Any:
+    """The answer to a question that nobody else waits for."""
+    return asyncio.run(question)
+
+
+def source(direct: Direct, *recent: str) -> Served:
+    return Served(direct, direct, lambda: recent)
+
+
+def play(direct: Direct, name: str, rounds: int = 5) -> list[str]:
+    """Make a router and ask it; every second decision is rewarded."""
+    direct.do(Create(name, TERMS, by="root"))
+    ids = [direct.do(Decide(name, context="a"))[0].id for _ in range(rounds)]
+    for id in ids[::2]:  # noqa: A001
+        direct.do(Reward(id, 0.5, spend={"usd": 1.25}))
+    return ids
+
+
+def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Direct) -> None:
+    ids = play(direct, "triage")
+    direct.do(Edit("triage", msgspec.structs.replace(TERMS, wait=90.0), by="ops"))
+    here = source(direct)
+    view = now(here.router("triage"))
+    latest, edits = now(here.latest("triage", 3)), now(here.edits("triage"))
+    assert isinstance(view, RouterView)
+    assert [one.decision.id for one in latest] == ids[:1:-1]
+    assert [one.state for one in latest] == ["rewarded", "waiting", "rewarded"]
+    assert [(one.terms.version, one.by) for one in edits] == [(1, "root"), (2, "ops")]
+    page = router_page(view, latest, edits)
+    assert (page.tally.decisions, page.tally.rewards, page.tally.waiting) == (5, 3, 2)
+    assert page.latest[0].spend[0].value == 1.25
+    assert page.amendments[0].changes == ["wait: 60 → 90"]
+    assert sum(span.decisions for span in page.course) == 5
+
+
+def test_a_router_that_is_not_there_is_none(direct: Direct) -> None:
+    here = source(direct)
+    assert now(here.router("none")) is None
+    assert now(here.latest("none", 3)) == []
+    assert now(here.edits("none")) == []
+
+
+def test_the_list_tells_who_is_served_where_and_what_is_broken(
+    direct: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        play(direct, name, 2)
+    direct.keeper.close()  # which gives the leases back
+    direct.store.lease(2, "them", 60.0)
+    show = Keeper.show
+
+    def damaged(keeper: Keeper, asked: Any) -> RouterView:
+        if asked.name == "c":
+            raise StoreDamaged("router 'c': line 3 was changed")
+        return show(keeper, asked)
+
+    monkeypatch.setitem(Keeper.ACTS, served.Show, damaged)
+    found = now(source(direct).routers())
+    assert [(one.name, one.place, one.trouble) for one in found] == [
+        ("a", "here", None),
+        ("b", "elsewhere", None),
+        ("c", "here", "router 'c': line 3 was changed"),
+    ]
+    assert [one.view is not None for one in found] == [True, False, False]
+
+
+def test_of_many_routers_only_those_asked_for_lately_are_woken(
+    direct: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "AWAKE", 2)
+    for name in ("a", "b", "c", "d"):
+        play(direct, name, 1)
+    found = now(source(direct, "a", "c", "gone", "d").routers())
+    assert [one.place for one in found] == ["asleep", "asleep", "here", "here"]
+
+
+def test_however_many_look_the_list_is_made_once_in_a_while(direct: Direct) -> None:
+    play(direct, "a", 1)
+    here = source(direct)
+
+    async def crowd() -> None:
+        await asyncio.gather(*(here.routers() for _ in range(20)))
+
+    now(crowd())
+    assert len(direct.asked) == 1
+
+
+def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
+    play(direct, "a", 1)
+    direct.keeper.close()
+    direct.store.lease(1, "them", 60.0)
+
+    class Guest:
+        scopes, routers = ("read",), ()
+
+    client = Browser([*routes(source(direct), lambda token: Guest)])
+    answer = client.get("/routers/a")
+    assert answer.status_code == 503
+    assert "another server" in answer.text
+    with pytest.raises(StoreError):  # for the service to put in its one shape of errors
+        client.get("/routers/a.json")
