@@ -72,10 +72,10 @@ def reach(costs: Costs, start: Floats, slack: float, steps: int = 100) -> Floats
             aim = nearest(start).peak(polytope, face)
             q = face.centre if aim is None else aim.q
             continue
-        q, excess = polytope.least_broken()
-        if excess > least - slack:
+        last = polytope.least_broken()
+        if last is None or last[1] > least - slack:
             return None
-        least = excess
+        q, least = last
     return None
 
 

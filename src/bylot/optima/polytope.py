@@ -52,9 +52,14 @@ class Polytope(NamedTuple):
 
     @property
     def scales(self) -> Floats:
-        """The largest entry of each row, 1 where there is none: a solver's tolerance fits then."""
+        """The largest entry of each row, 1 where there is none: a solver's tolerance fits then.
+
+        No row of X policies exceeds X times that. A bound further away is kept by all or by none,
+        and is itself the unit: in that of a vanishing row it would overflow.
+        """
         most = np.abs(self.rows).max(axis=1, initial=0.0)
-        return np.where(most > 0.0, most, 1.0)
+        unit = np.maximum(most, np.abs(self.bounds) / self.shape[0])
+        return np.where(unit > 0.0, unit, 1.0)
 
     def with_rows(self, rows: Floats, bounds: Floats) -> "Polytope":
         """The same with more rows."""
@@ -151,12 +156,18 @@ class Polytope(NamedTuple):
 
     def _last(self) -> Face | None:
         """Where there is less room than numbers can tell from none: one policy, if any."""
-        q, _ = self.least_broken()
+        last = self.least_broken()
+        if last is None:
+            return None
+        q, _ = last
         nowhere = np.ones(q.size, dtype=np.bool_), np.zeros(len(self.rows), dtype=np.bool_)
         return Face(q, *nowhere) if self.excess(q) <= 10 * TIGHT else None
 
-    def least_broken(self) -> tuple[Floats, float]:
-        """The policy that breaks the worst row least, and by how many units: a linear program."""
+    def least_broken(self) -> tuple[Floats, float] | None:
+        """The policy that breaks the worst row least, and by how many units: a linear program.
+
+        It has an answer, as a large enough excess allows everything; None if numbers fall short.
+        """
         (X, K), (m, n), scale = self.shape, self.rows.shape, self.scales
         corner = Linear(
             np.append(np.zeros(n), -1.0),
@@ -167,5 +178,6 @@ class Polytope(NamedTuple):
             np.append(np.full(n, self.floor), -np.inf),
             np.append(np.ones(n), np.inf),
         ).corner()
-        assert corner is not None  # a large enough excess allows every policy
+        if corner is None:
+            return None
         return corner.x[:-1].reshape(X, K), float(corner.x[-1])
