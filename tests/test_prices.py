@@ -102,6 +102,28 @@ def test_no_more_can_be_asked_than_for_a_bound_of_0() -> None:
 
 
 @pytest.mark.parametrize("exact", [False, True])
+def test_limits_that_meet_have_one_side_each(exact: bool) -> None:
+    limits = [at_most("junior", 0.5), at_least("junior", 0.5), at_most("usd", 1.9)]
+    problem, values = pool(limits), skills()
+    if not exact:  # whose upper end is u / M: these leave one mean cost
+        problem = pool([at_most("usd", 1.5), at_least("usd", 0.5)])
+    best = optimum(problem, values, exact=exact, floor=False)
+    upper, lower, *_ = checked_prices(problem, values, best, exact=exact, floor=False)
+    assert (upper.verdict, upper.below) == ("edge", None)
+    assert (lower.verdict, lower.above) == ("edge", None)
+
+
+def test_a_bound_beside_which_there_is_no_other_is_not_moved_there() -> None:
+    """Numbers end at 1e100, and below 1e-100 there is only 0."""
+    last = one(pair(1e100), PAIR)
+    assert (last.verdict, last.above) == ("edge", None)
+    costs = {"usd": [0.0, 1e-100]}
+    first = one(Problem(["a", "b"], costs, [at_most("usd", 0.0)], draws=2), PAIR)
+    assert (first.verdict, first.below, first.above) == ("edge", None, None)
+    assert first.central is None
+
+
+@pytest.mark.parametrize("exact", [False, True])
 def test_limits_on_both_sides_agree_and_idle_ones_are_worth_nothing(exact: bool) -> None:
     junior = 1.3 if exact else 0.8  # the surrogate counts draws, of which there are fewer
     limits = [at_most("usd", 0.9), at_least("junior", junior), at_most("junior", 3.0)]

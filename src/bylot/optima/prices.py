@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bylot.errors import InfeasibleLimits
+from bylot.errors import ProblemError
 from bylot.kernels.compile import Floats
 from bylot.optima.best import PRECISION, agreeing, by_context, floor_of, optimum, tasks
 from bylot.optima.costs import Costs
@@ -34,7 +34,8 @@ class CheckedPrice:
     verdict: "agrees": the multiplier is the central difference, to a hundredth
              "kink":   from below and from above the worth differs, and goes on to differ if the
                        step shrinks; any number between the two is a multiplier
-             "edge":   the bound can only be moved one way, and only that way can be compared
+             "edge":   the bound cannot be moved both ways, and only one can be compared; none if
+                       `central` is None: then there is only the multiplier
              "differs": none of these; under exact costs the way may lead to another local optimum
     """
 
@@ -134,17 +135,15 @@ class Bench:
         return low is not None and high is not None and abs(high - low) > abs(above - below) / 2
 
     def moved(self, j: int, by: float) -> float | None:
-        """The optimal value with another bound, None if that cannot be kept."""
+        """The optimal value with another bound, None if that cannot be kept, or be at all."""
         limits, old = list(self.problem.limits), self.problem
-        if limits[j].bound + by < 0.0:
-            return None
-        limits[j] = limits[j].at(limits[j].bound + by)
         try:
+            limits[j] = limits[j].at(limits[j].bound + by)
             problem = Problem(
                 old.experts, dict(old.costs), limits, draws=old.draws, floor=old.floor
             )
             return self.value(problem)
-        except InfeasibleLimits:
+        except ProblemError:  # InfeasibleLimits are some of those
             return None
 
     def value(self, problem: Problem) -> float | None:
