@@ -188,3 +188,25 @@ def test_the_hospital_is_worth_what_it_is_known_to() -> None:
     assert_allclose(found.laws["exact"].best.value, 0.77775, atol=5e-6)
     assert {price.verdict for price in found.laws["exact"].prices} == {"agrees"}
     assert "it is empty, by" in render(found)
+
+
+@pytest.mark.parametrize(
+    ("cost", "price", "verdict"), [("1", "1", "edge"), ("1e-100", "1e+100", "not checked")]
+)
+def test_a_bound_of_0_has_its_price(
+    tmp_path: Path, cost: str, price: str, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only bob earns anything, and he may not be asked; below 1e-100 there is no bound but 0."""
+    pool = f"draws: 1\nexperts: [{{name: ann, usd: 0}}, {{name: bob, usd: {cost}}}]\n"
+    (tmp_path / "pool.yaml").write_text(
+        f"costs: {{usd: dollars}}\n{pool}limits: [{{cost: usd, at_most: 0, per: request}}]\n"
+    )
+    (tmp_path / "table.csv").write_text("id,ann,bob\n1,0,1\n")
+    words = [str(tmp_path / "pool.yaml"), "--outcomes", str(tmp_path / "table.csv")]
+    _, text, data = told(words, capsys)
+    line = next(
+        line for line in text.splitlines() if " usd at_most " in line and "stand-in" in line
+    )
+    assert line.split()[6] == price
+    assert line.endswith(verdict)
+    assert data["laws"]["surrogate"]["limits"][0]["moved_down"] is None

@@ -123,15 +123,17 @@ def of_prices(found: Found) -> list[str]:
     """What one more unit of each bound would earn, by multipliers and by moving the bound."""
     made: list[tuple[str, ...]] = []
     for kind, law in found.laws.items():
-        for promise, price in zip(found.file.promises, law.prices, strict=True):
+        peaks = found.file.problem.peaks
+        for promise, price, peak in zip(found.file.promises, law.prices, peaks, strict=True):
             scale = found.span * unit(found, promise)
-            idle = EARNS / max(promise.written, EARNS)  # of which not even the whole bound earns
+            idle = EARNS / (price.limit.bound or peak)  # of which not even the whole bound earns
             cells = [
                 "" if side is None else f"{scale * side if abs(side) > idle else 0.0:.4g}"
                 for side in (price.price, price.below, price.above)
             ]
             name = f"{promise.limit.name} {promise.limit.side}"
-            made.append((NAMES[kind], name, *cells, price.verdict))
+            verdict = "not checked" if price.central is None else price.verdict
+            made.append((NAMES[kind], name, *cells, verdict))
     if not made:
         return []
     head = ("price of a bound", "limit", "price", "moved down", "moved up", "")
