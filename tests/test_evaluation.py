@@ -353,7 +353,7 @@ def test_weights_that_do_not_average_one_are_refused() -> None:
         one._replace(odds=tuple(0.5 * odds for odds in one.odds))
         for one in fixed([0.4, 0.3, 0.3], 400)
     ]
-    with pytest.raises(ThinOverlap, match="weights average 4, where 1 is right"):
+    with pytest.raises(ThinOverlap, match="weights average 4, 3 away from where they should be"):
         evaluate(gather(TRIO, wrong), draws(TRIO, {"a": 4, "b": 3, "c": 3}))
 
 

@@ -20,7 +20,9 @@ from bylot.kernels.compile import Bools, Floats, Ints
 LEAST = 100.0  # effective rounds below which nothing is told: normal intervals miss too often
 UNSEEN = 0.01  # chance of target's panels that the log could not draw, above which nothing is told
 FAR = 3.0  # standard errors of the mean weight from 1 from which on nothing is told
+CLOSE = 1e-3  # of the mean weight to 1, in which odds that were logged with few digits may differ
 ROUNDING = 1e-12  # of a chance
+HEAVIEST = 300.0  # log of a weight: squares of larger ones may be no numbers, nor say any more
 
 
 class Counted(NamedTuple):
@@ -97,7 +99,7 @@ def weigh(log: Log, laws: list[Law]) -> Sample:
         counted,
         rounds,
         rewards,
-        np.exp(logs - told),
+        np.exp(np.minimum(logs - told, HEAVIEST)),
         ratios_of_draws(log, here, rounds),
         unseen(log, laws, rounds),
     )
@@ -110,7 +112,8 @@ def ratios_of_draws(log: Log, laws: list[Law], rounds: Ints) -> Floats | None:
         odds = log.entries[n].odds
         if not isinstance(law, Iid) or law.draws != len(odds):
             return None
-        ratios[k] = math.exp(law.log_odds(log.draws[n]) - float(np.log(odds).sum()))
+        apart = law.log_odds(log.draws[n]) - float(np.log(odds).sum())
+        ratios[k] = math.exp(min(apart, HEAVIEST))
     return ratios
 
 
@@ -181,11 +184,13 @@ def enough(sample: Sample, least: float = LEAST, most_unseen: float = UNSEEN) ->
             f"own (largest weight {sample.weights.max():.3g}), and fewer than {least:g} are no "
             "ground for an interval; log more rounds, or with odds that are nearer to the target"
         )
-    if abs(sample.passed + sample.unseen - 1.0) > FAR * sample.spread + ROUNDING:
+    off, chance = abs(sample.passed + sample.unseen - 1.0), FAR * sample.spread
+    if off > chance + CLOSE:
         guard = ", or the guard would have replaced many" if sample.counted.replaced else ""
         raise ThinOverlap(
-            f"weights average {sample.passed:.4g}, where 1 is right and chance alone would differ "
-            f"by no more than {FAR * sample.spread:.2g}: panels that matter to the target never "
-            f"came up, the odds in the log are not those of the draws{guard}; log more rounds, or "
-            "with odds that are nearer to the target, and check that odds are logged as decided"
+            f"weights average {sample.passed:.4g}, {off:.2g} away from where they should be, and "
+            f"chance alone would lead no further than {chance:.2g}: either panels that matter to "
+            f"the target never came up, or the odds in the log are not those of the draws{guard}; "
+            "log more rounds, or with odds that are nearer to the target, and check that odds are "
+            "logged as decided"
         )
