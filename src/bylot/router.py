@@ -179,6 +179,16 @@ class Router:
         """Learn from a reward that `fitting` has let pass."""
         credit(self._desk, ticket, value, *self.rewards)
 
+    def ahead(self, context: int, up: Bools) -> Any:
+        """The state that the next decision in this context would leave behind. A law moves when a
+        decision is due to move it, so that the last one made is not the law of the next.
+        """
+        with self._lock:
+            state = copy.deepcopy(self.state)
+            desk = Desk(self.rule, state, blank(len(self.problem.costs)), self._costs)
+            serve(desk, context, self.seed, self.t, up)
+        return state
+
     def reward(self, id: str, value: float) -> Receipt:  # noqa: A002 - the public word
         """Tell how well a decision went: once, at any time, in any order."""
         if not isinstance(id, str):

@@ -88,7 +88,9 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class Now:
-    """The law that a router has now, held as it is; without its guard, which looks at the past."""
+    """The law that a router would draw its next panel from, held as it is; without its guard, which
+    looks at the past.
+    """
 
     router: Router
     name: str = "now"
@@ -102,12 +104,13 @@ class Now:
                 "law there; leave these lines out of the log, or give a target of your own"
             )
         x = router.contexts[context]
+        state = router.ahead(x, up)
         if isinstance(policy, Distinct):
-            ours, mild, m = laws(router.rule, router.state, x, up)
+            ours, mild, m = laws(router.rule, state, x, up)
             parts = Exactly(ours.theta.copy(), int(m)), Exactly(mild.theta.copy(), int(m))
             return Mixture(*parts, router.rule.eps)
         if policy.multinomial:
-            return Iid(law_now(router.rule, router.state, x, up), router.problem.draws)
+            return Iid(law_now(router.rule, state, x, up), router.problem.draws)
         raise TargetError(
             f"target {self.name!r}: {type(policy).__name__.lower()} does not draw from a law that "
             "can be told; only omd, strict, tangent and distinct do"
