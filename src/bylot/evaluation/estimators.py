@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.evaluation.intervals import Interval, certain, normal
+from bylot.evaluation.intervals import Interval, certain, skewed, symmetric
 from bylot.kernels.compile import Floats
 
 SEQUENCE, SET = "draw weights", "set weights"
@@ -37,8 +37,8 @@ def weighted(weights: Floats, rewards: Floats, level: float, name: str = SET) ->
     With w_t the ratio of the *draws*, prod_j q'(i_j) / q(i_j), it is unbiased too; the ratio of the
     sets is the conditional expectation of that given the set, so its variance is no larger.
     """
-    value, error = mean_of(weights * rewards)
-    return Estimate(name, value, error, normal(value, error, level))
+    terms = weights * rewards
+    return Estimate(name, *mean_of(terms), skewed(terms, level))
 
 
 def normalised(weights: Floats, rewards: Floats, level: float) -> Estimate:
@@ -47,8 +47,9 @@ def normalised(weights: Floats, rewards: Floats, level: float) -> Estimate:
     """
     total = float(weights.sum()) or math.nan  # nothing to go by
     value = float(weights @ rewards) / total
-    error = math.sqrt(float((weights**2) @ (rewards - value) ** 2)) / total
-    return Estimate(NORMALISED, value, error, normal(value, error, level))
+    deviations = weights * (rewards - value)
+    error = math.sqrt(float(deviations @ deviations)) / total
+    return Estimate(NORMALISED, value, error, symmetric(value, error, deviations, level))
 
 
 def doubly_robust(
@@ -57,8 +58,8 @@ def doubly_robust(
     """V = mean_t m_t(P') + w_t (r_t - m_t(A_t)), with m_t a model of the reward made of earlier
     rounds only and m_t(P') its expectation under the target: unbiased, whatever the model.
     """
-    value, error = mean_of(expected + weights * (rewards - told))
-    return Estimate(ROBUST, value, error, normal(value, error, level))
+    terms = expected + weights * (rewards - told)
+    return Estimate(ROBUST, *mean_of(terms), skewed(terms, level))
 
 
 def surely(weights: Floats, rewards: Floats, low: float, high: float, level: float) -> Estimate:

@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from bylot.kernels.compile import Floats
 
@@ -22,14 +22,56 @@ class Interval(NamedTuple):
     high: float
 
 
-def normal(value: float, error: float, level: float) -> Interval:
-    """value +- z error, z the normal quantile of (1 + level) / 2: right as rounds grow many.
+def symmetric(value: float, error: float, deviations: Floats, level: float) -> Interval:
+    """value +- t error, t the quantile of (1 + level) / 2 by Student's law: right as rounds grow
+    many.
 
     Rounds may depend on earlier ones, as those of a learning policy do, if their variance settles
     down (the martingale central limit theorem); it does for laws that converge.
     """
-    far = float(ndtri((1.0 + level) / 2.0)) * error
+    far = quantile(deviations, level) * error
     return Interval(value - far, value + far)
+
+
+def skewed(terms: Floats, level: float) -> Interval:
+    """Around the mean of terms whose law may be lopsided, as that of weights is: a few large ones
+    that have not come yet are missing from mean and error both.
+
+    With T = (mean - V) / error and a = skewness / sqrt(n), Hall's transformation (1992)
+
+        g(T) = T + a T^2 / 3 + a^2 T^3 / 27 + a / 6 = ((1 + a T / 3)^3 - 1) / a + a / 6
+
+    is normal to a higher order than T; the interval is of the V with |g(T)| <= t.
+    """
+    value, spread = float(terms.mean()), float(terms.std())
+    if terms.size < 2:
+        return Interval(-math.inf, math.inf)
+    if spread == 0.0:
+        return Interval(value, value)
+    error, units = spread / math.sqrt(terms.size - 1), (terms - value) / spread
+    a, t = float((units**3).mean()) / math.sqrt(terms.size), quantile(units, level)
+    return Interval(value - error * unskewed(t, a), value - error * unskewed(-t, a))
+
+
+def unskewed(y: float, a: float) -> float:
+    """The T with g(T) = y; y itself, where nothing is lopsided.
+
+    >>> T = unskewed(2.0, 0.3)
+    >>> round(T + 0.3 * T**2 / 3 + 0.3**2 * T**3 / 27 + 0.3 / 6, 12)
+    2.0
+    """
+    return y if abs(a) < 1e-9 else 3.0 / a * (float(np.cbrt(1.0 + a * (y - a / 6.0))) - 1.0)
+
+
+def quantile(deviations: Floats, level: float) -> float:
+    """Student's, with as many degrees of freedom as the error is worth (Satterthwaite, 1946):
+
+    2 (sum d^2)^2 / (sum d^4 - (sum d^2)^2 / n), which is n for normal d, and few for few large d.
+    """
+    squares = deviations**2
+    over = float(((squares - squares.mean()) ** 2).sum())
+    freedom = 2.0 * float(squares.sum()) ** 2 / over if over > 0.0 else math.inf
+    return float(stdtrit(freedom, (1.0 + level) / 2.0))
 
 
 def certain(weights: Floats, rewards: Floats, low: float, high: float, level: float) -> Interval:

@@ -17,7 +17,7 @@ from bylot.evaluation.log import Log, Place
 from bylot.evaluation.targets import Target
 from bylot.kernels.compile import Bools, Floats, Ints
 
-LEAST = 100.0  # effective rounds below which nothing is told: normal intervals miss too often
+LEAST = 100.0  # effective rounds below which nothing is told: intervals miss too often
 UNSEEN = 0.01  # chance of target's panels that the log could not draw, above which nothing is told
 FAR = 3.0  # standard errors of the mean weight from 1 from which on nothing is told
 CLOSE = 1e-3  # of the mean weight to 1, in which odds that were logged with few digits may differ
