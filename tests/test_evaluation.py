@@ -439,6 +439,19 @@ def test_each_context_and_outage_is_judged_by_its_own_law() -> None:
     assert found.estimates[-2].error < 0.5 * found.estimates[0].error  # the model sees contexts
 
 
+def test_a_log_of_outages_that_does_not_say_who_was_up_is_refused() -> None:
+    rng, told = np.random.default_rng(3), []
+    for t in range(2_000):
+        up = ("a", "b") if t % 2 else ("a", "b", "c")
+        name, odds = up[rng.integers(len(up))], (1 / len(up),)
+        told.append(Entry(f"d{t}", t, (name,), 0.5, odds=odds, available=up))
+    problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=1)
+    target = draws(problem, {"a": 1, "b": 1, "c": 2})
+    assert evaluate(gather(problem, told), target).passed == pytest.approx(1.0, abs=0.1)
+    with pytest.raises(ThinOverlap, match="where 1 is right"):
+        evaluate(gather(problem, [one._replace(available=None) for one in told]), target)
+
+
 def test_agreement_with_an_existing_system_is_that_of_enumeration() -> None:
     chosen = fixed([0.6, 0.3, 0.1], 30, told=False)
     target = draws(TRIO, {"a": 2, "b": 1})
