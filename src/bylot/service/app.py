@@ -3,9 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
-import secrets
-import socket
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -24,6 +21,7 @@ from bylot.service.errors import Refusal, nothing_here, plain, wrong_method
 from bylot.service.limits import Receive
 from bylot.service.metrics import Meters
 from bylot.service.openapi import document
+from bylot.service.owner import owner_here, succeed
 from bylot.service.rate import Rates
 from bylot.service.reader import Reader
 from bylot.service.routes import ROUTES, Table
@@ -126,9 +124,14 @@ def make_app(
 
 
 def keeper_of(settings: Settings) -> Callable[[], Keeper]:
-    """The keeper of a store, under a name that no other server has."""
-    owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-    return lambda: Keeper(open_store(settings.store), owner, lease=settings.lease)
+    """The keeper of a store, who takes over from servers that were killed on this machine."""
+
+    def hire() -> Keeper:
+        store = open_store(settings.store)
+        succeed(store)
+        return Keeper(store, owner_here(), lease=settings.lease)
+
+    return hire
 
 
 async def lost(request: Request, error: Exception) -> Response:

@@ -138,6 +138,10 @@ class Store(Protocol):
         """Renew all leases of an owner; the numbers of the routers that are still its own."""
         ...
 
+    def owners(self) -> list[str]:
+        """Whoever has leases, also such as ran out."""
+        ...
+
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
         """Give leases back: these, or all of an owner."""
         ...

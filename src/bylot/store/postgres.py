@@ -251,6 +251,11 @@ class PostgresStore:
         """Renew all leases of an owner, also those that ran out and that nobody took."""
         return {router for (router,) in self._rows(RENEW, float(seconds), owner)}
 
+    def owners(self) -> list[str]:
+        """Whoever has leases, also such as ran out."""
+        query = "SELECT DISTINCT owner FROM leases ORDER BY owner"
+        return [owner for (owner,) in self._rows(query)]
+
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
         """Give leases back: these, or all of an owner."""
         if routers is None:

@@ -211,6 +211,12 @@ class SqliteStore:
         with self._writing() as db:
             return {router for (router,) in db.execute(query, (seconds, owner)).fetchall()}
 
+    def owners(self) -> list[str]:
+        """Whoever has leases, also such as ran out."""
+        with self._reading() as db:
+            found = db.execute("SELECT DISTINCT owner FROM leases ORDER BY owner").fetchall()
+        return [owner for (owner,) in found]
+
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
         """Give leases back: these, or all of an owner."""
         with self._writing() as db:
