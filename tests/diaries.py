@@ -7,7 +7,7 @@ from bylot.durable.bodies import Closed, Decided, Rewarded
 from bylot.durable.fold import Fold
 from bylot.durable.history import READ
 from bylot.durable.terms import Terms
-from bylot.problem import Problem
+from bylot.problem import Problem, at_least, at_most
 from bylot.store.contract import Event, Past
 from small import five
 
@@ -93,3 +93,32 @@ def closed(event: Event) -> Closed:
     """The body of a line that closes decisions."""
     body: Closed = READ["closed"](event.body)
     return body
+
+
+def with_frank(bound: float) -> Problem:
+    """Five experts and another one, without dan, under another bound."""
+    return Problem(
+        experts=["ann", "bob", "cat", "eve", "frank"],
+        costs={
+            "junior": [0, 0, 1, 1, 1],
+            "usd": [4.0, 3.0, 1.0, 0.5, 2.0],
+            "ms": [1.0, 1.0, 0.5, 0.5, 1.0],
+        },
+        limits=[at_most("usd", bound), at_least("junior", 0.3), at_most("ms", 1.9)],
+        draws=2,
+    )
+
+
+def eventful() -> Diary:
+    """A log with lines of every kind."""
+    diary = Diary(wait=1.0, default=0.25)
+    first, second = diary.decide(1, context="a", key="k"), diary.decide(2, defer=True)
+    third, _ = diary.decide(3, defer=True), diary.decide(4, available=("ann", "bob"))
+    diary.reward(first, 0.5, 5, key="x", spend={"usd": 2.0}, by="me")
+    diary.note(diary.fold.activate(6, of=second))
+    diary.note(diary.fold.cancel(7, of=third))
+    diary.close(3 * SECOND)
+    diary.edit(with_frank(3.0), 3 * SECOND)
+    diary.decide(4 * SECOND)
+    assert {one.kind for one in diary.log} >= {"created", "closed", "edited", "cancelled"}
+    return diary

@@ -1,30 +1,27 @@
-"""Folds: a log replayed gives the same fold, bit for bit; a line that was changed is noticed."""
+"""Folds: they decide as routers in memory do, and a log replayed gives the same fold."""
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylot import Problem, at_least, at_most
+from bylot import Router
 from bylot.durable.fold import Fold
 from bylot.errors import (
     BylotError,
+    DecisionError,
+    InfeasibleLimits,
+    PolicyError,
+    ProblemError,
+    RewardError,
 )
-from diaries import Diary
+from bylot.kernels.sets import log_set_probability
+from diaries import Diary, decided, terms_of, with_frank
 from small import five
 
 EVERY = ["distinct", "tangent", "omd", "cbwk", "ts-bwk", "moe", "random"]
-
-
-def with_frank(bound: float) -> Problem:
-    """Five experts and another one, without dan, under another bound."""
-    return Problem(
-        experts=["ann", "bob", "cat", "eve", "frank"],
-        costs={"junior": [0, 0, 1, 1, 1], "usd": [4.0, 3.0, 1.0, 0.5, 2.0], "ms": [1.0] * 5},
-        limits=[at_most("usd", bound), at_least("junior", 0.3), at_most("ms", 1.9)],
-        draws=2,
-    )
 
 
 PROBLEMS = [five(), with_frank(3.0), with_frank(2.5)]
@@ -99,3 +96,128 @@ def test_a_replayed_log_gives_the_same_fold_bit_for_bit(policy: str, steps: Any)
         )
     assert diary.replayed().fingerprint() == diary.fold.fingerprint()
     assert Fold.thaw("triage", diary.fold.freeze()).fingerprint() == diary.fold.fingerprint()
+
+
+@pytest.mark.parametrize("policy", EVERY)
+def test_a_fold_decides_and_learns_as_a_router_in_memory_does(policy: str) -> None:
+    diary, router = Diary(policy=policy, seed=4), Router(five(), policy, seed=4)
+    for n in range(60):
+        up = ["ann", "cat", "eve"] if n % 7 == 3 else None
+        ours = router.decide("ab"[n % 2], up)
+        seq = diary.decide(context="ab"[n % 2], available=None if up is None else tuple(up))
+        stored = diary.fold.decision(diary.log[seq])
+        assert (stored.draws, stored.odds, stored.t) == (ours.draws, ours.odds, ours.t)
+        assert (stored.subset, stored.spend, stored.expected) == (
+            ours.subset,
+            ours.spend,
+            ours.expected,
+        )
+        value = len(ours.draws[0]) / 10 + 0.1 * ("ann" in ours.subset)
+        router.reward(ours.id, value)
+        assert diary.reward(seq, value) == "learned"
+    assert str(diary.fold.router.status()) == str(router.status())
+
+
+@pytest.mark.parametrize("policy", ["omd", "tangent"])
+def test_independent_draws_tell_the_chance_of_their_set_and_of_its_members(policy: str) -> None:
+    diary = Diary(policy=policy)
+    for _ in range(20):
+        line = decided(diary.log[diary.decide()])
+        odds = dict(zip(line.draws, np.frombuffer(line.odds), strict=True))
+        exact = np.exp(log_set_probability(np.array(list(odds.values())), 2))
+        np.testing.assert_allclose(line.chance, exact, rtol=1e-12)
+        included = [1 - (1 - odds[name]) ** 2 for name in line.draws]
+        np.testing.assert_allclose(line.inclusion, included, rtol=1e-12)
+
+
+def test_a_policy_without_a_law_tells_no_chance() -> None:
+    diary = Diary(policy="greedy")
+    assert decided(diary.log[diary.decide()]).chance == 0.0
+
+
+@pytest.mark.parametrize(
+    ("terms", "error", "words"),
+    [
+        ({"policy": {"name": "nobody"}}, PolicyError, "does not know the policy"),
+        ({"policy": {}}, PolicyError, "name"),
+        ({"problem": {"experts": ["a", "b"], "costs": {}}}, ProblemError, "lacks 'draws'"),
+        ({"problem": {"expert": []}}, ProblemError, "did you mean 'experts'"),
+        ({"problem": {"experts": 3, "costs": {}, "draws": 1}}, ProblemError, "list of names"),
+        ({"seed": -1}, PolicyError, "seed=-1"),
+        ({"rewards": (1.0, 0.0)}, RewardError, "low < high"),
+        ({"memory": 0}, PolicyError, "memory=0"),
+        ({"max_contexts": 0}, PolicyError, "max_contexts=0"),
+        ({"wait": 0.0}, RewardError, r"wait=0\.0"),
+        ({"wait": float("inf")}, RewardError, "wait=inf"),
+        ({"default": 0.5}, RewardError, "give a wait"),
+        ({"aggregate": "sum"}, RewardError, "give a wait"),
+        ({"wait": 1.0, "default": 2.0}, RewardError, r"default=2\.0"),
+        ({"wait": 1.0, "default": float("nan")}, RewardError, "default=nan"),
+        ({"paused": ("anne",)}, ProblemError, "did you mean 'ann'"),
+        ({"paused": five().experts}, ProblemError, "all experts are paused"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused_by_name(
+    terms: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    good = terms_of(five())
+    bad = type(good)(**{name: getattr(good, name) for name in good.__struct_fields__} | terms)
+    with pytest.raises(error, match=words):
+        Fold.create(1, "triage", bad, at=0)
+    fold, _ = Fold.create(1, "triage", good, at=0)
+    before = fold.fingerprint()
+    with pytest.raises((error, PolicyError), match=rf"{words}|cannot be changed"):
+        fold.edit(1, bad)
+    assert fold.fingerprint() == before
+
+
+def test_an_edit_that_cannot_be_kept_changes_nothing() -> None:
+    diary = Diary()
+    diary.decide()
+    before = diary.fold.fingerprint()
+    with pytest.raises(InfeasibleLimits):
+        diary.edit(with_frank(0.4))
+    assert diary.fold.fingerprint() == before
+    diary.edit(with_frank(3.0))
+    assert diary.fold.terms.version == 2
+    assert diary.fold.fingerprint() != before
+
+
+def test_an_edit_of_other_terms_leaves_the_policy_as_it_is() -> None:
+    diary = Diary()
+    for _ in range(25):
+        diary.reward(diary.decide(), 0.5)
+    router = diary.fold.router
+    state, period = router.state, router.status().period
+    diary.edit(paused=("ann",), wait=2.0)
+    assert router.state is state
+    assert router.status().period == period
+
+
+def test_a_paused_expert_is_never_asked_and_comes_back() -> None:
+    diary = Diary(policy="random")
+    diary.edit(paused=("ann", "bob"))
+    panels = [decided(diary.log[diary.decide()]).draws for _ in range(40)]
+    assert not {"ann", "bob"} & {name for panel in panels for name in panel}
+    assert decided(diary.log[diary.decide(available=("bob", "cat"))]).draws == ("cat", "cat")
+    with pytest.raises(DecisionError, match="are paused"):
+        diary.decide(available=("ann", "bob"))
+    diary.edit(paused=())
+    panels = [decided(diary.log[diary.decide()]).draws for _ in range(40)]
+    assert {"ann", "bob"} <= {name for panel in panels for name in panel}
+
+
+def test_times_never_go_back() -> None:
+    diary = Diary()
+    diary.decide(50)
+    assert diary.log[diary.decide(20)].at == 50
+
+
+@pytest.mark.parametrize("text", ["\ud800", b"bytes", 7])
+def test_a_text_that_no_log_can_hold_is_refused_and_changes_nothing(text: Any) -> None:
+    diary = Diary()
+    before = diary.fold.fingerprint()
+    for what in ("context", "key"):
+        with pytest.raises(DecisionError, match="is not a text"):
+            diary.decide(**{what: text})
+    assert diary.fold.fingerprint() == before

@@ -245,6 +245,7 @@ class Router:
         odds are not those of this pool. Sums of a cost go on under its name.
         """
         with self._lock:
+            agreed(problem, self.seed, self.horizon, self.rewards)
             if problem == self.problem:
                 return
             old = self.problem

@@ -1,0 +1,237 @@
+"""A problem that changes while a router runs: what was learned goes on, limits hold from there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot import Problem, Receipt, Router, at_least, at_most, router
+from bylot.codec import leaves
+from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
+from bylot.kernels.compile import Floats
+from bylot.policies import POLICIES
+from bylot.policies.contract import law
+from small import five
+
+GUARDED = ["distinct", "tangent"]
+
+
+def other(**parts: Any) -> Problem:
+    """Five experts with some parts changed."""
+    old = five()
+    same = {name: getattr(old, name) for name in ("experts", "costs", "limits", "draws", "floor")}
+    return Problem(**{**same, **parts})
+
+
+def tighter() -> Problem:
+    """A lower upper bound."""
+    return other(limits=[at_most("usd", 2.0), *five().limits[1:]])
+
+
+def newcomer() -> Problem:
+    """Dan left, Zoe came, in another order, under other limits and with another cost."""
+    return Problem(
+        ["eve", "zoe", "ann", "cat", "bob"],
+        {"ms": [1, 2, 1, 2, 1], "usd": [0.5, 2.0, 4.0, 1.0, 3.0], "junior": [1, 1, 0, 1, 0]},
+        [at_least("junior", 0.4), at_most("ms", 2.9), at_most("usd", 3.5)],
+        draws=2,
+    )
+
+
+def single() -> Problem:
+    """Only three are left, asked one at a time."""
+    return Problem(["cat", "dan", "eve"], {"usd": [1.0, 1.0, 0.5]}, [at_most("usd", 1)], draws=1)
+
+
+def unlimited() -> Problem:
+    """No limits any more."""
+    return other(limits=[])
+
+
+CHANGES: list[Callable[[], Problem]] = [tighter, newcomer, single, unlimited]
+
+
+def trained(policy: str, rounds: int = 137, horizon: int | None = None) -> Router:
+    """A router that has seen three contexts, and that ann is worth most."""
+    made = Router(five(), policy, seed=3, horizon=horizon)
+    play(made, rounds)
+    return made
+
+
+def play(made: Router, rounds: int) -> float:
+    """Rounds with prompt rewards; the mean cost in usd."""
+    spent = 0.0
+    for n in range(rounds):
+        decision = made.decide("xyz"[n % 3])
+        made.reward(decision.id, 0.1 + 0.6 * ("ann" in decision.subset))
+        spent += decision.spend["usd"]
+    return spent / rounds
+
+
+def laws(made: Router) -> Floats:
+    """Of the three contexts."""
+    return np.array([law(made.rule, made.state, x, made.up(None)) for x in range(3)])
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("horizon", [None, 400])
+def test_every_policy_goes_on_after_every_change(
+    policy: str, change: Callable[[], Problem], horizon: int | None
+) -> None:
+    made, problem = trained(policy, horizon=horizon), change()
+    made.change(problem)
+    blank = made.policy.start(made.rule, len(made.state.visits))
+    for ours, fresh in zip(leaves(made.state), leaves(blank), strict=True):
+        assert (ours.shape, ours.dtype) == (fresh.shape, fresh.dtype)
+        assert np.isfinite(ours).all()
+    assert made.policy.sound(made.rule, made.state)
+    assert_allclose(laws(made).sum(axis=1), 1.0)
+    for n in range(60):
+        decision = made.decide("wxyz"[n % 4], problem.experts[:2] if n % 9 == 5 else None)
+        assert made.reward(decision.id, 0.5) is Receipt.LEARNED
+    assert made.policy.sound(made.rule, made.state)
+    assert made.status().rounds == 197
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_change_of_nothing_changes_no_law(policy: str) -> None:
+    made = trained(policy)
+    before, state = laws(made), made.state
+    made.change(other())
+    assert made.state is state
+    made.change(other(floor=five().floor * 0.999, costs={**five().costs, "ms": np.ones(5)}))
+    assert made.state is not state
+    assert_array_equal(laws(made), before)
+    made.change(newcomer())
+    assert not np.array_equal(laws(made), before)
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+def test_limits_are_kept_from_the_change_on(policy: str) -> None:
+    made = Router(other(period=200), policy, seed=1)
+    before = play(made, 250)
+    assert before > 2.2
+    made.change(other(limits=tighter().limits, period=200))
+    period = made.status().period
+    assert period is not None
+    assert period.played == 0
+    assert play(made, 200) <= 2.0
+    assert play(made, 200) <= 2.0
+    made.change(other(period=200))
+    assert play(made, 200) > 2.2, "and loosened limits are made use of"
+
+
+@pytest.mark.parametrize("policy", ["distinct", "tangent", "strict", "omd"])
+def test_the_next_decision_is_made_under_the_new_limits(policy: str) -> None:
+    made = trained(policy)  # in the middle of a batch
+    made.change(tighter())
+    before = laws(made)
+    made.decide("y")
+    moved = np.abs(laws(made) - before).max(axis=1) > 0
+    assert moved.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_stays_keeps_what_was_learned_by_name(policy: str) -> None:
+    made = trained(policy, 600)
+    old, new = made.problem.experts, newcomer().experts
+    fields = [name for name in made.state._fields if name in ("theta", "drawn", "alpha", "total")]
+    before = {name: getattr(made.state, name).copy() for name in fields}
+    made.change(newcomer())
+    for name in fields:
+        was, now = before[name][:3], getattr(made.state, name)[:3]
+        if was.ndim == 2:
+            kept = [one for one in new if one in old]
+            a, b = (
+                was[:, [old.index(one) for one in kept]],
+                now[:, [new.index(one) for one in kept]],
+            )
+            if name == "theta":  # logits are up to a constant, and not below where a step begins
+                a, b = a - a.max(axis=1, keepdims=True), b - b.max(axis=1, keepdims=True)
+                a, b = np.maximum(a, -10.0), np.maximum(b, -10.0)
+            assert_allclose(b, a, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["ts", "greedy", "cbwk"])
+def test_a_newcomer_begins_as_in_a_new_problem_and_is_soon_asked(policy: str) -> None:
+    made = trained(policy)
+    made.change(newcomer())
+    assert (made.state.drawn[:3, 1] == 0).all()
+    panels = [made.decide("x").subset for _ in range(40)]
+    assert any("zoe" in panel for panel in panels)
+
+
+@pytest.mark.parametrize("policy", ["distinct", "cbwk", "omd"])
+def test_prices_are_kept_in_the_units_of_the_limits(policy: str) -> None:
+    made = trained(policy, 2_000)
+    before = {one.limit.key: one.price for one in made.status().limits}
+    # Another expert, ten times as dear, makes another unit of the rows.
+    dear = [*five().costs["usd"], 40.0], [*five().costs["junior"], 0]
+    costs = dict(zip(("usd", "junior"), dear, strict=True))
+    made.change(other(experts=[*five().experts, "zoe"], costs=costs, floor=None))
+    after = {one.limit.key: one.price for one in made.status().limits}
+    assert after == pytest.approx(before, rel=1e-9, nan_ok=True)
+    assert any(price > 0 for price in before.values())
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+def test_counts_of_the_guard_go_on_but_not_those_of_a_limit_with_another_bound(policy: str) -> None:
+    made = trained(policy)
+    made.state.account.replaced[:] = 7
+    made.state.account.missed[:] = [1, 2, 3]
+    made.change(tighter())
+    assert made.state.account.replaced[0] == 7
+    assert made.state.account.missed.tolist() == [0, 2, 3]
+
+
+def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
+    made = trained("distinct")
+    before = [leaf.copy() for leaf in leaves(made.state)]
+    with pytest.raises(InfeasibleLimits):
+        made.change(other(limits=[at_most("usd", 0.1)]))
+    with pytest.raises(PolicyError, match="asks 2 different experts"):
+        made.change(other(limits=[at_most("usd", 1.2)]))
+    with pytest.raises(ProblemError, match=r"wanted a bylot\.Problem"):
+        made.change("usd")  # type: ignore[arg-type]
+    assert made.problem == five()
+    for was, now in zip(before, leaves(made.state), strict=True):
+        assert_array_equal(was, now)
+
+
+def test_decisions_from_before_a_change_of_the_pool_are_let_go() -> None:
+    made = trained("distinct")
+    one, two = made.decide(), made.decide()
+    made.reward(one.id, 0.5)
+    made.change(tighter())
+    assert made.reward(two.id, 0.5) is Receipt.LEARNED
+    three = made.decide()
+    made.change(newcomer())
+    assert made.reward(three.id, 0.5) is Receipt.LATE
+    assert made.reward(one.id, 0.5) is Receipt.DUPLICATE
+
+
+def test_a_changed_router_can_be_saved(tmp_path: object) -> None:
+    made = trained("distinct")
+    made.change(newcomer())
+    made.decide("x")
+    made.save(f"{tmp_path}/router.json")
+    again = Router.load(f"{tmp_path}/router.json")
+    assert str(again.status()) == str(made.status())
+    assert again.decide("x") == made.decide("x")
+    assert again.status().mean_cost["ms"] >= 2.0, "which only the decisions since count for"
+
+
+def test_a_second_router_of_a_kind_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    Router(five(), "distinct")
+
+    def patience(line: str) -> None:
+        raise AssertionError(line)
+
+    monkeypatch.setattr(router, "patience", patience)
+    Router(newcomer(), "distinct")
+    monkeypatch.setattr(router, "WARM", set())
+    with pytest.raises(AssertionError, match="compiling"):
+        Router(newcomer(), "distinct")

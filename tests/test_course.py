@@ -1,0 +1,29 @@
+"""The course: a whole history in few points, whatever its length."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bylot.durable.course import BINS, blank
+
+
+@given(st.integers(1, 5 * BINS), st.data())
+def test_bins_hold_exactly_what_happened_to_their_decisions(n: int, data: st.DataObject) -> None:
+    course = blank(["usd"])
+    told: list[tuple[int, int]] = []
+    for t in range(n):
+        course.decided(t, 1000 + t, {"usd": t % 7})
+        if t % 3 == 0:
+            told.append((data.draw(st.integers(0, t)), t % 5) if t < 30 else (t // 2, t % 5))
+            course.rewarded(*map(int, told[-1]))
+            course.settled(told[-1][0], {"usd": 2})
+    points, width = course.points(n), 1 << course.power
+    assert len(course.begun) == -(-n // width) <= BINS
+    assert 2 * len(course.begun) > BINS or width == 1, "no more is merged than must be"
+    for i in range(len(course.begun)):
+        inside = range(i * width, min(n, (i + 1) * width))
+        rewards = [value for t, value in told if t in inside]
+        assert points["begun"][i] == 1000 + inside[0]
+        assert points["decisions"][i] == len(inside)
+        assert points["rewards"][i] == len(rewards)
+        assert points["total"][i] == sum(rewards)
+        assert points["spent"]["usd"][i] == sum(t % 7 for t in inside) + 2 * len(rewards)
