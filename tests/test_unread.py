@@ -1,4 +1,6 @@
-"""Output that nobody reads to its end (`bylot ... | head -1`): a quiet end, as of any program."""
+"""Output that goes nowhere: nobody reads it to its end (`bylot ... | head -1`), or there is no room
+for it, or for one of its signs.
+"""
 
 import os
 import subprocess
@@ -70,3 +72,30 @@ def test_the_beginning_of_a_long_output_can_be_had_alone(tmp_path: Path) -> None
         writer.stdout.close()
         assert writer.stderr.read() == b""
     assert writer.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_there_is_no_room_for_is_an_error_of_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*BYLOT, "problem", "schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("bylot: output cannot be written (")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_sign_that_the_terminal_does_not_have_is_spelt_out(tmp_path: Path) -> None:
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(
+        "draws: 1\nexperts: [{name: ann, group: été}, {name: bob, group: hiver}]\n"
+        "limits: [{group: été, at_least: 0.2, per: request}]\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [*BYLOT, "problem", "check", str(pool)],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"\xe9t\xe9 at_least" in done.stdout

@@ -1,6 +1,7 @@
 """The command line: parse, call, print; everything else is imported when a verb needs it."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,14 +18,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     141 if whoever read what we print (`| head -1`) has gone: nobody is left to be told of it.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a sign that it has not is no end of the work
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             return ran(arguments)
         finally:  # a pipe without a reader shows here, and not when the interpreter ends
             print(end="", flush=True)
     except BrokenPipeError:
-        forget_unread()
+        forget_unwritten()
         return UNREAD
+    except OSError as error:
+        if error.filename is not None:  # of a file, not of what we print
+            raise
+        print(f"bylot: output cannot be written ({error.strerror}); make room", file=sys.stderr)
+        forget_unwritten()
+        return 1
 
 
 def ran(arguments: Sequence[str] | None) -> int:
@@ -40,12 +49,12 @@ def ran(arguments: Sequence[str] | None) -> int:
         return 130
 
 
-def forget_unread() -> None:
+def forget_unwritten() -> None:
     """Point each broken stream nowhere: the interpreter flushes them once more as it ends."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
