@@ -25,14 +25,14 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("keys")
     store = open_store(f"sqlite:///{folder}/bylot.db")
     made = {scope: add(store, scope) for scope in SCOPES}
     made["one"] = add(store, *SCOPES, routers=("one",))
     made["folder"] = str(folder)
     store.close()
-    yield made
+    return made
 
 
 @pytest.fixture(scope="module")

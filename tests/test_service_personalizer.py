@@ -1,5 +1,6 @@
 """Clients of Azure AI Personalizer, pointed at a router."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,12 +112,16 @@ def test_the_router_is_named_or_the_only_one(tmp_path: Path) -> None:
     )
 )
 def test_a_context_is_a_printable_name_or_refused(features: list[dict[str, Any]]) -> None:
-    try:
+    with contextlib.suppress(Refusal):
         name = context(features)
-    except Refusal as refusal:
-        assert refusal.field == "contextFeatures"
-    else:
         assert name is None or (len(name) <= 200 and "\n" not in name)
+
+
+def test_features_that_are_too_many_are_refused_by_their_field() -> None:
+    with pytest.raises(Refusal) as refusal:
+        context([{"a": "x" * 199}])
+    assert refusal.value.field == "contextFeatures"
+    assert context([{"a": "x" * 198}]) == "a=" + "x" * 198
 
 
 def test_features_that_are_nested_without_end_are_refused(server: Served) -> None:

@@ -17,14 +17,19 @@ from bylot.service.server import bound, serve
 from bylot.service.settings import Settings
 from serving import FIVE, problem_of, serving, until
 
-RUN = "import sys; from bylot.service.server import serve; from bylot.service.settings import Settings; "
+RUN = """
+import sys
+from bylot.service.server import serve
+from bylot.service.settings import Settings
+
+sys.exit(serve(Settings(store=sys.argv[1], port=0)))
+"""
 
 
 @contextlib.contextmanager
-def process(folder: Path, options: str = "") -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+def process(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """A server of its own, its address, and the line that it printed."""
-    store = f"store='sqlite:///{folder}/bylot.db', port=0"
-    line = [sys.executable, "-c", f"{RUN} sys.exit(serve(Settings({store}, {options})))"]
+    line = [sys.executable, "-c", RUN, f"sqlite:///{folder}/bylot.db"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
         try:
             assert child.stderr is not None

@@ -6,6 +6,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import applications
+import calls
 import formulas
 import names
 import verbs
@@ -13,6 +14,7 @@ import verbs
 MADE = {
     **applications.PAGES,
     "reference/cli.md": verbs.page,
+    "reference/http.md": calls.page,
     "reference/python.md": names.python_page,
     "reference/settings.md": names.settings_page,
 }
