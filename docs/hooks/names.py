@@ -9,6 +9,8 @@ from typing import Any
 
 import bylot
 from bylot import bounds, environments, errors, policies
+from bylot.client import Ask, AsyncRouter, RemoteRouter, Scored
+from bylot.client.answers import Line, Listed, Terms
 from bylot.optima import BestSet, CheckedPrice, Stack, best_set, checked_prices
 from bylot.policies import Adaptive, Anytime, Fixed
 from bylot.status import Current, Period, Standing, Status
@@ -52,6 +54,29 @@ PYTHON: dict[str, dict[Any, Members]] = {
         Standing: ("kept", "verdict"),
         Current: (),
         Period: (),
+    },
+    "A server's routers": {
+        bylot.Client: ("create", "router", "routers", "close"),
+        RemoteRouter: (
+            "decide",
+            "reward",
+            "decide_many",
+            "reward_many",
+            "activate",
+            "cancel",
+            "status",
+            "terms",
+            "change",
+            "events",
+            "delete",
+        ),
+        bylot.AsyncClient: (),
+        AsyncRouter: (),
+        Ask: (),
+        Scored: (),
+        Terms: (),
+        Listed: (),
+        Line: (),
     },
     "Playing": {
         bylot.simulate: (),

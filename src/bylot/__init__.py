@@ -10,6 +10,7 @@ from bylot.version import __version__
 
 if TYPE_CHECKING:
     from bylot import bounds, environments, errors, evaluation, files, policies
+    from bylot.client import AsyncClient, Client
     from bylot.decision import Decision, Receipt
     from bylot.metrics import Score, score
     from bylot.optima import Optimum, optimum
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from bylot.simulation import Trace, simulate
 
 HOME = {
+    "AsyncClient": "client",
+    "Client": "client",
     "Decision": "decision",
     "Limit": "problem",
     "Optimum": "optima",
@@ -38,6 +41,8 @@ HOME = {
 MODULES = ["bounds", "environments", "errors", "evaluation", "files", "policies"]
 
 __all__ = [
+    "AsyncClient",
+    "Client",
     "Decision",
     "Limit",
     "Optimum",

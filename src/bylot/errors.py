@@ -140,6 +140,18 @@ class NotNow(StoreError):
     """A decision is not in a state in which this can be done to it; nothing was changed."""
 
 
+class ServiceError(BylotError):
+    """A server failed, or it and this bylot do not understand each other."""
+
+
+class ServerUnreachable(ServiceError):
+    """No answer came from a server, however often it was asked."""
+
+
+class AccessDenied(ServiceError):
+    """A server wants a key, or one that may do this."""
+
+
 class DataError(BylotError, ValueError):
     """A file of data cannot be used; one line names the file, the place in it and the remedy."""
 
