@@ -6,9 +6,27 @@ import os
 import sys
 from collections.abc import Sequence
 
-from bylot.cli import bench, data, demo, evaluate, optimum, problem, reproduce, simulate
+from bylot.cli import (
+    bench,
+    data,
+    decide,
+    demo,
+    evaluate,
+    keys,
+    optimum,
+    problem,
+    replay,
+    reproduce,
+    reward,
+    router,
+    serve,
+    simulate,
+)
 from bylot.errors import BylotError
 from bylot.version import __version__
+
+PLAY = (demo, problem, optimum, simulate, reproduce, evaluate, data, bench)
+SERVE = (serve, keys, router, decide, reward, replay)
 
 UNREAD = 141  # 128 + SIGPIPE: how a shell reports a program whose reader has gone
 
@@ -69,6 +87,6 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"bylot {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for verb in (demo, problem, optimum, simulate, reproduce, evaluate, data, bench):
+    for verb in (*PLAY, *SERVE):
         verb.add(verbs)
     return top

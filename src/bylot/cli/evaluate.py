@@ -4,7 +4,9 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from bylot.cli.server import add_address, connect
 
 
 def add(verbs: Any) -> None:
@@ -16,14 +18,26 @@ def add(verbs: Any) -> None:
         "that was not played would have earned, and compute exactly what it would have cost. "
         "Where the log says too little of it, nothing is told, and why.",
     )
-    verb.add_argument("log", type=Path, metavar="LOG", help="JSON Lines, or Parquet (*.parquet)")
     verb.add_argument(
+        "log",
+        type=Path,
+        nargs="?",
+        metavar="LOG",
+        help="JSON Lines, or Parquet (*.parquet); or give --router",
+    )
+    source = verb.add_mutually_exclusive_group(required=True)
+    source.add_argument(
         "--problem-from",
         type=Path,
-        required=True,
         metavar="ROUTER.json",
         help="a saved router: its experts, costs, limits, draws and range of rewards",
     )
+    source.add_argument(
+        "--router",
+        metavar="NAME",
+        help="a served router: all that, and the log too if none is given",
+    )
+    add_address(verb)
     verb.add_argument(
         "--target",
         action="append",
@@ -32,7 +46,7 @@ def add(verbs: Any) -> None:
         "now: the law that the saved router has now; router:FILE: that of another; set:ANN,BOB: "
         "these every time; draws:WEIGHTS: independent draws; sets:WEIGHTS: different experts, a "
         "set as likely as the product of its weights; WEIGHTS is ANN=2,BOB=1 or a JSON file, by "
-        "name or by context and name (default: uniform and now)",
+        "name or by context and name (default: uniform, and now of a saved router)",
     )
     verb.add_argument(
         "--apprentice",
@@ -69,16 +83,51 @@ def share(text: str) -> float:
     return value
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, evaluate every target, print; 1 if any was refused."""
-    from bylot.errors import ThinOverlap
-    from bylot.evaluation import compare, evaluate, read, tables
+class Case(NamedTuple):
+    """What is to be evaluated."""
+
+    log: Any
+    targets: list[Any]
+    rewards: tuple[float, float]
+
+
+def saved(given: argparse.Namespace) -> Case:
+    """The log of a router that was saved to a file."""
+    from bylot.errors import BylotError
+    from bylot.evaluation import read
     from bylot.evaluation.spec import target
     from bylot.router import Router
 
+    if given.log is None:
+        raise BylotError("no LOG is given; only a served router (--router) has one of its own")
     router = Router.load(given.problem_from)
-    wanted = [target(spec, router) for spec in given.target or ("uniform", "now")]
-    log = read(given.log, router.problem)
+    targets = [target(t, router.problem, router) for t in given.target or ("uniform", "now")]
+    return Case(read(given.log, router.problem), targets, router.rewards)
+
+
+def served(given: argparse.Namespace) -> Case:
+    """The log of a router behind a server, or another one of the same pool."""
+    from bylot.evaluation import gather, read
+    from bylot.evaluation.spec import target
+
+    with connect(given) as client:
+        from bylot.client.log import entries
+
+        terms = client.router(given.router).terms()
+        targets = [target(t, terms.problem) for t in given.target or ("uniform",)]
+        if given.log is None:
+            log = gather(terms.problem, entries(client, given.router))
+        else:
+            log = read(given.log, terms.problem)
+    return Case(log, targets, terms.rewards)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Read, evaluate every target, print; 1 if any was refused."""
+    from bylot.errors import ThinOverlap
+    from bylot.evaluation import compare, evaluate, tables
+
+    log, wanted, declared = saved(given) if given.router is None else served(given)
     found: list[Any] = []
     refused: dict[str, str] = {}
     for one in wanted:
@@ -87,7 +136,7 @@ def run(given: argparse.Namespace) -> int:
             continue
         try:
             settings = {"level": given.level, "least": given.least}
-            rewards = tuple(given.rewards or router.rewards)
+            rewards = tuple(given.rewards or declared)
             found.append(evaluate(log, one, rewards=rewards, **settings))
         except ThinOverlap as error:
             refused[one.name] = str(error)

@@ -8,6 +8,7 @@ from bylot.errors import TargetError
 from bylot.evaluation import targets
 from bylot.evaluation.log import once
 from bylot.evaluation.targets import Target
+from bylot.problem import Problem
 from bylot.router import Router
 
 KINDS = (
@@ -16,13 +17,17 @@ KINDS = (
 )
 
 
-def target(spec: str, router: Router) -> Target:
-    """The target that is meant, for the problem of a router."""
-    problem = router.problem
+def target(spec: str, problem: Problem, router: Router | None = None) -> Target:
+    """The target that is meant, for a problem; now: of this router."""
     kind, _, rest = spec.partition(":")
     if spec == "uniform":
         return targets.uniform(problem)
     if spec == "now":
+        if router is None:
+            raise TargetError(
+                "target 'now': what a served router has learned is with its server; give another "
+                "target, or router:FILE for one that was saved"
+            )
         return targets.now(problem, router)
     if rest and kind == "set":
         return targets.panel(problem, [name.strip() for name in rest.split(",")], spec)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from bylot.errors import StoreUnknown
+from bylot.extras import install
 from bylot.store.contract import Store
 from bylot.store.sqlite import SqliteStore
 
@@ -22,7 +23,7 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
             from bylot.store.postgres import PostgresStore
         except ImportError as error:
             raise StoreUnknown(
-                f"a store at {SERVER[0]}… needs psycopg ({error}); pip install 'bylot[postgres]'"
+                f"a store at {SERVER[0]}… needs psycopg ({error}); {install('postgres')}"
             ) from None
         return PostgresStore(address, read_only=read_only)
     scheme = address.split(":")[0]  # what follows may have a password in it

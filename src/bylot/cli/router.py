@@ -1,0 +1,165 @@
+"""`bylot router create|list|show|edit|log|delete`: the routers of a server."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from bylot.cli.amend import add_edit
+from bylot.cli.numbers import natural, positive
+from bylot.cli.problem import add_experts
+from bylot.cli.server import add_server, connect
+
+
+def add(verbs: Any) -> None:
+    """The verb and what it can do."""
+    router = verbs.add_parser("router", help="make, list, show, edit and delete served routers")
+    kinds = router.add_subparsers(title="what to do", metavar="WHAT", required=True)
+    add_create(kinds)
+
+    listing = kinds.add_parser("list", help="all routers of the server")
+    add_server(listing)
+    listing.set_defaults(run=run_list)
+
+    show = kinds.add_parser("show", help="how a router stands: its limits, what it has learned")
+    show.add_argument("name", metavar="NAME", help="the router")
+    add_server(show)
+    show.set_defaults(run=run_show)
+
+    add_edit(kinds)
+
+    log = kinds.add_parser("log", help="print its decisions and rewards, for `bylot evaluate`")
+    log.add_argument("name", metavar="NAME", help="the router")
+    add_server(log)
+    log.set_defaults(run=run_log)
+
+    delete = kinds.add_parser("delete", help="forget a router and all its decisions")
+    delete.add_argument("name", metavar="NAME", help="the router")
+    delete.add_argument("--yes", action="store_true", help="without which nothing is deleted")
+    add_server(delete)
+    delete.set_defaults(run=run_delete)
+
+
+def add_create(kinds: Any) -> None:
+    """Make a router, and on which terms."""
+    create = kinds.add_parser("create", help="make a router of a problem file")
+    create.add_argument("name", metavar="NAME", help="small letters, digits, - and _; at most 63")
+    create.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
+    add_experts(create)
+    create.add_argument("--policy", default="distinct", help="which policy (default distinct)")
+    create.add_argument("--seed", type=natural, default=0, help="of everything random (default 0)")
+    create.add_argument(
+        "--horizon", type=positive, help="decisions to come (default: nobody knows)"
+    )
+    create.add_argument(
+        "--rewards",
+        type=float,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="the range that rewards are given in (default: as in the file, or 0 1)",
+    )
+    create.add_argument(
+        "--wait",
+        type=float,
+        metavar="SECONDS",
+        help="within which a reward counts (default: as long as its decision is held)",
+    )
+    create.add_argument(
+        "--default",
+        type=float,
+        metavar="VALUE",
+        help="what counts as the reward if none came in that time (default: nothing is learned)",
+    )
+    create.add_argument(
+        "--aggregate",
+        choices=["earliest", "last", "sum"],
+        default="earliest",
+        help="which of several rewards of a decision counts (default earliest)",
+    )
+    create.add_argument(
+        "--max-contexts",
+        type=positive,
+        default=1_000,
+        metavar="COUNT",
+        help="contexts made when first seen, up to this many (default 1000)",
+    )
+    create.add_argument(
+        "--memory",
+        type=positive,
+        default=100_000,
+        metavar="COUNT",
+        help="decisions held for their rewards (default 100000)",
+    )
+    add_server(create)
+    create.set_defaults(run=run_create)
+
+
+def run_create(given: argparse.Namespace) -> int:
+    """Read, send, print."""
+    from bylot.files import read
+
+    terms = ("policy", "seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
+    file = read(given.file, given.experts)
+    with connect(given) as client:
+        client.create(
+            given.name,
+            file.problem,
+            rewards=tuple(given.rewards or file.rewards),
+            **{name: getattr(given, name) for name in terms},
+        )
+    said = {"created": given.name}
+    print(json.dumps(said) if given.json else f"{given.name}: {file.problem.size} experts")
+    return 0
+
+
+def run_list(given: argparse.Namespace) -> int:
+    """Ask, print."""
+    from bylot.text import table
+
+    with connect(given) as client:
+        rows = [(one.name, one.created) for one in client.routers()]
+    if given.json:
+        print(json.dumps({"routers": [{"name": name, "created": at} for name, at in rows]}))
+    else:
+        print("\n".join(table([("name", "created"), *rows])) if rows else "no routers yet")
+    return 0
+
+
+def run_show(given: argparse.Namespace) -> int:
+    """Ask, print."""
+    from bylot.client import calls
+
+    with connect(given) as client:
+        if given.json:
+            print(json.dumps(client.send(calls.view(given.name))))
+            return 0
+        router = client.router(given.name)
+        terms, status = router.terms(), router.status()
+    paused = f"; paused: {', '.join(terms.paused)}" if terms.paused else ""
+    print(f"{given.name}, version {terms.version} of its terms{paused}\n{status}")
+    return 0
+
+
+def run_log(given: argparse.Namespace) -> int:
+    """Ask, print a line for each decision."""
+    from bylot.client.log import entries
+
+    with connect(given) as client:
+        for one in entries(client, given.name):
+            print(one.line())
+    return 0
+
+
+def run_delete(given: argparse.Namespace) -> int:
+    """Delete, if that is really meant."""
+    if not given.yes:
+        print(
+            f"bylot: {given.name} and all its decisions would be gone; add --yes if that is meant",
+            file=sys.stderr,
+        )
+        return 2
+    with connect(given) as client:
+        client.router(given.name).delete()
+    print(json.dumps({"deleted": given.name}) if given.json else f"{given.name} is deleted")
+    return 0

@@ -1,0 +1,57 @@
+"""`bylot serve`: routers over HTTP, every decision and reward on disk before it is told."""
+
+import argparse
+from typing import Any
+
+from bylot.cli.store import add_store, needing_serve
+
+
+def add(verbs: Any) -> None:
+    """The verb and its options."""
+    verb = verbs.add_parser(
+        "serve",
+        help="serve routers over HTTP, nothing lost if it is killed",
+        description="Serve the routers of a store over HTTP, with a dashboard at /. Every decision "
+        "and reward is on disk before it is answered, so the server may be killed at any time. "
+        "Without keys (`bylot keys create`) it answers to this machine only.",
+    )
+    add_store(verb)
+    verb.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+    verb.add_argument(
+        "--port",
+        type=port,
+        default=8000,
+        help="which port (default 8000; 0: one that is free, printed)",
+    )
+    verb.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="info",
+        help="how much to say on standard error (default info; debug has a line for each request)",
+    )
+    verb.add_argument(
+        "--rate",
+        type=float,
+        metavar="PER_SECOND",
+        help="requests that each key may send in the long run (default: any number)",
+    )
+    verb.set_defaults(run=run)
+
+
+def port(text: str) -> int:
+    """The number of a port."""
+    value = int(text)
+    if not 0 <= value < 65_536:
+        raise argparse.ArgumentTypeError(f"{text} given; wanted a number from 0 to 65,535")
+    return value
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    with needing_serve():
+        from bylot.service.server import serve
+        from bylot.service.settings import Settings
+
+    fields = ("store", "host", "port", "log_level", "rate")
+    serve(Settings(**{name: getattr(given, name) for name in fields}))
+    return 0

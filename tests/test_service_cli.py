@@ -1,0 +1,229 @@
+"""The verbs of the service: a server, its keys and its routers from a shell."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bylot import Client, errors
+from bylot.cli import main
+from documents import blocks
+from server_process import ServerProcess, started
+
+ROOT = Path(__file__).parent.parent
+
+POOL = """
+draws: 2
+costs: {usd: dollars, junior: people}
+experts:
+  - {name: ann, usd: 4.0, junior: 0}
+  - {name: bob, usd: 3.0, junior: 0}
+  - {name: cat, usd: 1.0, junior: 1}
+  - {name: eve, usd: 0.5, junior: 1}
+limits:
+  - {cost: usd, at_most: 3.0, per: request}
+  - {cost: junior, at_least: 0.3, per: request}
+"""
+
+Say = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server for all tests of this file that need no keys."""
+    folder = tmp_path_factory.mktemp("served")
+    with started(f"sqlite:///{folder}/bylot.db") as server:
+        yield server
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> str:
+    file = tmp_path / "pool.yaml"
+    file.write_text(POOL, encoding="utf-8")
+    return str(file)
+
+
+@pytest.fixture
+def say(
+    server: ServerProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Say:
+    """Run a verb against the server; what it prints."""
+    monkeypatch.setenv("BYLOT_SERVER", server.url)
+
+    def verb(*words: str, ends: int = 0) -> str:
+        assert main(words) == ends
+        told = capsys.readouterr()
+        return told.out if ends == 0 else told.err
+
+    return verb
+
+
+def test_a_router_from_its_making_to_its_end(say: Say, pool: str) -> None:
+    assert say("router", "create", "life", pool, "--policy", "omd") == "life: 4 experts\n"
+    first = say("decide", "life", "--context", "chest pain").split()[0]
+    assert re.fullmatch(r"life\.\d+\.1", first)
+    assert say("reward", first, "0.5", "--spend", "usd=2.5") == "learned\n"
+    assert say("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
+    assert "already has reward 0.5" in say("reward", first, "0.6", ends=1)
+    shown = say("router", "show", "life")
+    assert shown.startswith("life, version 1 of its terms\n1 decisions, 1 rewards (0.5000")
+    assert "usd <=" in shown
+    assert "life" in say("router", "list")
+    assert "add --yes" in say("router", "delete", "life", ends=2)
+    assert say("router", "delete", "life", "--yes") == "life is deleted\n"
+    assert "no router 'life'" in say("decide", "life", ends=1)
+
+
+def test_everything_can_be_had_as_json(say: Say, pool: str) -> None:
+    made = json.loads(say("router", "create", "plain", pool, "--policy", "omd", "--json"))
+    assert made == {"created": "plain"}
+    words = ("decide", "plain", "--available", "ann, eve", "--as", "visit-1", "--json")
+    decision = json.loads(say(*words))
+    assert set(decision["subset"]) <= {"ann", "eve"}
+    assert json.loads(say(*words)) == decision
+    told = json.loads(say("reward", decision["id"], "1", "--json"))
+    assert told == {"decision": decision["id"], "receipt": "learned"}
+    view = json.loads(say("router", "show", "plain", "--json"))
+    assert view["terms"]["problem"]["experts"] == ["ann", "bob", "cat", "eve"]
+    assert "plain" in [
+        one["name"] for one in json.loads(say("router", "list", "--json"))["routers"]
+    ]
+    assert main(["reward", "plain.1.77", "1", "--json"]) == 1
+
+
+def test_a_router_can_be_edited(say: Say, pool: str) -> None:
+    say("router", "create", "edits", pool, "--policy", "omd", "--wait", "60")
+    words = ("--at-most", "usd=2.5", "--at-least", "usd=0.6", "--drop", "junior", "--pause", "bob")
+    assert say("router", "edit", "edits", *words) == "edits: version 2\n"
+    more = ("--add", "zoe:usd=2,junior=0", "--remove", "cat", "--resume", "bob", "--wait", "none")
+    say("router", "edit", "edits", *more)
+    terms = json.loads(say("router", "show", "edits", "--json"))["terms"]
+    assert terms["version"] == 3
+    assert terms["problem"]["experts"] == ["ann", "bob", "eve", "zoe"]
+    limits = [{"cost": "usd", "at_most": 2.5}, {"cost": "usd", "at_least": 0.6}]
+    assert terms["problem"]["limits"] == limits
+    assert terms.get("wait") is None
+    assert "no such limit" in say("router", "edit", "edits", "--drop", "juniors", ends=1)
+    assert "usd" in say("router", "edit", "edits", "--at-most", "usd=0.1", ends=1)
+
+
+def test_a_served_router_can_be_evaluated_and_replayed(
+    server: ServerProcess, say: Say, pool: str, tmp_path: Path
+) -> None:
+    say("router", "create", "judged", pool, "--policy", "omd")
+    with Client(server.url) as client:
+        router = client.router("judged")
+        for n in range(300):
+            decision = router.decide(available=["ann", "cat", "eve"] if n % 7 == 0 else None)
+            if n % 10:
+                router.reward(decision.id, 0.9 if "ann" in decision.subset else 0.2)
+        router.cancel(router.decide(defer=True).id)
+        router.decide(defer=True)
+    log = tmp_path / "log.jsonl"
+    log.write_text(say("router", "log", "judged"))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(lines) == 300
+    assert lines[0]["available"] == ["ann", "cat", "eve"]
+    assert [line["reward"] is None for line in lines[:11]] == [True, *[False] * 9, True]
+    told = say("evaluate", "--router", "judged", "--target", "uniform", "--least", "20")
+    assert told.startswith("270 of 300 rounds used (left out: 30 without reward)\n")
+    words = (str(log), "--router", "judged", "--target", "uniform", "--least", "20")
+    assert say("evaluate", *words) == told
+    assert "is with its server" in say("evaluate", "--router", "judged", "--target", "now", ends=1)
+    replayed = say("replay", "judged", "--store", server.store)
+    assert "302 decisions, all as logged" in replayed
+    assert "no router 'nobody'" in say("replay", "nobody", "--store", server.store, ends=1)
+
+
+def test_keys_say_who_may_do_what(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pool: str
+) -> None:
+    store = f"sqlite:///{tmp_path}/keys.db"
+
+    def keys(*words: str) -> str:
+        assert main(["keys", *words, "--store", store]) == 0
+        return capsys.readouterr().out
+
+    assert keys("list").startswith("no keys")
+    admin = keys("create", "me", "--scope", "admin", "--scope", "read").split()[0]
+    asker = json.loads(keys("create", "shop", "--scope", "decide", "--json"))
+    assert admin not in keys("list")
+    assert "shop" in keys("list")
+    with started(store) as server:
+        words = ["router", "create", "triage", pool, "--policy", "omd", "--server", server.url]
+        assert main(words) == 1
+        assert "no valid key" in capsys.readouterr().err
+        assert main([*words, "--key", admin]) == 0
+        with Client(server.url, asker["key"], retries=0) as client:
+            decision = client.router("triage").decide()
+            with pytest.raises(errors.AccessDenied, match="reward"):
+                client.router("triage").reward(decision.id, 0.5)
+    keys("revoke", asker["id"])
+    rows = json.loads(keys("list", "--json"))["keys"]
+    assert [row["revoked"] is None for row in rows] == [True, False]
+    assert main(["keys", "revoke", "nobody", "--store", store]) == 1
+    assert "no key 'nobody'" in capsys.readouterr().err
+
+
+def test_listening_to_strangers_needs_a_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = f"sqlite:///{tmp_path}/bylot.db"
+    assert main(["serve", "--host", "0.0.0.0", "--store", store]) == 1
+    assert "bylot keys create" in capsys.readouterr().err
+
+
+def test_addresses_that_make_no_sense_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "a", "--store", "mysql://here"]) == 1
+    assert "names no kind of store" in capsys.readouterr().err
+    assert main(["decide", "a", "--server", "here"]) == 1
+    assert "no address of a server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra", "words"),
+    [
+        ("httpx", "client", ["decide", "a"]),
+        ("msgspec", "client", ["router", "list"]),
+        ("uvicorn", "serve", ["serve"]),
+        ("msgspec", "serve", ["keys", "create", "me"]),
+        ("msgspec", "serve", ["replay", "a"]),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
+    missing: str, extra: str, words: list[str], tmp_path: Path
+) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        f"from bylot.cli import main; sys.exit(main({words!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert f"needs {missing}: pip install '.[{extra}]'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
+    (block,) = blocks((ROOT / "README.md").read_text(), "sh")
+    with started(f"sqlite:///{tmp_path}/bylot.db") as server:
+        lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
+        script = lines.replace("curl ", "curl -sS --fail-with-body -w '\\n' ")
+        told = subprocess.run(
+            ["sh", "-ec", script], capture_output=True, text=True, check=True, env={**os.environ}
+        ).stdout
+    made, decision, credited, status = map(json.loads, told.strip().splitlines())
+    assert (made["name"], decision["id"], credited["receipt"]) == (
+        "triage",
+        "triage.1.1",
+        "learned",
+    )
+    assert status["limits"][0]["kept"] in (True, False)
