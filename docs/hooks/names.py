@@ -93,6 +93,8 @@ PYTHON: dict[str, dict[Any, Members]] = {
     "Judging": {
         bylot.optimum: (),
         bylot.Optimum: ("ceiling",),
+        bylot.best_mixture: (),
+        bylot.Mixture: ("ceiling",),
         Stack: (),
         checked_prices: (),
         CheckedPrice: ("central",),

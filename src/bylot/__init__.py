@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bylot.client import AsyncClient, Client
     from bylot.decision import Decision, Receipt
     from bylot.metrics import Score, score
-    from bylot.optima import Optimum, optimum
+    from bylot.optima import Mixture, Optimum, best_mixture, optimum
     from bylot.playing import play
     from bylot.problem import Limit, Problem, at_least, at_most, share
     from bylot.router import Router
@@ -24,6 +24,7 @@ HOME = {
     "Client": "client",
     "Decision": "decision",
     "Limit": "problem",
+    "Mixture": "optima",
     "Optimum": "optima",
     "Problem": "problem",
     "Receipt": "decision",
@@ -32,6 +33,7 @@ HOME = {
     "Trace": "simulation",
     "at_least": "problem",
     "at_most": "problem",
+    "best_mixture": "optima",
     "optimum": "optima",
     "play": "playing",
     "score": "metrics",
@@ -45,6 +47,7 @@ __all__ = [
     "Client",
     "Decision",
     "Limit",
+    "Mixture",
     "Optimum",
     "Problem",
     "Receipt",
@@ -54,6 +57,7 @@ __all__ = [
     "__version__",
     "at_least",
     "at_most",
+    "best_mixture",
     "bounds",
     "environments",
     "errors",

@@ -3,8 +3,9 @@
 A multiplier is what the theory says a bound is worth, a difference is what it is worth.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +14,8 @@ from bylot.errors import ProblemError
 from bylot.kernels.compile import Floats
 from bylot.optima.best import PRECISION, agreeing, by_context, floor_of, optimum, tasks
 from bylot.optima.costs import Costs
+from bylot.optima.mixing import Mixing
+from bylot.optima.mixture import Mixture, mixings
 from bylot.optima.result import Optimum
 from bylot.optima.search import climbed, footings
 from bylot.optima.stack import Stack
@@ -31,7 +34,8 @@ class CheckedPrice:
 
     below:   (value - value at bound - step) / step; None if no policy keeps that bound
     above:   (value at bound + step - value) / step; likewise
-    verdict: "agrees": the multiplier is the central difference, to a hundredth
+    verdict: "agrees": the multiplier is the central difference, to a hundredth, or is if the step
+                       shrinks to a tenth
              "kink":   from below and from above the worth differs, and goes on to differ if the
                        step shrinks; any number between the two is a multiplier
              "edge":   the bound cannot be moved both ways, and only one can be compared; none if
@@ -56,7 +60,7 @@ class CheckedPrice:
 def checked_prices(
     problem: Problem,
     values: ArrayLike | Stack,
-    best: Optimum,
+    best: Optimum | Mixture,
     *,
     floor: bool | float = True,
     contexts: ArrayLike | None = None,
@@ -66,8 +70,9 @@ def checked_prices(
 ) -> tuple[CheckedPrice, ...]:
     """The price of each limit at an optimum, beside differences of the optimal value.
 
-    `best` is what `optimum` gave for the same problem, values and options. With exact costs its
-    policy is where the optimum for each moved bound is climbed from, so that all belong together.
+    `best` is what `optimum` or `best_mixture` gave for the same problem, values and options. With
+    exact costs its policy is where the optimum for each moved bound is climbed from, so that all
+    belong together.
 
     >>> from bylot.problem import at_most
     >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2)
@@ -75,36 +80,99 @@ def checked_prices(
     >>> usd.verdict, round(usd.price, 6), round(usd.central, 6)
     ('agrees', 0.75, 0.75)
     """
-    best.require(exact)
-    bench = Bench(problem, agreeing(problem, values), best, floor, contexts, aggregate, exact)
+    stack = agreeing(problem, values)
+    if isinstance(best, Mixture):
+        _, parts = by_context(stack, contexts)
+        mixed = mixings(problem, parts, aggregate, best.fewer)
+        value: Value = partial(mixed_value, mixed)
+    elif exact:
+        best.require(exact)
+        value = partial(climbed_value, stack, best, floor, contexts, aggregate)
+    else:
+        best.require(exact)
+        value = partial(surrogate_value, stack, best, floor, contexts, aggregate)
+    bench = Bench(problem, best.prices, stack.everyone(), value)
     return tuple(bench.checked(j, step) for j in range(len(problem.limits)))
+
+
+Value = Callable[[Problem], float | None]
+"""The optimal value of a problem that differs in a bound, None if it is not found."""
+
+
+def mixed_value(mixed: list[Mixing], problem: Problem) -> float:
+    """Of mixtures of sets."""
+    return sum(mixing.value(problem) for mixing in mixed)
+
+
+def surrogate_value(
+    stack: Stack,
+    best: Optimum,
+    floor: bool | float,
+    contexts: ArrayLike | None,
+    aggregate: bool,
+    problem: Problem,
+) -> float:
+    """Of draws under the surrogate."""
+    start = best.policy
+    return optimum(
+        problem, stack, floor=floor, contexts=contexts, aggregate=aggregate, start=start
+    ).value
+
+
+def climbed_value(
+    stack: Stack,
+    best: Optimum,
+    floor: bool | float,
+    contexts: ArrayLike | None,
+    aggregate: bool,
+    problem: Problem,
+) -> float | None:
+    """Of draws under exact costs: the local optimum that is reached from the one we have."""
+    _, parts = by_context(stack, contexts)
+    policy: Floats = np.atleast_2d(best.policy)
+    total = 0.0
+    for task, rows in tasks(problem, parts, floor_of(problem, floor), aggregate):
+        costs = Costs.of(problem, task.shares, task.floor)
+        ways = (climbed(task, *one, policy[rows]) for one in footings(costs))
+        top = next((top for top in ways if top is not None), None)
+        if top is None:
+            return None
+        total += top.value
+    return total
 
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """An optimum and what it is one of, to move bounds of."""
+    """Prices and what they are prices of, to move bounds of."""
 
     problem: Problem
-    stack: Stack
-    best: Optimum
-    floor: bool | float
-    contexts: ArrayLike | None
-    aggregate: bool
-    exact: bool
+    prices: Floats
+    everyone: float  # earned by asking everyone: values are known to a fraction of it
+    value: Value
 
     def checked(self, j: int, step: float) -> CheckedPrice:
         """The price of limit j."""
-        limit, price = self.problem.limits[j], float(self.best.prices[j])
+        limit, price = self.problem.limits[j], float(self.prices[j])
         h = step * float(limit.bound or self.problem.peaks[j])
         below, above = self.sides(j, h)
-        verdict = "differs"
+        return CheckedPrice(limit, price, h, below, above, self.verdict(j, price, h, below, above))
+
+    def verdict(
+        self, j: int, price: float, h: float, below: float | None, above: float | None
+    ) -> str:
+        """What the two sides say of the price, see `CheckedPrice`."""
         if below is None or above is None:
-            verdict = "edge"
-        elif self.bent(j, below, above, h):
-            verdict = "kink"
-        elif self.alike(price, (below + above) / 2, h):
-            verdict = "agrees"
-        return CheckedPrice(limit, price, h, below, above, verdict)
+            return "edge"
+        if self.alike(below, above, h):
+            return "agrees" if self.alike(price, (below + above) / 2, h) else "differs"
+        low, high = self.sides(j, h / 10)
+        if low is None or high is None:
+            return "edge"
+        # Where the value is smooth, the sides would differ by a tenth of what they did.
+        if abs(high - low) > abs(above - below) / 2:
+            return "kink"
+        near = self.alike(price, (low + high) / 2, h / 10)
+        return "agrees" if near or self.alike(price, (below + above) / 2, h) else "differs"
 
     @cached_property
     def here(self) -> float | None:
@@ -122,17 +190,8 @@ class Bench:
 
     def alike(self, one: float, other: float, h: float) -> bool:
         """Do two prices agree, but for how well values are known?"""
-        noise = 2 * PRECISION * self.stack.everyone() / h
+        noise = 2 * PRECISION * self.everyone / h
         return abs(one - other) <= AGREE * max(abs(one), abs(other)) + noise
-
-    def bent(self, j: int, below: float, above: float, h: float) -> bool:
-        """Do both sides differ, and at a tenth of the step by more than half as much? Where the
-        value is smooth they would by a tenth.
-        """
-        if self.alike(below, above, h):
-            return False
-        low, high = self.sides(j, h / 10)
-        return low is not None and high is not None and abs(high - low) > abs(above - below) / 2
 
     def moved(self, j: int, by: float) -> float | None:
         """The optimal value with another bound, None if that cannot be kept, or be at all."""
@@ -145,30 +204,3 @@ class Bench:
             return self.value(problem)
         except ProblemError:  # InfeasibleLimits are some of those
             return None
-
-    def value(self, problem: Problem) -> float | None:
-        """The optimal value of a problem that differs in a bound."""
-        if self.exact:
-            return self.climbed(problem)
-        return optimum(
-            problem,
-            self.stack,
-            floor=self.floor,
-            contexts=self.contexts,
-            aggregate=self.aggregate,
-            start=self.best.policy,
-        ).value
-
-    def climbed(self, problem: Problem) -> float | None:
-        """The value of the local optimum that is reached from the one we have."""
-        _, parts = by_context(self.stack, self.contexts)
-        policy: Floats = np.atleast_2d(self.best.policy)
-        total = 0.0
-        for task, rows in tasks(problem, parts, floor_of(problem, self.floor), self.aggregate):
-            costs = Costs.of(problem, task.shares, task.floor)
-            ways = (climbed(task, *one, policy[rows]) for one in footings(costs))
-            top = next((top for top in ways if top is not None), None)
-            if top is None:
-                return None
-            total += top.value
-        return total

@@ -1,0 +1,277 @@
+"""What a durable request costs, next to the least that the same web server can do.
+
+Every server is a process of its own, on loopback and a file in a temporary folder; CPU is what the
+operating system has it down for, user and system together, so the disk's part is in it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bylot.bench.load import Load, drive, post
+from bylot.text import say, table
+
+POOL = {
+    "name": "bench",
+    "problem": {
+        "experts": [f"expert-{n}" for n in range(10)],
+        "costs": {"usd": [1.0 + n / 5 for n in range(10)]},
+        "limits": [{"cost": "usd", "at_most": 5.5}],
+        "draws": 3,
+    },
+}
+DECIDE = post("/v1/routers/bench/decisions", b'{"context":"chest pain"}')
+REQUESTS = 20_000
+CONNECTIONS = (1, 16, 64)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    """A process that listens on a loopback port."""
+
+    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
+        self.port, self.process = port, process
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far, user and system."""
+        fields = self.stat()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        return int(self.stat()[21]) * os.sysconf("SC_PAGE_SIZE")
+
+    def stat(self) -> list[str]:
+        """What the system tells of the process, from its state on."""
+        text = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return text.rpartition(")")[2].split()
+
+
+@contextmanager
+def served(*line: str, ready: str) -> Iterator[Server]:
+    """A server for as long as it is needed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *line, "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        await_ready(f"http://127.0.0.1:{port}{ready}", process)
+        yield Server(port, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def await_ready(url: str, process: subprocess.Popen[bytes], seconds: float = 60.0) -> None:
+    """Wait until it answers."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.05)
+    raise RuntimeError(f"{process.args} did not begin to answer")
+
+
+def hello() -> Any:
+    """Bare uvicorn."""
+    line = ["uvicorn", "bylot.bench.hello:app", "--no-access-log", "--log-level", "error"]
+    return served(*line, ready="/")
+
+
+@contextmanager
+def durable(*options: str) -> Iterator[Server]:
+    """`bylot serve` on a fresh SQLite file, with one router."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = ["bylot", "serve", "--store", f"sqlite:///{folder}/bench.db", *options]
+        with served(*line, ready="/readyz") as server:
+            body = json.dumps(POOL).encode()
+            head = {"Content-Type": "application/json"}
+            url = f"http://127.0.0.1:{server.port}/v1/routers"
+            with urllib.request.urlopen(urllib.request.Request(url, body, head), timeout=120):
+                yield server
+
+
+def run(soak: float = 0.0) -> dict[str, Any]:
+    """Everything in one run, so that ratios are of the same machine at the same time."""
+    say("... hello, and durable requests at 64 connections")
+    cpu, lost = costs()
+    say("... at 1, 16 and 64 connections")
+    loads = [told(n, throughput(n)) for n in CONNECTIONS]
+    say("... one commit for every request, for comparison")
+    each = told(64, throughput(64, "--commit", "each"))
+    result: dict[str, Any] = {
+        "cpu_us_per_request": cpu,
+        "ratio_to_hello": {name: cpu[name] / cpu["hello"] for name in ("decide", "reward")},
+        "load": loads,
+        "commit_each": each,
+        "lost": lost,
+    }
+    if soak:
+        say(f"... {soak:g} s at 64 connections, watching memory")
+        result["soak"] = soaked(soak)
+    return result
+
+
+def costs() -> tuple[dict[str, float], int]:
+    """Microseconds of CPU for a hello, a decision and a reward, at 64 connections; and how many
+    answers or acknowledged requests went missing.
+    """
+    with hello() as bare, durable() as server:
+        ids: list[str] = []
+        turns: dict[str, list[float]] = {"hello": [], "decide": [], "reward": []}
+        lost = 0
+        for _ in range(3):  # in turns: whatever else the machine does is then shared
+            first = len(ids)
+            turns["hello"].append(spent(bare, fixed(post("/", b"{}")), b" 200 "))
+            turns["decide"].append(spent(server, fixed(DECIDE), b" 201 ", ids))
+            rewards = iter([rewarded(id_) for id_ in ids[first:]])
+            turns["reward"].append(spent(server, lambda r=rewards: next(r, None), b" 200 "))  # type: ignore[misc]
+            lost += REQUESTS - (len(ids) - first)
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{server.port}/v1/routers/bench/status"
+        ) as answer:
+            status = json.load(answer)
+        lost += abs(status["decisions"] - len(ids)) + abs(status["rewards"] - len(ids))
+    return {name: min(values) for name, values in turns.items()}, lost
+
+
+def fixed(request: bytes) -> Callable[[], bytes | None]:
+    """The same request, so many times."""
+    several = iter([request] * REQUESTS)
+    return lambda: next(several, None)
+
+
+def rewarded(id_: str) -> bytes:
+    """The request that tells a reward."""
+    return post(f"/v1/decisions/{id_}/reward", b'{"value":0.5}')
+
+
+def spent(
+    server: Server,
+    following: Callable[[], bytes | None],
+    status: bytes,
+    ids: list[str] | None = None,
+) -> float:
+    """Microseconds of the server's CPU per request at 64 connections."""
+    before = server.cpu()
+    load = asyncio.run(drive(server.port, 64, following, listener(status, ids)))
+    if load.errors:
+        raise RuntimeError(f"{load.errors} of {load.requests} answers were not{status.decode()}")
+    return 1e6 * (server.cpu() - before) / load.requests
+
+
+def listener(status: bytes, ids: list[str] | None) -> Callable[[bytes], bool]:
+    """Checks the status of an answer, and keeps the ids of decisions."""
+
+    def heard(answer: bytes) -> bool:
+        if ids is not None and status in answer:
+            ids.append(json.loads(answer.partition(b"\n")[2])["id"])
+        return status in answer[:20]
+
+    return heard
+
+
+def throughput(connections: int, *options: str) -> Load:
+    """Decisions and their rewards in turns, over so many connections."""
+    count = REQUESTS if connections > 1 else REQUESTS // 10
+    with durable(*options) as server:
+        return asyncio.run(pairs(server.port, connections, count))
+
+
+async def pairs(port: int, connections: int, count: int, until: float = 0.0) -> Load:
+    """Decide, then reward what was decided: so many requests, or until a time."""
+    waiting: list[str] = []
+    sent = 0
+
+    def following() -> bytes | None:
+        nonlocal sent
+        if (time.monotonic() >= until) if until else (sent >= count):
+            return None
+        sent += 1
+        return rewarded(waiting.pop()) if waiting else DECIDE
+
+    def heard(answer: bytes) -> bool:
+        if b" 201 " in answer[:20]:
+            waiting.append(json.loads(answer.partition(b"\n")[2])["id"])
+            return True
+        return b" 200 " in answer[:20]
+
+    return await drive(port, connections, following, heard)
+
+
+def told(connections: int, load: Load) -> dict[str, float]:
+    """A load as plain data."""
+    return {
+        "connections": connections,
+        "requests_per_s": load.requests / load.seconds,
+        "p50_ms": load.p50_ms,
+        "p99_ms": load.p99_ms,
+        "errors": load.errors,
+    }
+
+
+def soaked(seconds: float) -> dict[str, Any]:
+    """Load for a long time; memory after the first tenth, and at the end."""
+    with durable() as server:
+        samples: list[int] = []
+
+        async def watched() -> Load:
+            until = time.monotonic() + seconds
+            load = asyncio.create_task(pairs(server.port, 64, 0, until))
+            while not load.done():
+                samples.append(server.memory())
+                await asyncio.sleep(min(1.0, seconds / 20))
+            return await load
+
+        load = asyncio.run(watched())
+    early, late = samples[len(samples) // 5], samples[-1]
+    return told(64, load) | {
+        "requests": load.requests,
+        "seconds": load.seconds,
+        "memory_mb": {"after_a_fifth": early / 2**20, "at_the_end": late / 2**20},
+    }
+
+
+def render(result: dict[str, Any]) -> str:
+    """The result as tables."""
+    cpu, ratio = result["cpu_us_per_request"], result["ratio_to_hello"]
+    rows = [("CPU per request, 64 connections", "us", "/ hello")]
+    rows += [(name, f"{us:.0f}", f"{ratio.get(name, 1):.2f}") for name, us in cpu.items()]
+    lines = [*table(rows), ""]
+    rows = [("decide and reward in turns", "requests/s", "p50 ms", "p99 ms")]
+    for one in result["load"]:
+        rows.append(row(f"{one['connections']} connections", one))
+    rows.append(row("64, one commit for each", result["commit_each"]))
+    lines += [*table(rows), "", f"{result['lost']} lost"]
+    if "soak" in result:
+        soak = result["soak"]
+        memory = soak["memory_mb"]
+        lines.append(
+            f"soak: {soak['requests']:,} requests in {soak['seconds']:.0f} s, "
+            f"{soak['errors']} errors, {memory['after_a_fifth']:.0f} MB after a fifth of it, "
+            f"{memory['at_the_end']:.0f} MB at the end"
+        )
+    return "\n".join(lines)
+
+
+def row(name: str, one: dict[str, float]) -> tuple[str, str, str, str]:
+    """A line of the table of loads."""
+    return name, f"{one['requests_per_s']:,.0f}", f"{one['p50_ms']:.1f}", f"{one['p99_ms']:.1f}"

@@ -1,0 +1,274 @@
+"""The fault campaign: a server under load is killed at random instants, many times.
+
+    python tests/faults.py --store sqlite --kills 100 --seed 1
+
+Callers try again under the same key until they are answered, as the client does. In the end the log
+is compared with what they were told: nothing that was acknowledged may be missing, nothing may be
+there twice, the replay must be equal and the ledger the sum of the log's lines.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import math
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from free import free_port
+
+POOLS = {
+    "triage": {"policy": "distinct", "contexts": ["chest", "head", None]},
+    "crowd": {"policy": "tangent", "contexts": [None]},
+    "slate": {"policy": "omd", "contexts": ["phone", "desk"]},
+}
+PROBLEM: dict[str, Any] = {
+    "experts": ["ann", "bob", "cyd", "dee", "eve"],
+    "costs": {"usd": [1.0, 2.0, 3.0, 1.5, 0.5]},
+    "limits": [
+        {"cost": "usd", "at_most": 3.5},
+        {"share": "new", "members": ["dee"], "at_least": 0.2},
+    ],
+    "draws": 2,
+}
+
+
+@dataclass
+class Witness:
+    """What callers were told, which the log has to agree with."""
+
+    decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rewards: dict[str, float] = field(default_factory=dict)
+    receipts: Counter[str] = field(default_factory=Counter)
+    retries: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+class Server:
+    """`bylot serve` in a process of its own, to be killed and started again on the same port."""
+
+    def __init__(self, store: str, folder: Path) -> None:
+        self.store, self.folder, self.port = store, folder, free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Begin, and wait until it is ready."""
+        line = [sys.executable, "-m", "bylot", "serve", "--store", self.store]
+        with open(self.folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [*line, "--port", str(self.port), "--lease", "2"], stdout=log, stderr=log
+            )
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{self.url}/readyz", timeout=1).status_code == 200:
+                    return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"no server: see {self.folder / 'server.log'}")
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """As an operator would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+async def insist(client: httpx.AsyncClient, path: str, body: dict[str, Any], seen: Witness) -> Any:
+    """Post until there is an answer that is final."""
+    while True:
+        try:
+            answer = await client.post(path, json=body, timeout=5)
+        except httpx.HTTPError:
+            answer = None
+        in_flight = answer is not None and answer.status_code == 409 and "in_flight" in answer.text
+        if answer is not None and answer.status_code not in (429, 503) and not in_flight:
+            return answer
+        seen.retries += 1
+        await asyncio.sleep(0.02)
+
+
+async def caller(client: httpx.AsyncClient, n: int, seen: Witness, over: asyncio.Event) -> None:
+    """Decide, tell the reward, now and then tell it twice or otherwise."""
+    chance, count = random.Random(n), 0
+    while not over.is_set():
+        name = chance.choice(list(POOLS))
+        key = f"caller-{n}-{count}"
+        count += 1
+        body = {"context": chance.choice(POOLS[name]["contexts"]), "key": key}  # type: ignore[arg-type]
+        answer = await insist(client, f"/v1/routers/{name}/decisions", body, seen)
+        if answer.status_code != 201:
+            seen.faults.append(f"decide under {key}: {answer.status_code} {answer.text}")
+            continue
+        made = answer.json()
+        if seen.decisions.setdefault(made["id"], made) is not made:
+            seen.faults.append(f"{made['id']} was given to two requests")
+        if chance.random() < 0.1:
+            again = await insist(client, f"/v1/routers/{name}/decisions", body, seen)
+            if again.json() != made:
+                seen.faults.append(f"{made['id']} is not the same when asked again")
+        if chance.random() < 0.9:
+            await tell(client, made["id"], round(chance.random(), 3), chance, seen)
+
+
+async def tell(
+    client: httpx.AsyncClient, id_: str, value: float, chance: random.Random, seen: Witness
+) -> None:
+    """A reward, the same again, and another value, which must be refused."""
+    path = f"/v1/decisions/{id_}/reward"
+    answer = await insist(client, path, {"value": value}, seen)
+    if answer.status_code != 200:
+        seen.faults.append(f"reward of {id_}: {answer.status_code} {answer.text}")
+        return
+    seen.receipts[answer.json()["receipt"]] += 1
+    seen.rewards[id_] = value
+    if chance.random() < 0.1:
+        again = await insist(client, path, {"value": value}, seen)
+        if again.json().get("receipt") != "duplicate":
+            seen.faults.append(f"{id_} rewarded again: {again.text}")
+        other = await insist(client, path, {"value": 1.0 - value / 2}, seen)
+        if other.status_code != 409:
+            seen.faults.append(f"{id_} rewarded otherwise: {other.status_code} {other.text}")
+
+
+async def campaign(server: Server, kills: int, seed: int, callers: int) -> Witness:
+    """Load, and a kill at a random instant of it, so many times."""
+    chance, seen, over = random.Random(seed), Witness(), asyncio.Event()
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        load = [
+            asyncio.create_task(caller(client, 1000 * seed + n, seen, over)) for n in range(callers)
+        ]
+        for n in range(kills):
+            await asyncio.sleep(chance.uniform(0.05, 1.0))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            if (n + 1) % 10 == 0:
+                print(f"... {n + 1} kills, {len(seen.decisions):,} decisions", file=sys.stderr)
+        await asyncio.sleep(0.5)
+        over.set()
+        await asyncio.gather(*load)
+    return seen
+
+
+def lines(url: str, name: str) -> list[dict[str, Any]]:
+    """The whole log of a router."""
+    after, found = -1, []
+    while True:
+        answer = httpx.get(f"{url}/v1/routers/{name}/events", params={"after": after}, timeout=30)
+        page = answer.json()["events"]
+        if not page:
+            return found
+        found += page
+        after = page[-1]["seq"]
+
+
+def compare(server: Server, seen: Witness) -> dict[str, int]:
+    """The log against what callers were told."""
+    counts: Counter[str] = Counter()
+    for name in POOLS:
+        log = lines(server.url, name)
+        decided = {line["id"]: line for line in log if line["kind"] == "decided"}
+        rewarded = Counter(line["decision"] for line in log if line["kind"] == "rewarded")
+        told = {line["decision"]: line["value"] for line in log if line["kind"] == "rewarded"}
+        counts["decisions"] += len(decided)
+        counts["rewards"] += len(told)
+        keys = Counter(line["key"] for line in decided.values())
+        for key, times in keys.items():
+            if times > 1:
+                seen.faults.append(f"{times} decisions under {key}")
+        for id_, made in seen.decisions.items():
+            if made["router"] != name:
+                continue
+            if id_ not in decided:
+                seen.faults.append(f"{id_} was acknowledged and is lost")
+            elif decided[id_]["draws"] != made["draws"]:
+                seen.faults.append(f"{id_} has other draws than were told")
+            if id_ in seen.rewards and told.get(id_) != seen.rewards[id_]:
+                seen.faults.append(f"the reward of {id_} is lost or another")
+            if rewarded[id_] > 1:
+                seen.faults.append(f"the reward of {id_} was applied {rewarded[id_]} times")
+        ledger(server.url, name, log, seen)
+    counts["unanswered"] = counts["decisions"] - len(seen.decisions)
+    return dict(counts)
+
+
+def ledger(url: str, name: str, log: list[dict[str, Any]], seen: Witness) -> None:
+    """The router's own books against the sums of its log."""
+    status = httpx.get(f"{url}/v1/routers/{name}/status", timeout=30).json()
+    spent = math.fsum(line["spend"]["usd"] for line in log if line["kind"] == "decided")
+    count = sum(line["kind"] == "decided" for line in log)
+    rewards = [line["value"] for line in log if line["kind"] == "rewarded"]
+    books = status["costs"]["usd"]["stated"]
+    if not math.isclose(books, spent, rel_tol=1e-9):
+        seen.faults.append(f"{name}: the ledger has {books} USD, the log {spent}")
+    if (status["decisions"], status["rewards"]) != (count, len(rewards)):
+        seen.faults.append(
+            f"{name}: {status['decisions']} decisions in the status, {count} in the log"
+        )
+
+
+def run(store: str, kills: int, seed: int, callers: int = 16) -> tuple[Witness, dict[str, int]]:
+    """A whole campaign on a store; what was seen, and what was counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        address = store if "://" in store else f"sqlite:///{folder}/faults.db"
+        server = Server(address, Path(folder))
+        server.start()
+        try:
+            for name, pool in POOLS.items():
+                body = {"name": name, "problem": PROBLEM, "policy": pool["policy"], "seed": seed}
+                httpx.post(f"{server.url}/v1/routers", json=body, timeout=120).raise_for_status()
+            seen = asyncio.run(campaign(server, kills, seed, callers))
+            counts = compare(server, seen)
+        finally:
+            if server.process is not None and server.process.poll() is None:
+                server.stop()
+        for name in POOLS:
+            line = [sys.executable, "-m", "bylot", "replay", name, "--store", address]
+            done = subprocess.run(line, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                seen.faults.append(f"replay of {name}: {done.stdout}{done.stderr}")
+    return seen, counts
+
+
+def main() -> int:
+    """The campaign from the command line; 1 if anything was lost, doubled or different."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--store", default="sqlite", help="sqlite, or postgresql://…")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    seen, counts = run(asked.store, asked.kills, asked.seed)
+    print(
+        f"{asked.store.split(':')[0]}: {asked.kills} kills in {time.monotonic() - began:.0f} s; "
+        f"{counts['decisions']:,} decisions ({counts['unanswered']:,} nobody heard of), "
+        f"{counts['rewards']:,} rewards, {seen.retries:,} retries; receipts {dict(seen.receipts)}; "
+        f"{len(seen.faults)} faults"
+    )
+    for fault in seen.faults[:20]:
+        print(f"  {fault}")
+    return 1 if seen.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""The best mixture of sets: no mixture of all sets is better, and its prices are checked."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.optimize import linprog
+
+import bylot
+import hospital
+from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
+from bylot.kernels.compile import Floats
+from bylot.optima import Mixture, Stack, best_mixture, best_set, checked_prices, optimum, panels
+from bylot.optima.mixing import systematic
+from bylot.optima.panels import Coverage, Listed, Searched
+from bylot.problem import Limit, Problem, at_least, at_most
+
+few = settings(deadline=None, derandomize=True, max_examples=60)
+
+
+def pool(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
+    """K experts with a price, a load and a group."""
+    rng = np.random.default_rng(seed)
+    costs = {"usd": rng.random(K), "load": rng.random(K), "junior": np.arange(K) % 3 == 0}
+    return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
+
+
+def skills(K: int, seed: int = 1, T: int = 6, N: int = 2) -> Floats:
+    """Values with ties and zeros among them."""
+    return np.round(np.random.default_rng(seed).random((T, N, K)) ** 3, 1)
+
+
+def earned(values: Floats, members: tuple[int, ...]) -> Floats:
+    """(T,), sum_k max_{i in A} V[t, k, i]."""
+    total: Floats = values[:, :, list(members)].max(axis=2).sum(axis=1)
+    return total
+
+
+def by_enumeration(
+    problem: Problem, values: Floats, contexts: Floats, fewer: bool = False
+) -> float | None:
+    """The value of one linear program over all sets in all contexts; None if it has no solution."""
+    most = min(problem.draws, problem.size)
+    sets = [
+        members
+        for size in range(1 if fewer else most, most + 1)
+        for members in itertools.combinations(range(problem.size), size)
+    ]
+    labels, share = np.unique(contexts), 1 / len(values)
+    worth = [earned(values[contexts == x], one).sum() / len(values) for x in labels for one in sets]
+    costs = np.array([problem.rows[:, list(one)].sum(axis=1) for one in sets]).T
+    shares = [(contexts == x).sum() * share for x in labels]
+    A = np.hstack([part * costs for part in shares]) * -problem.signs[:, None]
+    E = np.kron(np.eye(len(labels)), np.ones(len(sets)))
+    best = linprog(
+        -np.array(worth),
+        A_ub=A,
+        b_ub=-problem.signs * problem.bounds,
+        A_eq=E,
+        b_eq=np.ones(len(labels)),
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    return None if best.x is None else float(best.x @ worth)
+
+
+def recomputed(
+    problem: Problem, best: Mixture, values: Floats, contexts: Floats
+) -> tuple[float, Floats]:
+    """Value and costs of a mixture, from its panels alone."""
+    place = {name: i for i, name in enumerate(problem.experts)}
+    value, cost = 0.0, np.zeros(len(problem.limits))
+    for x, lot in zip(np.unique(contexts), best.panels, strict=True):
+        mine, share = values[contexts == x], (contexts == x).mean()
+        assert sum(chance for _, chance in lot) == pytest.approx(1.0, abs=1e-12)
+        for panel, chance in lot:
+            members = tuple(place[name] for name in panel)
+            value += chance * earned(mine, members).sum() / len(values)
+            cost += share * chance * problem.rows[:, list(members)].sum(axis=1)
+    return value, cost
+
+
+bounds = st.floats(0.05, 3.0).map(lambda bound: round(bound, 2))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Up to 8 experts under up to four limits that some policy can keep."""
+    sides = ((at_most, "usd"), (at_most, "load"), (at_least, "junior"), (at_least, "load"))
+    limits = [side(cost, draw(bounds)) for side, cost in sides if draw(st.booleans())]
+    size, draws, seed = draw(st.integers(2, 8)), draw(st.integers(1, 4)), draw(st.integers(0, 99))
+    try:
+        return pool(size, draws, limits, seed)
+    except ProblemError:
+        return pool(size, draws, [], seed)
+
+
+@pytest.mark.parametrize("listed", [panels.LISTED, 0])
+@pytest.mark.parametrize("fewer", [False, True])
+@few
+@given(problem=problems(), seed=st.integers(0, 99), several=st.booleans())
+def test_no_mixture_of_all_sets_is_better(
+    listed: int, fewer: bool, problem: Problem, seed: int, several: bool
+) -> None:
+    values = skills(problem.size, seed)
+    contexts = np.array([0, 1, 1, 0, 1, 1]) * several
+    true = by_enumeration(problem, values, contexts, fewer)
+    options: Any = {"contexts": contexts, "aggregate": True, "fewer": fewer}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panels, "LISTED", listed)
+        if true is None:
+            with pytest.raises(InfeasibleLimits, match="no mixture of panels"):
+                best_mixture(problem, values, **options)
+            return
+        best = best_mixture(problem, values, **options)
+    assert_allclose(best.value, true, atol=1e-9)
+    assert best.gap <= 2e-9 * earned(values, tuple(range(problem.size))).mean()
+    value, cost = recomputed(problem, best, values, contexts)
+    assert_allclose(value, best.value, atol=1e-12)
+    assert (problem.signs * (cost - problem.bounds) >= -1e-8).all()
+    share = np.array([(contexts == x).mean() for x in np.unique(contexts)])
+    assert_allclose(problem.rows @ (share @ best.asked), cost, atol=1e-12)
+
+
+def test_the_test_above_would_notice_a_set_that_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, values = pool(6, 2, [at_most("usd", 0.8)]), skills(6)
+    true = by_enumeration(problem, values, np.zeros(6))
+    assert true is not None
+    likeliest = best_mixture(problem, values).panels[0][0][0]
+    places = [problem.experts.index(name) for name in likeliest]
+    whole = Listed.of
+
+    def without(cover: Coverage) -> Listed:
+        all_of_them = whole(cover)
+        keep = (all_of_them.members != places).any(axis=1)
+        return Listed(all_of_them.members[keep], all_of_them.f[keep])
+
+    monkeypatch.setattr(Listed, "of", without)
+    monkeypatch.setattr(bylot.optima.mixing, "systematic", lambda p: [(0, 5), (2, 5), (0, 2)])
+    assert best_mixture(problem, values).value < true - 1e-4
+
+
+@few
+@given(problem=problems(), seed=st.integers(0, 99), fewer=st.booleans(), grown=st.integers(0, 9))
+def test_no_set_exceeds_what_a_search_proves_however_little_it_looks_at(
+    problem: Problem, seed: int, fewer: bool, grown: int
+) -> None:
+    cover = Coverage.of(Stack(skills(problem.size, seed)), problem.draws, fewer)
+    charges = np.random.default_rng(seed).normal(0.0, 0.3, problem.size)
+    best = Listed.of(cover).proof(charges).ceiling
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panels, "GROWN", grown)
+        hasty = Searched(cover).proof(charges)
+    assert hasty.ceiling >= best - 1e-12
+    found = hasty.f[0] - np.append(charges, 0.0)[hasty.members[0]].sum()
+    assert found <= best + 1e-12
+    assert_allclose(Searched(cover).proof(charges).ceiling, best, atol=1e-12)
+
+
+@few
+@given(
+    p=st.lists(st.integers(0, 20), min_size=2, max_size=9).filter(any),
+    whole=st.booleans(),
+)
+def test_systematic_sets_can_be_mixed_to_any_chances(p: list[int], whole: bool) -> None:
+    chances = np.array(p) / 20
+    if whole and chances.sum() > 1:
+        chances *= np.floor(chances.sum()) / chances.sum()
+    sets = systematic(chances)
+    low, high = np.floor(chances.sum() - 1e-6), np.ceil(chances.sum() - 1e-6)
+    assert all(low <= len(one) <= high for one in sets)
+    inside = np.array([[float(i in one) for one in sets] for i in range(len(p))])
+    A = np.vstack([inside, np.ones(len(sets))])
+    mixed = linprog(np.zeros(len(sets)), A_eq=A, b_eq=np.append(chances, 1.0))
+    assert mixed.status == 0
+
+
+def test_each_context_under_the_limits_earns_less_than_one_budget_for_all() -> None:
+    problem, values = pool(7, 2, [at_most("usd", 0.25)]), skills(7)
+    contexts = np.array([0, 0, 0, 1, 1, 1])
+    each = best_mixture(problem, values, contexts=contexts)
+    alone = [best_mixture(problem, values[contexts == x]).value for x in (0, 1)]
+    assert each.value == pytest.approx(np.mean(alone), abs=1e-9)
+    assert (problem.rows @ each.asked.T <= 0.25 + 1e-9).all()
+    together = best_mixture(problem, values, contexts=contexts, aggregate=True)
+    assert together.value > each.value + 1e-4
+    assert list(together.contexts) == [0, 1]  # type: ignore[arg-type]
+
+
+def test_without_limits_it_is_the_best_set() -> None:
+    problem, values = pool(8, 3, []), skills(8)
+    best, fixed = best_mixture(problem, values), best_set(problem, values)
+    assert best.value == pytest.approx(fixed.value, abs=1e-12)
+    assert best.gap <= 1e-9
+
+
+@pytest.mark.parametrize("bound", [0.6, 1.0, 1.4])
+def test_panels_of_fewer_earn_at_least_what_full_ones_and_independent_draws_do(
+    bound: float,
+) -> None:
+    problem, values = pool(7, 3, [at_most("usd", bound), at_least("junior", 0.3)]), skills(7)
+    fewer = best_mixture(problem, values, fewer=True)
+    assert fewer.value >= best_mixture(problem, values).value - 1e-9
+    assert fewer.ceiling >= optimum(problem, values, floor=False, exact=True).value - 1e-9
+
+
+def test_prices_agree_with_bounds_that_are_moved() -> None:
+    limits = [at_most("usd", 0.9), at_least("junior", 1.3), at_most("junior", 3.0)]
+    problem, values = pool(8, 3, limits), skills(8)
+    several: Any = {"contexts": np.arange(6) % 2, "aggregate": True}
+    none: Any = {}
+    for options in (none, several):
+        best = best_mixture(problem, values, **options)
+        prices = checked_prices(problem, values, best, **options)
+        assert [price.verdict for price in prices] == ["agrees"] * 3
+        assert prices[0].price > 1e-2
+        assert prices[1].price < -1e-2
+        assert abs(prices[2].price) < 1e-9
+        step = 1e-4
+        moved = [limits[0].at(0.9 + step), *limits[1:]]
+        more = best_mixture(pool(8, 3, moved), values, **options)
+        assert (more.value - best.value) / step == pytest.approx(prices[0].price, rel=1e-4)
+
+
+def test_a_wrong_price_would_be_noticed() -> None:
+    problem, values = pool(8, 3, [at_most("usd", 0.9)]), skills(8)
+    best = best_mixture(problem, values)
+    wrong = replace(best, prices=best.prices * 1.03)
+    assert checked_prices(problem, values, wrong)[0].verdict == "differs"
+
+
+def test_a_kink_is_told_with_both_sides() -> None:
+    """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c in the place of b."""
+    problem = Problem(["a", "b", "c"], {"usd": [0.0, 1.0, 2.0]}, [at_most("usd", 1.0)], draws=1)
+    values = np.array([[0.0, 1.0, 1.2]])
+    (usd,) = checked_prices(problem, values, best_mixture(problem, values))
+    assert usd.verdict == "kink"
+    assert_allclose([usd.below or 0.0, usd.above or 0.0], [1.0, 0.2], rtol=1e-6)
+
+
+def test_full_panels_that_cannot_keep_the_limits_are_refused_by_name() -> None:
+    problem = pool(4, 3, [at_most("usd", 0.3)])
+    with pytest.raises(InfeasibleLimits, match=r"panels of 3 different.*usd.*use fewer=True"):
+        best_mixture(problem, skills(4))
+    assert best_mixture(problem, skills(4), fewer=True).value > 0.0
+
+
+def test_a_bound_that_can_only_just_be_kept_is_kept() -> None:
+    problem = Problem(["a", "b", "c"], {"usd": [0.1, 0.7, 0.9]}, [at_most("usd", 0.8)], draws=2)
+    best = best_mixture(problem, [[0.2, 0.3, 0.9]])
+    assert best.panels == (((("a", "b"), 1.0),),)
+
+
+def test_more_draws_than_experts_ask_all_of_them() -> None:
+    best = best_mixture(pool(3, 5, []), skills(3))
+    assert list(best.asked) == [1.0, 1.0, 1.0]
+
+
+def test_values_of_another_pool_are_refused() -> None:
+    with pytest.raises(ValuesError, match="for 3 experts, the problem has 4"):
+        best_mixture(pool(4, 2, []), skills(3))
+
+
+def test_the_hospital_earns_more_by_different_models_than_any_independent_draws() -> None:
+    values, weights, _ = hospital.world().expected()
+    problem, stack = hospital.hospital(), Stack(values, weights=weights)
+    best = best_mixture(problem, stack)
+    assert best.value == pytest.approx(0.810858, abs=1e-6)
+    assert best.gap <= 1e-9
+    verdicts = {price.verdict for price in checked_prices(problem, stack, best)}
+    assert verdicts <= {"agrees", "kink"}
