@@ -1,9 +1,9 @@
-"""Finding the best laws: under the limits themselves, under the paper's stand-in, and as one set.
+"""Finding the best laws: of panels, of draws, under the paper's stand-in, and as one set.
 
 Owns what is computed; how it is told is left to `render`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,30 +11,42 @@ import numpy as np
 from bylot.errors import InfeasibleLimits
 from bylot.files import ProblemFile
 from bylot.kernels.compile import Floats
-from bylot.optima import BestSet, CheckedPrice, Optimum, best_set, checked_prices, optimum
+from bylot.optima import (
+    BestSet,
+    CheckedPrice,
+    Mixture,
+    Optimum,
+    best_mixture,
+    best_set,
+    checked_prices,
+    optimum,
+)
 from bylot.problem import Problem
 from bylot.problem.limits import listed
 from bylot.worlds import Ground, World
 
-LAWS = {"exact": True, "surrogate": False}
-"""Under the limits themselves, or under the paper's linear stand-in for them."""
+DRAWS = {"exact": True, "surrogate": False}
+"""Laws of draws: under the limits themselves, or under the paper's linear stand-in for them."""
+
+LAWS = ("panels", *DRAWS)
+"""All laws, in the order in which they are told of."""
 
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """The best law of M independent draws, one for each context.
+    """The best law of its kind, one for each context.
 
-    kind:   exact or surrogate
-    best:   what `optimum` found, in rewards from 0 to 1
-    q:      (X, K), the chance of each expert in a draw
-    asked:  (X, K), the chance to be asked in a request, 1 - (1 - q)^M
+    kind:   panels: M different experts, by lot; exact or surrogate: M independent draws
+    best:   what `best_mixture` or `optimum` found, in rewards from 0 to 1
+    q:      (X, K), the chance of each expert in a draw; None of panels
+    asked:  (X, K), the chance to be asked in a request; of draws, 1 - (1 - q)^M
     costs:  (d,), expected cost of a request under each limit
     prices: of each limit, beside what moving its bound is worth
     """
 
     kind: str
-    best: Optimum
-    q: Floats
+    best: Optimum | Mixture
+    q: Floats | None
     asked: Floats
     costs: Floats
     prices: tuple[CheckedPrice, ...]
@@ -44,7 +56,8 @@ class Law:
 class Found:
     """All that was asked for.
 
-    laws:    by kind; one that does not exist is missing, and `reasons` has why
+    laws:    by kind; one that was not found is missing, and `reasons` has why
+    most:    the best panels of up to M experts: no policy at all earns more under the limits
     chances: (X,), how often each context comes
     each:    is every context under the limits by itself, or all under one budget?
     """
@@ -53,6 +66,7 @@ class Found:
     world: World
     laws: dict[str, Law]
     reasons: dict[str, str]
+    most: Mixture
     fixed: BestSet
     chances: Floats
     each: bool
@@ -93,28 +107,58 @@ def find(
     """
     problem, ground = file.problem, world.ground(rounds, [seed])
     chances = shares(ground)
-    options: dict[str, Any] = {"floor": floor, "contexts": ground.contexts}
-    options["aggregate"] = ground.contexts is not None and not each
+    every: dict[str, Any] = {"contexts": ground.contexts}
+    every["aggregate"] = ground.contexts is not None and not each
+    most = best_mixture(problem, ground.stack, fewer=True, **every)
     laws, reasons = {}, {}
-    for kind, exact in LAWS.items():
+    for kind in LAWS:
+        given = every if kind == "panels" else {**every, "floor": floor, "exact": DRAWS[kind]}
         try:
-            best = optimum(problem, ground.stack, exact=exact, starts=starts, seed=seed, **options)
+            if kind == "panels":
+                best: Optimum | Mixture = best_mixture(problem, ground.stack, **given)
+            else:
+                best = optimum(problem, ground.stack, starts=starts, seed=seed, **given)
         except InfeasibleLimits as error:
-            reasons[kind] = reason(problem, kind, error)
+            reasons[kind] = reason(file, kind, error)
             continue
-        q, asked = np.atleast_2d(best.policy), best.asked(problem.draws)
-        prices = checked_prices(problem, ground.stack, best, exact=exact, **options)
-        laws[kind] = Law(kind, best, q, asked, problem.rows @ (chances @ asked), prices)
+        prices = checked_prices(problem, ground.stack, best, **given)
+        laws[kind] = told(problem, kind, replace(best, gap=gap(best, most)), chances, prices)
     fixed = best_set(problem, ground.stack)
-    return Found(file, world, laws, reasons, fixed, chances, each, floor, ground.stack.rounds)
+    rounds = ground.stack.rounds
+    return Found(file, world, laws, reasons, most, fixed, chances, each, floor, rounds)
 
 
-def reason(problem: Problem, kind: str, error: InfeasibleLimits) -> str:
+def gap(best: Optimum | Mixture, most: Mixture) -> float:
+    """How much better another law could be: by its own proof, or as no policy is better at all."""
+    return max(0.0, min(best.gap, most.ceiling - best.value))
+
+
+def told(
+    problem: Problem,
+    kind: str,
+    best: Optimum | Mixture,
+    chances: Floats,
+    prices: tuple[CheckedPrice, ...],
+) -> Law:
+    """A law, with whom it asks and what it costs."""
+    if isinstance(best, Mixture):
+        q, asked = None, np.atleast_2d(best.asked)
+    else:
+        q = np.atleast_2d(best.policy)
+        asked = best.asked(problem.draws)
+    return Law(kind, best, q, asked, problem.rows @ (chances @ asked), prices)
+
+
+def reason(file: ProblemFile, kind: str, error: InfeasibleLimits) -> str:
     """Why there is no law of a kind: for the stand-in, the fewest limits that empty it."""
-    conflict = problem.surrogate_conflict if kind == "surrogate" else None
+    if kind == "panels":
+        full = file.worded(str(file.problem.full_conflict))
+        return f"panels that always have {file.problem.draws} members cannot keep {full}"
+    conflict = file.problem.surrogate_conflict if kind == "surrogate" else None
     if conflict is None:
-        return str(error)
-    return f"it is empty, by {listed(conflict.limits)}, though the limits themselves are not"
+        return file.worded(str(error))
+    limits = file.worded(listed(conflict.limits))
+    return f"it is empty, by {limits}, though the limits themselves are not"
 
 
 def shares(ground: Ground) -> Floats:

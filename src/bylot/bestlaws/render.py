@@ -8,10 +8,17 @@ import numpy as np
 from bylot.bestlaws.find import LAWS, Found, Law
 from bylot.files.promises import Promise
 from bylot.kernels.compile import Floats
+from bylot.optima import Mixture
 from bylot.text import table
 
-NAMES = {"exact": "best draws, limits themselves", "surrogate": "best draws, paper's stand-in"}
+NAMES = {
+    "panels": "best panels, all different",
+    "exact": "best draws, limits themselves",
+    "surrogate": "best draws, paper's stand-in",
+}
+MOST = "any policy at all"
 FIXED = "best fixed set"
+PANELS = 10  # of a lot, that are told
 SELDOM = 5e-4  # asked less often than this: not worth a line
 KEPT = 1e-7  # in units of the largest cost
 EARNS = 1e-7  # a bound that is worth less in all is worth nothing
@@ -19,7 +26,14 @@ EARNS = 1e-7  # a bound that is worth less in all is worth nothing
 
 def render(found: Found) -> str:
     """For people."""
-    parts = [heading(found), of_rewards(found), of_limits(found), of_prices(found), of_laws(found)]
+    parts = [
+        heading(found),
+        of_rewards(found),
+        of_limits(found),
+        of_prices(found),
+        of_laws(found),
+        of_panels(found),
+    ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -53,10 +67,14 @@ def of_rewards(found: Found) -> list[str]:
     for kind in LAWS:
         law = found.laws.get(kind)
         if law is None:
-            made.append((NAMES[kind], "", "", "none: no law keeps it"))
+            none = "none found" if kind == "exact" else "none"  # a search is no proof
+            made.append((NAMES[kind], "", "", f"{none}, see below"))
             continue
         best, note = law.best, ""
-        if best.starts > 1:
+        if isinstance(best, Mixture):
+            count = sum(map(len, best.panels))
+            note = f"by lot, of {count} panel{'s' * (count > 1)}"
+        elif best.starts > 1:
             note = f"best of {best.starts} starts, {found.span * best.spread:.2g} apart"
         made.append(
             (
@@ -66,6 +84,8 @@ def of_rewards(found: Found) -> list[str]:
                 note,
             )
         )
+    most = found.reward(found.most.ceiling)
+    made.append((MOST, "", f"{most:.6g}", "while it keeps the limits, on average"))
     fixed = found.fixed
     note = "within all limits" if fixed.feasible else "outside: no fixed set keeps all limits"
     value = found.reward(fixed.value)
@@ -153,13 +173,16 @@ def of_laws(found: Found) -> list[str]:
     for x, context in enumerate(found.contexts):
         head = [f"in {context}" if context else "expert"]
         for law in laws:
-            head += [f"{law.kind}: chance in a draw", "in a request"]
+            if law.q is not None:
+                head += [f"{law.kind}: chance in a draw", "in a request"]
+            else:
+                head.append(f"{law.kind}: in a request")
         made = [tuple(head)]
         often = np.max([law.asked[x] for law in laws], axis=0)
         for i in np.argsort(-often, kind="stable"):
             if often[i] >= SELDOM:
-                pairs = [(law.q[x, i], law.asked[x, i]) for law in laws]
-                cells = [f"{chance:.4f}" for pair in pairs for chance in pair]
+                pairs = [(law.q, law.asked) for law in laws]
+                cells = [f"{of[x, i]:.4f}" for pair in pairs for of in pair if of is not None]
                 made.append((found.file.problem.experts[i], *cells))
         seldom = int((often < SELDOM).sum())
         lines += [
@@ -167,6 +190,20 @@ def of_laws(found: Found) -> list[str]:
             *([f"and {seldom} who are hardly ever asked"] if seldom else []),
             "",
         ]
+    return lines[:-1]
+
+
+def of_panels(found: Found) -> list[str]:
+    """The likeliest panels of the lot, in each context."""
+    law = found.laws.get("panels")
+    if law is None or not isinstance(law.best, Mixture):
+        return []
+    lines: list[str] = []
+    for context, lot in zip(found.contexts, law.best.panels, strict=True):
+        made = [("chance", f"panel in {context}" if context else "panel")]
+        made += [(f"{chance:.4f}", ", ".join(panel)) for panel, chance in lot[:PANELS]]
+        more = len(lot) - PANELS
+        lines += [*table(made), *([f"and {more} more"] if more > 0 else []), ""]
     return lines[:-1]
 
 
@@ -190,6 +227,7 @@ def data(found: Found) -> dict[str, Any]:
         "experts": list(file.problem.experts),
         "laws": {kind: law_data(found, law) for kind, law in found.laws.items()},
         "reasons": found.reasons,
+        "most": {"reward": found.reward(found.most.value), "gap": found.span * found.most.gap},
         "fixed_set": {
             "members": list(found.fixed.members),
             "reward": found.reward(found.fixed.value),
@@ -202,11 +240,17 @@ def data(found: Found) -> dict[str, Any]:
 
 def law_data(found: Found, law: Law) -> dict[str, Any]:
     """One law; prices per request and in the unit of each bound per request."""
+    best = law.best
+    if isinstance(best, Mixture):
+        lots = [[{"members": list(one), "chance": p} for one, p in lot] for lot in best.panels]
+        own: dict[str, Any] = {"panels": lots}
+    else:
+        own = {"spread": found.span * best.spread, "starts": best.starts}
+        own["probability"] = None if law.q is None else law.q.tolist()
     return {
-        "reward": found.reward(law.best.value),
-        "gap": found.span * law.best.gap,
-        "spread": found.span * law.best.spread,
-        "starts": law.best.starts,
+        "reward": found.reward(best.value),
+        "gap": found.span * best.gap,
+        **own,
         "limits": [
             {
                 **limit,
@@ -218,7 +262,6 @@ def law_data(found: Found, law: Law) -> dict[str, Any]:
             }
             for limit, price in zip(limits_data(found, law.costs), law.prices, strict=True)
         ],
-        "probability": law.q.tolist(),
         "asked": law.asked.tolist(),
     }
 
@@ -239,9 +282,12 @@ def limits_data(found: Found, cost: Floats) -> list[dict[str, Any]]:
 
 
 def rows(found: Found) -> Iterator[Sequence[str]]:
-    """The laws as lines of a spreadsheet, with a head; numbers in full."""
+    """The laws as lines of a spreadsheet, with a head; numbers in full. Panels have no probability
+    in a draw.
+    """
     yield ("law", "context", "expert", "probability", "asked")
     for law in found.laws.values():
-        for context, q, asked in zip(found.contexts, law.q, law.asked, strict=True):
-            for expert, *pair in zip(found.file.problem.experts, q, asked, strict=True):
-                yield (law.kind, context, expert, *(repr(float(chance)) for chance in pair))
+        for x, context in enumerate(found.contexts):
+            for i, expert in enumerate(found.file.problem.experts):
+                drawn = "" if law.q is None else repr(float(law.q[x, i]))
+                yield (law.kind, context, expert, drawn, repr(float(law.asked[x, i])))

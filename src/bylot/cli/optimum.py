@@ -15,9 +15,10 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "optimum",
         help="the best fixed law for a problem file: reward, proof, prices of limits, who is asked",
-        description="Compute the best law of independent draws for the pool of a problem file, "
-        "under its limits and under the paper's stand-in for them, with a certificate; what it "
-        "spends under each limit, what each bound is worth, and the best fixed set beside it.",
+        description="Compute the best laws for the pool of a problem file: of panels of different "
+        "experts, and of independent draws under its limits and under the paper's stand-in for "
+        "them, each with a certificate; what they spend under each limit, what each bound is "
+        "worth, and the best fixed set beside them.",
     )
     add_world(verb)
     verb.add_argument(
@@ -28,7 +29,8 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "--floor",
         action="store_true",
-        help="nobody is drawn with less than the problem's floor, as by the paper's policies",
+        help="nobody is drawn with less than the problem's floor, as by the paper's policies; "
+        "panels have none",
     )
     verb.add_argument(
         "--rounds",

@@ -47,6 +47,12 @@ class ProblemFile:
     promises: Sequence[Promise]
     csv: Path | None
 
+    def worded(self, text: str) -> str:
+        """A text of the library with its limits, which are per request, as the file has them."""
+        for promise in self.promises:
+            text = text.replace(str(promise.limit), f'"{promise.words}"')
+        return text
+
 
 def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) -> ProblemFile:
     """Read a problem from a YAML, TOML or JSON file; `experts` is a CSV file to take instead of the

@@ -24,6 +24,12 @@ class Promise(NamedTuple):
     def __str__(self) -> str:
         return f"{self.limit.name!r} {self.limit.side} {self.written!r} per {self.per}"
 
+    @property
+    def words(self) -> str:
+        """The same for a sentence: "usd at most 2 per request"."""
+        side = self.limit.side.replace("_", " ")
+        return f"{self.limit.name} {side} {self.written:.4g} per {self.per}"
+
 
 def promises(form: Node, roster: Roster) -> list[Promise]:
     """The limits of a checked form, each on something there is, and one a side."""
