@@ -16,7 +16,7 @@ from bylot.engine import Threads
 from bylot.environments import Noisy, Outcomes
 from bylot.files import read
 from bylot.metrics import worst
-from bylot.optima import Stack, best_set, checked_prices, optimum
+from bylot.optima import Stack, best_mixture, best_set, checked_prices, optimum
 from bylot.whatif.levels import sweep
 from test_report import Page, grids, is_grid
 
@@ -124,14 +124,25 @@ def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict
         1 + 4 * np.mean([weights @ one for one in pairs])
     )
     assert not marks["equal"]["kept"]  # two of them cost 4.5 on average
-    assert marks["free"]["value"] >= marks["exact"]["value"] >= marks["surrogate"]["value"]
-    checked = checked_prices(problem, stack, exact, exact=True, floor=False)
-    for told, price in zip(data["prices"], checked, strict=True):
-        assert told["price"] == pytest.approx(4 * price.price)
-        assert told["verdict"] == price.verdict
-        gain = 4 * abs(price.price) * 0.01 * price.limit.bound
-        assert told["gain_of_one_percent"] == pytest.approx(gain)
-    assert data["prices"][0]["price"] > 0
+    free = marks["free-draws"]["value"]
+    assert free >= marks["exact"]["value"] >= marks["surrogate"]["value"]
+    mixed = best_mixture(problem, stack)
+    assert marks["panels"]["value"] == pytest.approx(1 + 4 * mixed.value)
+    assert_allclose(marks["panels"]["asked"], mixed.asked)
+    assert marks["most"]["value"] >= max(marks["panels"]["value"], marks["exact"]["value"]) - 1e-9
+    assert marks["free-panels"]["value"] >= marks["panels"]["value"]
+    checked = {
+        "panels": checked_prices(problem, stack, mixed),
+        "exact": checked_prices(problem, stack, exact, exact=True, floor=False),
+    }
+    assert set(data["prices"]) == {"panels", "exact"}
+    for kind, prices in checked.items():
+        for told, price in zip(data["prices"][kind], prices, strict=True):
+            assert told["price"] == pytest.approx(4 * price.price)
+            assert told["verdict"] == price.verdict
+        assert data["prices"][kind][0]["price"] > 0
+    kinds = {name: one["kind"] for name, one in data["policies"].items()}
+    assert kinds == {"distinct": "panels", "omd": "exact", "ts-bwk": "panels"}
 
 
 def test_the_sweep_plays_every_level_that_can_be_kept(data: dict[str, Any]) -> None:
@@ -139,8 +150,10 @@ def test_the_sweep_plays_every_level_that_can_be_kept(data: dict[str, Any]) -> N
     assert [level["bound"] for level in levels] == [0.2, 1.8, 3.4, 5.0]
     assert levels[0]["impossible"]  # nobody costs that little
     assert levels[0]["policies"] == {}
-    best = [level["exact"] for level in levels[1:]]
+    best = [level["best"]["exact"] for level in levels[1:]]
     assert best == sorted(best)
+    assert levels[1]["best"]["panels"] is None
+    assert "usd at most" in levels[1]["refused"]["distinct"]
     assert set(levels[3]["policies"]) == set(PLAYED)
     assert "distinct" not in levels[1]["policies"]  # two different experts cost 2 at least
 
@@ -151,11 +164,14 @@ def test_the_report_is_whole_and_loads_nothing(folder: Path, data: dict[str, Any
     assert len(page.loads) == 4
     assert all(one.startswith("data:image/svg+xml;base64,") for one in page.loads)
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert len(grids(text)) == 6
+    assert len(grids(text)) == 7  # prices of both kinds
     assert all(is_grid(lines) for lines in grids(text))
     for name in ("reward", "limits", "experts", "tradeoff"):
         for kind in ("png", "svg"):
             assert (out / "figures" / f"{name}.{kind}").stat().st_size > 5_000
+    assert "4 (as in the file)" in text
+    assert "At 0.2: no policy can keep all limits." in text
+    assert "At 1.8: distinct would not play: " in text
     for said in ("usd at most 4 per request", "Blank answers in the table: 1 of 24", "zoe"):
         assert said in text
         assert said in "".join(page.words)
@@ -237,6 +253,26 @@ def test_a_play_shorter_than_a_period_is_not_taken_for_a_kept_promise(tmp_path: 
     text = (tmp_path / "out" / "report.md").read_text()
     assert "400 requests are fewer than a period of 1,000" in text
     assert "no period of 1,000 requests was played to its end" in text
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert not any(one["keeps"] or one["kept"] for one in found["policies"].values())
+
+
+def test_what_is_not_due_yet_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """400 requests are a period of 300 and a third of another, which policies may overspend in."""
+    path = pool(tmp_path, f"period: 300\n{POOL}")
+    assert main(words(tmp_path)) == 0
+    told = "The last 100 of 400 requests are part of a period of 300"
+    assert told in capsys.readouterr().out
+    assert told in (tmp_path / "out" / "report.md").read_text()
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())["policies"]["distinct"]
+    problem = read(path).problem
+    for seed, play in enumerate(found["plays"]):
+        trace = simulate(problem, table(problem), "distinct", rounds=ROUNDS, seed=seed)
+        assert_allclose(play["by_period"], [trace.spend[:300].mean(axis=0)])
+        assert_allclose(play["spend"], play["by_period"][0])
+    assert (found["kept"], found["periods"]) == (2, 2)
 
 
 def test_a_policy_that_will_not_play_says_why_and_the_others_do(
@@ -246,6 +282,7 @@ def test_a_policy_that_will_not_play_says_why_and_the_others_do(
     assert main(words(tmp_path)) == 0
     out = capsys.readouterr().out
     assert "distinct was not played: " in out
+    assert "at_most(" not in out
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert found["policies"]["distinct"]["refused"]
     assert "plays" not in found["policies"]["distinct"]
@@ -258,8 +295,23 @@ def test_nobody_who_plays_is_told_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
-    assert main(words(tmp_path, "--policies", "distinct")) == 0
-    assert capsys.readouterr().out.startswith("No policy was played")
+    assert main(words(tmp_path, "--policies", "distinct")) == 1
+    assert "No policy was played" in capsys.readouterr().out
+
+
+def test_a_file_of_this_folder_has_its_name_in_the_title(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "bureau"
+    place.mkdir()
+    given = words(place, "--policies", "random", "--seeds", "1")
+    given[given.index(str(pool(place)))] = "pool.yaml"
+    monkeypatch.chdir(place)
+    assert main(given) == 0
+    text = (place / "out" / "report.md").read_text()
+    assert text.startswith("# What if bureau/pool.yaml went live?")
+    assert "1 policy, each 400 requests under 1 seed;" in text
+    assert "| random |" in text
 
 
 def test_what_was_finished_when_it_was_stopped_is_reported(
@@ -276,7 +328,7 @@ def test_what_was_finished_when_it_was_stopped_is_reported(
     assert main(words(tmp_path, "--jobs", "1")) == 130
     out, err = capsys.readouterr()
     assert "stopped after 3 of" in err
-    assert "What the limits cost is not known." in out
+    assert "What the limits cost is not known." in out  # three plays were first
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert found["stopped"]
     assert [len(one["plays"]) for one in found["policies"].values()] == [1, 1, 1]
@@ -347,7 +399,9 @@ def test_a_run_on_the_hospital_keeps_all_limits_and_earns_what_it_is_known_to(
     assert found["world"]["blanks"] == 1
     assert found["yardsticks"]["exact"]["value"] == pytest.approx(0.77775, abs=1e-5)
     assert found["yardsticks"]["surrogate"]["value"] is None
-    assert {price["verdict"] for price in found["prices"]} == {"agrees"}
+    assert found["yardsticks"]["panels"]["value"] == pytest.approx(0.810858, abs=1e-6)
+    assert {price["verdict"] for price in found["prices"]["exact"]} == {"agrees"}
+    assert {price["verdict"] for price in found["prices"]["panels"]} <= {"agrees", "kink"}
     for policy in ("distinct", "tangent"):
         assert found["policies"][policy]["keeps"]
         assert found["policies"][policy]["late"] > 0.75

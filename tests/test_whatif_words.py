@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from bylot.files import read
+from bylot.optima import CheckedPrice
+from bylot.policies import POLICIES
 from bylot.whatif import Findings, Setup, Yardstick
+from bylot.whatif.cast import ABOUT
 from bylot.whatif.play import Played, Tried
 from bylot.whatif.setup import Job, Mark, Play
 from bylot.whatif.words import compared, summary
@@ -24,11 +27,13 @@ limits: [{cost: usd, at_most: 1.5, per: request}]
 """
 
 
-def played(reward: float, bad: int = 0, away: float = 0.0) -> Played:
+def played(reward: float, bad: int = 0, away: float = 0.0, periods: int = 2) -> Played:
     """A play of two periods."""
     t = np.array([200])
+    each, asked = np.full((periods, 1), 1.5), np.array([0.5, 0.5])
     return Played(
-        reward, reward, np.array([1.5]), away, 2, bad, 0, np.array([0.5, 0.5]), t, t / 400, t[None]
+        *(reward, reward, np.array([1.5]), away, periods, bad, each),
+        *(0, asked, t, t / 400, t[None]),
     )
 
 
@@ -40,26 +45,28 @@ def found(tmp_path: Path) -> Findings:
     results: dict[Job, object] = {
         Play("distinct", 0): played(0.6),
         Play("ts", 0): played(0.8, bad=2, away=0.1),
+        Mark("panels"): Yardstick(0.75, 0.75),
         Mark("exact"): Yardstick(0.5, 0.5),
         Mark("equal"): Yardstick(0.4),
         Mark("set"): Yardstick(0.9, kept=False),
-        Mark("free"): Yardstick(0.625, 0.625, kept=False),
+        Mark("free-panels"): Yardstick(0.9375, 0.9375, kept=False),
+        Mark("free-draws"): Yardstick(0.625, 0.625, kept=False),
     }
-    setup = Setup(file, made_up(file), ["distinct", "ts"], [0], 200)
+    setup = Setup(file, made_up(file), ["distinct", "ts", "tangent"], [0], 200)
     return Findings(setup, Tried({}, {}), results)
 
 
 def test_the_first_is_about_the_best_of_those_that_keep_the_limits(found: Findings) -> None:
     earned, kept, cost = summary(found)
     assert earned == (
-        "distinct earns 0.600 of 1 a request over 200 requests (mean of 1 seed): 20.0% more than "
-        "the best fixed law of independent draws that keeps the limits (0.500) and 50.0% more than "
-        "asking all experts equally often (0.400)."
+        "distinct earns 0.600 of 1 a request over 200 requests (mean of 1 seed): 20.0% less than "
+        "the best lot of panels of different experts that keeps the limits (0.750) and 50.0% more "
+        "than asking all experts equally often (0.400)."
     )
     assert kept == "distinct kept the limit at the end of every period; ts left a limit in 2 of 2."
     assert cost == (
-        "Together the limits cost 0.125 a request, 20.0% of what independent draws could earn "
-        "without them."
+        "Together the limits cost 0.188 a request, 20.0% of what panels of different experts could "
+        "earn without them."
     )
 
 
@@ -77,8 +84,32 @@ def changed(found: Findings, job: Job, result: object) -> Findings:
             1,
             "No policy kept the limit at the end of every period; distinct left a limit in 1 of 2",
         ),
-        (lambda f: changed(f, Play("distinct", 0), played(0.45)), 0, "10.0% less than the best"),
-        (lambda f: changed(f, Mark("exact"), Yardstick(0.6)), 0, "as much as the best fixed law"),
+        (lambda f: changed(f, Play("distinct", 0), played(0.675)), 0, "10.0% less than the best"),
+        (lambda f: changed(f, Mark("panels"), Yardstick(0.6)), 0, "as much as the best lot"),
+        (
+            lambda f: changed(f, Play("tangent", 0), played(0.7)),
+            0,
+            "(mean of 1 seed): 40.0% more than the best law of independent draws",
+        ),
+        (
+            lambda f: changed(f, Play("tangent", 0), played(0.7)),
+            2,
+            "cost 0.125 a request, 20.0% of what independent draws could earn",
+        ),
+        (
+            lambda f: changed(f, Play("distinct", 0), played(0.6, bad=1)),
+            0,
+            "ts, which breaks limits, earns",
+        ),
+        (
+            lambda f: changed(
+                changed(f, Play("distinct", 0), played(0.6, periods=0)),
+                Play("ts", 0),
+                played(0.8, periods=0, away=0.1),
+            ),
+            1,
+            "No limit fell due: no period of 100 requests was played to its end.",
+        ),
         (
             lambda f: changed(f, Mark("set"), Yardstick(0.3)),
             0,
@@ -89,9 +120,9 @@ def changed(found: Findings, job: Job, result: object) -> Findings:
             0,
             "equally often (0.400, which breaks limits)",
         ),
-        (lambda f: changed(f, Mark("exact"), Yardstick(0.625)), 2, "the limits cost nothing"),
+        (lambda f: changed(f, Mark("panels"), Yardstick(0.9375)), 2, "the limits cost nothing"),
         (
-            lambda f: changed(f, Mark("exact"), Nothing("none")),
+            lambda f: changed(f, Mark("panels"), Nothing("none")),
             2,
             "What the limits cost is not known.",
         ),
@@ -102,6 +133,18 @@ def test_other_numbers_make_other_sentences(
 ) -> None:
     assert said not in summary(found)[which]
     assert said in summary(change(found))[which]
+
+
+def test_every_policy_has_a_sentence() -> None:
+    assert set(ABOUT) == set(POLICIES)
+
+
+def test_a_kink_is_told_by_what_more_room_is_worth(found: Findings) -> None:
+    """Any number between the two sides is a price there."""
+    limit = found.setup.problem.limits[0]
+    price = CheckedPrice(limit, 0.4, 1e-3, 0.6, 0.2, "kink")
+    assert found.gain(price) == pytest.approx(0.2 * 0.01 * 1.5)
+    assert found.gain(replace(price, verdict="agrees")) == pytest.approx(0.4 * 0.01 * 1.5)
 
 
 def test_nothing_to_tell_is_told(found: Findings) -> None:

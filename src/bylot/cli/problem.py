@@ -30,7 +30,7 @@ def add_experts(verb: argparse.ArgumentParser) -> None:
         "--experts",
         type=Path,
         metavar="CSV",
-        help="file of experts to take instead of the one that FILE names",
+        help="file of experts to take instead of the one that the problem file names",
     )
 
 

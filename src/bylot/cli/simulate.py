@@ -60,7 +60,7 @@ def add(verbs: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Read, play, write, print; 130 if it was stopped on the way."""
+    """Read, play, write, print; 130 if it was stopped on the way, 1 if nothing was played."""
     from bylot.whatif import Setup, render, sweep
     from bylot.whatif import run as simulated
 
@@ -75,7 +75,9 @@ def run(given: argparse.Namespace) -> int:
     )
     made = simulated(setup, given.out, given.jobs)
     print(json.dumps(made.data) if given.json else render(made))
-    return 130 if made.found.stopped else 0
+    if made.found.stopped:
+        return 130
+    return 0 if made.found.standings else 1
 
 
 def policies(text: str) -> list[str]:

@@ -47,10 +47,14 @@ class ProblemFile:
     promises: Sequence[Promise]
     csv: Path | None
 
-    def worded(self, text: str) -> str:
-        """A text of the library with its limits, which are per request, as the file has them."""
-        for promise in self.promises:
-            text = text.replace(str(promise.limit), f'"{promise.words}"')
+    def worded(self, text: str, problem: Problem | None = None) -> str:
+        """A text of the library with its limits, which are per request, in the words of the file;
+        those of a problem that differs in bounds, if one is given.
+        """
+        limits = (self.problem if problem is None else problem).limits
+        for promise, limit in zip(self.promises, limits, strict=True):
+            bound = limit.bound / (self.problem.draws if promise.per == "draw" else 1)
+            text = text.replace(str(limit), f'"{promise._replace(written=bound).words}"')
         return text
 
 

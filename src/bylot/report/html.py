@@ -21,15 +21,18 @@ h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top
 h3 { font-size: 1.05rem; margin-top: 1.6rem; }
 .banner { background: var(--banner); padding: .7rem 1rem; border-left: .35rem solid var(--fails);
   font-weight: 600; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
+.scroll { overflow-x: auto; margin: 0 0 1rem; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--faint); padding-bottom: .3rem; caption-side: top; }
+.caption { color: var(--faint); font-size: .85rem; margin: 1rem 0 .3rem; }
 th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th.word, td.word { text-align: left; white-space: normal; min-width: 4.5rem; }
+th.word:first-child, td.word:first-child { min-width: 9rem; }
 tbody tr:nth-child(even) { background: var(--stripe); }
 figure { margin: 1.5rem 0; } figure img { width: 100%; height: auto; background: #fff; }
 figcaption { color: var(--faint); font-size: .9rem; }
+@media screen and (max-width: 50rem) { .drawing { overflow-x: auto; }
+  figure img { width: auto; max-width: none; } } /* as large as drawn, or its text is too small */
 article { border-top: 1px solid var(--line); padding: .6rem 0; }
 article p { margin: .15rem 0; } .rule, .measured { font-size: .88rem; }
 .rule { color: var(--faint); }
@@ -84,7 +87,8 @@ def table(block: Table) -> str:
     head = f"<thead><tr>{cells('th', block.head)}</tr></thead>"
     rows = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in block.rows)
     return (
-        f'<div class="scroll"><table><caption>{escape(block.caption)}</caption>\n'
+        f'<p class="caption">{escape(block.caption)}</p>\n'
+        f'<div class="scroll"><table aria-label="{escape(block.caption)}">\n'
         f"{head}\n<tbody>\n{rows}\n</tbody></table></div>"
     )
 
@@ -93,7 +97,8 @@ def figure(block: Figure) -> str:
     """The drawing itself, as data: sharp on any screen and on paper."""
     drawn = base64.b64encode(block.svg.read_bytes()).decode()
     return (
-        f'<figure><img alt="{escape(block.alt)}" src="data:image/svg+xml;base64,{drawn}">'
+        f'<figure><div class="drawing"><img alt="{escape(block.alt)}" '
+        f'src="data:image/svg+xml;base64,{drawn}"></div>'
         f"<figcaption>{escape(block.caption)}</figcaption></figure>"
     )
 

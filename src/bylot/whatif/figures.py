@@ -1,7 +1,6 @@
 """The figures of a what-if run: what was earned, how limits were kept, who was asked."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,15 @@ from bylot.kernels.compile import Floats
 from bylot.plots.band import band, reach
 from bylot.plots.looks import looks
 from bylot.plots.style import BLACK, GREY, Look, drawing, written
-from bylot.whatif.findings import Findings, limit_name
+from bylot.whatif.cast import KINDS, kinds
+from bylot.whatif.findings import Findings
+from bylot.whatif.setup import Setup
 
 PANELS = 24  # limits that get a panel of their own
 EXPERTS = 40  # experts that get a line of their own
 LEVELS = {
-    "exact": ("best fixed law within the limits", (0, (6, 2))),
+    "panels": ("best full panels within the limits", "solid"),
+    "exact": ("best independent draws within them", (0, (6, 2))),
     "set": ("best single panel within them", (0, (3, 1, 1, 1))),
     "equal": ("all experts equally often", (0, (1, 2))),
 }
@@ -87,7 +89,7 @@ def limits(found: Findings, folder: Path) -> list[Path]:
     """A panel a limit: what it averages so far under every policy, and where it is broken."""
     plt, setup = drawing(), found.setup
     shown = range(min(PANELS, len(setup.problem.limits)))
-    columns = len(shown) if len(shown) <= 3 else min(4, math.ceil(math.sqrt(len(shown))))
+    columns = min(3, len(shown))  # more would be hard to read on a small screen
     rows = math.ceil(len(shown) / columns)
     figure, panels = plt.subplots(
         rows,
@@ -97,7 +99,8 @@ def limits(found: Findings, folder: Path) -> list[Path]:
         sharex=True,
         squeeze=False,
     )
-    figure.suptitle(f"{mark(found)}Average under each limit so far; outside it is shaded")
+    what = "in each period" if in_periods(setup) else "so far"
+    figure.suptitle(f"{mark(found)}Average under each limit {what}; outside it is shaded")
     for axes, n in zip(panels.flat, shown, strict=False):
         limit_panel(axes, found, n)
     for axes in [*panels.flat][len(shown) :]:
@@ -112,12 +115,16 @@ def limits(found: Findings, folder: Path) -> list[Path]:
 
 
 def limit_panel(axes: Any, found: Findings, n: int) -> None:
-    """One limit, in the unit of the file; the first twentieth, which is mostly chance, left out."""
+    """One limit, in the unit of the file: of each period, or else so far, where the first
+    twentieth, which is mostly chance, is left out.
+    """
     setup, promise = found.setup, found.setup.file.promises[n]
     lowest = highest = promise.written
+    marker = "." if in_periods(setup) and setup.due // setup.period <= 50 else ""
     for policy, look in looks([*found.standings]).items():
-        curve = found.standings[policy].spends(n)
-        late = curve.t >= setup.rounds / 20
+        one = found.standings[policy]
+        curve = one.by_period(n, setup.period) if in_periods(setup) else one.spends(n)
+        late = curve.t >= (0 if in_periods(setup) else setup.rounds / 20)
         scaled = curve._replace(
             t=curve.t[late], seeds=found.in_unit(promise, 1.0) * curve.seeds[:, late]
         )
@@ -128,6 +135,7 @@ def limit_panel(axes: Any, found: Findings, n: int) -> None:
             color=look.colour,
             linestyle=look.line,
             linewidth=1.5,
+            marker=marker,
             label=policy,
         )
         lowest, highest = min(lowest, scaled.seeds.min()), max(highest, scaled.seeds.max())
@@ -137,12 +145,17 @@ def limit_panel(axes: Any, found: Findings, n: int) -> None:
     outside = (promise.written, high) if promise.limit.sign < 0 else (low, promise.written)
     axes.axhspan(*outside, color="#f3d9d0", zorder=0, linewidth=0)
     axes.set(ylim=(low, high), xlim=(0, setup.rounds))
-    axes.set_title(in_two_lines(limit_name(promise), promise.limit.name), fontsize=8)
+    axes.set_title(in_two_lines(promise.words, promise.limit.name), fontsize=8)
     axes.tick_params(labelsize=7)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params(axis="x", nbins=3)
     grid(axes)
     ends(axes, found)
+
+
+def in_periods(setup: Setup) -> bool:
+    """Are there several periods, so that each is shown by itself?"""
+    return setup.due > setup.period
 
 
 def in_two_lines(name: str, first: str, width: int = 32) -> str:
@@ -160,7 +173,7 @@ def experts(found: Findings, folder: Path) -> list[Path]:
         policy: (look, found.standings[policy].asked)
         for policy, look in looks([*found.standings]).items()
     }
-    order = np.argsort(-lead(found), kind="stable")[:EXPERTS]
+    order = np.argsort(-found.headline.asked, kind="stable")[:EXPERTS]
     figure, axes = plt.subplots(figsize=(9, 1.6 + 0.21 * len(order)), layout="constrained")
     figure.suptitle(f"{mark(found)}Share of requests in which an expert is asked")
     y = np.arange(len(order))[::-1]
@@ -174,10 +187,11 @@ def experts(found: Findings, folder: Path) -> list[Path]:
             label=policy,
             alpha=0.85,
         )
-    best = found.mark("exact")
+    kind = found.headline.kind
+    best = found.mark(kind)
     if best is not None and best.asked is not None:
         ring = {"facecolors": "none", "edgecolors": BLACK, "s": 60, "linewidths": 0.9}
-        axes.scatter(100 * best.asked[order], y, label="best fixed law", **ring)
+        axes.scatter(100 * best.asked[order], y, label=KINDS[kind].name, **ring)
     axes.set_yticks(y, [setup.problem.experts[i] for i in order], fontsize=8)
     axes.set(xlabel="% of requests", ylim=(-0.7, len(order) - 0.3))
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
@@ -187,11 +201,6 @@ def experts(found: Findings, folder: Path) -> list[Path]:
     return written(figure, folder, "experts")
 
 
-def lead(found: Findings) -> Floats:
-    """How often the policy that the report is about asks each expert."""
-    return (found.best or next(iter(found.standings.values()))).asked
-
-
 def tradeoff(found: Findings, folder: Path) -> list[Path]:
     """Reward over the bound that was moved; hollow where some limit was left."""
     plt, setup = drawing(), found.setup
@@ -199,21 +208,14 @@ def tradeoff(found: Findings, folder: Path) -> list[Path]:
     promise = setup.sweep.promise
     figure, axes = plt.subplots(figsize=(9, 4.8), layout="constrained")
     figure.suptitle(f"{mark(found)}What the bound on {promise.limit.name} buys")
-    best = {
-        level.written: one.value
-        for level in setup.levels
-        if (one := found.mark("exact", level.number)) is not None
-    }
-    axes.plot(
-        [*best],
-        [*best.values()],
-        color=BLACK,
-        linestyle=(0, (6, 2)),
-        linewidth=1.2,
-        label="best fixed law within the limits",
-    )
+    for kind in kinds(setup.policies):
+        name, dashes = LEVELS[kind]
+        marks = [found.mark(kind, level) for _, level in bounds(setup)]
+        best = [np.nan if one is None else one.value for one in marks]
+        x = [bound for bound, _ in bounds(setup)]
+        axes.plot(x, best, color=BLACK, linestyle=dashes, linewidth=1.2, label=name)
     for policy, look in looks(setup.policies).items():
-        line(axes, policy_points(found, policy), look)
+        line(axes, found, policy, look)
     axes.axvline(promise.written, color=GREY, linewidth=0.9)
     axes.annotate(
         "as in the file",
@@ -233,23 +235,23 @@ def tradeoff(found: Findings, folder: Path) -> list[Path]:
     return written(figure, folder, "tradeoff")
 
 
-def policy_points(found: Findings, policy: str) -> Mapping[float, tuple[float, float, bool]]:
-    """Of each level that a policy was played at: reward, deviation, whether it kept the limits."""
-    points = {}
-    for level in found.setup.levels:
-        one = found.at(level.number).get(policy)
-        if one is not None:
-            points[level.written] = one.reward, one.deviation, one.keeps
-    return points
+def bounds(setup: Setup) -> list[tuple[float, int | None]]:
+    """The bounds of the sweep in their order, each with its level, and that of the file (None)."""
+    assert setup.sweep is not None
+    own = setup.sweep.promise.written
+    made = [(level.written, level.number) for level in setup.levels if level.written != own]
+    return sorted([*made, (own, None)], key=lambda one: one[0])
 
 
-def line(axes: Any, points: Mapping[float, tuple[float, float, bool]], look: Look) -> None:
-    """A policy over the levels."""
-    if not points:
+def line(axes: Any, found: Findings, policy: str, look: Look) -> None:
+    """A policy over the bounds, with a gap where it did not play."""
+    at = [(bound, found.at(level).get(policy)) for bound, level in bounds(found.setup)]
+    if not any(one for _, one in at):
         return
-    x = np.array([*points])
-    y, reach, kept = (np.array(column) for column in zip(*points.values(), strict=True))
+    x = np.array([bound for bound, _ in at])
+    y = np.array([np.nan if one is None else one.reward for _, one in at])
+    far = np.array([0.0 if one is None else one.deviation for _, one in at])
     style = {"color": look.colour, "linestyle": look.line, "linewidth": 1.5, "label": look.name}
-    axes.errorbar(x, y, yerr=reach if reach.any() else None, capsize=2.5, **style)
-    face = [look.colour if ok else "white" for ok in kept]
+    axes.errorbar(x, y, yerr=far if far.any() else None, capsize=2.5, **style)
+    face = ["white" if one is None or one.breaks else look.colour for _, one in at]
     axes.scatter(x, y, marker=look.marker, s=36, c=face, edgecolors=look.colour, zorder=3)

@@ -11,6 +11,7 @@ from bylot.files import Promise
 from bylot.kernels.compile import Floats
 from bylot.optima import CheckedPrice
 from bylot.plots.groups import Curve, spread
+from bylot.whatif.cast import kind, kinds
 from bylot.whatif.play import Played, Tried
 from bylot.whatif.setup import Job, Mark, Play, Setup
 from bylot.whatif.yardsticks import MARKS, Nothing, Yardstick
@@ -65,20 +66,33 @@ class Standing:
         return sum(one.bad_periods for one in self.plays)
 
     @property
+    def kind(self) -> str:
+        """The kind of law it plays."""
+        return kind(self.policy)
+
+    @property
     def earned(self) -> tuple[str, str, str]:
         """For tables: reward, its deviation, and what the last tenth earned."""
-        return f"{self.reward:.4f}", f"{self.deviation:.4f}", f"{self.late:.4f}"
+        apart = f"{self.deviation:.4f}" if len(self.plays) > 1 else "-"
+        return f"{self.reward:.4f}", apart, f"{self.late:.4f}"
 
     @property
     def inside(self) -> tuple[str, str]:
         """For tables: seeds inside all limits, and periods."""
         good = self.periods - self.bad_periods
+        if not self.periods:
+            return "-", "-"
         return f"{self.kept}/{len(self.plays)}", f"{good}/{self.periods}"
 
     @property
     def keeps(self) -> bool:
         """Were the limits kept whenever they were due, under every seed?"""
         return all(one.promised for one in self.plays)
+
+    @property
+    def breaks(self) -> bool:
+        """Were they left when they were due?"""
+        return self.bad_periods > 0
 
     def rewards(self) -> Curve:
         """Rolling mean reward of every seed."""
@@ -90,6 +104,11 @@ class Standing:
         """Running mean cost of every seed under a limit."""
         rows = np.array([one.spend_curve[:, limit] for one in self.plays])
         return Curve(self.plays[0].t, rows, [*self.seeds])
+
+    def by_period(self, limit: int, period: int) -> Curve:
+        """Mean cost of every seed under a limit in each period, at its end."""
+        rows = np.array([one.by_period[:, limit] for one in self.plays])
+        return Curve(period * np.arange(1, rows.shape[1] + 1), rows, [*self.seeds])
 
 
 @dataclass(frozen=True)
@@ -119,6 +138,12 @@ class Findings:
                 made[policy] = Standing(policy, list(plays), list(plays.values()))
         return made
 
+    def refusals(self, level: int) -> dict[str, str]:
+        """Policies that would not play at a level of the sweep, and why."""
+        seed = self.setup.seeds[0]
+        said = {name: self.results.get(Play(name, seed, level)) for name in self.setup.policies}
+        return {name: why for name, why in said.items() if isinstance(why, str)}
+
     def mark(self, what: str, level: int | None = None) -> Yardstick | None:
         """A yardstick that was computed and exists."""
         found = self.results.get(Mark(what, level))
@@ -137,32 +162,40 @@ class Findings:
         return max(keepers, key=lambda one: one.reward, default=None)
 
     @property
-    def prices(self) -> tuple[CheckedPrice, ...]:
-        """Of each limit, at the exact optimum."""
-        best = self.mark("exact")
-        return () if best is None else best.prices
+    def headline(self) -> Standing:
+        """The policy that the report is about: the best that kept the limits, or else of all."""
+        return self.best or max(self.standings.values(), key=lambda one: one.reward)
+
+    @property
+    def prices(self) -> dict[str, tuple[CheckedPrice, ...]]:
+        """Of each limit, at the best law of every kind that was played, the headline's first."""
+        if not self.standings:
+            return {}
+        played = sorted(kinds([*self.standings]), key=lambda one: one != self.headline.kind)
+        found = {one: self.mark(one) for one in played}
+        return {one: best.prices for one, best in found.items() if best is not None}
 
     def in_unit(self, promise: Promise, per_request: float) -> float:
         """An average per request in the unit that the file has the limit in."""
         return per_request / self.setup.problem.draws if promise.per == "draw" else per_request
 
     def gain(self, price: CheckedPrice, by: float = 0.01) -> float:
-        """What moving a bound outwards by a fraction of itself would add, by its price."""
+        """What moving a bound outwards by a fraction of itself would add: by its price or, at a
+        kink, where there are many, by the difference.
+        """
+        measured = self.measured_gain(price, by)
+        if price.verdict == "kink" and measured is not None:
+            return measured
+        return self.priced_gain(price, by)
+
+    def priced_gain(self, price: CheckedPrice, by: float = 0.01) -> float:
+        """The same by its price."""
         return self.setup.span * abs(price.price) * by * price.limit.bound
 
     def measured_gain(self, price: CheckedPrice, by: float = 0.01) -> float | None:
         """The same by the difference towards the looser side."""
         looser = price.above if price.limit.sign < 0 else price.below
         return None if looser is None else self.setup.span * abs(looser) * by * price.limit.bound
-
-
-def limit_name(promise: Promise) -> str:
-    """A limit in words.
-
-    at most 2 per request of usd: "usd at most 2 per request"
-    """
-    side = promise.limit.side.replace("_", " ")
-    return f"{promise.limit.name} {side} {promise.written:.4g} per {promise.per}"
 
 
 def data(found: Findings, sentences: Sequence[str]) -> dict[str, Any]:
@@ -197,6 +230,7 @@ def data(found: Findings, sentences: Sequence[str]) -> dict[str, Any]:
         "window": setup.window,
         "policies": {
             policy: {
+                "kind": kind(policy),
                 "refused": found.tried.refused.get(policy),
                 "warning": found.tried.warned.get(policy),
                 **(standing_data(found.standings[policy]) if policy in found.standings else {}),
@@ -204,7 +238,10 @@ def data(found: Findings, sentences: Sequence[str]) -> dict[str, Any]:
             for policy in setup.policies
         },
         "yardsticks": {what: mark_data(one) for what, one in found.marks.items()},
-        "prices": [price_data(found, one) for one in found.prices],
+        "prices": {
+            kind: [price_data(found, one) for one in prices]
+            for kind, prices in found.prices.items()
+        },
         "sweep": sweep_data(found),
     }
 
@@ -288,13 +325,15 @@ def sweep_data(found: Findings) -> dict[str, Any] | None:
             {
                 "bound": level.written,
                 "impossible": level.reason or None,
-                "exact": None
-                if (best := found.mark("exact", level.number)) is None
-                else best.value,
+                "best": {
+                    one: None if (best := found.mark(one, level.number)) is None else best.value
+                    for one in kinds(found.setup.policies)
+                },
                 "policies": {
                     name: {"reward": one.reward, "deviation": one.deviation, "keeps": one.keeps}
                     for name, one in found.at(level.number).items()
                 },
+                "refused": found.refusals(level.number),
             }
             for level in sweep.levels
         ],

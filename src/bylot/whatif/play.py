@@ -11,6 +11,7 @@ from bylot.kernels.compile import Floats, Ints
 from bylot.metrics import outside
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean, simulate
+from bylot.text import patience, say
 from bylot.whatif.setup import Play, Setup
 
 WARM = 20  # rounds, which is enough to compile all that a longer play needs
@@ -20,9 +21,10 @@ class Played(NamedTuple):
     """What a policy did under a seed.
 
     reward:   mean over all rounds; late: over the last tenth
-    spend:    (d,) mean cost under each limit, per request
-    outside:  how far it is outside its worst limit, in units of the largest cost; 0 if all hold
+    spend:    (d,) mean cost under each limit, per request: over whole periods, if there was one
+    outside:  how far that is outside its worst limit, in units of the largest cost; 0 if all hold
     periods:  whole periods, and how many of them ended outside a limit
+    by_period: (periods, d), mean cost in each
     asked:    (K,) the share of requests in whose panel each expert was
     t, reward_curve, spend_curve: rolling mean of the reward and running mean of the costs (n, d)
     """
@@ -33,6 +35,7 @@ class Played(NamedTuple):
     outside: float
     periods: int
     bad_periods: int
+    by_period: Floats
     replaced: int
     asked: Floats
     t: Ints
@@ -41,13 +44,13 @@ class Played(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Were all limits kept on average over the whole play?"""
-        return self.outside <= 0.0
+        """Were all limits kept on average over the whole periods?"""
+        return self.periods > 0 and self.outside <= 0.0
 
     @property
     def promised(self) -> bool:
-        """Were they kept whenever they were due: at the end of every period, or else at the end?"""
-        return self.bad_periods == 0 if self.periods else self.kept
+        """Were they kept whenever they were due, and due at all?"""
+        return self.periods > 0 and self.bad_periods == 0
 
 
 def play(setup: Setup, job: Play) -> Played | str:
@@ -57,7 +60,7 @@ def play(setup: Setup, job: Play) -> Played | str:
     try:
         return summed_up(setup, played(setup, problem, job.policy, setup.rounds, job.seed))
     except PolicyError as error:
-        return str(error)
+        return setup.file.worded(str(error), problem)
 
 
 def played(setup: Setup, problem: Problem, policy: str, rounds: int, seed: int) -> Trace:
@@ -78,7 +81,8 @@ def summed_up(setup: Setup, trace: Trace) -> Played:
     problem = trace.problem
     periods = by_period(problem, trace.spend, setup.period)
     t, tenth = sampled(setup.rounds, "crowd"), max(1, setup.rounds // 10)
-    spend = trace.spend.mean(axis=0)
+    shape = setup.due // setup.period, setup.period, len(problem.limits)
+    spend = trace.spend[: setup.due or None].mean(axis=0)
     return Played(
         reward=setup.reward(float(trace.rewards.mean())),
         late=setup.reward(float(trace.rewards[-tenth:].mean())),
@@ -86,6 +90,7 @@ def summed_up(setup: Setup, trace: Trace) -> Played:
         outside=outside(problem, spend),
         periods=periods["periods"],
         bad_periods=periods["bad_periods"],
+        by_period=trace.spend[: setup.due].reshape(shape).mean(axis=1),
         replaced=int(trace.record.replaced.sum()),
         asked=asked(trace.draws, problem.size),
         t=t,
@@ -115,17 +120,19 @@ class Tried(NamedTuple):
 
 def tried(setup: Setup) -> Tried:
     """Let every policy play a few rounds: compiles it, and hears what it has to say."""
-    said = Tried({}, {})
-    for policy in setup.policies:
-        with warnings.catch_warnings(record=True) as heard:
+    said, count = Tried({}, {}), len(setup.policies)
+    for n, policy in enumerate(setup.policies, 1):
+        say(f"... {policy} is made ready, {n} of {count}")
+        wait = patience("    it is compiled, which takes about half a minute, once per machine")
+        with wait, warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             try:
                 played(setup, setup.problem, policy, min(WARM, setup.rounds), setup.seeds[0])
             except PolicyError as error:
-                said.refused[policy] = str(error)
+                said.refused[policy] = setup.file.worded(str(error))
         mine = [one for one in heard if issubclass(one.category, OURS)]
         if mine:
-            said.warned[policy] = str(mine[0].message)
+            said.warned[policy] = setup.file.worded(str(mine[0].message))
     return said
 
 

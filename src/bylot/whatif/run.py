@@ -10,7 +10,7 @@ from bylot.engine import Threads, progress
 from bylot.plots.style import drawing, folder_for
 from bylot.report.write import write_pages
 from bylot.text import say, table
-from bylot.whatif.contents import contents, title
+from bylot.whatif.contents import contents, title, uneven
 from bylot.whatif.figures import draw
 from bylot.whatif.findings import Findings, data
 from bylot.whatif.play import OURS, play, tried
@@ -43,7 +43,6 @@ def run(setup: Setup, out: Path, workers: int) -> Made:
 
 def computed(setup: Setup, workers: int) -> Findings:
     """The results of all jobs, the same for any number of workers; of some, if it is stopped."""
-    say("... compiling, which is quick if it was done before")
     results: dict[Job, Any] = {}
     with warnings.catch_warnings():
         # Of every play: `tried` has heard each once, and the report repeats it.
@@ -76,7 +75,9 @@ def render(made: Made) -> str:
     head = ("policy", "reward", "±", "last tenth", "seeds inside", "periods inside")
     rows = [(name, *one.earned, *one.inside) for name, one in found.standings.items()]
     refused = [f"{name} was not played: {why}" for name, why in found.tried.refused.items()]
-    story = [found.setup.world.story, ""] if found.setup.world.made_up else []
+    story = [found.setup.world.story, ""]
+    if found.setup.rounds != found.setup.due:
+        story.insert(1, uneven(found.setup))
     pages = [str(path) for path in made.paths if path.suffix in (".html", ".md", ".json")]
     lines = [*made.data["summary"], "", *table([head, *rows]), *refused, "", *pages]
     return "\n".join([*story, *lines])

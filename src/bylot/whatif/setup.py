@@ -12,6 +12,7 @@ from bylot.environments import Environment, Given, Outcomes
 from bylot.files import ProblemFile
 from bylot.kernels.compile import Floats
 from bylot.problem import Problem
+from bylot.whatif.cast import kinds
 from bylot.whatif.levels import Level, Sweep
 from bylot.worlds import Ground, World
 
@@ -74,6 +75,11 @@ class Setup:
         return self.problem.period or self.rounds
 
     @property
+    def due(self) -> int:
+        """The rounds of whole periods: what comes after them is not due when a play ends."""
+        return self.rounds - self.rounds % self.period
+
+    @property
     def window(self) -> int:
         """Rounds of a rolling mean."""
         return max(1, self.rounds // 20)
@@ -116,11 +122,13 @@ class Setup:
         return self.problem if level is None else self.levels[level].problem
 
     def jobs(self, refused: Collection[str], marks: Sequence[str]) -> list[Job]:
-        """Everything to compute, the plays of the problem itself first."""
+        """Everything to compute: one play of each policy, what to measure it by, the other plays,
+        the sweep. Whoever stops it on the way has something to compare.
+        """
         playing = [policy for policy in self.policies if policy not in refused]
         made: list[Job] = [Play(policy, seed) for seed in self.seeds for policy in playing]
-        made += [Mark(what) for what in marks]
+        made[len(playing) : len(playing)] = [Mark(what) for what in marks]
         for n in [level.number for level in self.levels if level.problem]:
-            made.append(Mark("exact", n))
+            made += [Mark(kind, n) for kind in kinds(self.policies)]
             made += [Play(policy, seed, n) for policy in self.policies for seed in self.seeds]
         return made

@@ -2,7 +2,8 @@
 
 from bylot.files.problem_file import in_words
 from bylot.text import share
-from bylot.whatif.findings import Findings, Standing, limit_name
+from bylot.whatif.cast import KINDS
+from bylot.whatif.findings import Findings, Standing
 
 
 def summary(found: Findings) -> list[str]:
@@ -14,24 +15,24 @@ def summary(found: Findings) -> list[str]:
 
 def earned(found: Findings) -> str:
     """The best policy that keeps the limits, or else the best of all, beside the yardsticks."""
-    one = found.best or max(found.standings.values(), key=lambda standing: standing.reward)
-    setup = found.setup
+    one, setup = found.headline, found.setup
     high = setup.file.rewards[1]
     text = (
-        f"{one.policy} earns {one.reward:.3f} of {high:g} a request over {setup.rounds:,} requests "
+        f"{one.policy}{', which breaks limits,' if one.breaks else ''} earns "
+        f"{one.reward:.3f} of {high:g} a request over {setup.rounds:,} requests "
         f"(mean of {len(one.plays)} seed{'s' * (len(one.plays) != 1)})"
     )
     parts = [
         f"{compared(one.reward, mark.value)} {name} ({mark.value:.3f}"
         f"{'' if mark.kept else ', which breaks limits'})"
-        for what, name in COMPARED.items()
+        for what, name in {one.kind: OWN.format(KINDS[one.kind].law), **COMPARED}.items()
         if (mark := found.mark(what)) is not None and (mark.kept or what == "equal")
     ]
     return f"{text}: {in_words(parts, 'and')}." if parts else f"{text}."
 
 
+OWN = "the best {} that keeps the limits"
 COMPARED = {
-    "exact": "the best fixed law of independent draws that keeps the limits",
     "set": "the best single panel that keeps them",
     "equal": "asking all experts equally often",
 }
@@ -56,10 +57,10 @@ def kept(found: Findings) -> str:
     if not count:
         return "Nothing is limited."
     all_limits = f"all {count} limits" if count > 1 else "the limit"
-    if any(one.periods for one in standings):
-        when = "at the end of every period" if setup.horizon is None else "at the end of every play"
-    else:
-        when = f"on average (no period of {setup.period:,} requests was played to its end)"
+    if not any(one.periods for one in standings):
+        period = f"{setup.period:,} requests"
+        return f"No limit fell due: no period of {period} was played to its end."
+    when = "at the end of every period" if setup.horizon is None else "at the end of every play"
     keepers = [one.policy for one in standings if one.keeps]
     breakers = [broke(one) for one in standings if not one.keeps]
     text = f"{in_words(keepers or ['No policy'], 'and')} kept {all_limits} {when}"
@@ -68,9 +69,7 @@ def kept(found: Findings) -> str:
 
 def broke(one: Standing) -> str:
     """How often a policy left a limit."""
-    if one.periods:
-        return f"{one.policy} left a limit in {one.bad_periods} of {one.periods}"
-    return f"{one.policy} left a limit under {len(one.plays) - one.kept} of {len(one.plays)} seeds"
+    return f"{one.policy} left a limit in {one.bad_periods} of {one.periods}"
 
 
 def cost(found: Findings) -> str:
@@ -86,7 +85,8 @@ def cost(found: Findings) -> str:
 
 def together(found: Findings) -> str:
     """What would be earned more if nothing were limited; nothing if that is not known."""
-    best, free = found.mark("exact"), found.mark("free")
+    kind = KINDS[found.headline.kind]
+    best, free = found.mark(found.headline.kind), found.mark(kind.free)
     if best is None or free is None:
         return ""
     lost = free.value - best.value
@@ -94,15 +94,16 @@ def together(found: Findings) -> str:
         return "together the limits cost nothing"
     part = f", {share(lost / free.value)} of what" if free.value > 0 else " of what"
     text = f"together the limits cost {lost:.3f} a request{part}"
-    return f"{text} independent draws could earn without them"
+    return f"{text} {kind.who} could earn without them"
 
 
 def dearest(found: Findings) -> str:
     """The limit of which a hundredth more room is worth most; nothing if that is not known."""
-    if not found.prices:
+    prices = found.prices.get(found.headline.kind)
+    if not prices:
         return ""
-    n = max(range(len(found.prices)), key=lambda n: found.gain(found.prices[n]))
-    gain, name = found.gain(found.prices[n]), limit_name(found.setup.file.promises[n])
+    n = max(range(len(prices)), key=lambda n: found.gain(prices[n]))
+    gain, name = found.gain(prices[n]), found.setup.file.promises[n].words
     if gain <= 1e-7 * found.setup.span:
         return "1% more room in any single one is worth nothing"
     return f'the one that costs most is "{name}": 1% more room there is worth {gain:.2g}'

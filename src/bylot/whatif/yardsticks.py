@@ -11,7 +11,16 @@ from bylot.bestlaws.find import shares
 from bylot.errors import InfeasibleLimits
 from bylot.kernels.compile import Floats
 from bylot.metrics import outside
-from bylot.optima import CheckedPrice, Optimum, Stack, best_set, checked_prices, optimum
+from bylot.optima import (
+    CheckedPrice,
+    Mixture,
+    Optimum,
+    Stack,
+    best_mixture,
+    best_set,
+    checked_prices,
+    optimum,
+)
 from bylot.problem import Problem
 from bylot.whatif.levels import with_limits
 from bylot.whatif.setup import Mark, Setup
@@ -56,7 +65,32 @@ def mark(setup: Setup, job: Mark) -> Yardstick | Nothing:
     try:
         return MARKS[job.what](setup, problem, priced=job.level is None)
     except InfeasibleLimits:
-        return Nothing("there is none: no law keeps what it would have to keep")
+        return Nothing(NONE.get(job.what, "there is none"))
+
+
+def panels(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
+    """The best lot of panels of M different experts whose expected costs keep the limits."""
+    stack, contexts = setup.ground
+    given: dict[str, Any] = {"contexts": contexts, "aggregate": contexts is not None}
+    best = best_mixture(problem, stack, **given)
+    prices = checked_prices(problem, stack, best, **given) if priced else ()
+    return of_law(setup, problem, best, prices)
+
+
+def most(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
+    """The best lot of panels of up to M experts: what no policy exceeds."""
+    stack, contexts = setup.ground
+    best = best_mixture(
+        problem, stack, contexts=contexts, aggregate=contexts is not None, fewer=True
+    )
+    return of_law(setup, problem, best)
+
+
+def free_panels(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
+    """The best panels of M different experts, if nothing were limited."""
+    stack, contexts = setup.ground
+    best = best_mixture(with_limits(problem, []), stack, contexts=contexts)
+    return of_law(setup, problem, best)
 
 
 def exact(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
@@ -76,7 +110,7 @@ def surrogate(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
     return of_law(setup, problem, best)
 
 
-def free(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
+def free_draws(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
     """The best fixed law of M independent draws, if nothing were limited."""
     stack, contexts = setup.ground
     best = optimum(with_limits(problem, []), stack, floor=False, contexts=contexts)
@@ -84,10 +118,17 @@ def free(setup: Setup, problem: Problem, priced: bool) -> Yardstick:
 
 
 def of_law(
-    setup: Setup, problem: Problem, best: Optimum, prices: tuple[CheckedPrice, ...] = ()
+    setup: Setup,
+    problem: Problem,
+    best: Optimum | Mixture,
+    prices: tuple[CheckedPrice, ...] = (),
 ) -> Yardstick:
-    """A law of independent draws, one for each context, and whether it keeps the limits."""
-    asked: Floats = shares(setup.ground) @ best.asked(problem.draws)
+    """A law, one for each context, and whether it keeps the limits."""
+    if isinstance(best, Mixture):
+        chances = np.atleast_2d(best.asked)
+    else:
+        chances = best.asked(problem.draws)
+    asked: Floats = shares(setup.ground) @ chances
     return Yardstick(
         value=setup.reward(best.value),
         ceiling=setup.reward(best.ceiling),
@@ -138,11 +179,21 @@ def equal_value(stack: Stack, M: int) -> float:
 
 SLACK = 1e-9  # in units of the largest cost: an optimum lies on its limits, up to rounding
 
+NONE = {
+    "panels": "there is none: full panels of different experts cannot keep the limits",
+    "exact": "none was found that keeps the limits",
+    "surrogate": "there is none: the stand-in is empty, though the limits are not",
+}
+"""What is said where there is no such law."""
+
 MARKS: Mapping[str, Callable[..., Yardstick | Nothing]] = {
+    "panels": panels,
     "exact": exact,
     "surrogate": surrogate,
+    "most": most,
     "set": fixed,
     "equal": equal,
-    "free": free,
+    "free-panels": free_panels,
+    "free-draws": free_draws,
 }
 """In the order in which they are told of."""
