@@ -1,58 +1,20 @@
-"""Files of outcomes and of experts: every writing reads the same, and what is wrong is named."""
+"""Tables of outcomes: one file or two, however they are written, and what is wrong with them."""
 
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hospital
-from bylot.data import OutcomeTable, read_experts, read_outcomes
+from bylot.data import read_experts, read_outcomes
 from bylot.data.sheet import sheet
 from bylot.environments import Outcomes
 from bylot.errors import DataError
-
-OUTCOMES = "qid,ann,bob,cy\n9,1,0,\n10,0.25,1,1\n7,,,0\n"
-QUESTIONS = "qid,specialty,answer,note\n7,skin,A,\n9,heart,B,\n10,skin,C,hard\n11,lung,A,\n"
-
-fuzz = settings(
-    deadline=None,
-    derandomize=True,
-    max_examples=200,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-
-
-def written(
-    folder: Path,
-    outcomes: str | bytes = OUTCOMES,
-    questions: str | bytes = QUESTIONS,
-    dimension: str = "specialty",
-) -> OutcomeTable:
-    """What comes of files with this content."""
-    for name, content in (("outcomes.csv", outcomes), ("questions.csv", questions)):
-        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_outcomes(folder / "outcomes.csv", str(folder / "questions.csv"), dimension)
-
-
-def experts(folder: Path, content: str | bytes, *names: str) -> dict[str, list[object]]:
-    """The columns of a file of experts with this content, as lists."""
-    data = content if isinstance(content, bytes) else content.encode()
-    (folder / "experts.csv").write_bytes(data)
-    columns = read_experts(folder / "experts.csv", names or None)
-    return {name: column.tolist() for name, column in columns.items()}
-
-
-def same(one: OutcomeTable, other: OutcomeTable) -> bool:
-    """Is all that was read the same?"""
-    arrays = [(one.table, other.table), (one.dimension, other.dimension)]
-    names = [(t.experts, t.questions, t.dimensions, t.unasked) for t in (one, other)]
-    return names[0] == names[1] and all(np.array_equal(a, b, equal_nan=True) for a, b in arrays)
+from tables import OUTCOMES, QUESTIONS, WHOLE, fuzz, same, whole, written
 
 
 def test_outcomes_are_joined_with_the_dimension_of_their_question(tmp_path: Path) -> None:
@@ -72,17 +34,6 @@ def test_outcomes_are_joined_with_the_dimension_of_their_question(tmp_path: Path
 
 def test_any_column_may_say_the_dimension(tmp_path: Path) -> None:
     assert written(tmp_path, dimension="answer").dimensions == ("A", "B", "C")
-
-
-WHOLE = (
-    "qid,specialty,ward,ann,bob,note\n9,heart,day,1,,\n10,skin,night,.25,0,hard\n7,skin,day,,1,\n"
-)
-
-
-def whole(folder: Path, content: str = WHOLE, **options: Any) -> OutcomeTable:
-    """What comes of one file that says everything."""
-    (folder / "whole.csv").write_text(content)
-    return read_outcomes(folder / "whole.csv", experts=("ann", "bob"), **options)
 
 
 def test_one_file_may_say_all(tmp_path: Path) -> None:
@@ -149,71 +100,6 @@ def test_a_file_without_experts_is_refused(tmp_path: Path) -> None:
         read_outcomes(tmp_path / "none.csv")
 
 
-# Parquet
-
-
-def in_parquet(folder: Path) -> Path:
-    """The file that says all, of mixed types."""
-    path = folder / "whole.parquet"
-    pl.DataFrame(
-        {
-            "qid": [9, 10, 7],
-            "specialty": ["heart", "skin", "skin"],
-            "ward": ["day", "night", "day"],
-            "ann": [1.0, 0.25, float("nan")],
-            "bob": [None, False, True],
-            "note": [None, "hard", None],
-        }
-    ).write_parquet(path)
-    return path
-
-
-def test_a_table_in_parquet_reads_as_the_same_in_text(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"context": "ward", "experts": ("ann", "bob")}
-    read, text = read_outcomes(in_parquet(tmp_path), **options), whole(tmp_path, context="ward")
-    assert same(read, text)
-    assert (read.contexts, read.context.tolist()) == (text.contexts, text.context.tolist())
-
-
-def test_errors_in_parquet_name_the_row(tmp_path: Path) -> None:
-    path = in_parquet(tmp_path)
-    with pytest.raises(DataError, match=r"whole\.parquet, row 1: question '9' has no 'note'; fill"):
-        read_outcomes(path, context="note")
-    pl.DataFrame({"qid": [1, 2, 1], "ann": [1, 1, 0]}).write_parquet(path)
-    with pytest.raises(DataError, match=r"row 3: 'qid' is '1', as in row 1; keep one"):
-        read_outcomes(path, dimension=None)
-    pl.DataFrame({"qid": [1, 2], "ann": [[1], [0]]}).write_parquet(path)
-    with pytest.raises(DataError, match=r"row 1: '\[1\]' of expert 'ann' is not an outcome"):
-        read_outcomes(path, dimension=None)
-    pl.DataFrame({"qid": [], "ann": []}).write_parquet(path)
-    with pytest.raises(DataError, match="holds no rows; give a table"):
-        read_outcomes(path, dimension=None)
-
-
-def test_parquet_without_polars_or_without_a_file_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        read_outcomes(tmp_path / "none.parquet")
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(DataError, match=r"needs polars; pip install 'bylot\[reproduce\]', or save"):
-        read_outcomes(tmp_path / "none.parquet")
-
-
-@settings(fuzz, max_examples=100)
-@given(at=st.integers(0, 3_000), cut=st.integers(0, 40), insert=st.binary(max_size=8))
-def test_damaged_parquet_gives_a_table_or_one_line(
-    tmp_path: Path, at: int, cut: int, insert: bytes
-) -> None:
-    path = in_parquet(tmp_path)
-    content = path.read_bytes()
-    path.write_bytes(content[: at % len(content)] + insert + content[at % len(content) + cut :])
-    try:
-        read_outcomes(path, experts=["ann", "bob"])
-    except DataError as error:
-        one_line(error)
-
-
 class Writing(NamedTuple):
     """A way to write a file."""
 
@@ -250,6 +136,7 @@ def test_every_writing_reads_the_same(tmp_path: Path, one: Writing, other: Writi
 
 
 ids = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=',"'), min_size=1)
+
 results = st.sampled_from([0.0, 1.0, np.nan]) | st.floats(0, 1)
 
 
@@ -332,107 +219,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_outcomes(tmp_path / "outcomes.csv", tmp_path / "none.csv")
     with pytest.raises(DataError, match="is a folder"):
         read_experts(tmp_path)
-
-
-# Experts
-
-
-def test_columns_of_experts_are_numbers_where_they_can_be(tmp_path: Path) -> None:
-    content = 'name,lab,size,usd,note\n7,x,70,1e-4,\n8,,,.5,\n9,"x, y",7.,2,\n'
-    columns = experts(tmp_path, content)
-    assert columns.pop("size")[:1] == [70.0]
-    assert columns == {
-        "name": ["7", "8", "9"],
-        "lab": ["x", "", "x, y"],
-        "usd": [1e-4, 0.5, 2.0],
-        "note": ["", "", ""],
-    }
-    size = read_experts(tmp_path / "experts.csv")["size"]
-    assert_array_equal(size, [70, np.nan, 7])
-    assert isinstance(experts(tmp_path, "name,size\na,7\nb,1e999\n")["size"][0], str)
-
-
-def test_experts_come_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
-    content = "name\tsize\nann\t1\nbob\t2\ncy\tlarge\n"
-    assert experts(tmp_path, content, "bob", "ann") == {"name": ["bob", "ann"], "size": [2.0, 1.0]}
-    with pytest.raises(DataError, match=r"experts\.csv: there is no line for expert 'eve'; add"):
-        experts(tmp_path, content, "ann", "eve")
-
-
-# Any bytes
-
-
-edits = st.lists(
-    st.tuples(
-        st.integers(0, len(QUESTIONS)),
-        st.integers(0, 5),
-        st.sampled_from([b"", b"\n", b"\r", b"\t", b",", b" ", b'"', b"7", b"\xff", b"\0"])
-        | st.binary(max_size=3)
-        | st.text(max_size=3).map(lambda text: text.encode("utf-8", "surrogatepass")),
-    ),
-    max_size=4,
-)
-anything = st.binary() | st.text('ab1.,\t \n\r"').map(str.encode)
-
-
-def damaged(good: str, changes: list[tuple[int, int, bytes]]) -> bytes:
-    """Good content after some cuts and insertions."""
-    content = good.encode()
-    for at, cut, insert in changes:
-        content = content[:at] + insert + content[at + cut :]
-    return content
-
-
-def table_or_complaint(folder: Path, outcomes: bytes, questions: bytes) -> bool:
-    """Nothing else may come of any files; was it a table?"""
-    try:
-        read = written(folder, outcomes, questions)
-    except DataError as error:
-        one_line(error)
-        return False
-    assert read.table.shape == (len(read.questions), len(read.experts))
-    assert not ((read.table < 0) | (read.table > 1)).any()
-    assert set(read.dimension.tolist()) == set(range(len(read.dimensions)))
-    Outcomes(read.table, read.dimension)
-    return True
-
-
-def one_line(error: DataError) -> None:
-    """What and where, and what to do."""
-    assert len(str(error).splitlines()) == 1
-    assert ": " in str(error)
-    assert "; " in str(error)
-
-
-@fuzz
-@given(outcomes=edits, questions=edits)
-def test_damaged_files_give_a_table_or_one_line(
-    tmp_path: Path,
-    outcomes: list[tuple[int, int, bytes]],
-    questions: list[tuple[int, int, bytes]],
-) -> None:
-    good = table_or_complaint(tmp_path, damaged(OUTCOMES, outcomes), damaged(QUESTIONS, questions))
-    assert good or outcomes or questions
-
-
-@fuzz
-@given(outcomes=anything, questions=anything)
-def test_any_bytes_give_a_table_or_one_line(
-    tmp_path: Path, outcomes: bytes, questions: bytes
-) -> None:
-    table_or_complaint(tmp_path, outcomes, questions)
-    table_or_complaint(tmp_path, OUTCOMES.encode(), questions)
-
-
-@fuzz
-@given(content=anything | edits.map(lambda changes: damaged(QUESTIONS, changes)))
-def test_any_bytes_give_experts_or_one_line(tmp_path: Path, content: bytes) -> None:
-    try:
-        columns = experts(tmp_path, content)
-    except DataError as error:
-        one_line(error)
-    else:
-        assert len({len(column) for column in columns.values()}) == 1
 
 
 # The hospital

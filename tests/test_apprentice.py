@@ -1,0 +1,28 @@
+"""Agreement with an existing system, beside enumeration."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bylot.evaluation import compare, draws, gather
+from test_evaluation_laws import ALL, chances
+from trio import TRIO, fixed
+
+
+def test_agreement_with_an_existing_system_is_that_of_enumeration() -> None:
+    chosen = fixed([0.6, 0.3, 0.1], 30, told=False)
+    target = draws(TRIO, {"a": 2, "b": 1})
+    found = compare(gather(TRIO, chosen), target)
+    law, same, overlap, jaccard = target.law(None, ALL), [], [], []
+    for one in chosen:
+        mine = {TRIO.experts.index(name) for name in one.draws}
+        theirs = [(set(a.tolist()), chance) for a, chance in chances(law, 3, 2)]
+        same.append(sum(p for b, p in theirs if b == mine))
+        overlap.append(sum(p * len(b & mine) / len(mine) for b, p in theirs))
+        jaccard.append(sum(p * len(b & mine) / len(b | mine) for b, p in theirs))
+    assert_allclose(
+        [found.same, found.overlap, found.jaccard], np.mean([same, overlap, jaccard], axis=1)
+    )
+    assert found.never == sum("c" in one.draws for one in chosen) > 0
+    assert found.median == pytest.approx(np.median(same))
+    assert found.costs["usd"] == pytest.approx(8 / 9 * 1 + 5 / 9 * 2)

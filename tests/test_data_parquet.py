@@ -1,0 +1,78 @@
+"""Tables in Parquet: the same as in text, and what is wrong with them in one line."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bylot.data import read_outcomes
+from bylot.errors import DataError
+from tables import fuzz, one_line, same, whole
+
+# Parquet
+
+
+def in_parquet(folder: Path) -> Path:
+    """The file that says all, of mixed types."""
+    path = folder / "whole.parquet"
+    pl.DataFrame(
+        {
+            "qid": [9, 10, 7],
+            "specialty": ["heart", "skin", "skin"],
+            "ward": ["day", "night", "day"],
+            "ann": [1.0, 0.25, float("nan")],
+            "bob": [None, False, True],
+            "note": [None, "hard", None],
+        }
+    ).write_parquet(path)
+    return path
+
+
+def test_a_table_in_parquet_reads_as_the_same_in_text(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"context": "ward", "experts": ("ann", "bob")}
+    read, text = read_outcomes(in_parquet(tmp_path), **options), whole(tmp_path, context="ward")
+    assert same(read, text)
+    assert (read.contexts, read.context.tolist()) == (text.contexts, text.context.tolist())
+
+
+def test_errors_in_parquet_name_the_row(tmp_path: Path) -> None:
+    path = in_parquet(tmp_path)
+    with pytest.raises(DataError, match=r"whole\.parquet, row 1: question '9' has no 'note'; fill"):
+        read_outcomes(path, context="note")
+    pl.DataFrame({"qid": [1, 2, 1], "ann": [1, 1, 0]}).write_parquet(path)
+    with pytest.raises(DataError, match=r"row 3: 'qid' is '1', as in row 1; keep one"):
+        read_outcomes(path, dimension=None)
+    pl.DataFrame({"qid": [1, 2], "ann": [[1], [0]]}).write_parquet(path)
+    with pytest.raises(DataError, match=r"row 1: '\[1\]' of expert 'ann' is not an outcome"):
+        read_outcomes(path, dimension=None)
+    pl.DataFrame({"qid": [], "ann": []}).write_parquet(path)
+    with pytest.raises(DataError, match="holds no rows; give a table"):
+        read_outcomes(path, dimension=None)
+
+
+def test_parquet_without_polars_or_without_a_file_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        read_outcomes(tmp_path / "none.parquet")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(DataError, match=r"polars; pip install '\.\[reproduce\]' in .*, or save"):
+        read_outcomes(tmp_path / "none.parquet")
+
+
+@settings(fuzz, max_examples=100)
+@given(at=st.integers(0, 3_000), cut=st.integers(0, 40), insert=st.binary(max_size=8))
+def test_damaged_parquet_gives_a_table_or_one_line(
+    tmp_path: Path, at: int, cut: int, insert: bytes
+) -> None:
+    path = in_parquet(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[: at % len(content)] + insert + content[at % len(content) + cut :])
+    try:
+        read_outcomes(path, experts=["ann", "bob"])
+    except DataError as error:
+        one_line(error)

@@ -1,0 +1,83 @@
+"""Logs of plays, of contexts and of outages: what another law would have earned in them."""
+
+import itertools
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from bylot import Problem, simulate
+from bylot.errors import ThinOverlap
+from bylot.evaluation import Entry, Target, draws, entries, evaluate, gather, sets
+from bylot.evaluation.laws import Iid, Law
+from bylot.kernels.summax import expected_reward
+from small import five, steady
+from test_evaluation_laws import ALL, chances
+
+
+def exact(law: Law, problem: Problem, rounds: int, seed: int) -> float:
+    """What a law earns in a steady world, by all panels."""
+    values = steady().rounds(0, rounds, seed).values
+    return sum(
+        chance * float(values[:, :, members].max(axis=2).sum(axis=1).mean())
+        for members, chance in chances(law, problem.size, problem.draws)
+    )
+
+
+WEIGHTS = {"ann": 0.02, "bob": 0.38, "cat": 0.4, "dan": 0.1, "eve": 0.1}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("policy", ["distinct", "tangent", "omd"])
+def test_a_play_tells_what_another_law_would_have_earned_in_it(policy: str, seed: int) -> None:
+    problem, rounds = five(), 4_000
+    log = gather(problem, entries(simulate(problem, steady(), policy, rounds=rounds, seed=seed)))
+    targets: list[Target] = [sets(problem, WEIGHTS)]
+    if policy != "distinct":
+        targets.append(draws(problem, WEIGHTS))
+    for target in targets:
+        law, found = target.law(None, ALL), evaluate(log, target)
+        value = exact(law, problem, rounds, seed)
+        if isinstance(law, Iid):
+            values = steady().rounds(0, rounds, seed).values
+            assert value == pytest.approx(expected_reward(law.q, values, 2), abs=1e-9)
+        for one in found.estimates:
+            assert abs(one.value - value) < 4 * one.error, one.name
+        low, high = found.estimates[-1].interval
+        assert low <= value <= high
+        usd = sum(p * problem.costs["usd"][a].sum() for a, p in chances(law, 5, 2))
+        assert found.costs["usd"] == pytest.approx(usd, abs=1e-9)
+
+
+def test_each_context_and_outage_is_judged_by_its_own_law() -> None:
+    problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=1)
+    rng, written = np.random.default_rng(2), []
+    for t in range(2_400):
+        up, context = ("a", "b") if t % 3 == 0 else ("a", "b", "c"), "xy"[t % 2]
+        name = up[rng.integers(len(up))]
+        got = 1.0 if (name == "a") == (context == "x") else 0.0
+        odds = (1 / len(up),)
+        written.append(Entry(f"d{t}", t, (name,), got, context, odds, available=up))
+    target = draws(problem, {"x": {"a": 1}, "y": {"b": 1, "c": 1}})
+    found = evaluate(gather(problem, written), target)
+    assert found.costs["usd"] == pytest.approx(0.5 * 1 + 0.5 * (1 / 3 * 2 + 2 / 3 * 3))
+    for one in found.estimates:
+        assert abs(one.value - 1.0) <= 4 * one.error + 1e-9  # a is right in x, the others in y
+    assert found.estimates[-2].error < 0.5 * found.estimates[0].error  # the model sees contexts
+
+
+@pytest.mark.slow
+def test_intervals_of_set_weights_cover_what_laws_would_have_earned_in_plays() -> None:
+    problem, rounds, rng, held = five(), 1_000, np.random.default_rng(7), []
+    for policy, seed in itertools.product(("omd", "distinct", "tangent"), range(700, 720)):
+        play = simulate(problem, steady(), policy, rounds=rounds, seed=seed)
+        log = gather(problem, entries(play))
+        for _ in range(6):
+            shares = rng.dirichlet(np.ones(5)) + 1e-3
+            target = sets(problem, dict(zip(problem.experts, shares.tolist(), strict=True)))
+            with suppress(ThinOverlap):
+                found = next(e for e in evaluate(log, target).estimates if e.name == "set weights")
+                value = exact(target.law(None, ALL), problem, rounds, seed)
+                held.append(found.interval.low <= value <= found.interval.high)
+    assert len(held) > 100
+    assert np.mean(held) >= 0.93
