@@ -13,6 +13,7 @@ import contextlib
 import math
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from free import free_port
 
-POOLS = {
-    "triage": {"policy": "distinct", "contexts": ["chest", "head", None]},
-    "crowd": {"policy": "tangent", "contexts": [None]},
-    "slate": {"policy": "omd", "contexts": ["phone", "desk"]},
+POOLS: dict[str, tuple[str, list[str | None]]] = {
+    "triage": ("distinct", ["chest", "head", None]),
+    "crowd": ("tangent", [None]),
+    "slate": ("omd", ["phone", "desk"]),
 }
 PROBLEM: dict[str, Any] = {
     "experts": ["ann", "bob", "cyd", "dee", "eve"],
@@ -56,7 +56,10 @@ class Server:
     """`bylot serve` in a process of its own, to be killed and started again on the same port."""
 
     def __init__(self, store: str, folder: Path) -> None:
-        self.store, self.folder, self.port = store, folder, free_port()
+        self.store, self.folder = store, folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -69,7 +72,7 @@ class Server:
         line = [sys.executable, "-m", "bylot", "serve", "--store", self.store]
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(
-                [*line, "--port", str(self.port), "--lease", "2"], stdout=log, stderr=log
+                [*line, "--port", str(self.port)], stdout=log, stderr=log
             )
         until = time.monotonic() + 60
         while time.monotonic() < until:
@@ -115,7 +118,7 @@ async def caller(client: httpx.AsyncClient, n: int, seen: Witness, over: asyncio
         name = chance.choice(list(POOLS))
         key = f"caller-{n}-{count}"
         count += 1
-        body = {"context": chance.choice(POOLS[name]["contexts"]), "key": key}  # type: ignore[arg-type]
+        body = {"context": chance.choice(POOLS[name][1]), "key": key}
         answer = await insist(client, f"/v1/routers/{name}/decisions", body, seen)
         if answer.status_code != 201:
             seen.faults.append(f"decide under {key}: {answer.status_code} {answer.text}")
@@ -172,7 +175,8 @@ async def campaign(server: Server, kills: int, seed: int, callers: int) -> Witne
 
 def lines(url: str, name: str) -> list[dict[str, Any]]:
     """The whole log of a router."""
-    after, found = -1, []
+    after = -1
+    found: list[dict[str, Any]] = []
     while True:
         answer = httpx.get(f"{url}/v1/routers/{name}/events", params={"after": after}, timeout=30)
         page = answer.json()["events"]
@@ -234,8 +238,8 @@ def run(store: str, kills: int, seed: int, callers: int = 16) -> tuple[Witness, 
         server = Server(address, Path(folder))
         server.start()
         try:
-            for name, pool in POOLS.items():
-                body = {"name": name, "problem": PROBLEM, "policy": pool["policy"], "seed": seed}
+            for name, (policy, _) in POOLS.items():
+                body = {"name": name, "problem": PROBLEM, "policy": policy, "seed": seed}
                 httpx.post(f"{server.url}/v1/routers", json=body, timeout=120).raise_for_status()
             seen = asyncio.run(campaign(server, kills, seed, callers))
             counts = compare(server, seen)

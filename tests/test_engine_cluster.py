@@ -172,7 +172,7 @@ def absent() -> str:
 
 def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(BylotError, match=r"pip install 'bylot\[ray\]'"):
+    with pytest.raises(BylotError, match=r"pip install '\.\[ray\]'"):
         list(Cluster(None, workers=1, check=version).run([1], str))
 
 

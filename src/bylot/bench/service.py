@@ -87,7 +87,7 @@ def await_ready(url: str, process: subprocess.Popen[bytes], seconds: float = 60.
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.05)
-    raise RuntimeError(f"{process.args} did not begin to answer")
+    raise RuntimeError(f"{process.args!r} did not begin to answer")
 
 
 def hello() -> Any:
@@ -256,11 +256,10 @@ def render(result: dict[str, Any]) -> str:
     rows = [("CPU per request, 64 connections", "us", "/ hello")]
     rows += [(name, f"{us:.0f}", f"{ratio.get(name, 1):.2f}") for name, us in cpu.items()]
     lines = [*table(rows), ""]
-    rows = [("decide and reward in turns", "requests/s", "p50 ms", "p99 ms")]
-    for one in result["load"]:
-        rows.append(row(f"{one['connections']} connections", one))
-    rows.append(row("64, one commit for each", result["commit_each"]))
-    lines += [*table(rows), "", f"{result['lost']} lost"]
+    loads = [("decide and reward in turns", "requests/s", "p50 ms", "p99 ms")]
+    loads += [row(f"{one['connections']} connections", one) for one in result["load"]]
+    loads.append(row("64, one commit for each", result["commit_each"]))
+    lines += [*table(loads), "", f"{result['lost']} lost"]
     if "soak" in result:
         soak = result["soak"]
         memory = soak["memory_mb"]

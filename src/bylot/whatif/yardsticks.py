@@ -124,10 +124,7 @@ def of_law(
     prices: tuple[CheckedPrice, ...] = (),
 ) -> Yardstick:
     """A law, one for each context, and whether it keeps the limits."""
-    if isinstance(best, Mixture):
-        chances = np.atleast_2d(best.asked)
-    else:
-        chances = best.asked(problem.draws)
+    chances = np.atleast_2d(best.asked) if isinstance(best, Mixture) else best.asked(problem.draws)
     asked: Floats = shares(setup.ground) @ chances
     return Yardstick(
         value=setup.reward(best.value),
