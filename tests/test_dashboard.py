@@ -1,5 +1,6 @@
 """The dashboard in a real browser: what people see, live and without JavaScript."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -10,15 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 import uvicorn
 from starlette.applications import Starlette
 
 import bylot
+from bylot import codec
+from bylot.service.app import make_app
 from bylot.service.pages import words
 from bylot.service.pages.assets import address
 from bylot.service.pages.routes import routes
 from bylot.service.pages.source import Listed
+from bylot.service.server import Server
+from bylot.service.settings import Settings
 from played import Played, Standins
 from small import five
 
@@ -83,18 +89,22 @@ def locked() -> Iterator[Site]:
 
 
 def served(source: Standins, keys: dict[str, Guest], triage: Played) -> Iterator[Site]:
-    """A server while it is needed."""
+    """A server of pages alone."""
+    app = Starlette(routes=routes(source, keys.get))
+    with running(uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))) as place:
+        yield Site(place, triage)
+
+
+@contextlib.contextmanager
+def running(server: uvicorn.Server) -> Iterator[str]:
+    """A server while it is needed; its address."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(
-            Starlette(routes=routes(source, keys.get)), log_level="error", ws="none"
-        )
-        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        yield Site(f"http://127.0.0.1:{taken.getsockname()[1]}", triage)
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
         server.should_exit = True
         thread.join()
 
@@ -226,22 +236,28 @@ def test_without_javascript_all_numbers_and_tables_are_there(chromium: Any, site
 
 
 def test_a_lost_connection_is_told_and_found_again(visit: Visit) -> None:
+    visit.page.clock.install()
     page = visit.go("/routers/triage")
     page.route("**/*.json", lambda route: route.abort())
-    page.locator("#live[data-link=lost]").wait_for(timeout=10_000)
+    page.clock.run_for(2_100)
+    page.locator("#live[data-link=lost]").wait_for()
     assert "connection lost, next try in" in page.locator("#link").inner_text()
     assert page.locator("#said").inner_text() == "Connection lost"
     page.unroute("**/*.json")
-    page.locator("#live[data-link=live]").wait_for(timeout=10_000)
+    page.clock.run_for(2_100)  # it waits twice as long now
+    assert page.locator("#live[data-link=lost]").count() == 1
+    page.clock.run_for(2_000)
+    page.locator("#live[data-link=live]").wait_for()
     assert page.locator("#said").inner_text() == "Connection restored"
     visit.complaints = [one for one in visit.complaints if "ERR_FAILED" not in one]
 
 
 def test_updates_can_be_paused(visit: Visit) -> None:
+    visit.page.clock.install()
     page = visit.go("/routers/triage")
     page.get_by_role("button", name="Pause").click()
     visit.requests.clear()
-    page.wait_for_timeout(2500)
+    page.clock.run_for(10_000)
     assert visit.requests == []
     assert page.locator("#link").inner_text() == "paused"
     page.get_by_role("button", name="Pause").click()
@@ -250,13 +266,13 @@ def test_updates_can_be_paused(visit: Visit) -> None:
 
 
 def test_a_limit_that_changes_its_state_is_spoken_of_once(visit: Visit) -> None:
+    visit.page.clock.install()
     page = visit.go("/routers/triage")
     twin = page.evaluate("fetch('/routers/triage.json').then((one) => one.json())")
     twin["limits"][0]["state"] = "out of reach"
     page.route("**/*.json", lambda route: route.fulfill(json=twin))
-    page.locator("#said", has_text="usd at most 3: now out of reach").wait_for(
-        state="attached", timeout=10_000
-    )
+    page.clock.run_for(2_100)
+    page.locator("#said", has_text="usd at most 3: now out of reach").wait_for(state="attached")
     assert page.locator(".limits .state").first.inner_text() == "out of reach"
 
 
@@ -368,3 +384,29 @@ def test_with_keys_one_signs_in_and_out(chromium: Any, locked: Site) -> None:
     assert "/sign-in" in page.url
     assert [one for one in window.complaints if "401" not in one] == []
     window.close()
+
+
+def test_a_service_is_watched_while_it_works(chromium: Any, tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:///{tmp_path}/bylot.db")
+    with running(Server(make_app(settings))) as place, httpx.Client(base_url=place) as client:
+        problem = codec.write_problem(five())
+        client.post("/v1/routers", json={"name": "triage", "problem": problem}, timeout=120.0)
+        window = Visit(chromium, Site(place, Played("unused", five())))
+        page = window.go("/")
+        page.get_by_role("link", name="triage").click()
+        assert page.locator(".title .state").inner_text() == "not begun"
+        for _ in range(3):
+            made = client.post("/v1/routers/triage/decisions", json={"context": EVIL}).json()
+        client.post(f"/v1/decisions/{made['id']}/reward", json={"value": 0.75, "spend": {"usd": 2}})
+        page.locator(".latest .id", has_text=made["id"]).wait_for()
+        row = page.locator(".latest tbody tr").first
+        assert row.locator(".state").inner_text() == "rewarded"
+        assert "usd 2 " in row.inner_text().replace("\n", " ")
+        assert page.locator(".tiles").inner_text().split()[:4] == [
+            "decisions",
+            "3",
+            "mean",
+            "reward",
+        ]
+        assert window.complaints == []
+        window.close()

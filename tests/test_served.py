@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bylot import codec, policies
-from bylot.durable.commands import Create, Decide, Edit, Reward, RouterView
+from bylot.durable.commands import Create, Decide, Edit, Reward, RouterView, Show
 from bylot.durable.keeper import Keeper
 from bylot.durable.terms import Terms
 from bylot.errors import StoreDamaged, StoreError
@@ -119,7 +119,7 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
             raise StoreDamaged("router 'c': line 3 was changed")
         return show(keeper, asked)
 
-    monkeypatch.setitem(Keeper.ACTS, served.Show, damaged)
+    monkeypatch.setitem(Keeper.ACTS, Show, damaged)
     found = now(source(direct).routers())
     assert [(one.name, one.place, one.trouble) for one in found] == [
         ("a", "here", None),
