@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from small import five
 
 from bylot.codec import write_problem
 from bylot.service.app import App, make_app
 from bylot.service.desk import Keeper
 from bylot.service.server import Server, bound
 from bylot.service.settings import Settings
+from small import five
 
 FIVE = write_problem(five())
 

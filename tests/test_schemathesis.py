@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
-from serving import Served, serving
 
 from bylot.service.endpoint import Answer, Call, Endpoint
+from serving import Served, serving
 
 CHECKS = [
     not_a_server_error,
@@ -76,6 +77,7 @@ def fuzz(server: Served, cases: int) -> int:
     known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
     sent = 0
     for result in schema.get_all_operations():
+        assert isinstance(result, Ok)
         operation = result.ok()
         for mode in schemathesis.GenerationMode:
             sent += play(operation, mode, cases)
@@ -103,7 +105,7 @@ def play(operation: Any, mode: schemathesis.GenerationMode, cases: int, **fixed:
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def send(case: schemathesis.Case) -> None:
+    def send(case: schemathesis.Case[Any]) -> None:
         nonlocal sent
         sent += 1
         case.validate_response(case.call(), checks=CHECKS)

@@ -28,7 +28,7 @@ def bearer(key: str) -> dict[str, str]:
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("keys")
     store = open_store(f"sqlite:///{folder}/bylot.db")
-    made = {scope: add(store, scope) for scope in SCOPES}
+    made: dict[str, str] = {scope: add(store, scope) for scope in SCOPES}
     made["one"] = add(store, *SCOPES, routers=("one",))
     made["folder"] = str(folder)
     store.close()
@@ -103,7 +103,7 @@ ROUTES = [
 def test_a_key_is_for_its_scope_only(
     server: Served, keys: dict[str, str], method: str, path: str, scope: str
 ) -> None:
-    body = None if method == "GET" else {}
+    body: dict[str, str] | None = None if method == "GET" else {}
     for other in SCOPES:
         answer = server.request(method, path, json=body, headers=bearer(keys[other]))
         if other == scope:
@@ -206,6 +206,22 @@ def test_without_keys_pages_of_elsewhere_may_not_ask(neighbour: Served) -> None:
         assert problem_of(answer, 403)["code"] == "wrong_origin"
     ours = {"origin": f"http://127.0.0.1:{neighbour.port}"}
     assert neighbour.post(path, headers=ours).status_code == 404
+
+
+def test_pages_are_beside_the_api_and_ask_for_the_same_keys(
+    neighbour: Served, server: Served, keys: dict[str, str]
+) -> None:
+    page = neighbour.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"]
+    assert server.get("/").status_code == 303
+    assert server.get("/", headers=bearer(keys["read"])).status_code == 200
+    assert server.get("/", headers=bearer(keys["decide"])).status_code == 303
+    twin = server.get("/routers.json", headers=bearer(keys["one"])).json()
+    assert [one["name"] for one in twin["routers"]] == ["one"]
 
 
 KEY = ApiKey("a", b"", "", ("read",), (), 0, None)

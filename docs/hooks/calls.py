@@ -12,15 +12,16 @@ from bylot.service.routes import ROUTES
 HEAD = f"""# HTTP
 
 Made from the table of routes when this site was built; a server tells the same as an OpenAPI 3.1
-document at `/openapi.json`. Bodies are JSON; a field that is not known, or is there twice, is refused.
+document at `/openapi.json`. Bodies are JSON; a field that is not known, or is there twice, is
+refused.
 
-Where there are keys, each request carries one as `Authorization: Bearer bylot_…`; a key is for some of
-the scopes {", ".join(f"`{scope}`" for scope in SCOPES)}, and for some routers or all. A server without
-keys listens on its own machine only.
+Where there are keys, each request carries one as `Authorization: Bearer bylot_…`; a key is for some
+of the scopes {", ".join(f"`{scope}`" for scope in SCOPES)}, and for some routers or all. A server
+without keys listens on its own machine only.
 
 An answer comes after what it says is on disk. A decision that is asked for again under the same key
-(`key`, or the header `Idempotency-Key`) is the same decision, byte for byte; a reward that is told again
-is a `duplicate`. So whatever failed on the way can simply be sent again.
+(`key`, or the header `Idempotency-Key`) is the same decision, byte for byte; a reward that is told
+again is a `duplicate`. So whatever failed on the way can simply be sent again.
 
 """
 HEADINGS = {
@@ -84,8 +85,8 @@ def refused() -> str:
         [
             "## Refusals",
             "",
-            'Every one has the shape `{"error": {"code", "message", "field"?}}`; where it helps to try',
-            "again, `Retry-After` says after how many seconds.",
+            'Every one has the shape `{"error": {"code", "message", "field"?}}`; where it helps to',
+            "try again, `Retry-After` says after how many seconds.",
             "",
             "| status | | codes of its own |",
             "|---|---|---|",

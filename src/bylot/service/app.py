@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from bylot.durable.keeper import Keeper
+from bylot.durable import keeper
 from bylot.errors import StoreError
 from bylot.service.credentials import Credentials, neighbour
-from bylot.service.desk import Desk
+from bylot.service.desk import Desk, Keeper
 from bylot.service.endpoint import Answer, Send, encode, refused, write
 from bylot.service.errors import Refusal, nothing_here, plain, wrong_method
 from bylot.service.limits import Receive
@@ -99,7 +99,6 @@ def make_app(
     settings: Settings,
     *,
     hire: Callable[[], Keeper] | None = None,
-    pages: Sequence[BaseRoute] = (),
 ) -> App:
     """An application; hire: makes its keeper, if not the usual one."""
     meters = Meters()
@@ -110,17 +109,20 @@ def make_app(
         size=settings.queue,
         renew_every=settings.lease / 3,
     )
+    reader = Reader(lambda: open_store(settings.store, read_only=True))
+    credentials = Credentials(settings.host)
     service = Service(
         settings=settings,
         desk=desk,
-        reader=Reader(lambda: open_store(settings.store, read_only=True)),
-        credentials=Credentials(settings.host),
+        reader=reader,
+        credentials=credentials,
         rates=Rates(settings.rate, settings.burst),
         meters=meters,
         spans=spans(),
         contract=encode(document(ROUTES)),
     )
-    return App(service, pages)
+    source = Served(desk, reader, lambda: meters.recent)
+    return App(service, pages(source, credentials.whose))
 
 
 def keeper_of(settings: Settings) -> Callable[[], Keeper]:
@@ -129,7 +131,7 @@ def keeper_of(settings: Settings) -> Callable[[], Keeper]:
     def hire() -> Keeper:
         store = open_store(settings.store)
         succeed(store)
-        return Keeper(store, owner_here(), lease=settings.lease)
+        return keeper.Keeper(store, owner_here(), lease=settings.lease)
 
     return hire
 
