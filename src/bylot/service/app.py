@@ -22,6 +22,8 @@ from bylot.service.limits import Receive
 from bylot.service.metrics import Meters
 from bylot.service.openapi import document
 from bylot.service.owner import owner_here, succeed
+from bylot.service.pages.routes import routes as pages
+from bylot.service.pages.served import Served
 from bylot.service.rate import Rates
 from bylot.service.reader import Reader
 from bylot.service.routes import ROUTES, Table
