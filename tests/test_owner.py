@@ -3,13 +3,13 @@
 import subprocess
 import sys
 
-from bylot.service.owner import gone, machine, owner_here, succeed
+from bylot.durable.owner import gone, machine, owner_here, succeed
 from bylot.store import Store
 from stores import made
 
 
 def test_a_process_that_runs_is_not_gone_and_one_that_ended_is() -> None:
-    line = "from bylot.service.owner import owner_here; print(owner_here(), flush=True); input()"
+    line = "from bylot.durable.owner import owner_here; print(owner_here(), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

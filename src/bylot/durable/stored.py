@@ -3,7 +3,6 @@
 import dataclasses
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,10 +10,14 @@ from bylot import codec, policies
 from bylot.decision import Decision, Receipt
 from bylot.durable import commands
 from bylot.durable.keeper import Keeper
+from bylot.durable.owner import owner_here, succeed
 from bylot.durable.terms import Terms
 from bylot.problem import Problem
+from bylot.router import Router
 from bylot.status import Status
 from bylot.store import open_store
+
+RENEW = 3_000_000  # microseconds between two renewals of the lease, while there is something to do
 
 
 def now() -> int:
@@ -37,8 +40,41 @@ class StoredRouter:
 
     def __init__(self, address: str, name: str, clock: Callable[[], int] = now) -> None:
         self.name, self.clock = name, clock
-        self.keeper = Keeper(open_store(address), f"process {uuid.uuid4()}")
+        store = open_store(address)
+        succeed(store)
+        self.keeper = Keeper(store, owner_here())
+        self._renewed = clock()
         self._lock = threading.Lock()
+
+    @property
+    def problem(self) -> Problem:
+        """The pool, as it is now."""
+        return self._router.problem
+
+    @property
+    def policy(self) -> policies.Policy:
+        """What decides."""
+        return self._router.policy
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return self._router.seed
+
+    @property
+    def horizon(self) -> int | None:
+        """Decisions to come, if that was declared."""
+        return self._router.horizon
+
+    @property
+    def rewards(self) -> tuple[float, float]:
+        """The range rewards are given in."""
+        return self._router.rewards
+
+    @property
+    def _router(self) -> Router:
+        """What the log adds up to."""
+        return self.keeper.shelf.fold(self.name, self.clock()).router
 
     @classmethod
     def create(
@@ -77,8 +113,12 @@ class StoredRouter:
     def ask(self, command: commands.Command) -> Any:
         """One command, one commit."""
         with self._lock:
-            self.keeper.sweep(self.clock())
-            (answer,) = self.keeper.perform([command], self.clock())
+            at = self.clock()
+            if at - self._renewed > RENEW:
+                self.keeper.renew()
+                self._renewed = at
+            self.keeper.sweep(at)
+            (answer,) = self.keeper.perform([command], at)
         if isinstance(answer, Exception):
             raise answer
         return answer

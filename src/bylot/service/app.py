@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from bylot.durable import keeper
+from bylot.durable.owner import owner_here, succeed
 from bylot.errors import StoreError
 from bylot.service.credentials import Credentials, neighbour
 from bylot.service.desk import Desk, Keeper
@@ -21,7 +22,6 @@ from bylot.service.errors import Refusal, nothing_here, plain, wrong_method
 from bylot.service.limits import Receive
 from bylot.service.metrics import Meters
 from bylot.service.openapi import document
-from bylot.service.owner import owner_here, succeed
 from bylot.service.pages.routes import routes as pages
 from bylot.service.pages.served import Served
 from bylot.service.rate import Rates
