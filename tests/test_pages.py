@@ -133,7 +133,7 @@ def test_a_router_that_is_not_there_is_told_in_the_shape_that_was_asked(triage: 
     client = visit(triage)
     page, twin = client.get("/routers/none"), client.get("/routers/none.json")
     assert (page.status_code, twin.status_code) == (404, 404)
-    assert "There is no router named none" in page.text
+    assert "there is no router &#39;none&#39;" in page.text
     assert twin.json()["error"]["code"] == "no_such_router"
 
 

@@ -13,7 +13,7 @@ from bylot import codec, policies
 from bylot.durable.commands import Create, Decide, Edit, Reward, RouterView, Show
 from bylot.durable.keeper import Keeper
 from bylot.durable.terms import Terms
-from bylot.errors import StoreDamaged, StoreError
+from bylot.errors import StoreDamaged
 from bylot.service.pages import served
 from bylot.service.pages.figures import router_page
 from bylot.service.pages.routes import routes
@@ -159,8 +159,8 @@ def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
         scopes, routers = ("read",), ()
 
     client = Browser([*routes(source(direct), lambda token: Guest)])
-    answer = client.get("/routers/a")
-    assert answer.status_code == 503
-    assert "another server" in answer.text
-    with pytest.raises(StoreError):  # for the service to put in its one shape of errors
-        client.get("/routers/a.json")
+    page, twin = client.get("/routers/a"), client.get("/routers/a.json")
+    assert (page.status_code, twin.status_code) == (503, 503)
+    assert "another server" in page.text
+    assert twin.json()["error"]["code"] == "router_busy"
+    assert 0 < int(twin.headers["retry-after"]) <= 60

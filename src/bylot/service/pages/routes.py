@@ -5,12 +5,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bylot.errors import StoreError
+from bylot.errors import BylotError, NoSuchRouter
+from bylot.service.errors import judge, seconds
 from bylot.service.pages.assets import assets, folder
 from bylot.service.pages.figures import LATEST, RouterPage, router_page
 from bylot.service.pages.overview import Overview, overview
 from bylot.service.pages.render import HEADERS, page, twin
-from bylot.service.pages.signin import COOKIE, Authenticate, Door, Visitor
+from bylot.service.pages.signin import COOKIE, Authenticate, Door, Endpoint, Visitor
 from bylot.service.pages.source import Source
 
 FOR_EVER = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
@@ -19,11 +20,14 @@ FOR_EVER = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
 def routes(source: Source, authenticate: Authenticate) -> list[Route]:
     """All of them."""
     door, board = Door(authenticate), Board(source)
+    pages = {
+        "/": board.list_page,
+        "/routers.json": board.list_twin,
+        "/routers/{name}.json": board.router_twin,
+        "/routers/{name}": board.router_page,
+    }
     return [
-        Route("/", door.guard(board.list_page)),
-        Route("/routers.json", door.guard(board.list_twin)),
-        Route("/routers/{name}.json", door.guard(board.router_twin)),
-        Route("/routers/{name}", door.guard(board.router_page)),
+        *(Route(path, answering(door.guard(handler))) for path, handler in pages.items()),
         Route(f"{folder()}/{{name}}", send),
         *door.routes(),
     ]
@@ -45,35 +49,44 @@ class Board:
 
     async def router_page(self, request: Request, who: Visitor) -> Response:
         """One router."""
-        name = request.path_params["name"]
-        try:
-            found = await self.router(name, who)
-        except StoreError as error:  # such as that another server has it
-            return page("refused.html", 503, message=str(error))
-        if found is None:
-            return page("refused.html", 404, message=f"There is no router named {name}.")
-        return await shown("router.html", request, found)
+        return await shown("router.html", request, await self.router(request, who))
 
     async def router_twin(self, request: Request, who: Visitor) -> Response:
         """The same, as data."""
-        name = request.path_params["name"]
-        found = await self.router(name, who)
-        if found is None:
-            message = f"there is no router named {name!r}; GET /routers.json lists those there are"
-            return twin({"error": {"code": "no_such_router", "message": message}}, 404)
-        return twin(found)
+        return twin(await self.router(request, who))
 
     async def overview(self, who: Visitor) -> Overview:
         """The list, of the routers that the visitor may look at."""
         return overview([one for one in await self.source.routers() if sees(who, one.name)])
 
-    async def router(self, name: str, who: Visitor) -> RouterPage | None:
+    async def router(self, request: Request, who: Visitor) -> RouterPage:
         """One router, if there is one that the visitor may look at."""
+        name = request.path_params["name"]
         view = await self.source.router(name) if sees(who, name) else None
         if view is None:
-            return None
+            raise NoSuchRouter(f"there is no router {name!r}; / lists those there are")
         latest = await self.source.latest(name, LATEST)
         return router_page(view, latest, await self.source.edits(name))
+
+
+def answering(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, with an answer to what went wrong: a page, or what the API would say."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except BylotError as error:
+            status, failure, retry, headers = judge(error)
+        if request.url.path.endswith(".json"):
+            answer = twin(failure, status)
+        else:
+            answer = page("refused.html", status, message=failure.error.message)
+        if retry is not None:
+            headers = (*headers, (b"retry-after", seconds(retry)))
+        answer.raw_headers.extend(headers)
+        return answer
+
+    return answered
 
 
 async def shown(template: str, request: Request, data: RouterPage | Overview) -> Response:

@@ -15,7 +15,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from bylot.service.pages.render import HEADERS, page, twin
+from bylot.service.credentials import CHALLENGE
+from bylot.service.errors import Refusal
+from bylot.service.pages.render import HEADERS, page
 
 COOKIE = "bylot_session"
 HOURS = 12
@@ -97,9 +99,7 @@ class Door:
                 return await handler(request, found)
             if request.url.path.endswith(".json"):
                 message = "this needs a key with scope read; send it as Authorization: Bearer ..."
-                refusal = twin({"error": {"code": "unauthorized", "message": message}}, 401)
-                refusal.headers["WWW-Authenticate"] = "Bearer"
-                return refusal
+                raise Refusal(401, "unauthorized", message, headers=CHALLENGE)
             return to(f"/sign-in?next={quote(request.url.path)}")
 
         return endpoint
