@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylot import AsyncClient, Client, Receipt, Router, at_most, errors, play, simulate
-from bylot.client import Ask, RemoteRouter, Scored
+from bylot.client import Ask, RemoteRouter, Scored, exchange
 from bylot.policies import Omd
 from scripted import Passes, scripted
 from server_process import ServerProcess, started
@@ -50,8 +50,9 @@ def test_its_status_is_that_of_a_router_in_memory(client: Client) -> None:
 
 
 def test_answers_lost_after_the_commit_change_nothing(
-    server: ServerProcess, client: Client
+    monkeypatch: pytest.MonkeyPatch, server: ServerProcess, client: Client
 ) -> None:
+    monkeypatch.setattr(exchange, "FIRST", 0.001)
     client.create("forgetful", five(), "omd", seed=5)
     lost, told = Passes(server.url, told=False), Passes(server.url)
     world = recorded(40)
