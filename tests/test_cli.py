@@ -35,8 +35,15 @@ def test_bad_usage_is_two_and_an_explained_error_is_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bylot("fly").returncode == 2
-    for wrong in (["--rounds", "0"], ["--seed", "-1"], ["--rounds", "many"]):
-        assert bylot("demo", *wrong).returncode == 2
+    for option, wrong, wanted in (
+        ("--rounds", "0", "a whole number from 1 to 1,000,000"),
+        ("--rounds", "many", "a whole number from 1 to 1,000,000"),
+        ("--rounds", "2.5", "a whole number from 1 to 1,000,000"),
+        ("--seed", "-1", "a whole number of 0 or more"),
+    ):
+        answer = bylot("demo", option, wrong)
+        assert answer.returncode == 2
+        assert f"argument {option}: {wrong} given; wanted {wanted}" in answer.stderr
     (tmp_path / "file").touch()
     assert main(["demo", "--out", str(tmp_path / "file")]) == 1
     assert "cannot be a folder for figures" in capsys.readouterr().err

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
-from bylot import Router
+from bylot import Router, files
 from bylot.cli import main
 from bylot.evaluation import entry, write
 from small import SKILLS, five
@@ -114,6 +115,8 @@ def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
         (["--target", "draws:{place}/list.json"], "holds no object"),
         (["--target", "router:nowhere.json"], "nowhere.json does not exist; give a file"),
         (["--target", "set:ann,bop"], "there is no expert 'bop'"),
+        (["--target", "draws:ann=1,bob=2,ann=2"], "names 'ann' twice; name each expert once"),
+        (["--target", "set:ann,ann"], "names 'ann' twice"),
         (["--rewards", "0", "0.1"], "declare the range"),
         (["--rewards", "1", "0"], "give a finite range"),
     ],
@@ -135,6 +138,36 @@ def test_a_router_of_its_own_may_be_the_target(
     assert one["estimates"] == other["estimates"]
 
 
-def test_a_level_outside_zero_and_one_is_bad_usage(place: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "wanted"),
+    [
+        ("--level", "95", "95 given; wanted a number between 0 and 1, such as 0.95"),
+        ("--level", "high", "high given; wanted a number between 0 and 1"),
+        ("--least", "nan", "nan given; wanted a number of 0 or more"),
+        ("--least", "-5", "-5 given; wanted a number of 0 or more"),
+        ("--least", "inf", "inf given; wanted a number of 0 or more"),
+    ],
+)
+def test_an_option_that_cannot_be_is_bad_usage(
+    place: Path, option: str, value: str, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        evaluate(place, "--level", "95")
+        evaluate(place, f"{option}={value}")
+    assert f"argument {option}: {wanted}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_the_problem_may_be_from_a_problem_file(
+    place: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = place / f"pool.{ending}"
+    text = files.write(five()) + "rewards: {from: 0, to: 2}\n"
+    pool.write_text(text if ending == "yaml" else json.dumps(yaml.safe_load(text)))
+    words = ["evaluate", str(place / "log.jsonl"), "--problem-from", str(pool), "--json"]
+    assert main(words) == 0
+    (one,) = json.loads(capsys.readouterr().out)["targets"]
+    assert evaluate(place, "--json", "--target", "uniform", "--rewards", "0", "2") == 0
+    assert json.loads(capsys.readouterr().out)["targets"] == [one]
+    assert main([*words, "--target", "now"]) == 1
+    assert "give --problem-from ROUTER.json" in capsys.readouterr().err
+    assert main([*words, "--target", f"router:{place / 'router.json'}"]) == 0

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bylot.cli.numbers import amount, share
 from bylot.cli.server import add_address, connect
 
 
@@ -29,8 +30,9 @@ def add(verbs: Any) -> None:
     source.add_argument(
         "--problem-from",
         type=Path,
-        metavar="ROUTER.json",
-        help="a saved router: its experts, costs, limits, draws and range of rewards",
+        metavar="FILE",
+        help="a saved router, or a problem file (.yaml, .toml, .json): experts, costs, limits, "
+        "draws and range of rewards",
     )
     source.add_argument(
         "--router",
@@ -46,7 +48,7 @@ def add(verbs: Any) -> None:
         "now: the law that the saved router has now; router:FILE: that of another; set:ANN,BOB: "
         "these every time; draws:WEIGHTS: independent draws; sets:WEIGHTS: different experts, a "
         "set as likely as the product of its weights; WEIGHTS is ANN=2,BOB=1 or a JSON file, by "
-        "name or by context and name (default: uniform, and now of a saved router)",
+        "name or by context and name (default: uniform, and now if there is a saved router)",
     )
     verb.add_argument(
         "--apprentice",
@@ -59,28 +61,20 @@ def add(verbs: Any) -> None:
         type=float,
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="the range of rewards (default: that of the saved router)",
+        help="the range of rewards (default: that of --problem-from)",
     )
     verb.add_argument(
         "--level", type=share, default=0.95, help="of the intervals, in (0, 1) (default 0.95)"
     )
     verb.add_argument(
         "--least",
-        type=float,
+        type=amount,
         default=100.0,
         metavar="ROUNDS",
         help="refuse targets of which the log is worth fewer rounds than this (default 100)",
     )
     verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     verb.set_defaults(run=run)
-
-
-def share(text: str) -> float:
-    """A number strictly between 0 and 1."""
-    value = float(text)
-    if not 0 < value < 1:
-        raise ValueError
-    return value
 
 
 class Case(NamedTuple):
@@ -91,18 +85,18 @@ class Case(NamedTuple):
     rewards: tuple[float, float]
 
 
-def saved(given: argparse.Namespace) -> Case:
-    """The log of a router that was saved to a file."""
+def from_files(given: argparse.Namespace) -> Case:
+    """The log of a pool that is in a file, as a saved router or as a problem."""
     from bylot.errors import BylotError
     from bylot.evaluation import read
     from bylot.evaluation.spec import target
-    from bylot.router import Router
 
     if given.log is None:
         raise BylotError("no LOG is given; only a served router (--router) has one of its own")
-    router = Router.load(given.problem_from)
-    targets = [target(t, router.problem, router) for t in given.target or ("uniform", "now")]
-    return Case(read(given.log, router.problem), targets, router.rewards)
+    problem, rewards, router = pool(given.problem_from)
+    usual = ("uniform",) if router is None else ("uniform", "now")
+    targets = [target(spec, problem, router) for spec in given.target or usual]
+    return Case(read(given.log, problem), targets, rewards)
 
 
 def served(given: argparse.Namespace) -> Case:
@@ -127,7 +121,7 @@ def run(given: argparse.Namespace) -> int:
     from bylot.errors import ThinOverlap
     from bylot.evaluation import compare, evaluate, tables
 
-    log, wanted, declared = saved(given) if given.router is None else served(given)
+    log, wanted, declared = from_files(given) if given.router is None else served(given)
     found: list[Any] = []
     refused: dict[str, str] = {}
     for one in wanted:
@@ -148,3 +142,25 @@ def run(given: argparse.Namespace) -> int:
     for name, why in refused.items():
         print(f"bylot: {name}: {why}", file=sys.stderr)
     return 1 if refused else 0
+
+
+def pool(path: Path) -> tuple[Any, tuple[float, float], Any]:
+    """The problem, the range of rewards, and the router; None if it is from a problem file."""
+    from bylot import files
+    from bylot.router import Router
+
+    if is_problem(path):
+        file = files.read(path)
+        return file.problem, file.rewards, None
+    router = Router.load(path)
+    return router.problem, router.rewards, router
+
+
+def is_problem(path: Path) -> bool:
+    """Is it a problem file? One in JSON names experts, a saved router has its form."""
+    if path.suffix.lower() != ".json":
+        return path.suffix.lower() in (".yaml", ".yml", ".toml")
+    try:
+        return "experts" in json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError, TypeError):  # which the router will explain
+        return False

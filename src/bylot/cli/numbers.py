@@ -1,21 +1,59 @@
 """Numbers on the command line: argparse says which option was wrong if one of these raises."""
 
 import argparse
+import math
 
 MOST = 1_000_000  # rounds, of which a world holds all values in memory
 
 
 def natural(text: str) -> int:
     """A whole number, at least 0."""
-    value = int(text)
+    value = whole(text)
     if value < 0:
-        raise ValueError
+        raise refused(text, "a whole number of 0 or more")
     return value
 
 
 def positive(text: str) -> int:
     """A whole number, at least 1 and no more than a machine can play."""
-    value = natural(text)
+    value = whole(text)
     if not 1 <= value <= MOST:
-        raise argparse.ArgumentTypeError(f"{text} given; wanted a number from 1 to {MOST:,}")
+        raise refused(text, f"a whole number from 1 to {MOST:,}")
     return value
+
+
+def whole(text: str) -> int:
+    """-1, which is in no range, if it is none."""
+    try:
+        return int(text)
+    except ValueError:
+        return -1
+
+
+def share(text: str) -> float:
+    """A number strictly between 0 and 1."""
+    value = number(text)
+    if not 0 < value < 1:
+        raise refused(text, "a number between 0 and 1, such as 0.95")
+    return value
+
+
+def amount(text: str) -> float:
+    """A finite number of 0 or more."""
+    value = number(text)
+    if not 0 <= value < math.inf:
+        raise refused(text, "a number of 0 or more")
+    return value
+
+
+def number(text: str) -> float:
+    """NaN, which is in no range, if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def refused(text: str, wanted: str) -> argparse.ArgumentTypeError:
+    """The error for an option with a value that it cannot have."""
+    return argparse.ArgumentTypeError(f"{text} given; wanted {wanted}")

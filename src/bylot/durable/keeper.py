@@ -88,8 +88,11 @@ class Keeper:
         self.shelf.renew()
 
     def close(self) -> None:
-        """Leave everything as whoever comes next would like to find it."""
-        self.shelf.close()
+        """Leave everything as whoever comes next would like to find it, and let the store go."""
+        try:
+            self.shelf.close()
+        finally:
+            self.store.close()
 
     def create(self, asked: commands.Create) -> RouterView:
         """A new router, if its terms make sense and its name is free."""

@@ -158,7 +158,6 @@ class StoredRouter:
         """Leave a snapshot and let the store go."""
         with self._lock:
             self.keeper.close()
-            self.keeper.store.close()
 
 
 def plain(made: commands.Decision) -> Decision:

@@ -18,19 +18,21 @@ KINDS = (
 
 
 def target(spec: str, problem: Problem, router: Router | None = None) -> Target:
-    """The target that is meant, for a problem; now: of this router."""
+    """The target that is meant, for a problem and, if there is one, the router that `now` is of."""
     kind, _, rest = spec.partition(":")
     if spec == "uniform":
         return targets.uniform(problem)
     if spec == "now":
         if router is None:
             raise TargetError(
-                "target 'now': what a served router has learned is with its server; give another "
-                "target, or router:FILE for one that was saved"
+                "target 'now' is the law of a saved router, and there is none: what a served router "
+                "has learned is with its server; give --problem-from ROUTER.json, or the target "
+                "router:ROUTER.json"
             )
         return targets.now(problem, router)
     if rest and kind == "set":
-        return targets.panel(problem, [name.strip() for name in rest.split(",")], spec)
+        names = [name.strip() for name in rest.split(",")]
+        return targets.panel(problem, once_each(names, spec), spec)
     if rest and kind == "draws":
         return targets.draws(problem, weights(rest, spec), spec)
     if rest and kind == "sets":
@@ -43,7 +45,9 @@ def target(spec: str, problem: Problem, router: Router | None = None) -> Target:
 def weights(text: str, spec: str) -> dict[str, Any]:
     """Weights by name, from a JSON file or from the words themselves."""
     if not Path(text).is_file() and "=" in text:
-        return dict(pair(one, spec) for one in text.split(","))
+        pairs = [pair(one, spec) for one in text.split(",")]
+        once_each([name for name, _ in pairs], spec)
+        return dict(pairs)
     try:
         given = json.loads(Path(text).read_text(encoding="utf-8-sig"), object_pairs_hook=once)
     except OSError as error:
@@ -68,3 +72,11 @@ def pair(text: str, spec: str) -> tuple[str, float]:
             f"target {spec!r}: {text!r} is no NAME=WEIGHT; write ANN=0.5,BOB=0.25, or give a "
             "JSON file if a name holds a comma or an equals sign"
         ) from None
+
+
+def once_each(names: list[str], spec: str) -> list[str]:
+    """The names, if they are all different."""
+    for n, name in enumerate(names):
+        if name in names[:n]:
+            raise TargetError(f"target {spec!r} names {name!r} twice; name each expert once")
+    return names
