@@ -9,7 +9,7 @@ import yaml
 
 from bylot import Router, files
 from bylot.cli import main
-from bylot.evaluation import entry, write
+from bylot.evaluation import Entry, entry, write
 from small import SKILLS, five
 
 
@@ -117,6 +117,7 @@ def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
         (["--target", "set:ann,bop"], "there is no expert 'bop'"),
         (["--target", "draws:ann=1,bob=2,ann=2"], "names 'ann' twice; name each expert once"),
         (["--target", "set:ann,ann"], "names 'ann' twice"),
+        (["--rewards", "0", "0.1"], "log.jsonl, line 1: decision d0 has a reward of 0."),
         (["--rewards", "0", "0.1"], "declare the range"),
         (["--rewards", "1", "0"], "give a finite range"),
     ],
@@ -171,3 +172,17 @@ def test_the_problem_may_be_from_a_problem_file(
     assert main([*words, "--target", "now"]) == 1
     assert "give --problem-from ROUTER.json" in capsys.readouterr().err
     assert main([*words, "--target", f"router:{place / 'router.json'}"]) == 0
+
+
+def test_what_is_not_finite_is_null_in_json(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One round has no standard error."""
+    sure = Entry("d0", 0, ("ann", "ann"), 0.5, odds=(1.0, 1.0))
+    write(place / "one.jsonl", [sure])
+    assert evaluate(place, "--json", "--least=0", "--target=set:ann", log="one.jsonl") == 0
+    text = capsys.readouterr().out
+    assert "Infinity" not in text
+    assert "NaN" not in text
+    (target,) = json.loads(text)["targets"]
+    assert target["estimates"]["set weights"]["error"] is None

@@ -35,10 +35,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Checked entries by t, and the problem that they are of."""
+    """Checked entries by t, where each was found, and the problem that they are of."""
 
     problem: Problem
     entries: tuple[Entry, ...]
+    where: tuple[str, ...]  # for errors: a file and a line
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -89,12 +90,12 @@ def gather(problem: Problem, entries: Iterable[Entry]) -> Log:
 
 def collect(problem: Problem, placed: Iterable[tuple[str, Entry]]) -> Log:
     """A log of entries, each with the place that an error about it names."""
-    found: list[Entry] = []
+    found: list[tuple[Entry, str]] = []
     seen: dict[tuple[str, str | int], str] = {}
     index = numbered(problem)
     for place, one in placed:
         try:
-            found.append(check(one, index))
+            found.append((check(one, index), place))
         except Fault as error:
             raise DataError(f"{place}: {error}") from None
         for key in (("id", one.id), ("t", one.t)):
@@ -106,7 +107,8 @@ def collect(problem: Problem, placed: Iterable[tuple[str, Entry]]) -> Log:
             seen[key] = place
     if not found:
         raise DataError("the log has no entries; give one with a line for each decision")
-    return Log(problem, tuple(sorted(found, key=lambda one: one.t)))
+    entries, where = zip(*sorted(found, key=lambda pair: pair[0].t), strict=True)
+    return Log(problem, entries, where)
 
 
 def read(path: str | Path, problem: Problem) -> Log:

@@ -60,13 +60,16 @@ class Outcome:
             "largest_weight": self.largest,
             "mean_weight": self.passed,
             "unseen": self.unseen,
-            "estimates": {
-                one.name: {"value": one.value, "error": one.error, **one.interval._asdict()}
-                for one in self.estimates
-            },
+            "estimates": {one.name: finite(one) for one in self.estimates},
             "costs": dict(self.costs),
             "notes": list(self.notes),
         }
+
+
+def finite(one: Estimate) -> dict[str, float | None]:
+    """Its numbers by name; what is not finite, as the error of a single round, is null in JSON."""
+    told = {"value": one.value, "error": one.error, **one.interval._asdict()}
+    return {name: number if math.isfinite(number) else None for name, number in told.items()}
 
 
 def evaluate(
@@ -149,11 +152,12 @@ def in_range(log: Log, low: float, high: float) -> None:
     """Refuse a reward that is outside what was declared: the certain interval rests on it."""
     if not -math.inf < low < high < math.inf:
         raise DataError(f"rewards from {low} to {high} declared; give a finite range, low first")
-    for one in log.entries:
+    for one, place in zip(log.entries, log.where, strict=True):
         if one.reward is not None and not within(one.reward, low, high):
             raise DataError(
-                f"decision {one.id} has a reward of {one.reward:g}, outside [{low:g}, {high:g}]; "
-                "declare the range that rewards have with --rewards LOW HIGH (rewards=)"
+                f"{place}: decision {one.id} has a reward of {one.reward:g}, outside "
+                f"[{low:g}, {high:g}]; declare the range that they have with --rewards LOW HIGH "
+                "(rewards=)"
             )
 
 
