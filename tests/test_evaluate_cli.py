@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import yaml
 
-from bylot import Router, files
+from bylot import Problem, Router, at_least, files, share
 from bylot.cli import main
+from bylot.errors import SurrogateWarning
 from bylot.evaluation import Entry, entry, write
 from small import SKILLS, five
 
@@ -71,8 +72,47 @@ def test_a_target_that_is_refused_makes_the_exit_one_and_the_others_are_printed(
     out, err = capsys.readouterr()
     assert "uniform" in out
     assert "set:ann,eve: 1200 rounds are worth only" in err
+
+
+def test_where_all_targets_are_refused_what_is_known_is_told(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(place, "--json", "--target", "uniform") == 0
+    exact = json.loads(capsys.readouterr().out)
     assert evaluate(place, "--target", "uniform", "--least", "1200") == 1
-    assert capsys.readouterr().out == ""
+    out, err = capsys.readouterr()
+    assert f"as logged  mean      {exact['logged']['reward']:.4f}" in out
+    assert "cost per request  bound" in out
+    assert f"{exact['targets'][0]['costs']['usd']:.4g} outside" in out
+    assert "fewer than 1200 are no ground" in err
+    assert evaluate(place, "--json", "--target", "uniform", "--least", "1200") == 1
+    made = json.loads(capsys.readouterr().out)
+    assert made["refused"]["uniform"]["costs"] == exact["targets"][0]["costs"]
+    assert "no ground for an interval" in made["refused"]["uniform"]["why"]
+
+
+@pytest.mark.parametrize(("policy", "guarded"), [("distinct", True), ("omd", False)])
+def test_a_law_that_is_held_without_its_guard_is_told_from_its_router(
+    place: Path, policy: str, guarded: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    router = Router(five(), policy, seed=3)
+    router.decide()
+    router.save(place / f"{policy}.json")
+    law = ["--target", f"router:{place / policy}.json"]
+    for options in (law, [*law, "--apprentice"], [*law, "--least", "1e6"]):
+        evaluate(place, *options)
+        assert ("the router itself goes on to pace its law" in capsys.readouterr().out) == guarded
+
+
+def test_a_router_whose_surrogate_is_empty_warns_nobody_who_only_reads_it(
+    place: Path, tmp_path: Path
+) -> None:
+    quotas = [at_least(share(name, [name]), 0.5) for name in five().experts[:3]]
+    problem = Problem(five().experts, {}, quotas, draws=2)
+    with pytest.warns(SurrogateWarning):
+        Router(problem, "omd").save(tmp_path / "empty.json")
+    words = ["--problem-from", str(tmp_path / "empty.json"), "--target", "uniform"]
+    assert main(["evaluate", str(place / "log.jsonl"), *words]) == 0
 
 
 def test_the_level_and_the_range_widen_intervals(

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,15 +88,18 @@ class Case(NamedTuple):
 
 def from_files(given: argparse.Namespace) -> Case:
     """The log of a pool that is in a file, as a saved router or as a problem."""
-    from bylot.errors import BylotError
+    from bylot.errors import BylotError, OutOfReachWarning, SurrogateWarning
     from bylot.evaluation import read
     from bylot.evaluation.spec import target
 
     if given.log is None:
         raise BylotError("no LOG is given; only a served router (--router) has one of its own")
-    problem, rewards, router = pool(given.problem_from)
-    usual = ("uniform",) if router is None else ("uniform", "now")
-    targets = [target(spec, problem, router) for spec in given.target or usual]
+    with warnings.catch_warnings():  # of a router's policy, which nobody is going to play here
+        warnings.simplefilter("ignore", SurrogateWarning)
+        warnings.simplefilter("ignore", OutOfReachWarning)
+        problem, rewards, router = pool(given.problem_from)
+        usual = ("uniform",) if router is None else ("uniform", "now")
+        targets = [target(spec, problem, router) for spec in given.target or usual]
     return Case(read(given.log, problem), targets, rewards)
 
 
@@ -120,10 +124,11 @@ def run(given: argparse.Namespace) -> int:
     """Read, evaluate every target, print; 1 if any was refused."""
     from bylot.errors import ThinOverlap
     from bylot.evaluation import compare, evaluate, tables
+    from bylot.evaluation.outcome import Refusal, refusal
 
     log, wanted, declared = from_files(given) if given.router is None else served(given)
     found: list[Any] = []
-    refused: dict[str, str] = {}
+    refused: list[Refusal] = []
     for one in wanted:
         if given.apprentice:
             found.append(compare(log, one))
@@ -133,14 +138,15 @@ def run(given: argparse.Namespace) -> int:
             rewards = tuple(given.rewards or declared)
             found.append(evaluate(log, one, rewards=rewards, **settings))
         except ThinOverlap as error:
-            refused[one.name] = str(error)
+            refused.append(refusal(log, one, error))
     if given.json:
         print(json.dumps(tables.plain(log, found, refused)))
-    elif found:
-        lines = tables.of_agreements if given.apprentice else tables.of_outcomes
-        print("\n".join(lines(log, found)))
-    for name, why in refused.items():
-        print(f"bylot: {name}: {why}", file=sys.stderr)
+    elif given.apprentice:
+        print("\n".join(tables.of_agreements(log, found)))
+    else:
+        print("\n".join(tables.of_outcomes(log, found, refused)))
+    for no in refused:
+        print(f"bylot: {no.target}: {no.why}", file=sys.stderr)
     return 1 if refused else 0
 
 

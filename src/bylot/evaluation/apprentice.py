@@ -12,7 +12,7 @@ import numpy as np
 from bylot.evaluation.laws import Law
 from bylot.evaluation.log import Log
 from bylot.evaluation.outcome import expected_costs
-from bylot.evaluation.targets import Target
+from bylot.evaluation.targets import Target, caveats
 from bylot.evaluation.weighing import laws_of
 from bylot.kernels.compile import Bools
 
@@ -43,10 +43,11 @@ class Agreement:
     never: int
     median: float
     costs: Mapping[str, float]
+    notes: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {**vars(self), "costs": dict(self.costs)}
+        return {**vars(self), "costs": dict(self.costs), "notes": list(self.notes)}
 
 
 def compare(log: Log, target: Target) -> Agreement:
@@ -71,6 +72,7 @@ def compare(log: Log, target: Target) -> Agreement:
         never=int((same == 0).sum()),
         median=float(np.median(same)),
         costs=expected_costs(log, laws),
+        notes=caveats(target),
     )
 
 

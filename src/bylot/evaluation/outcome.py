@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bylot.errors import DataError
+from bylot.errors import DataError, ThinOverlap
 from bylot.evaluation.estimators import (
     SEQUENCE,
     Estimate,
@@ -20,7 +20,7 @@ from bylot.evaluation.estimators import (
 from bylot.evaluation.laws import Law
 from bylot.evaluation.log import Log
 from bylot.evaluation.model import ahead
-from bylot.evaluation.targets import Target
+from bylot.evaluation.targets import Target, caveats
 from bylot.evaluation.weighing import LEAST, Counted, Sample, enough, laws_of, weigh
 from bylot.kernels.compile import Floats, Ints
 from bylot.policies.terms import within
@@ -66,6 +66,20 @@ class Outcome:
         }
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A target that the log says too little of; what it would cost is known all the same."""
+
+    target: str
+    why: str
+    costs: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"why": self.why, "costs": dict(self.costs), "notes": list(self.notes)}
+
+
 def finite(one: Estimate) -> dict[str, float | None]:
     """Its numbers by name; what is not finite, as the error of a single round, is null in JSON."""
     told = {"value": one.value, "error": one.error, **one.interval._asdict()}
@@ -101,8 +115,14 @@ def evaluate(
         unseen=sample.unseen,
         estimates=estimates,
         costs=expected_costs(log, laws),
-        notes=tuple(noted(sample, estimates, rewards)),
+        notes=(*noted(sample, estimates, rewards), *caveats(target)),
     )
+
+
+def refusal(log: Log, target: Target, error: ThinOverlap) -> Refusal:
+    """What is left to tell where `evaluate` refuses."""
+    costs = expected_costs(log, laws_of(log, target))
+    return Refusal(target.name, str(error), costs, caveats(target))
 
 
 def estimated(

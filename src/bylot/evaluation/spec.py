@@ -25,9 +25,9 @@ def target(spec: str, problem: Problem, router: Router | None = None) -> Target:
     if spec == "now":
         if router is None:
             raise TargetError(
-                "target 'now' is the law of a saved router, and there is none: what a served router "
-                "has learned is with its server; give --problem-from ROUTER.json, or the target "
-                "router:ROUTER.json"
+                "target 'now' is the law of a saved router, and there is none: what a served "
+                "router has learned is with its server; give --problem-from ROUTER.json, or the "
+                "target router:ROUTER.json"
             )
         return targets.now(problem, router)
     if rest and kind == "set":

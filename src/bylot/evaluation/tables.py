@@ -1,15 +1,19 @@
 """What `bylot evaluate` prints: as data for programs, as tables for people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bylot.evaluation.apprentice import CAVEAT, Agreement
 from bylot.evaluation.log import Log
-from bylot.evaluation.outcome import Outcome
+from bylot.evaluation.outcome import Outcome, Refusal
+from bylot.evaluation.weighing import Counted, usable
 from bylot.problem import Limit
 from bylot.text import table
+
+Judged = Outcome | Agreement | Refusal
+"""What has a target and its costs."""
 
 READ = (
     "Read `doubly robust`. `certain` covers at its level for any number of rounds; the others may "
@@ -35,18 +39,37 @@ def logged(log: Log) -> dict[str, Any]:
 
 
 def plain(
-    log: Log, found: Sequence[Outcome | Agreement], refused: Mapping[str, str]
+    log: Log, found: Sequence[Outcome | Agreement], refused: Sequence[Refusal]
 ) -> dict[str, Any]:
     """For JSON."""
     return {
         "logged": logged(log),
         "targets": [one.plain() for one in found],
-        "refused": dict(refused),
+        "refused": {one.target: one.plain() for one in refused},
     }
 
 
-def of_outcomes(log: Log, outcomes: Sequence[Outcome]) -> list[str]:
-    """Rewards with their intervals, how well the log covers each target, and costs."""
+def of_outcomes(log: Log, outcomes: Sequence[Outcome], refused: Sequence[Refusal]) -> list[str]:
+    """Rewards with their intervals, how well the log covers each target, and costs, which are known
+    of those that are refused too.
+    """
+    both = [*outcomes, *refused]
+    return [
+        used(usable(log)[0]),
+        "",
+        *of_rewards(log, outcomes),
+        "",
+        *of_cover(outcomes),
+        *of_costs(log, both),
+        *noted(both),
+        READ if outcomes else "Costs are exact expectations.",
+    ]
+
+
+def of_cover(outcomes: Sequence[Outcome]) -> list[str]:
+    """How much the log says of each target."""
+    if not outcomes:
+        return []
     cover: list[tuple[str, ...]] = [
         ("target", "worth rounds", "largest weight", "mean weight", "not seen")
     ]
@@ -58,23 +81,22 @@ def of_outcomes(log: Log, outcomes: Sequence[Outcome]) -> list[str]:
         )
         for one in outcomes
     ]
-    notes = noted(outcomes)
-    head, costs = used(outcomes[0]), of_costs(log, outcomes)
-    return [head, "", *of_rewards(log, outcomes), "", *table(cover), "", *costs, *notes, READ]
+    return [*table(cover), ""]
 
 
-def noted(outcomes: Sequence[Outcome]) -> list[str]:
+def noted(found: Sequence[Judged]) -> list[str]:
     """Notes that hold for all targets once, the others with the target they are of."""
-    shared = [note for note in outcomes[0].notes if all(note in one.notes for one in outcomes)]
-    own = [(one.target, note) for one in outcomes for note in one.notes if note not in shared]
+    shared = [note for note in found[0].notes if all(note in one.notes for one in found)]
+    own = [(one.target, note) for one in found for note in one.notes if note not in shared]
     return [*shared, *(f"{target}: {note}" for target, note in own)]
 
 
 def of_rewards(log: Log, outcomes: Sequence[Outcome]) -> list[str]:
     """Every estimate of every target, under what was earned in fact."""
-    own, level = logged(log)["reward"], f"{100 * outcomes[0].level:g} %"
-    rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", f"{level} from", "to")]
-    rows += [("as logged", "mean", f"{own:.4f}", "", "", "")]
+    own = logged(log)["reward"]
+    interval = (f"{100 * outcomes[0].level:g} % from", "to") if outcomes else ("", "")
+    rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", *interval)]
+    rows += [("as logged", "mean", "" if own is None else f"{own:.4f}", "", "", "")]
     for outcome in outcomes:
         for n, one in enumerate(outcome.estimates):
             cells = (f"{number:.4f}" for number in (one.value, one.error, *one.interval))
@@ -82,9 +104,8 @@ def of_rewards(log: Log, outcomes: Sequence[Outcome]) -> list[str]:
     return table(rows)
 
 
-def used(one: Outcome) -> str:
+def used(counted: Counted) -> str:
     """How many rounds were used, and why not the others."""
-    counted = one.counted
     left = [
         f"{count} {why}"
         for count, why in (
@@ -98,10 +119,10 @@ def used(one: Outcome) -> str:
     return f"{counted.used} of {counted.rounds} rounds used{tail}"
 
 
-def of_costs(log: Log, found: Sequence[Outcome | Agreement]) -> list[str]:
+def of_costs(log: Log, found: Sequence[Judged]) -> list[str]:
     """Expected cost per request of each target, beside the bounds."""
     own, limits = logged(log)["costs"], log.problem.limits
-    rows = [("cost", "bound", "as logged", *(one.target for one in found))]
+    rows = [("cost per request", "bound", "as logged", *(one.target for one in found))]
     for limit in limits:
         side = "<=" if limit.sign < 0 else ">="
         spent = (own[limit.name], *(one.costs[limit.name] for one in found))
@@ -131,4 +152,4 @@ def of_agreements(log: Log, found: Sequence[Agreement]) -> list[str]:
         cells = (f"{share:.1%}" for share in (one.same, one.overlap, one.jaccard))
         rows.append((one.target, *cells, f"{one.median:.3g}", str(one.never)))
     head = f"{own['rounds']} panels that were chosen otherwise ({earned})"
-    return [head, "", *table(rows), "", *of_costs(log, found), CAVEAT]
+    return [head, "", *table(rows), "", *of_costs(log, found), *noted(found), CAVEAT]

@@ -127,6 +127,17 @@ def now(problem: Problem, router: Router, name: str = "now") -> Now:
     return Now(router, name)
 
 
+def caveats(target: Target) -> tuple[str, ...]:
+    """What a reader of a target's costs must know."""
+    guard = getattr(target.router.rule, "guard", None) if isinstance(target, Now) else None
+    if guard is None or not guard.on:
+        return ()
+    return (
+        "this law is held fixed and has no guard; the router itself goes on to pace its law and to "
+        "guard its limits, and keeps those that this law is outside of",
+    )
+
+
 def uniform(problem: Problem) -> Sets:
     """Any M different experts, all sets alike: what the policy `random` does."""
     return Sets({None: np.zeros(problem.size)}, problem.draws, "uniform")
