@@ -48,10 +48,11 @@ def test_a_check_tells_costs_groups_limits_and_policies(
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "usd 1 2.667 4 US dollars per consultation" in lines
     assert "senior 2" in lines
-    assert "junior at_least 0.25 per draw 0 0.5 16" in lines
+    assert "junior at_least 0.25 per draw 0 0.5 0.4333 0.5 16" in lines
     assert "contexts, and how often each comes: pain 0.75, headache 0.25" in lines
     assert "Panels of 2 different experts can keep them." in lines
     (limit,) = [one for one in data["limits"] if one.get("group") == "junior"]
+    assert limit.pop("distinct") == pytest.approx([1.3 / 3, 0.5])  # 4.5 USD pay few without cat
     assert limit == {
         "group": "junior",
         "at_least": 0.25,
@@ -82,6 +83,34 @@ def test_where_full_panels_are_out_of_reach_tangent_is_the_one_to_take(
     assert [data["policies"][name]["applies"] for name in ("distinct", "tangent")] == [False, True]
 
 
+@pytest.mark.parametrize("usd", ["1.5", "4.1"])  # out of reach of full panels, and just at it
+def test_a_bound_that_is_proposed_lets_the_default_policy_be_taken(
+    tmp_path: Path, usd: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = ROOMY.replace("at_most: 4.5, at_least: 0.1", f"at_most: {usd}")
+    code, text, data = told(tmp_path, content, capsys)
+    assert code == 0
+    assert " -0" not in text
+    assert f"has room with at_most: {data['wider'][0]['at_most']} in line 15" in text
+    for wider in data["wider"]:
+        was = usd if "cost" in wider else "0.9"
+        after = content.replace(f"at_most: {was}", f"at_most: {wider['at_most']}")
+        _, text, told_now = told(tmp_path, after, capsys)
+        assert "has room with" not in text
+        assert told_now["policies"]["distinct"]["applies"]
+        Distinct().bind(read(tmp_path / "pool.yaml").problem)
+
+
+def test_what_full_panels_can_have_is_told_beside_what_any_panel_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, data = told(tmp_path, THIN, capsys)
+    usd = next(one for one in data["limits"] if one.get("cost") == "usd")
+    assert usd["lowest"] == 1.0  # the cheapest alone
+    assert usd["distinct"][0] == pytest.approx(4.1)  # and the next in nine panels of ten
+    assert "margin: by which fraction" in text
+
+
 def test_an_empty_stand_in_is_told_with_its_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,7 +135,7 @@ def test_limits_in_conflict_are_told_with_lines_and_exit_1(
     code, text, data = told(tmp_path, ROOMY.replace("at_most: 4.5", "at_most: 0.5"), capsys)
     assert code == 1
     assert "line 15: no policy can keep" in text
-    assert text.rstrip().endswith("write at_most: 1.0 in line 15")
+    assert text.rstrip().endswith("write at_most: 1.0 in line 15; leave some room beyond")
     assert data["feasible"] is False
     assert data["conflict"] == [{"limit": "usd", "at_most": 0.5, "line": 15}]
 

@@ -53,7 +53,7 @@ def of_outcomes(log: Log, outcomes: Sequence[Outcome], refused: Sequence[Refusal
     """Rewards with their intervals, how well the log covers each target, and costs, which are known
     of those that are refused too.
     """
-    both = [*outcomes, *refused]
+    both: list[Judged] = [*outcomes, *refused]
     return [
         used(usable(log)[0]),
         "",

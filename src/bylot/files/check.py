@@ -1,7 +1,7 @@
 """What can be said of a problem before the first request: what its limits leave, and to whom."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,17 +13,28 @@ from bylot.policies.guard import promised, shortest_promise
 from bylot.policies.onesided import one_sided, units
 from bylot.policies.safeset import safe_rows
 from bylot.policies.slater import slater
-from bylot.problem import Conflict, Problem
-from bylot.problem.limits import UPPER
+from bylot.problem import Conflict, Limit, Problem
+from bylot.problem.feasibility import always_full
+from bylot.problem.limits import LOWER, UPPER
 from bylot.problem.region import Region
+from bylot.problem.remedy import outward
+
+ROOMS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Beyond the nearest bound that could be kept, so that there is something to learn within."""
+
+DIGITS = 3
+"""Significant digits of a bound that is proposed."""
 
 
 class Reach(NamedTuple):
-    """What the average under a limit can be while the others are kept, in its own unit."""
+    """What the average under a limit can be while the others are kept, in its own unit; `full`, the
+    same of panels of M different experts, None if those cannot keep the others.
+    """
 
     promise: Promise
     lowest: float
     highest: float
+    full: tuple[float, float] | None
 
     @property
     def idle(self) -> bool:
@@ -55,6 +66,7 @@ class Findings:
     full: Conflict | None  # limits that panels of M different experts cannot keep
     surrogate: Conflict | None  # limits whose stand-ins in the paper cannot be kept together
     footings: Sequence[Footing]
+    wider: Sequence[Promise]  # each alone makes room for `distinct`, if there is none
 
 
 def check(file: ProblemFile) -> Findings:
@@ -66,14 +78,58 @@ def check(file: ProblemFile) -> Findings:
         full=problem.full_conflict,
         surrogate=problem.surrogate_conflict,
         footings=[distinct(problem), footing("tangent", problem, fewer=True), strict(problem)],
+        wider=[] if not distinct(problem).reason else list(wider(file)),
     )
 
 
 def reach(promise: Promise, problem: Problem) -> Reach:
     """The range of a limit."""
     lowest, highest = problem.range_of(promise.limit)
-    M = problem.draws if promise.per == "draw" else 1
-    return Reach(promise, lowest / M, highest / M)
+    full, M = full_range(promise, problem), unit(promise, problem)
+    return Reach(promise, lowest / M, highest / M, full and (full[0] / M, full[1] / M))
+
+
+def unit(promise: Promise, problem: Problem) -> int:
+    """How many of the unit of a limit are one per request."""
+    return problem.draws if promise.per == "draw" else 1
+
+
+def full_range(promise: Promise, problem: Problem) -> tuple[float, float] | None:
+    """What an average can be, per request, if every panel has M different experts."""
+    region, row = always_full(problem), problem.costs[promise.limit.name]
+    others = [j for j, other in enumerate(problem.limits) if other.key != promise.limit.key]
+    low, high = (region.extreme(row, sign, others) for sign in (UPPER, LOWER))
+    return None if low is None or high is None else (low, high)
+
+
+def wider(file: ProblemFile) -> Iterator[Promise]:
+    """Each limit with the nearest bound found that lets `distinct` be taken, all else as it is."""
+    for promise in file.promises:
+        full = full_range(promise, file.problem)
+        if full is None:
+            continue
+        sign, nearest = promise.limit.sign, full[0 if promise.limit.sign == UPPER else 1]
+        for room in ROOMS:
+            bound = nearest * (1 - sign * room) / unit(promise, file.problem)
+            changed = promise.at(outward(bound, sign, DIGITS), file.problem.draws)
+            if changed is None or sign * (changed.written - promise.written) >= 0:
+                continue  # no looser than it is
+            if not distinct(with_limit(file.problem, changed.limit)).reason:
+                yield changed
+                break
+
+
+def with_limit(problem: Problem, limit: Limit) -> Problem:
+    """The same problem with another bound."""
+    limits = [limit if one.key == limit.key else one for one in problem.limits]
+    return Problem(
+        problem.experts,
+        dict(problem.costs),
+        limits,
+        draws=problem.draws,
+        floor=problem.floor,
+        period=problem.period,
+    )
 
 
 def distinct(problem: Problem) -> Footing:
@@ -94,7 +150,7 @@ def footing(policy: str, problem: Problem, fewer: bool) -> Footing:
         reason = "the limits leave no room for a promise"
     elif shortest > period:
         reason = f"a period of {period:,} requests is too short"
-    return Footing(policy, reason, room.margin, shortest)
+    return Footing(policy, reason, max(0.0, room.margin), shortest)
 
 
 def strict(problem: Problem) -> Footing:

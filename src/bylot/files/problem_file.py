@@ -176,7 +176,9 @@ def advice(error: InfeasibleLimits, at: Mapping[tuple[str, int], Promise], draws
     more = [f"one of {len(ways) - SHOWN} changes of other lines"] if len(ways) > SHOWN else []
     ways = ways[:SHOWN] + more
     ways += [f"draws: {error.draws}"] if error.draws else []
-    return f"write {in_words(ways, 'or')}" if ways else "loosen several of the limits"
+    if not ways:
+        return "loosen several of the limits"
+    return f"write {in_words(ways, 'or')}; leave some room beyond"  # these are the nearest
 
 
 def changed(remedy: Remedy, at: Mapping[tuple[str, int], Promise], draws: int) -> str:

@@ -21,6 +21,13 @@ class Promise(NamedTuple):
     per: str  # request or draw
     written: float  # the bound per that
 
+    def at(self, written: float, draws: int) -> "Promise | None":
+        """The same with another bound, None if the file could not have it: a share of all draws."""
+        if self.per == "draw" and isinstance(self.limit.cost, Share) and written > 1:
+            return None
+        bound = times(written, draws) if self.per == "draw" else written
+        return self._replace(limit=self.limit.at(bound), written=written)
+
     def __str__(self) -> str:
         return f"{self.limit.name!r} {self.limit.side} {self.written!r} per {self.per}"
 

@@ -5,11 +5,18 @@ from typing import Any
 
 from bylot.errors import InfeasibleFile, ProblemError
 from bylot.files.check import Findings
-from bylot.files.problem_file import ProblemFile
+from bylot.files.problem_file import ProblemFile, in_words
 from bylot.files.promises import Promise
 from bylot.policies.guard import promised
 from bylot.problem import Conflict
 from bylot.text import table
+
+FULL = ("distinct from", "to")  # columns
+WORDS = (
+    "margin: by which fraction all limits could be tightened at once; the smaller it is, the more "
+    "panels the guard has to replace. shortest period: the fewest requests at whose end the policy "
+    "can promise the limits."
+)
 
 
 def render(found: Findings) -> str:
@@ -50,6 +57,7 @@ def tables(found: Findings) -> list[list[str]]:
             f"per {reach.promise.per}",
             f"{reach.lowest:.4g}",
             f"{reach.highest:.4g}",
+            *((f"{end:.4g}" for end in reach.full) if reach.full else ("", "")),
             str(reach.promise.place.line),
             "kept by the others" if reach.idle else "",
         )
@@ -68,7 +76,7 @@ def tables(found: Findings) -> list[list[str]]:
     made: list[list[tuple[str, ...]]] = [
         [("cost", "least", "mean", "most", "unit"), *costs],
         [("group", "experts"), *groups],
-        [("limit", "bound", "", "lowest", "highest", "line", ""), *limits],
+        [("limit", "bound", "", "lowest", "highest", *FULL, "line", ""), *limits],
         [("policy", "can be taken", "margin", "shortest period", ""), *policies],
     ]
     return [table(rows) for rows in made if len(rows) > 1]
@@ -79,7 +87,10 @@ def verdicts(found: Findings) -> list[str]:
     members = min(found.file.problem.draws, found.file.problem.size)
     lines = ["All limits can be kept together."] if found.reaches else ["Nothing is limited."]
     if found.reaches:
-        lines.append("lowest, highest: what an average can be while the other limits are kept.")
+        lines.append(
+            "lowest, highest: what an average can be while the other limits are kept; distinct "
+            f"from, to: if every panel has {members} different experts."
+        )
     if found.full is None:
         lines.append(f"Panels of {members} different experts can keep them.")
     else:
@@ -93,7 +104,17 @@ def verdicts(found: Findings) -> list[str]:
             f"The paper's stand-in for the limits is empty, by {placed(found, found.surrogate)}: "
             "omd may miss them."
         )
-    return lines
+    return [*lines, *advice(found), *([WORDS] if found.reaches else [])]
+
+
+def advice(found: Findings) -> list[str]:
+    """What would let the default policy be taken, if it cannot be."""
+    if not found.footings[0].reason:
+        return []
+    ways = [f"{one.limit.side}: {one.written!r} in line {one.place.line}" for one in found.wider]
+    if not ways:
+        return ["No change of a single bound makes room for distinct, the default policy."]
+    return [f"distinct, the default policy, has room with {in_words(ways, 'or')}."]
 
 
 def placed(found: Findings, conflict: Conflict) -> str:
@@ -128,12 +149,18 @@ def data(found: Findings) -> dict[str, Any]:
         },
         "groups": {name: list(group.members) for name, group in file.groups.items()},
         "limits": [
-            {**limit_data(reach.promise), "lowest": reach.lowest, "highest": reach.highest}
+            {
+                **limit_data(reach.promise),
+                "lowest": reach.lowest,
+                "highest": reach.highest,
+                "distinct": reach.full and list(reach.full),
+            }
             for reach in found.reaches
         ],
         "feasible": True,
         "full_panels": verdict_data(found, found.full),
         "surrogate": verdict_data(found, found.surrogate),
+        "wider": list(map(limit_data, found.wider)),
         "policies": {
             one.policy: {
                 "applies": not one.reason,
