@@ -220,6 +220,7 @@ MEANING = [
     Broken("weight", "yaml", "pain: 3", "pain: 0", 20, "'0'", "above 0"),
     Broken("context twice", "yaml", "{pain: 3, headache: 1}", "[a, b, a]", 20, "'a'", "once"),
     Broken("rewards", "yaml", "to: 10", "to: 0", 21, "no range", "lower end first"),
+    Broken("huge rewards", "yaml", "to: 10", "to: 1e299", 21, "beyond 1e+100", "another unit"),
     Broken(
         "one expert", "json", '"experts": [', '"experts": [], "x": [', 5, "lists 0", "2 or more"
     ),

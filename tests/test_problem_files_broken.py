@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broken_files import BROKEN, GOOD, Broken
 from bylot.errors import ProblemFileError
-from bylot.files import read
+from bylot.files import read, spread
 from bylot.files.source import LARGEST
 
 fuzz = settings(
@@ -266,3 +266,12 @@ def test_csv_files_with_random_changes_are_read_or_refused(
         text = text[:start] + data.draw(st.sampled_from(PIECES) | st.text(max_size=3)) + text[end:]
     (tmp_path / "pool.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
     survives(tmp_path / "pool.yaml", BY_CSV.encode())
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device that never ends")
+def test_experts_in_a_file_that_never_ends_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread, "LARGEST", 1_000)
+    said = complaint(tmp_path / "pool.yaml", "draws: 1\nexperts: {csv: /dev/zero}\n")
+    assert said == "/dev/zero: has more than 1,000 bytes; keep a line for each entry"

@@ -50,16 +50,22 @@ def rows(path: Path, columns: Sequence[str]) -> Rows:
     return Rows(path, [tuple(fields[i] for i in order) for fields in cut[1:]], True)
 
 
-def written(path: Path) -> list[str]:
-    """The lines of a text file, without their ends and without blank lines at its end."""
+def written(path: Path, largest: int = -1) -> list[str]:
+    """The lines of a text file, without their ends and without blank lines at its end.
+
+    One that has more bytes than the largest may have, as a device that never ends, is refused.
+    """
     if path.is_dir():
         raise fault(path, "is a folder", "give the file itself")
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(largest + 1 if largest >= 0 else -1)
     except (FileNotFoundError, ValueError):  # ValueError: a name that no file can have
         raise fault(path, "no such file", "give the path of a file that exists") from None
     except OSError as error:
         raise fault(path, f"cannot be read ({error.strerror})", "make it readable") from None
+    if 0 <= largest < len(content):
+        raise fault(path, f"has more than {largest:,} bytes", "keep a line for each entry")
     remedy = "save it as plain text in UTF-8"
     try:
         text = content.decode("utf-8-sig")

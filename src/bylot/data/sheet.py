@@ -45,9 +45,9 @@ class Sheet(NamedTuple):
         return self.line(row) if self.text else f"row {row + 1}"
 
 
-def sheet(path: Path) -> Sheet:
-    """A file with a header and at least one line below it."""
-    lines = written(path)
+def sheet(path: Path, largest: int = -1) -> Sheet:
+    """A file with a header and at least one line below it, of at most so many bytes."""
+    lines = written(path, largest)
     cut = at_tabs if "\t" in lines[0] else at_commas
     columns, *fields = map(cut, lines)
     different(path, columns)

@@ -15,6 +15,7 @@ from bylot.files.promises import Promise, promises
 from bylot.files.roster import roster
 from bylot.files.source import opened
 from bylot.problem import Problem, Remedy, reading
+from bylot.problem.limits import HUGE
 from bylot.problem.remedy import DIGITS, outward
 
 FORMATS = {
@@ -132,9 +133,12 @@ def rewards(node: Node | None) -> tuple[float, float]:
     if node is None:
         return 0.0, 1.0
     low, high = float(node.value["from"].value), float(node.value["to"].value)
-    if not 0 < high - low < 1e300:
+    if not low < high:
         what = f"rewards from {low:g} to {high:g} are no range to learn from"
         raise fault(node.value["from"].place, what, "write the lower end first")
+    if max(-low, high) > HUGE:
+        what = f"rewards from {low:g} to {high:g} are beyond {HUGE:g}"
+        raise fault(node.value["from"].place, what, "measure rewards in another unit")
     return low, high
 
 

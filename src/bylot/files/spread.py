@@ -16,14 +16,12 @@ LARGEST = 100_000_000  # bytes of a CSV file
 def spreadsheet(path: Path, named_at: Place) -> Sheet:
     """A CSV file; whatever is wrong with it, the error is one of problem files."""
     try:
-        size = path.stat().st_size
+        path.stat()
     except (OSError, ValueError):
         what = f"there is no CSV file {quoted(str(path))}"
         raise fault(named_at, what, "put it there, or give its path with --experts") from None
-    if size > LARGEST:
-        raise fault(path, f"has more than {LARGEST:,} bytes", "keep a line for each expert")
     try:
-        return sheet(path)
+        return sheet(path, LARGEST)
     except DataError as error:
         raise ProblemFileError(str(error)) from None
 
