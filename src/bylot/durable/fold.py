@@ -79,6 +79,7 @@ class Fold:
         self.number, self.name, self.terms, self.router = number, name, terms, router
         self.seq, self.at, self.created, self.seal, self.pool = -1, 0, 0, b"", 0
         self.recall: Callable[[int], Past | None] = nothing
+        self.latest: tuple[Event | None, Decided | None] = None, None  # a decision, and its body
         self.open = Open()
         self.course = course.blank(router.problem.costs)
         self.accounts = Accounts(stated=dict.fromkeys(router.problem.costs, 0.0))
@@ -185,6 +186,7 @@ class Fold:
         )
         event = self.line("decided", at, body, key=key)
         self.hold(event, body, served.ticket)
+        self.latest = event, body
         return event
 
     def up(self, available: tuple[str, ...] | None) -> Bools:
@@ -409,7 +411,8 @@ class Fold:
 
     def decision(self, event: Event) -> Decision:
         """A decision as its caller gets it."""
-        return decision_of(self.name, event)
+        made, said = self.latest
+        return decision_of(self.name, event, said if made is event else None)
 
     def recalled(self, past: Past) -> Recalled:
         """A decision, and what became of it."""

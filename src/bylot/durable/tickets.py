@@ -1,5 +1,7 @@
 """Tickets, from and for the lines that tell of decisions."""
 
+from struct import unpack, unpack_from
+
 import numpy as np
 
 from bylot.durable.bodies import Decided
@@ -62,7 +64,7 @@ def ticket_of(line: Decided, context: int) -> Ticket:
 
 def odds_of_draws(line: Decided) -> tuple[float, ...]:
     """The odds of each draw, none where they are not told; as `bylot.Decision.odds`."""
-    odds = np.frombuffer(line.odds, "<f8").tolist()
-    if len(odds) in (0, len(line.draws)):
-        return tuple(odds)
-    return tuple([odds[i] for i in line.seats])  # every expert's, not every draw's
+    count = len(line.odds) // 8
+    if count in (0, len(line.draws)):
+        return unpack(f"<{count}d", line.odds)
+    return tuple([unpack_from("<d", line.odds, 8 * i)[0] for i in line.seats])  # every expert's

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -60,6 +61,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin, and say so in one line."""
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what is there now will stay: later collections need not look at it
         if self.started and sockets:
             print(self.line(*sockets[0].getsockname()[:2]), file=sys.stderr, flush=True)
 
