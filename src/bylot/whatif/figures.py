@@ -217,12 +217,14 @@ def tradeoff(found: Findings, folder: Path) -> list[Path]:
     for policy, look in looks(setup.policies).items():
         line(axes, found, policy, look)
     axes.axvline(promise.written, color=GREY, linewidth=0.9)
+    late = promise.written > np.mean(axes.get_xlim())  # then there is room before the line
     axes.annotate(
         "as in the file",
         (promise.written, 0.02),
         xycoords=("data", "axes fraction"),
-        xytext=(4, 0),
+        xytext=(-4 if late else 4, 0),
         textcoords="offset points",
+        ha="right" if late else "left",
         fontsize=8,
         color=GREY,
     )
