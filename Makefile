@@ -33,6 +33,10 @@ bench: .venv/.dev
 	$(BIN)/bylot bench decide
 	$(BIN)/bylot bench simulate
 	$(BIN)/bylot bench scale
+	$(BIN)/bylot bench service
+
+faults: .venv/.dev
+	BYLOT_KILLS=100 $(BIN)/python -m pytest -q -s -n 0 tests/test_faults.py
 
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

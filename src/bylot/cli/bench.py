@@ -5,11 +5,14 @@ import json
 from importlib import import_module
 from typing import Any
 
+from bylot.cli.numbers import positive
+
 BENCHES = {
     "qp": "our projection against daqp, quadprog, piqp, osqp and clarabel; then the fuzz",
     "decide": "a router's decide + reward against river and MABWiser choosing 5 of 50",
     "simulate": "the compiled loop against a plain NumPy loop of the same algorithm",
     "scale": "rounds per CPU-second and the time to prepare, from 50 to 10,000 experts",
+    "service": "what a durable request costs, next to a bare uvicorn that says hello",
 }
 
 
@@ -21,11 +24,19 @@ def add(verbs: Any) -> None:
         kind = kinds.add_parser(name, help=line, description=line)
         kind.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
         kind.set_defaults(run=run, what=name)
+        if name == "service":
+            kind.add_argument(
+                "--soak",
+                type=positive,
+                metavar="SECONDS",
+                help="also keep 64 connections busy for so long, and watch the memory",
+            )
 
 
 def run(given: argparse.Namespace) -> int:
     """Measure and print."""
     module = import_module(f"bylot.bench.{given.what}")
-    result = module.run()
+    soak = getattr(given, "soak", None)
+    result = module.run() if soak is None else module.run(soak)
     print(json.dumps(result) if given.json else module.render(result))
     return 0

@@ -35,6 +35,13 @@ def add(verbs: Any) -> None:
         metavar="PER_SECOND",
         help="requests that each key may send in the long run (default: any number)",
     )
+    verb.add_argument(
+        "--commit",
+        choices=["group", "each"],
+        default="group",
+        help="write what came in together in one transaction, or each request by itself "
+        "(default group; no request is answered before it is on disk in either case)",
+    )
     verb.set_defaults(run=run)
 
 
@@ -53,5 +60,6 @@ def run(given: argparse.Namespace) -> int:
         from bylot.service.settings import Settings
 
     fields = ("store", "host", "port", "log_level", "rate")
-    serve(Settings(**{name: getattr(given, name) for name in fields}))
+    asked = {name: getattr(given, name) for name in fields}
+    serve(Settings(**asked, group=given.commit == "group"))
     return 0
