@@ -13,6 +13,7 @@ BENCHES = {
     "simulate": "the compiled loop against a plain NumPy loop of the same algorithm",
     "scale": "rounds per CPU-second and the time to prepare, from 50 to 10,000 experts",
     "service": "what a durable request costs, next to a bare uvicorn that says hello",
+    "large": "a server on a store of 1,000 routers and 10 million decisions (minutes, gigabytes)",
 }
 
 
@@ -24,6 +25,9 @@ def add(verbs: Any) -> None:
         kind = kinds.add_parser(name, help=line, description=line)
         kind.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
         kind.set_defaults(run=run, what=name)
+        if name == "large":
+            for option, many in (("--routers", 1_000), ("--decisions", 10_000_000)):
+                kind.add_argument(option, type=int, default=many, help=f"default {many:,}")
         if name == "service":
             kind.add_argument(
                 "--soak",
@@ -36,7 +40,7 @@ def add(verbs: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     """Measure and print."""
     module = import_module(f"bylot.bench.{given.what}")
-    soak = getattr(given, "soak", None)
-    result = module.run() if soak is None else module.run(soak)
+    asked = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
+    result = module.run(**{name: value for name, value in asked.items() if value is not None})
     print(json.dumps(result) if given.json else module.render(result))
     return 0
