@@ -197,7 +197,7 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
         ("ts", {"alpha": [[0.5] * 5] * 2}),
         ("ts", {"beta": [[1e308] * 5] * 2}),
         ("moe", {"theta": [[1e308] * 5] * 2}),
-        ("random", {"drawn": [[-1] * 5] * 2}),
+        ("random", {"visits": [-1, 1]}),
         ("distinct", {"theta": [[1e308] * 5] * 2}),
         ("distinct", {"theta": [[-1e308] * 5] * 2}),
         ("distinct", {"visits": [-1, 1]}),

@@ -93,7 +93,7 @@ def test_the_test_above_would_notice_draws_without_replacement() -> None:
     assert max(apart) > 0.01
 
 
-@pytest.mark.parametrize("policy", ["omd", "tangent", "strict", "distinct"])
+@pytest.mark.parametrize("policy", ["omd", "tangent", "strict", "distinct", "random"])
 def test_the_law_of_a_router_is_the_one_its_next_panel_is_drawn_from(policy: str) -> None:
     router = Router(five(), policy, seed=4)
     rng = np.random.default_rng(0)

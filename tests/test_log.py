@@ -39,7 +39,7 @@ def complaint(folder: Path, *lines: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-@pytest.mark.parametrize("policy", ["omd", "tangent", "distinct", "random"])
+@pytest.mark.parametrize("policy", ["omd", "tangent", "distinct", "random", "greedy"])
 def test_a_router_s_decisions_are_read_as_they_were_written(
     tmp_path: Path, policy: str, kind: str
 ) -> None:
@@ -51,11 +51,11 @@ def test_a_router_s_decisions_are_read_as_they_were_written(
     write(tmp_path / f"log.{kind}", made)
     assert read(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(made)
     told = {(bool(one.odds), one.chance > 0) for one in made}
-    known = {"omd": (True, False), "tangent": (True, True), "distinct": (False, True)}
-    assert told == {known.get(policy, (False, False))}
+    known = {"omd": (True, False), "tangent": (True, True), "greedy": (False, False)}
+    assert told == {known.get(policy, (False, True))}
 
 
-@pytest.mark.parametrize("policy", ["tangent", "distinct"])
+@pytest.mark.parametrize("policy", ["tangent", "distinct", "random"])
 def test_router_and_simulator_write_the_same_log(policy: str) -> None:
     trace = simulate(PROBLEM, steady(), policy, rounds=60, seed=5)
     router = Router(PROBLEM, policy, seed=5)

@@ -17,6 +17,7 @@ from bylot.kernels.poisson import restricted
 from bylot.optima import Optimum
 from bylot.policies.contract import law as law_now
 from bylot.policies.distinct import Distinct, laws
+from bylot.policies.uniform import Random
 from bylot.problem import Problem
 from bylot.problem.limits import real
 from bylot.problem.reading import instead
@@ -109,11 +110,13 @@ class Now:
             ours, mild, m = laws(router.rule, state, x, up)
             parts = Exactly(ours.theta.copy(), int(m)), Exactly(mild.theta.copy(), int(m))
             return Mixture(*parts, router.rule.eps)
+        if isinstance(policy, Random):
+            return uniform(router.problem).law(context, up)
         if policy.multinomial:
             return Iid(law_now(router.rule, state, x, up), router.problem.draws)
         raise TargetError(
             f"target {self.name!r}: {type(policy).__name__.lower()} does not draw from a law that "
-            "can be told; only omd, strict, tangent and distinct do"
+            "can be told; only omd, strict, tangent, distinct and random do"
         )
 
 

@@ -1,0 +1,37 @@
+"""A log of `random`, the easiest there is to evaluate: every set has the same chance."""
+
+from math import comb
+
+import pytest
+
+from bylot import Problem, Router, simulate
+from bylot.evaluation import entries, evaluate, gather, sets, uniform
+from small import five, steady
+
+
+@pytest.mark.parametrize("draws", [1, 2, 5, 7])
+@pytest.mark.parametrize("up", [None, ["ann", "cat", "dan"], ["bob"]])
+def test_every_set_has_the_chance_of_one_among_all(draws: int, up: list[str] | None) -> None:
+    pool = Problem(five().experts, {}, draws=draws)
+    decision = Router(pool, "random").decide(available=up)
+    there = len(up or pool.experts)
+    members = min(draws, there)
+    assert decision.chance == pytest.approx(1 / comb(there, members))
+    assert decision.odds == pytest.approx([members / there] * draws)
+
+
+def test_its_log_tells_what_other_sets_would_have_earned() -> None:
+    pool = five()
+    trace = simulate(pool, steady(), "random", rounds=1_500, seed=1)
+    log = gather(pool, entries(trace))
+    alike = evaluate(log, uniform(pool))
+    assert alike.effective == pytest.approx(1_500)
+    assert alike.estimates[0].value == pytest.approx(float(trace.rewards.mean()))
+    better = sets(pool, {"ann": 4, "bob": 4, "cat": 1, "dan": 1, "eve": 1})
+    assert evaluate(log, better).estimates[0].value > alike.estimates[0].value + 0.05
+
+
+def test_its_status_tells_chances() -> None:
+    router = Router(five(), "random")
+    router.decide()
+    assert "chances now: ann 40.0%" in str(router.status())
