@@ -232,7 +232,7 @@ class Router:
 
     def settle(self, more: Mapping[str, float]) -> None:
         """Book what panels have cost beyond what was stated, by the names of costs; policies with
-        a guard go on from there.
+        a guard go on from there. For callers that are alone with the router.
         """
         self.ledger.spent[:] += [more.get(name, 0.0) for name in self.problem.costs]
         correct(self.problem, self.rule, self.state, more)
