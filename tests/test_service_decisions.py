@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from bylot.durable.keeper import Keeper
 
+from bylot.durable.keeper import Keeper
 from bylot.service.app import keeper_of
 from bylot.service.settings import Settings
 from bylot.store import open_store

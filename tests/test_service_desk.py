@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bylot.durable.keeper import Keeper
 
 from bylot.durable.commands import Decide
+from bylot.durable.keeper import Keeper
 from bylot.errors import NoSuchRouter, StoreDown, StoreUnknown
 from bylot.service.desk import Desk
 from bylot.service.errors import Refusal

@@ -194,7 +194,7 @@ def test_a_limit_is_changed_and_its_version_counts(server: Served) -> None:
 
 
 def test_of_two_edits_at_once_none_is_lost(server: Served) -> None:
-    router = server.router()
+    router = server.router(wait=9.0)
     edits = [{"pause": ["ann"]}, {"pause": ["bob"]}, {"wait": 5.0}, {"default": 0.5}]
     codes = []
     threads = [
