@@ -25,6 +25,9 @@ def follow(page: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def commands(page: str) -> list[list[str]]:
-    """The words of every line of the console blocks, comments left out."""
-    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    """The words of every line of the console blocks, comments left out; a line that ends in a
+    backslash goes on in the next.
+    """
+    whole = [block.replace("\\\n", " ") for block in blocks(page, "console")]
+    lines = [line for block in whole for line in block.splitlines()]
     return [words for line in lines if (words := shlex.split(line, comments=True))]
