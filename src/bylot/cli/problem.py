@@ -12,7 +12,7 @@ def add(verbs: Any) -> None:
     kinds = problem.add_subparsers(title="what to do", metavar="WHAT", required=True)
 
     check = kinds.add_parser("check", help="tell what is wrong, or what its limits leave room for")
-    check.add_argument("file", type=Path, metavar="FILE", help="a .yaml, .toml or .json file")
+    check.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
     add_experts(check)
     check.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     check.set_defaults(run=run_check)
