@@ -13,6 +13,9 @@ from bylot.optima.linear import Corner, Linear
 TIGHT = 1e-12
 """Less room than this, in units of a row's largest entry, is no room."""
 
+FAR = 1e6
+"""So many times what a row can reach: a bound there is in another world than the row."""
+
 PLENTY = 0.1
 """So many mean shares of room make a point inside that is as good as any."""
 
@@ -54,11 +57,12 @@ class Polytope(NamedTuple):
     def scales(self) -> Floats:
         """The largest entry of each row, 1 where there is none: a solver's tolerance fits then.
 
-        No row of X policies exceeds X times that. A bound further away is kept by all or by none,
-        and is itself the unit: in that of a vanishing row it would overflow.
+        No row of X policies exceeds X times that. A bound that is FAR beyond is kept by all or by
+        none, and is itself the unit: in that of a vanishing row it would overflow.
         """
         most = np.abs(self.rows).max(axis=1, initial=0.0)
-        unit = np.maximum(most, np.abs(self.bounds) / self.shape[0])
+        far = np.abs(self.bounds) / self.shape[0]
+        unit = np.where(far > FAR * most, far, most)
         return np.where(unit > 0.0, unit, 1.0)
 
     def with_rows(self, rows: Floats, bounds: Floats) -> "Polytope":
