@@ -85,6 +85,20 @@ def test_what_queues_up_during_a_commit_shares_the_next() -> None:
     assert at_desk(use, group=False).batches == [1] * 6
 
 
+def test_only_who_has_company_waits_for_more_of_it() -> None:
+    async def use(desk: Desk, keeper: Slow) -> None:
+        await desk.ask(Decide("alone"))
+        assert not desk.company
+        tasks = await queued(desk, keeper, *"abc")
+        keeper.gate.set()
+        await asyncio.gather(*tasks)
+        assert desk.company
+        await desk.ask(Decide("alone"))
+        assert not desk.company
+
+    at_desk(use)
+
+
 def test_an_error_is_raised_for_its_own_command_only() -> None:
     async def use(desk: Desk, keeper: Slow) -> None:
         tasks = await queued(desk, keeper, "a", "bad", "c")

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 
 from bylot.durable import keeper
 from bylot.durable.owner import owner_here, succeed
-from bylot.errors import StoreError
+from bylot.errors import BylotError
 from bylot.service.credentials import Credentials, neighbour
 from bylot.service.desk import Desk, Keeper
 from bylot.service.endpoint import Answer, Send, encode, refused, write
@@ -92,7 +92,7 @@ class App:
         """Look at the keys now and then; while the store is down, those known last hold."""
         while True:
             await asyncio.sleep(KEYS_EVERY)
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(BylotError):
                 keys = await self.service.reader.read(lambda store: store.keys())
                 self.service.credentials.learn(keys)
 

@@ -10,6 +10,38 @@ from bylot.service.errors import Refusal
 HEAD = 65_536  # bytes of a request line with its headers
 
 
+class Corked:
+    """A transport that sends the head of an answer together with what follows: uvicorn writes them
+    one by one, and each write is a call of the system, of 5 us or more.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        self.head = b""
+        self.is_closing = transport.is_closing
+        self.get_extra_info = transport.get_extra_info
+
+    def write(self, data: bytes) -> None:
+        """Send, or keep for a moment."""
+        if self.head:
+            self.transport.write(self.head + data)
+            self.head = b""
+        elif data.endswith(b"\r\n\r\n") and not data.startswith(b"HTTP/1.1 1"):
+            self.head = data
+        else:
+            self.transport.write(data)
+
+    def flush(self) -> None:
+        """Send what was kept."""
+        if self.head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Hang up, once all is sent."""
+        self.flush()
+        self.transport.close()
+
+
 class Connection(HttpToolsProtocol):
     """uvicorn's, with an eye on how long the other side has owed us bytes.
 
@@ -20,6 +52,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Somebody is there."""
         super().connection_made(transport)
+        self.transport = self.line = Corked(transport)  # type: ignore[assignment]
         self.owing: float | None = self.loop.time()
         self.head = 0  # bytes of an unfinished head; -1: it is finished
 
@@ -46,12 +79,22 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
         self.owing, self.head = None, 0
 
+    def on_response_complete(self) -> None:
+        """All of an answer, which may have had no body."""
+        self.line.flush()
+        super().on_response_complete()
+
     def expire(self, now: float, body_wait: float, idle: float) -> None:
         """Close a connection that owes us bytes for too long."""
         if self.owing is None or now - self.owing <= (body_wait if self.head < 0 else idle):
             return
-        what = "the body" if self.head < 0 else "a request"
-        self.refuse(Refusal(408, "too_slow", f"{what} did not come in time; send it at once"))
+        if self.head == 0:  # an answer to nothing would be taken for that to a later request
+            self.owing = None
+            self.transport.close()
+            return
+        what = "body" if self.head < 0 else "head"
+        message = f"the {what} of the request did not come in time; send it at once"
+        self.refuse(Refusal(408, "too_slow", message))
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""

@@ -54,6 +54,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                timeout_keep_alive=round(self.settings.idle),
                 timeout_graceful_shutdown=round(self.settings.drain),
             )
         )
