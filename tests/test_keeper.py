@@ -1,6 +1,9 @@
 """The keeper: batches of commands, and what is left of them when the store fails."""
 
+import contextlib
+import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +36,7 @@ from bylot.errors import (
     StoreDown,
 )
 from bylot.problem import Problem, at_most
-from bylot.store import Event, Snapshot, Store
+from bylot.store import Event, Snapshot, Store, open_store
 from stores import Opener
 
 SECOND = 1_000_000
@@ -310,3 +313,103 @@ def test_leases_are_kept_while_they_are_renewed(keeper: Keeper, opened: Opener) 
     Keeper(opened(), "you").shelf.fold("triage", 0)
     keeper.renew()
     assert "triage" not in keeper.shelf.folds
+
+
+def test_what_came_before_a_delete_or_a_create_is_written_or_refused(keeper: Keeper) -> None:
+    asked(keeper, Create("other", terms()))
+    asked(keeper, Decide("other"))
+    for command in (Delete("triage"), Create("third", terms())):
+        fail(keeper, StoreDown("gone"))
+        answers = keeper.perform([Decide("other"), command], SECOND)
+        assert isinstance(answers[0], StoreDown)
+    assert asked(keeper, Decide("other")).t == 1
+    assert audit(keeper.store, "other").fault is None
+
+
+def test_a_refusal_that_rests_on_a_line_that_was_not_written_is_none(keeper: Keeper) -> None:
+    made = asked(keeper, Decide("triage"))
+    fail(keeper, StoreDown("gone"))
+    answers = keeper.perform([Reward(made.id, 0.5), Reward(made.id, 0.7)], SECOND)
+    assert all(isinstance(one, StoreDown) for one in answers)
+    assert asked(keeper, Reward(made.id, 0.7)).receipt == "learned"
+
+
+def test_neither_a_snapshot_nor_another_router_keeps_a_line_from_being_written(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(keeper, Create("other", terms()))
+    asked(keeper, Decide("triage"))
+    monkeypatch.setattr(keeper.shelf.folds["triage"], "freeze", lambda: 1 / 0)
+    keeper.shelf.due["triage"] = 0
+    first, second = asked(keeper, Decide("triage"), Decide("other"))
+    assert (first.t, second.t) == (1, 0)
+    assert asked(keeper, Decide("triage")).t == 2
+    fold = keeper.shelf.folds["other"]
+    line = fold.line
+    monkeypatch.setattr(fold, "line", lambda *a, **k: line(*a, **k)._replace(at=2**70))
+    good, bad = asked(keeper, Decide("triage"), Decide("other"))
+    assert good.t == 3
+    assert isinstance(bad, Exception)
+
+
+def test_a_damaged_router_neither_stops_the_sweep_nor_keeps_its_name(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = terms(wait=10.0)
+    asked(keeper, Create("bad", waits))
+    asked(keeper, Create("good", waits))
+    made = asked(keeper, Decide("good"))
+    asked(keeper, Decide("bad"))
+
+    def damaged(at: int) -> None:
+        raise StoreDamaged("line 1")
+
+    monkeypatch.setattr(keeper.shelf.folds["bad"], "close_due", damaged)
+    assert keeper.sweep(60 * SECOND) == 1
+    assert asked(keeper, Recall(made.id)).state == "closed"
+    with pytest.raises(StoreDamaged):
+        asked(keeper, Decide("bad"), at=60 * SECOND)
+    asked(keeper, Delete("bad"))
+    asked(keeper, Create("bad", waits))
+    assert asked(keeper, Decide("bad")).t == 0
+
+
+def test_a_router_in_other_hands_is_not_deleted(keeper: Keeper, opened: Opener) -> None:
+    keeper.store.release("me")
+    rival = Keeper(opened(), "you")
+    asked(rival, Decide("triage"))
+    with pytest.raises(RouterBusy):
+        asked(keeper, Delete("triage"))
+    assert asked(rival, Decide("triage")).t == 1
+
+
+def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/b.db"
+    keeper = Keeper(open_store(place), "me")
+    asked(keeper, Create("triage", terms()))
+    made = asked(keeper, Decide("triage"))
+    keeper.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "b.db")) as db:
+        other = "CAST(replace(body, x'a3616e6e', x'a3626f62') AS BLOB)"  # ann becomes bob
+        db.execute(f"UPDATE events SET body = {other} WHERE seq = 1")
+        db.commit()
+    again = Keeper(open_store(place), "me")
+    with pytest.raises(StoreDamaged, match="line 1 of the log"):
+        asked(again, Reward(made.id, 0.5))
+    again.close()
+
+
+def test_a_reward_that_was_noted_beside_pending_ones_is_known_again(store: Store) -> None:
+    keeper = Keeper(store, "me")
+    asked(keeper, Create("triage", terms(wait=99.0, aggregate="last")))
+    made = asked(keeper, Decide("triage"))
+    asked(keeper, Reward(made.id, 0.5, key="k1"))
+    asked(keeper, Edit("triage", terms(wait=99.0)))
+    told = Reward(made.id, 0.3, {"usd": 50.0}, "k2")
+    assert asked(keeper, told).receipt == "noted"
+    spent = asked(keeper, Show("triage")).status["costs"]["usd"]["settled"]
+    assert asked(keeper, told).receipt == "duplicate"
+    with pytest.raises(RewardConflict):
+        asked(keeper, Reward(made.id, 0.9, {"usd": 50.0}, "k2"))
+    assert asked(keeper, Show("triage")).status["costs"]["usd"]["settled"] == spent
+    assert audit(store, "triage").fault is None

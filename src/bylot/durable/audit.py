@@ -48,6 +48,8 @@ def replayed(store: Store, row: RouterRow, fold: Fold) -> Finding:
                 spent.append(READ["decided"](event.body).spend)
             if kept is not None and event.seq == kept.seq and fold.freeze() != kept:
                 fault = f"the snapshot after line {kept.seq} is not what the log adds up to"
+        if kept is not None and kept.seq > fold.seq:
+            fault = f"there is a snapshot after line {kept.seq}, and the log ends before it"
         fault = fault or unlike(store, row, fold) or uneven(fold, spent)
     except StoreDamaged as damage:
         fault = str(damage)

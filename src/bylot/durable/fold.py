@@ -261,6 +261,8 @@ class Fold:
                 self.accounts.noted += 1
                 if self.open.get(of) is not None and not known.pending:
                     self.open.close(of)
+                else:  # it stays open for those, and must know this one again
+                    known.told = {**(known.told or {}), body.key: body}
 
     def learn(self, held: Held, value: float) -> None:
         """Learn from a reward, by the odds of its decision."""

@@ -19,6 +19,7 @@ from bylot.errors import (
     NoSuchDecision,
     NoSuchRouter,
     NotNow,
+    StoreDown,
     StoreError,
 )
 from bylot.store import Event, Past, Store
@@ -48,6 +49,8 @@ class Keeper:
         targets: list[str] = []  # the router whose lines an answer rests on
         written = 0
         for command in batch:
+            if type(command) in ALONE:
+                written = self.settle(answers, targets, written)
             targets.append(target(command))
             try:
                 answers.append(self.ACTS[type(command)](self, command))
@@ -55,33 +58,45 @@ class Keeper:
                 answers.append(error)
             except Exception as error:  # a router in an unknown state must not go on
                 answers.append(error)
-                self.settle(answers, targets, written)
-                written = len(answers)
+                written = self.settle(answers, targets, written)
                 self.shelf.drop([targets[-1]])
         self.settle(answers, targets, written)
         return answers
 
-    def settle(self, answers: list[Any], targets: list[str], start: int) -> None:
-        """Write what is pending; where that fails, the failure is the answer."""
+    def settle(self, answers: list[Any], targets: list[str], start: int) -> int:
+        """Write what is pending; where that fails, the failure is the answer, also where there was
+        an error: it may rest on a line that was never written. How many answers are final.
+        """
         failed = self.shelf.commit()
         if failed:
             for n in range(start, len(answers)):
-                if targets[n] in failed and not isinstance(answers[n], BylotError):
-                    answers[n] = failed[targets[n]]
+                answers[n] = failed.get(targets[n], answers[n])
+        return len(answers)
 
     def sweep(self, at: int) -> int:
         """Close the decisions of open routers whose time is up; how many routers had some."""
         swept = 0
-        for fold in list(self.shelf.folds.values()):
-            due = fold.due()
-            while due is not None and due <= at:
-                event = fold.close_due(at)
-                if event is None:
-                    break
-                self.shelf.add(event)
-                swept, due = swept + 1, fold.due()
-        self.shelf.commit()
+        for name, fold in list(self.shelf.folds.items()):
+            try:
+                swept += self.close_due(fold, at)
+            except StoreDown:
+                raise
+            except Exception as error:  # of one router, which must not keep the others waiting
+                self.shelf.give_up(name, at, error)
+        for failure in self.shelf.commit().values():
+            raise failure
         return swept
+
+    def close_due(self, fold: Fold, at: int) -> bool:
+        """Close the decisions of one router whose time is up; whether it had some."""
+        due, some = fold.due(), False
+        while due is not None and due <= at:
+            event = fold.close_due(at)
+            if event is None:
+                break
+            self.shelf.add(event)
+            due, some = fold.due(), True
+        return some
 
     def renew(self) -> None:
         """Keep the leases of all open routers."""
@@ -111,10 +126,10 @@ class Keeper:
         row = self.store.find(asked.name)
         if row is None:
             raise NoSuchRouter(f"there is no router {asked.name!r} to delete")
-        self.shelf.fold(asked.name, self.at)  # whoever has the lease may delete
-        self.shelf.commit()
+        self.shelf.claim(row)  # whoever has the lease may delete, also what is damaged
         self.store.delete(row.number)
         self.shelf.drop([asked.name])
+        self.shelf.sick.pop(asked.name, None)
 
     def edit(self, asked: commands.Edit) -> RouterView:
         """Other terms from here on, if they can be kept."""
@@ -236,6 +251,10 @@ class Keeper:
         commands.Cancel: cancel,
         commands.Recall: recall,
     }
+
+
+ALONE = (commands.Create, commands.Delete)
+"""Transactions of their own: what came before them is written first."""
 
 
 def target(command: commands.Command) -> str:

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 
+from bylot.durable.seal import resealed
+from bylot.errors import StoreDamaged
 from bylot.store import Event, Past, Store
 
 
@@ -52,4 +54,17 @@ class Pending:
         if made is not None:
             return Past(made, here)
         before = self.store.past(router, seq)
-        return before and Past(before.decided, [*before.since, *here])
+        if before is None:
+            return None
+        for event in (before.decided, *before.since):
+            self.check(event)
+        return Past(before.decided, [*before.since, *here])
+
+    def check(self, event: Event) -> None:
+        """A line that was changed after it was written must not be learned from."""
+        before = self.store.event(event.router, event.seq - 1)
+        if before is None or resealed(before.seal, event) != event:
+            raise StoreDamaged(
+                f"line {event.seq} of the log of router {event.router} is not what was written; "
+                "restore the store from a copy"
+            )

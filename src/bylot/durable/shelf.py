@@ -1,12 +1,15 @@
 """The routers that a process has open, and the lines they made that are not yet in the store."""
 
+import logging
 from collections.abc import Iterable
 
 from bylot.durable.fold import Fold
 from bylot.durable.opening import opened
 from bylot.durable.pending import Pending
-from bylot.errors import BylotError, Fenced, NoSuchRouter, RouterBusy, StoreDamaged
+from bylot.errors import Fenced, NoSuchRouter, RouterBusy, StoreDamaged, StoreDown
 from bylot.store import Event, RouterRow, Snapshot, Store
+
+log = logging.getLogger("bylot.durable")
 
 LEASE = 15.0  # seconds; a server that was killed leaves its routers to others after that
 EVERY = 1_000  # lines between two snapshots of a router, at least
@@ -44,20 +47,31 @@ class Shelf:
             raise NoSuchRouter(
                 f"there is no router {name!r}; create it first, or mind the spelling"
             )
-        others = self.store.lease(row.number, self.owner, self.lease)
-        if others is not None:
-            raise RouterBusy(
-                f"router {name!r} is in the hands of another server for {others:.1f} s more; "
-                "ask that one, or try again",
-                others,
-            )
+        self.claim(row)
         try:
             fold = opened(self.store, row)
         except StoreDamaged as damage:
-            self.sick[name] = at, damage
+            self.give_up(name, at, damage)
             self.store.release(self.owner, [row.number])
             raise
         return self.place(row, fold)
+
+    def claim(self, row: RouterRow) -> None:
+        """Take the lease of a router, or see that it is ours."""
+        others = self.store.lease(row.number, self.owner, self.lease)
+        if others is not None:
+            raise RouterBusy(
+                f"router {row.name!r} is in the hands of another server for {others:.1f} s more; "
+                "ask that one, or try again",
+                others,
+            )
+
+    def give_up(self, name: str, at: int, error: Exception) -> None:
+        """Let go of a router that cannot be gone on with, for some time if its log is damaged."""
+        if isinstance(error, StoreDamaged):
+            self.sick[name] = at, error
+        log.error("router %r is let go: %s", name, error)
+        self.drop([name])
 
     def place(self, row: RouterRow, fold: Fold) -> Fold:
         """Put a router on the shelf."""
@@ -83,12 +97,13 @@ class Shelf:
         """A line to be written with the next commit."""
         self.pending.add(event)
 
-    def commit(self) -> dict[str, BylotError]:
+    def commit(self) -> dict[str, Exception]:
         """Write all that is pending; the routers for which that failed, with the reason.
 
-        Where another writer has taken over a router, the others' lines are written all the same.
+        Where another writer has taken over a router, or one has a line that cannot be written, the
+        others' lines are written all the same. No snapshot keeps a line from being written.
         """
-        failed: dict[str, BylotError] = {}
+        failed: dict[str, Exception] = {}
         while self.pending:
             touched = [name for name, row in self.rows.items() if row.number in self.pending.lines]
             try:
@@ -98,9 +113,24 @@ class Shelf:
                 lost = [name for name in touched if self.rows[name].number in error.routers]
                 failed |= dict.fromkeys(lost or touched, error)
                 self.drop(lost or touched)
-            except BylotError as error:
+            except StoreDown as error:
                 failed |= dict.fromkeys(touched, error)
                 self.drop(touched)
+            except Exception:  # of one of them, or of a snapshot
+                failed |= self.one_by_one(touched)
+        return failed
+
+    def one_by_one(self, names: Iterable[str]) -> dict[str, Exception]:
+        """Write the lines of each router by themselves, without snapshots."""
+        failed: dict[str, Exception] = {}
+        for name in names:
+            number = self.rows[name].number
+            try:
+                self.store.append(self.pending.lines[number])
+                self.pending.forget(number)
+            except Exception as error:
+                failed[name] = error
+                self.drop([name])
         return failed
 
     def snapshots(self, names: Iterable[str]) -> list[Snapshot]:
@@ -109,6 +139,7 @@ class Shelf:
         for name in names:
             fold = self.folds[name]
             if fold.seq >= self.due[name]:
+                self.due[name] = fold.seq + self.every
                 made.append(fold.freeze())
                 self.frozen[name] = fold.seq
                 self.due[name] = fold.seq + max(self.every, len(made[-1].body) // DENSITY)
