@@ -60,12 +60,8 @@ async def teapot(call: Call[None, None]) -> Answer:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_fuzzed_requests_are_answered_as_the_document_says(
-    server: Served,
-) -> None:
-    sent = 0
-    while sent < 100_000:
-        sent += fuzz(server, 500)
+def test_ten_thousand_fuzzed_requests_are_answered_as_the_document_says(server: Served) -> None:
+    assert fuzz(server, 200) >= 10_000
 
 
 def fuzz(server: Served, cases: int) -> int:

@@ -1,0 +1,115 @@
+"""Requests of which some bytes were changed: each is answered, and none with a failure."""
+
+import json
+import random
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bylot.service.routes import ROUTES
+from serving import FIVE, Served, serving
+
+WORDS = [b"null", b"1e999", b"-1", b"[]", b"{}", b'""', b"\\u0000", b"\xff", b"NaN", b"9" * 400]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("store")) as client:
+        yield client
+
+
+def test_mutated_requests_are_answered_and_never_with_a_failure(server: Served) -> None:
+    statuses = mutate(server, 2_000, seed=1)
+    assert {200, 201, 400, 404, 405, 422} <= set(statuses)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_mutated_requests_are_answered(server: Served) -> None:
+    mutate(server, 100_000, seed=2)
+
+
+def test_the_test_above_would_notice_a_failure(server: Served) -> None:
+    with pytest.raises(AssertionError, match="500"):
+        check(b"HTTP/1.1 500 Internal Server Error", b"", b"GET /")
+
+
+def mutate(server: Served, count: int, seed: int) -> list[int]:
+    """Send so many mutants over one connection, or the next when it is closed; their statuses."""
+    chance = random.Random(seed)
+    seeds = list(requests(server))
+    statuses: list[int] = []
+    while len(statuses) < count:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as line:
+            ear = line.makefile("rb")
+            while len(statuses) < count:
+                sent = mutant(chance, chance.choice(seeds))
+                line.sendall(sent)
+                head, body = heard(ear)
+                statuses.append(check(head, body, sent))
+                if b"connection: close" in head.lower():
+                    break
+    return statuses
+
+
+def requests(server: Served) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """One that is right for every route: method, path, body."""
+    router = server.router()
+    known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
+    ask = {"context": "a", "available": ["ann", "bob"], "key": "k", "defer": False}
+    reward = {"value": 0.5, "spend": {"usd": 1.5}, "key": "r"}
+    bodies: dict[str, Any] = {
+        "create": {"name": known["name"], "problem": FIVE, "policy": "distinct", "wait": 9.5},
+        "edit": {"pause": ["ann"], "limits": FIVE["limits"], "wait": None, "version": 1},
+        "decide": ask,
+        "decide_all": {"decisions": [ask, {}]},
+        "reward": reward,
+        "reward_all": {"rewards": [{"decision": known["id"], **reward}]},
+        "rank": {"actions": [{"id": "ann"}], "contextFeatures": [{"a": {"b": 1}}]},
+    }
+    for route in ROUTES:
+        if route.method != "DELETE":
+            body = json.dumps(bodies[route.does.__name__]).encode() if route.takes else b""
+            yield route.method.encode(), route.path.format(**known).encode(), body
+
+
+def mutant(chance: random.Random, seed: tuple[bytes, bytes, bytes]) -> bytes:
+    """A request with some bytes of its path or body changed; its head stays HTTP."""
+    method, path, body = seed
+    for _ in range(chance.choice([0, 1, 1, 2, 5])):
+        place = chance.randrange(len(body) + 1)
+        cut = place + chance.choice([0, 1, 3])
+        word = chance.choice([*WORDS, body[place : place + 9], bytes([chance.randrange(256)])])
+        body = body[:place] + word + body[cut:]
+    if chance.random() < 0.2:
+        place = chance.randrange(1, len(path) + 1)
+        path = (
+            path[:place] + chance.choice([b"%00", b"%ff", b"a", b"/", b"?limit=x"]) + path[place:]
+        )
+    if chance.random() < 0.05:
+        method = chance.choice([b"GET", b"POST", b"PUT", b"PATCH", b"OPTIONS"])
+    head = b"%s %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n" % (
+        method,
+        path,
+    )
+    return head + b"content-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def heard(ear: Any) -> tuple[bytes, bytes]:
+    """One answer."""
+    lines = []
+    while (line := ear.readline()) not in (b"\r\n", b""):
+        lines.append(line)
+    head = b"".join(lines)
+    length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+    return head, ear.read(int(length or b"0"))
+
+
+def check(head: bytes, body: bytes, sent: bytes) -> int:
+    """The status of an answer: a success, or a refusal in the one shape."""
+    status = int(head.split(b" ")[1])
+    assert status < 500, (status, body, sent)
+    if status >= 400:
+        assert set(json.loads(body)) == {"error"}, (status, body, sent)
+    return status
