@@ -97,7 +97,17 @@ def test_routers_are_listed_page_by_page(server: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "nope=1", "after=" + "a" * 64]
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "limit=1&limit=2",
+        "nope=1",
+        "after=" + "a" * 64,
+        "after=%00",
+        "a&" * 99,
+    ],
 )
 def test_a_page_that_there_is_not_is_refused(server: Served, query: str) -> None:
     assert problem_of(server.get(f"/v1/routers?{query}"), 422)["code"] == "invalid"

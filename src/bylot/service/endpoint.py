@@ -136,7 +136,7 @@ ANYONE = Caller(None, frozenset(), frozenset())
 
 def parameters(kind: type[Query], text: bytes) -> Query:
     """The parameters of a request, each at most once."""
-    pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=20)
+    pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True)
     given = dict(pairs)
     if len(given) < len(pairs):
         raise Refusal(422, "invalid", "a parameter is there twice")

@@ -220,7 +220,7 @@ class EventPage(Struct, frozen=True):
 class RoutersAfter(Struct, frozen=True, forbid_unknown_fields=True):
     """Which page of the list."""
 
-    after: Annotated[str, Meta(max_length=63)] = ""
+    after: Annotated[str, Meta(max_length=63, pattern=limits.PRINTABLE)] = ""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
