@@ -27,7 +27,8 @@ class Slow:
         self.gate.set()
         self.batches: list[int] = []
         self.chores: list[str] = []
-        self.fails: Exception | None = None
+        self.fails: Exception | None = None  # whatever is asked of it
+        self.away: Exception | None = None  # only what needs the store
 
     def perform(self, batch: Sequence[Any], at: int) -> list[Any]:
         self.gate.wait()
@@ -41,8 +42,9 @@ class Slow:
 
     def renew(self) -> None:
         self.chores.append("renew")
-        if self.fails:
-            raise self.fails
+        error = self.fails or self.away
+        if error:
+            raise error
 
     def close(self) -> None:
         self.chores.append("close")
@@ -163,6 +165,25 @@ def test_a_store_that_is_down_is_noticed_and_so_is_its_return(
         await asyncio.to_thread(until, lambda: desk.down is None)
 
     at_desk(use, renew_every=0.01)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["store is down: no disk", "store is back"]
+
+
+def test_what_needs_no_store_does_not_say_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "bylot.service")
+
+    async def use(desk: Desk, keeper: Slow) -> None:
+        keeper.away = StoreDown("no disk")
+        await asyncio.to_thread(until, lambda: desk.down is not None)
+        swept = len(keeper.chores)
+        await asyncio.to_thread(until, lambda: len(keeper.chores) > swept + 6)
+        assert await desk.ask(Decide("a")) == "a"  # as one that is told from memory
+        assert desk.down is not None
+        keeper.away = None
+        assert await desk.ask(Decide("a")) == "a"
+        assert desk.down is None
+
+    at_desk(use, sweep_every=0.01, renew_every=0.5)
     said = [record.getMessage() for record in caplog.records]
     assert said == ["store is down: no disk", "store is back"]
 

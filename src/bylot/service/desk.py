@@ -162,7 +162,7 @@ class Desk:
                 self.chore("sweep", lambda: keeper.sweep(clock()))
             if now - renewed >= self.renew_every:
                 renewed = now
-                self.chore("renew", keeper.renew)
+                self.renew(keeper)
         self.chore("close", keeper.close)
         self.loop.call_soon_threadsafe(self.gone.set_result, None)
 
@@ -194,12 +194,16 @@ class Desk:
             answers = keeper.perform(commands, clock())
         except Exception as error:
             answers = [error] * len(commands)
-        self.note(next((one for one in answers if isinstance(one, StoreDown)), None))
+        down = next((one for one in answers if isinstance(one, StoreDown)), None)
+        if down is not None:
+            self.note(down)
+        elif self.down is not None:  # not all answers need the store: ask it itself
+            self.renew(keeper)
         self.measure(len(commands), time.perf_counter() - start)
         self.loop.call_soon_threadsafe(self.deliver, errands, answers)
 
-    def chore(self, name: str, do: Callable[[], object]) -> None:
-        """What nobody waits for; a failure is logged, and tried again at its next turn."""
+    def chore(self, name: str, do: Callable[[], object]) -> bool:
+        """What nobody waits for, and did it go well? If not: logged, and tried again next turn."""
         try:
             do()
         except StoreDown as error:
@@ -207,6 +211,12 @@ class Desk:
         except Exception:
             log.exception("%s failed", name)
         else:
+            return True
+        return False
+
+    def renew(self, keeper: Keeper) -> None:
+        """Keep the leases: the one chore that is always a visit to the store, so it tells of it."""
+        if self.chore("renew", keeper.renew):
             self.note(None)
 
     def note(self, down: StoreDown | None) -> None:
