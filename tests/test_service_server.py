@@ -12,10 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bylot.errors import BylotError
+from bylot.durable.owner import machine
+from bylot.errors import BylotError, StoreDown
 from bylot.service.server import bound, serve
 from bylot.service.settings import Settings
+from bylot.store import open_store
+from bylot.store.sqlite import SqliteStore
 from serving import FIVE, problem_of, serving, until
+from stores import made
 
 RUN = """
 import sys
@@ -109,6 +113,22 @@ def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
         port = door.getsockname()[1]
         with pytest.raises(BylotError, match=f"port {port}"):
             serve(Settings(store=f"sqlite:///{tmp_path}/bylot.db", port=port))
+
+
+def test_a_store_that_cannot_be_taken_over_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"sqlite:///{tmp_path}/bylot.db"
+    store = open_store(address)
+    store.lease(made(store, "left"), f"{machine()}/{2**22 + 1}@1/ff", 60)
+    store.close()
+
+    def read_only(*_: object) -> None:
+        raise StoreDown("it may only be read")
+
+    monkeypatch.setattr(SqliteStore, "release", read_only)
+    with pytest.raises(StoreDown, match="only be read"):
+        serve(Settings(store=address, port=0))
 
 
 def test_a_password_in_an_address_is_not_printed(tmp_path: Path) -> None:

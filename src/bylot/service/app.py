@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from bylot.durable import keeper
-from bylot.durable.owner import owner_here, succeed
+from bylot.durable.owner import owner_here
 from bylot.errors import BylotError
 from bylot.service.credentials import Credentials, neighbour
 from bylot.service.desk import Desk, Keeper
@@ -128,14 +128,8 @@ def make_app(
 
 
 def keeper_of(settings: Settings) -> Callable[[], Keeper]:
-    """The keeper of a store, who takes over from servers that were killed on this machine."""
-
-    def hire() -> Keeper:
-        store = open_store(settings.store)
-        succeed(store)
-        return keeper.Keeper(store, owner_here(), lease=settings.lease)
-
-    return hire
+    """The keeper of a store."""
+    return lambda: keeper.Keeper(open_store(settings.store), owner_here(), lease=settings.lease)
 
 
 async def lost(request: Request, error: Exception) -> Response:

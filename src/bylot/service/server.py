@@ -10,6 +10,7 @@ from types import FrameType
 
 import uvicorn
 
+from bylot.durable.owner import succeed
 from bylot.errors import BylotError
 from bylot.service import logs
 from bylot.service.app import App, make_app
@@ -23,6 +24,7 @@ def serve(settings: Settings) -> int:
     """Serve until told to stop; 0 if that went well."""
     with contextlib.closing(open_store(settings.store)) as store:
         admitted(settings.host, store.keys())
+        succeed(store)  # here, where a store that cannot be written to is told in one line
     logs.set_up(settings.log_level)
     server = Server(make_app(settings))
     server.run(sockets=[bound(settings.host, settings.port)])
