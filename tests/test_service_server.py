@@ -1,6 +1,7 @@
 """A server as a process: what it says, how it stops, and that a stop loses nothing."""
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
@@ -53,7 +54,36 @@ def test_a_server_says_where_it_listens_where_it_keeps_and_who_may_ask(tmp_path:
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
         assert child.stderr is not None
-        assert child.stderr.read() == ""
+        left = [json.loads(line) for line in child.stderr]
+        assert {one["level"] for one in left} <= {"info"}
+
+
+def test_the_default_policy_is_made_ready_before_anybody_asks(tmp_path: Path) -> None:
+    with process(tmp_path) as (child, _, _):
+        assert child.stderr is not None
+        lines = (json.loads(line) for line in child.stderr if line.startswith("{"))
+        assert "default policy is ready" in next(lines)["message"]
+
+
+def test_a_router_of_a_compiled_policy_does_not_wait_for_one_that_compiles(tmp_path: Path) -> None:
+    compiled = threading.Event()
+    with serving(tmp_path) as server:
+        server.router()
+        server.app.service.workshop.submit(compiled.wait)
+        try:
+            server.router()  # would wait for ever
+        finally:
+            compiled.set()
+
+
+def test_a_stop_does_not_wait_for_a_compiler(tmp_path: Path) -> None:
+    slow = "import time; from bylot.service import app; app.prepare = lambda: time.sleep(60)\n"
+    line = [sys.executable, "-c", slow + RUN, f"sqlite:///{tmp_path}/bylot.db"]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        assert "listens" in child.stderr.readline()
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
 
 
 def test_a_stop_under_load_loses_nothing_that_was_answered(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from bylot.service.routes import ROUTES, Table
 from bylot.service.settings import Settings
 from bylot.service.state import Service
 from bylot.service.tracing import spans
+from bylot.service.workshop import prepare
 from bylot.store import open_store
 
 log = logging.getLogger("bylot.service")
@@ -78,13 +79,14 @@ class App:
         await service.desk.start()
         try:
             service.credentials.learn(await service.reader.read(lambda store: store.keys()))
+            service.workshop.submit(prepare)
             watch = asyncio.create_task(self.watch())
             yield
             watch.cancel()
         finally:
             await service.desk.close()
             await service.reader.close()
-            service.workshop.shutdown(cancel_futures=True)
+            service.workshop.shutdown(wait=False, cancel_futures=True)
             if service.spans:
                 service.spans.close()
 

@@ -17,6 +17,7 @@ from bylot.service.app import App, make_app
 from bylot.service.connection import Connection
 from bylot.service.credentials import admitted
 from bylot.service.settings import Settings
+from bylot.service.workshop import leave
 from bylot.store import open_store
 
 
@@ -28,6 +29,7 @@ def serve(settings: Settings) -> int:
     logs.set_up(settings.log_level)
     server = Server(make_app(settings))
     server.run(sockets=[bound(settings.host, settings.port)])
+    leave()
     return 0
 
 

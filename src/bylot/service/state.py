@@ -11,11 +11,7 @@ from bylot.service.rate import Rates
 from bylot.service.reader import Reader
 from bylot.service.settings import Settings
 from bylot.service.tracing import Spans
-
-
-def bench() -> ThreadPoolExecutor:
-    """A thread for work that takes long."""
-    return ThreadPoolExecutor(1, thread_name_prefix="bylot-workshop")
+from bylot.service.workshop import workshop
 
 
 @dataclass
@@ -38,4 +34,4 @@ class Service:
     contract: bytes
     stopping: bool = False
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    workshop: ThreadPoolExecutor = field(default_factory=bench)
+    workshop: ThreadPoolExecutor = field(default_factory=workshop)
