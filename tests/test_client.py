@@ -1,6 +1,7 @@
 """The client before any server of ours: what it sends, when it sends it again, what it raises."""
 
 import asyncio
+import contextlib
 import math
 import socket
 import time
@@ -303,6 +304,30 @@ def test_whatever_a_server_says_is_an_error_of_ours(body: bytes, status: int) ->
 
 replies = st.builds(Reply, st.integers(300, 599), st.binary(max_size=5), st.text(max_size=4))
 losses = st.builds(Lost, st.text(max_size=3), st.booleans())
+
+
+def waited(outcome: Reply | Lost, retries: int = exchange.RETRIES) -> list[float]:
+    """The pauses of a call that always ends in the same way."""
+    steps = exchange.exchange(Call("GET", "/", bytes.decode), retries)
+    pauses = [next(steps)]
+    with contextlib.suppress(errors.BylotError):
+        while True:
+            pauses.append(steps.send(outcome))
+    return pauses
+
+
+def test_an_outage_of_twenty_seconds_is_sat_out_and_one_of_a_minute_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exchange, "FIRST", 0.1)
+    down = Reply(503, b'{"error": {"code": "store_down", "message": "no disk"}}', "1")
+    for outcome in (down, Lost("refused", sent=False)):
+        assert all(20 < sum(waited(outcome)) < 45 for _ in range(200))
+
+
+def test_a_router_of_another_server_is_asked_for_once_more_and_no_longer() -> None:
+    leased = Reply(503, b'{"error": {"code": "leased", "message": "theirs"}}', "8")
+    assert waited(leased) == [0.0, 8.0]
 
 
 @given(outcome=st.one_of(replies, losses), again=st.booleans(), retries=st.integers(0, 6))

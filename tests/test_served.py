@@ -162,5 +162,6 @@ def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
     page, twin = client.get("/routers/a"), client.get("/routers/a.json")
     assert (page.status_code, twin.status_code) == (503, 503)
     assert "another server" in page.text
-    assert twin.json()["error"]["code"] == "router_busy"
+    assert "them" in page.text
+    assert twin.json()["error"]["code"] == "leased"
     assert 0 < int(twin.headers["retry-after"]) <= 60

@@ -410,3 +410,4 @@ def test_all_leases_of_an_owner_are_renewed_together(opened: Opener) -> None:
     assert other.lease(second, "you", 60) is not None
     assert store.renew("nobody", 60) == set()
     assert store.owners() == ["me", "you"]
+    assert store.owners(second) == ["me"]

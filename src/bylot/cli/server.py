@@ -4,6 +4,7 @@ import argparse
 import os
 from typing import Any
 
+RETRIES = 5  # fewer than programs make: somebody sits and waits
 HERE = "http://127.0.0.1:8000"
 
 
@@ -32,4 +33,5 @@ def connect(given: argparse.Namespace) -> Any:
     return Client(
         given.server or os.environ.get("BYLOT_SERVER") or HERE,
         given.key or os.environ.get("BYLOT_KEY") or None,
+        retries=RETRIES,
     )

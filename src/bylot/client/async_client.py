@@ -10,7 +10,7 @@ from bylot.client import calls, forms, wire
 from bylot.client.answers import Listed
 from bylot.client.async_router import AsyncRouter
 from bylot.client.call import Call
-from bylot.client.exchange import Lost, Reply, exchange
+from bylot.client.exchange import RETRIES, Lost, Reply, exchange
 from bylot.client.forms import Aggregate
 from bylot.policies import Policy
 from bylot.problem import Problem
@@ -27,7 +27,7 @@ class AsyncClient:
         key: str | None = None,
         *,
         timeout: float = 10.0,
-        retries: int = 5,
+        retries: int = RETRIES,
     ) -> None:
         self.url, self.timeout, self.retries = url, timeout, retries
         self._http = httpx.AsyncClient(**wire.settings(url, key))

@@ -9,7 +9,7 @@ import httpx
 from bylot.client import calls, forms, wire
 from bylot.client.answers import Listed
 from bylot.client.call import Call
-from bylot.client.exchange import Lost, Reply, exchange
+from bylot.client.exchange import RETRIES, Lost, Reply, exchange
 from bylot.client.forms import Aggregate
 from bylot.client.router import RemoteRouter
 from bylot.policies import Policy
@@ -23,8 +23,8 @@ class Client:
 
     key:     as `bylot keys create` printed it; a server on this machine may need none
     timeout: seconds to wait for a connection, and for each part of an answer
-    retries: how often a request is sent again if no answer came or the server was too busy; under
-             the same key, so that it is done once
+    retries: how often a request is sent again if no answer came or the server was too busy, which
+             is for about half a minute; under the same key, so that it is done once
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Client:
         key: str | None = None,
         *,
         timeout: float = 10.0,
-        retries: int = 5,
+        retries: int = RETRIES,
     ) -> None:
         self.url, self.timeout, self.retries = url, timeout, retries
         self._http = httpx.Client(**wire.settings(url, key))

@@ -14,7 +14,9 @@ from bylot.errors import BylotError, ServerUnreachable
 
 Answer = TypeVar("Answer")
 
+RETRIES = 15  # half a minute in all, give or take: a store or a server that is started anew
 FIRST = 0.1  # seconds before the second attempt; each later pause is twice as long
+SLOWEST = 4.0  # seconds between two attempts, if the server does not ask for more
 LONGEST = 30.0  # no pause is longer; a server that wants more is not waited for
 LATER = (429, 502, 503, 504)
 
@@ -36,7 +38,7 @@ class Lost(NamedTuple):
 
 def exchange(call: Call[Answer], retries: int) -> Generator[float, Reply | Lost, Answer]:
     """Yields the seconds to wait before each attempt, and returns the answer or raises."""
-    pause, attempts = 0.0, 0
+    pause, attempts, leases = 0.0, 0, 0
     while True:
         outcome = yield pause
         attempts += 1
@@ -46,8 +48,10 @@ def exchange(call: Call[Answer], retries: int) -> Generator[float, Reply | Lost,
             told = trouble(outcome.body)
             if told is not None and told.code in call.plain:
                 return call.plain[told.code]
+            leases += told is not None and told.code == "leased"
         asked = wanted(outcome)
-        if attempts > retries or asked > LONGEST or not passing(call, outcome):
+        # A lease that is still another server's when it should have ended is one that is renewed.
+        if attempts > retries or leases > 1 or asked > LONGEST or not passing(call, outcome):
             raise final(call, outcome, attempts)
         pause = max(asked, backoff(attempts))
 
@@ -69,10 +73,10 @@ def wanted(outcome: Reply | Lost) -> float:
 
 
 def backoff(attempts: int) -> float:
-    """FIRST * 2^(attempts - 1), at most LONGEST, less up to half of it by chance: callers that were
+    """FIRST * 2^(attempts - 1), at most SLOWEST, less up to half of it by chance: callers that were
     turned away together do not come back together.
     """
-    return float(min(LONGEST, FIRST * 2 ** (attempts - 1)) * random.uniform(0.5, 1.0))
+    return float(min(SLOWEST, FIRST * 2 ** (attempts - 1)) * random.uniform(0.5, 1.0))
 
 
 def final(call: Call[Answer], outcome: Reply | Lost, attempts: int) -> BylotError:

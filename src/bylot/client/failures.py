@@ -24,6 +24,7 @@ BY_CODE: Mapping[str, type[BylotError]] = {
     "store_down": errors.StoreDown,
     "store_damaged": errors.StoreDamaged,
     "router_busy": errors.RouterBusy,
+    "leased": errors.RouterBusy,
 }
 """What a server calls an error, and what we call it."""
 

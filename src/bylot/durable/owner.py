@@ -46,6 +46,17 @@ def gone(owner: str) -> bool:
     return where == machine() and pid.isdigit() and began(int(pid)) != since
 
 
+def known_as(owner: str) -> str:
+    """An owner as people know it.
+
+    >>> known_as("ward-3:5f0c:pid:[4026531836]/4711@90125/a1b2c3d4")
+    'process 4711 on ward-3'
+    """
+    where, _, rest = owner.partition("/")
+    pid, at, _ = rest.partition("@")
+    return f"process {pid} on {where.partition(':')[0]}" if at else repr(owner)
+
+
 def succeed(store: Store) -> None:
     """Give back the leases of servers that ran on this machine and are gone."""
     for owner in store.owners():

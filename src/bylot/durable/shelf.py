@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from bylot.durable.fold import Fold
 from bylot.durable.opening import opened
+from bylot.durable.owner import known_as
 from bylot.durable.pending import Pending
 from bylot.errors import Fenced, NoSuchRouter, RouterBusy, StoreDamaged, StoreDown
 from bylot.store import Event, RouterRow, Snapshot, Store
@@ -60,9 +61,10 @@ class Shelf:
         """Take the lease of a router, or see that it is ours."""
         others = self.store.lease(row.number, self.owner, self.lease)
         if others is not None:
+            who = ", ".join(map(known_as, self.store.owners(row.number)))
             raise RouterBusy(
-                f"router {row.name!r} is in the hands of another server for {others:.1f} s more; "
-                "ask that one, or try again",
+                f"router {row.name!r} is in the hands of another server ({who}) for {others:.1f} s "
+                "more, or longer if that one runs; ask it there",
                 others,
             )
 

@@ -71,7 +71,7 @@ KNOWN: tuple[tuple[type[Exception], int, str, float | None], ...] = (
     (errors.ValuesError, 422, "bad_values", None),
     (errors.StoreDown, 503, "store_down", 1.0),
     (errors.Fenced, 503, "router_busy", 1.0),
-    (errors.RouterBusy, 503, "router_busy", None),  # it says for how long itself
+    (errors.RouterBusy, 503, "leased", None),  # it says for how long itself
 )
 """Errors that have a meaning for the caller; the first that fits is told."""
 

@@ -138,8 +138,8 @@ class Store(Protocol):
         """Renew all leases of an owner; the numbers of the routers that are still its own."""
         ...
 
-    def owners(self) -> list[str]:
-        """Whoever has leases, also such as ran out."""
+    def owners(self, router: int | None = None) -> list[str]:
+        """Whoever has leases, of one router or of any, also such as ran out."""
         ...
 
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:

@@ -113,6 +113,7 @@ WITH there AS (
 SELECT EXISTS (SELECT 1 FROM got), (SELECT extract(epoch FROM until - clock_timestamp())::float8
     FROM leases WHERE router = number) FROM there
 """
+OWNERS = "SELECT DISTINCT owner FROM leases WHERE router = coalesce(%b, router) ORDER BY owner"
 REASONS = {
     "25": "it may only be read; open it for writing, on a server that is no standby",
     "28": "the server does not let us in; see user and password",
@@ -251,10 +252,9 @@ class PostgresStore:
         """Renew all leases of an owner, also those that ran out and that nobody took."""
         return {router for (router,) in self._rows(RENEW, float(seconds), owner)}
 
-    def owners(self) -> list[str]:
-        """Whoever has leases, also such as ran out."""
-        query = "SELECT DISTINCT owner FROM leases ORDER BY owner"
-        return [owner for (owner,) in self._rows(query)]
+    def owners(self, router: int | None = None) -> list[str]:
+        """Whoever has leases, of one router or of any, also such as ran out."""
+        return [owner for (owner,) in self._rows(OWNERS, router)]
 
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
         """Give leases back: these, or all of an owner."""

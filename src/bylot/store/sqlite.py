@@ -54,6 +54,7 @@ LEASE = (
     " ON CONFLICT (router) DO UPDATE SET owner = excluded.owner, until = excluded.until"
     f" WHERE leases.owner = excluded.owner OR leases.until <= {NOW}"
 )
+OWNERS = "SELECT DISTINCT owner FROM leases WHERE router = coalesce(?, router) ORDER BY owner"
 EVENT = f"{LINES} AND seq = ?"
 LAST = f"{LINES} ORDER BY seq DESC LIMIT 1"
 AFTER = f"{LINES} AND seq > ? ORDER BY seq LIMIT ?"
@@ -211,10 +212,10 @@ class SqliteStore:
         with self._writing() as db:
             return {router for (router,) in db.execute(query, (seconds, owner)).fetchall()}
 
-    def owners(self) -> list[str]:
-        """Whoever has leases, also such as ran out."""
+    def owners(self, router: int | None = None) -> list[str]:
+        """Whoever has leases, of one router or of any, also such as ran out."""
         with self._reading() as db:
-            found = db.execute("SELECT DISTINCT owner FROM leases ORDER BY owner").fetchall()
+            found = db.execute(OWNERS, (router,)).fetchall()
         return [owner for (owner,) in found]
 
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
