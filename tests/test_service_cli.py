@@ -150,8 +150,13 @@ def test_keys_say_who_may_do_what(
         assert main(["keys", *words, "--store", store]) == 0
         return capsys.readouterr().out
 
-    assert keys("list").startswith("no keys")
-    admin = keys("create", "me", "--scope", "admin", "--scope", "read").split()[0]
+    for words in (["list"], ["revoke", "nobody"]):
+        assert main(["keys", *words, "--store", store]) == 1
+        assert f"no store {store}" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.db"))
+    made = keys("create", "me", "--scope", "admin", "--scope", "read")
+    assert store in made
+    admin = made.split()[0]
     asker = json.loads(keys("create", "shop", "--scope", "decide", "--json"))
     assert admin not in keys("list")
     assert "shop" in keys("list")
@@ -177,6 +182,7 @@ def test_listening_to_strangers_needs_a_key(
     store = f"sqlite:///{tmp_path}/bylot.db"
     assert main(["serve", "--host", "0.0.0.0", "--store", store]) == 1
     assert "bylot keys create" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_addresses_that_make_no_sense_are_explained(capsys: pytest.CaptureFixture[str]) -> None:

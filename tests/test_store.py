@@ -400,6 +400,13 @@ def test_postgres_looks_for_lines_by_an_index_too(postgres_address: str) -> None
     store.close()
 
 
+def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/routers.db")
+    made(store)
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+    store.close()
+
+
 def test_all_leases_of_an_owner_are_renewed_together(opened: Opener) -> None:
     store, other = opened(), opened()
     first, second, third = made(store, "a"), made(store, "b"), made(store, "c")

@@ -56,11 +56,18 @@ def shared(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
-def opened(given: argparse.Namespace) -> Any:
-    """The store."""
-    with needing_serve():
-        from bylot.store import open_store
+def opened(given: argparse.Namespace, *, make: bool = False) -> Any:
+    """The store; make: a new one, if there is none."""
+    from bylot.errors import BylotError
 
+    with needing_serve():
+        from bylot.store import is_there, open_store
+
+    if not make and not is_there(given.store):
+        raise BylotError(
+            f"there is no store {given.store}; give the --store of the server, "
+            "or make the first key with `bylot keys create`"
+        )
     return open_store(given.store)
 
 
@@ -76,15 +83,19 @@ def run_create(given: argparse.Namespace) -> int:
 
     scopes: Any = given.scope or SCOPES[:3]
     secret, key = issue(given.label, scopes, given.router, clock())
-    store = opened(given)
+    store = opened(given, make=True)
     try:
         store.add_key(key)
     finally:
         store.close()
     if given.json:
-        print(json.dumps({"key": secret, "id": key.id, "scopes": key.scopes}))
+        told = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
+        print(json.dumps(told))
     else:
-        print(f"{secret}\n\nKeep it: it is not shown again. It may {', '.join(key.scopes)}.")
+        print(
+            f"{secret}\n\nKeep it: it is not shown again. It may {', '.join(key.scopes)}, "
+            f"at servers of {store.address}."
+        )
     return 0
 
 

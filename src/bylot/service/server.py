@@ -18,11 +18,13 @@ from bylot.service.connection import Connection
 from bylot.service.credentials import admitted
 from bylot.service.settings import Settings
 from bylot.service.workshop import leave
-from bylot.store import open_store
+from bylot.store import is_there, open_store
 
 
 def serve(settings: Settings) -> int:
     """Serve until told to stop; 0 if that went well."""
+    if not is_there(settings.store):
+        admitted(settings.host, ())  # before a store is made for nothing
     with contextlib.closing(open_store(settings.store)) as store:
         admitted(settings.host, store.keys())
         succeed(store)  # here, where a store that cannot be written to is told in one line

@@ -33,6 +33,11 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
     )
 
 
+def is_there(address: str) -> bool:
+    """Is there something to open? Of a database that is not asked, who knows: yes."""
+    return not address.startswith(FILE) or path_of(address).exists()
+
+
 def path_of(address: str) -> Path:
     """The file of an address, as it is written: nothing in it stands for something else."""
     name = address.removeprefix(FILE)

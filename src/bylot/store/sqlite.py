@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bylot.errors import NameTaken, NoSuchRouter, StoreDamaged, StoreDown, StoreError
@@ -313,6 +313,9 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         """Open the file; make a store of it if it is new, refuse it if it is something else."""
         new = self._inode is None and not self.read_only
+        if new:  # what is in it is nobody else's business
+            with suppress(OSError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         mode = "ro" if self.read_only else "rwc" if new else "rw"
         db = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
