@@ -154,7 +154,7 @@ def test_keys_say_who_may_do_what(
         assert main(["keys", *words, "--store", store]) == 1
         assert f"no store {store}" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.db"))
-    made = keys("create", "me", "--scope", "admin", "--scope", "read")
+    made = keys("create", "me", "--scope", "admin")
     assert store in made
     admin = made.split()[0]
     asker = json.loads(keys("create", "shop", "--scope", "decide", "--json"))
@@ -165,6 +165,10 @@ def test_keys_say_who_may_do_what(
         assert main(words) == 1
         assert "no valid key" in capsys.readouterr().err
         assert main([*words, "--key", admin]) == 0
+        edit = ["router", "edit", "triage", "--wait", "60", "--server", server.url]
+        assert main([*edit, "--key", admin]) == 0  # which looks first
+        assert main([*edit, "--key", asker["key"]]) == 1
+        assert "'read'" in capsys.readouterr().err
         with Client(server.url, asker["key"], retries=0) as client:
             decision = client.router("triage").decide()
             with pytest.raises(errors.AccessDenied, match="reward"):

@@ -106,7 +106,7 @@ def test_a_key_is_for_its_scope_only(
     body: dict[str, str] | None = None if method == "GET" else {}
     for other in SCOPES:
         answer = server.request(method, path, json=body, headers=bearer(keys[other]))
-        if other == scope:
+        if other == scope or (other, scope) == ("admin", "read"):  # who edits may look
             assert answer.status_code not in (401, 403)
         else:
             assert problem_of(answer, 403)["code"] == "forbidden"

@@ -27,8 +27,8 @@ def add(verbs: Any) -> None:
         "--scope",
         action="append",
         choices=SCOPES,
-        help="what it is good for; may be repeated (default: all but admin, which makes, edits and "
-        "deletes routers)",
+        help="what it is good for; may be repeated (default: all but admin, which makes, edits, "
+        "deletes and reads routers)",
     )
     create.add_argument(
         "--router",
