@@ -47,9 +47,10 @@ def test_a_ranking_is_the_panel_with_its_chances(server: Served) -> None:
 
 
 def test_an_event_is_rewarded_under_the_callers_own_name(server: Served) -> None:
-    server.post(RANK, json={"actions": ALL, "eventId": "visit 2/b"})
-    first = server.post(reward("visit 2%2Fb"), json={"value": 1.0})
-    assert problem_of(first, 404)["code"] == "not_found"  # a slash is no part of a name in a path
+    slashed = server.post(RANK, json={"actions": ALL, "eventId": "visit 2/b"})
+    assert problem_of(slashed, 422)["field"] == "eventId"  # else it could never be rewarded
+    accented = server.post(RANK, json={"actions": ALL, "eventId": "visité"})
+    assert "printable characters of ASCII" in problem_of(accented, 422)["message"]
     server.post(RANK, json={"actions": ALL, "eventId": "visit 3"})
     answer = server.post(reward("visit 3"), json={"value": 1.0})
     assert (answer.status_code, answer.content) == (204, b"")

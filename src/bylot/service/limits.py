@@ -99,11 +99,32 @@ def parse(decoder: msgspec.json.Decoder[Kind], body: bytes, content_type: bytes 
     return value
 
 
+SAID = {
+    repr(NAME): "small letters, digits, - and _, a letter or digit first",
+    repr(KEY): "printable characters of ASCII",
+    repr(PRINTABLE): "printable characters, on one line",
+}
+"""Patterns as msgspec quotes them, and in words."""
+
+
+def plainly(said: str) -> str:
+    """What msgspec says of a value, for people.
+
+    >>> plainly("Expected `float` > 0.0")
+    'wanted a number > 0.0'
+    >>> plainly(f"Expected `str` matching regex {KEY!r}")
+    'wanted a text of printable characters of ASCII'
+    """
+    said = said.replace("Expected `float`", "wanted a number")
+    head, _, pattern = said.partition("Expected `str` matching regex ")
+    return f"{head}wanted a text of {SAID[pattern]}" if pattern in SAID else said
+
+
 def invalid(error: msgspec.ValidationError) -> Refusal:
     """JSON of the wrong shape: msgspec says where at the end of its message."""
     said, _, place = str(error).partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
-    return Refusal(422, "invalid", said, field=path or None)
+    return Refusal(422, "invalid", plainly(said), field=path or None)
 
 
 def once(body: bytes) -> None:

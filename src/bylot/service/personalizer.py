@@ -62,6 +62,11 @@ class Which(Struct, frozen=True):
 async def rank(call: Call[RankForm, Which]) -> Answer:
     """Draw a panel from the actions that are not excluded."""
     form, name = call.form, await chosen(call, "decide")
+    if "/" in (form.event_id or ""):
+        message = (
+            f"eventId {form.event_id!r} has a slash, and is to be part of a path; leave it out"
+        )
+        raise Refusal(422, "invalid", message, field="eventId")
     excluded = set(form.excluded_actions)
     available = tuple(one.id for one in form.actions if one.id not in excluded)
     if not available:
