@@ -147,6 +147,15 @@ def test_requests_per_credential_are_limited(tmp_path: Path) -> None:
         assert server.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize(("rate", "at_once"), [(0.1, 10), (5.0, 10), (40.0, 80)])
+def test_a_burst_follows_the_rate_if_nothing_is_said(rate: float, at_once: int) -> None:
+    rates = Rates(rate, clock=lambda: 0.0)
+    for _ in range(at_once):
+        rates.take("a")
+    with pytest.raises(Refusal):
+        rates.take("a")
+
+
 def test_a_bucket_fills_with_time_and_a_batch_leaves_debts() -> None:
     now = 0.0
     rates = Rates(rate=2.0, burst=4, clock=lambda: now)

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from bylot.cli.numbers import positive
 from bylot.cli.store import add_store, needing_serve
 
 
@@ -36,6 +37,13 @@ def add(verbs: Any) -> None:
         help="requests that each key may send in the long run (default: any number)",
     )
     verb.add_argument(
+        "--burst",
+        type=positive,
+        metavar="COUNT",
+        help="requests that each key may send at once before --rate applies (default: those of two "
+        "seconds, at least 10)",
+    )
+    verb.add_argument(
         "--commit",
         choices=["group", "each"],
         default="group",
@@ -59,7 +67,7 @@ def run(given: argparse.Namespace) -> int:
         from bylot.service.server import serve
         from bylot.service.settings import Settings
 
-    fields = ("store", "host", "port", "log_level", "rate")
+    fields = ("store", "host", "port", "log_level", "rate", "burst")
     asked = {name: getattr(given, name) for name in fields}
     serve(Settings(**asked, group=given.commit == "group"))
     return 0

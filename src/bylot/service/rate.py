@@ -9,13 +9,19 @@ from bylot.service.errors import Refusal
 class Rates:
     """Buckets of `burst` requests that fill by `rate` per second, one for each credential.
 
+    burst: None: max(10, 2 rate)
+
     A batch takes as many as it has items, and may leave its bucket in debt: what follows waits.
     """
 
     def __init__(
-        self, rate: float | None, burst: int, clock: Callable[[], float] = time.monotonic
+        self,
+        rate: float | None,
+        burst: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.rate, self.burst, self.clock = rate, float(burst), clock
+        self.rate, self.clock = rate, clock
+        self.burst = max(10.0, 2 * (rate or 0.0)) if burst is None else float(burst)
         self.buckets: dict[str | None, tuple[float, float]] = {}  # what is left, and since when
 
     def take(self, who: str | None, count: int = 1) -> None:

@@ -10,7 +10,8 @@ class Settings:
     group:     commit what queued up together; False: one commit per request, for comparison
     queue:     commands that may wait before others are turned away
     rate:      requests per second of each credential, in the long run; None: as many as it likes
-    burst:     requests that a credential may send at once before `rate` applies
+    burst:     requests that a credential may send at once before `rate` applies; None: those of
+               two seconds, at least ten
     body_wait: for the whole body of a request
     idle:      for the first byte of a request, and for the rest of its head
     drain:     for requests in hand, once the server is told to stop
@@ -23,7 +24,7 @@ class Settings:
     group: bool = True
     queue: int = 10_000
     rate: float | None = None
-    burst: int = 1_000
+    burst: int | None = None
     body: int = 1_000_000
     body_wait: float = 10.0
     idle: float = 30.0
