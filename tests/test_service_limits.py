@@ -1,5 +1,6 @@
 """What a stranger may send, and what becomes of the rest (G10)."""
 
+import contextlib
 import json
 import socket
 from collections.abc import Iterator
@@ -210,7 +211,10 @@ def test_parsing_gives_a_value_or_a_refusal(body: bytes) -> None:
 
 
 TREES = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(st.sampled_from(["value", "spend", "key", "context", "x"]), inner)
@@ -279,3 +283,32 @@ def test_who_lets_us_wait_is_hung_up_on(tmp_path: Path) -> None:
         assert heard.startswith(b"HTTP/1.1 408")
         assert b'"too_slow"' in heard
         assert server.get("/readyz").status_code == 200
+
+
+def test_trailers_without_end_are_refused(server: Served, path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    body = b"2\r\n{}\r\n0\r\n"
+    few = b"x: a\r\n" * 10 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        line.sendall(head.encode() + body + few)
+        assert line.recv(100).startswith(b"HTTP/1.1 201")
+    many = b"".join(b"x%d: %s\r\n" % (n, b"a" * 1000) for n in range(2000))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        with contextlib.suppress(ConnectionError):  # it hangs up while we are talking
+            line.sendall(head.encode() + body + many)
+        heard = b""
+        with contextlib.suppress(ConnectionError):
+            heard = line.recv(100)
+    assert not heard or heard.startswith(b"HTTP/1.1 431")
+
+
+def test_who_sends_bytes_of_no_request_is_hung_up_on(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, idle=0.3) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,
+    ):
+        line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert line.recv(1000).startswith(b"HTTP/1.1 200")
+        line.sendall(b"\r\n")
+        while line.recv(1000):
+            pass

@@ -8,6 +8,7 @@ from bylot.service.endpoint import refused
 from bylot.service.errors import Refusal
 
 HEAD = 65_536  # bytes of a request line with its headers
+FRAMING = 16 * HEAD  # bytes that a body in chunks may need beside its own: their sizes, trailers
 
 
 class Corked:
@@ -55,14 +56,32 @@ class Connection(HttpToolsProtocol):
         self.transport = self.line = Corked(transport)  # type: ignore[assignment]
         self.owing: float | None = self.loop.time()
         self.head = 0  # bytes of an unfinished head; -1: it is finished
+        self.framing = 0  # bytes since the head that were no body
 
     def data_received(self, data: bytes) -> None:
         """Some bytes."""
         if self.head >= 0:
             self.head += len(data)
+        else:
+            self.framing += len(data)
         super().data_received(data)
         if self.head > HEAD:
             self.refuse(Refusal(431, "head_too_large", f"headers are larger than {HEAD} bytes"))
+        elif self.framing > FRAMING:
+            what = f"chunks and trailers take more than {FRAMING} bytes beside the body"
+            self.refuse(Refusal(431, "head_too_large", what))
+        elif self.owing is None and (self.cycle is None or self.cycle.response_complete):
+            self.owing = self.loop.time()  # bytes of no request, which end uvicorn's own patience
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head; those that follow a body are not looked at."""
+        if self.head >= 0:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self.framing -= len(body)
+        super().on_body(body)
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
@@ -77,7 +96,7 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """All of a request."""
         super().on_message_complete()
-        self.owing, self.head = None, 0
+        self.owing, self.head, self.framing = None, 0, 0
 
     def on_response_complete(self) -> None:
         """All of an answer, which may have had no body."""
