@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylot import Router
+from bylot import Problem, Router, at_most
 from bylot.durable.fold import Fold
 from bylot.errors import (
     BylotError,
@@ -223,3 +223,27 @@ def test_a_text_that_no_log_can_hold_is_refused_and_changes_nothing(text: Any) -
         with pytest.raises(DecisionError, match="is not a text"):
             diary.decide(**{what: text})
     assert diary.fold.fingerprint() == before
+
+
+@pytest.mark.parametrize("policy", ["distinct", "tangent"])
+def test_limits_must_be_kept_by_those_who_are_not_paused(policy: str) -> None:
+    diary = Diary(policy=policy)
+    diary.edit(paused=("cat",))
+    before = diary.fold.fingerprint()
+    with pytest.raises(InfeasibleLimits, match=r"paused: 'cat', 'eve'.*resume"):
+        diary.edit(paused=("cat", "eve"))
+    assert diary.fold.fingerprint() == before
+    with pytest.raises(InfeasibleLimits, match="resume"):
+        Diary(policy=policy, paused=("cat", "eve"))
+    with pytest.raises(InfeasibleLimits, match="'dan' alone costs"):
+        diary.edit(paused=("ann", "bob", "cat", "eve"))
+    diary.edit(paused=("ann", "bob", "dan", "eve"))
+    assert decided(diary.log[diary.decide()]).draws == ("cat", "cat")
+
+
+def test_a_pair_that_is_too_dear_without_the_paused_one_is_refused() -> None:
+    costs = {"usd": [3.0, 2.0, 2.5, 0.5]}
+    ward = Problem(["cardio", "renal", "neuro", "general"], costs, [at_most("usd", 2.5)], draws=2)
+    with pytest.raises(InfeasibleLimits, match=r"paused: 'renal'.*2 different experts"):
+        Diary(ward, paused=("renal",))
+    Diary(ward, paused=("cardio",))

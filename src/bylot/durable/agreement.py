@@ -9,11 +9,11 @@ import numpy as np
 
 from bylot import codec, policies
 from bylot.durable.terms import Terms
-from bylot.errors import PolicyError, ProblemError, RewardError
+from bylot.errors import InfeasibleLimits, PolicyError, ProblemError, RewardError
 from bylot.kernels.compile import Bools
 from bylot.policies import terms as run
 from bylot.policies.terms import agreed, at_least_one, within
-from bylot.problem import Problem
+from bylot.problem import Limit, Problem
 from bylot.problem.reading import instead
 from bylot.router import Router
 
@@ -131,6 +131,45 @@ def check_paused(found: Agreement) -> None:
             raise ProblemError(f"paused: no expert {name!r}; {instead(name, experts, 'experts')}")
     if set(paused) == set(experts):
         raise ProblemError("all experts are paused, so that nobody could be asked; leave one")
+    if paused:
+        check_others(found)
+
+
+def check_others(found: Agreement) -> None:
+    """Those who are not paused must be able to keep the limits, and the policy with them."""
+    problem, paused = found.problem, found.terms.paused
+    left = [i for i, name in enumerate(problem.experts) if name not in paused]
+    try:
+        if len(left) == 1:
+            check_alone(problem, left[0])
+        else:
+            found.policy.bind(part_of(problem, left), found.run.horizon)
+    except (InfeasibleLimits, PolicyError) as error:
+        raise InfeasibleLimits(
+            f"paused: {', '.join(map(repr, paused))}; resume one of them, or change limits that "
+            f"those who are left cannot keep: {error}"
+        ) from error
+
+
+def check_alone(problem: Problem, one: int) -> None:
+    """A single expert is no problem to choose in, but every panel is known."""
+    for limit, cost in zip(problem.limits, problem.rows[:, one].tolist(), strict=True):
+        if limit.sign * (cost - limit.bound) < 0:
+            raise InfeasibleLimits(f"{problem.experts[one]!r} alone costs {cost}, not {limit}")
+
+
+def part_of(problem: Problem, left: list[int]) -> Problem:
+    """The problem of some of the experts. A share is a cost of 1 there, as nobody of its group may
+    be left.
+    """
+    return Problem(
+        [problem.experts[i] for i in left],
+        {name: row[left] for name, row in problem.costs.items()},
+        [Limit(one.name, one.bound, one.sign) for one in problem.limits],
+        draws=problem.draws,
+        floor=problem.floor,
+        period=problem.period,
+    )
 
 
 def check_edit(old: Terms, new: Agreement) -> None:
