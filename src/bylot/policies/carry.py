@@ -14,13 +14,14 @@ from bylot.kernels.softmax import fill_softmax
 from bylot.policies import omd
 from bylot.policies.ascent import clamp
 from bylot.policies.dual import Dual
-from bylot.policies.guard import Account
+from bylot.policies.guard import Account, Guard
 from bylot.policies.index import IndexState
 from bylot.policies.lagrangian import Multipliers
 from bylot.policies.lot import LOW, LotState
 from bylot.policies.onesided import units
 from bylot.policies.policy import Derives, Policy
 from bylot.policies.price import Till
+from bylot.policies.remainder import beyond, play_on
 from bylot.policies.tangents import fill_mixture
 from bylot.policies.thompson import ThompsonState
 from bylot.problem import Problem
@@ -82,9 +83,9 @@ def carried(policy: Policy, before: Bound, problem: Problem, rule: Any) -> Any:
 
     Experts keep what was learned of them, by name; one that is new begins as `start` has it, one
     that is gone leaves no trace. Limits keep their prices and multipliers, in the units of the new
-    problem; a new one costs nothing yet. A guard begins a new period with nothing spent: what it
-    promises, it promises from here on. A step that is taken once a batch is due at once, so that
-    the next decision of every context is made under the new limits.
+    problem; a new one costs nothing yet. A guard's period goes on (`remain`). A step that is taken
+    once a batch is due at once, so that the next decision of every context is made under the new
+    limits.
     """
     state = policy.start(rule, len(before.state.visits))
     shift = Shift(before.problem, problem)
@@ -98,6 +99,8 @@ def carried(policy: Policy, before: Bound, problem: Problem, rule: Any) -> Any:
         reorder(state.place, shift)
     if isinstance(policy, Derives):
         policy.derive(rule, state)
+    if hasattr(rule, "guard"):
+        remain(before, rule.guard, state.account, shift)
     make_due(rule, state.visits)
     return state
 
@@ -122,14 +125,27 @@ def copy(old: Any, new: Any, shift: Shift, used: Bools, fresh: tuple[str, ...]) 
             now[:] = was  # a number a context, or one for all of them
 
 
-def open_anew(was: Account, now: Account, shift: Shift) -> None:
-    """A new period. What is counted since the first decision goes on, but for periods that missed
-    a limit which had another bound.
+def recount(was: Account, now: Account, shift: Shift) -> None:
+    """What is counted since the first decision goes on, but for periods that missed a limit which
+    had another bound.
     """
     now.replaced[:] = was.replaced
     here, there = shift.limits
     same = shift.old.bounds[here] == shift.new.bounds[there]
     now.missed[there[same]] = was.missed[here[same]]
+
+
+def remain(before: Bound, guard: Guard, account: Account, shift: Shift) -> None:
+    """Go on with the period that was begun. A limit whose bound is the same keeps what was spent or
+    saved; of one with another bound only what was overspent is kept, as what was saved was saved
+    from another bound; one that is new counts as just kept so far.
+    """
+    old, was = before.rule.guard, before.state.account
+    over, (here, there) = np.zeros(guard.b.size), shift.limits
+    same = shift.old.bounds[here] == shift.new.bounds[there]
+    more = beyond(old, was)[here] * units(shift.old)[here] / units(shift.new)[there]
+    over[there] = np.where(same, more, np.maximum(more, 0.0))
+    play_on(old, was, guard, account, over)
 
 
 def reweigh(was: Dual, now: Dual, shift: Shift) -> None:
@@ -159,7 +175,7 @@ def multiply(was: Multipliers, now: Multipliers, shift: Shift) -> None:
 
 
 PARTS: dict[type, Any] = {
-    Account: open_anew,
+    Account: recount,
     Dual: reweigh,
     Till: reprice,
     Multipliers: multiply,
