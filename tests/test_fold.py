@@ -225,6 +225,19 @@ def test_a_text_that_no_log_can_hold_is_refused_and_changes_nothing(text: Any) -
     assert diary.fold.fingerprint() == before
 
 
+def test_an_edit_leaves_the_count_of_decisions_of_a_context() -> None:
+    diary = Diary()
+    for n in range(37):
+        diary.decide(context="aab"[n % 3])
+    for problem in (with_frank(3.0), five()):
+        diary.edit(problem)
+        diary.reopen()
+        laws = {one["context"]: one["visits"] for one in diary.fold.standing()["laws"]}
+        assert laws == {"a": 25, "b": 12}
+    diary.decide(context="b")
+    assert [one["visits"] for one in diary.fold.standing()["laws"]] == [25, 13]
+
+
 @pytest.mark.parametrize("policy", ["distinct", "tangent"])
 def test_limits_must_be_kept_by_those_who_are_not_paused(policy: str) -> None:
     diary = Diary(policy=policy)

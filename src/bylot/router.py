@@ -16,13 +16,13 @@ from bylot.errors import (
     RewardError,
     SavedFileError,
 )
-from bylot.kernels.compile import Bools, Floats
+from bylot.kernels.compile import Bools, Floats, Ints
 from bylot.policies.books import books
 from bylot.policies.carry import Bound, carried, same_pool
 from bylot.policies.contract import Ticket, law
 from bylot.policies.desk import Desk, Served, credit, serve
 from bylot.policies.ledger import Ledger, blank
-from bylot.policies.settlement import correct
+from bylot.policies.settlement import correct, played, take_back
 from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
 from bylot.problem.reading import instead
@@ -84,6 +84,9 @@ class Router:
         ledger: Ledger,
         contexts: Iterable[str | None],
         since: Mapping[str, int],
+        unused: Mapping[str, int],
+        period: tuple[int, int],
+        skipped: Iterable[int],
     ) -> "Router":
         """A router from what another was made of, which is trusted: nothing is solved anew. It
         holds no decisions.
@@ -99,6 +102,8 @@ class Router:
         router.furnish(problem, rule, state, ledger)
         router.contexts.update((label, n) for n, label in enumerate(contexts))
         router.since.update(since)
+        router.unused.update(unused)
+        router.period, router.skipped = period, list(skipped)
         return router
 
     def furnish(self, problem: Problem, rule: Any, state: Any, ledger: Ledger) -> None:
@@ -106,6 +111,9 @@ class Router:
         self.contexts: dict[str | None, int] = {}
         self.held: dict[int, Ticket | float] = {}  # a ticket until its reward is known
         self.since: dict[str, int] = {}  # decisions that were made before there was a cost
+        self.unused: dict[str, int] = {}  # decisions since then that were taken back
+        self.period = 0, 0  # see `withdraw`
+        self.skipped: list[int] = []  # visits by context that a change has made up: see `visits`
         self._all_up = np.empty(0, np.bool_)
         self._lock = threading.RLock()
         self.face(problem, rule, ledger)
@@ -237,6 +245,32 @@ class Router:
         self.ledger.spent[:] += [more.get(name, 0.0) for name in self.problem.costs]
         correct(self.problem, self.rule, self.state, more)
 
+    def withdraw(
+        self, t: int, spend: Mapping[str, float], expected: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Decision t, of these costs, was never used: averages are over the others. What was booked
+        of it is returned. For callers that are alone with the router.
+
+        If it is of the current period, that has one more decision to come (`take_back`); one that
+        was made in an earlier period, or before a change, leaves the current one as it is.
+        """
+        names = [name for name in self.problem.costs if name in spend]
+        counted = [name for name in names if t >= self.since.get(name, 0)]
+        for sums, given in ((self.ledger.spent, spend), (self.ledger.expected, expected)):
+            sums[:] -= [given[name] if name in counted else 0.0 for name in self.problem.costs]
+        self.unused.update({name: self.unused.get(name, 0) + 1 for name in counted})
+        # The first decision of the period, and the same had as many been made as are played: as
+        # long as the period lasts, the second moves with the decisions that are taken back only.
+        first, level = self.period
+        rounds = played(self.rule, self.state)
+        if level != self.t - rounds:
+            first = self.t - rounds
+        if rounds and t >= first:
+            take_back(self.problem, self.rule, self.state, spend)
+            rounds -= 1
+        self.period = first, self.t - rounds
+        return {name: spend[name] for name in counted}
+
     def change(self, problem: Problem) -> None:
         """Go on under another problem, with all that was learned (`policies.carry`).
 
@@ -259,8 +293,12 @@ class Router:
                 name: self.since.get(name, 0) if name in old.costs else self.t
                 for name in problem.costs
             }
+            self.unused = {name: n for name, n in self.unused.items() if name in problem.costs}
+            visits = self.visits()
             self.face(problem, rule, ledger)
             self.seat(state)
+            self.skipped = (state.visits[: visits.size] - visits).tolist()
+            self.period = self.t, self.t - played(rule, state)
             if not same_pool(old, problem):
                 self.held = {t: one for t, one in self.held.items() if isinstance(one, float)}
 
@@ -364,9 +402,20 @@ class Router:
         )
 
     def spans(self) -> Floats:
-        """The decisions that each cost was owed in, at least 1."""
-        since = [self.since.get(name, 0) for name in self.problem.costs]
-        return np.maximum(1.0, self.t - np.array(since, np.float64))
+        """The decisions that each cost was owed in, those taken back not among them; at least 1."""
+        return np.maximum(1.0, [float(self.owing(name)) for name in self.problem.costs])
+
+    def owing(self, cost: str) -> int:
+        """The decisions since there is this cost, but for those that were taken back."""
+        return self.t - self.since.get(cost, 0) - self.unused.get(cost, 0)
+
+    def visits(self) -> Ints:
+        """The decisions of every context. A change moves a policy's own count on to where a step is
+        due.
+        """
+        visits: Ints = self.state.visits[: len(self.contexts)].copy()
+        visits[: len(self.skipped)] -= np.array(self.skipped, np.int64)
+        return visits
 
     def by_cost(self, sums: Floats) -> dict[str, float]:
         """Numbers under the names of the costs."""
@@ -379,7 +428,7 @@ class Router:
         laws = np.array(
             [law(self.rule, self.state, x, self._all_up) for x in range(max(1, len(self.contexts)))]
         )
-        visits = self.state.visits[: len(laws)]
+        visits = self.visits()
         seats = min(self.problem.draws, self.problem.size) if self.policy.whole else 1
         return seats * np.average(laws, axis=0, weights=visits if visits.any() else None)
 
@@ -403,6 +452,9 @@ class Router:
             "memory": self.memory,
             "contexts": list(self.contexts),
             "since": self.since,
+            "unused": self.unused,
+            "period": self.period,
+            "skipped": self.skipped,
             "state": codec.write_arrays(self.state, derived(self.policy)),
             "ledger": codec.write_arrays(self.ledger),
             "held": [write_held(t, held) for t, held in self.held.items()],
@@ -444,6 +496,12 @@ class Router:
             raise SavedFileError("a context is neither a string nor null")
         codec.read_arrays(data["ledger"], router.ledger)
         router.since = {name: int(n) for name, n in data.get("since", {}).items()}
+        router.unused = {name: int(n) for name, n in data.get("unused", {}).items()}
+        first, level = data.get("period", (0, 0))
+        router.period = int(first), int(level)
+        router.skipped = [int(n) for n in data.get("skipped", ())]
+        if len(router.skipped) > len(router.contexts):
+            raise SavedFileError(f"{len(router.skipped)} contexts were counted of fewer")
         blank_state = router.policy.start(router.rule, lines)
         state = codec.read_arrays(data["state"], blank_state, derived(router.policy))
         if isinstance(router.policy, policies.Derives):

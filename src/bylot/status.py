@@ -64,7 +64,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Status:
-    """A router at one moment; means are per decision, or per reward, since the first.
+    """A router at one moment; means are per decision that was used, or per reward, since the first.
 
     q:           the distribution that draws come from; where a panel is drawn as one set, the
                  chance of every expert to be in it

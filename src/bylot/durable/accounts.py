@@ -16,7 +16,7 @@ class Accounts(Struct):
     late:       rewards that came when the time was up, or when the decision was no longer held
     missing:    decisions whose time was up without any reward, and nothing was learned
     defaulted:  those of them for which the default was learned
-    cancelled:  decisions that were never used
+    cancelled:  decisions that were never used, of which nothing is in `stated`
     replaced:   panels that the guard replaced
     infeasible: decisions at which limits were out of reach
     """
@@ -38,6 +38,12 @@ class Accounts(Struct):
             stated[name] += cost
         self.replaced += replaced
         self.infeasible += not feasible
+
+    def take_back(self, spend: Mapping[str, float]) -> None:
+        """A decision of this cost was never used."""
+        for name, cost in spend.items():
+            self.stated[name] -= cost
+        self.cancelled += 1
 
     def rename(self, costs: Iterable[str]) -> None:
         """Go on with these costs: nothing was stated of new ones."""

@@ -20,6 +20,7 @@ class Course(Struct):
     rewards: list[int]
     total: list[float]  # of these rewards
     spent: dict[str, list[float]]  # settled cost, by name
+    unused: list[int]  # decisions that were cancelled
 
     def decided(self, t: int, at: int, spend: Mapping[str, float]) -> None:
         """One more decision, of this stated cost."""
@@ -31,6 +32,7 @@ class Course(Struct):
             self.begun.append(at)
             self.rewards.append(0)
             self.total.append(0.0)
+            self.unused.append(0)
             for sums in self.spent.values():
                 sums.append(0.0)
         for name, cost in spend.items():
@@ -46,11 +48,17 @@ class Course(Struct):
         for name, cost in more.items():
             self.spent[name][t >> self.power] += cost
 
+    def cancelled(self, t: int, spend: Mapping[str, float]) -> None:
+        """Decision t, of this stated cost, was never used."""
+        self.settled(t, {name: -cost for name, cost in spend.items()})
+        self.unused[t >> self.power] += 1
+
     def merge(self) -> None:
         """Two bins become one."""
         self.power += 1
         self.begun = self.begun[::2]
         self.rewards, self.total = paired(self.rewards), paired(self.total)
+        self.unused = paired(self.unused)
         self.spent = {name: paired(sums) for name, sums in self.spent.items()}
 
     def rename(self, costs: Iterable[str]) -> None:
@@ -59,9 +67,9 @@ class Course(Struct):
         self.spent = {name: self.spent.get(name, none.copy()) for name in costs}
 
     def points(self, decisions: int) -> dict[str, Any]:
-        """Plain columns, with the decisions of each bin, of so many in all."""
+        """Plain columns, with the decisions of each bin that were used, of so many in all."""
         width = 1 << self.power
-        sizes = [min(width, decisions - i * width) for i in range(len(self.begun))]
+        sizes = [min(width, decisions - i * width) - n for i, n in enumerate(self.unused)]
         return {
             "begun": self.begun,
             "decisions": sizes,
@@ -73,7 +81,7 @@ class Course(Struct):
 
 def blank(costs: Iterable[str]) -> Course:
     """Nothing happened yet."""
-    return Course(0, [], [], [], {name: [] for name in costs})
+    return Course(0, [], [], [], {name: [] for name in costs}, [])
 
 
 def paired(column: list[Any]) -> list[Any]:

@@ -310,16 +310,16 @@ class Fold:
         return self.line("activated", at, Activated(by), of=of)
 
     def cancel(self, at: int, *, of: int, by: str | None = None) -> Event:
-        """A decision was never used: it will have no reward, and its cost is given back."""
+        """A decision was never used: it has no reward, and no average counts it."""
         held = self.open.get(of)
         if held is None or held.told:
             state = self.state(of) if held is None else "rewarded"
             raise NotNow(f"decision {self.id(of)} is {state}; it is too late to cancel it")
-        spend = self.loaded(of, held).spend or {}
-        costs = self.router.problem.costs
-        self.settle(held.t, {name: -cost for name, cost in spend.items() if name in costs})
+        line: Decided = READ["decided"](self.past(of).decided.body)
+        booked = self.router.withdraw(line.t, line.spend, line.expected)
+        self.course.cancelled(line.t, booked)
+        self.accounts.take_back(booked)
         self.open.close(of)
-        self.accounts.cancelled += 1
         return self.line("cancelled", max(at, self.at), Cancelled(by), of=of)
 
     def state(self, of: int) -> State:

@@ -24,7 +24,7 @@ from bylot.policies.schedule import rated
 from bylot.problem import Problem
 from bylot.router import Router, derived
 
-FORM = 1  # the version of all this
+FORM = 2  # the version of all this
 
 
 class Frozen(Struct, frozen=True, kw_only=True):
@@ -44,6 +44,9 @@ class Frozen(Struct, frozen=True, kw_only=True):
     ledger: list[bytes]
     contexts: list[str | None]
     since: dict[str, int]
+    unused: dict[str, int]
+    period: tuple[int, int]
+    skipped: list[int]
     held: Columns
     course: Course
     accounts: Accounts
@@ -63,6 +66,9 @@ def write_router(router: Router) -> dict[str, Any]:
         "ledger": [one.tobytes() for one in leaves(router.ledger)],
         "contexts": list(router.contexts),
         "since": router.since,
+        "unused": router.unused,
+        "period": router.period,
+        "skipped": router.skipped,
     }
 
 
@@ -87,6 +93,9 @@ def read_router(frozen: Frozen) -> Router:
         ledger=ledger,
         contexts=frozen.contexts,
         since=frozen.since,
+        unused=frozen.unused,
+        period=frozen.period,
+        skipped=frozen.skipped,
     )
 
 

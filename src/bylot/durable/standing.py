@@ -20,7 +20,8 @@ def standing(fold: "Fold") -> dict[str, Any]:
 
     Limits and averages are of settled cost. What is not known is None.
     """
-    status, accounts = fold.router.status(), msgspec.structs.asdict(fold.accounts)
+    status = fold.router.status()
+    accounts = msgspec.structs.asdict(fold.accounts)
     stated = accounts.pop("stated")
     deferred = sum(held.deferred for _, held in fold.open)
     period = status.period
@@ -71,7 +72,9 @@ def limit_of(one: Standing) -> dict[str, Any]:
 
 
 def costs_of(fold: "Fold", stated: dict[str, float]) -> dict[str, Any]:
-    """Every cost: sums since the first decision that it was known for, and how many those are."""
+    """Every cost: sums since the first decision that it was known for, and how many those are;
+    cancelled ones are in neither.
+    """
     router = fold.router
     settled, expected = router.by_cost(router.ledger.spent), router.by_cost(router.ledger.expected)
     return {
@@ -79,7 +82,7 @@ def costs_of(fold: "Fold", stated: dict[str, float]) -> dict[str, Any]:
             "stated": stated[name],
             "expected": expected[name],
             "settled": settled[name],
-            "decisions": router.t - router.since.get(name, 0),
+            "decisions": router.owing(name),
         }
         for name in router.problem.costs
     }
@@ -88,7 +91,7 @@ def costs_of(fold: "Fold", stated: dict[str, float]) -> dict[str, Any]:
 def laws_of(fold: "Fold") -> list[dict[str, Any]]:
     """The laws of the contexts that were visited most, with their visits."""
     router = fold.router
-    visits = router.state.visits[: len(router.contexts)]
+    visits = router.visits()
     labels = list(router.contexts)
     most = np.argsort(-visits, kind="stable")[:SHOWN].tolist()
     return [
