@@ -225,6 +225,21 @@ def test_a_text_that_no_log_can_hold_is_refused_and_changes_nothing(text: Any) -
     assert diary.fold.fingerprint() == before
 
 
+@pytest.mark.parametrize("policy", ["distinct", "tangent"])
+def test_chances_are_among_those_who_are_not_paused(policy: str) -> None:
+    diary = Diary(policy=policy)
+    for _ in range(30):
+        diary.reward(diary.decide(context="a"), 0.5)
+    diary.edit(paused=("ann", "dan"))
+    standing = diary.fold.standing()
+    seats = 2 if policy == "distinct" else 1
+    assert standing["q"]["ann"] == standing["q"]["dan"] == 0.0
+    assert sum(standing["q"].values()) == pytest.approx(seats)
+    (law,) = standing["laws"]
+    assert law["law"][0] == law["law"][3] == 0.0
+    assert sum(law["law"]) == pytest.approx(1.0)
+
+
 def test_an_edit_leaves_the_count_of_decisions_of_a_context() -> None:
     diary = Diary()
     for n in range(37):

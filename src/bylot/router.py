@@ -157,7 +157,7 @@ class Router:
         desk = Desk(self.rule, self.policy.start(self.rule), scratch, self._costs)
         with patience("... compiling, once for this version on this machine"):
             credit(desk, serve(desk, 0, 0, 0, self._all_up).ticket, low, low, high)
-            self.standing()
+            self.standing(self._all_up)
         WARM.add(kind)
 
     @property
@@ -367,10 +367,10 @@ class Router:
     def status(self) -> Status:
         """Averages so far, the slack and price of every limit, and the distribution in use."""
         with self._lock:
-            return self.standing()
+            return self.standing(self._all_up)
 
-    def standing(self) -> Status:
-        """The status, while nobody else is at work."""
+    def standing(self, up: Bools) -> Status:
+        """The status with the chances among these, while nobody else is at work."""
         rounds, rewards = self.t, int(self.ledger.rewards[0])
         spent = self.by_cost(self.ledger.spent / self.spans())
         span = self.rewards[1] - self.rewards[0]
@@ -395,7 +395,7 @@ class Router:
             limits=limits,
             mean_cost=spent,
             expected_cost=self.by_cost(self.ledger.expected / self.spans()),
-            q=dict(zip(self.problem.experts, self.average_law().tolist(), strict=True)),
+            q=dict(zip(self.problem.experts, self.average_law(up).tolist(), strict=True)),
             multinomial=self.policy.multinomial,
             whole=self.policy.whole,
             period=now and Period(now.period, now.played, now.replaced),
@@ -421,15 +421,16 @@ class Router:
         """Numbers under the names of the costs."""
         return dict(zip(self.problem.costs, sums.tolist(), strict=True))
 
-    def average_law(self) -> Floats:
-        """The law in use, averaged over the contexts as often as they came: the distribution of
-        draws, or where a panel is drawn as one set, the chances to be in it.
+    def average_law(self, up: Bools) -> Floats:
+        """The law in use among these, averaged over the contexts as often as they came: the
+        distribution of draws, or where a panel is drawn as one set, the chances to be in it.
         """
         laws = np.array(
-            [law(self.rule, self.state, x, self._all_up) for x in range(max(1, len(self.contexts)))]
+            [law(self.rule, self.state, x, up) for x in range(max(1, len(self.contexts)))]
         )
         visits = self.visits()
-        seats = min(self.problem.draws, self.problem.size) if self.policy.whole else 1
+        there = int(up.sum()) if up.size else self.problem.size
+        seats = min(self.problem.draws, there) if self.policy.whole else 1
         return seats * np.average(laws, axis=0, weights=visits if visits.any() else None)
 
     def save(self, path: str | Path) -> None:

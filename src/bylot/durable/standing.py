@@ -20,7 +20,7 @@ def standing(fold: "Fold") -> dict[str, Any]:
 
     Limits and averages are of settled cost. What is not known is None.
     """
-    status = fold.router.status()
+    status = fold.router.standing(fold.awake)
     accounts = msgspec.structs.asdict(fold.accounts)
     stated = accounts.pop("stated")
     deferred = sum(held.deferred for _, held in fold.open)
@@ -89,7 +89,9 @@ def costs_of(fold: "Fold", stated: dict[str, float]) -> dict[str, Any]:
 
 
 def laws_of(fold: "Fold") -> list[dict[str, Any]]:
-    """The laws of the contexts that were visited most, with their visits."""
+    """The laws of the contexts that were visited most, among those who are not paused, with their
+    visits.
+    """
     router = fold.router
     visits = router.visits()
     labels = list(router.contexts)
@@ -98,7 +100,7 @@ def laws_of(fold: "Fold") -> list[dict[str, Any]]:
         {
             "context": labels[x],
             "visits": int(visits[x]),
-            "law": law(router.rule, router.state, x, router.up(None)).tolist(),
+            "law": law(router.rule, router.state, x, fold.awake).tolist(),
         }
         for x in most
     ]
