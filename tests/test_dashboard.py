@@ -1,6 +1,7 @@
 """The dashboard in a real browser: what people see, live and without JavaScript."""
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -338,6 +339,19 @@ def test_a_chart_tells_its_numbers_to_the_arrow_keys_and_to_the_pointer(visit: V
     assert "since the first" in last
     chart.locator("svg").hover(position={"x": 60, "y": 60})
     assert chart.locator("output").inner_text() not in ("", last)
+
+
+def test_charts_go_by_decisions_so_that_a_night_takes_no_room(chromium: Any) -> None:
+    triage = Played("triage", five()).play(150)
+    triage.at += 8 * 3600 * 1_000_000
+    for site in served(Standins(triage.play(150)), {"": Guest()}, triage):
+        page = Visit(chromium, site).go("/routers/triage")
+        drawn = page.locator("[data-chart=reward] polyline.so_far").get_attribute("points")
+        places = [float(one.split(",")[0]) for one in drawn.split()]
+        steps = [b - a for a, b in itertools.pairwise(places)]
+        assert len(steps) > 40
+        assert max(steps) - min(steps) < 0.3  # each has as many decisions; drawn to a tenth
+        assert page.locator("[data-chart=reward] text").count() >= 5
 
 
 def test_a_phone_shows_a_page_without_scrolling_sideways(chromium: Any, site: Site) -> None:

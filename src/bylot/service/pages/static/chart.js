@@ -1,4 +1,5 @@
-// Time courses as SVG: thin what each span was, strong the mean since the first, dashed the bound.
+// Courses as SVG, decision by decision: times are told below, and take no room while nobody asks.
+// Thin what each span was, strong the mean since the first, dashed the bound.
 
 import { number, time } from "./words.js";
 
@@ -6,8 +7,8 @@ const SPACE = "http://www.w3.org/2000/svg";
 const EDGE = { top: 8, right: 10, bottom: 20, left: 46 };
 const kept = new WeakMap(); // svg -> what is drawn in it, for the pointer and the arrow keys
 
-// means: [{each, so_far}] at the moments `at`; bound: a number or null.
-export function draw(figure, title, at, means, bound) {
+// means: [{each, so_far}] of spans [{at, decisions}]; bound: a number or null.
+export function draw(figure, title, spans, means, bound) {
   const svg = figure.querySelector("svg");
   const box = { width: svg.clientWidth, height: svg.clientHeight };
   if (!box.width) return; // not shown
@@ -15,8 +16,9 @@ export function draw(figure, title, at, means, bound) {
   svg.setAttribute("aria-label", told(title, means, bound));
   if (!values.length) return svg.replaceChildren(label("nothing yet", box.width / 2, box.height / 2, "middle"));
   const y = scale(values.concat(bound ?? []), box.height - EDGE.bottom, EDGE.top);
-  const x = times(at, EDGE.left, box.width - EDGE.right);
-  const parts = [...rules(y, box), ...dates(at, box)];
+  const x = decisions(spans, EDGE.left, box.width - EDGE.right);
+  const at = spans.map((one) => one.at);
+  const parts = [...rules(y, box), ...dates(at, x, box)];
   if (bound !== null) parts.push(line("bound", EDGE.left, y(bound), box.width - EDGE.right, y(bound)));
   for (const name of ["each", "so_far"]) {
     parts.push(...path(name, means.map((one, i) => [x(i), one[name] === null ? null : y(one[name])])));
@@ -94,10 +96,12 @@ export function ticks(least, most) {
   return found;
 }
 
-function times(at, left, right) {
-  const moments = at.map((one) => Date.parse(one));
-  const [first, last] = [moments[0], moments.at(-1)];
-  return (i) => (last > first ? left + ((moments[i] - first) / (last - first)) * (right - left) : right);
+// Where the decisions of a span end, if those of the first end at the left.
+function decisions(spans, left, right) {
+  let sum = 0;
+  const ends = spans.map((one) => (sum += one.decisions));
+  const [first, last] = [ends[0], ends.at(-1)];
+  return (i) => (last > first ? left + ((ends[i] - first) / (last - first)) * (right - left) : right);
 }
 
 function rules(y, box) {
@@ -107,12 +111,16 @@ function rules(y, box) {
   ]);
 }
 
-function dates(at, box) {
+// When the first, the middle and the last span began; the middle only where there is room.
+function dates(at, x, box) {
   const days = time(at[0]).slice(0, 10) !== time(at.at(-1)).slice(0, 10);
   const short = (one) => (days ? time(one).slice(5, 16) : time(one).slice(11, 19));
   const end = label(short(at.at(-1)), box.width - EDGE.right, box.height - 4, "end");
   if (at.length === 1 || at[0] === at.at(-1)) return [end];
-  return [label(short(at[0]), EDGE.left, box.height - 4, "start"), end];
+  const found = [label(short(at[0]), EDGE.left, box.height - 4, "start"), end];
+  const middle = Math.floor(at.length / 2);
+  const there = at.length > 4 && box.width > 330;
+  return there ? [...found, label(short(at[middle]), x(middle), box.height - 4, "middle")] : found;
 }
 
 // Lines through the points, broken where there is none; a lone point is a dot.

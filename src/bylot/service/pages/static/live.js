@@ -26,12 +26,11 @@ function show() {
 function charts() {
   const { course, limits } = data;
   if (!course) return;
-  const at = course.map((span) => span.at);
   const reward = document.querySelector('[data-chart="reward"]');
-  draw(reward, "Mean reward", at, course.map((span) => span.reward), null);
+  draw(reward, "Mean reward", course, course.map((span) => span.reward), null);
   document.querySelectorAll('[data-chart="limit"]').forEach((figure, i) => {
     const { cost, side, bound } = limits[i];
-    draw(figure, `${cost}, ${side} ${bound}`, at, course.map((span) => span.costs[i]), bound);
+    draw(figure, `${cost}, ${side} ${bound}`, course, course.map((span) => span.costs[i]), bound);
   });
 }
 
