@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from bylot import Client, errors
@@ -222,6 +223,21 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_edits_of_the_documents_are_for_the_routers_of_both(say: Say) -> None:
+    documents = [(ROOT / name).read_text() for name in ("README.md", "docs/service.md")]
+    lines = re.findall(r"^bylot (router edit triage .*)$", documents[1], re.MULTILINE)
+    assert len(lines) == 3
+    for text in documents:
+        found = re.search(r"--json '(\{\s*\"name\": \"triage\".*?)'", text, re.DOTALL)
+        assert found
+        body = {**json.loads(found[1]), "policy": "omd"}
+        address = f"{os.environ['BYLOT_SERVER']}/v1/routers"
+        assert httpx.post(address, json=body, timeout=600).status_code == 201
+        told = [say(*line.split()) for line in lines]
+        assert told == [f"triage: version {n}\n" for n in (2, 3, 4)]
+        say("router", "delete", "triage", "--yes")
+
+
 def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
     (block,) = blocks((ROOT / "README.md").read_text(), "sh")
     with started(f"sqlite:///{tmp_path}/bylot.db") as server:
