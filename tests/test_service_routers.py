@@ -1,5 +1,6 @@
 """Routers over HTTP: made, listed, looked at, edited while they run, forgotten."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def problem(**changes: Any) -> dict[str, Any]:
     """The problem of five experts, with changes."""
     return {**FIVE, **changes}
+
+
+def test_the_log_of_the_server_has_who_made_edited_and_deleted_routers(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bylot.service")
+    path = server.router()
+    server.patch(path, json={"wait": 60})
+    assert problem_of(server.patch(path, json={"wait": -1}), 422)["message"].startswith("wanted a")
+    server.delete(path)
+    said = [one for one in caplog.records if getattr(one, "router", "") == path.split("/")[-1]]
+    assert [one.getMessage().split()[-1] for one in said] == ["created", "edited", "deleted"]
 
 
 def test_a_new_router_says_its_terms_and_how_it_stands(server: Served) -> None:

@@ -1,8 +1,9 @@
 """Routers over HTTP: make them, look at them, edit them while they run."""
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET
 
@@ -25,6 +26,8 @@ from bylot.service.types import (
 )
 from bylot.store import Event, RouterRow, Store
 
+log = logging.getLogger("bylot.service")
+
 Made = TypeVar("Made")
 
 
@@ -34,7 +37,13 @@ async def create(call: Call[CreateForm, None]) -> Answer:
     call.who.check("admin", form.name)
     agreed = await prepared(call.service, lambda: terms.first(form))
     view = await call.service.desk.ask(Create(form.name, agreed, call.who.id))
+    note("router created", call, form.name)
     return told(201, view)
+
+
+def note(what: str, call: Call[Any, Any], name: str) -> None:
+    """A line in the log of the server: who did this to a router."""
+    log.info(what, extra={"router": name, "by": call.who.id})
 
 
 async def prepared(service: Service, make: Callable[[], Made]) -> Made:
@@ -84,24 +93,26 @@ async def edit(call: Call[EditForm, None]) -> Answer:
         after: Terms = await prepared(service, lambda: terms.edited(before.terms, form))
         version = before.terms.version if form.version is UNSET else form.version
         changed = await service.desk.ask(Edit(call.about, after, version, call.who.id))
+    note("router edited", call, call.about)
     return told(200, changed)
 
 
 async def delete(call: Call[None, None]) -> Answer:
     """Forget a router and its log."""
     await call.service.desk.ask(Delete(limits.router(call.about), call.who.id))
+    note("router deleted", call, call.about)
     return Answer(204, headers=())
 
 
 async def events(call: Call[None, EventsAfter]) -> Answer:
     """The log of a router, page by page."""
     name, after, limit = limits.router(call.about), call.query.after, call.query.limit
-    lines = await call.service.reader.read(lambda store: log(store, name, after, limit + 1))
+    lines = await call.service.reader.read(lambda store: lines_of(store, name, after, limit + 1))
     more = lines[limit - 1].seq if len(lines) > limit else None
     return told(200, EventPage(tuple(line(one) for one in lines[:limit]), more))
 
 
-def log(store: Store, name: str, after: int, limit: int) -> list[Event]:
+def lines_of(store: Store, name: str, after: int, limit: int) -> list[Event]:
     """Lines of the log of a router."""
     row = store.find(name)
     if row is None:
