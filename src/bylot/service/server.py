@@ -18,7 +18,7 @@ from bylot.service.connection import Connection
 from bylot.service.credentials import admitted
 from bylot.service.settings import Settings
 from bylot.service.workshop import leave
-from bylot.store import is_there, open_store
+from bylot.store import is_there, open_store, shown
 
 
 def serve(settings: Settings) -> int:
@@ -79,8 +79,8 @@ class Server(uvicorn.Server):
         asked = "keys are needed"
         if not self.app.service.credentials.needed:
             asked = "no keys: this machine only; `bylot keys create` makes one"
-        store = self.settings.store.partition("@")
-        return f"bylot listens on http://{place}:{port}, store {store[2] or store[0]}; {asked}"
+        store = shown(self.settings.store)
+        return f"bylot listens on http://{place}:{port}, store {store}; {asked}"
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second; once a second, look for those who let us wait."""

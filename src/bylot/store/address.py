@@ -33,6 +33,15 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
     )
 
 
+def shown(address: str) -> str:
+    """An address that may be shown to anybody: without its password."""
+    if not address.startswith(SERVER):
+        return address
+    from bylot.store.postgres import parts, plain
+
+    return plain(parts(address))
+
+
 def is_there(address: str) -> bool:
     """Is there something to open? Of a database that is not asked, who knows: yes."""
     return not address.startswith(FILE) or path_of(address).exists()
