@@ -198,14 +198,16 @@ def test_only_available_experts_are_drawn(server: Served, router: str) -> None:
 
 def test_a_batch_of_decisions_tells_each_its_own_fate(server: Served, router: str) -> None:
     asks = [{"context": "a"}, {"available": ["zoe"]}, {"key": "b"}, {"key": "b"}]
+    asks.append({"key": "b", "context": "another"})
     answer = server.post(f"{router}/decisions:batch", json={"decisions": asks})
     assert answer.status_code == 200
     results = answer.json()["results"]
-    assert [one["status"] for one in results] == [201, 422, 201, 409]
+    assert [one["status"] for one in results] == [201, 422, 201, 201, 422]
     assert results[0]["decision"]["context"] == "a"
     assert "error" not in results[0]
     assert results[1]["error"]["code"] == "bad_decision"
-    assert results[3]["error"]["code"] == "in_flight"
+    assert results[3] == results[2]
+    assert results[4]["error"]["code"] == "key_reused"
 
 
 def test_a_batch_of_rewards_tells_each_its_own_fate(server: Served, router: str) -> None:

@@ -203,10 +203,12 @@ def test_a_key_is_free_again_once_it_is_answered() -> None:
     async def use(desk: Desk, keeper: Slow) -> None:
         keyed = Decide("a", key="k")
         assert await desk.ask(keyed) == await desk.ask(keyed) == "a"
-        both = await desk.ask_all([keyed, keyed, Decide("b", key="k")])
-        assert both[0] == "a"
-        assert isinstance(both[1], Refusal)
-        assert both[2] == "b"
+        assert await desk.ask_all([keyed, keyed, Decide("b", key="k")]) == ["a", "a", "b"]
+        first = asyncio.create_task(desk.ask(keyed))
+        await asyncio.sleep(0)
+        (second,) = await desk.ask_all([keyed])
+        assert isinstance(second, Refusal)
+        assert await first == "a"
         assert not desk.flying
         assert await desk.ask_all([]) == []
 
@@ -262,6 +264,9 @@ def test_a_server_recovers_from_a_full_disk_without_a_restart(tmp_path: Path) ->
         refused = server.post(path, json={"key": "during"})
         assert problem_of(refused, 503)["code"] == "store_down"
         assert int(refused.headers["retry-after"]) >= 1
+        many = server.post(f"{path}:batch", json={"decisions": [{}, {}]})
+        assert [one["status"] for one in many.json()["results"]] == [503, 503]
+        assert int(many.headers["retry-after"]) >= 1
         assert problem_of(server.get("/readyz"), 503)["code"] == "store_down"
         assert server.get("/healthz").status_code == 200
         stores[0].full = False

@@ -1,12 +1,14 @@
 """Decisions and their rewards over HTTP."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bylot.durable.commands import Activate, Cancel, Credited, Decide, Recall, Reward
+from bylot.errors import Fenced, RouterBusy, StoreDown
 from bylot.service import limits
 from bylot.service.credentials import Caller
 from bylot.service.endpoint import Answer, Call, told
-from bylot.service.errors import Refusal, judge
+from bylot.service.errors import Refusal, judge, seconds
 from bylot.service.state import Service
 from bylot.service.types import (
     AskBatch,
@@ -41,7 +43,18 @@ async def decide_all(call: Call[AskBatch, None]) -> Answer:
     answers = await service.desk.ask_all(
         [Decide(name, ask.context, ask.available, ask.key, ask.defer, call.who.id) for ask in asks]
     )
-    return told(200, DecisionResults(tuple(decided(service, name, one) for one in answers)))
+    results = DecisionResults(tuple(decided(service, name, one) for one in answers))
+    return together(results, answers)
+
+
+def together(results: DecisionResults | RewardResults, answers: Sequence[Any]) -> Answer:
+    """A batch, and after how many seconds those of its items may succeed that failed for now."""
+    done = told(200, results)
+    passing = [one for one in answers if isinstance(one, StoreDown | RouterBusy | Fenced | Refusal)]
+    waits = [verdict.retry for verdict in map(judge, passing) if verdict.retry is not None]
+    if not waits:
+        return done
+    return done._replace(headers=(*done.headers, (b"retry-after", seconds(max(waits)))))
 
 
 def decided(service: Service, name: str, answer: Any) -> DecisionResult:
@@ -75,7 +88,7 @@ async def reward_all(call: Call[RewardBatch, None]) -> Answer:
     commands = [addressed(item, call.who) for item in items]
     answers = iter(await service.desk.ask_all([c for c in commands if isinstance(c, Reward)]))
     results = [next(answers) if isinstance(c, Reward) else c for c in commands]
-    return told(200, RewardResults(tuple(rewarded(service, one) for one in results)))
+    return together(RewardResults(tuple(rewarded(service, one) for one in results)), results)
 
 
 def addressed(item: BatchReward, who: Caller) -> Reward | Exception:

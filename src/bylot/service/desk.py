@@ -103,14 +103,15 @@ class Desk:
     async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
         """An answer or an exception for each of some commands, which share a commit."""
         self.admit(len(commands))
-        going, answers = [], dict[int, Any]()
+        going, answers, ours = [], dict[int, Any](), set[tuple[str, str]]()
         for number, command in enumerate(commands):
             key = flight(command)
-            if key is not None and key in self.flying:
+            if key is not None and key in self.flying and key not in ours:
                 answers[number] = in_flight(key)
                 continue
-            if key is not None:
+            if key is not None:  # a second one of this batch is the keeper's to compare
                 self.flying.add(key)
+                ours.add(key)
             going.append(number)
         if going:
             told = await self.send([commands[number] for number in going])
