@@ -318,7 +318,7 @@ def test_addresses_of_files_are_relative_with_three_strokes_and_absolute_with_fo
 def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "bylot.store.postgres", raising=False)
-    with pytest.raises(StoreUnknown, match=r"pip install 'bylot\[postgres\]'"):
+    with pytest.raises(StoreUnknown, match=r"pip install '\.\[postgres\]'"):
         open_store("postgres://host/database")
 
 
