@@ -35,16 +35,17 @@ from bylot.errors import (
     StoreDamaged,
     StoreDown,
 )
-from bylot.problem import Problem, at_most
+from bylot.problem import Limit, Problem, at_least, at_most, share
 from bylot.store import Event, Snapshot, Store, open_store
 from stores import Opener
 
 SECOND = 1_000_000
 
 
-def terms(**others: Any) -> Terms:
-    """A small pool."""
-    pool = Problem(["ann", "bob", "eve"], {"usd": [1.0, 2.0, 4.0]}, [at_most("usd", 4.5)], draws=2)
+def terms(limits: Sequence[Limit] = (), **others: Any) -> Terms:
+    """A small pool, with these limits beside its own."""
+    bounds = [at_most("usd", 4.5), *limits]
+    pool = Problem(["ann", "bob", "eve"], {"usd": [1.0, 2.0, 4.0]}, bounds, draws=2)
     policy = policies.write(policies.named("distinct"))
     return Terms(problem=codec.write_problem(pool), policy=policy, **others)
 
@@ -413,3 +414,25 @@ def test_a_reward_that_was_noted_beside_pending_ones_is_known_again(store: Store
         asked(keeper, Reward(made.id, 0.9, {"usd": 50.0}, "k2"))
     assert asked(keeper, Show("triage")).status["costs"]["usd"]["settled"] == spent
     assert audit(store, "triage").fault is None
+
+
+def test_an_audit_knows_of_cancelled_decisions_and_of_costs_that_came_and_went(
+    store: Store,
+) -> None:
+    keeper = Keeper(store, "me")
+    seniors = at_least(share("senior", ["eve"]), 0.1)
+    both = terms(limits=[seniors])
+    asked(keeper, Create("triage", both))
+    made = [asked(keeper, Decide("triage")) for _ in range(6)]
+    asked(keeper, Edit("triage", terms()))
+    asked(keeper, Edit("triage", both))
+    made.append(asked(keeper, Decide("triage")))
+    for one in (made[0], made[5], made[6]):
+        asked(keeper, Cancel(one.id))
+    assert audit(store, "triage").fault is None
+    costs = asked(keeper, Show("triage")).status["costs"]
+    assert costs["senior"]["settled"] == costs["senior"]["stated"] == 0.0
+    keeper.shelf.folds["triage"].accounts.stated["usd"] += 1.0
+    keeper.shelf.due["triage"] = 0
+    asked(keeper, Decide("triage"))
+    assert audit(store, "triage").fault is not None

@@ -1,12 +1,11 @@
 """Proof that a router's log, played from its first line, is what the store says it is."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from bylot.durable.fold import Fold
-from bylot.durable.history import READ
 from bylot.durable.opening import begun, lines, opened
+from bylot.durable.tallies import Tallies
 from bylot.errors import NoSuchRouter, StoreDamaged
 from bylot.store import RouterRow, Store
 
@@ -40,20 +39,19 @@ def audit(store: Store, name: str) -> Finding:
 def replayed(store: Store, row: RouterRow, fold: Fold) -> Finding:
     """The rest of the log, line by line."""
     fold.recall = lambda seq: store.past(row.number, seq)
-    kept, spent, fault = store.snapshot(row.number), list[dict[str, float]](), None
+    kept, stated, fault = store.snapshot(row.number), Tallies(), None
     try:
         for event in lines(store, row.number, fold.seq):
             fold.replay(event)
-            if event.kind == "decided":
-                spent.append(READ["decided"](event.body).spend)
+            stated.take(event)
             if kept is not None and event.seq == kept.seq and fold.freeze() != kept:
                 fault = f"the snapshot after line {kept.seq} is not what the log adds up to"
         if kept is not None and kept.seq > fold.seq:
             fault = f"there is a snapshot after line {kept.seq}, and the log ends before it"
-        fault = fault or unlike(store, row, fold) or uneven(fold, spent)
+        fault = fault or unlike(store, row, fold) or uneven(fold, stated)
     except StoreDamaged as damage:
         fault = str(damage)
-    return Finding(row.name, fold.seq + 1, len(spent), fold.fingerprint(), fault)
+    return Finding(row.name, fold.seq + 1, len(stated), fold.fingerprint(), fault)
 
 
 def unlike(store: Store, row: RouterRow, fold: Fold) -> str | None:
@@ -64,10 +62,10 @@ def unlike(store: Store, row: RouterRow, fold: Fold) -> str | None:
     return None
 
 
-def uneven(fold: Fold, spent: Sequence[dict[str, float]]) -> str | None:
+def uneven(fold: Fold, stated: Tallies) -> str | None:
     """Are the books other than the sums of the log, taken in another way?"""
     for name, book in fold.accounts.stated.items():
-        total = math.fsum(one.get(name, 0.0) for one in spent)
+        total = stated.total(name, fold.router.since.get(name, 0))
         if not math.isclose(book, total, rel_tol=CLOSE, abs_tol=CLOSE):
             return f"the books have {book!r} of {name}, the lines of the log add up to {total!r}"
     return None
