@@ -106,7 +106,7 @@ def test_a_change_of_nothing_changes_no_law(policy: str) -> None:
     assert made.state is not state
     assert_array_equal(laws(made), before)
     made.change(newcomer())
-    assert not np.array_equal(laws(made), before)
+    assert policy == "random" or not np.array_equal(laws(made), before)  # that one never learns
 
 
 @pytest.mark.parametrize("policy", GUARDED)

@@ -89,5 +89,5 @@ def test_a_log_of_outages_that_does_not_say_who_was_up_is_refused() -> None:
     problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=1)
     target = draws(problem, {"a": 1, "b": 1, "c": 2})
     assert evaluate(gather(problem, told), target).passed == pytest.approx(1.0, abs=0.1)
-    with pytest.raises(ThinOverlap, match="where 1 is right"):
+    with pytest.raises(ThinOverlap, match="away from where they should be"):
         evaluate(gather(problem, [one._replace(available=None) for one in told]), target)

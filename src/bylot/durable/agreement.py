@@ -1,6 +1,7 @@
 """Terms that were checked, and what they stand for."""
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
@@ -9,7 +10,14 @@ import numpy as np
 
 from bylot import codec, policies
 from bylot.durable.terms import Terms
-from bylot.errors import InfeasibleLimits, PolicyError, ProblemError, RewardError
+from bylot.errors import (
+    InfeasibleLimits,
+    OutOfReachWarning,
+    PolicyError,
+    ProblemError,
+    RewardError,
+    SurrogateWarning,
+)
 from bylot.kernels.compile import Bools
 from bylot.policies import terms as run
 from bylot.policies.terms import agreed, at_least_one, within
@@ -143,7 +151,10 @@ def check_others(found: Agreement) -> None:
         if len(left) == 1:
             check_alone(problem, left[0])
         else:
-            found.policy.bind(part_of(problem, left), found.run.horizon)
+            with warnings.catch_warnings():  # of policies that make no promise to begin with
+                warnings.simplefilter("ignore", OutOfReachWarning)
+                warnings.simplefilter("ignore", SurrogateWarning)
+                found.policy.bind(part_of(problem, left), found.run.horizon)
     except (InfeasibleLimits, PolicyError) as error:
         raise InfeasibleLimits(
             f"paused: {', '.join(map(repr, paused))}; resume one of them, or change limits that "

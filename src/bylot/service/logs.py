@@ -18,7 +18,10 @@ class Lines(logging.Formatter):
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
-        line.update((k, v) for k, v in vars(record).items() if k not in PLAIN)
+        given = {k: v for k, v in vars(record).items() if k not in PLAIN}
+        line.update(
+            (k, v) for k, v in given.items() if not k.startswith("_")
+        )  # other packages' own
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
