@@ -312,3 +312,7 @@ def test_who_sends_bytes_of_no_request_is_hung_up_on(tmp_path: Path) -> None:
         line.sendall(b"\r\n")
         while line.recv(1000):
             pass
+
+
+def test_a_number_of_thousands_of_digits_is_no_failure() -> None:
+    limits.once(b'{"a": 1, "x": ' + b"9" * 5_000 + b"}")

@@ -141,4 +141,4 @@ def members(pairs: list[tuple[str, Any]]) -> None:
         raise Refusal(422, "invalid", f"field {twice[:TEXT]!r} is there twice", field=twice[:TEXT])
 
 
-SEEN = json.JSONDecoder(object_pairs_hook=members)
+SEEN = json.JSONDecoder(object_pairs_hook=members, parse_int=str)  # of thousands of digits, too
