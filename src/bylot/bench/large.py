@@ -15,6 +15,7 @@ from typing import Any
 from bylot.bench.load import Load, drive, post
 from bylot.bench.service import Server, listener, pool, served
 from bylot.codec import write_problem
+from bylot.durable.clock import now
 from bylot.durable.commands import Create, Decide
 from bylot.durable.keeper import Keeper
 from bylot.durable.terms import Terms
@@ -68,11 +69,6 @@ def done(answers: list[Any]) -> None:
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
-
-
-def now() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1_000
 
 
 def measured(address: str, routers: int) -> dict[str, Any]:

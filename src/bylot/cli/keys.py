@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import time
 from datetime import UTC, datetime
 from typing import Any
 
 from bylot.cli.store import add_store, needing_serve
+from bylot.durable import clock
 
 SCOPES = ("decide", "reward", "read", "admin")
 
@@ -71,18 +71,13 @@ def opened(given: argparse.Namespace, *, make: bool = False) -> Any:
     return open_store(given.store)
 
 
-def clock() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1_000
-
-
 def run_create(given: argparse.Namespace) -> int:
     """Make, keep, print."""
     with needing_serve():
         from bylot.service.credentials import issue
 
     scopes: Any = given.scope or SCOPES[:3]
-    secret, key = issue(given.label, scopes, given.router, clock())
+    secret, key = issue(given.label, scopes, given.router, clock.now())
     store = opened(given, make=True)
     try:
         store.add_key(key)
@@ -135,7 +130,7 @@ def run_revoke(given: argparse.Namespace) -> int:
 
     store = opened(given)
     try:
-        if not store.revoke(given.id, clock()):
+        if not store.revoke(given.id, clock.now()):
             raise BylotError(f"there is no key {given.id!r}; `bylot keys list` has their ids")
     finally:
         store.close()

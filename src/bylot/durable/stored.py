@@ -2,13 +2,13 @@
 
 import dataclasses
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bylot import codec, policies
 from bylot.decision import Decision, Receipt
 from bylot.durable import commands
+from bylot.durable.clock import now
 from bylot.durable.keeper import Keeper
 from bylot.durable.owner import owner_here, succeed
 from bylot.durable.terms import Terms
@@ -18,11 +18,6 @@ from bylot.status import Status
 from bylot.store import open_store
 
 RENEW = 3_000_000  # microseconds between two renewals of the lease, while there is something to do
-
-
-def now() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1000
 
 
 class StoredRouter:

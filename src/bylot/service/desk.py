@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
+from bylot.durable import clock
 from bylot.durable.commands import Command, Decide
 from bylot.errors import StoreDown
 from bylot.service.errors import Refusal
@@ -160,7 +161,7 @@ class Desk:
             now = time.monotonic()
             if now - swept >= self.sweep_every:
                 swept = now
-                self.chore("sweep", lambda: keeper.sweep(clock()))
+                self.chore("sweep", lambda: keeper.sweep(clock.now()))
             if now - renewed >= self.renew_every:
                 renewed = now
                 self.renew(keeper)
@@ -192,7 +193,7 @@ class Desk:
         commands = [command for errand in errands for command in errand.commands]
         start = time.perf_counter()
         try:
-            answers = keeper.perform(commands, clock())
+            answers = keeper.perform(commands, clock.now())
         except Exception as error:
             answers = [error] * len(commands)
         down = next((one for one in answers if isinstance(one, StoreDown)), None)
@@ -249,8 +250,3 @@ def in_flight(key: tuple[str, str]) -> Refusal:
     """The first request with a key has not been answered yet."""
     message = f"a decision of {key[0]} with key {key[1]!r} is being made; try again in a moment"
     return Refusal(409, "in_flight", message, retry=1.0)
-
-
-def clock() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1_000

@@ -20,7 +20,8 @@ from bylot.errors import (
     StoreError,
     StoreUnknown,
 )
-from bylot.store.contract import ApiKey, Event, Past, RouterRow, Snapshot
+from bylot.store.contract import ApiKey, Event, RouterRow, Snapshot
+from bylot.store.lookups import Lookups, Queries
 from bylot.store.refusals import VERSION, alien, fenced, known, twice, unkept
 
 Row = tuple[Any, ...]
@@ -141,12 +142,14 @@ SINCE = f"{LINES} AND of = %b ORDER BY seq"
 KEYED = f"{LINES} AND key = %b AND kind = 'decided' AND key IS NOT NULL"
 
 
-class PostgresStore:
+class PostgresStore(Lookups):
     """A `Store` over one connection, made anew after it was lost or closed.
 
     address: without its password
     owner:   whose leases are ours, set by `lease`
     """
+
+    queries = Queries(EVENT, LAST, AFTER, LATEST, SINCE, KEYED)
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         self._target: dict[str, Any] = {**SETTINGS, **parts(address)}
@@ -205,33 +208,6 @@ class PostgresStore:
                 raise twice(self.address, error) from None
         return {number for (number,) in rows}
 
-    def last(self, router: int) -> Event | None:
-        """The last line of a log."""
-        return self._line(LAST, router)
-
-    def event(self, router: int, seq: int) -> Event | None:
-        """One line of a log."""
-        return self._line(EVENT, router, seq)
-
-    def keyed(self, router: int, key: str) -> Event | None:
-        """The decision that was made under this key."""
-        return self._line(KEYED, router, key)
-
-    def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
-        """Lines after one, in order."""
-        return self._lines(AFTER, router, after, limit)
-
-    def latest(self, router: int, kind: str, limit: int) -> list[Event]:
-        """The last lines of a kind, newest first, among the last thousand of the log."""
-        return self._lines(LATEST, router, router, kind, limit)
-
-    def past(self, router: int, seq: int) -> Past | None:
-        """A decision and all later lines that speak of it."""
-        decided = self.event(router, seq)
-        if decided is None or decided.kind != "decided":
-            return None
-        return Past(decided, self._lines(SINCE, router, seq))
-
     def snapshot(self, router: int) -> Snapshot | None:
         """The latest snapshot."""
         rows = self._rows("SELECT router, seq, body, seal FROM snapshots WHERE router = %b", router)
@@ -287,9 +263,6 @@ class PostgresStore:
         if self._db is not None:
             self._db.close()
         self._db = None
-
-    def _line(self, query: str, *values: Any) -> Event | None:
-        return next(iter(self._lines(query, *values)), None)
 
     def _lines(self, query: str, *values: Any) -> list[Event]:
         return [Event(*row) for row in self._rows(query, *values)]

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bylot.errors import NameTaken, NoSuchRouter, StoreDamaged, StoreDown, StoreError
-from bylot.store.contract import ApiKey, Event, Past, RouterRow, Snapshot
+from bylot.store.contract import ApiKey, Event, RouterRow, Snapshot
+from bylot.store.lookups import Lookups, Queries
 from bylot.store.refusals import VERSION, alien, fenced, known, twice, unkept
 
 PATIENCE = 3.0
@@ -80,11 +81,13 @@ REASONS = {
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
-class SqliteStore:
+class SqliteStore(Lookups):
     """A `Store` in a file; used after `close`, it opens the file again.
 
     owner: whose leases are ours, set by `lease`
     """
+
+    queries = Queries(EVENT, LAST, AFTER, LATEST, SINCE, KEYED)
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.read_only = path.absolute(), read_only
@@ -151,36 +154,6 @@ class SqliteStore:
                 lost.append(router)
         if lost:
             raise fenced(self.address, lost)
-
-    def last(self, router: int) -> Event | None:
-        """The last line of a log."""
-        return self._line(LAST, router)
-
-    def event(self, router: int, seq: int) -> Event | None:
-        """One line of a log."""
-        return self._line(EVENT, router, seq)
-
-    def keyed(self, router: int, key: str) -> Event | None:
-        """The decision that was made under this key."""
-        return self._line(KEYED, router, key)
-
-    def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
-        """Lines after one, in order."""
-        return self._lines(AFTER, router, after, limit)
-
-    def latest(self, router: int, kind: str, limit: int) -> list[Event]:
-        """The last lines of a kind, newest first, among the last thousand of the log."""
-        return self._lines(LATEST, router, router, kind, limit)
-
-    def past(self, router: int, seq: int) -> Past | None:
-        """A decision and all later lines that speak of it."""
-        decided = self.event(router, seq)
-        if decided is None or decided.kind != "decided":
-            return None
-        return Past(decided, self._lines(SINCE, router, seq))
-
-    def _line(self, query: str, *values: int | str) -> Event | None:
-        return next(iter(self._lines(query, *values)), None)
 
     def _lines(self, query: str, *values: int | str) -> list[Event]:
         with self._reading() as db:
