@@ -263,8 +263,8 @@ def render(result: dict[str, Any]) -> str:
     rows += [(name, f"{us:.0f}", f"{ratio.get(name, 1):.2f}") for name, us in cpu.items()]
     lines = [*table(rows), ""]
     loads = [("decide and reward in turns", "requests/s", "p50 ms", "p99 ms")]
-    loads += [row(f"{one['connections']} connections", one) for one in result["load"]]
-    loads.append(row("64, one commit for each", result["commit_each"]))
+    loads += [row(f"connections: {one['connections']}", one) for one in result["load"]]
+    loads.append(row("connections: 64, one commit for each request", result["commit_each"]))
     lines += [*table(loads), "", f"{result['lost']} lost"]
     if "soak" in result:
         soak = result["soak"]

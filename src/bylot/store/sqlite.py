@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from bylot.errors import NameTaken, NoSuchRouter, StoreDamaged, StoreDown, StoreError
@@ -41,6 +42,8 @@ SCHEMA = (
 
 LINES = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
 ADD = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+ADD_ONE_MORE = ", (?, ?, ?, ?, ?, ?, ?, ?)"
+PARCEL = 64  # lines of one statement, at most: a power of two
 KEEP = (
     "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router) DO UPDATE"
     " SET seq = excluded.seq, body = excluded.body, seal = excluded.seal"
@@ -134,7 +137,8 @@ class SqliteStore(Lookups):
         with self._writing() as db:
             self._defend(db, events, snapshots)
             try:
-                db.executemany(ADD, events)
+                for some in parcels(events):
+                    db.execute(ADD + ADD_ONE_MORE * (len(some) - 1), [*chain.from_iterable(some)])
             except sqlite3.IntegrityError as error:
                 raise twice(self.address, error) from None
             if snapshots:
@@ -328,6 +332,20 @@ class SqliteStore(Lookups):
                     f"{self.path}: its disk cannot have a write-ahead log (mode {mode}); "
                     "put the file on a local disk"
                 )
+
+
+def parcels(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Lines, split into as few sizes as possible, so that their statements are prepared once.
+
+    One statement for many lines, as `executemany` lets go of Python's lock for each line, and takes
+    it again: two threads then hand it to and fro, for more than the writing takes.
+    """
+    first, size = 0, PARCEL
+    while first < len(events):
+        while size > len(events) - first:
+            size //= 2
+        yield events[first : first + size]
+        first += size
 
 
 def tables(db: sqlite3.Connection) -> set[str]:
