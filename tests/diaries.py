@@ -1,5 +1,6 @@
 """A fold and its log, side by side, as a keeper has them."""
 
+from itertools import islice
 from typing import Any
 
 from bylot import codec, policies
@@ -51,10 +52,10 @@ class Diary:
         event = self.note(self.fold.reward(at, of=of, value=value, **told))
         return "duplicate" if event is None else rewarded(event).receipt
 
-    def close(self, at: int, limit: int = 1000) -> tuple[tuple[int, float | None], ...]:
-        """What was closed."""
-        event = self.note(self.fold.close_due(at, limit))
-        return () if event is None else closed(event).decisions
+    def close(self, at: int, most: int = 1000) -> tuple[tuple[int | None, float | None], ...]:
+        """What was closed, each with what it taught."""
+        events = iter(lambda: self.note(self.fold.close_due(at)), None)
+        return tuple((event.of, closed(event).learned) for event in islice(events, most))
 
     def edit(self, problem: Problem | None = None, at: int = 0, **terms: Any) -> None:
         """Other terms."""
@@ -90,7 +91,7 @@ def rewarded(event: Event) -> Rewarded:
 
 
 def closed(event: Event) -> Closed:
-    """The body of a line that closes decisions."""
+    """The body of a line that closes a decision."""
     body: Closed = READ["closed"](event.body)
     return body
 

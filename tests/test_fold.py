@@ -70,7 +70,7 @@ def perform(diary: Diary, operation: tuple[Any, ...], at: int) -> None:
         case "activate" | "cancel":
             diary.note(getattr(diary.fold, verb)(at, of=seqs[given[0] % len(seqs)]))
         case "close":
-            diary.close(at, limit=given[0])
+            diary.close(at, most=given[0])
         case "edit":
             problem, paused, aggregate, wait = given
             diary.edit(PROBLEMS[problem], at, paused=paused, aggregate=aggregate, wait=wait)

@@ -159,7 +159,7 @@ def test_a_reward_after_the_time_is_late_even_before_the_decision_is_closed() ->
 def test_decisions_are_closed_in_the_order_in_which_their_time_is_up() -> None:
     diary = Diary(wait=1.0)
     seqs = [diary.decide(n) for n in range(5)]
-    assert [seq for seq, _ in diary.close(9 * SECOND, limit=2)] == seqs[:2]
+    assert [seq for seq, _ in diary.close(9 * SECOND, most=2)] == seqs[:2]
     assert [seq for seq, _ in diary.close(9 * SECOND)] == seqs[2:]
 
 
@@ -243,7 +243,7 @@ def test_a_decision_can_be_looked_up_in_every_state_of_its_life() -> None:
         return [diary.fold.recalled(past).state for past in pasts if past is not None]
 
     assert states() == ["waiting", "deferred", "rewarded", "cancelled", "waiting"]
-    diary.close(2 * SECOND, limit=1)
+    diary.close(2 * SECOND, most=1)
     assert states() == ["closed", "deferred", "rewarded", "cancelled", "waiting"]
     past = diary.recall(seqs[2])
     assert past is not None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bylot import codec, policies
+from bylot.durable import keeper as keeping
 from bylot.durable.audit import audit
 from bylot.durable.commands import (
     Activate,
@@ -262,12 +263,35 @@ def test_waits_that_are_over_are_closed_by_the_sweep(store: Store) -> None:
     keeper = Keeper(store, "me")
     asked(keeper, Create("triage", terms(wait=10.0, default=0.25)))
     made = asked(keeper, Decide("triage"), at=SECOND)
-    assert keeper.sweep(11 * SECOND) == 0
-    assert keeper.sweep(11 * SECOND + 1) == 1
+    keeper.sweep(11 * SECOND)
+    assert asked(keeper, Recall(made.id)).state == "waiting"
+    keeper.sweep(11 * SECOND + 1)
     assert asked(keeper, Recall(made.id)).state == "closed"
+    assert asked(keeper, Recall(made.id)).learned == 0.25
     assert asked(keeper, Show("triage")).status["counts"]["defaulted"] == 1
     assert asked(keeper, Reward(made.id, 0.5), at=12 * SECOND).receipt == "late"
     assert audit(store, "triage").fault is None
+
+
+def test_a_sweep_of_many_is_done_in_slices_and_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "SLICE", 3)
+    keeper = Keeper(store, "me")
+    asked(keeper, Create("triage", terms(wait=1.0)))
+    keeper.perform([Decide("triage")] * 5, SECOND)
+    waiting = []
+    for more in (True, False, False):
+        assert keeper.sweep(9 * SECOND) is more
+        waiting.append(asked(keeper, Show("triage")).status["waiting"])
+    assert waiting == [2, 0, 0]
+
+
+def test_a_recalled_decision_tells_what_it_taught(keeper: Keeper) -> None:
+    told, silent = asked(keeper, Decide("triage"), Decide("triage"))
+    asked(keeper, Reward(told.id, 0.5))
+    assert asked(keeper, Recall(told.id)).learned == 0.5
+    assert asked(keeper, Recall(silent.id)).learned is None
 
 
 def test_deferred_decisions_are_activated_or_cancelled(keeper: Keeper) -> None:
@@ -366,7 +390,7 @@ def test_a_damaged_router_neither_stops_the_sweep_nor_keeps_its_name(
         raise StoreDamaged("line 1")
 
     monkeypatch.setattr(keeper.shelf.folds["bad"], "close_due", damaged)
-    assert keeper.sweep(60 * SECOND) == 1
+    keeper.sweep(60 * SECOND)
     assert asked(keeper, Recall(made.id)).state == "closed"
     with pytest.raises(StoreDamaged):
         asked(keeper, Decide("bad"), at=60 * SECOND)
@@ -388,7 +412,7 @@ def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/b.db"
     keeper = Keeper(open_store(place), "me")
     asked(keeper, Create("triage", terms()))
-    made = asked(keeper, Decide("triage"))
+    made = asked(keeper, Decide("triage", key="k"))
     keeper.close()
     with contextlib.closing(sqlite3.connect(tmp_path / "b.db")) as db:
         other = "CAST(replace(body, x'a3616e6e', x'a3626f62') AS BLOB)"  # ann becomes bob
@@ -397,6 +421,28 @@ def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
     again = Keeper(open_store(place), "me")
     with pytest.raises(StoreDamaged, match="line 1 of the log"):
         asked(again, Reward(made.id, 0.5))
+    with pytest.raises(StoreDamaged, match="line 1 of the log"):
+        asked(again, Decide("triage", key="k"))
+    again.close()
+
+
+def test_a_line_that_was_changed_is_not_learned_from_when_a_reward_is_replayed(
+    tmp_path: Path,
+) -> None:
+    place = f"sqlite:///{tmp_path}/b.db"
+    keeper = Keeper(open_store(place), "me")
+    asked(keeper, Create("triage", terms()))
+    made = asked(keeper, Decide("triage"))
+    keeper.close()  # with a snapshot: the decision is before it, its reward after it
+    with contextlib.closing(open_store(place)) as killed:
+        asked(Keeper(killed, "me"), Reward(made.id, 0.5))
+    with contextlib.closing(sqlite3.connect(tmp_path / "b.db")) as db:
+        other = "CAST(replace(body, x'a3616e6e', x'a3626f62') AS BLOB)"  # ann becomes bob
+        db.execute(f"UPDATE events SET body = {other} WHERE seq = 1")
+        db.commit()
+    again = Keeper(open_store(place), "me")
+    with pytest.raises(StoreDamaged, match="line 1 of the log"):
+        asked(again, Decide("triage"))
     again.close()
 
 

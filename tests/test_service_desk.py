@@ -37,8 +37,9 @@ class Slow:
             raise self.fails
         return [NoSuchRouter("?") if one.name == "bad" else one.name for one in batch]
 
-    def sweep(self, at: int) -> None:
+    def sweep(self, at: int) -> bool:
         self.chores.append("sweep")
+        return False
 
     def renew(self) -> None:
         self.chores.append("renew")

@@ -44,9 +44,9 @@ class Told(Struct):
 
 
 class Ended(Struct):
-    """Decisions whose time is up, each with what was learned."""
+    """The time of a decision is up."""
 
-    decisions: tuple[tuple[int, float | None], ...]
+    learned: float | None
 
 
 class Logged:
@@ -113,10 +113,10 @@ class Logged:
         self.entries[seq] = entry._replace(spend={**entry.spend, **(told.spend or {})})
 
     def closed(self, line: Line) -> None:
-        """The time of some decisions is up."""
-        for seq, value in msgspec.json.decode(line.body, type=Ended).decisions:
-            if value is not None:
-                self.entries[seq] = self.entries[seq]._replace(reward=value)
+        """The time of a decision is up."""
+        seq, ended = part(line), msgspec.json.decode(line.body, type=Ended)
+        if ended.learned is not None:
+            self.entries[seq] = self.entries[seq]._replace(reward=ended.learned)
 
 
 def entries(client: Client, router: str) -> list[Entry]:

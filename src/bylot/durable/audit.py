@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 from bylot.durable.fold import Fold
+from bylot.durable.lookup import past
 from bylot.durable.opening import begun, lines, opened
 from bylot.durable.tallies import Tallies
 from bylot.errors import NoSuchRouter, StoreDamaged
@@ -38,7 +39,7 @@ def audit(store: Store, name: str) -> Finding:
 
 def replayed(store: Store, row: RouterRow, fold: Fold) -> Finding:
     """The rest of the log, line by line."""
-    fold.recall = lambda seq: store.past(row.number, seq)
+    fold.recall = lambda seq: past(store, row.number, seq)
     kept, stated, fault = store.snapshot(row.number), Tallies(), None
     try:
         for event in lines(store, row.number, fold.seq):

@@ -73,6 +73,6 @@ class Cancelled(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """The time of some decisions is up: each with the value that was learned, None for none."""
+    """The time of a decision is up."""
 
-    decisions: tuple[tuple[int, float | None], ...]
+    learned: float | None  # the value that counted; None: nothing was learned

@@ -118,11 +118,16 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 class Recalled(Struct, frozen=True, kw_only=True):
-    """A decision, and what became of it."""
+    """A decision, and what became of it.
+
+    learned: the value that counted in the end, if it is over and one did: a reward, what several
+             came to, or the default
+    """
 
     decision: Decision
     state: State
     rewards: tuple[Told, ...]
+    learned: float | None = None
 
 
 class Credited(Struct, frozen=True, kw_only=True):

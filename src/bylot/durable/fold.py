@@ -326,20 +326,18 @@ class Fold:
         """Where a decision is in its life."""
         return state_of(self.past(of).since, self.open.get(of))
 
-    def close_due(self, at: int, limit: int = 1000) -> Event | None:
-        """Close decisions whose wait is over, the earliest first; None if there are none."""
+    def close_due(self, at: int) -> Event | None:
+        """Close the decision whose wait was over first; None if there is none."""
         at = max(at, self.at)
-        over = self.open.over(at, limit)
-        if not over:
+        due = self.due()
+        if due is None or due > at:
             return None
-        values = [self.outcome(seq, held) for seq, held in over]
-        for (seq, held), value in zip(over, values, strict=True):
-            if value is not None:
-                self.loaded(seq, held)  # all of them before the first is learned from
-        for (seq, held), value in zip(over, values, strict=True):
-            self.close(seq, held, value)
-        decisions = tuple((seq, value) for (seq, _), value in zip(over, values, strict=True))
-        return self.line("closed", at, Closed(decisions))
+        seq, held = self.open.first()
+        value = self.outcome(seq, held)
+        if value is not None:
+            self.loaded(seq, held)
+        self.close(seq, held, value)
+        return self.line("closed", at, Closed(value), of=seq)
 
     def outcome(self, seq: int, held: Held) -> float | None:
         """What is learned of a decision whose time is up."""

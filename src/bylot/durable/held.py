@@ -117,16 +117,10 @@ class Open:
             heappop(self.dues)
         return self.dues[0][0] if self.dues else None
 
-    def over(self, at: int, limit: int) -> list[tuple[int, Held]]:
-        """Those whose time is up, the earliest first, at most so many; they stay open."""
-        found: list[tuple[int, Held]] = []
-        taken = []
-        while len(found) < limit and (due := self.next_due()) is not None and due < at:
-            taken.append(heappop(self.dues))
-            found.append((taken[-1][1], self.by_seq[taken[-1][1]]))
-        for one in taken:
-            heappush(self.dues, one)
-        return found
+    def first(self) -> tuple[int, Held]:
+        """The one whose wait ends first, if `next_due` says that there is one."""
+        seq = self.dues[0][1]
+        return seq, self.by_seq[seq]
 
     def write(self) -> Columns:
         """All that a later process cannot read from the log."""

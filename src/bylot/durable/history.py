@@ -92,7 +92,19 @@ def recalled_of(name: str, past: Past, held: Held | None) -> Recalled:
         decision=decision_of(name, past.decided),
         state=state_of(past.since, held),
         rewards=tuple(map(told_in, told)),
+        learned=learned_in(past.since),
     )
+
+
+def learned_in(since: Iterable[Event]) -> float | None:
+    """The value that a decision taught."""
+    for event in since:
+        body = READ[event.kind](event.body)
+        if isinstance(body, Closed):
+            return body.learned
+        if isinstance(body, Rewarded) and body.receipt == "learned":
+            return body.value
+    return None
 
 
 def told_in(event: Event) -> Told:

@@ -24,6 +24,8 @@ from bylot.errors import (
 )
 from bylot.store import Event, Past, Store
 
+SLICE = 1_000  # decisions that are closed in one go
+
 
 class Keeper:
     """All routers of one store that this process writes to; for one thread at a time.
@@ -73,30 +75,30 @@ class Keeper:
                 answers[n] = failed.get(targets[n], answers[n])
         return len(answers)
 
-    def sweep(self, at: int) -> int:
-        """Close the decisions of open routers whose time is up; how many routers had some."""
-        swept = 0
+    def sweep(self, at: int) -> bool:
+        """Close decisions of open routers whose time is up; were there more than is good to do at
+        once, while others wait?
+        """
+        closed = 0
         for name, fold in list(self.shelf.folds.items()):
             try:
-                swept += self.close_due(fold, at)
+                closed += self.close_due(fold, at, SLICE - closed)
             except StoreDown:
                 raise
             except Exception as error:  # of one router, which must not keep the others waiting
                 self.shelf.give_up(name, at, error)
         for failure in self.shelf.commit().values():
             raise failure
-        return swept
+        return closed >= SLICE
 
-    def close_due(self, fold: Fold, at: int) -> bool:
-        """Close the decisions of one router whose time is up; whether it had some."""
-        due, some = fold.due(), False
-        while due is not None and due <= at:
+    def close_due(self, fold: Fold, at: int, most: int) -> int:
+        """Close decisions of one router whose time is up, at most so many; how many there were."""
+        for closed in range(most):
             event = fold.close_due(at)
             if event is None:
-                break
+                return closed
             self.shelf.add(event)
-            due, some = fold.due(), True
-        return some
+        return most
 
     def renew(self) -> None:
         """Keep the leases of all open routers."""

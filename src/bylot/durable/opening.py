@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from bylot.durable.fold import Fold
+from bylot.durable.lookup import past
 from bylot.errors import StoreDamaged
 from bylot.store import Event, RouterRow, Store
 
@@ -12,7 +13,7 @@ PAGE = 1000  # lines read at a time
 def opened(store: Store, row: RouterRow) -> Fold:
     """The fold of a router's log. A snapshot that is damaged is done without."""
     fold = thawed(store, row) or begun(store, row)
-    fold.recall = lambda seq: store.past(row.number, seq)
+    fold.recall = lambda seq: past(store, row.number, seq)
     for event in lines(store, row.number, fold.seq):
         fold.replay(event)
     return fold

@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 
-from bylot.durable.seal import resealed
-from bylot.errors import StoreDamaged
+from bylot.durable import lookup
 from bylot.store import Event, Past, Store
 
 
@@ -45,7 +44,7 @@ class Pending:
 
     def find(self, router: int, key: str) -> Event | None:
         """The decision made under a key."""
-        return self.keyed.get((router, key)) or self.store.keyed(router, key)
+        return self.keyed.get((router, key)) or lookup.keyed(self.store, router, key)
 
     def past(self, router: int, seq: int) -> Past | None:
         """A decision and what was said of it since."""
@@ -53,18 +52,5 @@ class Pending:
         made = self.decided.get((router, seq))
         if made is not None:
             return Past(made, here)
-        before = self.store.past(router, seq)
-        if before is None:
-            return None
-        for event in (before.decided, *before.since):
-            self.check(event)
-        return Past(before.decided, [*before.since, *here])
-
-    def check(self, event: Event) -> None:
-        """A line that was changed after it was written must not be learned from."""
-        before = self.store.event(event.router, event.seq - 1)
-        if before is None or resealed(before.seal, event) != event:
-            raise StoreDamaged(
-                f"line {event.seq} of the log of router {event.router} is not what was written; "
-                "restore the store from a copy"
-            )
+        before = lookup.past(self.store, router, seq)
+        return None if before is None else Past(before.decided, [*before.since, *here])

@@ -37,7 +37,7 @@ def again(fold: "Fold", event: Event) -> Event | None:
         case Cancelled():
             return fold.cancel(at, of=subject(event), by=body.by)
         case Closed():
-            return fold.close_due(at, len(body.decisions))
+            return fold.close_due(at)
         case Edited():
             return fold.edit(at, body.terms, body.by)
     return None

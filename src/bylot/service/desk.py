@@ -27,8 +27,8 @@ class Keeper(Protocol):
         """Do all of these in one transaction: an answer or an exception for each."""
         ...
 
-    def sweep(self, at: int) -> object:
-        """Close decisions whose wait is over."""
+    def sweep(self, at: int) -> bool:
+        """Close decisions whose wait is over; are there more?"""
         ...
 
     def renew(self) -> object:
@@ -72,6 +72,7 @@ class Desk:
         self.waiting = 0  # commands without an answer yet; only the event loop changes it
         self.flying: set[tuple[str, str]] = set()  # keys of decisions without an answer yet
         self.company = False  # did the last commit have any? Only the thread changes it
+        self.behind = False  # did the last sweep leave something? Likewise
         self.draining = False
         self.down: StoreDown | None = None  # why the last visit to the store failed, if it did
 
@@ -159,9 +160,9 @@ class Desk:
             if errands:
                 self.perform(keeper, errands)
             now = time.monotonic()
-            if now - swept >= self.sweep_every:
+            if self.behind or now - swept >= self.sweep_every:
                 swept = now
-                self.chore("sweep", lambda: keeper.sweep(clock.now()))
+                self.sweep(keeper)
             if now - renewed >= self.renew_every:
                 renewed = now
                 self.renew(keeper)
@@ -176,7 +177,7 @@ class Desk:
         """
         errands: list[Errand] = []
         try:
-            errand = self.queue.get(timeout=TICK)
+            errand = self.queue.get(timeout=0 if self.behind else TICK)
             if self.company:
                 time.sleep(LINGER)
             while errand is not None:
@@ -215,6 +216,15 @@ class Desk:
         else:
             return True
         return False
+
+    def sweep(self, keeper: Keeper) -> None:
+        """Close what is due, in slices between which whoever asks is answered."""
+
+        def do() -> None:
+            self.behind = keeper.sweep(clock.now())
+
+        self.behind = False
+        self.chore("sweep", do)
 
     def renew(self, keeper: Keeper) -> None:
         """Keep the leases: the one chore that is always a visit to the store, so it tells of it."""

@@ -1,0 +1,31 @@
+"""Single lines of a log, looked up in a store and held against their seals."""
+
+from bylot.durable.seal import resealed
+from bylot.errors import StoreDamaged
+from bylot.store import Event, Past, Store
+
+
+def past(store: Store, router: int, seq: int) -> Past | None:
+    """A decision and what was said of it since."""
+    found = store.past(router, seq)
+    for event in (found.decided, *found.since) if found else ():
+        check(store, event)
+    return found
+
+
+def keyed(store: Store, router: int, key: str) -> Event | None:
+    """The decision made under a key."""
+    found = store.keyed(router, key)
+    if found is not None:
+        check(store, found)
+    return found
+
+
+def check(store: Store, event: Event) -> None:
+    """A line that was changed after it was written must not be learned from, nor answered with."""
+    before = store.event(event.router, event.seq - 1)
+    if before is None or resealed(before.seal, event) != event:
+        raise StoreDamaged(
+            f"line {event.seq} of the log of router {event.router} is not what was written; "
+            "restore the store from a copy"
+        )
