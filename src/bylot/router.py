@@ -19,8 +19,8 @@ from bylot.errors import (
 from bylot.kernels.compile import Bools, Floats, Ints
 from bylot.policies.books import books
 from bylot.policies.carry import Bound, carried, same_pool
-from bylot.policies.contract import Ticket, law
-from bylot.policies.desk import Desk, Served, credit, serve
+from bylot.policies.contract import Ticket
+from bylot.policies.desk import Desk, Served, credit, mean_law, serve
 from bylot.policies.ledger import Ledger, blank
 from bylot.policies.settlement import correct, played, take_back
 from bylot.policies.terms import Terms, agreed, at_least_one, within
@@ -425,13 +425,10 @@ class Router:
         """The law in use among these, averaged over the contexts as often as they came: the
         distribution of draws, or where a panel is drawn as one set, the chances to be in it.
         """
-        laws = np.array(
-            [law(self.rule, self.state, x, up) for x in range(max(1, len(self.contexts)))]
-        )
-        visits = self.visits()
+        visits = self.visits().astype(np.float64)
         there = int(up.sum()) if up.size else self.problem.size
         seats = min(self.problem.draws, there) if self.policy.whole else 1
-        return seats * np.average(laws, axis=0, weights=visits if visits.any() else None)
+        return seats * mean_law(self._desk, visits if visits.any() else np.ones(1), up)
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file, whole or not at all; `load` continues bit for bit."""

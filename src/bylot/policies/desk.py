@@ -15,7 +15,7 @@ from bylot.kernels.compile import Bools, Floats, compiled
 from bylot.kernels.draw import add_cost
 from bylot.kernels.inclusion import add_costs
 from bylot.kernels.sets import log_set_probability
-from bylot.policies.contract import RAREST, Ticket, chances, decide, learn
+from bylot.policies.contract import RAREST, Ticket, chances, decide, law_compiled, learn
 from bylot.policies.ledger import book
 from bylot.policies.lot import of_members
 
@@ -63,3 +63,15 @@ def credit(desk: Any, ticket: Ticket, value: float, low: float, high: float) -> 
     learn(desk.rule, desk.state, ticket, (value - low) / (high - low))
     desk.ledger.rewards[0] += 1
     desk.ledger.total[0] += value
+
+
+@compiled
+def mean_law(desk: Any, weights: Floats, up: Bools) -> Floats:
+    """sum_x w_x law(x) / sum_x w_x over the first contexts, as many as there are weights."""
+    mean, total = np.zeros(desk.costs.shape[1]), weights.sum()
+    for x in range(weights.size):
+        if weights[x] > 0.0:
+            q = law_compiled(desk.rule, desk.state, x, up)
+            for i in range(mean.size):
+                mean[i] += weights[x] / total * q[i]
+    return mean
