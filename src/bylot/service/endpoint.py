@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -32,8 +31,7 @@ class Answer(NamedTuple):
     headers: Headers = JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Form, Query]):
+class Call(msgspec.Struct, Generic[Form, Query], frozen=True, gc=False):
     """A request as its function gets it.
 
     about: what stands in the path in place of {name} or {id}

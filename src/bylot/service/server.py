@@ -20,6 +20,8 @@ from bylot.service.settings import Settings
 from bylot.service.workshop import leave
 from bylot.store import is_there, open_store, shown
 
+GARBAGE = 100_000  # objects more than before, until a look for circles: open decisions are none
+
 
 def serve(settings: Settings) -> int:
     """Serve until told to stop; 0 if that went well."""
@@ -70,6 +72,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # what is there now will stay: later collections need not look at it
+        gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
         if self.started and sockets:
             print(self.line(*sockets[0].getsockname()[:2]), file=sys.stderr, flush=True)
 
