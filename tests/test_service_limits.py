@@ -125,6 +125,14 @@ def test_a_key_in_a_header_has_the_same_bounds(server: Served, path: str, key: s
     assert problem_of(answer, 422)["field"] == "Idempotency-Key"
 
 
+def test_a_header_that_means_something_is_sent_once(server: Served, path: str) -> None:
+    twice = [*JSON.items(), ("idempotency-key", "one"), ("idempotency-key", "two")]
+    answer = server.post(path, content=b"{}", headers=twice)
+    assert problem_of(answer, 400)["field"] == "idempotency-key"
+    others = [*JSON.items(), ("accept-language", "en"), ("accept-language", "fr")]
+    assert server.post(path, content=b"{}", headers=others).status_code == 201
+
+
 def test_a_router_remembers_a_limited_number_of_contexts(server: Served) -> None:
     path = f"{server.router(max_contexts=2)}/decisions"
     for context in ("a", "b", "a"):

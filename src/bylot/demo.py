@@ -24,7 +24,7 @@ def run(rounds: int, seed: int, out: Path) -> None:
     environment = skills(problem, seed=seed)
     M = problem.draws
     print(f"{problem.size} made-up workers, {M} asked for each request, {rounds:,} requests")
-    say("... playing two policies (the first time, their code is compiled: half a minute)")
+    say("... playing two policies (the first time, their code is compiled: a minute or so)")
     ours, papers = (
         simulate(problem, environment, name, rounds=rounds, seed=seed, horizon=rounds)
         for name in ("distinct", "omd")

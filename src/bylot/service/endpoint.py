@@ -88,6 +88,8 @@ class Endpoint:
         headers = dict(scope["headers"])
         span = spans and spans.begin(self.route.method, self.route.path, about, headers)
         try:
+            if len(headers) < len(scope["headers"]):
+                limits.unequivocal(scope["headers"])
             answer = await self.respond(scope, headers, receive, about)
         except Exception as error:
             answer = refused(error)

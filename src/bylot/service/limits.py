@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +23,9 @@ END = r"(?!\n)$"  # Python's $ alone would let a line break pass
 NAME = rf"^[a-z0-9][a-z0-9_-]{{0,62}}{END}"
 KEY = rf"^[ -~]+{END}"
 PRINTABLE = rf"^[^\x00-\x1f\x7f]*{END}"
+
+ONCE = (b"idempotency-key", b"authorization", b"content-type", b"content-length", b"host")
+"""Headers that mean something here."""
 
 KEYED = re.compile(KEY)
 LINE = re.compile(PRINTABLE)
@@ -56,6 +59,15 @@ def key(in_header: bytes | None, in_body: str | None) -> str | None:
         message = f"key {in_body!r} and Idempotency-Key {text!r} differ; give one of them"
         raise Refusal(422, "invalid", message, field="key")
     return text
+
+
+def unequivocal(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse a request that says one of these twice: of such, each reader takes another."""
+    names = [name for name, _ in headers]
+    for name in ONCE:
+        if names.count(name) > 1:
+            message = f"header {name.decode()} is there twice; send it once"
+            raise Refusal(400, "malformed", message, field=name.decode())
 
 
 async def read(receive: Receive, headers: Mapping[bytes, bytes], most: int) -> bytes:

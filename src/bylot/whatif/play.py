@@ -123,7 +123,7 @@ def tried(setup: Setup) -> Tried:
     said, count = Tried({}, {}), len(setup.policies)
     for n, policy in enumerate(setup.policies, 1):
         say(f"... {policy} is made ready, {n} of {count}")
-        wait = patience("    it is compiled, which takes about half a minute, once per machine")
+        wait = patience("    it is compiled, which takes half a minute or more, once per machine")
         with wait, warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             try:
