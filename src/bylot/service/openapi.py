@@ -14,7 +14,7 @@ from bylot.version import __version__
 REF = "#/components/schemas/{name}"
 JSON = "application/json"
 ERRORS = {
-    400: "The body is not JSON",
+    400: "The body is not JSON, or a header is there twice",
     401: "No valid key came with the request",
     403: "The key is not for this",
     404: "There is no such router or decision",
@@ -151,13 +151,13 @@ def responses(route: Route, schemas: Schemas) -> dict[str, Any]:
 
 def refusals(route: Route) -> list[int]:
     """Statuses of all refusals that a route may give."""
-    numbers = {405, 500, *route.errors}
+    numbers = {400, 405, 500, *route.errors}
     if route.scope is not None:
         numbers |= {401, 403, 429, 503}
     if "{" in route.path:
         numbers.add(404)
     if route.takes is not None:
-        numbers |= {400, 408, 413, 415, 422}
+        numbers |= {408, 413, 415, 422}
     if route.query is not None:
         numbers.add(422)
     return sorted(numbers)
