@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ async def insist(client: httpx.AsyncClient, path: str, body: dict[str, Any], see
         if answer is not None and answer.status_code not in (429, 503) and not in_flight:
             return answer
         seen.retries += 1
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
 
 
 async def caller(client: httpx.AsyncClient, n: int, seen: Witness, over: asyncio.Event) -> None:
@@ -158,6 +159,8 @@ async def campaign(server: Server, kills: int, seed: int, callers: int) -> Witne
             asyncio.create_task(caller(client, 1000 * seed + n, seen, over)) for n in range(callers)
         ]
         for n in range(kills):
+            if n % 5:  # else while it still opens its routers
+                await answered(seen, load)
             await asyncio.sleep(chance.uniform(0.05, 1.0))
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
@@ -167,6 +170,13 @@ async def campaign(server: Server, kills: int, seed: int, callers: int) -> Witne
         over.set()
         await asyncio.gather(*load)
     return seen
+
+
+async def answered(seen: Witness, load: Sequence[asyncio.Task[None]]) -> None:
+    """Wait until the load goes on, or comes to an end by a fault of its own."""
+    before = len(seen.decisions)
+    while len(seen.decisions) == before and not any(one.done() for one in load):
+        await asyncio.sleep(0.01)
 
 
 def lines(url: str, name: str) -> list[dict[str, Any]]:
