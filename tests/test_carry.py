@@ -15,7 +15,7 @@ from bylot.policies import POLICIES
 from bylot.policies.contract import law
 from small import five
 
-GUARDED = ["distinct", "tangent"]
+GUARDED = ["distinct", "tangent", "panel"]
 
 
 def other(**parts: Any) -> Problem:

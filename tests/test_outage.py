@@ -79,7 +79,7 @@ def test_the_dual_is_charged_for_those_who_were_up() -> None:
     assert_allclose(router.state.dual.u, [(1.0 * q[0] + 0.1 * q[1]) / q.sum()], rtol=1e-12)
 
 
-@pytest.mark.parametrize("policy", ["omd", "distinct", "tangent"])
+@pytest.mark.parametrize("policy", ["omd", "distinct", "tangent", "panel"])
 def test_all_up_is_the_same_as_saying_nothing(policy: str) -> None:
     one, other = (Router(POOL, policy, seed=1) for _ in range(2))
     for _ in range(200):

@@ -23,7 +23,7 @@ from bylot.problem import at_least, at_most, share
 from small import five
 from test_router import memory
 
-GUARDED = ["distinct", "tangent"]
+GUARDED = ["distinct", "tangent", "panel"]
 OTHERS = [name for name in POLICIES if name not in GUARDED]
 NAMES = five().experts
 WORTH = dict(zip(NAMES, (0.9, 0.7, 0.4, 0.3, 0.1), strict=True))
@@ -125,7 +125,8 @@ def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
     rewarded(router, 30)
     text = str(router.status())
     assert "replaced by the guard; round 30 of a period of 200" in text
-    assert "chances now: " in text if policy == "distinct" else "odds now: " in text
+    words = {"distinct": "chances now: ", "tangent": "odds now: ", "panel": "drawn so far: "}
+    assert words[policy] in text
     rewarded(router, 160, ["ann", "bob"])
     lines = str(router.status()).splitlines()
     assert "out of reach for the 10 decisions left, unless" in " ".join(lines)
@@ -278,7 +279,7 @@ def test_whatever_is_down_and_whenever_rewards_come(
         assert set(decision.subset) <= set(available or NAMES)
         most = min(2, len(available or NAMES))
         assert len(decision.subset) == most or (policy == "tangent" and len(decision.subset) < most)
-        assert 0 < decision.chance <= 1
+        assert 0 < decision.chance <= 1 or (policy == "panel" and decision.chance == 0)
         if when == "prompt":
             router.reward(decision.id, value)
             for one, earned in reversed(late):

@@ -21,7 +21,7 @@ Fields = TypeVar("Fields", bound=tuple[Any, ...])
 def write_arrays(fields: tuple[Any, ...], without: Collection[str] = ()) -> dict[str, Any]:
     """A NamedTuple of arrays (or of such) as plain data; repr of a float loses nothing."""
     return {
-        name: write_arrays(value) if isinstance(value, tuple) else value.tolist()
+        name: write_arrays(value, without) if isinstance(value, tuple) else value.tolist()
         for name, value in named(fields, without).items()
     }
 
@@ -33,7 +33,7 @@ def read_arrays(data: Mapping[str, Any], blank: Fields, without: Collection[str]
         raise SavedFileError(f"fields {sorted(data)} found where {sorted(wanted)} were wanted")
     for name, empty in wanted.items():
         if isinstance(empty, tuple):
-            read_arrays(data[name], empty)
+            read_arrays(data[name], empty, without)
         else:
             fill(name, data[name], empty)
     return blank
@@ -64,11 +64,11 @@ def extend(old: Fields, larger: Fields) -> Fields:
     return larger
 
 
-def leaves(fields: tuple[Any, ...]) -> Iterator[Any]:
-    """All arrays of nested NamedTuples, in order."""
-    for value in fields:
+def leaves(fields: tuple[Any, ...], without: Collection[str] = ()) -> Iterator[Any]:
+    """All arrays of nested NamedTuples but those of some names, in order."""
+    for value in named(fields, without).values():
         if isinstance(value, tuple):
-            yield from leaves(value)
+            yield from leaves(value, without)
         else:
             yield value
 

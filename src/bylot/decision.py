@@ -8,11 +8,11 @@ from typing import NamedTuple
 class Decision(NamedTuple):
     """One panel: whom to consult, and all that was known when it was drawn.
 
-    feasible tells, of a policy that guards its limits (`distinct`, `tangent`), whether all of them
-    can still be kept at the end of this period: False is what a long outage may come to, until the
-    next period begins. Of the paper's policies it tells whether the step before this draw could
-    keep the paper's constraint. odds are those of the law that is being learned; a policy that
-    mixes another into it tells the exact chance of the whole panel beside them.
+    feasible tells, of a policy that guards its limits (`distinct`, `tangent`, `panel`), whether all
+    of them can still be kept at the end of this period: False is what a long outage may come to,
+    until the next period begins. Of the paper's policies it tells whether the step before this draw
+    could keep the paper's constraint. odds are those of the law that is being learned; a policy
+    that mixes another into it tells the exact chance of the whole panel beside them.
     """
 
     id: str

@@ -336,7 +336,8 @@ class Router:
             )
         number = len(self.contexts)
         if number == len(self.state.visits):
-            self.seat(codec.extend(self.state, self.policy.start(self.rule, 2 * number)))
+            lines = min(2 * number, self.max_contexts)
+            self.seat(codec.extend(self.state, self.policy.start(self.rule, lines)))
         self.contexts[label] = number
         return number
 
@@ -536,18 +537,19 @@ def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float
     codec.fill("up", data["up"], up)
     M = router.problem.draws
     policy = router.policy
-    odds = np.empty(M if policy.multinomial else size if policy.whole else 0)
+    chance, weight = float(data.get("chance", 0.0)), float(data.get("weight", 1.0))
+    as_set = not policy.multinomial and (policy.whole or chance > 0)
+    odds = np.empty(M if policy.multinomial else size if as_set else 0)
     draws = np.empty(M, np.int64)
     codec.fill("draws", data["draws"], draws)
     codec.fill("odds", data["odds"], odds)
     share, fair = float(data["share"]), (odds >= 0) & (odds <= 1 + 1e-9)
-    fair &= (odds > 0) | policy.whole  # an expert that was down has none
+    fair &= (odds > 0) | as_set  # an expert that was down has none
     if not (draws.min() >= 0 and draws.max() < size and fair.all() and 0 < share <= 1 + 1e-9):
         raise SavedFileError(f"decision {t} has draws or odds that this pool cannot have")
     context = data["context"]
     if type(context) is not int or not 0 <= context < len(router.contexts):
         raise SavedFileError(f"decision {t} has context {context!r}, which was never seen")
-    chance, weight = float(data.get("chance", 0.0)), float(data.get("weight", 1.0))
     if not (0 <= chance <= 1 + 1e-9 and 0 <= weight < 1e6):
         raise SavedFileError(f"decision {t} has a chance of {chance} and a weight of {weight}")
     replaced = bool(data.get("replaced", False))

@@ -4,13 +4,14 @@ Arrays are written as they are in memory, and what was solved for when a policy 
 problem is written too, so that nothing has to be solved again. Tickets are left to the log.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, msgpack
 
-from bylot.codec import leaves, named
+from bylot.codec import leaves
 from bylot.durable.accounts import Accounts
 from bylot.durable.agreement import known
 from bylot.durable.course import Course
@@ -58,11 +59,10 @@ DECODE = msgpack.Decoder(Frozen).decode
 
 def write_router(router: Router) -> dict[str, Any]:
     """The parts of a snapshot that are the router's."""
-    kept = named(router.state, derived(router.policy))
     return {
         "rule": write_rule(router.rule),
         "lines": len(router.state.visits),
-        "state": [one.tobytes() for one in leaves(tuple(kept.values()))],
+        "state": [one.tobytes() for one in leaves(router.state, derived(router.policy))],
         "ledger": [one.tobytes() for one in leaves(router.ledger)],
         "contexts": list(router.contexts),
         "since": router.since,
@@ -77,8 +77,8 @@ def read_router(frozen: Frozen) -> Router:
     terms, problem, policy, run = known(frozen.terms)
     rule = read_rule(pattern(policy), frozen.rule)  # type: ignore[arg-type] # settings are frozen
     state, ledger = policy.start(rule, frozen.lines), blank(len(problem.costs))
-    fill(tuple(named(state, derived(policy)).values()), frozen.state)
-    fill(ledger, frozen.ledger)
+    fill(leaves(state, derived(policy)), frozen.state)
+    fill(leaves(ledger), frozen.ledger)
     if isinstance(policy, Derives):
         policy.derive(rule, state)
     if len(frozen.contexts) > frozen.lines or not policy.sound(rule, state):
@@ -141,7 +141,7 @@ def pattern(policy: Policy) -> Any:
     return policy.bind(Problem(["one", "other"], {}, draws=1))
 
 
-def fill(blanks: Any, data: list[bytes]) -> None:
+def fill(blanks: Iterable[Any], data: list[bytes]) -> None:
     """Write the bytes of arrays back into arrays of their shapes."""
-    for empty, raw in zip(leaves(blanks), data, strict=True):
+    for empty, raw in zip(blanks, data, strict=True):
         empty[...] = np.frombuffer(raw, empty.dtype).reshape(empty.shape)

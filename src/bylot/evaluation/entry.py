@@ -94,10 +94,10 @@ def entry(
 ) -> Entry:
     """A router's decision, with the reward it got (None: none) and who was up, if not all.
 
-    The policy, `router.policy`, says what the odds are of: draws, or members of one set.
+    The policy, `router.policy`, says what the odds are of: draws, or members of one set. A panel
+    that was in no law's place is nobody's draw that was replaced: how it was chosen is not known.
     """
     iid = policy.multinomial and not decision.replaced
-    told = not decision.replaced and (policy.multinomial or policy.whole)
     return Entry(
         id=decision.id,
         t=decision.t,
@@ -105,8 +105,8 @@ def entry(
         reward=reward,
         context=decision.context,
         odds=decision.odds if iid else (),
-        chance=min(1.0, decision.chance) if told else 0.0,
-        replaced=decision.replaced,
+        chance=0.0 if decision.replaced else min(1.0, decision.chance),
+        replaced=decision.replaced and decision.chance > 0,
         spend=dict(decision.spend),
         available=None if available is None else tuple(available),
     )
@@ -115,9 +115,10 @@ def entry(
 def entries(trace: Trace) -> list[Entry]:
     """The rounds of a simulated play; contexts are called by their numbers, where there are any.
 
-    A law that was kept tells exactly who had no chance.
+    A law that was kept tells exactly who had no chance, if panels were drawn from it.
     """
     record, names = trace.record, np.array(trace.problem.experts, dtype=object)
+    lawful = len(record.law) > 0 and (trace.policy.multinomial or trace.policy.whole)
     several = bool(record.contexts.any())
     return [
         entry(
@@ -139,7 +140,7 @@ def entries(trace: Trace) -> list[Entry]:
             ),
             float(record.rewards[t]),
             trace.policy,
-        )._replace(never=tuple(names[record.law[t] == 0.0]) if len(record.law) else ())
+        )._replace(never=tuple(names[record.law[t] == 0.0]) if lawful else ())
         for t in range(len(record.rewards))
     ]
 

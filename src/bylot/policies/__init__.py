@@ -11,6 +11,7 @@ from bylot.policies.dual import OCO, Adaptive, Anytime, Fixed
 from bylot.policies.gate import Moe
 from bylot.policies.index import Cbwk, Cucb, Greedy
 from bylot.policies.omd import Omd
+from bylot.policies.panel import Panel
 from bylot.policies.policy import Derives, Policy
 from bylot.policies.strict import Strict
 from bylot.policies.tangent import Tangent
@@ -29,6 +30,7 @@ KINDS: Mapping[str, type[Policy]] = {
     "strict": Strict,
     "tangent": Tangent,
     "distinct": Distinct,
+    "panel": Panel,
 }
 """Settings classes under the names they have in saved files."""
 
@@ -55,6 +57,7 @@ __all__ = [
     "Greedy",
     "Moe",
     "Omd",
+    "Panel",
     "Policy",
     "Random",
     "Strict",

@@ -19,11 +19,14 @@ from bylot.policies.index import IndexState
 from bylot.policies.lagrangian import Multipliers
 from bylot.policies.lot import LOW, LotState
 from bylot.policies.onesided import units
+from bylot.policies.panel import PanelState, measures
 from bylot.policies.policy import Derives, Policy
+from bylot.policies.posterior import VARIANCE, Posterior, fill_root
 from bylot.policies.price import Till
 from bylot.policies.remainder import beyond, play_on
 from bylot.policies.tangents import fill_mixture
 from bylot.policies.thompson import ThompsonState
+from bylot.policies.toll import DEAREST, SQUARES, Toll
 from bylot.problem import Problem
 
 
@@ -102,6 +105,8 @@ def carried(policy: Policy, before: Bound, problem: Problem, rule: Any) -> Any:
     if hasattr(rule, "guard"):
         remain(before, rule.guard, state.account, shift)
     make_due(rule, state.visits)
+    if isinstance(state, PanelState):
+        make_due(rule.explorer, state.explorer.visits)
     return state
 
 
@@ -174,11 +179,40 @@ def multiply(was: Multipliers, now: Multipliers, shift: Shift) -> None:
     shift.by_limit(was.last, now.last, 1.0 / growth)
 
 
+def retoll(was: Toll, now: Toll, shift: Shift) -> None:
+    """Prices per unit of their rows, and the squares that their steps are measured by."""
+    growth = shift.growth(measures(shift.old), measures(shift.new))
+    shift.by_limit(was.price, now.price, growth)
+    shift.by_limit(was.squares, now.squares, growth**-2.0)
+    now.price[:] = np.minimum(now.price, DEAREST)
+    now.squares[:] = np.maximum(now.squares, SQUARES)
+    now.moves[:] = was.moves
+
+
+def recall(was: Posterior, now: Posterior, shift: Shift) -> None:
+    """Beliefs about those that stay and about what they have in common, where there are any yet;
+    one that is new has nothing in common with anybody.
+    """
+    used, (here, there) = np.flatnonzero(was.rewards), shift.experts
+    now.noise[used], now.rewards[used] = was.noise[used], was.rewards[used]
+    for old, new in ((was.beta, now.beta), (was.drift, now.drift)):
+        new[np.ix_(used, there)] = old[np.ix_(used, here)]
+    for x in used:
+        if shift.old.experts == shift.new.experts:
+            now.root[x] = was.root[x]
+        else:
+            P, known = VARIANCE * np.eye(now.beta.shape[1]), was.root[x][:, here]
+            P[np.ix_(there, there)] = known.T @ known
+            fill_root(now.root[x], P)
+
+
 PARTS: dict[type, Any] = {
     Account: recount,
     Dual: reweigh,
     Till: reprice,
     Multipliers: multiply,
+    Toll: retoll,
+    Posterior: recall,
 }
 
 

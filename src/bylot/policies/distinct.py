@@ -305,12 +305,7 @@ class Distinct:
         """The rule for this problem; limits are promised at the end of the horizon, or of every
         period of the problem.
         """
-        members = min(problem.draws, problem.size)
-        if problem.full_conflict is not None:
-            raise PolicyError(
-                f"distinct asks {members} different experts every time, which cannot keep "
-                f"{problem.full_conflict}; take 'tangent', which may ask fewer, or fewer draws"
-            )
+        members = always_full(problem, "distinct")
         rows, room = one_sided(problem), slater(problem)
         period, entropy = promised(problem, horizon), log_binomial(problem.size, members)
         plan = planned(rows, room.quota, period)
@@ -362,6 +357,17 @@ class Distinct:
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
         """Fill in what follows from theta, in every context."""
         refresh_all(state, rule.members)
+
+
+def always_full(problem: Problem, policy: str) -> int:
+    """The members of every panel, where panels of so many can keep the limits."""
+    members = min(problem.draws, problem.size)
+    if problem.full_conflict is not None:
+        raise PolicyError(
+            f"{policy} asks {members} different experts every time, which cannot keep "
+            f"{problem.full_conflict}; take 'tangent', which may ask fewer, or fewer draws"
+        )
+    return members
 
 
 def filled(theta: Floats, m: int) -> Law:

@@ -35,6 +35,8 @@ KINDS = {
 ABOUT = {
     "distinct": "asks as many different experts as there are draws, learns whom to ask how often, "
     "and guards the limits: they hold at the end of every period",
+    "panel": "asks as many different experts, learns by a model what sets of them miss, and guards "
+    "the limits: they hold at the end of every period; it cannot tell the odds of its panels",
     "tangent": "draws independently, so that it asks fewer at times, learns the odds, and guards "
     "the limits: they hold at the end of every period",
     "strict": "draws independently, within odds that keep the limits in every request on average; "

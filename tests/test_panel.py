@@ -1,0 +1,270 @@
+"""panel: the algorithm as written down, limits that hold, and rounds that are set aside."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bylot import Problem, Router, at_least, at_most, best_mixture, simulate
+from bylot.codec import leaves
+from bylot.environments import Given, Regime
+from bylot.errors import PolicyError
+from bylot.kernels.chance import Chance
+from bylot.kernels.compile import Floats, Ints, compiled
+from bylot.kernels.normal import normal
+from bylot.kernels.stream import inside, opened, word
+from bylot.metrics import worst
+from bylot.policies import Panel
+from bylot.policies.contract import decide, learn
+from bylot.policies.guard import admit
+from bylot.policies.guard import opened as opened_account
+from bylot.policies.pacing import fill_in_force
+from bylot.policies.panel import MODEL, PanelRule
+from small import SKILLS, five, recorded, steady
+
+ALL = np.empty(0, np.bool_)
+SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]
+
+
+def narrow(period: int | None = 50, usd: float = 1.9) -> Problem:
+    """The five, whose panels are to cost between so much and 2 on average: work for the guard."""
+    small = five()
+    limits = [at_most("usd", 2.0), at_least("junior", 0.9), at_least("usd", usd)]
+    return Problem(small.experts, dict(small.costs), limits, draws=2, period=period)
+
+
+@compiled
+def fill_chance(bold: Floats, z: Floats, seed: int, t: int) -> None:
+    """What the models of one round are drawn with."""
+    s = opened(Chance(seed, t), MODEL)
+    for n in range(bold.size):
+        bits, s = word(s)
+        bold[n] = inside(bits)
+        for k in range(z.shape[1]):
+            z[n, k], s = normal(s)
+
+
+def searched(miss: Floats, toll: Floats, m: int) -> Ints:
+    """Greedy search and swaps, slowly."""
+    K, A = miss.size, list[int]()
+    for _ in range(m):
+        others = [i for i in range(K) if i not in A]
+        A.append(min(others, key=lambda i: miss[[*A, i]].prod() + toll[i]))
+    for _ in range(6):
+        ways = [
+            [*A[:k], i, *A[k + 1 :]] for k, i in itertools.product(range(m), range(K)) if i not in A
+        ]
+        cost = [miss[B].prod() + toll[B].sum() for B in (A, *ways)]
+        if min(cost) > cost[0] - 1e-12:
+            break
+        A = [A, *ways][int(np.argmin(cost))]
+    return np.array(A)
+
+
+class Reading:
+    """`panel` as it is written down: P itself, prices in a dictionary of plain arrays."""
+
+    def __init__(self, rule: PanelRule, contexts: int) -> None:
+        K, m, d = rule.A.shape[1], rule.explorer.members, rule.units.size
+        self.rule, self.visits = rule, [0] * contexts
+        self.beta = [np.full(K, np.log(0.4) / m) for _ in range(contexts)]
+        self.T = [0.5 * np.eye(K) for _ in range(contexts)]
+        self.phi, self.seen = [0.1] * contexts, [0] * contexts
+        self.e = [np.zeros(K) for _ in range(contexts)]
+        self.lam, self.G2 = np.zeros(d), np.full(d, 0.01)
+        self.account, self.bounds = opened_account(rule.guard), rule.guard.b.copy()
+
+    def sample(self, x: int, bold: float, z: Floats) -> Ints:
+        scale = 1.5 if bold < 0.03 else 0.5
+        b = np.clip(self.beta[x] + scale * self.T[x].T @ z, -8, 0.5)
+        return searched(np.exp(b), self.lam @ self.rule.A, self.rule.explorer.members)
+
+    def dual(self, A: Ints) -> None:
+        g = self.rule.A[:, A].sum(axis=1) - self.bounds * self.rule.units
+        g = np.clip(g, -A.size, A.size)
+        self.G2 += g**2
+        self.lam = np.clip(self.lam + 0.2 * g / np.sqrt(self.G2), 0, 5)
+
+    def decide(self, x: int, seed: int, t: int) -> Ints:
+        due, K = self.visits[x] % 10 == 0, self.rule.A.shape[1]
+        rehearsals = (20 if sum(self.visits) else 200) if due else 0
+        bold, z = np.empty(rehearsals + 1), np.empty((rehearsals + 1, K))
+        fill_chance(bold, z, seed, t)
+        if due:
+            fill_in_force(self.bounds, self.rule.guard, self.account, self.rule.explorer.pace)
+        for n in range(rehearsals):
+            self.dual(self.sample(x, bold[n], z[n]))
+        self.visits[x] += 1
+        A = self.sample(x, bold[-1], z[-1])
+        admitted = admit(self.rule.guard, self.account, A, ALL)
+        if not admitted.replaced:
+            self.dual(A)
+        return np.asarray(admitted.members)
+
+    def learn(self, x: int, A: Ints, reward: float) -> None:
+        beta, P, phi = self.beta[x], self.T[x].T @ self.T[x], self.phi[x]
+        y, mu = 1 - reward, max(np.exp(min(beta[A].sum(), 0)), 0.003)
+        Px = P[:, A].sum(axis=1)
+        v = Px[A].sum()
+        den = mu * v + phi
+        step = (y - mu) / den
+        step /= max(1.0, np.abs(Px[A] * step).max())
+        self.beta[x] = np.clip(beta + Px * step, -8, 0.3)
+        w = self.T[x][:, A].sum(axis=1)
+        self.T[x] = self.T[x] - (1 - np.sqrt(phi / den)) / v * np.outer(w, Px)
+        square = min((y - mu) ** 2 / mu, 10 * phi + 0.1)
+        rate = max(0.01, 1 / (self.seen[x] + 10))
+        self.phi[x], self.seen[x] = np.clip(phi + rate * (square - phi), 0.001, 1), self.seen[x] + 1
+        z = np.clip((y - mu) / np.sqrt(mu * den), -3, 3)
+        self.e[x][A] += 0.1 * (z - self.e[x][A])
+        assert np.abs(self.e[x]).max() < 4.5 * np.sqrt(0.05)  # alarms are tested elsewhere
+
+
+@pytest.mark.parametrize(("problem", "contexts"), [(five(), 1), (narrow(), 3)])
+def test_rounds_are_those_of_the_algorithm_as_written_down(problem: Problem, contexts: int) -> None:
+    rule, world = Panel().bind(problem), recorded(400, contexts)
+    state, plain, replaced = Panel().start(rule, contexts), Reading(rule, contexts), 0
+    for t, (values, x) in enumerate(zip(world.values, world.index.tolist(), strict=True)):
+        ticket = decide(rule, state, x, Chance(5, t), ALL)
+        A = plain.decide(x, 5, t)
+        assert_array_equal(np.sort(ticket.draws), np.sort(A))
+        reward = float(values[:, A].max(axis=1).sum())
+        learn(rule, state, ticket, reward)
+        plain.learn(x, A, reward)
+        replaced += ticket.replaced
+    assert_allclose(state.belief.beta, plain.beta, atol=1e-8)
+    assert_allclose(state.toll.price, plain.lam, atol=1e-8)
+    assert_allclose(state.account.spent, plain.account.spent)
+    assert replaced > 0 or problem == five()  # the guard had its say
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_are_kept_at_the_horizon_and_nearly_the_best_mixture_is_earned(seed: int) -> None:
+    world = Given(steady().rounds(0, 3_000, seed).values)
+    best = best_mixture(five(), world.values).value
+    ours = simulate(five(), world, "panel", rounds=3_000, seed=seed, horizon=3_000)
+    law = simulate(five(), world, "distinct", rounds=3_000, seed=seed, horizon=3_000)
+    assert worst(ours) == 0.0
+    assert ours.rewards.mean() > max(best - 0.012, law.rewards.mean())
+    assert all(len(set(draws)) == 2 for draws in ours.draws.tolist())
+
+
+@pytest.mark.parametrize("explore", [0.0, 0.3])
+@pytest.mark.parametrize("period", [50, 250, 1_000])
+def test_without_a_horizon_limits_hold_in_every_period(period: int, explore: float) -> None:
+    problem = narrow(period)
+    world = Regime(SKILLS, worth=1 / 3, horizon=10_000)
+    trace = simulate(problem, world, Panel(explore=explore), rounds=10_000, seed=1, keep_law=False)
+    for spend in np.split(trace.spend, 10_000 // period):
+        assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
+
+
+def test_without_the_guard_some_periods_end_outside() -> None:
+    problem = narrow()
+    trace = simulate(problem, steady(), Panel(guard=False), rounds=10_000, seed=1, keep_law=False)
+    means = trace.spend.reshape(200, 50, -1).mean(axis=1)
+    assert (problem.signs * (means - problem.bounds) < -1e-9).any()
+
+
+def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> None:
+    prompt, late = (Router(five(), "panel", seed=2) for _ in range(2))
+    first, same = prompt.decide(), late.decide()
+    assert first == same
+    prompt.reward(first.id, 0.9)
+    before = late.state.belief.beta.copy()
+    for _ in range(25):  # undisturbed by what is decided meanwhile
+        late.decide()
+    late.reward(same.id, 0.9)
+    for one, other in zip(leaves(late.state.belief), leaves(prompt.state.belief), strict=True):
+        assert_array_equal(one, other)
+    assert (late.state.belief.beta != before).any()
+
+
+def test_a_panel_of_the_guard_s_is_learned_from_but_moves_no_price() -> None:
+    router, seen = Router(narrow(), "panel", seed=1), 0
+    for _ in range(300):
+        moves, rewards = int(router.state.toll.moves[0]), int(router.state.belief.rewards[0])
+        due = router.state.visits[0] % 10 == 0
+        decision = router.decide()
+        router.reward(decision.id, 0.5)
+        assert router.state.belief.rewards[0] == rewards + 1
+        if not due:
+            assert router.state.toll.moves[0] == moves + (not decision.replaced)
+        seen += decision.replaced
+    assert seen > 0
+
+
+def test_contexts_share_prices_and_the_account_but_no_beliefs() -> None:
+    router = Router(five(), "panel", seed=3)
+    for context in ("a", "b") * 40:
+        decision = router.decide(context)
+        if context == "a":
+            router.reward(decision.id, 0.8)
+    fresh = Panel().start(router.rule).belief
+    assert (router.state.belief.beta[0] != fresh.beta[0]).any()
+    assert_array_equal(router.state.belief.beta[1], fresh.beta[0])
+    assert router.state.toll.price.shape == (3,)
+    assert router.state.account.left[0] == 5_000 - 80
+
+
+def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
+    costs, limits = {"usd": [1.0, 0.0]}, [at_most("usd", 0.5)]
+    pair = Problem(["good", "free"], costs, limits, draws=1)
+    worth = np.array([[[0.9, 0.1]], [[0.5, 0.45]]])  # where it matters whom to ask, and where not
+    contexts = np.arange(4_000) % 2
+    world = Given(worth[contexts], contexts)
+    trace = simulate(pair, world, "panel", rounds=4_000, seed=0, horizon=4_000, keep_law=False)
+    good = trace.draws[2_000:, 0] == 0
+    assert good[0::2].mean() > 0.9
+    assert good[1::2].mean() < 0.1
+    assert worst(trace) == 0.0
+
+
+def test_prices_are_moderate_whatever_the_costs_are_measured_in() -> None:
+    prices = np.array([100.0, 0.001, 0.002])
+    problem = Problem(["human", "x", "y"], {"usd": prices}, [at_most("usd", 0.0015)], draws=1)
+    values = np.tile(np.array([[0.9, 0.2, 0.8]]), (3_000, 1, 1))
+    trace = simulate(problem, Given(values), "panel", rounds=3_000, seed=0, horizon=3_000)
+    assert worst(trace) == 0.0
+    assert trace.record.replaced.mean() < 0.01
+    assert trace.rewards[1_000:].mean() > 0.34  # y a quarter of the time: all that the pace allows
+    small = five()
+    cents = Problem(
+        small.experts,
+        {**small.costs, "usd": 100 * small.costs["usd"]},
+        [
+            at_most("usd", 300.0),
+            small.limits[1],
+            at_least("usd", 80.0),
+        ],
+        draws=2,
+    )
+    one, other = (simulate(p, steady(), "panel", rounds=500, seed=0) for p in (small, cents))
+    assert_array_equal(one.draws, other.draws)
+
+
+def test_beliefs_that_would_not_fit_into_memory_are_refused() -> None:
+    many = Problem([f"e{i}" for i in range(1_000)], {}, draws=3)
+    rule = Panel().bind(many)
+    Panel().start(rule, 2)
+    with pytest.raises(PolicyError, match=r"1,000 experts in 200 contexts take 1.49 GiB.*distinct"):
+        Panel().start(rule, 200)
+    huge = Problem([f"e{i}" for i in range(12_000)], {}, draws=3)
+    with pytest.raises(PolicyError, match="in 1 contexts take"):
+        Router(huge, "panel")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"explore": -0.1}, {"explore": 1.1}, {"explore": True}, {"pace": 3}, {"guard": 1}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        Panel(**wrong)
+
+
+def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:
+    problem = Problem(["a", "b"], {"usd": [1.0, 1.0]}, [at_most("usd", 1.5)], draws=2)
+    with pytest.raises(PolicyError, match="panel asks 2 different experts every time"):
+        Panel().bind(problem)
