@@ -37,8 +37,10 @@ WARM: set[Any] = set()  # the types of desks that were compiled in this process
 class Router:
     """Draws a panel for every request and learns from one reward per panel.
 
-    policy:       'distinct' asks exactly M different experts, 'tangent' draws M times with
-                  replacement, as the paper's own 'omd' does; `bylot.policies.POLICIES` has more
+    policy:       'distinct' asks exactly M different experts, 'panel' too, and learns faster but
+                  cannot tell odds; 'tangent' draws M times with replacement, as the paper's own
+                  'omd' does; `bylot.policies.POLICIES` has more. 'auto' takes 'distinct', or
+                  'tangent' where panels of M experts cannot keep the limits
     horizon:      decisions to come, if known; without it the policy works for ever
     rewards:      the range rewards are given in; learning maps it to [0, 1]
     max_contexts: contexts are made when first seen, up to this many
@@ -55,7 +57,7 @@ class Router:
     def __init__(
         self,
         problem: Problem,
-        policy: str | policies.Policy = "distinct",
+        policy: str | policies.Policy | policies.Auto = "auto",
         *,
         seed: int = 0,
         horizon: int | None = None,
@@ -64,7 +66,7 @@ class Router:
         memory: int = 100_000,
     ) -> None:
         terms = agreed(problem, seed, horizon, rewards)
-        self.policy = policies.named(policy)
+        self.policy = policies.settled(policy, problem)
         self.seed, self.horizon, self.rewards = seed, horizon, (terms.low, terms.high)
         self.max_contexts = at_least_one("max_contexts", max_contexts)
         self.memory = at_least_one("memory", memory)

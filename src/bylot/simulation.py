@@ -11,7 +11,7 @@ from bylot.kernels.chance import Chance
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import add_cost
 from bylot.kernels.summax import sum_max
-from bylot.policies import Policy, named
+from bylot.policies import Auto, Policy, settled
 from bylot.policies.contract import decide, law, learn, odds_of
 from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
@@ -119,7 +119,7 @@ def play(
 def simulate(
     problem: Problem,
     environment: Environment,
-    policy: str | Policy = "distinct",
+    policy: str | Policy | Auto = "auto",
     *,
     rounds: int,
     seed: int = 0,
@@ -137,7 +137,7 @@ def simulate(
     terms = agreed(problem, seed, horizon, rewards)
     at_least_one("rounds", rounds)
     fitting(environment, problem)
-    settings = named(policy)
+    settings = settled(policy, problem)
     rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
     record = blank(problem, rounds, keep_law)

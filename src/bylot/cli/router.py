@@ -47,7 +47,7 @@ def add_create(kinds: Any) -> None:
     create.add_argument("name", metavar="NAME", help="small letters, digits, - and _; at most 63")
     create.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
     add_experts(create)
-    create.add_argument("--policy", default="distinct", help="which policy (default distinct)")
+    create.add_argument("--policy", default="auto", help="which policy (default: auto)")
     create.add_argument("--seed", type=natural, default=0, help="of everything random (default 0)")
     create.add_argument(
         "--horizon", type=positive, help="decisions to come (default: nobody knows)"

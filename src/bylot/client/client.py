@@ -12,7 +12,7 @@ from bylot.client.call import Call
 from bylot.client.exchange import RETRIES, Lost, Reply, exchange
 from bylot.client.forms import Aggregate
 from bylot.client.router import RemoteRouter
-from bylot.policies import Policy
+from bylot.policies import Auto, Policy
 from bylot.problem import Problem
 
 Answer = TypeVar("Answer")
@@ -55,7 +55,7 @@ class Client:
         self,
         name: str,
         problem: Problem,
-        policy: str | Policy = "distinct",
+        policy: str | Policy | Auto = "auto",
         *,
         seed: int = 0,
         horizon: int | None = None,

@@ -48,7 +48,7 @@ class Scored(NamedTuple):
 
 def terms(
     problem: Problem,
-    policy: str | policies.Policy,
+    policy: str | policies.Policy | policies.Auto,
     rewards: tuple[float, float],
     others: Mapping[str, Any],
 ) -> Form:
@@ -61,7 +61,7 @@ def terms(
     }
 
 
-def settings(policy: policies.Policy) -> Form:
+def settings(policy: policies.Policy | policies.Auto) -> Form:
     """A policy with its settings."""
     plain = policies.write(policies.named(policy))
     return {"name": plain.pop("name"), "settings": plain}

@@ -79,7 +79,9 @@ class Logged:
         """Other terms: who the experts are, and what the odds are of."""
         terms = msgspec.json.decode(line.body, type=Agreed).terms
         self.experts: list[str] = terms.problem["experts"]
-        self.policy = policies.read(terms.policy)
+        policy = policies.read(terms.policy)
+        assert not isinstance(policy, policies.Auto), "a log has the policy that was chosen"
+        self.policy = policy
 
     def decided(self, line: Line) -> None:
         """One decision more."""

@@ -41,13 +41,14 @@ class Agreement(NamedTuple):
 
 def agree(terms: Terms) -> Agreement:
     """Check everything about terms but whether the policy can be bound to the problem."""
-    policy = policy_of(terms)
+    asked = policy_of(terms)
     if not isinstance(terms.problem, Mapping):
         raise ProblemError(f"problem={terms.problem!r} given; wanted {', '.join(PARTS)}")
     if set(terms.problem) - set(PARTS):
         wrong = min(set(terms.problem) - set(PARTS))
         raise ProblemError(f"problem has no part {wrong!r}; {instead(wrong, PARTS, 'parts')}")
     problem = problem_of(terms, Problem)
+    policy = policies.settled(asked, problem)
     found = Agreement(terms, problem, policy, agreed(problem, *running(terms)))
     at_least_one("memory", terms.memory)
     at_least_one("max_contexts", terms.max_contexts)
@@ -59,7 +60,8 @@ def agree(terms: Terms) -> Agreement:
 def known(terms: Terms) -> Agreement:
     """Terms that were checked before."""
     problem = problem_of(terms, Problem.known)
-    return Agreement(terms, problem, policy_of(terms), agreed(problem, *running(terms)))
+    policy = policies.settled(policy_of(terms), problem)
+    return Agreement(terms, problem, policy, agreed(problem, *running(terms)))
 
 
 def running(terms: Terms) -> tuple[int, int | None, tuple[float, float]]:
@@ -84,7 +86,7 @@ def written(found: Agreement) -> Agreement:
     return found._replace(terms=form)
 
 
-def policy_of(terms: Terms) -> policies.Policy:
+def policy_of(terms: Terms) -> policies.Policy | policies.Auto:
     """The policy, or an error that says what is wrong with it."""
     try:
         return policies.read(terms.policy)

@@ -77,7 +77,7 @@ class StoredRouter:
         address: str,
         name: str,
         problem: Problem,
-        policy: str | policies.Policy = "distinct",
+        policy: str | policies.Policy | policies.Auto = "auto",
         *,
         clock: Callable[[], int] = now,
         **terms: Any,

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bylot.errors import PolicyError
+from bylot.policies.auto import Auto
 from bylot.policies.distinct import Distinct
 from bylot.policies.dual import OCO, Adaptive, Anytime, Fixed
 from bylot.policies.gate import Moe
@@ -17,6 +18,7 @@ from bylot.policies.strict import Strict
 from bylot.policies.tangent import Tangent
 from bylot.policies.thompson import Ts, TsBwk
 from bylot.policies.uniform import Random
+from bylot.problem import Problem
 
 KINDS: Mapping[str, type[Policy]] = {
     "random": Random,
@@ -34,6 +36,9 @@ KINDS: Mapping[str, type[Policy]] = {
 }
 """Settings classes under the names they have in saved files."""
 
+ALL: Mapping[str, type[Policy] | type[Auto]] = {**KINDS, "auto": Auto}
+"""The same, and the one that leaves it to the problem."""
+
 POLICIES: Mapping[str, Policy] = {
     **{name: kind() for name, kind in KINDS.items()},
     "omd-plain": Omd.plain(),
@@ -49,6 +54,7 @@ __all__ = [
     "POLICIES",
     "Adaptive",
     "Anytime",
+    "Auto",
     "Cbwk",
     "Cucb",
     "Derives",
@@ -66,39 +72,50 @@ __all__ = [
     "TsBwk",
     "named",
     "read",
+    "settled",
     "write",
 ]
 
 
-def named(policy: str | Policy) -> Policy:
+def named(policy: str | Policy | Auto) -> Policy | Auto:
     """The policy of this name, or the given settings as they are."""
-    if type(policy) in KINDS.values():
+    if type(policy) in ALL.values():
         return policy  # type: ignore[return-value]
+    if policy == "auto":
+        return Auto()
     if not isinstance(policy, str) or policy not in POLICIES:
         close = get_close_matches(str(policy), POLICIES, n=1)
         meant = f"did you mean {close[0]!r}? The" if close else "the"
-        known = ", ".join(POLICIES)
+        known = ", ".join(("auto", *POLICIES))
         raise PolicyError(f"there is no policy {policy!r}; {meant} ones there are: {known}")
     return POLICIES[policy]
 
 
-def write(policy: Policy) -> dict[str, Any]:
+def settled(policy: str | Policy | Auto, problem: Problem) -> Policy:
+    """The policy that plays on a problem: the one of this name or these settings, or the one that
+    the problem calls for.
+    """
+    found = named(policy)
+    return found.settled(problem) if isinstance(found, Auto) else found
+
+
+def write(policy: Policy | Auto) -> dict[str, Any]:
     """Settings as plain data, for saved files."""
-    name = next(name for name, kind in KINDS.items() if type(policy) is kind)
-    settings = {field.name: getattr(policy, field.name) for field in fields(KINDS[name])}
+    name = next(name for name, kind in ALL.items() if type(policy) is kind)
+    settings = {field.name: getattr(policy, field.name) for field in fields(ALL[name])}
     if isinstance(policy, Omd):
         kind = next(name for name, oco in OCO.items() if isinstance(policy.dual, oco))
         settings["dual"] = {"kind": kind, **policy.dual._asdict()}
     return {"name": name, **settings}
 
 
-def read(data: Mapping[str, Any]) -> Policy:
+def read(data: Mapping[str, Any]) -> Policy | Auto:
     """Settings from plain data; the inverse of `write`."""
     settings = dict(data)
     name, dual = settings.pop("name"), settings.get("dual")
-    known = {field.name for field in fields(KINDS[name])} if name in KINDS else set()
-    if name not in KINDS or set(settings) - known or (dual and dual["kind"] not in OCO):
+    known = {field.name for field in fields(ALL[name])} if name in ALL else set()
+    if name not in ALL or set(settings) - known or (dual and dual["kind"] not in OCO):
         raise PolicyError(f"this bylot does not know the policy {dict(data)!r}; upgrade it")
     if dual:
         settings["dual"] = OCO[dual["kind"]](dual["step"])
-    return KINDS[name](**settings)
+    return ALL[name](**settings)

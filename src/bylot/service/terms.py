@@ -34,7 +34,7 @@ def first(form: CreateForm) -> Terms:
     )
 
 
-def policy(form: str | PolicyForm) -> policies.Policy:
+def policy(form: str | PolicyForm) -> policies.Policy | policies.Auto:
     """A policy by its name, or with settings of its own."""
     if isinstance(form, str):
         return policies.named(form)

@@ -69,7 +69,7 @@ class CreateForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     name: Name
     problem: ProblemForm
-    policy: Text | PolicyForm = "distinct"
+    policy: Text | PolicyForm = "auto"
     seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     horizon: Count | None = None
     rewards: tuple[Finite, Finite] = (0.0, 1.0)

@@ -1,0 +1,47 @@
+"""auto: the policy that a problem calls for, by the rule that the table of all policies came to.
+
+The table, its losses included, is `docs/default`; `bylot reproduce default` makes it.
+"""
+
+from dataclasses import dataclass
+
+from bylot.errors import PolicyError
+from bylot.policies.distinct import Distinct
+from bylot.policies.panel import MEMORY, Panel
+from bylot.policies.policy import Policy
+from bylot.policies.settings import yes_or_no
+from bylot.policies.tangent import Tangent
+from bylot.problem import Problem
+
+MANY = 150  # experts: beliefs about pairs of more are learned too slowly, and cost too much
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Who plays is left to the problem.
+
+    propensities: must the chance of every panel be told, so that its log can be evaluated? What was
+                  not told when a panel was drawn cannot be found out later, so this is the default
+    contexts:     how many there will be, about
+    """
+
+    propensities: bool = True
+    contexts: int = 1
+
+    def __post_init__(self) -> None:
+        yes_or_no(propensities=self.propensities)
+        if type(self.contexts) is not int or self.contexts < 1:
+            raise PolicyError(f"contexts={self.contexts!r} is no number of contexts; give 1")
+
+    def settled(self, problem: Problem) -> Policy:
+        """The policy for this problem.
+
+        `tangent`, if panels of M different experts cannot keep the limits; `distinct`, if chances
+        are to be told, or where beliefs about pairs are too many; else `panel`.
+        """
+        if problem.full_conflict is not None:
+            return Tangent()
+        pairs = 8 * self.contexts * problem.size**2
+        if self.propensities or problem.size > MANY or pairs > MEMORY:
+            return Distinct()
+        return Panel()

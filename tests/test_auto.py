@@ -1,0 +1,82 @@
+"""auto: the problem says which policy, and everybody who takes a policy takes it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bylot import Router, policies, simulate
+from bylot.durable.stored import StoredRouter
+from bylot.environments import Given
+from bylot.errors import PolicyError
+from bylot.policies import Auto, Distinct, Panel, Policy, Tangent, auto
+from bylot.problem import Problem, at_most
+from small import five
+
+TIGHT = Problem(["ann", "bob", "cat"], {"usd": [1.0, 2.0, 4.0]}, [at_most("usd", 2.5)], draws=2)
+
+
+def sized(size: int) -> Problem:
+    """A pool of so many, without limits."""
+    return Problem([f"e{n}" for n in range(size)], {}, draws=2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem", "taken"),
+    [
+        (Auto(), five(), Distinct()),
+        (Auto(), TIGHT, Tangent()),
+        (Auto(propensities=False), TIGHT, Tangent()),
+        (Auto(propensities=False), five(), Panel()),
+        (Auto(propensities=False), sized(auto.MANY), Panel()),
+        (Auto(propensities=False), sized(auto.MANY + 1), Distinct()),
+        (Auto(propensities=False, contexts=10_000), sized(auto.MANY), Distinct()),
+    ],
+)
+def test_the_problem_says_which(asked: Auto, problem: Problem, taken: Policy) -> None:
+    assert policies.settled(asked, problem) == taken
+
+
+def test_what_panel_is_given_it_can_bear() -> None:
+    problem = sized(auto.MANY)
+    most = auto.MEMORY // (8 * problem.size**2)
+    taken = Auto(propensities=False, contexts=most).settled(problem)
+    assert isinstance(taken, Panel)
+    taken.start(taken.bind(problem), most)
+    assert Auto(propensities=False, contexts=most + 1).settled(problem) == Distinct()
+
+
+def test_a_policy_that_is_named_is_not_chosen() -> None:
+    assert policies.settled("omd", TIGHT) == policies.POLICIES["omd"]
+    with pytest.raises(PolicyError, match="cannot keep"):
+        Router(TIGHT, "distinct")
+
+
+def test_routers_and_simulations_are_left_to_the_problem_unless_told() -> None:
+    values = Given(np.full((3, 1, 3), 0.5))
+    assert Router(TIGHT).policy == Tangent()
+    assert simulate(TIGHT, values, rounds=3).policy == Tangent()
+    assert Router(five(), Auto(propensities=False)).policy == Panel()
+
+
+def test_a_stored_router_has_the_policy_that_was_chosen(tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/b.db"
+    with StoredRouter.create(place, "triage", TIGHT) as router:
+        made = router.decide()
+        router.reward(made.id, 0.5)
+    with StoredRouter.open(place, "triage") as router:
+        assert router.policy == Tangent()
+
+
+def test_settings_are_written_and_read_back() -> None:
+    asked = Auto(propensities=False, contexts=7)
+    assert policies.read(policies.write(asked)) == asked
+    with pytest.raises(PolicyError, match="upgrade"):
+        policies.read({**policies.write(asked), "more": 1})
+
+
+@pytest.mark.parametrize("wrong", [{"contexts": 0}, {"contexts": 1.5}, {"propensities": "yes"}])
+def test_settings_that_are_none_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(PolicyError):
+        replace(Auto(), **wrong)  # type: ignore[arg-type]
