@@ -5,14 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.environments import Environment, Rounds
+from bylot.environments import PROMPT, Environment, Late, Rounds
+from bylot.environments.late import NEVER
 from bylot.errors import ValuesError
 from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, Ints, compiled
+from bylot.kernels.compile import Bools, Floats, Ints, compiled, inlined
 from bylot.kernels.draw import add_cost
 from bylot.kernels.summax import sum_max
 from bylot.policies import Auto, Policy, settled
-from bylot.policies.contract import decide, law, learn, odds_of
+from bylot.policies.contract import Ticket, decide, law, learn, odds_of
 from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
 
@@ -31,6 +32,23 @@ class Record(NamedTuple):
     chance: Floats  # (T,) of the whole panel; 0 where the policy does not tell
     replaced: Bools  # (T,) by the guard, as the draw would have endangered a limit
     law: Floats  # (T or 0, K)
+
+
+class Post(NamedTuple):
+    """Rewards on their way: when they are told, and the tickets of those that are late.
+
+    The ticket of round t is in slot t modulo the number of slots, one more than the longest lag.
+    """
+
+    due: Ints  # (T,) the round after whose decision each reward is told
+    order: Ints  # rounds in the order in which their rewards are told; lost ones are left out
+    told: Ints  # one element: how many of these were
+    contexts: Ints
+    draws: Ints  # (slots, M)
+    odds: Floats  # (slots, K), or as many of them as a ticket has
+    size: Ints  # how many it has
+    numbers: Floats  # (slots, 3) share, chance, weight
+    flags: Bools  # (slots, 2) feasible, replaced
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,6 +95,41 @@ def running_mean(rows: Floats) -> Floats:
     return np.cumsum(rows, axis=0) / count.reshape(-1, *[1] * (rows.ndim - 1))
 
 
+@inlined
+def put(post: Post, ticket: Ticket) -> None:
+    """Keep what a late reward will need; arrays are copied, as a state may write into its own."""
+    slot = ticket.t % post.contexts.size
+    post.contexts[slot] = ticket.context
+    for j in range(ticket.draws.size):
+        post.draws[slot, j] = ticket.draws[j]
+    post.size[slot] = ticket.odds.size
+    for j in range(ticket.odds.size):
+        post.odds[slot, j] = ticket.odds[j]
+    post.numbers[slot, 0] = ticket.share
+    post.numbers[slot, 1] = ticket.chance
+    post.numbers[slot, 2] = ticket.weight
+    post.flags[slot, 0] = ticket.feasible
+    post.flags[slot, 1] = ticket.replaced
+
+
+@inlined
+def taken(post: Post, t: int, up: Bools) -> Ticket:
+    """The ticket of round t, as it was."""
+    slot = t % post.contexts.size
+    return Ticket(
+        t,
+        post.contexts[slot],
+        post.draws[slot].copy(),
+        post.odds[slot, : post.size[slot]].copy(),
+        up,
+        post.numbers[slot, 0],
+        post.flags[slot, 0],
+        post.numbers[slot, 1],
+        post.numbers[slot, 2],
+        post.flags[slot, 1],
+    )
+
+
 @compiled
 def play(
     rule: Any,
@@ -88,23 +141,32 @@ def play(
     start: int,
     low: float,
     span: float,
+    post: Post,
     record: Record,
 ) -> None:
-    """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span."""
+    """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span, each
+    when it is told, and those that are told together in the order of their decisions.
+    """
     up = np.empty(0, np.bool_)  # all of them
     # Fields are taken out of the loop: compiled code counts a reference at every access.
     draws, odds, rewards, spend, feasible, visited, chances, replaced, laws = record
+    due, order, told = post.due, post.order, post.told[0]
     for n in range(values.shape[0]):
         t = start + n
         context = contexts[n]
         ticket = decide(rule, state, context, Chance(seed, t), up)
-        reward = sum_max(values[n], ticket.draws)
-        learn(rule, state, ticket, (reward - low) / span)
+        rewards[t] = sum_max(values[n], ticket.draws)
+        if due[t] != t:
+            put(post, ticket)
+        while told < order.size and due[order[told]] <= t:
+            then = order[told]
+            heard = ticket if then == t else taken(post, then, up)
+            learn(rule, state, heard, (rewards[then] - low) / span)
+            told += 1
         for j in range(ticket.draws.size):
             draws[t, j] = ticket.draws[j]
         for j in range(ticket.draws.size):
             odds[t, j] = odds_of(ticket, j)
-        rewards[t] = reward
         add_cost(spend[t], rows, ticket.draws)
         feasible[t] = ticket.feasible
         visited[t] = context
@@ -114,6 +176,7 @@ def play(
             q = law(rule, state, context, up)
             for i in range(q.size):
                 laws[t, i] = q[i]
+    post.told[0] = told
 
 
 def simulate(
@@ -125,6 +188,7 @@ def simulate(
     seed: int = 0,
     horizon: int | None = None,
     rewards: tuple[float, float] = (0.0, 1.0),
+    late: Late = PROMPT,
     keep_law: bool = True,
 ) -> Trace:
     """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
@@ -132,6 +196,8 @@ def simulate(
     horizon: the number of rounds the policy is told of, as Theorem 1 needs; None is a service
              that does not know its end.
     rewards: the range that is mapped to [0, 1] before the policy learns.
+    late:    when rewards are told: `Late(lag=200, lost=0.1)` up to 200 rounds late, and one in ten
+             never. The trace has them all, as they were earned.
     keep_law: keep the (rounds x K) distributions played, which true regret needs.
     """
     terms = agreed(problem, seed, horizon, rewards)
@@ -140,15 +206,33 @@ def simulate(
     settings = settled(policy, problem)
     rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
-    record = blank(problem, rounds, keep_law)
+    record, mail = blank(problem, rounds, keep_law), posted(problem, late, rounds, seed)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     for start in range(0, rounds, CHUNK):
         stop = min(start + CHUNK, rounds)
         values, contexts = met(environment, start, stop, seed)
         span = terms.high - terms.low
-        play(rule, state, rows, values, contexts, seed, start, terms.low, span, record)
+        play(rule, state, rows, values, contexts, seed, start, terms.low, span, mail, record)
         in_range(record.rewards[start:stop], terms)
     return Trace(problem, settings, seed, horizon, (terms.low, terms.high), record)
+
+
+def posted(problem: Problem, late: Late, rounds: int, seed: int) -> Post:
+    """An empty post for so many rounds."""
+    due = late.due(rounds, seed)
+    slots = min(late.lag, rounds) + 1
+    order = np.argsort(due, kind="stable")
+    return Post(
+        due=due,
+        order=order[due[order] < NEVER],
+        told=np.zeros(1, np.int64),
+        contexts=np.zeros(slots, np.int64),
+        draws=np.zeros((slots, problem.draws), np.int64),
+        odds=np.zeros((slots, max(problem.size, problem.draws))),
+        size=np.zeros(slots, np.int64),
+        numbers=np.zeros((slots, 3)),
+        flags=np.zeros((slots, 2), np.bool_),
+    )
 
 
 def fitting(environment: Environment, problem: Problem) -> None:

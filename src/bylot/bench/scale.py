@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from bylot.environments import PROMPT
 from bylot.kernels.compile import Floats
 from bylot.policies import POLICIES, Policy
 from bylot.problem import Problem, at_least, at_most, share
-from bylot.simulation import blank, play
+from bylot.simulation import blank, play, posted
 from bylot.text import table
 
 NAMES = ("omd", "distinct", "tangent", "strict")
@@ -77,7 +78,8 @@ def player(policy: Policy, K: int, M: int) -> tuple[float, Turn]:
         state, done, start = policy.start(rule), 0, time.process_time()
         while done == 0 or time.process_time() - start < seconds:
             # The same values in the same record, with other chance: the count serves as the seed.
-            play(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, record)
+            mail = posted(problem, PROMPT, len(values), done)
+            play(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, mail, record)
             done += len(values)
         return done / (time.process_time() - start)
 

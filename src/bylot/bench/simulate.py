@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from bylot.bench import numpy_omd
+from bylot.environments import PROMPT
 from bylot.kernels.chance import Chance, uniforms
 from bylot.kernels.draw import DRAWS
 from bylot.policies import Omd
 from bylot.pools import crowd
-from bylot.simulation import Record, blank, play
+from bylot.simulation import Record, blank, play, posted
 from bylot.text import table
 
 K, M, N = 50, 5, 3
@@ -36,7 +37,8 @@ def run(rounds: int = 10_000, plain_rounds: int = 10_000, turns: int = 9) -> dic
     def compiled() -> None:
         state = policy.start(rule)
         record.spend[:] = 0.0
-        play(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, record)
+        mail = posted(problem, PROMPT, rounds, 0)
+        play(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, mail, record)
 
     def often() -> None:
         for _ in range(REPEATS):
