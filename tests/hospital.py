@@ -6,12 +6,12 @@ The files are not part of the repository: tests that need them skip where they a
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bylot.data import OutcomeTable, read_experts, read_outcomes
+from bylot.data import OutcomeTable, read_outcomes
 from bylot.environments import Outcomes
-from bylot.problem import Problem, at_least, at_most, share
+from bylot.experiments import read_hospital
+from bylot.problem import Problem
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "hospital"
 
@@ -36,21 +36,5 @@ def world() -> Outcomes:
 
 
 def hospital() -> Problem:
-    """3 models a visit: at most 0.375 of the dearest call, at most 1.158 large models, and at least
-    0.12 models of each of the 12 labs. A model of unknown size counts as large.
-    """
-    models = outcomes().experts
-    known = read_experts(folder() / "experts.csv", models)
-    usd, names = known["cost_usd_per_call"], np.array(models)
-    large = np.nan_to_num(known["params_b"], nan=100.0) >= 70
-    labs = known["group"]
-    return Problem(
-        experts=models,
-        costs={"cost": usd / usd.max()},
-        limits=[
-            at_most("cost", 0.375),
-            at_most(share("large", names[large].tolist()), 1.158),
-            *(at_least(share(lab, names[labs == lab].tolist()), 0.12) for lab in sorted(set(labs))),
-        ],
-        draws=3,
-    )
+    """The limits of the study: a budget, a cap on large models, a share for each of 12 labs."""
+    return read_hospital(folder()).problem

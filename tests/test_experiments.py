@@ -11,9 +11,11 @@ from bylot.data import synthetic
 from bylot.errors import BylotError
 from bylot.experiments import (
     BEYOND,
+    CONTENDERS,
     GRIDS,
     GUARDED,
     LEVELS,
+    OWN,
     PARTS,
     SEEDS,
     Cell,
@@ -71,6 +73,9 @@ def test_the_grids_past_the_paper_are_whole() -> None:
     assert counts["ablation"] == 2 * 6 * 2 * 2 * 20
     assert counts["periods"] == 4 * 4 * 2 * 2 * 5
     assert counts["settings"] == 2 * 81 * 2 * 2 * 4
+    assert counts["default"] == len(CONTENDERS) * 5 * 2 * 20
+    assert counts["worlds"] == len(CONTENDERS) * 8 * 6
+    assert counts["spans"] == len(OWN) * 5 * 3 * 6
     assert {cell.period for cell in periods(1)} == {250, 1_000, 5_000, 20_000}
     assert {cell.period for cell in periods(1, rounds=300)} == {250, 600}  # the others are too long
 
@@ -86,6 +91,17 @@ def test_jobs_play_a_level_of_smoothed_skills_in_a_world_of_its_own() -> None:
     for one in made:
         assert {cell.level == "stress" for cell in one.cells} == {one.smoothing == 10}
         assert {cell.experiment for cell in one.cells} == {"beyond", "ablation", "settings"}
+
+
+def test_no_policy_is_left_out_of_what_the_default_is_chosen_from() -> None:
+    assert set(CONTENDERS) == set(KINDS)
+
+
+def test_periods_share_the_worlds_that_the_default_is_chosen_in() -> None:
+    made = jobs([*GRIDS["default"](1), *GRIDS["worlds"](1), *GRIDS["spans"](1)])
+    assert len({str(one) for one in made}) == len(made) == 2 * 2 + 8
+    with_spans = {one.environment for one in made if "spans" in {c.experiment for c in one.cells}}
+    assert with_spans == {"stochastic", "regime", "hospital"}
 
 
 def test_a_pattern_chooses_cells_and_one_that_matches_nothing_is_an_error() -> None:

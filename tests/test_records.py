@@ -23,7 +23,7 @@ from bylot.records.folder import Folder
 
 RUN: dict[str, Any] = {
     "form": "bylot-run",
-    "version": 2,
+    "version": 3,
     "data": {"name": "made-up", "digest": "17", "synthetic": True},
     "rounds": 1_000,
     "window": 50,
@@ -109,6 +109,13 @@ def test_a_cell_with_two_results_is_an_error(tmp_path: Path) -> None:
         store.add("otherwise", [row(1, reward=0.5)])
         with pytest.raises(BylotError, match="seed=01 was recorded twice"):
             store.merge()
+
+
+def test_what_a_clock_measured_may_differ(tmp_path: Path) -> None:
+    fill(tmp_path, [[1, 2]])
+    with Store(tmp_path, RUN) as store:
+        store.add("slower", [row(1, micros=1e6)])
+        assert len(store.merge().cells) == 2
 
 
 def test_a_row_must_have_all_columns_and_no_others(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""`bylot reproduce`: section 6 of the paper and what is past it, from data to report.
+"""`bylot reproduce`: section 6 of the paper, what is past it, and what the default is chosen by,
+from data to report.
 
 Owns the order of things: see which cells are missing, have them computed, keep each as it comes,
 write figures and report. How any of this is done is left to the layers below.
 """
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +16,17 @@ from typing import Any
 from bylot import experiments, report
 from bylot.data import Crowd
 from bylot.engine import Cluster, Engine, Threads, progress
-from bylot.experiments import ROUNDS, SEEDS, Cell, Job, Setup, chosen, jobs, length, run
+from bylot.errors import OutOfReachWarning, SurrogateWarning
+from bylot.experiments import ROUNDS, SEEDS, Cell, Hospital, Job, Setup, chosen, jobs, length, run
 from bylot.records import FORM, VERSION, Records, Store, code_digest
 from bylot.report import Made
 from bylot.text import say, table
 
-MEANT = {"paper": ("sweep", "crowd"), "all": ("sweep", "crowd", "beyond")}
+MEANT = {
+    "paper": ("sweep", "crowd"),
+    "all": ("sweep", "crowd", "beyond"),
+    "default": experiments.CONTEST,
+}
 """Names for several experiments."""
 
 WARM = 20  # rounds, which is enough to compile all that a longer play needs
@@ -35,6 +42,7 @@ class Wish:
     only: Sequence[str] = ()
     variants: bool = False
     settings: bool = False
+    hospital: Hospital | None = None  # whose files are nobody's but the caller's
 
     def cells(self) -> list[Cell]:
         """All cells that are wanted."""
@@ -48,6 +56,11 @@ class Wish:
             every += experiments.ablation(self.count("ablation"))
             every += experiments.periods(self.count("periods"), self.rounds)
             every += experiments.settings(self.count("settings")) if self.settings else []
+        if "default" in self.experiments:
+            every += experiments.default(self.count("default"))
+            others = experiments.worlds(self.count("worlds"))
+            others += experiments.spans(self.count("spans"), self.rounds)
+            every += [one for one in others if self.hospital or one.environment != "hospital"]
         return chosen(every, self.only)
 
     def count(self, experiment: str) -> int:
@@ -105,7 +118,9 @@ def engine(name: str, workers: int, address: str | None = None) -> Engine:
 
 def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = False) -> int:
     """Compute what is missing, then write everything; 130 if it was stopped on the way."""
-    setup, cells = Setup(data, wish.rounds), wish.cells()
+    setup, cells = Setup(data, wish.rounds, wish.hospital), wish.cells()
+    if "default" in wish.experiments and wish.hospital is None:
+        say("... without the hospital, whose files were not given: see --hospital")
     with Store(out, manifest(setup), fresh) as store:
         known = store.known()
         missing = [cell for cell in cells if cell.id not in known]
@@ -149,6 +164,7 @@ def manifest(setup: Setup) -> dict[str, Any]:
         "rounds": setup.rounds,
         "window": setup.window,
         "code": code_digest(),
+        **({"hospital": setup.hospital.digest} if setup.hospital else {}),
     }
 
 
@@ -158,13 +174,16 @@ def compute(
     """Have the cells computed, and keep each world as it is finished."""
     if not cells:
         return
-    warm(setup, cells)
-    effort.start = time.monotonic()
-    with progress(len(cells)) as advance:
-        for done in where.run(jobs(cells), partial(run, setup)):
-            store.add(str(done.job), done.result)
-            effort.add(done.job, done.core_seconds)
-            advance(len(done.job.cells))
+    with warnings.catch_warnings():
+        for kind in (OutOfReachWarning, SurrogateWarning):
+            warnings.simplefilter("ignore", kind)  # who is not sure of limits plays all the same
+        warm(setup, cells)
+        effort.start = time.monotonic()
+        with progress(len(cells)) as advance:
+            for done in where.run(jobs(cells), partial(run, setup)):
+                store.add(str(done.job), done.result)
+                effort.add(done.job, done.core_seconds)
+                advance(len(done.job.cells))
 
 
 def warm(setup: Setup, cells: Sequence[Cell]) -> None:

@@ -13,6 +13,7 @@ FOLDERS = {
     **dict.fromkeys(("sweep", "crowd", "paper"), OUT),
     "beyond": Path("out/beyond"),
     "all": Path("out/all"),
+    "default": Path("out/default"),
 }
 """Where results go unless a folder is given: the paper's two experiments make one report."""
 
@@ -23,8 +24,8 @@ def add(verbs: Any) -> None:
         "reproduce",
         help="play the paper's experiments: records, figures, a verdict on every claim",
         description="Play section 6 of the paper, `sweep` (Figure 1) and `crowd` (Figures 2 and "
-        "3), and what is past it, `beyond`. What is finished is kept: the same command goes on "
-        "where it was stopped.",
+        "3), what is past it, `beyond`, or what the default policy is chosen by, `default`. What "
+        "is finished is kept: the same command goes on where it was stopped.",
     )
     verb.add_argument(
         "what",
@@ -34,7 +35,8 @@ def add(verbs: Any) -> None:
         help="sweep: regret of OMD at N = 3 and 5 under three levels of limits; crowd: eight "
         "policies, four levels, two environments; paper: these two; beyond: our own policies "
         "beside the paper's, at a harder level too, in periods, and without some of their parts; "
-        "all: everything (default)",
+        "all: the paper's and beyond (default); default: all policies in all worlds, and the rule "
+        "that chooses the default policy from their table",
     )
     add_source(verb)
     verb.add_argument(
@@ -42,7 +44,8 @@ def add(verbs: Any) -> None:
         type=positive,
         metavar="COUNT",
         help="how many seeds, 0 to COUNT - 1 (default: the paper's, 5 of sweep and 20 of crowd; "
-        "20 of beyond, 5 of its periods, 4 of its settings); verdicts need 3 or more",
+        "20 of beyond, 5 of its periods, 4 of its settings; of default 20 on the crowd and 6 "
+        "elsewhere); verdicts need 3 or more",
     )
     verb.add_argument(
         "--rounds",
@@ -60,6 +63,13 @@ def add(verbs: Any) -> None:
         "--settings",
         action="store_true",
         help="also a grid of settings of our own policies, to report what tuning would gain",
+    )
+    verb.add_argument(
+        "--hospital",
+        type=Path,
+        metavar="DIR",
+        help="for default: the folder with outcomes.csv, questions.csv and experts.csv of a panel "
+        "of language models (default: $BYLOT_HOSPITAL, or without it)",
     )
     verb.add_argument(
         "--only",
@@ -88,7 +98,7 @@ def add(verbs: Any) -> None:
         "--out",
         type=Path,
         help=f"folder for results (default: {OUT} of sweep, crowd and paper, "
-        f"{FOLDERS['beyond']}, or {FOLDERS['all']})",
+        f"{FOLDERS['beyond']}, {FOLDERS['default']}, or {FOLDERS['all']})",
     )
     verb.add_argument(
         "--fresh", action="store_true", help="forget the records that the folder holds"
@@ -120,10 +130,29 @@ def run(given: argparse.Namespace) -> int:
         only=tuple(given.only),
         variants=given.variants,
         settings=given.settings,
+        hospital=hospital(given.hospital) if given.what == "default" else None,
     )
     where = engine(given.engine, given.jobs, given.address)
     out = given.out or FOLDERS[given.what]
     return reproduce(wish, crowd(given), where, out, fresh=given.fresh)
+
+
+def hospital(given: Path | None) -> Any:
+    """The panel in a folder, that of the environment if none is given; None without either."""
+    from bylot.errors import BylotError
+    from bylot.experiments import FILES, read_hospital
+
+    named = os.environ.get("BYLOT_HOSPITAL")
+    folder = given or (Path(named) if named else None)
+    if folder is None:
+        return None
+    for name in FILES:
+        if not (folder / name).is_file():
+            said = "--hospital" if given else "$BYLOT_HOSPITAL"
+            raise BylotError(
+                f"{said} {folder} has no {name}; give a folder with {', '.join(FILES)}"
+            )
+    return read_hospital(folder)
 
 
 def plot(given: argparse.Namespace) -> int:

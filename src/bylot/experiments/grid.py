@@ -6,12 +6,32 @@ from itertools import product
 from typing import NamedTuple
 
 from bylot.errors import BylotError
+from bylot.experiments.arena import BUILT_IN
 from bylot.experiments.cell import Cell
-from bylot.experiments.levels import LEVELS, smoothing
-from bylot.experiments.lineup import BEYOND, GUARDED, PAPER, PARTS, VARIANTS, tried
+from bylot.experiments.levels import KNOWN, LEVELS, smoothing
+from bylot.experiments.lineup import (
+    BEYOND,
+    CONTENDERS,
+    GUARDED,
+    OWN,
+    PAPER,
+    PARTS,
+    VARIANTS,
+    tried,
+)
 
 ENVIRONMENTS = ("stochastic", "regime")
-SEEDS = {"sweep": 5, "crowd": 20, "beyond": 20, "ablation": 20, "periods": 5, "settings": 4}
+SEEDS = {
+    "sweep": 5,
+    "crowd": 20,
+    "beyond": 20,
+    "ablation": 20,
+    "periods": 5,
+    "settings": 4,
+    "default": 20,
+    "worlds": 6,
+    "spans": 6,
+}
 ROUNDS = 10_000
 LIMITED = tuple(name for name, level in LEVELS.items() if level is not None)
 HARD = ("tight", "stress")
@@ -23,6 +43,19 @@ LONGER = 2
 
 TOGETHER = {"ablation": "beyond", "settings": "beyond"}
 """Experiments that are played in the worlds of another one."""
+
+
+CONTEST = ("default", "worlds", "spans")
+"""The experiments that the default is chosen by: all policies on the crowd, in other worlds, and
+ours in periods.
+"""
+
+WORLDS = [
+    ("hospital", "own", 8),
+    *(("synthetic", level, 3) for level in HARD),
+    *((name, "own", dimensions) for name, (dimensions, _) in BUILT_IN.items()),
+]
+"""Worlds besides the crowd's two environments: their names, limits and dimensions."""
 
 
 def length(experiment: str, rounds: int) -> int:
@@ -102,8 +135,34 @@ def periods(seeds: int = SEEDS["periods"], rounds: int = ROUNDS) -> list[Cell]:
     ]
 
 
+def default(seeds: int = SEEDS["default"]) -> list[Cell]:
+    """All policies on the crowd, at all levels, in both environments."""
+    return everywhere("default", CONTENDERS, tuple(KNOWN), seeds)
+
+
+def worlds(seeds: int = SEEDS["worlds"]) -> list[Cell]:
+    """All policies in all other worlds."""
+    return [
+        Cell("worlds", level, world, policy, dimensions, seed)
+        for (world, level, dimensions), seed, policy in product(WORLDS, range(seeds), CONTENDERS)
+    ]
+
+
+def spans(seeds: int = SEEDS["spans"], rounds: int = ROUNDS) -> list[Cell]:
+    """Our own policies in periods, on the crowd where limits bind and in the hospital."""
+    lengths = [length for length in PERIODS if 2 * length <= rounds]
+    places = [(name, level, 3) for name, level in product(ENVIRONMENTS, HARD)] + WORLDS[:1]
+    return [
+        Cell("spans", level, world, policy, dimensions, seed, period)
+        for (world, level, dimensions), seed, policy, period in product(
+            places, range(seeds), OWN, lengths
+        )
+    ]
+
+
 GRIDS: dict[str, Callable[[int], list[Cell]]] = {
-    grid.__name__: grid for grid in (sweep, crowd, beyond, ablation, periods, settings)
+    grid.__name__: grid
+    for grid in (sweep, crowd, beyond, ablation, periods, settings, default, worlds, spans)
 }
 """All experiments, at the paper's number of rounds and without variants, for a number of seeds."""
 
@@ -131,7 +190,18 @@ def jobs(cells: Iterable[Cell]) -> list[Job]:
     """The cells by world, in the order in which the worlds first come up."""
     worlds: dict[tuple[str, str, int, int, int], list[Cell]] = {}
     for cell in cells:
-        experiment, skills = TOGETHER.get(cell.experiment, cell.experiment), smoothing(cell.level)
+        experiment, skills = played_in(cell), smoothing(cell.level)
         key = experiment, cell.environment, cell.dimensions, skills, cell.seed
         worlds.setdefault(key, []).append(cell)
     return [Job(*key, tuple(inside)) for key, inside in worlds.items()]
+
+
+def played_in(cell: Cell) -> str:
+    """The experiment in whose worlds a cell is played.
+
+    >>> played_in(Cell("spans", "own", "hospital", "distinct", 8, 0, period=250))
+    'worlds'
+    """
+    if cell.experiment == "spans":
+        return "default" if cell.environment in ENVIRONMENTS else "worlds"
+    return TOGETHER.get(cell.experiment, cell.experiment)

@@ -36,8 +36,8 @@ KNOWN: dict[str, Level | None] = {**LEVELS, "stress": STRESS}
 
 
 def smoothing(level: str) -> int:
-    """Of the skills that this level is played on."""
-    known = KNOWN[level]
+    """Of the skills that this level is played on; a world's own limits ask for none."""
+    known = KNOWN.get(level)
     return known.smoothing if known else 0
 
 

@@ -21,6 +21,10 @@ BEYOND = ("omd", "ts-bwk", "cbwk", "strict", "tangent", "distinct")
 GUARDED = ("tangent", "distinct")
 """Ours that promise limits at the end of every period."""
 
+OWN = tuple(name for name in ("strict", "tangent", "distinct", "panel") if name in KINDS)
+CONTENDERS = (*PAPER, *OWN)
+"""All that the default is chosen from: the one list of them."""
+
 PARTS = {
     "guard=False": "no guard",
     "pace=None": "no pacing",

@@ -36,11 +36,14 @@ CURVES = (
     *("curve_t", "curve_reward", "curve_workload", "curve_expert"),
     *("curve_r1_true", "curve_r1_proxy", "curve_r2"),
 )
+COMPARED = ("size", "mixture", "mixture_gap", "told", "micros")
+"""What is known only where all policies are compared."""
+
 FIGURES = (
     *("reward", "reward_late", "workload", "expert", "workload_bound", "expert_bound"),
     *("outside", "feasible", "r2", "optimum", "optimum_gap", "optimum_spread", "uniform"),
     *("regret_true", "regret_proxy", "r1_bound", "r2_bound"),
-    *("replaced", "periods", "bad_periods", *CURVES),
+    *("replaced", "periods", "bad_periods", *COMPARED, *CURVES),
 )
 """All that a record has besides its name and its refusal."""
 
@@ -82,6 +85,7 @@ def outcome(world: World, cell: Cell, played: Played, window: int) -> Row:
         "refused": None,
         **theorems(problem, world, cell.policy.startswith("omd")),
         **by_period(problem, played.spend, cell.period),
+        **dict.fromkeys(COMPARED),
     }
     return {"cell": cell.id, **cell._asdict(), **figures, **curves(world, cell, played, window)}
 

@@ -7,7 +7,9 @@ import numpy as np
 from bylot.data import Crowd
 from bylot.errors import PolicyError
 from bylot.experiments.cell import Cell
-from bylot.experiments.grid import Job, length
+from bylot.experiments.contest import contest
+from bylot.experiments.grid import CONTEST, Job, length
+from bylot.experiments.hospital import Hospital
 from bylot.experiments.levels import problem
 from bylot.experiments.lineup import heeds_periods, settings
 from bylot.experiments.outcome import Played, Row, outcome, refusal, spending
@@ -24,6 +26,7 @@ class Setup:
 
     crowd: Crowd
     rounds: int
+    hospital: Hospital | None = None
 
     def __post_init__(self) -> None:
         self.crowd.pool(seed=0)  # refuses a crowd that is too small, before anything is begun
@@ -37,6 +40,8 @@ class Setup:
 def run(setup: Setup, job: Job, rounds: int | None = None) -> list[Row]:
     """The records of a job's cells; of their first rounds only, if a number of them is given."""
     told = length(job.experiment, setup.rounds)
+    if job.experiment in CONTEST:
+        return contest(setup.crowd, setup.hospital, job, rounds or told, told)
     world = World(
         setup.crowd,
         job.environment,

@@ -13,7 +13,7 @@ from bylot.records.table import SCHEMA, Records, Table, joined, unpacked
 from bylot.text import say
 from bylot.whole import keep
 
-FORM, VERSION = "bylot-run", 2
+FORM, VERSION = "bylot-run", 3
 PART = re.compile(r".+-[0-9a-f]{12}\.parquet")
 
 

@@ -20,7 +20,7 @@ from bylot.whole import SUFFIX, keep, writing
 
 OUTPUTS = (
     *("report.md", "report.html", "summary.json", "claims.json", "beyond.json"),
-    "figures",
+    *("default.json", "figures"),
 )
 """What is made of records, in the same folder."""
 

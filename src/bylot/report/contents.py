@@ -96,18 +96,21 @@ def contents(
     ]
 
 
-def title(run: Run, of_paper: bool = True) -> str:
-    """Of the whole report, which may have nothing of the paper's."""
+def title(run: Run, of_paper: bool = True, past: bool = True) -> str:
+    """Of the whole report, which may have nothing of the paper's, nor of what is past it."""
     mark = "SYNTHETIC: " if synthetic(run) else ""
-    papers = "The experiments of Multinomial Subset Routing, run again"
-    return mark + (papers if of_paper else "Policies past Multinomial Subset Routing")
+    if of_paper:
+        return f"{mark}The experiments of Multinomial Subset Routing, run again"
+    if past:
+        return f"{mark}Policies past Multinomial Subset Routing"
+    return f"{mark}All policies in all worlds, and the default"
 
 
 def opening(
-    run: Run, groups: Groups, core_seconds: float | None, of_paper: bool = True
+    run: Run, groups: Groups, core_seconds: float | None, name: str, of_paper: bool = True
 ) -> list[Block]:
     """On what data, and how much of it."""
-    blocks: list[Block] = [Heading(title(run, of_paper), 1)]
+    blocks: list[Block] = [Heading(name, 1)]
     if synthetic(run):
         blocks.append(
             Banner(

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from bylot.plots import ablation, crowd, periods, regret, rolling, sweep
+from bylot.experiments import CONTEST
+from bylot.plots import ablation, crowd, default, periods, regret, rolling, sweep
 from bylot.plots.groups import Groups, Run
 from bylot.plots.style import folder_for
+from bylot.report import default as contest
 from bylot.report.beyond import counted_checks, judge_checks, section
 from bylot.report.blocks import Block
 from bylot.report.claims import Row, judge_all
@@ -30,6 +32,7 @@ DRAWN = {
     "beyond-regret": regret.draw,
     "beyond-periods": periods.draw,
     "beyond-ablation": ablation.draw,
+    "default": default.draw,
 }
 
 
@@ -63,20 +66,22 @@ class Made(NamedTuple):
 
 def write(records: Records, folder: Path, core_seconds: float | None = None) -> Made:
     """Figures, report.md, report.html and summary.json; claims.json of what is the paper's, and
-    beyond.json of what is not.
+    beyond.json and default.json of what is not.
 
     core_seconds: what the computing took; None: what the folder's summary says already.
     """
     cells, run = records.cells, records.run
     spent = spent_before(folder) if core_seconds is None else core_seconds
     paths = drawn(records, folder)
-    paper, past = cells, cells.clear()
+    paper, past, all_worlds = cells, cells.clear(), cells.clear()
     if not cells.is_empty():
         paper = cells.filter(pl.col("experiment").is_in(PAPER))
-        past = cells.filter(~pl.col("experiment").is_in(PAPER))
+        past = cells.filter(~pl.col("experiment").is_in((*PAPER, *CONTEST)))
+        all_worlds = cells.filter(pl.col("experiment").is_in(CONTEST))
     claims, checks = judge_all(paper, run), judge_checks(past, run)
-    with_paper = past.is_empty() or not paper.is_empty()
-    blocks = opening(run, Groups(cells), spent, with_paper)
+    with_paper = not paper.is_empty() or (past.is_empty() and all_worlds.is_empty())
+    name = title(run, with_paper, not past.is_empty())
+    blocks = opening(run, Groups(cells), spent, name, with_paper)
     verdicts = []
     if with_paper:
         blocks += of_paper(paper, run, claims, paths)
@@ -84,12 +89,17 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
     if not past.is_empty():
         blocks += section(Evidence(past, run), past, checks, paths)
         verdicts.append(counted_checks(checks))
+    if not all_worlds.is_empty():
+        blocks += contest.section(all_worlds, run, paths["default"])
     data: dict[str, Any] = {"summary.json": summary(cells, run, spent)}
     if with_paper:
         data["claims.json"] = [row._asdict() for row in claims]
     if not past.is_empty():
         data["beyond.json"] = [row._asdict() for row in checks]
-    pages = write_pages(blocks, title(run, with_paper), folder, data)
+    if not all_worlds.is_empty():
+        data["default.json"] = found = contest.numbers(all_worlds, run)
+        verdicts.append(found["outcome"])
+    pages = write_pages(blocks, name, folder, data)
     figures = [path for pair in paths.values() for path in pair]
     return Made(figures + pages, "\n".join(verdicts))
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from bylot.data.trec import DIGEST
-from bylot.experiments import GRIDS, ROUNDS, SEEDS, Cell, length, periods
+from bylot.experiments import GRIDS, ROUNDS, SEEDS, Cell, length, periods, spans
 from bylot.plots.groups import Groups, Key, Run, synthetic
 from bylot.report.evidence import Evidence, Untestable
 
@@ -132,8 +132,9 @@ def other_data(run: Run) -> str | None:
 
 def whole(experiment: str, seeds: int, run: Run) -> list[Cell]:
     """All cells of an experiment, without variants, as far as the rounds of the run allow."""
-    if experiment == "periods":
-        return periods(seeds, int(run.get("rounds", ROUNDS)))
+    if experiment in ("periods", "spans"):
+        grid = periods if experiment == "periods" else spans
+        return grid(seeds, int(run.get("rounds", ROUNDS)))
     return GRIDS[experiment](seeds)
 
 

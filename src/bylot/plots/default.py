@@ -1,0 +1,131 @@
+"""What the default is chosen by, at a glance: who loses what where, and who keeps the limits."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from bylot.experiments.verdict import REFERENCE, Line
+from bylot.plots.groups import Run, counted, heading
+from bylot.plots.standing import SHOWN, entries
+from bylot.plots.style import BLACK, BLUE, GREY, ORANGE, drawing, written
+
+REACH = 4.0
+"""Colours end at this many times what the reference loses, and at one part in as many."""
+
+BROKEN = "#E4E4E4"
+
+Tiles = Mapping[tuple[str, str], Line]
+"""By policy and place."""
+
+
+def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
+    """A row a policy, a column a place; the number is the gap in thousandths of the reward's
+    range, the colour compares it with the reference's, grey tiles left a limit.
+    """
+    lines = [one.line for one in entries(cells, run) if one.line.period is None]
+    if not any(line.gaps for line in lines):
+        return []
+    plt = drawing()
+    tiles = {(line.policy, line.place): line for line in lines if line.gaps}
+    places = list(dict.fromkeys(line.place for line in lines))
+    policies = [policy for policy in SHOWN if any(line.policy == policy for line in lines)]
+    seeds = [len(line.gaps) for line in tiles.values()]
+    figure, axes = plt.subplots(
+        figsize=(3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)), layout="constrained"
+    )
+    title = heading("What every policy loses in every world", run, (0, 0), "default")
+    first, _, below = title.partition("\n")
+    below = below.rpartition(", ")[0]
+    figure.suptitle(f"{first}\n{below}, {counted((min(seeds), max(seeds)))}")
+    for y, policy in enumerate(policies):
+        for x, place in enumerate(places):
+            if (policy, place) in tiles:
+                tile(axes, x, y, tiles[policy, place], measure(tiles, place))
+    framed(axes, places, policies, lines)
+    legend(plt, axes)
+    return written(figure, folder, "default")
+
+
+def measure(tiles: Tiles, place: str) -> float | None:
+    """What the reference loses in a place; None if it was not played or loses nothing."""
+    line = tiles.get((REFERENCE, place))
+    gap = gap_of(line) if line else 0.0
+    return gap if gap > 0.0 else None
+
+
+def gap_of(line: Line) -> float:
+    """Mean over seeds."""
+    return float(np.mean(list(line.gaps.values())))
+
+
+def tile(axes: Any, x: int, y: int, line: Line, reference: float | None) -> None:
+    """One policy in one place."""
+    broke, gap = line.kept < line.runs, gap_of(line)
+    colour = BROKEN if broke else shade(gap, reference)
+    axes.add_patch(drawing().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w"))
+    text = f"{1_000 * gap:.1f}"
+    if broke:
+        text = f"{1_000 * gap:.0f}\n{line.kept}/{line.runs} kept"
+    axes.text(
+        x,
+        y,
+        text,
+        ha="center",
+        va="center",
+        fontsize=6.5 if broke else 9,
+        color=GREY if broke else BLACK,
+    )
+
+
+def shade(gap: float, reference: float | None) -> Any:
+    """White where the gap is the reference's; blue is less, orange more, on a scale of ratios."""
+    from matplotlib.colors import to_rgb
+
+    if reference is None:
+        return "white"
+    ratio = max(gap, reference / REACH) / reference
+    part = float(np.clip(np.log(ratio) / np.log(REACH), -1.0, 1.0))
+    end = np.array(to_rgb(ORANGE if part > 0 else BLUE))
+    return tuple(1.0 - 0.75 * abs(part) * (1.0 - end))
+
+
+def framed(axes: Any, places: Sequence[str], policies: Sequence[str], lines: list[Line]) -> None:
+    """Names at the edges, and a gap in the lines between worlds."""
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.set_ylim(len(policies) - 0.5, -0.5)
+    axes.set_xticks(range(len(places)), places, rotation=40, ha="left", rotation_mode="anchor")
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(policies)), policies)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    world = {line.place: line.world for line in lines}
+    for x, (one, other) in enumerate(pairwise(places)):
+        if world[one] != world[other]:
+            axes.axvline(x + 0.5, color=BLACK, linewidth=1.2)
+
+
+def legend(plt: Any, axes: Any) -> None:
+    """What colours and numbers mean."""
+    shown = {
+        f"loses a quarter of what {REFERENCE} loses, or less": shade(1 / REACH, 1.0),
+        f"as much as {REFERENCE}": "white",
+        "4 times as much, or more": shade(REACH, 1.0),
+        "left a limit in some run: may not be the default": BROKEN,
+    }
+    patches = [
+        plt.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=GREY, linewidth=0.6)
+        for colour in shown.values()
+    ]
+    axes.figure.legend(
+        patches, list(shown), loc="outside lower center", ncols=2, frameon=False, fontsize=9
+    )
+    axes.set_xlabel(
+        "Numbers: reward of the best mixture of panels under the limits, less that of the policy, "
+        "in thousandths",
+        fontsize=9,
+    )

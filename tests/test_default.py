@@ -1,0 +1,216 @@
+"""`bylot reproduce default`: every policy in every world, and what is made of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_array_equal
+
+import hospital
+from bylot.cli import main
+from bylot.data import synthetic
+from bylot.experiments import CONTENDERS, CONTEST, Cell, arena, read_hospital
+from bylot.experiments.contest import contest
+from bylot.experiments.grid import jobs
+from bylot.experiments.verdict import Line, verdict
+from bylot.plots.default import draw
+from bylot.plots.standing import entries
+from bylot.records import Records
+from bylot.report import write
+from contest import LOST, tell_contest
+
+RUN = ["reproduce", "default", "--data", "synthetic", "--rounds", "120", "--jobs", "2"]
+SOME = ["--only", "*/distinct/*", "--only", "default/*/random/*", "--only", "worlds/*/greedy/*"]
+
+
+def untimed(folder: Path) -> pl.DataFrame:
+    """All records but what a clock measured."""
+    return pl.read_parquet(folder / "records.parquet").drop("micros")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run of some policies, without the hospital."""
+    folder = tmp_path_factory.mktemp("default")
+    assert main([*RUN, *SOME, "--seeds", "3", "--out", str(folder)]) == 0
+    return folder
+
+
+def test_one_command_leaves_records_a_figure_a_report_and_a_verdict(small: Path) -> None:
+    cells = untimed(small)
+    assert dict(cells.group_by("experiment").len().iter_rows()) == {
+        "default": 2 * 10 * 3,
+        "worlds": 2 * 7 * 3,
+    }
+    ours = cells.filter(pl.col("policy") == "distinct")
+    assert ours["feasible"].all()
+    assert ours["told"].all()
+    assert not cells.filter(pl.col("policy") == "greedy")["told"].any()
+    for column in ("reward", "mixture", "mixture_gap", "optimum", "uniform", "size"):
+        assert np.isfinite(cells[column].to_numpy()).all()
+    assert (cells["mixture"] > cells["optimum"] - 1e-9).all()  # no law of draws beats panels
+    assert (small / "figures" / "default.png").stat().st_size > 10_000
+    text = (small / "report.md").read_text()
+    assert "SYNTHETIC" in text
+    assert "The hospital was left out" in text
+    found = json.loads((small / "default.json").read_text())
+    assert found["outcome"] in text
+    assert found["choices"][0]["policy"] == "distinct"
+
+
+def test_a_run_goes_on_from_fewer_seeds_to_the_same_records(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seeds in ("1", "3"):
+        assert main([*RUN, *SOME, "--seeds", seeds, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert "34 to compute" in said
+    assert "68 to compute" in said
+    assert "without the hospital" in said
+    assert untimed(tmp_path).equals(untimed(small))
+
+
+def test_a_second_run_computes_nothing(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (small / "records.parquet").read_bytes()
+    assert main([*RUN, *SOME, "--seeds", "3", "--out", str(small)]) == 0
+    assert "0 to compute" in capsys.readouterr().err
+    assert (small / "records.parquet").read_bytes() == before
+
+
+def test_the_hospital_is_a_world_where_its_files_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--hospital", str(hospital.folder()), "--only", "*/hospital/distinct/*"]
+    assert main([*RUN, *files, "--seeds", "1", "--out", str(tmp_path)]) == 0
+    assert "without the hospital" not in capsys.readouterr().err
+    (row,) = untimed(tmp_path).iter_rows(named=True)
+    assert (row["size"], row["dimensions"]) == (39, 8)
+    assert round(row["mixture"], 4) == 0.8109
+    assert round(row["optimum"], 4) == 0.7778
+    other = [*RUN, "--only", "*/crowd/random/*", "--seeds", "1", "--out", str(tmp_path)]
+    assert main(other) == 1
+    assert "hospital" in capsys.readouterr().err  # a run with other settings
+
+
+def test_a_folder_without_the_files_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RUN, "--hospital", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert f"--hospital {tmp_path} has no outcomes.csv" in capsys.readouterr().err
+
+
+def test_the_lines_of_the_file_give_the_verdict_again(small: Path) -> None:
+    found = json.loads((small / "default.json").read_text())
+    lines = [
+        Line(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
+        for one in found["lines"]
+    ]
+    again = verdict(lines)
+    assert [choice.policy for choice in again] == [one["policy"] for one in found["choices"]]
+    assert [choice.out for choice in again] == [one["out"] for one in found["choices"]]
+
+
+def report(told: Any, folder: Path) -> str:
+    """The report on made-up records."""
+    write(Records(told.cells, told.run), folder)
+    return (folder / "report.md").read_text()
+
+
+def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path) -> None:
+    text = report(tell_contest(), tmp_path)
+    assert "The default is distinct by the rule" in text
+    assert "| greedy | kept all limits in 2 of 4 runs of" in text
+    whole = tell_contest()
+    kept = whole.cells.with_columns(feasible=pl.lit(True), outside=pl.lit(0.0))
+    text = report(type(whole)(cells=kept, run=whole.run), tmp_path)
+    assert "The default is greedy by the rule" in text  # had it kept them
+
+
+def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -> None:
+    told = tell_contest()
+    text = report(told, tmp_path)
+    places = {one.line.place for one in entries(told.cells, told.run)}
+    assert len(places) == 10 + 8 + 5 * 3
+    for place in places:
+        assert text.count(f"\n| {place} |") >= 2
+    assert all(f"| {policy} |" in text for policy in CONTENDERS)
+    assert "0/160" in text  # bad periods of a place: 4 seeds of 40
+
+
+def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
+    told = tell_contest(LOST | {"tangent": 0.01})
+    assert "The default is tangent by the rule" in report(told, tmp_path)
+    short = (pl.col("policy") == "tangent") & (pl.col("period") == 250)
+    gone = [
+        pl.when(short).then(None).otherwise(pl.col(name)).alias(name)
+        for name in ("reward", "feasible", "mixture", "told", "bad_periods", "periods", "micros")
+    ]
+    why = pl.when(short).then(pl.lit("too short")).otherwise(None).alias("refused")
+    refused = type(told)(cells=told.cells.with_columns(*gone, why), run=told.run)
+    text = report(refused, tmp_path)
+    assert "The default is distinct by the rule" in text
+    assert "too short" in text
+
+
+def test_a_figure_comes_out_of_whole_partial_and_empty_records(tmp_path: Path) -> None:
+    told = tell_contest()
+    png, svg = draw(told.cells, told.run, tmp_path)
+    assert min(png.stat().st_size, svg.stat().st_size) > 10_000
+    assert "SYNTHETIC" in svg.read_text()
+    part = told.cells.filter(pl.col("policy") == "omd", pl.col("environment") == "crowd")
+    assert len(draw(part, told.run, tmp_path)) == 2
+    assert draw(told.cells.clear(), told.run, tmp_path) == []
+    spans = told.cells.filter(pl.col("experiment") == "spans")
+    assert draw(spans, told.run, tmp_path) == []
+
+
+def shuffled(seed: int) -> np.ndarray:
+    """(4, K): by how much the mean value of an expert moves from one block to the next."""
+    values = arena.redealt(5_000, seed).given.values
+    means = values.reshape(arena.DEALS, 1_000, 3, arena.SMALL).mean(axis=1)
+    return np.asarray(np.abs(np.diff(means, axis=0)).max(axis=1))
+
+
+def test_half_of_the_experts_are_dealt_other_skills_between_blocks() -> None:
+    moved = shuffled(0) > 0.03  # ten standard errors of a mean of 1,000 values worth a third
+    assert (moved.sum(axis=1) <= arena.SMALL // 2).all()
+    assert (moved.sum(axis=1) >= arena.SMALL // 4).all()  # some are dealt much the same again
+    assert (moved[0] != moved[1]).any()  # others each time
+
+
+def test_specialists_are_good_at_few_things_and_limits_bind() -> None:
+    place = arena.specialists(400, seed=0)
+    means = place.given.values.mean(axis=0) * arena.SPECIALTIES
+    assert_array_equal((means > 0.4).sum(axis=0), arena.EACH)
+    assert place.given.values.sum(axis=1).max() <= 1.0
+
+
+def test_late_rewards_are_late_in_the_contest() -> None:
+    cells = [Cell("worlds", "own", name, "ts", 3, 0) for name in ("crowd", "late")]
+    prompt, late = (contest(synthetic(), None, job, 300, 300)[0] for job in jobs(cells))
+    assert prompt["mixture"] == late["mixture"]
+    assert prompt["reward"] != late["reward"]
+
+
+def test_the_hospital_of_the_study_has_twelve_labs() -> None:
+    ward = read_hospital(hospital.folder())
+    assert len(ward.problem.limits) == 14
+    assert len(ward.digest) == 64
+
+
+def test_the_published_table_gives_the_published_verdict() -> None:
+    page = Path(__file__).parent.parent / "docs" / "default"
+    found = json.loads((page / "default.json").read_text())
+    lines = [
+        Line(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
+        for one in found["lines"]
+    ]
+    assert [choice.policy for choice in verdict(lines)] == [
+        choice["policy"] for choice in found["choices"]
+    ]
+    assert found["outcome"] in (page / "report.md").read_text()
+    assert {line.policy for line in lines} <= set(CONTENDERS)
+    assert CONTEST == ("default", "worlds", "spans")

@@ -1,0 +1,159 @@
+"""The rule that chooses the default, on tables that were made up to tell who must win."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bylot.experiments.verdict import LARGE, LEAST, REFERENCE, Choice, Line, verdict
+
+WORLDS = {"crowd": ("tight", "loose"), "ward": ("ward",), "many": ("many",)}
+
+
+def line(policy: str, place: str, gaps: list[float], **changes: Any) -> Line:
+    """A policy that kept everything and tells its chances, unless it is changed."""
+    world = next(world for world, places in WORLDS.items() if place in places)
+    size = LARGE + 1 if world == "many" else LARGE
+    whole = Line(
+        world, place, policy, size, None, dict(enumerate(gaps)), len(gaps), len(gaps), 0, True
+    )
+    return whole._replace(**changes)
+
+
+def table(
+    lost: dict[str, float], noise: float = 0.001, seeds: int = 6, **changes: Any
+) -> list[Line]:
+    """Policies that lose the same everywhere, up to noise."""
+    rng = np.random.default_rng(5)
+    return [
+        line(policy, place, (gap + noise * rng.normal(size=seeds)).tolist(), **changes)
+        for policy, gap in lost.items()
+        for places in WORLDS.values()
+        for place in places
+    ]
+
+
+def changed(lines: list[Line], policy: str, place: str | None = None, **changes: Any) -> list[Line]:
+    """The same with something else in the lines of a policy."""
+    return [
+        one._replace(**changes) if one.policy == policy and place in (None, one.place) else one
+        for one in lines
+    ]
+
+
+def by_class(lines: list[Line]) -> dict[str, Choice]:
+    """All choices by their problems."""
+    return {choice.problems: choice for choice in verdict(lines)}
+
+
+def default(lines: list[Line]) -> str | None:
+    """The policy that is chosen."""
+    return verdict(lines)[0].policy
+
+
+GOOD = table({REFERENCE: 0.03, "better": 0.01, "worse": 0.05})
+
+
+def test_the_least_loss_wins_and_is_told_in_parts_of_the_reference() -> None:
+    choice = verdict(GOOD)[0]
+    assert choice.policy == "better"
+    assert list(choice.scores) == ["better", REFERENCE, "worse"]
+    assert abs(choice.scores["better"].mean - 1 / 3) < 0.05
+    assert abs(choice.scores[REFERENCE].mean - 1) < 1e-9
+    assert default(table({REFERENCE: 0.03, "better": 0.04, "worse": 0.05})) == REFERENCE
+
+
+def test_one_run_outside_a_limit_is_enough_never_to_be_chosen() -> None:
+    broke = changed(GOOD, "better", "loose", kept=5)
+    assert {choice.policy for choice in verdict(broke)} == {REFERENCE}
+    assert verdict(broke)[0].out == {"better": "kept all limits in 5 of 6 runs of loose"}
+    assert {choice.policy for choice in verdict(GOOD)} == {"better"}  # without that run
+
+
+def test_a_bad_period_or_a_refusal_is_enough_too() -> None:
+    spans = [one._replace(period=250, place=f"{one.place}, 250") for one in GOOD]
+    assert default(GOOD + spans) == "better"
+    assert default(GOOD + changed(spans, "better", "ward, 250", bad=1)) == REFERENCE
+    refused = changed(spans, "better", "ward, 250", gaps={}, kept=0)
+    assert default(GOOD + refused) == REFERENCE
+
+
+@given(st.data())
+def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) -> None:
+    names = [REFERENCE, "a", "b", "c"]
+    lost = {name: data.draw(st.floats(-0.1, 0.2)) for name in names}
+    lines = table(lost, noise=data.draw(st.floats(1e-6, 0.1)))
+    told = {name: data.draw(st.booleans()) for name in names}
+    lines = [one._replace(told=told[one.policy]) for one in lines]
+    breaks = data.draw(st.sets(st.integers(0, len(lines) - 1)))
+    lines = [one._replace(kept=one.runs - (n in breaks)) for n, one in enumerate(lines)]
+    broke = {lines[n].policy for n in breaks}
+    for choice in verdict(lines):
+        assert choice.policy not in broke
+        assert not choice.scores.keys() & broke
+        if "chances" in choice.problems and choice.policy is not None:
+            assert told[choice.policy]
+
+
+def test_a_tie_goes_to_the_one_that_tells_its_chances() -> None:
+    near = changed(table({REFERENCE: 0.03, "model": 0.0299}, noise=0.002), "model", told=False)
+    choice = verdict(near)[0]
+    assert (choice.policy, choice.before) == (REFERENCE, "model")
+    told = verdict(changed(near, "model", told=True))[0]
+    assert (told.policy, told.before) == ("model", None)
+
+
+def test_what_is_clear_is_no_tie() -> None:
+    clear = changed(table({REFERENCE: 0.03, "model": 0.02}, noise=0.002), "model", told=False)
+    assert verdict(clear)[0].policy == "model"
+    chances = by_class(clear)[f"up to {LARGE} experts, chances needed"]
+    assert chances.policy == REFERENCE
+    assert chances.out == {"model": "does not tell its chances"}
+
+
+def test_places_of_one_world_count_together_as_much_as_another_world() -> None:
+    lines = table({REFERENCE: 0.03, "other": 0.03}, noise=1e-6)
+    for place, part in {"tight": 0.6, "loose": 0.6, "ward": 1.5, "many": 1.2}.items():
+        gaps = dict.fromkeys(range(6), 0.03 * part)
+        lines = changed(lines, "other", place, gaps=gaps)
+    assert np.mean([0.6, 0.6, 1.5, 1.2]) < 1  # place by place it would have won
+    choice = verdict(lines)[0]
+    assert choice.policy == REFERENCE
+    assert abs(choice.scores["other"].mean - (0.6 + 1.5 + 1.2) / 3) < 1e-3
+
+
+def test_a_class_has_a_winner_of_its_own() -> None:
+    lines = changed(GOOD, "better", "many", gaps=dict.fromkeys(range(6), 0.09))
+    chosen = by_class(lines)
+    assert chosen[f"up to {LARGE} experts"].policy == "better"
+    assert chosen[f"more than {LARGE} experts"].policy == REFERENCE
+
+
+def test_periods_are_judged_by_length() -> None:
+    spans = [
+        one._replace(period=period, place=f"{one.place}, {period}")
+        for period in (250, 1_000)
+        for one in changed(
+            GOOD, "better", gaps=dict.fromkeys(range(6), 0.06 if period < 999 else 0.0)
+        )
+    ]
+    chosen = by_class(GOOD + spans)
+    assert chosen["periods of 250 rounds"].policy == REFERENCE
+    assert chosen["periods of 1,000 rounds"].policy == "better"
+
+
+def test_a_place_in_which_the_reference_loses_nothing_does_not_count() -> None:
+    lines = changed(GOOD, REFERENCE, "ward", gaps=dict.fromkeys(range(6), -0.01))
+    choice = verdict(lines)[0]
+    assert choice.unsaid == ("ward",)
+    assert choice.policy == "better"
+
+
+def test_few_seeds_or_missing_places_choose_nobody() -> None:
+    assert default(table({REFERENCE: 0.03}, seeds=LEAST)) == REFERENCE
+    assert default(table({REFERENCE: 0.03}, seeds=LEAST - 1)) is None
+    half = [one for one in GOOD if (one.policy, one.place) != ("better", "ward")]
+    assert verdict(half)[0].out == {"better": "was not played in ward"}
+    assert default([one for one in GOOD if one.policy != REFERENCE]) is None
+    assert verdict([]) == []
