@@ -10,7 +10,7 @@ from bylot import Router, policies, simulate
 from bylot.durable.stored import StoredRouter
 from bylot.environments import Given
 from bylot.errors import PolicyError
-from bylot.policies import Auto, Distinct, Panel, Policy, Tangent, auto
+from bylot.policies import Auto, Distinct, Panel, Policy, Tangent, auto, panel
 from bylot.problem import Problem, at_most
 from small import five
 
@@ -40,7 +40,7 @@ def test_the_problem_says_which(asked: Auto, problem: Problem, taken: Policy) ->
 
 def test_what_panel_is_given_it_can_bear() -> None:
     problem = sized(auto.MANY)
-    most = auto.MEMORY // (8 * problem.size**2)
+    most = panel.MEMORY // (8 * problem.size**2)
     taken = Auto(propensities=False, contexts=most).settled(problem)
     assert isinstance(taken, Panel)
     taken.start(taken.bind(problem), most)
