@@ -209,6 +209,16 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
         ("tangent", {"mass": [[1.0] * 5] * 2}),
         ("tangent", {"theta": [[1e308] * 5] * 2}),
         ("tangent", {"account": {"place": [-1]}}),
+        ("panel", {"visits": [-1, 1]}),
+        ("panel", {"drawn": [[9, 0, 0, 0, 0]] * 2}),
+        ("panel", {"belief": {"beta": [[0.5] * 5] * 2}}),
+        ("panel", {"belief": {"root": [[[0.0] * 5] * 5] * 2}}),
+        ("panel", {"belief": {"root": [[[1.0] * 5] * 5] * 2}}),
+        ("panel", {"belief": {"noise": [0.0, 0.1]}}),
+        ("panel", {"belief": {"drift": [[9.0] * 5] * 2}}),
+        ("panel", {"toll": {"price": [-1.0, 0.0, 0.0]}}),
+        ("panel", {"toll": {"squares": [0.0, 0.0, 0.0]}}),
+        ("panel", {"explorer": {"visits": [-1, 1]}}),
     ],
     ids=str,
 )
@@ -281,7 +291,7 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[
 
 
 @pytest.mark.parametrize(
-    "policy", ["omd", "cbwk", "ts-bwk", "moe", "random", "distinct", "tangent"]
+    "policy", ["omd", "cbwk", "ts-bwk", "moe", "random", "distinct", "tangent", "panel"]
 )
 @given(choice=st.integers(0, 10_000), junk=JUNK, resealed=st.booleans())
 @settings(

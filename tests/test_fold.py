@@ -21,7 +21,7 @@ from bylot.kernels.sets import log_set_probability
 from diaries import Diary, decided, terms_of, with_frank
 from small import five
 
-EVERY = ["distinct", "tangent", "omd", "cbwk", "ts-bwk", "moe", "random"]
+EVERY = ["distinct", "tangent", "panel", "omd", "cbwk", "ts-bwk", "moe", "random"]
 
 
 PROBLEMS = [five(), with_frank(3.0), with_frank(2.5)]

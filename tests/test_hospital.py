@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hospital
-from bylot import Problem, Trace, optimum, simulate
+from bylot import Problem, Trace, best_mixture, optimum, simulate
 from bylot.errors import SurrogateWarning
 from bylot.metrics import worst
 from bylot.optima import Stack
@@ -45,10 +45,21 @@ def test_the_best_independent_draws_are_known() -> None:
     assert best() == pytest.approx(0.77775, abs=2e-5)
 
 
-@pytest.mark.parametrize(("policy", "allowed"), [("tangent", 0.020), ("distinct", 0.0)])
+@pytest.mark.parametrize(
+    ("policy", "allowed"), [("tangent", 0.020), ("distinct", 0.0), ("panel", -0.013)]
+)
 def test_ours_learn_it_and_keep_every_limit(policy: str, allowed: float) -> None:
     assert max(worst(trace) for trace in played(policy)) == 0.0
     assert regret(policy) <= allowed
+
+
+def test_panel_comes_near_the_best_mixture_of_sets() -> None:
+    values, weights, _ = hospital.world().expected()
+    best = best_mixture(hospital.hospital(), Stack(values, weights=weights)).value
+    assert best == pytest.approx(0.8109, abs=2e-4)
+    earned = [float(trace.rewards.mean()) for trace in played("panel")]
+    assert best - np.mean(earned) <= 0.020
+    assert best - np.mean([trace.rewards.mean() for trace in played("distinct")]) > 0.020
 
 
 def test_strict_learns_more_slowly_but_learns() -> None:
@@ -63,7 +74,7 @@ def test_the_paper_s_policies_do_not() -> None:
 
 
 @pytest.mark.parametrize("period", [250, 1_000, 5_000])
-@pytest.mark.parametrize("policy", ["tangent", "distinct"])
+@pytest.mark.parametrize("policy", ["tangent", "distinct", "panel"])
 def test_no_period_ends_outside_a_limit(policy: str, period: int) -> None:
     given = hospital.hospital()
     problem = Problem(given.experts, dict(given.costs), given.limits, draws=3, period=period)

@@ -18,7 +18,7 @@ from bylot.simulation import Record
 from serving import serving
 
 ROUNDS, SEED = 300, 5
-POLICIES = ("distinct", "omd")
+POLICIES = ("distinct", "panel", "omd")
 
 
 def pool() -> bylot.Problem:
