@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bylot import Decision, Problem, Router
+from bylot import Decision, Problem, Router, saving
 from bylot.codec import leaves
 from bylot.errors import PolicyError
 from bylot.kernels.compile import Floats
@@ -321,7 +321,7 @@ def test_kill_reload_continue_equals_one_run(policy: str, cut: int, tmp_path: Pa
     assert any(not isinstance(held, float) for held in second.held.values())
     driven(second, cut, 150)
     assert memory(second) == memory(whole)
-    assert second.content() == whole.content()
+    assert saving.content(second) == saving.content(whole)
     assert str(second.status()) == str(whole.status())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot import codec, policies
+from bylot import codec, policies, saving
 from bylot.decision import Decision, Receipt
 from bylot.errors import (
     DecisionError,
@@ -29,7 +29,6 @@ from bylot.problem.reading import instead
 from bylot.status import Current, Period, Standing, Status
 from bylot.text import patience
 
-FORM, VERSION = "bylot-router", 1
 HUGE = 1e300  # a reward beyond it is not a number to learn from
 WARM: set[Any] = set()  # the types of desks that were compiled in this process
 
@@ -436,37 +435,15 @@ class Router:
     def save(self, path: str | Path) -> None:
         """Write everything to a file, whole or not at all; `load` continues bit for bit."""
         with self._lock:
-            content = self.content()
+            content = saving.content(self)
         codec.save(Path(path), content)
-
-    def content(self) -> dict[str, Any]:
-        """What a saved file holds."""
-        return {
-            "form": FORM,
-            "version": VERSION,
-            "problem": codec.write_problem(self.problem),
-            "policy": policies.write(self.policy),
-            "seed": self.seed,
-            "horizon": self.horizon,
-            "rewards": self.rewards,
-            "max_contexts": self.max_contexts,
-            "memory": self.memory,
-            "contexts": list(self.contexts),
-            "since": self.since,
-            "unused": self.unused,
-            "period": self.period,
-            "skipped": self.skipped,
-            "state": codec.write_arrays(self.state, derived(self.policy)),
-            "ledger": codec.write_arrays(self.ledger),
-            "held": [write_held(t, held) for t, held in self.held.items()],
-        }
 
     @classmethod
     def load(cls, path: str | Path) -> "Router":
         """A router as it was saved."""
-        data = codec.load(Path(path), FORM, VERSION)
+        data = codec.load(Path(path), saving.FORM, saving.VERSION)
         try:
-            return cls.restored(data)
+            return saving.restored(cls, data)
         except (
             LookupError,
             TypeError,
@@ -476,87 +453,6 @@ class Router:
             MemoryError,
         ) as error:
             raise SavedFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
-
-    @classmethod
-    def restored(cls, data: dict[str, Any]) -> "Router":
-        """A router from the content of a saved file."""
-        router = cls(
-            codec.read_problem(data["problem"]),
-            policies.read(data["policy"]),
-            seed=data["seed"],
-            horizon=data["horizon"],
-            rewards=tuple(data["rewards"]),
-            max_contexts=data["max_contexts"],
-            memory=data["memory"],
-        )
-        router.contexts = {label: n for n, label in enumerate(data["contexts"])}
-        lines = len(data["state"]["visits"])
-        if not len(router.contexts) == len(data["contexts"]) <= lines:
-            raise SavedFileError(f"{len(data['contexts'])} contexts, but {lines} lines of state")
-        if not all(label is None or isinstance(label, str) for label in router.contexts):
-            raise SavedFileError("a context is neither a string nor null")
-        codec.read_arrays(data["ledger"], router.ledger)
-        router.since = {name: int(n) for name, n in data.get("since", {}).items()}
-        router.unused = {name: int(n) for name, n in data.get("unused", {}).items()}
-        first, level = data.get("period", (0, 0))
-        router.period = int(first), int(level)
-        router.skipped = [int(n) for n in data.get("skipped", ())]
-        if len(router.skipped) > len(router.contexts):
-            raise SavedFileError(f"{len(router.skipped)} contexts were counted of fewer")
-        blank_state = router.policy.start(router.rule, lines)
-        state = codec.read_arrays(data["state"], blank_state, derived(router.policy))
-        if isinstance(router.policy, policies.Derives):
-            router.policy.derive(router.rule, state)
-        if router.t < 0 or not router.policy.sound(router.rule, state):
-            raise SavedFileError("its state is none that a router can be in")
-        router.seat(state)
-        router.held = dict(read_held(one, router) for one in data["held"])
-        return router
-
-
-def derived(policy: policies.Policy) -> tuple[str, ...]:
-    """The fields of a policy's state that files do without, as they follow from the others."""
-    return policy.derived if isinstance(policy, policies.Derives) else ()
-
-
-def write_held(t: int, held: Ticket | float) -> dict[str, Any]:
-    """A decision that waits for its reward, or the reward it got."""
-    if not isinstance(held, Ticket):
-        return {"t": t, "reward": held}
-    arrays = {name: getattr(held, name).tolist() for name in ("draws", "odds", "up")}
-    return {**held._asdict(), **arrays}
-
-
-def read_held(data: dict[str, Any], router: Router) -> tuple[int, Ticket | float]:
-    """The inverse of `write_held`; a ticket must fit the router it belongs to."""
-    t = data["t"]
-    if type(t) is not int or not 0 <= t < router.t:
-        raise SavedFileError(f"a held decision has number {t!r}, but {router.t} were made")
-    if "reward" in data:
-        return t, float(data["reward"])
-    size = router.problem.size
-    up = np.empty(size if data["up"] else 0, np.bool_)
-    codec.fill("up", data["up"], up)
-    M = router.problem.draws
-    policy = router.policy
-    chance, weight = float(data.get("chance", 0.0)), float(data.get("weight", 1.0))
-    as_set = not policy.multinomial and (policy.whole or chance > 0)
-    odds = np.empty(M if policy.multinomial else size if as_set else 0)
-    draws = np.empty(M, np.int64)
-    codec.fill("draws", data["draws"], draws)
-    codec.fill("odds", data["odds"], odds)
-    share, fair = float(data["share"]), (odds >= 0) & (odds <= 1 + 1e-9)
-    fair &= (odds > 0) | as_set  # an expert that was down has none
-    if not (draws.min() >= 0 and draws.max() < size and fair.all() and 0 < share <= 1 + 1e-9):
-        raise SavedFileError(f"decision {t} has draws or odds that this pool cannot have")
-    context = data["context"]
-    if type(context) is not int or not 0 <= context < len(router.contexts):
-        raise SavedFileError(f"decision {t} has context {context!r}, which was never seen")
-    if not (0 <= chance <= 1 + 1e-9 and 0 <= weight < 1e6):
-        raise SavedFileError(f"decision {t} has a chance of {chance} and a weight of {weight}")
-    replaced = bool(data.get("replaced", False))
-    feasible = bool(data["feasible"])
-    return t, Ticket(t, context, draws, odds, up, share, feasible, chance, weight, replaced)
 
 
 def told(ticket: Ticket) -> tuple[float, ...]:

@@ -23,7 +23,8 @@ from bylot.policies.guard import Guard
 from bylot.policies.ledger import blank
 from bylot.policies.schedule import rated
 from bylot.problem import Problem
-from bylot.router import Router, derived
+from bylot.router import Router
+from bylot.saving import derived
 
 FORM = 2  # the version of all this
 
