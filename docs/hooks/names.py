@@ -89,6 +89,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         environments.Drifting: (),
         environments.Regime: (),
         environments.Outcomes: ("expected",),
+        environments.Late: ("due",),
     },
     "Judging": {
         bylot.optimum: (),

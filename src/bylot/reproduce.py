@@ -189,7 +189,7 @@ def compute(
 def warm(setup: Setup, cells: Sequence[Cell]) -> None:
     """Compile what these cells need, on a few rounds, so that it is not timed as their work."""
     say("... compiling, which is quick if it was done before")
-    some = {(cell.experiment, cell.policy): cell for cell in cells}
+    some = {(cell.experiment, cell.policy): cell for cell in reversed(cells)}  # the first of each
     for job in jobs(some.values()):
         run(setup, job, WARM)
 

@@ -33,7 +33,7 @@ class Yardstick(NamedTuple):
 
 
 def contest(crowd: Crowd, hospital: Hospital | None, job: Job, rounds: int, told: int) -> list[Row]:
-    """The records of a job's cells: `rounds` are played of a horizon of which `told` are told."""
+    """The records of a job's cells: `rounds` are played, and a horizon of `told` is told."""
     place = made(crowd, hospital, job, rounds)
     sticks: dict[str, Yardstick] = {}
     rows = []

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from bylot.experiments.verdict import REFERENCE, Line
-from bylot.plots.groups import Run, counted, heading
-from bylot.plots.standing import SHOWN, entries
+from bylot.plots.groups import Run, counted, synthetic
+from bylot.plots.standing import SHOWN, crowd, entries
 from bylot.plots.style import BLACK, BLUE, GREY, ORANGE, drawing, written
 
 REACH = 4.0
@@ -37,10 +37,12 @@ def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
     figure, axes = plt.subplots(
         figsize=(3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)), layout="constrained"
     )
-    title = heading("What every policy loses in every world", run, (0, 0), "default")
-    first, _, below = title.partition("\n")
-    below = below.rpartition(", ")[0]
-    figure.suptitle(f"{first}\n{below}, {counted((min(seeds), max(seeds)))}")
+    mark = "SYNTHETIC: " if synthetic(run) else ""
+    played = f"{crowd(run)} crowd and other worlds, {run['rounds']:,} rounds"
+    figure.suptitle(
+        f"{mark}What every policy loses in every world\n"
+        f"{played}, {counted((min(seeds), max(seeds)))}"
+    )
     for y, policy in enumerate(policies):
         for x, place in enumerate(places):
             if (policy, place) in tiles:

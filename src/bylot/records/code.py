@@ -14,6 +14,7 @@ DECISIVE = (
     "metrics.py",
     "optima",
     "policies",
+    "pools.py",
     "problem",
     "simulation.py",
 )

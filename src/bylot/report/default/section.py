@@ -21,7 +21,7 @@ CAPTION = (
 )
 READING = [
     "The gap is to the best mixture of panels of exactly M different experts under the same "
-    "limits in hindsight (`bylot.best_mixture`), whose proved ceiling is in the table of "
+    "limits in hindsight, whose proved ceiling is in the table of "
     "yardsticks; beside it stands the best law of M independent draws under the limits' exact "
     "expectation, which a policy that draws no expert twice can exceed. Rewards lie in [0, 1] in "
     "all worlds. Where a world holds more than 1.5 million values, every so many-th round of it is "
@@ -30,7 +30,7 @@ READING = [
     "in the other experiments. hospital: 39 language models, 3 a visit of 8 questions, a budget, a "
     "cap on large models, a minimum share of 0.12 for each of 12 labs; its yardsticks are those of "
     "the expected visit. synthetic: the made-up crowd that stands in for TREC's.",
-    "crowd: the 50 made-up workers of `bylot demo`, under a budget, a cap on the busiest and a "
+    "crowd: the 50 made-up workers of bylot demo, under a budget, a cap on the busiest and a "
     "share for novices; late: the same, one reward in ten never told and the others up to 200 "
     "rounds late; re-dealt: the same, but after every fifth of the play (2,000 rounds of 10,000) "
     "half of the workers, drawn afresh, are dealt each other's skills, and the yardsticks know "
