@@ -15,9 +15,12 @@ from bylot.data import synthetic
 from bylot.experiments import CONTENDERS, CONTEST, Cell, arena, read_hospital
 from bylot.experiments.contest import contest
 from bylot.experiments.grid import jobs
-from bylot.experiments.verdict import Line, verdict
+from bylot.experiments.verdict import LARGE, Line, verdict
 from bylot.plots.default import draw
 from bylot.plots.standing import entries
+from bylot.policies import Auto
+from bylot.policies import write as written
+from bylot.problem import Problem
 from bylot.records import Records
 from bylot.report import write
 from contest import LOST, tell_contest
@@ -213,5 +216,20 @@ def test_the_published_table_gives_the_published_verdict() -> None:
         choice["policy"] for choice in found["choices"]
     ]
     assert found["outcome"] in (page / "report.md").read_text()
-    assert {line.policy for line in lines} <= set(CONTENDERS)
+    assert {line.policy for line in lines} == set(CONTENDERS)
+
+
+def test_auto_takes_what_the_published_table_says() -> None:
+    page = Path(__file__).parent.parent / "docs" / "default"
+    choices = json.loads((page / "default.json").read_text())["choices"]
+    taken = {one["problems"]: one["policy"] for one in choices}
+    few, many = (Problem([f"e{n}" for n in range(K)], {}, draws=2) for K in (LARGE, LARGE + 1))
+    for propensities, words in ((True, "chances told"), (False, "chances not needed")):
+        auto = Auto(propensities=propensities)
+        assert taken[f"up to {LARGE} experts, {words}"] == written(auto.settled(few))["name"]
+        assert taken[f"more than {LARGE} experts, {words}"] == written(auto.settled(many))["name"]
+        for problems, one in taken.items():  # no length of a period calls for somebody else
+            if problems.startswith("periods") and problems.endswith(words):
+                assert one == taken[f"up to {LARGE} experts, {words}"]
+    assert taken["all, chances told"] == written(Auto().settled(few))["name"]
     assert CONTEST == ("default", "worlds", "spans")

@@ -266,7 +266,11 @@ def test_each_context_learns_for_itself() -> None:
         ({"horizon": 0}, PolicyError, "horizon=0"),
         ({"rewards": (1.0, 1.0)}, RewardError, "low < high"),
         ({"rewards": (0.0, math.inf)}, RewardError, "finite range"),
-        ({"policy": "best"}, PolicyError, "no policy 'best'; the ones there are: auto, random, greedy"),
+        (
+            {"policy": "best"},
+            PolicyError,
+            "no policy 'best'; the ones there are: auto, random, greedy",
+        ),
         (
             {"policy": "distinkt"},
             PolicyError,

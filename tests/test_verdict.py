@@ -92,24 +92,33 @@ def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) 
     for choice in verdict(lines):
         assert choice.policy not in broke
         assert not choice.scores.keys() & broke
-        if "chances" in choice.problems and choice.policy is not None:
+        if choice.problems.endswith("chances told") and choice.policy is not None:
             assert told[choice.policy]
 
 
 def test_a_tie_goes_to_the_one_that_tells_its_chances() -> None:
     near = changed(table({REFERENCE: 0.03, "model": 0.0299}, noise=0.002), "model", told=False)
-    choice = verdict(near)[0]
+    choice = by_class(near)["all, chances not needed"]
     assert (choice.policy, choice.before) == (REFERENCE, "model")
-    told = verdict(changed(near, "model", told=True))[0]
+    told = by_class(changed(near, "model", told=True))["all, chances not needed"]
     assert (told.policy, told.before) == ("model", None)
 
 
 def test_what_is_clear_is_no_tie() -> None:
     clear = changed(table({REFERENCE: 0.03, "model": 0.02}, noise=0.002), "model", told=False)
-    assert verdict(clear)[0].policy == "model"
-    chances = by_class(clear)[f"up to {LARGE} experts, chances needed"]
-    assert chances.policy == REFERENCE
-    assert chances.out == {"model": "does not tell its chances"}
+    chosen = by_class(clear)
+    assert chosen["all, chances not needed"].policy == "model"
+    assert chosen[f"up to {LARGE} experts, chances not needed"].policy == "model"
+    assert chosen[f"up to {LARGE} experts, chances told"].policy == REFERENCE
+    assert chosen[f"up to {LARGE} experts, chances told"].out == {
+        "model": "does not tell its chances"
+    }
+
+
+def test_the_default_tells_its_chances_however_much_that_loses() -> None:
+    clear = changed(table({REFERENCE: 0.03, "model": 0.001}), "model", told=False)
+    assert verdict(clear)[0].policy == REFERENCE
+    assert verdict(changed(clear, "model", told=True))[0].policy == "model"
 
 
 def test_places_of_one_world_count_together_as_much_as_another_world() -> None:
@@ -126,8 +135,8 @@ def test_places_of_one_world_count_together_as_much_as_another_world() -> None:
 def test_a_class_has_a_winner_of_its_own() -> None:
     lines = changed(GOOD, "better", "many", gaps=dict.fromkeys(range(6), 0.09))
     chosen = by_class(lines)
-    assert chosen[f"up to {LARGE} experts"].policy == "better"
-    assert chosen[f"more than {LARGE} experts"].policy == REFERENCE
+    assert chosen[f"up to {LARGE} experts, chances told"].policy == "better"
+    assert chosen[f"more than {LARGE} experts, chances told"].policy == REFERENCE
 
 
 def test_periods_are_judged_by_length() -> None:
@@ -139,8 +148,8 @@ def test_periods_are_judged_by_length() -> None:
         )
     ]
     chosen = by_class(GOOD + spans)
-    assert chosen["periods of 250 rounds"].policy == REFERENCE
-    assert chosen["periods of 1,000 rounds"].policy == "better"
+    assert chosen["periods of 250 rounds, chances told"].policy == REFERENCE
+    assert chosen["periods of 1,000 rounds, chances told"].policy == "better"
 
 
 def test_a_place_in_which_the_reference_loses_nothing_does_not_count() -> None:

@@ -21,7 +21,7 @@ BEYOND = ("omd", "ts-bwk", "cbwk", "strict", "tangent", "distinct")
 GUARDED = ("tangent", "distinct")
 """Ours that promise limits at the end of every period."""
 
-OWN = tuple(name for name in ("strict", "tangent", "distinct", "panel") if name in KINDS)
+OWN = ("strict", "tangent", "distinct", "panel")
 CONTENDERS = (*PAPER, *OWN)
 """All that the default is chosen from: the one list of them."""
 

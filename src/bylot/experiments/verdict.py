@@ -77,26 +77,29 @@ RULE = (
     f"Whoever is within {SURE:g} standard errors of the winner, seed by seed, is tied with it. If "
     f"the winner cannot tell the chances of its panels and somebody tied with it can, the best of "
     f"those is taken.",
-    f"The default is the winner over all worlds. For a class of problems the same rule is applied "
-    f"to the worlds of that class: up to {LARGE} experts and more, periods by their length; where "
-    f"chances are needed, only to policies that tell them.",
+    "The default is the winner over all worlds among those that tell the chance of every panel: "
+    "what is not told when a panel is drawn cannot be found out later, and a log without it says "
+    "nothing of other policies. Where chances are not needed, all candidates count.",
+    f"For a class of problems the same rule is applied to the worlds of that class: up to {LARGE} "
+    f"experts and more, periods by their length.",
 )
 """In words."""
 
 
 def verdict(lines: Sequence[Line]) -> list[Choice]:
-    """The default, then what is taken for each class of problems."""
+    """The default, then what is taken where chances are not needed, and so for each class."""
     whole = [line for line in lines if line.period is None]
     few = [line for line in whole if line.size <= LARGE]
     many = [line for line in whole if line.size > LARGE]
     out = broken(lines)
-    choices = [choose("all: the default", whole, out)]
-    for problems, some in ((f"up to {LARGE} experts", few), (f"more than {LARGE} experts", many)):
-        choices.append(choose(problems, some, out))
-        choices.append(choose(f"{problems}, chances needed", some, out | silent(lines)))
+    classes = {"all": whole, f"up to {LARGE} experts": few, f"more than {LARGE} experts": many}
     for period in sorted({line.period for line in lines if line.period is not None}):
         some = [line for line in lines if line.period == period]
-        choices.append(choose(f"periods of {period:,} rounds", some, out))
+        classes[f"periods of {period:,} rounds"] = some
+    choices = []
+    for problems, some in classes.items():
+        choices.append(choose(f"{problems}, chances told", some, out | silent(lines)))
+        choices.append(choose(f"{problems}, chances not needed", some, out))
     return [choice for choice in choices if choice.scores or choice.out]
 
 
