@@ -269,7 +269,7 @@ def test_each_context_learns_for_itself() -> None:
         (
             {"policy": "best"},
             PolicyError,
-            "no policy 'best'; the ones there are: auto, random, greedy",
+            "no policy 'best'; the ones there are: auto, random",
         ),
         (
             {"policy": "distinkt"},
