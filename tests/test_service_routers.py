@@ -53,6 +53,17 @@ def test_a_policy_can_have_settings(server: Served) -> None:
     assert made.json()["terms"]["policy"]["eps"] == 0.1
 
 
+def test_a_policy_that_was_left_to_the_problem_is_told(server: Served) -> None:
+    policy = {"name": "auto", "settings": {"propensities": False}}
+    path = server.router(policy=policy)
+    view = server.get(path).json()
+    assert view["terms"]["policy"] == {"name": "panel", "explore": 0.0, "pace": 1.25, "guard": True}
+    made = server.decide(path)
+    assert (made["chance"], made["odds"]) == (0.0, [])
+    told = server.post(f"/v1/decisions/{made['id']}/reward", json={"value": 0.5})
+    assert told.json()["receipt"] == "learned"
+
+
 @pytest.mark.parametrize(
     "policy",
     [
