@@ -13,7 +13,7 @@ from bylot.policies.settings import yes_or_no
 from bylot.policies.tangent import Tangent
 from bylot.problem import Problem
 
-MANY = 120  # experts: beliefs about pairs of more are learned too slowly, and cost too much
+MANY = 300  # experts: nobody has seen how `panel` learns about the pairs of more, which take long
 
 
 @dataclass(frozen=True)
