@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bylot import Problem, at_least, at_most, share
+from bylot.durable import held
 from bylot.durable.bodies import Decided
 from bylot.errors import NoSuchDecision, NotNow, RewardConflict, RewardError
 from bylot.policies.contract import law
@@ -145,6 +146,22 @@ def test_without_a_reward_in_time_nothing_is_learned_unless_there_is_a_default()
         assert diary.fold.router.ledger.rewards[0] == (value is not None)
     assert counts(silent) == {"missing": 1, "late": 1}
     assert counts(pessimist) == {"defaulted": 1, "late": 1}
+
+
+def test_what_is_not_kept_at_hand_is_learned_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(fresh: int) -> tuple[str, int]:
+        monkeypatch.setattr(held, "FRESH", fresh)
+        diary = Diary(wait=9.0, default=0.25)
+        seqs = [diary.decide(n, context="ab"[n % 2]) for n in range(30)]
+        at_hand = sum(one.ticket is not None for _, one in diary.fold.open)
+        for n, seq in enumerate(seqs[:20]):
+            assert diary.reward(seq, n / 20, 40 + n, spend={"usd": 1.0}) == "learned"
+        assert len(diary.close(10 * SECOND)) == 10
+        return diary.fold.fingerprint(), at_hand
+
+    (few, at_hand), (all_of_them, all_at_hand) = told(3), told(100)
+    assert (at_hand, all_at_hand) == (3, 30)
+    assert few == all_of_them
 
 
 def test_a_reward_after_the_time_is_late_even_before_the_decision_is_closed() -> None:

@@ -12,6 +12,7 @@ from bylot.policies.contract import Ticket
 
 NEVER = -1  # a wait without an end
 ASLEEP = -2  # one that has not begun
+FRESH = 10_000  # decisions whose tickets are kept at hand: each takes more than a kilobyte
 
 
 class Held:
@@ -67,6 +68,7 @@ class Open:
         self.by_seq: dict[int, Held] = {}
         self.oldest: deque[int] = deque()  # seqs in order; those closed since are passed over
         self.dues: list[tuple[int, int]] = []  # a heap of (due, seq), likewise
+        self.fresh: deque[int] = deque()  # seqs of those whose tickets are at hand, likewise
 
     def __len__(self) -> int:
         return len(self.by_seq)
@@ -82,8 +84,18 @@ class Open:
         """One more, later than all others."""
         self.by_seq[seq] = held
         self.oldest.append(seq)
+        if held.ticket is not None:
+            self.fresh.append(seq)
+            self.lighten()
         if held.due >= 0:
             heappush(self.dues, (held.due, seq))
+
+    def lighten(self) -> None:
+        """Let go of what the log has too, but for the latest decisions."""
+        while len(self.fresh) > FRESH:
+            held = self.by_seq.get(self.fresh.popleft())
+            if held is not None:
+                held.ticket = held.spend = None
 
     def wake(self, seq: int, due: int) -> None:
         """The time of a deferred one begins."""
