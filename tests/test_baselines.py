@@ -29,7 +29,7 @@ from small import five, recorded
 
 SEED = 5
 CASES: Mapping[str, Policy] = {
-    **{n: p for n, p in POLICIES.items() if not (p.multinomial or p.whole)},
+    **{n: p for n, p in POLICIES.items() if not (p.multinomial or p.whole or n == "panel")},
     "moe, quick": Moe(rate=0.3, step=0.05),
     "moe, instant": Moe(rate=0.3, step=0.05, dual_on="instant"),
     "cbwk, little bonus": Cbwk(c=0.2, step=3.0, dual_on="instant"),

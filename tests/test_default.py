@@ -126,9 +126,9 @@ def report(told: Any, folder: Path) -> str:
 def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path) -> None:
     text = report(tell_contest(), tmp_path)
     assert "The default is distinct by the rule" in text
-    assert "| greedy | kept all limits in 2 of 4 runs of" in text
+    assert "| greedy | no: kept all limits in 2 of 4 runs of" in text
     whole = tell_contest()
-    kept = whole.cells.with_columns(feasible=pl.lit(True), outside=pl.lit(0.0))
+    kept = whole.cells.with_columns(feasible=pl.lit(True), outside=pl.lit(0.0), told=pl.lit(True))
     text = report(type(whole)(cells=kept, run=whole.run), tmp_path)
     assert "The default is greedy by the rule" in text  # had it kept them
 

@@ -274,7 +274,7 @@ def test_each_context_learns_for_itself() -> None:
         (
             {"policy": "distinkt"},
             PolicyError,
-            "did you mean 'distinct'\\? The ones there are: rand",
+            "did you mean 'distinct'\\? The ones there are: auto, rand",
         ),
         ({"policy": None}, PolicyError, "no policy None"),
         ({"policy": Omd}, PolicyError, "no policy <class"),

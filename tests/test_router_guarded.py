@@ -165,7 +165,7 @@ def test_the_price_is_what_a_looser_bound_would_buy() -> None:
 def test_the_remedy_for_full_panels_that_cannot_keep_a_budget_is_one() -> None:
     trio = Problem(["a", "b", "c"], {"usd": [2.0, 2.0, 3.0]}, [at_most("usd", 3.0)], draws=2)
     with pytest.raises(PolicyError, match="take 'tangent', which may ask fewer"):
-        Router(trio)
+        Router(trio, "distinct")
     assert Router(trio, "tangent").decide().feasible
 
 

@@ -133,7 +133,7 @@ def settings_page() -> str:
     )
     rows = [f"| `{name}` | `{made!r}` |" for name, made in policies.POLICIES.items()]
     table = "\n".join(["| name | is |", "|---|---|", *rows])
-    kinds = [section(kind, ()) for kind in [*policies.KINDS.values()][::-1]]
+    kinds = [section(kind, ()) for kind in [*policies.ALL.values()][::-1]]
     steps = [section(kind, ()) for kind in (Fixed, Anytime, Adaptive)]
     return "\n\n".join(
         [

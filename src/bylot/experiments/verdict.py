@@ -98,7 +98,7 @@ def verdict(lines: Sequence[Line]) -> list[Choice]:
         classes[f"periods of {period:,} rounds"] = some
     choices = []
     for problems, some in classes.items():
-        choices.append(choose(f"{problems}, chances told", some, out | silent(lines)))
+        choices.append(choose(f"{problems}, chances told", some, silent(lines) | out))
         choices.append(choose(f"{problems}, chances not needed", some, out))
     return [choice for choice in choices if choice.scores or choice.out]
 

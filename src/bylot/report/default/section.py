@@ -58,7 +58,7 @@ def section(cells: pl.DataFrame, run: Run, drawn: Sequence[Path]) -> list[Block]
     blocks.append(Heading("The table", 3))
     blocks += figure(drawn, run)
     if whole:
-        blocks += [tables.standing(found, choices[0]), *by_place(whole)]
+        blocks += [tables.standing(found, *choices[:2]), *by_place(whole)]
     if spans:
         blocks += [Heading("In periods", 3), *in_periods(spans)]
     refused = refusals(cells)

@@ -52,8 +52,8 @@ def scored(one: Score) -> str:
     return f"{one.mean:.2f} ± {one.error:.2f}"
 
 
-def standing(found: Sequence[Entry], choice: Choice) -> Table:
-    """A row a policy: all worlds together."""
+def standing(found: Sequence[Entry], choice: Choice, free: Choice) -> Table:
+    """A row a policy: all worlds together. choice: where chances are told; free: where not."""
     rows = []
     for policy in present(found):
         mine = [one for one in found if one.line.policy == policy]
@@ -61,9 +61,9 @@ def standing(found: Sequence[Entry], choice: Choice) -> Table:
         rows.append(
             (
                 policy,
-                choice.out.get(policy, "candidate"),
+                f"no: {choice.out[policy]}" if policy in choice.out else "yes",
                 "yes" if all(one.line.told for one in mine) else "no",
-                scored(choice.scores[policy]) if policy in choice.scores else NONE,
+                scored(free.scores[policy]) if policy in free.scores else NONE,
                 f"{sum(one.line.kept for one in whole)}/{sum(one.line.runs for one in whole)}",
                 f"{np.mean([pooled(one, 'micros').mean() for one in whole]):.1f}",
             )
