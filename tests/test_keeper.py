@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bylot import codec, policies
@@ -271,6 +272,16 @@ def test_waits_that_are_over_are_closed_by_the_sweep(store: Store) -> None:
     assert asked(keeper, Show("triage")).status["counts"]["defaulted"] == 1
     assert asked(keeper, Reward(made.id, 0.5), at=12 * SECOND).receipt == "late"
     assert audit(store, "triage").fault is None
+
+
+def test_a_view_stays_as_it_was_while_its_router_goes_on(keeper: Keeper) -> None:
+    asked(keeper, *[Decide("triage")] * 3)
+    view = asked(keeper, Show("triage"))
+    then = msgspec.json.encode(view)
+    made = asked(keeper, *[Decide("triage")] * 600)
+    asked(keeper, *(Reward(one.id, 0.5, {"usd": 1.0}) for one in made))
+    assert msgspec.json.encode(view) == then
+    assert msgspec.json.encode(asked(keeper, Show("triage"))) != then
 
 
 def test_a_sweep_of_many_is_done_in_slices_and_says_so(

@@ -284,6 +284,19 @@ def test_versions_are_told_newest_first() -> None:
     ]
 
 
+def test_of_very_many_versions_the_last_are_told_each_against_the_one_before() -> None:
+    new = Played("new", five())
+    edits = [
+        Amended(at="", by="ops", terms=msgspec.structs.replace(new.terms, version=n, wait=float(n)))
+        for n in (7, 8, 9)
+    ]
+    told = router_page(new.view(), [], edits).amendments
+    assert [(one.version, one.changes) for one in told] == [
+        (9, ["wait: 8 → 9"]),
+        (8, ["wait: 7 → 8"]),
+    ]
+
+
 def test_attributes_that_are_bound_are_escaped() -> None:
     made = element("td", {"name": '"><b>'}, "text:name title:name")
     assert made == (

@@ -95,6 +95,14 @@ def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Di
     assert (page.tally.decisions, page.tally.rewards, page.tally.waiting) == (5, 3, 2)
     assert page.latest[0].spend[0].value == 1.25
     assert page.amendments[0].changes == ["wait: 60 → 90"]
+    direct.do(*[Decide("triage")] * 1_100)  # far more than pages look back for decisions
+    direct.do(Edit("triage", msgspec.structs.replace(TERMS, wait=30.0), by="ops"))
+    again = router_page(view, latest, now(here.edits("triage")))
+    assert [one.changes for one in again.amendments] == [
+        ["wait: 90 → 30"],
+        ["wait: 60 → 90"],
+        ["created"],
+    ]
     assert sum(span.decisions for span in page.course) == 5
 
 

@@ -113,6 +113,8 @@ def test_the_latest_of_a_kind_are_looked_for_near_the_end(store: Store) -> None:
     assert [one.seq for one in store.latest(router, "rewarded", 3)] == [1201, 1199, 1197]
     assert len(store.latest(router, "decided", 10_000)) == 500
     assert store.latest(router, "edited", 1) == []
+    assert [one.seq for one in store.edits(router, 3)] == [1]
+    assert store.edits(router + 1, 1) == []
     assert store.latest(router + 1, "decided", 1) == []
 
 
@@ -342,6 +344,7 @@ PLANS = {
     "LAST": ["PRIMARY KEY (router=?)"],  # backwards, and one line only
     "AFTER": ["PRIMARY KEY (router=? AND seq>?)"],
     "LATEST": ["PRIMARY KEY (router=? AND seq>?)", "PRIMARY KEY (router=?)"],
+    "EDITS": ["INDEX events_edited (router=?)"],
     "SINCE": ["INDEX events_of (router=? AND of=?)"],
     "KEYED": ["INDEX events_by_key (router=? AND key=?)"],
     "STANDING": ["PRIMARY KEY (router=?)"],
@@ -375,6 +378,7 @@ CONDITIONS = {
     "EVENT": "seq =",
     "AFTER": "seq >",
     "LATEST": "seq >",
+    "EDITS": "router =",
     "SINCE": "of =",
     "KEYED": "key =",
 }

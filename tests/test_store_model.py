@@ -84,6 +84,9 @@ class Model:
     def latest(self, router: int, kind: str, limit: int) -> list[Event]:
         return [e for e in reversed(self.events(router)) if e.kind == kind][:limit]
 
+    def edits(self, router: int, limit: int) -> list[Event]:
+        return [e for e in reversed(self.events(router)) if e.kind == "edited"][:limit]
+
     def past(self, router: int, seq: int) -> Past | None:
         decided = self.event(router, seq)
         if decided is None or decided.kind != "decided":
@@ -162,7 +165,7 @@ ORDINALS = st.integers(0, 3)
 ROUTERS = ORDINALS.map(lambda ordinal: frozenset([ordinal]))
 NAMES = st.sampled_from(["a", "b", "Z", "é", "a'"])
 KEYS = st.none() | st.sampled_from(["k", "K", "l"])
-KINDS = st.sampled_from(["decided", "decided", "rewarded", "closed"])
+KINDS = st.sampled_from(["decided", "decided", "rewarded", "edited"])
 SEQS = st.integers(-1, 8)
 LINES = st.lists(st.tuples(ORDINALS, KINDS, st.none() | SEQS, KEYS), max_size=5)
 SLIPS = st.sampled_from([0, 0, 0, 0, 0, 1, -1])  # of the writer: mostly none
@@ -178,6 +181,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.sampled_from(["event", "past"]), ROUTERS, SEQS),
     st.tuples(st.just("events"), ROUTERS, SEQS, st.integers(0, 3)),
     st.tuples(st.just("latest"), ROUTERS, KINDS, st.integers(0, 3)),
+    st.tuples(st.just("edits"), ROUTERS, st.integers(0, 3)),
     st.tuples(st.just("keyed"), ROUTERS, st.sampled_from(["k", "K", "l"])),
     st.tuples(st.just("lease"), ROUTERS, OWNERS, st.sampled_from([0.0, 1e6])),
     st.tuples(st.just("release"), OWNERS, st.none() | st.lists(ROUTERS, max_size=2)),

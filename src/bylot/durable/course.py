@@ -67,15 +67,17 @@ class Course(Struct):
         self.spent = {name: self.spent.get(name, none.copy()) for name in costs}
 
     def points(self, decisions: int) -> dict[str, Any]:
-        """Plain columns, with the decisions of each bin that were used, of so many in all."""
+        """Plain columns, with the decisions of each bin that were used, of so many in all; copies,
+        as they are read while the course goes on.
+        """
         width = 1 << self.power
         sizes = [min(width, decisions - i * width) - n for i, n in enumerate(self.unused)]
         return {
-            "begun": self.begun,
+            "begun": self.begun.copy(),
             "decisions": sizes,
-            "rewards": self.rewards,
-            "total": self.total,
-            "spent": self.spent,
+            "rewards": self.rewards.copy(),
+            "total": self.total.copy(),
+            "spent": {name: sums.copy() for name, sums in self.spent.items()},
         }
 
 

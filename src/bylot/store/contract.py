@@ -115,6 +115,10 @@ class Store(Protocol):
         """The last lines of a kind, newest first, among the last thousand or so of the log."""
         ...
 
+    def edits(self, router: int, limit: int) -> list[Event]:
+        """The last edits, newest first, wherever in the log they are."""
+        ...
+
     def past(self, router: int, seq: int) -> Past | None:
         """A decision and all later lines that speak of it."""
         ...

@@ -13,6 +13,7 @@ class Queries(NamedTuple):
     last: str
     after: str
     latest: str
+    edits: str
     since: str
     keyed: str
 
@@ -47,6 +48,10 @@ class Lookups(ABC):
     def latest(self, router: int, kind: str, limit: int) -> list[Event]:
         """The last lines of a kind, newest first, among the last thousand of the log."""
         return self._lines(self.queries.latest, router, router, kind, limit)
+
+    def edits(self, router: int, limit: int) -> list[Event]:
+        """The last edits, newest first, wherever in the log they are."""
+        return self._lines(self.queries.edits, router, limit)
 
     def past(self, router: int, seq: int) -> Past | None:
         """A decision and all later lines that speak of it."""

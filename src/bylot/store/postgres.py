@@ -51,6 +51,7 @@ SCHEMA = (
     "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
     " WHERE kind = 'decided' AND key IS NOT NULL",
     "CREATE INDEX events_of ON events (router, of, seq) WHERE of IS NOT NULL",
+    "CREATE INDEX events_edited ON events (router, seq) WHERE kind = 'edited'",
     "CREATE TABLE snapshots (router bigint PRIMARY KEY, seq bigint NOT NULL,"
     " body bytea NOT NULL, seal bytea NOT NULL)",
     "CREATE TABLE leases (router bigint PRIMARY KEY, owner text NOT NULL,"
@@ -138,6 +139,7 @@ LATEST = (
     f"{LINES} AND seq > (SELECT max(seq) FROM events WHERE router = %b) - 1000 AND kind = %b"
     " ORDER BY seq DESC LIMIT %b"
 )
+EDITS = f"{LINES} AND kind = 'edited' ORDER BY seq DESC LIMIT %b"
 SINCE = f"{LINES} AND of = %b ORDER BY seq"
 KEYED = f"{LINES} AND key = %b AND kind = 'decided' AND key IS NOT NULL"
 
@@ -149,7 +151,7 @@ class PostgresStore(Lookups):
     owner:   whose leases are ours, set by `lease`
     """
 
-    queries = Queries(EVENT, LAST, AFTER, LATEST, SINCE, KEYED)
+    queries = Queries(EVENT, LAST, AFTER, LATEST, EDITS, SINCE, KEYED)
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         self._target: dict[str, Any] = {**SETTINGS, **parts(address)}

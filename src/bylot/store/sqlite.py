@@ -31,6 +31,7 @@ SCHEMA = (
     "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
     " WHERE kind = 'decided' AND key IS NOT NULL",
     "CREATE INDEX events_of ON events (router, of) WHERE of IS NOT NULL",
+    "CREATE INDEX events_edited ON events (router, seq) WHERE kind = 'edited'",
     "CREATE TABLE snapshots (router INTEGER PRIMARY KEY, seq INTEGER NOT NULL,"
     " body BLOB NOT NULL, seal BLOB NOT NULL)",
     "CREATE TABLE leases (router INTEGER PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL)",
@@ -66,6 +67,9 @@ LATEST = (
     f"{LINES} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000 AND kind = ?"
     " ORDER BY seq DESC LIMIT ?"
 )
+EDITS = f"{LINES} AND kind = 'edited' ORDER BY seq DESC LIMIT ?".replace(
+    "events", "events INDEXED BY events_edited"
+)
 # left to itself, the planner walks the whole log by its primary key, for the sake of the order
 SINCE = f"{LINES} AND of = ? ORDER BY seq".replace("events", "events INDEXED BY events_of")
 KEYED = f"{LINES} AND key = ? AND kind = 'decided' AND key IS NOT NULL"
@@ -90,7 +94,7 @@ class SqliteStore(Lookups):
     owner: whose leases are ours, set by `lease`
     """
 
-    queries = Queries(EVENT, LAST, AFTER, LATEST, SINCE, KEYED)
+    queries = Queries(EVENT, LAST, AFTER, LATEST, EDITS, SINCE, KEYED)
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.read_only = path.absolute(), read_only

@@ -22,11 +22,14 @@ class Amendment(Struct, frozen=True):
 
 
 def amendments(edits: Sequence[Amended]) -> list[Amendment]:
-    """The versions, newest first, each against the one before."""
+    """The versions, newest first, each against the one before; the first that is at hand, if it is
+    not that of the creation, is only what the next one is held against.
+    """
     before: list[Terms | None] = [None, *(one.terms for one in edits)]
     return [
         Amendment(one.terms.version, one.at, one.by, list(changes(old, one.terms)))
         for old, one in zip(before, edits, strict=False)
+        if old is not None or one.terms.version == 1
     ][::-1]
 
 

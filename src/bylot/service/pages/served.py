@@ -113,9 +113,10 @@ def log(store: Store, name: str, kind: str, limit: int) -> list[Event]:
 
 
 def amended(store: Store, name: str) -> list[Amended]:
-    """The terms of a router, from its log."""
+    """The terms of a router, from its log: all versions, or as many of the last."""
     row = store.find(name)
     first = None if row is None else store.event(row.number, 0)
-    lines = [] if first is None else [first, *log(store, name, "edited", EDITS)[::-1]]
+    edits = [] if row is None else store.edits(row.number, EDITS)[::-1]
+    lines = edits if first is None or len(edits) == EDITS else [first, *edits]
     bodies = [(line.at, READ[line.kind](line.body)) for line in lines]
     return [Amended(at=moment(at), by=body.by, terms=body.terms) for at, body in bodies]
