@@ -28,8 +28,9 @@ from bylot.pools import crowd, skills
 from small import five, recorded
 
 SEED = 5
+UNTOLD = [n for n, p in POLICIES.items() if not (p.multinomial or p.whole or n == "panel")]
 CASES: Mapping[str, Policy] = {
-    **{n: p for n, p in POLICIES.items() if not (p.multinomial or p.whole or n == "panel")},
+    **{n: POLICIES[n] for n in UNTOLD},
     "moe, quick": Moe(rate=0.3, step=0.05),
     "moe, instant": Moe(rate=0.3, step=0.05, dual_on="instant"),
     "cbwk, little bonus": Cbwk(c=0.2, step=3.0, dual_on="instant"),
@@ -340,7 +341,7 @@ def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
     assert_allclose(chances(rule, state, ticket), np.full(5, 1 - 0.8**2))
 
 
-@pytest.mark.parametrize("name", [n for n, p in POLICIES.items() if not (p.multinomial or p.whole)])
+@pytest.mark.parametrize("name", UNTOLD)
 def test_odds_are_not_told_and_the_status_shows_who_was_drawn(name: str) -> None:
     router = Router(five(), name, seed=3, rewards=(0.0, 8.0))
     assert set(router.status().q.values()) == {0.2}
