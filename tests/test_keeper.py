@@ -419,16 +419,21 @@ def test_a_router_in_other_hands_is_not_deleted(keeper: Keeper, opened: Opener) 
     assert asked(rival, Decide("triage")).t == 1
 
 
+def change(file: Path) -> None:
+    """Put another expert in the place of one, in the first decision of a store."""
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        other = "CAST(replace(body, x'a3616e6e', x'a3626f62') AS BLOB)"  # ann becomes bob
+        db.execute(f"UPDATE events SET body = {other} WHERE seq = 1")
+        db.commit()
+
+
 def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/b.db"
     keeper = Keeper(open_store(place), "me")
     asked(keeper, Create("triage", terms()))
     made = asked(keeper, Decide("triage", key="k"))
     keeper.close()
-    with contextlib.closing(sqlite3.connect(tmp_path / "b.db")) as db:
-        other = "CAST(replace(body, x'a3616e6e', x'a3626f62') AS BLOB)"  # ann becomes bob
-        db.execute(f"UPDATE events SET body = {other} WHERE seq = 1")
-        db.commit()
+    change(tmp_path / "b.db")
     again = Keeper(open_store(place), "me")
     with pytest.raises(StoreDamaged, match="line 1 of the log"):
         asked(again, Reward(made.id, 0.5))
@@ -447,10 +452,7 @@ def test_a_line_that_was_changed_is_not_learned_from_when_a_reward_is_replayed(
     keeper.close()  # with a snapshot: the decision is before it, its reward after it
     with contextlib.closing(open_store(place)) as killed:
         asked(Keeper(killed, "me"), Reward(made.id, 0.5))
-    with contextlib.closing(sqlite3.connect(tmp_path / "b.db")) as db:
-        other = "CAST(replace(body, x'a3616e6e', x'a3626f62') AS BLOB)"  # ann becomes bob
-        db.execute(f"UPDATE events SET body = {other} WHERE seq = 1")
-        db.commit()
+    change(tmp_path / "b.db")
     again = Keeper(open_store(place), "me")
     with pytest.raises(StoreDamaged, match="line 1 of the log"):
         asked(again, Decide("triage"))
