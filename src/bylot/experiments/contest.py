@@ -16,7 +16,7 @@ from bylot.experiments.cell import Cell
 from bylot.experiments.grid import ENVIRONMENTS, Job
 from bylot.experiments.hospital import Hospital
 from bylot.experiments.lineup import settings
-from bylot.experiments.outcome import FIGURES, Row, by_period, refusal
+from bylot.experiments.outcome import FIGURES, Row, by_period, earned, refusal
 from bylot.experiments.world import STARTS, World
 from bylot.metrics import outside
 from bylot.optima import Mixture, Optimum, best_mixture, optimum
@@ -106,22 +106,12 @@ def in_periods(problem: Problem, period: int | None) -> Problem:
 
 def figures(trace: Trace, cell: Cell, stick: Yardstick) -> dict[str, Any]:
     """What is kept of a play."""
-    problem, reward = trace.problem, float(trace.rewards.mean())
+    problem = trace.problem
     away = outside(problem, trace.mean_spend()[-1])
-    late = trace.rewards[-max(1, len(trace.rewards) // 10) :]
     return {
         **dict.fromkeys(FIGURES),
-        "reward": reward,
-        "reward_late": float(late.mean()),
-        "outside": away,
-        "feasible": away <= 0.0,
-        "optimum": stick.law.value,
-        "optimum_gap": stick.law.gap,
-        "optimum_spread": stick.law.spread,
-        "uniform": stick.uniform,
-        "regret_true": stick.law.value - reward,
+        **earned(trace.rewards, away, stick.law, stick.uniform),
         "replaced": int(trace.record.replaced.sum()),
-        "refused": None,
         **by_period(problem, trace.spend, cell.period),
         "size": problem.size,
         "mixture": stick.mixture.value,

@@ -11,6 +11,7 @@ from bylot.experiments.levels import DRAWS
 from bylot.experiments.world import World
 from bylot.kernels.compile import Floats, Ints
 from bylot.metrics import distance, outside
+from bylot.optima import Optimum
 from bylot.policies.omd import PAPER_DUAL
 from bylot.problem import Problem
 from bylot.simulation import running_mean
@@ -63,31 +64,37 @@ def spending(draws: Ints, rows: Floats) -> Floats:
 def outcome(world: World, cell: Cell, played: Played, window: int) -> Row:
     """The record of a cell."""
     problem, best = world.problems[cell.level], world.best(cell.level).found
-    reward, means = float(played.rewards.mean()), played.means
-    limited = bool(problem.limits)
+    means, limited = played.means, bool(problem.limits)
     away = outside(problem, means[-1]) if limited else 0.0
-    late = played.rewards[-max(1, world.rounds // 10) :]
     figures = {
-        "reward": reward,
-        "reward_late": float(late.mean()),
+        **earned(played.rewards, away, best, world.uniform),
         "workload": float(means[-1, 0]),
         "expert": float(means[-1, 1]),
         "workload_bound": float(problem.bounds[0]) if limited else None,
         "expert_bound": float(problem.bounds[1]) if limited else None,
-        "outside": away,
-        "feasible": away <= 0.0,
-        "optimum": best.value,
-        "optimum_gap": best.gap,
-        "optimum_spread": best.spread,
-        "uniform": world.uniform,
-        "regret_true": best.value - reward,
         "replaced": played.replaced,
-        "refused": None,
         **theorems(problem, world, cell.policy.startswith("omd")),
         **by_period(problem, played.spend, cell.period),
         **dict.fromkeys(COMPARED),
     }
     return {"cell": cell.id, **cell._asdict(), **figures, **curves(world, cell, played, window)}
+
+
+def earned(rewards: Floats, away: float, best: Optimum, uniform: float) -> Row:
+    """What every play has: its reward, whether it kept the limits, and what could be earned."""
+    reward, late = float(rewards.mean()), rewards[-max(1, len(rewards) // 10) :]
+    return {
+        "reward": reward,
+        "reward_late": float(late.mean()),
+        "outside": away,
+        "feasible": away <= 0.0,
+        "optimum": best.value,
+        "optimum_gap": best.gap,
+        "optimum_spread": best.spread,
+        "uniform": uniform,
+        "regret_true": best.value - reward,
+        "refused": None,
+    }
 
 
 def refusal(cell: Cell, reason: str) -> Row:

@@ -118,9 +118,9 @@ def choose(problems: str, lines: Sequence[Line], out: Mapping[str, str]) -> Choi
     if not scores:
         return Choice(problems, None, {}, away, None, unsaid)
     best = next(iter(scores))
-    told = {line.policy for line in lines if line.told} - silent(lines).keys()
-    equals = [one for one in scores if one in told and tied(parts[best], parts[one])]
-    taken = equals[0] if best not in told and equals else best
+    quiet = silent(lines)
+    equals = [one for one in scores if one not in quiet and tied(parts[best], parts[one])]
+    taken = equals[0] if best in quiet and equals else best
     return Choice(problems, taken, scores, away, best if taken != best else None, unsaid)
 
 

@@ -34,6 +34,14 @@ def best(scores: Floats, count: int, up: Bools) -> Ints:
 
 
 @compiled
+def seat(draws: Ints, members: Ints) -> None:
+    """Write the members of a panel into its draws, over and over if there are more of these."""
+    for k in range(members.size):
+        draws[k] = members[k]
+    again(draws, members.size)
+
+
+@compiled
 def again(chosen: Ints, found: int) -> None:
     """Fill up a panel by those found, over and over."""
     for j in range(found, chosen.size):

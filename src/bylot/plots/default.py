@@ -1,6 +1,6 @@
 """What the default is chosen by, at a glance: who loses what where, and who keeps the limits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot.experiments.verdict import REFERENCE, Line
+from bylot.experiments.verdict import REFERENCE, Line, references
 from bylot.plots.groups import Run, counted, synthetic
 from bylot.plots.standing import SHOWN, crowd, entries
 from bylot.plots.style import BLACK, BLUE, GREY, ORANGE, drawing, written
@@ -17,9 +17,6 @@ REACH = 4.0
 """Colours end at this many times what the reference loses, and at one part in as many."""
 
 BROKEN = "#E4E4E4"
-
-Tiles = Mapping[tuple[str, str], Line]
-"""By policy and place."""
 
 
 def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
@@ -31,6 +28,7 @@ def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
         return []
     plt = drawing()
     tiles = {(line.policy, line.place): line for line in lines if line.gaps}
+    scale, _ = references(lines)
     places = list(dict.fromkeys(line.place for line in lines))
     policies = [policy for policy in SHOWN if any(line.policy == policy for line in lines)]
     seeds = [len(line.gaps) for line in tiles.values()]
@@ -46,27 +44,15 @@ def draw(cells: pl.DataFrame, run: Run, folder: Path) -> list[Path]:
     for y, policy in enumerate(policies):
         for x, place in enumerate(places):
             if (policy, place) in tiles:
-                tile(axes, x, y, tiles[policy, place], measure(tiles, place))
+                tile(axes, x, y, tiles[policy, place], scale.get(place))
     framed(axes, places, policies, lines)
     legend(plt, axes)
     return written(figure, folder, "default")
 
 
-def measure(tiles: Tiles, place: str) -> float | None:
-    """What the reference loses in a place; None if it was not played or loses nothing."""
-    line = tiles.get((REFERENCE, place))
-    gap = gap_of(line) if line else 0.0
-    return gap if gap > 0.0 else None
-
-
-def gap_of(line: Line) -> float:
-    """Mean over seeds."""
-    return float(np.mean(list(line.gaps.values())))
-
-
 def tile(axes: Any, x: int, y: int, line: Line, reference: float | None) -> None:
     """One policy in one place."""
-    broke, gap = line.kept < line.runs, gap_of(line)
+    broke, gap = line.kept < line.runs, float(np.mean(list(line.gaps.values())))
     colour = BROKEN if broke else shade(gap, reference)
     axes.add_patch(drawing().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w"))
     text = f"{1_000 * gap:.1f}"

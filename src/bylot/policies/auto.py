@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bylot.errors import PolicyError
 from bylot.policies.distinct import Distinct
-from bylot.policies.panel import MEMORY, Panel
+from bylot.policies.panel import MEMORY, Panel, room
 from bylot.policies.policy import Policy
 from bylot.policies.settings import yes_or_no
 from bylot.policies.tangent import Tangent
@@ -41,7 +41,7 @@ class Auto:
         """
         if problem.full_conflict is not None:
             return Tangent()
-        pairs = 8 * self.contexts * problem.size**2
-        if self.propensities or problem.size > MANY or pairs > MEMORY:
+        fits = problem.size <= MANY and room(self.contexts, problem.size) <= MEMORY
+        if self.propensities or not fits:
             return Distinct()
         return Panel()

@@ -25,7 +25,7 @@ from bylot.kernels.poisson import (
     restricted,
 )
 from bylot.kernels.tilt import fill_spread, tilt
-from bylot.kernels.top import again
+from bylot.kernels.top import seat
 from bylot.policies import ascent, pacing
 from bylot.policies.ascent import (
     Climb,
@@ -212,9 +212,7 @@ def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up
     told = max(np.exp(ours - np.log(weight)), RAREST)
     admitted = admit(rule.guard, state.account, members, up)
     draws = np.empty(rule.draws, np.int64)
-    for k in range(admitted.members.size):
-        draws[k] = admitted.members[k]
-    again(draws, admitted.members.size)
+    seat(draws, admitted.members)
     if admitted.replaced:
         told = 1.0
     odds, kept, replaced = here.pi.copy(), admitted.kept and not short, admitted.replaced

@@ -14,7 +14,7 @@ from bylot.kernels.inclusion import expected_costs, inclusion
 from bylot.kernels.poisson import restricted
 from bylot.kernels.sets import fill_set_score, log_set_probability
 from bylot.kernels.softmax import fill_softmax
-from bylot.kernels.top import again
+from bylot.kernels.top import seat
 from bylot.policies import ascent
 from bylot.policies.ascent import Slope, centred, level
 from bylot.policies.books import fair
@@ -125,9 +125,7 @@ def drawn(rule: Any, state: LotState, context: int, chance: Chance, up: Bools) -
 @compiled
 def stand(panel: Panel, members: Ints) -> None:
     """Write the members into a panel's draws; nothing about them was left to chance."""
-    for k in range(members.size):
-        panel.draws[k] = members[k]
-    again(panel.draws, members.size)
+    seat(panel.draws, members)
     for k in range(panel.odds.size):
         panel.odds[k] = 1.0
 

@@ -17,7 +17,7 @@ from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import is_new
 from bylot.kernels.pick import pick_set
 from bylot.kernels.stream import Stream, inside, opened, word
-from bylot.kernels.top import again
+from bylot.kernels.top import seat
 from bylot.policies import pacing, posterior, tally, toll
 from bylot.policies.contract import Ticket, chances, decide, law, learn, step
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState, always_full
@@ -128,9 +128,7 @@ def chosen(rule: PanelRule, state: PanelState, x: int, t: int, up: Bools, stream
     if not admitted.replaced:
         charge(state.toll, rule.A, members, bounds * rule.units)
     draws = np.empty(rule.explorer.draws, np.int64)
-    for k in range(admitted.members.size):
-        draws[k] = admitted.members[k]
-    again(draws, admitted.members.size)
+    seat(draws, admitted.members)
     kept = admitted.kept and not short
     return Ticket(t, x, draws, np.empty(0), up, 1.0, kept, 0.0, 1.0, admitted.replaced)
 
@@ -246,10 +244,10 @@ class Panel:
     def start(self, rule: PanelRule, contexts: int = 1) -> PanelState:
         """Nothing known of anybody, nothing spent; refused where the beliefs would not fit."""
         K = rule.A.shape[1]
-        if contexts * K * K * 8 > MEMORY:
+        if room(contexts, K) > MEMORY:
             raise PolicyError(
                 f"beliefs about pairs of {K:,} experts in {contexts:,} contexts take "
-                f"{contexts * K * K / 2**27:.3g} GiB, and panel takes at most {MEMORY / 2**30:g}; "
+                f"{room(contexts, K) / 2**30:.3g} GiB, and panel takes at most {MEMORY / 2**30:g}; "
                 "use fewer, coarser contexts, or 'distinct', which remembers no pairs"
             )
         return PanelState(
@@ -278,6 +276,11 @@ class Panel:
     def derive(self, rule: PanelRule, state: PanelState) -> None:
         """Fill in what follows from `distinct`'s parameters."""
         Distinct().derive(rule.explorer, state.explorer)
+
+
+def room(contexts: int, size: int) -> int:
+    """Bytes that the roots of so many contexts take."""
+    return 8 * contexts * size**2
 
 
 def measures(problem: Problem) -> Floats:

@@ -42,8 +42,8 @@ SCHEMA = (
 )
 
 LINES = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
-ADD = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-ADD_ONE_MORE = ", (?, ?, ?, ?, ?, ?, ?, ?)"
+LINE = "(?, ?, ?, ?, ?, ?, ?, ?)"
+ADD = f"INSERT INTO events VALUES {LINE}"
 PARCEL = 64  # lines of one statement, at most: a power of two
 KEEP = (
     "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router) DO UPDATE"
@@ -142,7 +142,7 @@ class SqliteStore(Lookups):
             self._defend(db, events, snapshots)
             try:
                 for some in parcels(events):
-                    db.execute(ADD + ADD_ONE_MORE * (len(some) - 1), [*chain.from_iterable(some)])
+                    db.execute(ADD + f", {LINE}" * (len(some) - 1), [*chain.from_iterable(some)])
             except sqlite3.IntegrityError as error:
                 raise twice(self.address, error) from None
             if snapshots:

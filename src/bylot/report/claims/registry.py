@@ -130,11 +130,14 @@ def other_data(run: Run) -> str | None:
     return f"crowd {data.get('name', 'unknown')!r}: the verdict is about it, not about the TREC one"
 
 
+IN_PERIODS = {"periods": periods, "spans": spans}
+"""Experiments whose cells depend on how many rounds there are."""
+
+
 def whole(experiment: str, seeds: int, run: Run) -> list[Cell]:
     """All cells of an experiment, without variants, as far as the rounds of the run allow."""
-    if experiment in ("periods", "spans"):
-        grid = periods if experiment == "periods" else spans
-        return grid(seeds, int(run.get("rounds", ROUNDS)))
+    if experiment in IN_PERIODS:
+        return IN_PERIODS[experiment](seeds, int(run.get("rounds", ROUNDS)))
     return GRIDS[experiment](seeds)
 
 

@@ -87,7 +87,7 @@ class Served:
 
     async def latest(self, name: str, limit: int) -> list[Recalled]:
         """Its last decisions, newest first; what is still open only the desk knows."""
-        lines = await self.reader.read(lambda store: log(store, name, "decided", limit))
+        lines = await self.reader.read(lambda store: decided(store, name, limit))
         ids = [str(Id(name, line.router, line.seq)) for line in lines]
         answers = await self.desk.ask_all([Recall(id) for id in ids])  # noqa: A001
         return [one for one in answers if isinstance(one, Recalled)]
@@ -106,10 +106,10 @@ def listed(name: str, answer: RouterView | Exception) -> Listed:
     return Listed(name=name, view=answer)
 
 
-def log(store: Store, name: str, kind: str, limit: int) -> list[Event]:
-    """The last lines of a kind, newest first."""
+def decided(store: Store, name: str, limit: int) -> list[Event]:
+    """The lines of the last decisions, newest first."""
     row: RouterRow | None = store.find(name)
-    return [] if row is None else store.latest(row.number, kind, limit)
+    return [] if row is None else store.latest(row.number, "decided", limit)
 
 
 def amended(store: Store, name: str) -> list[Amended]:
