@@ -1,14 +1,18 @@
 """Rewards that come late or never: the loop tells them as a caller of a router would."""
 
 import math
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from bylot import Router, simulate, simulation
 from bylot.environments import Given, Late
-from bylot.environments.late import NEVER
+from bylot.environments.late import LONGEST, NEVER
 from bylot.errors import ValuesError
 from bylot.kernels.compile import Ints
 from bylot.kernels.summax import sum_max
@@ -97,8 +101,55 @@ def test_lags_are_uniform_and_depend_on_seed_and_round_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lag", "lost", "words"), [(-1, 0.0, "lag=-1"), (0, 1.5, "lost=1.5"), (2.5, 0.0, "lag=2.5")]
+    ("lag", "lost", "words"),
+    [
+        (-1, 0.0, "lag=-1 given; wanted a whole number"),
+        (2.5, 0.0, "lag=2.5"),
+        (True, 0.0, "lag=True"),
+        (np.True_, 0.0, "lag=(np.)?True"),
+        ("7", 0.0, "lag='7'"),
+        (np.arange(3), 0.0, "lag=array"),
+        (None, 0.0, "lag=None"),
+        (10**19, 0.0, f"lag={10**19} given, and no play is so long.*lost=1"),
+        (LONGEST, 0.0, "no play is so long"),
+        (0, 1.5, "lost=1.5"),
+        (0, "x", "lost='x'"),
+        (0, None, "lost=None"),
+        (0, True, "lost=True"),
+        (0, math.nan, "lost=nan"),
+        (0, np.float32("nan"), "lost="),
+        (0, 0.5j, "lost=0.5j"),
+    ],
 )
-def test_what_cannot_be_is_refused(lag: int, lost: float, words: str) -> None:
+def test_what_cannot_be_is_refused(lag: Any, lost: Any, words: str) -> None:
     with pytest.raises(ValuesError, match=words):
         Late(lag, lost)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8])
+def test_whole_numbers_of_any_kind_are_the_same_lag(kind: Any) -> None:
+    late = Late(kind(5), kind(1))
+    assert late == Late(5, 1.0)
+    assert (type(late.lag), type(late.lost)) == (int, float)
+
+
+@given(st.integers(0, LONGEST - 1), st.floats(0.0, 1.0), st.integers(0, 2**32))
+def test_no_reward_is_due_before_its_round_or_later_than_was_said(
+    lag: int, lost: float, seed: int
+) -> None:
+    wait = Late(lag, lost).due(40, seed) - np.arange(40)
+    heard = wait < NEVER - 40
+    assert ((wait[heard] >= 0) & (wait[heard] <= lag)).all()
+    assert heard.all() or lost > 0.0
+    assert not heard.any() or lost < 1.0
+
+
+@given(
+    st.one_of(st.integers(), st.floats(), st.text(), st.booleans(), st.none(), st.binary()),
+    st.one_of(
+        st.integers(), st.floats(), st.text(), st.booleans(), st.none(), st.complex_numbers()
+    ),
+)
+def test_anything_is_a_delay_that_can_be_played_or_an_error_of_ours(lag: Any, lost: Any) -> None:
+    with suppress(ValuesError):
+        assert (Late(lag, lost).due(3, seed=0) >= np.arange(3)).all()

@@ -1,6 +1,9 @@
 """When rewards come: at once, some rounds late, or never."""
 
+import operator
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +13,7 @@ from bylot.kernels.compile import Ints
 
 NEVER = 1 << 62  # a round that no play comes to
 LATENESS = 2  # the stream of chance that says when a reward comes
+LONGEST = 1 << 53  # a uniform has 53 bits: it cannot be spread over more rounds than that
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,8 @@ class Late:
     lost: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.lag, int) or self.lag < 0:
-            raise ValuesError(f"lag={self.lag!r} given; wanted a whole number of rounds, 0 or more")
-        if not 0.0 <= self.lost <= 1.0:
-            raise ValuesError(f"lost={self.lost!r} given; the part that is lost must lie in [0, 1]")
+        object.__setattr__(self, "lag", checked_lag(self.lag))
+        object.__setattr__(self, "lost", checked_part(self.lost))
 
     def due(self, rounds: int, seed: int) -> Ints:
         """(rounds,) after whose decision each reward is told; NEVER where it is lost.
@@ -38,6 +40,30 @@ class Late:
             return t
         gone, wait = in_blocks(0, rounds, 2, seed, LATENESS).T
         return np.where(gone < self.lost, NEVER, t + (wait * (self.lag + 1)).astype(np.int64))
+
+
+def checked_lag(lag: Any) -> int:
+    """A whole number of any kind; true and false are none."""
+    try:
+        whole = -1 if isinstance(lag, bool) else operator.index(lag)
+    except TypeError:
+        whole = -1
+    if whole < 0:
+        raise ValuesError(f"lag={lag!r} given; wanted a whole number of rounds, 0 or more")
+    if whole >= LONGEST:
+        raise ValuesError(
+            f"lag={lag!r} given, and no play is so long; wanted less than {LONGEST} rounds, or "
+            "lost=1 for rewards that never come"
+        )
+    return whole
+
+
+def checked_part(lost: Any) -> float:
+    """A number, not NaN, from none to all."""
+    number = isinstance(lost, Real) and not isinstance(lost, bool)
+    if not (number and 0.0 <= lost <= 1.0):
+        raise ValuesError(f"lost={lost!r} given; the part that is lost must lie in [0, 1]")
+    return float(lost)
 
 
 PROMPT = Late()
