@@ -15,7 +15,6 @@ from bylot.experiments import (
     GRIDS,
     GUARDED,
     LEVELS,
-    OWN,
     PARTS,
     SEEDS,
     Cell,
@@ -75,7 +74,7 @@ def test_the_grids_past_the_paper_are_whole() -> None:
     assert counts["settings"] == 2 * 81 * 2 * 2 * 4
     assert counts["default"] == len(CONTENDERS) * 5 * 2 * 20
     assert counts["worlds"] == len(CONTENDERS) * 8 * 6
-    assert counts["spans"] == len(OWN) * 5 * 3 * 6
+    assert counts["spans"] == len(CONTENDERS) * 5 * 3 * 6
     assert {cell.period for cell in periods(1)} == {250, 1_000, 5_000, 20_000}
     assert {cell.period for cell in periods(1, rounds=300)} == {250, 600}  # the others are too long
 

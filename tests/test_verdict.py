@@ -60,7 +60,7 @@ def test_the_least_loss_wins_and_is_told_in_parts_of_the_reference() -> None:
     assert choice.policy == "better"
     assert list(choice.scores) == ["better", REFERENCE, "worse"]
     assert abs(choice.scores["better"].mean - 1 / 3) < 0.05
-    assert abs(choice.scores[REFERENCE].mean - 1) < 1e-9
+    assert choice.scores[REFERENCE] == (1.0, 0.0)  # the measure, which has no error
     assert default(table({REFERENCE: 0.03, "better": 0.04, "worse": 0.05})) == REFERENCE
 
 
@@ -150,6 +150,31 @@ def test_periods_are_judged_by_length() -> None:
     chosen = by_class(GOOD + spans)
     assert chosen["periods of 250 rounds, chances told"].policy == REFERENCE
     assert chosen["periods of 1,000 rounds, chances told"].policy == "better"
+
+
+def test_who_is_not_played_where_others_are_judged_is_no_candidate() -> None:
+    spans = [one._replace(period=250, place=f"{one.place}, 250") for one in GOOD]
+    some = [one for one in spans if one.policy != "better"]
+    assert default(GOOD + spans) == "better"
+    choice = verdict(GOOD + some)[0]
+    assert choice.policy == REFERENCE
+    assert choice.out == {"better": "was not played in tight, 250 and 3 more"}
+
+
+def test_other_seeds_than_those_of_the_reference_are_told_and_err_more() -> None:
+    alike = [
+        one._replace(gaps=dict(enumerate(np.linspace(0.02, 0.04, 6) + 0.001 * (one.policy == "b"))))
+        for one in table({REFERENCE: 0.03, "b": 0.03})
+    ]
+    moved = [
+        one._replace(gaps={seed + 6 * (one.policy == "b"): gap for seed, gap in one.gaps.items()})
+        for one in alike
+    ]
+    paired, apart = verdict(alike)[0], verdict(moved)[0]
+    assert paired.uneven == ()
+    assert apart.uneven == tuple(f"b in {place}" for place in ("tight", "loose", "ward", "many"))
+    assert apart.scores["b"].mean == paired.scores["b"].mean
+    assert apart.scores["b"].error > 10 * paired.scores["b"].error
 
 
 def test_a_place_in_which_the_reference_loses_nothing_does_not_count() -> None:

@@ -135,3 +135,6 @@ BUILT_IN: dict[str, tuple[int, Callable[[int, int], Arena]]] = {
     "K=300": (3, large),
 }
 """The dimensions of worlds that need no data, and how they are made of rounds and seed."""
+
+SAME_POOL = dict.fromkeys(("crowd", "re-dealt", "late"), "crowd")
+"""Worlds whose pools, and many of whose rounds, are the same under the same seed."""

@@ -13,7 +13,6 @@ from bylot.experiments.lineup import (
     BEYOND,
     CONTENDERS,
     GUARDED,
-    OWN,
     PAPER,
     PARTS,
     VARIANTS,
@@ -47,7 +46,7 @@ TOGETHER = {"ablation": "beyond", "settings": "beyond"}
 
 CONTEST = ("default", "worlds", "spans")
 """The experiments that the default is chosen by: all policies on the crowd, in other worlds, and
-ours in periods.
+in periods.
 """
 
 WORLDS = [
@@ -149,13 +148,15 @@ def worlds(seeds: int = SEEDS["worlds"]) -> list[Cell]:
 
 
 def spans(seeds: int = SEEDS["spans"], rounds: int = ROUNDS) -> list[Cell]:
-    """Our own policies in periods, on the crowd where limits bind and in the hospital."""
+    """All policies in periods, on the crowd where limits bind and in the hospital: who may be
+    taken is judged on what all were played in.
+    """
     lengths = [length for length in PERIODS if 2 * length <= rounds]
     places = [(name, level, 3) for name, level in product(ENVIRONMENTS, HARD)] + WORLDS[:1]
     return [
         Cell("spans", level, world, policy, dimensions, seed, period)
         for (world, level, dimensions), seed, policy, period in product(
-            places, range(seeds), OWN, lengths
+            places, range(seeds), CONTENDERS, lengths
         )
     ]
 

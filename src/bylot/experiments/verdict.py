@@ -3,11 +3,12 @@
 How the table comes about is left to others; whoever has one can apply the rule again.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from bylot.experiments.estimate import Estimate, average, difference, mean, ratio
 
 REFERENCE = "distinct"
 """What is lost is measured in parts of what this policy loses in the same place."""
@@ -29,6 +30,7 @@ class Line(NamedTuple):
     runs:  that were asked for; kept: of these, how many were played and kept every limit
     bad:   whole periods that left a limit
     told:  was the chance of every panel known?
+    pool:  what its seeds draw, its own world if empty: worlds on the same pools err together
     """
 
     world: str
@@ -41,10 +43,13 @@ class Line(NamedTuple):
     kept: int
     bad: int
     told: bool
+    pool: str = ""
 
 
 class Score(NamedTuple):
-    """Mean over worlds of the gap in parts of the reference's, and its standard error."""
+    """Mean over worlds of the gap in parts of the reference's, and its standard error, which is
+    0 of the reference: it is the measure.
+    """
 
     mean: float
     error: float
@@ -58,6 +63,7 @@ class Choice(NamedTuple):
     out:    who may not, and why
     before: who had the least score, if another was taken, being tied with it
     unsaid: places that do not count, as the reference loses nothing there
+    uneven: who was played with other seeds than the reference, and where
     """
 
     problems: str
@@ -66,14 +72,19 @@ class Choice(NamedTuple):
     out: dict[str, str]
     before: str | None
     unsaid: tuple[str, ...]
+    uneven: tuple[str, ...] = ()
 
 
 RULE = (
     "Candidates are the policies that kept every limit, with no tolerance, in every run of every "
-    "world and in every period that was played, and refused none of them.",
+    "world and in every period, and refused none of them. All are played in all places, in periods "
+    "too; whoever was not is no candidate.",
     f"The score of a candidate is what it loses against the best mixture of panels, in parts of "
     f"what {REFERENCE} loses in the same place: the mean over seeds, over the places of a world, "
     f"and over worlds. The least score wins.",
+    f"A standard error is that of a ratio of means over the same seeds: what {REFERENCE} loses is "
+    f"measured too, and seeds that are lucky for both are no news. Worlds are independent of each "
+    f"other, but for those on the same pools. {REFERENCE} itself has the score 1 and no error.",
     f"Whoever is within {SURE:g} standard errors of the winner, seed by seed, is tied with it. If "
     f"the winner cannot tell the chances of its panels and somebody tied with it can, the best of "
     f"those is taken.",
@@ -91,7 +102,7 @@ def verdict(lines: Sequence[Line]) -> list[Choice]:
     whole = [line for line in lines if line.period is None]
     few = [line for line in whole if line.size <= LARGE]
     many = [line for line in whole if line.size > LARGE]
-    out = broken(lines)
+    out = absent(lines) | broken(lines)
     classes = {"all": whole, f"up to {LARGE} experts": few, f"more than {LARGE} experts": many}
     for period in sorted({line.period for line in lines if line.period is not None}):
         some = [line for line in lines if line.period == period]
@@ -109,19 +120,32 @@ def choose(problems: str, lines: Sequence[Line], out: Mapping[str, str]) -> Choi
     counted = [line for line in lines if line.place in scale]
     policies = dict.fromkeys(line.policy for line in lines)
     away = {policy: why for policy, why in out.items() if policy in policies}
-    parts = {policy: by_world(counted, policy, scale) for policy in policies}
-    for policy, found in parts.items():
-        if policy not in away and (why := lacking(counted, policy, found)):
+    for policy in policies:
+        if policy not in away and (why := lacking(counted, policy)):
             away[policy] = why
-    fit = {policy: score(found) for policy, found in parts.items() if policy not in away}
-    scores = dict(sorted(fit.items(), key=lambda one: one[1].mean))
-    if not scores:
+    losses = {policy: loss(counted, policy) for policy in policies if policy not in away}
+    order = sorted(losses, key=lambda policy: losses[policy].value)
+    if not order:
         return Choice(problems, None, {}, away, None, unsaid)
-    best = next(iter(scores))
-    quiet = silent(lines)
-    equals = [one for one in scores if one not in quiet and tied(parts[best], parts[one])]
+    best, quiet = order[0], silent(lines)
+    equals = [one for one in order if one not in quiet and tied(losses[best], losses[one])]
     taken = equals[0] if best in quiet and equals else best
-    return Choice(problems, taken, scores, away, best if taken != best else None, unsaid)
+    scores = {policy: Score(losses[policy].value, losses[policy].error) for policy in order}
+    before = best if taken != best else None
+    return Choice(problems, taken, scores, away, before, unsaid, uneven(counted, order))
+
+
+def absent(lines: Sequence[Line]) -> dict[str, str]:
+    """Who was not played where others were, so that it could not fail there."""
+    places = dict.fromkeys(line.place for line in lines)
+    out = {}
+    for policy in dict.fromkeys(line.policy for line in lines):
+        played = {line.place for line in lines if line.policy == policy}
+        missing = [place for place in places if place not in played]
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        if missing:
+            out[policy] = f"was not played in {missing[0]}{others}"
+    return out
 
 
 def broken(lines: Iterable[Line]) -> dict[str, str]:
@@ -150,57 +174,49 @@ def references(lines: Iterable[Line]) -> tuple[dict[str, float], tuple[str, ...]
     return scale, tuple(place for place in places if place not in scale)
 
 
-Parts = dict[str, dict[int, float]]
-"""World -> seed -> the gap in parts of the reference's, mean over the places of the world."""
+def lacking(lines: Sequence[Line], policy: str) -> str | None:
+    """What is missing to measure a policy, None if nothing is."""
+    if not lines:
+        return f"there is no place that {REFERENCE} was played in"
+    few = {
+        line.world: f"{len(line.gaps)} of {line.world}"
+        for line in lines
+        if line.policy in (policy, REFERENCE) and len(line.gaps) < LEAST
+    }
+    return f"too few seeds ({', '.join(few.values())}), {LEAST} are needed" if few else None
 
 
-def by_world(lines: Iterable[Line], policy: str, scale: Mapping[str, float]) -> Parts:
-    """What a policy lost, over the seeds that it has in all places of a world."""
-    worlds: dict[str, list[dict[int, float]]] = {}
+def loss(lines: Sequence[Line], policy: str) -> Estimate:
+    """What a policy loses in parts of what the reference does: mean over the places of a world,
+    and over worlds.
+    """
+    measure = {line.place: lost(line) for line in lines if line.policy == REFERENCE}
+    worlds: dict[str, list[Estimate]] = {}
     for line in lines:
         if line.policy == policy:
-            part = {seed: gap / scale[line.place] for seed, gap in line.gaps.items()}
-            worlds.setdefault(line.world, []).append(part)
-    return {
-        world: {
-            seed: float(np.mean([place[seed] for place in places]))
-            for seed in sorted(set.intersection(*(set(place) for place in places)))
-        }
-        for world, places in worlds.items()
-    }
+            worlds.setdefault(line.world, []).append(ratio(lost(line), measure[line.place]))
+    return average(average(places) for places in worlds.values())
 
 
-def lacking(lines: Iterable[Line], policy: str, found: Parts) -> str | None:
-    """What a policy was not played in or not often enough, None if it can be judged."""
-    lines = list(lines)
-    places = dict.fromkeys(line.place for line in lines)
-    played = {line.place for line in lines if line.policy == policy}
-    missing = [place for place in places if place not in played]
-    if not places:
-        return f"there is no place that {REFERENCE} was played in"
-    if missing:
-        return f"was not played in {', '.join(missing)}"
-    few = [f"{len(seeds)} of {world}" for world, seeds in found.items() if len(seeds) < LEAST]
-    return f"too few seeds ({', '.join(few)}), {LEAST} are needed" if few else None
+def lost(line: Line) -> Estimate:
+    """The mean gap; a seed is the same chance in all places of a world or pool."""
+    return mean({(line.pool or line.world, seed): gap for seed, gap in line.gaps.items()})
 
 
-def score(found: Parts) -> Score:
-    """Mean over worlds of the mean over seeds; worlds are independent, seeds of one world too."""
-    values = [np.array(list(seeds.values())) for seeds in found.values()]
-    errors = [one.std(ddof=1) / math.sqrt(one.size) for one in values]
-    return Score(
-        float(np.mean([one.mean() for one in values])),
-        float(np.sqrt(np.sum(np.square(errors)))) / len(values),
+def tied(best: Estimate, other: Estimate) -> bool:
+    """Is the other no more than SURE standard errors worse, seed by seed?"""
+    apart = difference(other, best)
+    return apart.value <= SURE * apart.error
+
+
+def uneven(lines: Sequence[Line], policies: Iterable[str]) -> tuple[str, ...]:
+    """Where who was played with other seeds than the reference: what it cannot have in common
+    with it is counted as chance, so that its error is larger.
+    """
+    seeds = {line.place: line.gaps.keys() for line in lines if line.policy == REFERENCE}
+    return tuple(
+        f"{line.policy} in {line.place}"
+        for policy in policies
+        for line in lines
+        if line.policy == policy and line.gaps.keys() != seeds[line.place]
     )
-
-
-def tied(best: Parts, other: Parts) -> bool:
-    """Is the other no more than SURE standard errors worse, over the seeds that both have?"""
-    apart = {
-        world: {seed: seeds[seed] - best[world][seed] for seed in seeds.keys() & best[world].keys()}
-        for world, seeds in other.items()
-    }
-    if any(len(seeds) < LEAST for seeds in apart.values()):
-        return False
-    mean, error = score(apart)
-    return mean <= SURE * error

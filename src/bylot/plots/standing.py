@@ -5,6 +5,7 @@ from typing import NamedTuple
 import polars as pl
 
 from bylot.experiments import CONTENDERS, CONTEST
+from bylot.experiments.arena import SAME_POOL
 from bylot.experiments.grid import ENVIRONMENTS, WORLDS
 from bylot.experiments.levels import KNOWN
 from bylot.experiments.verdict import Line
@@ -63,6 +64,7 @@ def entry(group: pl.DataFrame, run: Run) -> Entry:
         kept=int(played["feasible"].sum()),
         bad=int(played["bad_periods"].sum()),
         told=not played.is_empty() and bool(played["told"].all()),
+        pool=SAME_POOL.get(first["environment"], ""),
     )
     return Entry(line, played)
 

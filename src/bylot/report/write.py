@@ -83,21 +83,19 @@ def write(records: Records, folder: Path, core_seconds: float | None = None) -> 
     name = title(run, with_paper, not past.is_empty())
     blocks = opening(run, Groups(cells), spent, name, with_paper)
     verdicts = []
+    data: dict[str, Any] = {"summary.json": summary(cells, run, spent)}
     if with_paper:
         blocks += of_paper(paper, run, claims, paths)
+        data["claims.json"] = [row._asdict() for row in claims]
         verdicts.append(fallen(claims, run))
     if not past.is_empty():
         blocks += section(Evidence(past, run), past, checks, paths)
+        data["beyond.json"] = [row._asdict() for row in checks]
         verdicts.append(counted_checks(checks))
     if not all_worlds.is_empty():
-        blocks += contest.section(all_worlds, run, paths["default"])
-    data: dict[str, Any] = {"summary.json": summary(cells, run, spent)}
-    if with_paper:
-        data["claims.json"] = [row._asdict() for row in claims]
-    if not past.is_empty():
-        data["beyond.json"] = [row._asdict() for row in checks]
-    if not all_worlds.is_empty():
-        data["default.json"] = found = contest.numbers(all_worlds, run)
+        judged = contest.judge(all_worlds, run)
+        blocks += contest.section(judged, all_worlds, run, paths["default"])
+        data["default.json"] = found = contest.numbers(judged)
         verdicts.append(found["outcome"])
     pages = write_pages(blocks, name, folder, data)
     figures = [path for pair in paths.values() for path in pair]

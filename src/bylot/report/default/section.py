@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -39,16 +39,29 @@ READING = [
     "two of them earn together hangs on which two they are, which no model of single experts has.",
     "All policies are told the horizon, except in periods, where nobody is. Settings are the "
     "paper's for its policies, converted to rewards in [0, 1], and the one default for ours. "
-    "strict knows nothing of periods: its play is looked at in pieces.",
+    "In periods all policies are played too, on the crowd where limits bind and in the hospital; "
+    "panel, distinct and tangent mind them, and the play of the others is looked at in pieces.",
     "A microsecond is one of CPU time of one core, in one thread of this run, preparation and "
     "values included; it is the one number here that another run would not repeat.",
 ]
 
 
-def section(cells: pl.DataFrame, run: Run, drawn: Sequence[Path]) -> list[Block]:
-    """The whole part, as far as its records go."""
+class Judged(NamedTuple):
+    """The table of a run, and what the rule makes of it."""
+
+    entries: list[Entry]
+    choices: list[Choice]
+
+
+def judge(cells: pl.DataFrame, run: Run) -> Judged:
+    """The rule, applied once for all that is said of it."""
     found = entries(cells, run)
-    choices = verdict([one.line for one in found])
+    return Judged(found, verdict([one.line for one in found]))
+
+
+def section(judged: Judged, cells: pl.DataFrame, run: Run, drawn: Sequence[Path]) -> list[Block]:
+    """The whole part, as far as its records go."""
+    found, choices = judged
     whole = [one for one in found if one.line.period is None and one.line.gaps]
     spans = [one for one in found if one.line.period is not None]
     blocks: list[Block] = [Heading("The default"), Text(outcome(choices))]
@@ -77,10 +90,18 @@ def outcome(choices: Sequence[Choice]) -> str:
     kept = f"of {len(first.scores) + len(first.out)} policies {len(first.scores)} are candidates"
     classes = [f"{one.problems}: {one.policy or 'nobody'}" for one in others]
     return (
-        f"The default is {first.policy} by the rule below: {kept}, and it loses "
-        f"{tables.scored(first.scores[first.policy])} of what {REFERENCE} loses. By class of "
-        f"problems: {'; '.join(classes)}."
+        f"The default is {first.policy} by the rule below: {kept}, and {margin(first)}. By class "
+        f"of problems: {'; '.join(classes)}."
     )
+
+
+def margin(choice: Choice) -> str:
+    """What the one that is taken loses, or the next one if it is the measure itself."""
+    if choice.policy != REFERENCE:
+        return f"it loses {tables.scored(choice, choice.policy)} of what {REFERENCE} loses"
+    after = [f"{one}, loses {tables.scored(choice, one)} of that" for one in tables.others(choice)]
+    following = f"; the next candidate, {after[0]}" if after else ""
+    return f"what it loses is the measure of all scores{following}"
 
 
 def figure(drawn: Sequence[Path], run: Run) -> list[Block]:
@@ -108,21 +129,22 @@ def by_place(whole: Sequence[Entry]) -> list[Block]:
 
 
 def in_periods(spans: Sequence[Entry]) -> list[Block]:
-    """Our own policies in periods."""
+    """All policies in periods."""
     return [
         tables.by_place(spans, "Periods that left a limit", tables.bad),
         tables.by_place(
             spans,
-            "Gap to the best mixture of panels in periods: mean ± standard error over seeds",
+            "Gap to the best mixture of panels in periods: mean ± standard error over seeds; "
+            "✗ left a limit",
             tables.gap,
         ),
     ]
 
 
-def numbers(cells: pl.DataFrame, run: Run) -> dict[str, Any]:
+def numbers(judged: Judged) -> dict[str, Any]:
     """What `default.json` holds: the rule, the lines it was applied to, and what came of it."""
-    lines = [one.line for one in entries(cells, run)]
-    choices = verdict(lines)
+    found, choices = judged
+    lines = [one.line for one in found]
     return {
         "rule": list(RULE),
         "outcome": outcome(choices),
@@ -134,4 +156,5 @@ def numbers(cells: pl.DataFrame, run: Run) -> dict[str, Any]:
 def read(choice: Choice) -> Mapping[str, Any]:
     """A choice as plain data."""
     scores = {policy: one._asdict() for policy, one in choice.scores.items()}
-    return {**choice._asdict(), "scores": scores, "unsaid": list(choice.unsaid)}
+    lists = {"unsaid": list(choice.unsaid), "uneven": list(choice.uneven)}
+    return {**choice._asdict(), "scores": scores, **lists}

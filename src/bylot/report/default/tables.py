@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from bylot.experiments.verdict import Choice, Score
+from bylot.experiments.verdict import REFERENCE, Choice
 from bylot.kernels.compile import Floats
 from bylot.plots.groups import spread
 from bylot.plots.standing import SHOWN, Entry
@@ -22,14 +22,9 @@ def chosen(choices: Sequence[Choice]) -> Table:
         (
             choice.problems,
             choice.policy or "nobody",
-            scored(choice.scores[choice.policy]) if choice.policy else NONE,
-            ", ".join(
-                f"{name} {scored(one)}"
-                for name, one in choice.scores.items()
-                if name != choice.policy
-            )
-            or NONE,
-            tied(choice),
+            scored(choice, choice.policy),
+            ", ".join(f"{name} {scored(choice, name)}" for name in others(choice)) or NONE,
+            remark(choice),
         )
         for choice in choices
     ]
@@ -37,19 +32,29 @@ def chosen(choices: Sequence[Choice]) -> Table:
     return Table("Verdict: mean score ± standard error", head, rows, words=len(head))
 
 
-def tied(choice: Choice) -> str:
+def others(choice: Choice) -> list[str]:
+    """The candidates besides the one that is taken, the best of them first."""
+    return [name for name in choice.scores if name != choice.policy]
+
+
+def remark(choice: Choice) -> str:
     """What else there is to say of a choice."""
     notes = []
     if choice.before is not None:
         notes.append(f"tied with {choice.before}, which does not tell its chances")
     if choice.unsaid:
         notes.append(f"does not count: {', '.join(choice.unsaid)}")
+    if choice.uneven:
+        notes.append(f"other seeds than those of {REFERENCE}: {', '.join(choice.uneven)}")
     return "; ".join(notes) or NONE
 
 
-def scored(one: Score) -> str:
-    """A score with its error."""
-    return f"{one.mean:.2f} ± {one.error:.2f}"
+def scored(choice: Choice, policy: str | None) -> str:
+    """A score with its error; the measure has none."""
+    if policy is None or policy not in choice.scores:
+        return NONE
+    one = choice.scores[policy]
+    return "1 (the measure)" if policy == REFERENCE else f"{one.mean:.2f} ± {one.error:.2f}"
 
 
 def standing(found: Sequence[Entry], choice: Choice, free: Choice) -> Table:
@@ -63,7 +68,7 @@ def standing(found: Sequence[Entry], choice: Choice, free: Choice) -> Table:
                 policy,
                 f"no: {choice.out[policy]}" if policy in choice.out else "yes",
                 "yes" if all(one.line.told for one in mine) else "no",
-                scored(free.scores[policy]) if policy in free.scores else NONE,
+                scored(free, policy),
                 f"{sum(one.line.kept for one in whole)}/{sum(one.line.runs for one in whole)}",
                 f"{np.mean([pooled(one, 'micros').mean() for one in whole]):.1f}",
             )
@@ -93,7 +98,7 @@ def present(found: Sequence[Entry]) -> list[str]:
 
 def gap(one: Entry) -> str:
     """To the best mixture; marked where a limit was left."""
-    mark = " ✗" if one.line.kept < one.line.runs else ""
+    mark = " ✗" if one.line.kept < one.line.runs or one.line.bad else ""
     return erring(np.array(list(one.line.gaps.values()))) + mark
 
 
