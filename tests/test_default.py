@@ -1,6 +1,8 @@
 """`bylot reproduce default`: every policy in every world, and what is made of it."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,15 @@ from bylot.experiments.contest import contest
 from bylot.experiments.grid import jobs
 from bylot.experiments.verdict import LARGE, Line, verdict
 from bylot.plots.default import draw
+from bylot.plots.groups import Groups
 from bylot.plots.standing import entries
 from bylot.policies import Auto
 from bylot.policies import write as written
 from bylot.problem import Problem
 from bylot.records import Records
 from bylot.report import write
+from bylot.report.claims.registry import missing
+from bylot.reproduce import Wish
 from contest import LOST, tell_contest
 
 RUN = ["reproduce", "default", "--data", "synthetic", "--rounds", "120", "--jobs", "2"]
@@ -106,6 +111,31 @@ def test_a_folder_without_the_files_is_named(
     assert f"--hospital {tmp_path} has no outcomes.csv" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("*/hospital/*", "add --hospital DIR, a folder with outcomes.csv, questions.csv, experts"),
+        ("worlds/own/hospital/omd/*", r"or set \$BYLOT_HOSPITAL"),
+        ("worlds/tight/synthetic/*", "its cells are called default/tight/stochastic"),
+        ("*/hopsital/*", "no cell matches --only"),
+    ],
+)
+def test_cells_of_a_world_that_is_left_out_are_refused_with_a_remedy(
+    pattern: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RUN, "--only", pattern, "--out", str(tmp_path)]) == 1
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_a_synthetic_crowd_counts_once() -> None:
+    made_up, measured = synthetic(), replace(synthetic(), synthetic=False)
+    wish = Wish(experiments=CONTEST, seeds=1)
+    once, twice = ({cell.environment for cell in wish.cells(data)} for data in (made_up, measured))
+    assert twice - once == {"synthetic"}
+    told = tell_contest(seeds=1)
+    assert missing(Groups(told.cells), "worlds", told.run) == ["1 seeds of worlds instead of 6"]
+
+
 def test_the_lines_of_the_file_give_the_verdict_again(small: Path) -> None:
     found = json.loads((small / "default.json").read_text())
     lines = [
@@ -137,7 +167,7 @@ def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -
     told = tell_contest()
     text = report(told, tmp_path)
     places = {one.line.place for one in entries(told.cells, told.run)}
-    assert len(places) == 10 + 8 + 5 * 3
+    assert len(places) == 10 + 6 + 5 * 3
     for place in places:
         assert text.count(f"\n| {place} |") >= 2
     assert all(f"| {policy} |" in text for policy in CONTENDERS)

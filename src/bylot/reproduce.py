@@ -17,7 +17,19 @@ from bylot import experiments, report
 from bylot.data import Crowd
 from bylot.engine import Cluster, Engine, Threads, progress
 from bylot.errors import OutOfReachWarning, SurrogateWarning
-from bylot.experiments import ROUNDS, SEEDS, Cell, Hospital, Job, Setup, chosen, jobs, length, run
+from bylot.experiments import (
+    FILES,
+    ROUNDS,
+    SEEDS,
+    Cell,
+    Hospital,
+    Job,
+    Setup,
+    chosen,
+    jobs,
+    length,
+    run,
+)
 from bylot.records import FORM, VERSION, Records, Store, code_digest
 from bylot.report import Made
 from bylot.text import say, table
@@ -44,8 +56,8 @@ class Wish:
     settings: bool = False
     hospital: Hospital | None = None  # whose files are nobody's but the caller's
 
-    def cells(self) -> list[Cell]:
-        """All cells that are wanted."""
+    def cells(self, data: Crowd) -> list[Cell]:
+        """All cells that are wanted, on this crowd."""
         every: list[Cell] = []
         if "sweep" in self.experiments:
             every += experiments.sweep(self.count("sweep"))
@@ -58,10 +70,24 @@ class Wish:
             every += experiments.settings(self.count("settings")) if self.settings else []
         if "default" in self.experiments:
             every += experiments.default(self.count("default"))
-            others = experiments.worlds(self.count("worlds"))
-            others += experiments.spans(self.count("spans"), self.rounds)
-            every += [one for one in others if self.hospital or one.environment != "hospital"]
-        return chosen(every, self.only)
+            every += experiments.worlds(self.count("worlds"))
+            every += experiments.spans(self.count("spans"), self.rounds)
+        return chosen(every, self.only, self.away(data))
+
+    def away(self, data: Crowd) -> dict[str, str]:
+        """The worlds that are not played, and what to say to whoever asks for one."""
+        out = {}
+        if self.hospital is None:
+            out["hospital"] = (
+                f"the hospital's cells need its files, which were not given; add --hospital DIR, a "
+                f"folder with {', '.join(FILES)}, or set $BYLOT_HOSPITAL to one"
+            )
+        if data.synthetic:
+            out["synthetic"] = (
+                "the data are the synthetic crowd already, which is played once: its cells are "
+                "called default/tight/stochastic/... and so on here; or give other --data"
+            )
+        return out
 
     def count(self, experiment: str) -> int:
         """How many seeds of it."""
@@ -118,7 +144,7 @@ def engine(name: str, workers: int, address: str | None = None) -> Engine:
 
 def reproduce(wish: Wish, data: Crowd, where: Engine, out: Path, fresh: bool = False) -> int:
     """Compute what is missing, then write everything; 130 if it was stopped on the way."""
-    setup, cells = Setup(data, wish.rounds, wish.hospital), wish.cells()
+    setup, cells = Setup(data, wish.rounds, wish.hospital), wish.cells(data)
     if "default" in wish.experiments and wish.hospital is None:
         say("... without the hospital, whose files were not given: see --hospital")
     with Store(out, manifest(setup), fresh) as store:

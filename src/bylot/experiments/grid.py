@@ -1,6 +1,6 @@
 """Which cells an experiment has, which of them are wanted, and the worlds they are played in."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import NamedTuple
@@ -168,23 +168,35 @@ GRIDS: dict[str, Callable[[int], list[Cell]]] = {
 """All experiments, at the paper's number of rounds and without variants, for a number of seeds."""
 
 
-def chosen(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+def chosen(
+    cells: Sequence[Cell], patterns: Sequence[str], away: Mapping[str, str] | None = None
+) -> list[Cell]:
     """The cells whose id matches one of the patterns (as file names do); all if there is none.
+
+    away: worlds whose cells are left out, and why
 
     >>> [cell.id for cell in chosen(sweep(seeds=1), ["*/tight/*/N=5/*"])]
     ['sweep/tight/stochastic/omd/N=5/seed=00']
     """
+    left = away or {}
+    there = [cell for cell in cells if cell.environment not in left]
     for pattern in patterns:
-        if not any(fnmatchcase(cell.id, pattern) for cell in cells):
-            flags = {"--variants": VARIANTS, "--settings": ("settings/",)}
-            add = [flag for flag, names in flags.items() if any(name in pattern for name in names)]
-            raise BylotError(
-                f"no cell matches --only {pattern!r}; ids look like {cells[0].id}, and a pattern "
-                f"like '*/tight/*/omd/*'{''.join(f'; add {flag} to play those' for flag in add)}"
-            )
+        if not any(fnmatchcase(cell.id, pattern) for cell in there):
+            meant = [cell.environment for cell in cells if fnmatchcase(cell.id, pattern)]
+            raise BylotError(left[meant[0]] if meant else unmatched(pattern, cells[0]))
     if not patterns:
-        return list(cells)
-    return [cell for cell in cells if any(fnmatchcase(cell.id, one) for one in patterns)]
+        return there
+    return [cell for cell in there if any(fnmatchcase(cell.id, one) for one in patterns)]
+
+
+def unmatched(pattern: str, cell: Cell) -> str:
+    """What to say of a pattern that is nobody's, with the id of some cell."""
+    flags = {"--variants": VARIANTS, "--settings": ("settings/",)}
+    add = [flag for flag, names in flags.items() if any(name in pattern for name in names)]
+    return (
+        f"no cell matches --only {pattern!r}; ids look like {cell.id}, and a pattern "
+        f"like '*/tight/*/omd/*'{''.join(f'; add {flag} to play those' for flag in add)}"
+    )
 
 
 def jobs(cells: Iterable[Cell]) -> list[Job]:

@@ -138,7 +138,8 @@ def whole(experiment: str, seeds: int, run: Run) -> list[Cell]:
     """All cells of an experiment, without variants, as far as the rounds of the run allow."""
     if experiment in IN_PERIODS:
         return IN_PERIODS[experiment](seeds, int(run.get("rounds", ROUNDS)))
-    return GRIDS[experiment](seeds)
+    once = {"synthetic"} if synthetic(run) else set()  # the data themselves, played as such
+    return [cell for cell in GRIDS[experiment](seeds) if cell.environment not in once]
 
 
 def too_long(run: Run) -> list[int]:

@@ -29,7 +29,8 @@ READING = [
     "The crowd is played at the paper's four levels and at our stress, in both environments, as "
     "in the other experiments. hospital: 39 language models, 3 a visit of 8 questions, a budget, a "
     "cap on large models, a minimum share of 0.12 for each of 12 labs; its yardsticks are those of "
-    "the expected visit. synthetic: the made-up crowd that stands in for TREC's.",
+    "the expected visit. synthetic: the made-up crowd that stands in for TREC's, unless it is the "
+    "crowd that is played anyway.",
     "crowd: the 50 made-up workers of bylot demo, under a budget, a cap on the busiest and a "
     "share for novices; late: the same, one reward in ten never told and the others up to 200 "
     "rounds late; re-dealt: the same, but after every fifth of the play (2,000 rounds of 10,000) "
