@@ -1,8 +1,10 @@
 """`bylot reproduce default`: every policy in every world, and what is made of it."""
 
 import json
+import math
 import re
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +169,7 @@ def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -
     told = tell_contest()
     text = report(told, tmp_path)
     places = {one.line.place for one in entries(told.cells, told.run)}
-    assert len(places) == 10 + 6 + 5 * 3
+    assert len(places) == 10 + 7 + 5 * 3
     for place in places:
         assert text.count(f"\n| {place} |") >= 2
     assert all(f"| {policy} |" in text for policy in CONTENDERS)
@@ -220,6 +222,42 @@ def test_specialists_are_good_at_few_things_and_limits_bind() -> None:
     means = place.given.values.mean(axis=0) * arena.SPECIALTIES
     assert_array_equal((means > 0.4).sum(axis=0), arena.EACH)
     assert place.given.values.sum(axis=1).max() <= 1.0
+
+
+def passing(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """What each panel of pass-fail earns, and what it costs in parts of the budget."""
+    place = arena.pass_fail(4_000, seed)
+    problem, values = place.problems["own"], place.given.values[:, 0]
+    assert_array_equal(np.unique(values), (0.0, 1.0))
+    panels = np.array(list(combinations(range(problem.size), problem.draws)))
+    earned = np.array([values[:, panel].max(axis=1).mean() for panel in panels])
+    return earned, problem.rows[0][panels].sum(axis=1) / problem.bounds[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_most_panels_pass_and_the_best_of_them_cost_too_much(seed: int) -> None:
+    earned, cost = passing(seed)
+    assert np.median(earned) > 0.8
+    assert cost[earned.argmax()] > 1.0
+    assert (cost < 1.0).any()
+    best = contest_of("pass-fail", "random", seed)["mixture"]
+    assert earned[cost < 1.0].max() - 0.05 < best < earned.max()
+
+
+def contest_of(world: str, policy: str, seed: int) -> dict[str, Any]:
+    """The record of one cell of a built-in world."""
+    (job,) = jobs([Cell("worlds", "own", world, policy, arena.BUILT_IN[world][0], seed)])
+    return contest(synthetic(), None, job, 4_000, 4_000)[0]
+
+
+def test_passes_are_independent_and_as_frequent_as_the_skills_say() -> None:
+    values = arena.pass_fail(8_000, seed=1).given.values[:, 0]
+    apart = np.corrcoef(values.T) - np.eye(20)
+    assert np.abs(apart).max() < 5 / math.sqrt(8_000)
+    halves = np.diff(values.reshape(2, 4_000, 20).mean(axis=1), axis=0)
+    assert np.abs(halves).max() < 5 * math.sqrt(0.5 / 4_000)  # each variance is at most 1/4
+    assert np.ptp(values.mean(axis=0)) > 0.4  # skills differ
+    assert_array_equal(arena.pass_fail(300, seed=1).given.values[:, 0], values[:300])
 
 
 def test_late_rewards_are_late_in_the_contest() -> None:

@@ -73,7 +73,7 @@ def test_the_grids_past_the_paper_are_whole() -> None:
     assert counts["periods"] == 4 * 4 * 2 * 2 * 5
     assert counts["settings"] == 2 * 81 * 2 * 2 * 4
     assert counts["default"] == len(CONTENDERS) * 5 * 2 * 20
-    assert counts["worlds"] == len(CONTENDERS) * 8 * 6
+    assert counts["worlds"] == len(CONTENDERS) * 9 * 6
     assert counts["spans"] == len(CONTENDERS) * 5 * 3 * 6
     assert {cell.period for cell in periods(1)} == {250, 1_000, 5_000, 20_000}
     assert {cell.period for cell in periods(1, rounds=300)} == {250, 600}  # the others are too long
@@ -98,7 +98,7 @@ def test_no_policy_is_left_out_of_what_the_default_is_chosen_from() -> None:
 
 def test_periods_share_the_worlds_that_the_default_is_chosen_in() -> None:
     made = jobs([*GRIDS["default"](1), *GRIDS["worlds"](1), *GRIDS["spans"](1)])
-    assert len({str(one) for one in made}) == len(made) == 2 * 2 + 8
+    assert len({str(one) for one in made}) == len(made) == 2 * 2 + 9
     with_spans = {one.environment for one in made if "spans" in {c.experiment for c in one.cells}}
     assert with_spans == {"stochastic", "regime", "hospital"}
 

@@ -12,6 +12,7 @@ from bylot import pools
 from bylot.data import synthetic
 from bylot.environments import PROMPT, Given, Late, Noisy
 from bylot.environments.base import generator
+from bylot.environments.outcomes import in_blocks
 from bylot.experiments.hospital import Hospital
 from bylot.experiments.world import World
 from bylot.kernels.compile import Floats, Ints
@@ -112,14 +113,29 @@ def specialists(rounds: int, seed: int) -> Arena:
     for i in range(size):
         good = rng.permutation(SPECIALTIES)[:EACH]
         skills[good, i] = rng.uniform(0.6, 0.95, EACH)
-    usd = skills.sum(axis=0) * rng.uniform(0.5, 1.5, size)
-    usd /= usd.max()
-    names = [f"specialist-{i:02d}" for i in range(size)]
-    dear = share("dear", [names[i] for i in np.argsort(usd)[-size // 4 :]])
-    limits = [at_most("usd", float(0.7 * draws * usd.mean())), at_most(dear, 0.4)]
-    problem = Problem(names, {"usd": usd}, limits, draws=draws)
+    problem = stinted("specialist", skills.sum(axis=0) * rng.uniform(0.5, 1.5, size), draws)
     values = Noisy(skills, worth=1 / SPECIALTIES).rounds(0, rounds, seed).values
     return arena({"own": problem}, values)
+
+
+def pass_fail(rounds: int, seed: int) -> Arena:
+    """20 experts who pass a request or fail it, each by a chance of its own, 3 asked: the reward is
+    1 if one of them passes and else 0. Most panels succeed, so that what is seen of one that is
+    not the best looks much like what is seen of the best, and a learner may stay with it.
+    """
+    size, draws, rng = 20, 3, generator(seed, 0, CARDS)
+    skills = rng.uniform(0.1, 0.85, size)
+    problem = stinted("expert", skills * rng.uniform(0.5, 1.5, size), draws)
+    passed = in_blocks(0, rounds, size, seed) < skills
+    return arena({"own": problem}, passed[:, None, :].astype(np.float64))
+
+
+def stinted(kind: str, usd: Floats, draws: int) -> Problem:
+    """A budget of 0.7 of what M average experts cost, and at most 0.4 of the dearest quarter."""
+    names, usd = [f"{kind}-{i:02d}" for i in range(usd.size)], usd / usd.max()
+    dear = share("dear", [names[i] for i in np.argsort(usd)[-usd.size // 4 :]])
+    limits = [at_most("usd", float(0.7 * draws * usd.mean())), at_most(dear, 0.4)]
+    return Problem(names, {"usd": usd}, limits, draws=draws)
 
 
 def made_up(smoothing: int, rounds: int, seed: int) -> Arena:
@@ -130,6 +146,7 @@ def made_up(smoothing: int, rounds: int, seed: int) -> Arena:
 BUILT_IN: dict[str, tuple[int, Callable[[int, int], Arena]]] = {
     "crowd": (3, crowd),
     "specialists": (SPECIALTIES, specialists),
+    "pass-fail": (1, pass_fail),
     "re-dealt": (3, redealt),
     "late": (3, late),
     "K=300": (3, large),

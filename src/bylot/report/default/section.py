@@ -38,6 +38,9 @@ READING = [
     "when and how; K=300: 300 such workers, 5 a request.",
     "specialists: 40 experts, each good at 2 of 12 things and bad at the rest, 4 a request: what "
     "two of them earn together hangs on which two they are, which no model of single experts has.",
+    "pass-fail: 20 experts who each pass a request or fail it, 3 a request, and the reward is 1 if "
+    "one of them passes, else 0; most panels succeed, so that the best is hard to tell. It and the "
+    "specialists have a budget of 0.7 of M average experts, and a cap on the dearest quarter.",
     "All policies are told the horizon, except in periods, where nobody is. Settings are the "
     "paper's for its policies, converted to rewards in [0, 1], and the one default for ours. "
     "In periods all policies are played too, on the crowd where limits bind and in the hospital; "
