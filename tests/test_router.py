@@ -269,12 +269,12 @@ def test_each_context_learns_for_itself() -> None:
         (
             {"policy": "best"},
             PolicyError,
-            "no policy 'best'; the ones there are: auto, random",
+            "no policy 'best'; the ones there are: auto, distinct, panel",
         ),
         (
             {"policy": "distinkt"},
             PolicyError,
-            "did you mean 'distinct'\\? The ones there are: auto, rand",
+            "did you mean 'distinct'\\? The ones there are: auto, dist",
         ),
         ({"policy": None}, PolicyError, "no policy None"),
         ({"policy": Omd}, PolicyError, "no policy <class"),

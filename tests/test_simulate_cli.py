@@ -10,8 +10,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hospital
-from bylot import Problem, simulate
+from bylot import Problem, policies, simulate
 from bylot.cli import main
+from bylot.cli.policy import NAMES, apart, written
 from bylot.engine import Threads
 from bylot.environments import Noisy, Outcomes
 from bylot.files import read
@@ -143,6 +144,43 @@ def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict
         assert data["prices"][kind][0]["price"] > 0
     kinds = {name: one["kind"] for name, one in data["policies"].items()}
     assert kinds == {"distinct": "panels", "omd": "exact", "ts-bwk": "panels"}
+
+
+def test_auto_plays_what_each_bound_calls_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool(tmp_path)
+    asked = "auto,panel:explore=0.5,pace=none"
+    given = words(tmp_path, "--policies", asked, "--seeds", "1", "--sweep", "usd=1.5:4:2")
+    assert main([*given, "--jobs", "1"]) == 0
+    assert "\nauto is distinct here\n" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    problem = read(tmp_path / "pool.yaml").problem
+    for spelt, settings in (("auto", "distinct"), ("panel:explore=0.5,pace=none", "panel")):
+        told = found["policies"][spelt]
+        assert (told["kind"], told["settings"]["name"]) == ("panels", settings)
+        trace = simulate(problem, table(problem), spelt, rounds=ROUNDS, horizon=ROUNDS)
+        assert told["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
+    assert found["policies"]["panel:explore=0.5,pace=none"]["settings"]["explore"] == 0.5
+    levels = found["sweep"]["levels"]  # two different ones cost 2 or more
+    assert [level["took"] for level in levels] == [["auto is tangent"], ["auto is distinct"]]
+    assert [set(level["best"]) for level in levels] == [{"panels", "exact"}] * 2
+    assert set(levels[0]["policies"]) == {"auto"}
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "auto is distinct here, which asks as many" in report
+    assert "At 1.5: auto is tangent." in report
+
+
+def test_help_names_every_policy_that_there_is() -> None:
+    assert NAMES == policies.NAMES
+
+
+@pytest.mark.parametrize("text", [*NAMES[1:], "panel:explore=0.02,pace=None", "omd:batch=7"])
+def test_a_policy_is_written_as_it_can_be_read(text: str) -> None:
+    assert apart(f"{text},ts") == [text, "ts"]
+    found = policies.named(text)
+    assert not isinstance(found, policies.Auto)
+    assert written(found) == text
 
 
 def test_the_sweep_plays_every_level_that_can_be_kept(data: dict[str, Any]) -> None:
@@ -338,9 +376,15 @@ def test_what_was_finished_when_it_was_stopped_is_reported(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--policies", "omd,distinkt"], "there is no 'distinkt'; did you mean 'distinct'?"),
+        (["--policies", "omd,distinkt"], "no policy 'distinkt'; did you mean 'distinct'?"),
+        (["--policies", "omd,best"], "ones there are: auto, distinct, panel, tangent, strict, omd"),
+        (
+            ["--policies", "omd,panel:explor=1"],
+            "--policies: policy 'panel' has no setting",
+        ),
+        (["--policies", "omd,explore=1"], "settings follow a colon"),
         (["--policies", "omd,omd"], "names 'omd' twice"),
-        (["--policies", ""], "there is no ''"),
+        (["--policies", ""], "there is no policy ''"),
         (["--sweep", "usd"], "is not NAME=FROM:TO:COUNT"),
         (["--sweep", "usd=1:2"], "is not NAME=FROM:TO:COUNT"),
         (["--sweep", "usd=3:1:5"], "up to a larger one"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bylot.cli.numbers import positive
+from bylot.cli.policy import HELP, apart
 from bylot.cli.world import add_world, read_world
 
 OUT = Path("out/whatif")
@@ -28,7 +29,7 @@ def add(verbs: Any) -> None:
         "--policies",
         metavar="NAMES",
         default=POLICIES,
-        help=f"which to play, with commas (default {POLICIES})",
+        help=f"which to play, with commas (default {POLICIES}): {HELP}",
     )
     verb.add_argument(
         "--seeds",
@@ -81,17 +82,16 @@ def run(given: argparse.Namespace) -> int:
 
 
 def policies(text: str) -> list[str]:
-    """Names of policies, each once."""
+    """Policies in words, each once, and each one that there is."""
     from bylot.errors import PolicyError
-    from bylot.policies import POLICIES as KNOWN
-    from bylot.problem.reading import instead
+    from bylot.policies import named
 
-    names = [name.strip() for name in text.split(",")]
-    for n, name in enumerate(names):
-        if name not in KNOWN:
-            raise PolicyError(
-                f"--policies: there is no {name!r}; {instead(name, list(KNOWN), 'policies')}"
-            )
-        if name in names[:n]:
-            raise PolicyError(f"--policies names {name!r} twice; name each once")
-    return names
+    found = apart(text)
+    for n, one in enumerate(found):
+        try:
+            named(one)
+        except PolicyError as error:
+            raise PolicyError(f"--policies: {error}") from None
+        if one in found[:n]:
+            raise PolicyError(f"--policies names {one!r} twice; name each once")
+    return found

@@ -14,6 +14,7 @@ from bylot.policies.index import Cbwk, Cucb, Greedy
 from bylot.policies.omd import Omd
 from bylot.policies.panel import Panel
 from bylot.policies.policy import Derives, Policy
+from bylot.policies.spelling import FORM, known, spelled
 from bylot.policies.strict import Strict
 from bylot.policies.tangent import Tangent
 from bylot.policies.thompson import Ts, TsBwk
@@ -21,6 +22,11 @@ from bylot.policies.uniform import Random
 from bylot.problem import Problem
 
 KINDS: Mapping[str, type[Policy]] = {
+    "distinct": Distinct,
+    "panel": Panel,
+    "tangent": Tangent,
+    "strict": Strict,
+    "omd": Omd,
     "random": Random,
     "greedy": Greedy,
     "cucb": Cucb,
@@ -28,13 +34,8 @@ KINDS: Mapping[str, type[Policy]] = {
     "ts": Ts,
     "ts-bwk": TsBwk,
     "moe": Moe,
-    "omd": Omd,
-    "strict": Strict,
-    "tangent": Tangent,
-    "distinct": Distinct,
-    "panel": Panel,
 }
-"""Settings classes under the names they have in saved files."""
+"""Settings classes under the names they have in saved files; ours first, as lists show them."""
 
 ALL: Mapping[str, type[Policy] | type[Auto]] = {**KINDS, "auto": Auto}
 """The same, and the one that leaves it to the problem."""
@@ -47,10 +48,14 @@ POLICIES: Mapping[str, Policy] = {
     "cbwk-instant": Cbwk(dual_on="instant"),
     "ts-bwk-instant": TsBwk(dual_on="instant"),
 }
-"""Policies that go by a name: those of the paper's experiments, and variants of them."""
+"""Policies that go by a name: those above with their usual settings, and variants of them."""
+
+NAMES = ("auto", *POLICIES)
+"""All that `named` knows."""
 
 __all__ = [
     "KINDS",
+    "NAMES",
     "POLICIES",
     "Adaptive",
     "Anytime",
@@ -78,17 +83,25 @@ __all__ = [
 
 
 def named(policy: str | Policy | Auto) -> Policy | Auto:
-    """The policy of this name, or the given settings as they are."""
+    """The policy of this name, or the given settings as they are.
+
+    Settings other than the usual ones may follow a name:
+
+    >>> named("panel:explore=0.02") == Panel(explore=0.02)
+    True
+    """
     if type(policy) in ALL.values():
         return policy  # type: ignore[return-value]
-    if policy == "auto":
-        return Auto()
-    if not isinstance(policy, str) or policy not in POLICIES:
-        close = get_close_matches(str(policy), POLICIES, n=1)
+    name, colon, _ = policy.partition(":") if isinstance(policy, str) else (policy, "", "")
+    if not isinstance(name, str) or name not in NAMES:
+        close = get_close_matches(str(name), NAMES, n=1)
         meant = f"did you mean {close[0]!r}? The" if close else "the"
-        known = ", ".join(("auto", *POLICIES))
-        raise PolicyError(f"there is no policy {policy!r}; {meant} ones there are: {known}")
-    return POLICIES[policy]
+        more = f"; {FORM}" if isinstance(name, str) and set(name) & set("=(") else ""
+        raise PolicyError(
+            f"there is no policy {name!r}; {meant} ones there are: {', '.join(NAMES)}{more}"
+        )
+    usual = Auto() if name == "auto" else POLICIES[name]
+    return spelled(usual, policy) if colon and isinstance(policy, str) else usual
 
 
 def settled(policy: str | Policy | Auto, problem: Problem) -> Policy:
@@ -113,9 +126,10 @@ def read(data: Mapping[str, Any]) -> Policy | Auto:
     """Settings from plain data; the inverse of `write`."""
     settings = dict(data)
     name, dual = settings.pop("name"), settings.get("dual")
-    known = {field.name for field in fields(ALL[name])} if name in ALL else set()
-    if name not in ALL or set(settings) - known or (dual and dual["kind"] not in OCO):
+    if name not in ALL or (dual and dual["kind"] not in OCO):
         raise PolicyError(f"this bylot does not know the policy {dict(data)!r}; upgrade it")
+    later = "; if a later bylot wrote this, upgrade it"
+    known(name, settings, [field.name for field in fields(ALL[name])], later)
     if dual:
         settings["dual"] = OCO[dual["kind"]](dual["step"])
     return ALL[name](**settings)

@@ -1,9 +1,9 @@
 """The policies of a what-if run: what each does, in a sentence, and what kind of law it plays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from bylot.policies import POLICIES
+from bylot.policies import Policy, write
 
 
 class Kind(NamedTuple):
@@ -59,11 +59,23 @@ ABOUT = {
 """What each policy does."""
 
 
-def kind(policy: str) -> str:
+def kind(policy: Policy) -> str:
     """The kind of law that a policy plays."""
-    return "exact" if POLICIES[policy].multinomial else "panels"
+    return "exact" if policy.multinomial else "panels"
 
 
-def kinds(policies: Sequence[str]) -> list[str]:
+def kinds(policies: Iterable[Policy]) -> list[str]:
     """The kinds of several, each once."""
-    return [one for one in KINDS if one in map(kind, policies)]
+    there = set(map(kind, policies))
+    return [one for one in KINDS if one in there]
+
+
+def about(words: str, policy: Policy) -> str:
+    """What the policy that goes by these words does: that of its name, with settings of its own or
+    not, or the one that `auto` took.
+    """
+    name, colon, _ = words.partition(":")
+    if name == "auto":
+        took = write(policy)["name"]
+        return f"{words} is {took} here, which {ABOUT[took]}."
+    return f"{words} {ABOUT[name]}{' (with settings of your own)' if colon else ''}."

@@ -8,7 +8,7 @@ import numpy as np
 from bylot.files.problem_file import in_words
 from bylot.report.blocks import Banner, Block, Bullets, Figure, Heading, Table, Text
 from bylot.text import share
-from bylot.whatif.cast import ABOUT, KINDS, kinds
+from bylot.whatif.cast import KINDS, about
 from bylot.whatif.figures import EXPERTS, PANELS, bounds, in_periods
 from bylot.whatif.findings import Findings, Standing
 from bylot.whatif.setup import Setup
@@ -119,7 +119,7 @@ def asked_for(found: Findings) -> list[Block]:
         items.append(f"Kinds of requests that are told apart: {names}. Policies learn each apart.")
     elif setup.file.contexts:
         items.append("The file names kinds of requests (contexts); this world knows one kind only.")
-    items += [f"{name} {ABOUT[name]}." for name in setup.policies]
+    items += [about(name, setup.cast(name)) for name in setup.policies]
     items += [f"{name} was not played: {why}" for name, why in found.tried.refused.items()]
     items += [f"{name} warns: {what}" for name, what in found.tried.warned.items()]
     return [Heading("What was played"), Bullets(items)]
@@ -323,13 +323,13 @@ def tradeoff(found: Findings, paths: Mapping[str, list[Path]]) -> list[Block]:
             f"{bound:.6g}{' (as in the file)' if level is None else ''}",
             *(
                 "-" if (best := found.mark(kind, level)) is None else f"{best.value:.4f}"
-                for kind in kinds(setup.policies)
+                for kind in setup.kinds
             ),
             *(played_at(found, name, level) for name in setup.policies),
         )
         for bound, level in bounds(setup)
     ]
-    names = [KINDS[kind].name for kind in kinds(setup.policies)]
+    names = [KINDS[kind].name for kind in setup.kinds]
     side, reasons = promise.limit.side.replace("_", " "), why_not(found)
     return [
         Heading(f"What another bound on {promise.limit.name} would buy"),
@@ -346,8 +346,19 @@ def tradeoff(found: Findings, paths: Mapping[str, list[Path]]) -> list[Block]:
             (f"{promise.limit.name} {side}, per {promise.per}", *names, *setup.policies),
             rows,
         ),
+        *recast(found.setup),
         *reasons,
     ]
+
+
+def recast(setup: Setup) -> list[Block]:
+    """Where other bounds call for another policy than those of the file do."""
+    places: dict[str, list[str]] = {}
+    for level in setup.levels:
+        for one in set(setup.took(level.number)) - set(setup.took()) if level.problem else ():
+            places.setdefault(one, []).append(f"{level.written:.6g}")
+    items = [f"At {in_words(where, 'and')}: {one}." for one, where in places.items()]
+    return [Bullets(items)] if items else []
 
 
 def played_at(found: Findings, policy: str, level: int | None) -> str:

@@ -10,7 +10,7 @@ from bylot.kernels.compile import Floats
 from bylot.plots.band import band, reach
 from bylot.plots.looks import looks
 from bylot.plots.style import BLACK, GREY, Look, drawing, written
-from bylot.whatif.cast import KINDS, kinds
+from bylot.whatif.cast import KINDS
 from bylot.whatif.findings import Findings
 from bylot.whatif.setup import Setup
 
@@ -208,7 +208,7 @@ def tradeoff(found: Findings, folder: Path) -> list[Path]:
     promise = setup.sweep.promise
     figure, axes = plt.subplots(figsize=(9, 4.8), layout="constrained")
     figure.suptitle(f"{mark(found)}What the bound on {promise.limit.name} buys")
-    for kind in kinds(setup.policies):
+    for kind in setup.kinds:
         name, dashes = LEVELS[kind]
         marks = [found.mark(kind, level) for _, level in bounds(setup)]
         best = [np.nan if one is None else one.value for one in marks]

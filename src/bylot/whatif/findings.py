@@ -11,7 +11,8 @@ from bylot.files import Promise
 from bylot.kernels.compile import Floats
 from bylot.optima import CheckedPrice
 from bylot.plots.groups import Curve, spread
-from bylot.whatif.cast import kind, kinds
+from bylot.policies import write
+from bylot.whatif.cast import KINDS
 from bylot.whatif.play import Played, Tried
 from bylot.whatif.setup import Job, Mark, Play, Setup
 from bylot.whatif.yardsticks import MARKS, Nothing, Yardstick
@@ -22,6 +23,7 @@ class Standing:
     """A policy over all seeds that were played."""
 
     policy: str
+    kind: str  # of the law it plays
     seeds: Sequence[int]
     plays: Sequence[Played]
 
@@ -64,11 +66,6 @@ class Standing:
     def bad_periods(self) -> int:
         """Those that ended outside a limit."""
         return sum(one.bad_periods for one in self.plays)
-
-    @property
-    def kind(self) -> str:
-        """The kind of law it plays."""
-        return kind(self.policy)
 
     @property
     def earned(self) -> tuple[str, str, str]:
@@ -135,7 +132,8 @@ class Findings:
                 if isinstance(found := self.results.get(Play(policy, seed, level)), Played)
             }
             if plays:
-                made[policy] = Standing(policy, list(plays), list(plays.values()))
+                kind = self.setup.kind(policy, level)
+                made[policy] = Standing(policy, kind, list(plays), list(plays.values()))
         return made
 
     def refusals(self, level: int) -> dict[str, str]:
@@ -171,7 +169,8 @@ class Findings:
         """Of each limit, at the best law of every kind that was played, the headline's first."""
         if not self.standings:
             return {}
-        played = sorted(kinds([*self.standings]), key=lambda one: one != self.headline.kind)
+        there = {one.kind for one in self.standings.values()}
+        played = sorted(there, key=lambda one: (one != self.headline.kind, [*KINDS].index(one)))
         found = {one: self.mark(one) for one in played}
         return {one: best.prices for one, best in found.items() if best is not None}
 
@@ -230,7 +229,8 @@ def data(found: Findings, sentences: Sequence[str]) -> dict[str, Any]:
         "window": setup.window,
         "policies": {
             policy: {
-                "kind": kind(policy),
+                "kind": setup.kind(policy),
+                "settings": write(setup.cast(policy)),
                 "refused": found.tried.refused.get(policy),
                 "warning": found.tried.warned.get(policy),
                 **(standing_data(found.standings[policy]) if policy in found.standings else {}),
@@ -327,12 +327,13 @@ def sweep_data(found: Findings) -> dict[str, Any] | None:
                 "impossible": level.reason or None,
                 "best": {
                     one: None if (best := found.mark(one, level.number)) is None else best.value
-                    for one in kinds(found.setup.policies)
+                    for one in found.setup.kinds
                 },
                 "policies": {
                     name: {"reward": one.reward, "deviation": one.deviation, "keeps": one.keeps}
                     for name, one in found.at(level.number).items()
                 },
+                "took": [] if level.problem is None else found.setup.took(level.number),
                 "refused": found.refusals(level.number),
             }
             for level in sweep.levels

@@ -75,7 +75,8 @@ def render(made: Made) -> str:
     head = ("policy", "reward", "±", "last tenth", "seeds inside", "periods inside")
     rows = [(name, *one.earned, *one.inside) for name, one in found.standings.items()]
     refused = [f"{name} was not played: {why}" for name, why in found.tried.refused.items()]
-    story = [found.setup.world.story, ""]
+    took = [f"{one} here" for one in found.setup.took()]
+    story = [found.setup.world.story, *took, ""]
     if found.setup.rounds != found.setup.due:
         story.insert(1, uneven(found.setup))
     pages = [str(path) for path in made.paths if path.suffix in (".html", ".md", ".json")]

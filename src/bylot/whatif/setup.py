@@ -11,8 +11,9 @@ from typing import NamedTuple, TypeVar
 from bylot.environments import Environment, Given, Outcomes
 from bylot.files import ProblemFile
 from bylot.kernels.compile import Floats
+from bylot.policies import Policy, settled, write
 from bylot.problem import Problem
-from bylot.whatif.cast import kinds
+from bylot.whatif.cast import kind, kinds
 from bylot.whatif.levels import Level, Sweep
 from bylot.worlds import Ground, World
 
@@ -50,7 +51,7 @@ Job = Play | Mark
 
 @dataclass(frozen=True)
 class Setup:
-    """All that was asked for, checked."""
+    """All that was asked for, checked; policies in words, such as `panel:explore=0.02`."""
 
     file: ProblemFile
     world: World
@@ -121,6 +122,28 @@ class Setup:
         """The problem with its own bound or that of a level; None if that cannot be kept."""
         return self.problem if level is None else self.levels[level].problem
 
+    def cast(self, policy: str, level: int | None = None) -> Policy:
+        """Who plays under these words: `auto` looks at the bounds."""
+        return settled(policy, self.at(level) or self.problem)
+
+    def kind(self, policy: str, level: int | None = None) -> str:
+        """The kind of law that is played under these words."""
+        return kind(self.cast(policy, level))
+
+    @property
+    def kinds(self) -> list[str]:
+        """All kinds that are played, at any bound."""
+        levels = (None, *(level.number for level in self.levels if level.problem))
+        return kinds(self.cast(policy, level) for policy in self.policies for level in levels)
+
+    def took(self, level: int | None = None) -> list[str]:
+        """Who plays for whoever left it to the problem: "auto is distinct"."""
+        return [
+            f"{policy} is {write(self.cast(policy, level))['name']}"
+            for policy in self.policies
+            if policy.partition(":")[0] == "auto"
+        ]
+
     def jobs(self, refused: Collection[str], marks: Sequence[str]) -> list[Job]:
         """Everything to compute: one play of each policy, what to measure it by, the other plays,
         the sweep. Whoever stops it on the way has something to compare.
@@ -129,6 +152,6 @@ class Setup:
         made: list[Job] = [Play(policy, seed) for seed in self.seeds for policy in playing]
         made[len(playing) : len(playing)] = [Mark(what) for what in marks]
         for n in [level.number for level in self.levels if level.problem]:
-            made += [Mark(kind, n) for kind in kinds(self.policies)]
+            made += [Mark(kind, n) for kind in self.kinds]
             made += [Play(policy, seed, n) for policy in self.policies for seed in self.seeds]
         return made

@@ -1,0 +1,91 @@
+"""Policies in words: a name, and settings after a colon; what is wrong is said with a remedy."""
+
+import contextlib
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bylot.errors import PolicyError
+from bylot.policies import NAMES, POLICIES, Auto, Cbwk, Distinct, Omd, Panel, named, read, write
+
+NUMBERS = st.integers() | st.floats()
+TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "sum", "instant", "x"])
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        ("panel:explore=0.02", Panel(explore=0.02)),
+        ("panel: explore = 0.02, guard=FALSE", Panel(explore=0.02, guard=False)),
+        ("distinct:pace=none", Distinct(pace=None)),
+        ("auto:propensities=false,contexts=20", Auto(propensities=False, contexts=20)),
+        ("omd-plain:batch=4", Omd(eta_mult=1.0, batch=4, baseline=False, dual=Omd.plain().dual)),
+        ("cbwk:dual_on=instant", Cbwk(dual_on="instant")),
+        ("moe", POLICIES["moe"]),
+    ],
+)
+def test_words_are_settings(words: str, settings: object) -> None:
+    assert named(words) == settings
+    assert named(words) != named("ts")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("panel:explor=0.02", "has no setting 'explor'; did you mean 'explore'? Its settings are "),
+        ("panel:warp=9", "has no setting 'warp'; its settings are explore, pace, guard"),
+        ("random:eta=1", "policy 'random' has no setting 'eta'; it has none"),
+        ("panel:explore=2", "explore=2 is no share of the rounds"),
+        ("panel:explore=some", "explore='some' is no share"),
+        ("panel:guard=1", "guard=1 is neither True nor False"),
+        ("panel:explore", "'explore' is no SETTING=VALUE; settings follow a colon, as in panel:"),
+        ("panel:", "'' is no SETTING=VALUE"),
+        ("panel:explore=0,explore=1", "gives 'explore' twice"),
+        ("panle:explore=0.02", "there is no policy 'panle'; did you mean 'panel'?"),
+        ("panel(explore=0.02)", "settings follow a colon"),
+        ("panel,explore=0.02", "settings follow a colon"),
+        ("atuo", "did you mean 'auto'?"),
+    ],
+)
+def test_what_is_wrong_is_said_with_a_remedy(words: str, said: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        named(words)
+    assert said in str(caught.value)
+    assert "upgrade" not in str(caught.value)
+
+
+def test_an_unknown_name_is_answered_with_all_there_are_ours_first() -> None:
+    with pytest.raises(
+        PolicyError, match="auto, distinct, panel, tangent, strict, omd, "
+    ) as caught:
+        named("best")
+    assert all(name in str(caught.value) for name in NAMES)
+
+
+def test_a_setting_that_is_misspelt_in_plain_data_is_asked_back() -> None:
+    plain = write(Panel())
+    with pytest.raises(PolicyError, match="did you mean 'explore'"):
+        read({**plain, "explor": 0.02})
+    with pytest.raises(PolicyError, match="if a later bylot wrote this, upgrade it"):
+        read({**plain, "quantum": True})
+
+
+@given(st.sampled_from(NAMES), st.data())
+def test_any_values_are_settings_or_refused(name: str, data: st.DataObject) -> None:
+    settings = [field.name for field in fields(named(name))]
+    pairs = data.draw(st.lists(st.tuples(st.sampled_from([*settings, "x"]), TEXTS), min_size=1))
+    words = f"{name}:{','.join(f'{setting}={text}' for setting, text in pairs)}"
+    try:
+        made = named(words)
+    except PolicyError:
+        return
+    assert type(made) is type(named(name))
+
+
+@given(st.text())
+def test_any_text_is_a_policy_or_refused(text: str) -> None:
+    for words in (text, f"panel:{text}", f"panel:explore={text}"):
+        with contextlib.suppress(PolicyError):
+            named(words)
