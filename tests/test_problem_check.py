@@ -13,10 +13,10 @@ from bylot.errors import PolicyError
 from bylot.files import read
 from bylot.files.check import check
 from bylot.files.form import published, starter
-from bylot.policies import Distinct, Policy, Strict, Tangent
+from bylot.policies import Distinct, Panel, Policy, Strict, Tangent, settled, write
 from bylot.problem import Problem
 
-GUARDED: tuple[Policy, ...] = (Distinct(), Tangent())
+GUARDED: tuple[Policy, ...] = (Distinct(), Panel(), Tangent())
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOMY = GOOD["yaml"]
 THIN = ROOMY.replace("at_most: 4.5, at_least: 0.1", "at_most: 1.5")  # panels of two cost 4 or more
@@ -91,12 +91,12 @@ def test_a_bound_that_is_proposed_lets_the_default_policy_be_taken(
     code, text, data = told(tmp_path, content, capsys)
     assert code == 0
     assert " -0" not in text
-    assert f"has room with at_most: {data['wider'][0]['at_most']} in line 15" in text
+    assert f"have room with at_most: {data['wider'][0]['at_most']} in line 15" in text
     for wider in data["wider"]:
         was = usd if "cost" in wider else "0.9"
         after = content.replace(f"at_most: {was}", f"at_most: {wider['at_most']}")
         _, text, told_now = told(tmp_path, after, capsys)
-        assert "has room with" not in text
+        assert "have room with" not in text
         assert told_now["policies"]["distinct"]["applies"]
         Distinct().bind(read(tmp_path / "pool.yaml").problem)
 
@@ -185,6 +185,44 @@ def test_the_shortest_period_that_is_told_is_the_shortest_that_is_accepted(tmp_p
                 with pytest.raises(PolicyError, match=f"at least {shortest:,}"):
                     kind.bind(without_period(file.problem, shortest - 1))
     assert met > 5
+
+
+def test_what_auto_takes_is_told_and_is_what_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, roomy = told(tmp_path, ROOMY, capsys)
+    words = "auto:propensities=false,contexts=2"  # the file names two
+    assert roomy["auto"] == {"auto": "distinct", words: "panel"}
+    assert f"auto, the default, takes distinct; {words}, if nobody" in text
+    _, text, thin = told(tmp_path, THIN, capsys)
+    assert set(thin["auto"].values()) == {"tangent"}
+    assert "auto, the default, takes tangent.\n" in text
+    assert "panel:explore" not in text
+    for path in pools(tmp_path):
+        file = read(path)
+        for asked, took in check(file).auto.items():
+            assert took == write(settled(asked, file.problem))["name"]
+    _, text, _ = told(tmp_path, ROOMY.replace("period: 500", "period: 1"), capsys)
+    assert "takes distinct (which has no room, see above)" in text
+
+
+def test_beliefs_of_panel_that_would_not_fit_are_told_before_they_are_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ", ".join(f"{{name: e{i}}}" for i in range(300))
+    few, many = (f"contexts: [{', '.join(f'c{i}' for i in range(n))}]\n" for n in (5, 2_000))
+    pool = f"draws: 3\nexperts: [{names}]\n"
+    _, text, data = told(tmp_path, pool + few, capsys)
+    assert data["policies"]["panel"]["memory"] == 8 * 5 * 300**2
+    assert data["policies"]["panel"]["applies"]
+    assert "pairs of 300 experts takes 3 MiB in 5 contexts" in text
+    assert data["auto"]["auto:propensities=false,contexts=5"] == "panel"
+    _, text, data = told(tmp_path, pool + many, capsys)
+    assert data["policies"]["panel"]["reason"] == "its beliefs would take more than 1 GiB"
+    assert data["auto"]["auto:propensities=false,contexts=2000"] == "distinct"
+    problem = read(tmp_path / "pool.yaml").problem
+    with pytest.raises(PolicyError, match="beliefs about pairs"):
+        Panel().start(Panel().bind(problem), 2_000)
 
 
 def test_a_period_that_is_too_short_is_told(

@@ -1,7 +1,7 @@
 """What can be said of a problem before the first request: what its limits leave, and to whom."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from bylot.files.problem_file import ProblemFile
 from bylot.files.promises import Promise
+from bylot.policies import settled, write
 from bylot.policies.guard import promised, shortest_promise
 from bylot.policies.onesided import one_sided, units
+from bylot.policies.panel import MEMORY, room
 from bylot.policies.safeset import safe_rows
 from bylot.policies.slater import slater
 from bylot.problem import Conflict, Limit, Problem
@@ -49,12 +51,15 @@ class Footing(NamedTuple):
     reason:   why it cannot be taken, empty if it can
     margin:   the fraction by which all limits could be tightened (Slater), None if it has no use
     shortest: the shortest period at whose end it can promise them, infinite if there is none
+    memory:   bytes of what it believes of pairs of experts in all contexts of the file; 0: it
+              remembers none
     """
 
     policy: str
     reason: str
     margin: float | None = None
     shortest: float = math.inf
+    memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class Findings:
     surrogate: Conflict | None  # limits whose stand-ins in the paper cannot be kept together
     footings: Sequence[Footing]
     wider: Sequence[Promise]  # each alone makes room for `distinct`, if there is none
+    auto: Mapping[str, str]  # what `auto` takes, by the words that it is asked in
 
 
 def check(file: ProblemFile) -> Findings:
@@ -77,9 +83,21 @@ def check(file: ProblemFile) -> Findings:
         reaches=[reach(promise, problem) for promise in file.promises],
         full=problem.full_conflict,
         surrogate=problem.surrogate_conflict,
-        footings=[distinct(problem), footing("tangent", problem, fewer=True), strict(problem)],
+        footings=[
+            distinct(problem),
+            panel(file),
+            footing("tangent", problem, fewer=True),
+            strict(problem),
+        ],
         wider=[] if not distinct(problem).reason else list(wider(file)),
+        auto={words: write(settled(words, problem))["name"] for words in asked(file)},
     )
+
+
+def asked(file: ProblemFile) -> tuple[str, str]:
+    """How `auto` can be asked: with the chance of every panel told, or without."""
+    contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
+    return "auto", f"auto:propensities=false{contexts}"
 
 
 def reach(promise: Promise, problem: Problem) -> Reach:
@@ -109,8 +127,8 @@ def wider(file: ProblemFile) -> Iterator[Promise]:
         if full is None:
             continue
         sign, nearest = promise.limit.sign, full[0 if promise.limit.sign == UPPER else 1]
-        for room in ROOMS:
-            bound = nearest * (1 - sign * room) / unit(promise, file.problem)
+        for beyond in ROOMS:
+            bound = nearest * (1 - sign * beyond) / unit(promise, file.problem)
             changed = promise.at(outward(bound, sign, DIGITS), file.problem.draws)
             if changed is None or sign * (changed.written - promise.written) >= 0:
                 continue  # no looser than it is
@@ -140,17 +158,28 @@ def distinct(problem: Problem) -> Footing:
     return footing("distinct", problem, fewer=False)
 
 
+def panel(file: ProblemFile) -> Footing:
+    """Of the policy with the same panels and guard, which remembers pairs of experts."""
+    contexts = max(1, len(file.contexts))
+    memory = room(contexts, file.problem.size)
+    found = distinct(file.problem)._replace(policy="panel", memory=memory)
+    if memory > MEMORY and not found.reason:
+        most = f"{MEMORY / 2**30:g} GiB"
+        found = found._replace(reason=f"its beliefs would take more than {most}")
+    return found
+
+
 def footing(policy: str, problem: Problem, fewer: bool) -> Footing:
     """Of a policy with a guard, whose rota may ask fewer than M experts or not."""
-    rows, room = one_sided(problem), slater(problem, fewer)
-    shortest = shortest_promise(rows, room.quota)
+    rows, space = one_sided(problem), slater(problem, fewer)
+    shortest = shortest_promise(rows, space.quota)
     period = promised(problem, None)
     reason = ""
     if shortest == math.inf:
         reason = "the limits leave no room for a promise"
     elif shortest > period:
         reason = f"a period of {period:,} requests is too short"
-    return Footing(policy, reason, max(0.0, room.margin), shortest)
+    return Footing(policy, reason, max(0.0, space.margin), shortest)
 
 
 def strict(problem: Problem) -> Footing:

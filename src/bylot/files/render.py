@@ -11,6 +11,7 @@ from bylot.policies.guard import promised
 from bylot.problem import Conflict
 from bylot.text import table
 
+NOTABLE = 2**20  # bytes of beliefs from which on they are told
 FULL = ("distinct from", "to")  # columns
 WORDS = (
     "margin: by which fraction all limits could be tightened at once; the smaller it is, the more "
@@ -104,17 +105,45 @@ def verdicts(found: Findings) -> list[str]:
             f"The paper's stand-in for the limits is empty, by {placed(found, found.surrogate)}: "
             "omd may miss them."
         )
-    return [*lines, *advice(found), *([WORDS] if found.reaches else [])]
+    return [*lines, *advice(found), *chosen(found), *([WORDS] if found.reaches else [])]
+
+
+def chosen(found: Findings) -> list[str]:
+    """What `auto` comes to, and what `panel` is to be taken with."""
+    (usual, first), (other, second) = found.auto.items()
+    line = f"{usual}, the default, takes {first}{unless(found, first)}"
+    if second != first:
+        line += f"; {other}, if nobody will want to evaluate its log, takes {second}"
+        line += unless(found, second)
+    lines = [f"{line}."]
+    (panel,) = [one for one in found.footings if one.policy == "panel"]
+    if not panel.reason:
+        lines.append(
+            "panel tells the chance of a panel only in rounds that it sets aside "
+            "(panel:explore=0.02); its log can be evaluated by these."
+        )
+    if panel.memory >= NOTABLE:
+        lines.append(
+            f"What panel believes of pairs of {found.file.problem.size:,} experts takes "
+            f"{panel.memory / 2**20:,.0f} MiB in {max(1, len(found.file.contexts)):,} contexts."
+        )
+    return lines
+
+
+def unless(found: Findings, policy: str) -> str:
+    """A reminder of what the table says, where the policy cannot be taken."""
+    reasons = {one.policy: one.reason for one in found.footings}
+    return " (which has no room, see above)" if reasons[policy] else ""
 
 
 def advice(found: Findings) -> list[str]:
-    """What would let the default policy be taken, if it cannot be."""
+    """What would let policies that ask full panels be taken, if they cannot be."""
     if not found.footings[0].reason:
         return []
     ways = [f"{one.limit.side}: {one.written!r} in line {one.place.line}" for one in found.wider]
     if not ways:
-        return ["No change of a single bound makes room for distinct, the default policy."]
-    return [f"distinct, the default policy, has room with {in_words(ways, 'or')}."]
+        return ["No change of a single bound makes room for distinct and panel."]
+    return [f"distinct and panel have room with {in_words(ways, 'or')}."]
 
 
 def placed(found: Findings, conflict: Conflict) -> str:
@@ -167,9 +196,11 @@ def data(found: Findings) -> dict[str, Any]:
                 "reason": one.reason,
                 "margin": one.margin,
                 "shortest_period": None if one.shortest == math.inf else one.shortest,
+                "memory": one.memory,
             }
             for one in found.footings
         },
+        "auto": dict(found.auto),
     }
 
 
