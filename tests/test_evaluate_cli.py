@@ -115,6 +115,27 @@ def test_a_router_whose_surrogate_is_empty_warns_nobody_who_only_reads_it(
     assert main(["evaluate", str(place / "log.jsonl"), *words]) == 0
 
 
+def test_a_router_without_a_law_is_no_target_unless_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    router = Router(five(), "greedy")
+    write(tmp_path / "log.jsonl", [entry(router.decide(), 0.5, router.policy)])
+    router.save(tmp_path / "router.json")
+    assert evaluate(tmp_path) == 1
+    assert "bylot: uniform: none of 1 rounds can be used" in capsys.readouterr().err
+    assert evaluate(tmp_path, "--target", "now") == 1
+    assert "Give a law of your own: uniform, set:" in capsys.readouterr().err
+
+
+def test_only_the_later_part_of_a_log_may_be_wanted(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(place, "--target", "uniform", "--since", "700") == 0
+    assert capsys.readouterr().out.startswith("500 of 500 rounds used\n")
+    assert evaluate(place, "--since", "1200") == 1
+    assert "no decision of the log is from 1200 on" in capsys.readouterr().err
+
+
 def test_the_level_and_the_range_widen_intervals(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,8 +112,11 @@ def test_a_log_with_enough_of_them_can_be_evaluated_and_one_without_cannot() -> 
     for one in found.estimates:
         assert abs(one.value - value) < 4 * one.error, one.name
     bare = simulate(problem, steady(), "panel", rounds=500, seed=1)
-    with pytest.raises(ThinOverlap, match="500 have neither odds nor chance"):
+    with pytest.raises(ThinOverlap, match=r"500 have neither odds nor chance.*explore=0\.02"):
         evaluate(gather(problem, entries(bare)), uniform(problem))
+    few = simulate(problem, steady(), Panel(explore=0.02), rounds=500, seed=1)
+    with pytest.raises(ThinOverlap, match=r"never drew.*a larger explore"):
+        evaluate(gather(problem, entries(few)), target)
 
 
 def test_panels_replaced_in_rounds_of_the_model_are_nobody_s_draws() -> None:

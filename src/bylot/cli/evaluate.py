@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bylot.cli.numbers import amount, share
+from bylot.cli.numbers import amount, natural, share
 from bylot.cli.server import add_address, connect
 
 
@@ -49,7 +49,22 @@ def add(verbs: Any) -> None:
         "now: the law that the saved router has now; router:FILE: that of another; set:ANN,BOB: "
         "these every time; draws:WEIGHTS: independent draws; sets:WEIGHTS: different experts, a "
         "set as likely as the product of its weights; WEIGHTS is ANN=2,BOB=1 or a JSON file, by "
-        "name or by context and name (default: uniform, and now if there is a saved router)",
+        "name or by context and name (default: uniform, and now if there is a saved router that "
+        "draws from a law)",
+    )
+    verb.add_argument(
+        "--since",
+        type=natural,
+        metavar="T",
+        help="only decisions from this number on (default: all)",
+    )
+    verb.add_argument(
+        "--gone",
+        metavar="EXPERTS",
+        type=lambda text: [name.strip() for name in text.split(",")],
+        default=[],
+        help="experts that LOG names and that have left the pool since, with commas: no target "
+        "asks them. A served router's own log is known to have them",
     )
     verb.add_argument(
         "--apprentice",
@@ -89,7 +104,7 @@ class Case(NamedTuple):
 def from_files(given: argparse.Namespace) -> Case:
     """The log of a pool that is in a file, as a saved router or as a problem."""
     from bylot.errors import BylotError, OutOfReachWarning, SurrogateWarning
-    from bylot.evaluation import read
+    from bylot.evaluation import lawful, read
     from bylot.evaluation.spec import target
 
     if given.log is None:
@@ -98,14 +113,15 @@ def from_files(given: argparse.Namespace) -> Case:
         warnings.simplefilter("ignore", SurrogateWarning)
         warnings.simplefilter("ignore", OutOfReachWarning)
         problem, rewards, router = pool(given.problem_from)
-        usual = ("uniform",) if router is None else ("uniform", "now")
+        mine = router is not None and lawful(router.policy)
+        usual = ("uniform", "now") if mine else ("uniform",)
         targets = [target(spec, problem, router) for spec in given.target or usual]
-    return Case(read(given.log, problem), targets, rewards)
+    return Case(read(given.log, problem, given.gone), targets, rewards)
 
 
 def served(given: argparse.Namespace) -> Case:
     """The log of a router behind a server, or another one of the same pool."""
-    from bylot.evaluation import gather, read
+    from bylot.evaluation import gather, read, strangers
     from bylot.evaluation.spec import target
 
     with connect(given) as client:
@@ -114,9 +130,10 @@ def served(given: argparse.Namespace) -> Case:
         terms = client.router(given.router).terms()
         targets = [target(t, terms.problem) for t in given.target or ("uniform",)]
         if given.log is None:
-            log = gather(terms.problem, entries(client, given.router))
+            made = entries(client, given.router)
+            log = gather(terms.problem, made, strangers(terms.problem, made))
         else:
-            log = read(given.log, terms.problem)
+            log = read(given.log, terms.problem, given.gone)
     return Case(log, targets, terms.rewards)
 
 
@@ -127,6 +144,8 @@ def run(given: argparse.Namespace) -> int:
     from bylot.evaluation.outcome import Refusal, refusal
 
     log, wanted, declared = from_files(given) if given.router is None else served(given)
+    if given.since is not None:
+        log = log.since(given.since)
     found: list[Any] = []
     refused: list[Refusal] = []
     for one in wanted:

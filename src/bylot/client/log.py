@@ -59,6 +59,7 @@ class Logged:
         self.name = name
         self.entries: dict[int, Entry] = {}
         self.idle: set[int] = set()  # deferred, and never activated
+        self.pools: dict[int, list[str]] = {}  # the experts that there were
 
     def read(self, lines: Iterable[Line]) -> list[Entry]:
         """The decisions that were used, in order."""
@@ -73,7 +74,16 @@ class Logged:
         }
         for line in lines:
             does[line.kind](line)
-        return [one for seq, one in self.entries.items() if seq not in self.idle]
+        return [self.placed(seq) for seq in self.entries if seq not in self.idle]
+
+    def placed(self, seq: int) -> Entry:
+        """A decision; one of another pool than the present says who there was, as those that have
+        joined since were not up, and those that have left were.
+        """
+        entry, pool = self.entries[seq], self.pools[seq]
+        if entry.available is not None or set(pool) == set(self.experts):
+            return entry
+        return entry._replace(available=tuple(pool))
 
     def agreed(self, line: Line) -> None:
         """Other terms: who the experts are, and what the odds are of."""
@@ -102,7 +112,7 @@ class Logged:
         )
         up = [name for name, there in zip(self.experts, drawn.up, strict=False) if there]
         entry = evaluation.entry(decision, None, self.policy, up or None)
-        self.entries[line.seq] = entry
+        self.entries[line.seq], self.pools[line.seq] = entry, self.experts
         if drawn.defer:
             self.idle.add(line.seq)
 

@@ -6,9 +6,9 @@
 from bylot.evaluation.apprentice import CAVEAT, Agreement, compare
 from bylot.evaluation.entry import Entry, entries, entry
 from bylot.evaluation.estimators import Estimate
-from bylot.evaluation.log import Log, gather, read, write
+from bylot.evaluation.log import Log, gather, read, strangers, write
 from bylot.evaluation.outcome import Outcome, evaluate
-from bylot.evaluation.targets import Target, best, draws, now, panel, sets, uniform
+from bylot.evaluation.targets import Target, best, draws, lawful, now, panel, sets, uniform
 
 __all__ = [
     "CAVEAT",
@@ -25,10 +25,12 @@ __all__ = [
     "entry",
     "evaluate",
     "gather",
+    "lawful",
     "now",
     "panel",
     "read",
     "sets",
+    "strangers",
     "uniform",
     "write",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from bylot.evaluation.laws import Law
 from bylot.evaluation.log import Log
-from bylot.evaluation.outcome import expected_costs
+from bylot.evaluation.outcome import departed, expected_costs
 from bylot.evaluation.targets import Target, caveats
 from bylot.evaluation.weighing import laws_of
 from bylot.kernels.compile import Bools
@@ -56,7 +56,7 @@ def compare(log: Log, target: Target) -> Agreement:
     known: dict[tuple[int, bytes], tuple[float, float, float]] = {}
     rows = []
     for n, members in enumerate(log.members):
-        x, inside = int(at[n]), np.zeros(log.problem.size, np.bool_)
+        x, inside = int(at[n]), np.zeros(log.size, np.bool_)
         inside[members] = True
         key = (x, inside.tobytes())
         if key not in known:
@@ -72,7 +72,7 @@ def compare(log: Log, target: Target) -> Agreement:
         never=int((same == 0).sum()),
         median=float(np.median(same)),
         costs=expected_costs(log, laws),
-        notes=caveats(target),
+        notes=(*departed(log), *caveats(target)),
     )
 
 

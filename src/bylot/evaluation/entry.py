@@ -151,7 +151,10 @@ def check(one: Entry, index: Mapping[str, int]) -> Entry:
         for name in getattr(one, field) or ():
             if name not in index:
                 remedy = instead(name, tuple(index), "experts")
-                raise Fault(f"{field} names {brief(name)}, and no expert is called that", remedy)
+                raise Fault(
+                    f"{field} names {brief(name)}, and no expert is called that",
+                    f"{remedy}; an expert that has left the pool since: --gone NAME (gone=)",
+                )
     if not one.odds and len(set(one.draws)) < len(one.draws):
         raise Fault("a subset names somebody twice", "name each member once, or give odds")
     if one.available is not None and not set(one.draws) <= set(one.available):

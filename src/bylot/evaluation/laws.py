@@ -32,6 +32,10 @@ class Law(Protocol):
         """[j, l]: the chance of j members of the group and l others in the panel."""
         ...
 
+    def widened(self, more: int) -> "Law":
+        """The same law among so many experts more, who have no chance."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Iid:
@@ -65,6 +69,10 @@ class Iid:
     def counts(self, group: Bools) -> Floats:
         """By generating functions."""
         return counts_of_draws(self.q, group, self.draws)
+
+    def widened(self, more: int) -> "Iid":
+        """q = 0 for them."""
+        return Iid(np.append(self.q, np.zeros(more)), self.draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +112,10 @@ class Exactly:
         """By tosses of the coins, given m heads."""
         return counts_of_sets(self.table[1], group, self.members)
 
+    def widened(self, more: int) -> "Exactly":
+        """theta = -inf for them."""
+        return Exactly(np.append(self.theta, np.full(more, -np.inf)), self.members)
+
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
@@ -129,6 +141,10 @@ class Mixture:
         """The mixture of the counts; both laws have panels of the same most members."""
         return (1.0 - self.share) * self.one.counts(group) + self.share * self.other.counts(group)
 
+    def widened(self, more: int) -> "Mixture":
+        """Both of them."""
+        return Mixture(self.one.widened(more), self.other.widened(more), self.share)
+
 
 @dataclass(frozen=True, eq=False)
 class Always:
@@ -153,3 +169,7 @@ class Always:
         j = int((self.inside & group).sum())
         chances[j, size - j] = 1.0
         return chances
+
+    def widened(self, more: int) -> "Always":
+        """None of them is in it."""
+        return Always(np.append(self.inside, np.zeros(more, np.bool_)))

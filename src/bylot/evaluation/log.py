@@ -5,7 +5,7 @@ JSON Lines, or Parquet where polars is there; what an entry may hold is the entr
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,22 +29,42 @@ class Place(NamedTuple):
     """Where a target needs a law of its own: a context, and who is up and has a chance there."""
 
     context: str | None
-    up: Bools  # empty: all
-    chosen: Bools  # (K,) those that the log could draw
+    up: Bools  # (K,); empty: all
+    chosen: Bools  # (K + gone,) those that the log could draw
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Checked entries by t, where each was found, and the problem that they are of."""
+    """Checked entries by t, where each was found, and the problem that they are of.
+
+    gone: experts that were asked once and are no longer in the problem; they are numbered after
+          its own. No target asks them, so that a panel with one of them has a weight of 0, which is
+          exact: what it says is of other panels than the target's
+    """
 
     problem: Problem
     entries: tuple[Entry, ...]
     where: tuple[str, ...]  # for errors: a file and a line
+    gone: tuple[str, ...] = ()
+
+    def since(self, t: int) -> "Log":
+        """The decisions from number t on."""
+        pairs = zip(self.entries, self.where, strict=True)
+        later = [(place, one) for one, place in pairs if one.t >= t]
+        if not later:
+            last = self.entries[-1].t
+            raise DataError(f"no decision of the log is from {t} on; the last one is number {last}")
+        return collect(self.problem, later, strangers(self.problem, [one for _, one in later]))
+
+    @property
+    def size(self) -> int:
+        """Experts, those that are gone too."""
+        return self.problem.size + len(self.gone)
 
     @cached_property
     def index(self) -> dict[str, int]:
         """The numbers of the experts."""
-        return numbered(self.problem)
+        return numbered((*self.problem.experts, *self.gone))
 
     @cached_property
     def members(self) -> list[Ints]:
@@ -71,28 +91,36 @@ class Log:
         return [self.place(*key) for key in seen], at
 
     def place(self, context: str | None, up: frozenset[str] | None, never: frozenset[str]) -> Place:
-        """Names as masks."""
-        experts = self.problem.experts
-        mask = np.array([up is None or name in up for name in experts], np.bool_)
-        chosen = mask & np.array([name not in never for name in experts], np.bool_)
-        return Place(context, np.empty(0, np.bool_) if mask.all() else mask, chosen)
+        """Names as masks; those that are gone are up only where that is said."""
+        here = self.problem.experts if up is None else up
+        mask = np.array([name in here for name in self.index], np.bool_)
+        chosen = mask & np.array([name not in never for name in self.index], np.bool_)
+        mine = mask[: self.problem.size]
+        return Place(context, np.empty(0, np.bool_) if mine.all() else mine, chosen)
 
 
-def numbered(problem: Problem) -> dict[str, int]:
+def numbered(experts: Sequence[str]) -> dict[str, int]:
     """Experts and their numbers."""
-    return {name: i for i, name in enumerate(problem.experts)}
+    return {name: i for i, name in enumerate(experts)}
 
 
-def gather(problem: Problem, entries: Iterable[Entry]) -> Log:
-    """A log of entries that are at hand."""
-    return collect(problem, ((f"entry {n}", one) for n, one in enumerate(entries)))
+def gather(problem: Problem, entries: Iterable[Entry], gone: Iterable[str] = ()) -> Log:
+    """A log of entries that are at hand, and whoever of them is no longer in the problem."""
+    return collect(problem, ((f"entry {n}", one) for n, one in enumerate(entries)), gone)
 
 
-def collect(problem: Problem, placed: Iterable[tuple[str, Entry]]) -> Log:
+def strangers(problem: Problem, entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Whoever was drawn or up and is not in the problem, in the order in which they came."""
+    named = (name for one in entries for name in (*one.draws, *(one.available or ())))
+    return tuple(dict.fromkeys(name for name in named if name not in problem.experts))
+
+
+def collect(problem: Problem, placed: Iterable[tuple[str, Entry]], gone: Iterable[str] = ()) -> Log:
     """A log of entries, each with the place that an error about it names."""
     found: list[tuple[Entry, str]] = []
     seen: dict[tuple[str, str | int], str] = {}
-    index = numbered(problem)
+    left = tuple(name for name in dict.fromkeys(gone) if name not in problem.experts)
+    index = numbered((*problem.experts, *left))
     for place, one in placed:
         try:
             found.append((check(one, index), place))
@@ -108,14 +136,17 @@ def collect(problem: Problem, placed: Iterable[tuple[str, Entry]]) -> Log:
     if not found:
         raise DataError("the log has no entries; give one with a line for each decision")
     entries, where = zip(*sorted(found, key=lambda pair: pair[0].t), strict=True)
-    return Log(problem, entries, where)
+    return Log(problem, entries, where, left)
 
 
-def read(path: str | Path, problem: Problem) -> Log:
-    """The log in a file: JSON Lines, or Parquet if its name ends in .parquet."""
+def read(path: str | Path, problem: Problem, gone: Iterable[str] = ()) -> Log:
+    """The log in a file: JSON Lines, or Parquet if its name ends in .parquet.
+
+    gone: experts that it names and that the problem no longer has
+    """
     path = Path(path)
     rows = parquet(path) if path.suffix == ".parquet" else lines(path)
-    return collect(problem, ((place, parsed(place, fields)) for place, fields in rows))
+    return collect(problem, ((place, parsed(place, fields)) for place, fields in rows), gone)
 
 
 def parsed(place: str, fields: Any) -> Entry:

@@ -115,14 +115,14 @@ def evaluate(
         unseen=sample.unseen,
         estimates=estimates,
         costs=expected_costs(log, laws),
-        notes=(*noted(sample, estimates, rewards), *caveats(target)),
+        notes=(*noted(sample, estimates, rewards), *departed(log), *caveats(target)),
     )
 
 
 def refusal(log: Log, target: Target, error: ThinOverlap) -> Refusal:
     """What is left to tell where `evaluate` refuses."""
     costs = expected_costs(log, laws_of(log, target))
-    return Refusal(target.name, str(error), costs, caveats(target))
+    return Refusal(target.name, str(error), costs, (*departed(log), *caveats(target)))
 
 
 def estimated(
@@ -151,7 +151,7 @@ def memberships(log: Log, rounds: Ints) -> csr_array:
     members = [log.members[n] for n in rounds]
     ends = np.cumsum([0, *(one.size for one in members)])
     flat = np.concatenate(members)
-    return csr_array((np.ones(flat.size), flat, ends), shape=(len(members), log.problem.size))
+    return csr_array((np.ones(flat.size), flat, ends), shape=(len(members), log.size))
 
 
 def contexts(log: Log, at: Ints) -> Ints:
@@ -164,7 +164,7 @@ def contexts(log: Log, at: Ints) -> Ints:
 def expected_costs(log: Log, laws: list[Law]) -> dict[str, float]:
     """sum_i c_i P'(i in A), averaged over all rounds: exact, whatever was or was not rewarded."""
     share = np.bincount(log.located[1]) / len(log.entries)
-    included: Floats = share @ np.array([law.included for law in laws])
+    included: Floats = (share @ np.array([law.included for law in laws]))[: log.problem.size]
     return {name: float(row @ included) for name, row in log.problem.costs.items()}
 
 
@@ -179,6 +179,18 @@ def in_range(log: Log, low: float, high: float) -> None:
                 f"[{low:g}, {high:g}]; declare the range that they have with --rewards LOW HIGH "
                 "(rewards=)"
             )
+
+
+def departed(log: Log) -> tuple[str, ...]:
+    """What is to be known of a log in which experts were asked that are gone."""
+    if not log.gone:
+        return ()
+    theirs = sum(any(i >= log.problem.size for i in members) for members in log.members)
+    return (
+        f"{', '.join(log.gone)}: no longer in the pool, so that no target asks them; {theirs} "
+        "panels in which they are say nothing of it (their weight is 0), the others of those "
+        "rounds are weighed as always, by the chance that they were drawn with",
+    )
 
 
 def noted(

@@ -28,8 +28,9 @@ def logged(log: Log) -> dict[str, Any]:
     for name, row in log.problem.costs.items():
         told = [one.spend[name] for one in log.entries if name in one.spend]
         if len(told) < len(log.entries):  # not told everywhere: by the costs of the problem
-            told = [float(row[members].sum()) for members in log.members]
-        costs[name] = float(np.mean(told))
+            there = [members for members in log.members if (members < row.size).all()]
+            told = [float(row[members].sum()) for members in there]
+        costs[name] = float(np.mean(told)) if told else None
     return {
         "rounds": len(log.entries),
         "rewards": len(rewards),
@@ -121,7 +122,7 @@ def used(counted: Counted) -> str:
 
 def of_costs(log: Log, found: Sequence[Judged]) -> list[str]:
     """Expected cost per request of each target, beside the bounds."""
-    own, limits = logged(log)["costs"], log.problem.limits
+    own, limits = logged(log)["costs"], log.problem.limits  # None where nobody knows
     rows = [("cost per request", "bound", "as logged", *(one.target for one in found))]
     for limit in limits:
         side = "<=" if limit.sign < 0 else ">="
@@ -131,12 +132,14 @@ def of_costs(log: Log, found: Sequence[Judged]) -> list[str]:
     for name in log.problem.costs:
         if all(limit.name != name for limit in limits):
             spent = (own[name], *(one.costs[name] for one in found))
-            rows.append((name, "", *(f"{cost:.4g}" for cost in spent)))
+            rows.append((name, "", *("-" if cost is None else f"{cost:.4g}" for cost in spent)))
     return [*table(rows), ""]
 
 
-def against(cost: float, limit: Limit) -> str:
+def against(cost: float | None, limit: Limit) -> str:
     """A cost, and whether it keeps a limit."""
+    if cost is None:
+        return "-"
     kept = limit.sign * (cost - limit.bound) >= -1e-9 * limit.bound
     return f"{cost:.4g} {'kept' if kept else 'outside'}"
 

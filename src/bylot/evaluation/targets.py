@@ -15,6 +15,7 @@ from bylot.kernels.compile import Bools, Floats
 from bylot.kernels.draw import restrict
 from bylot.kernels.poisson import restricted
 from bylot.optima import Optimum
+from bylot.policies import Policy
 from bylot.policies.contract import law as law_now
 from bylot.policies.distinct import Distinct, laws
 from bylot.policies.uniform import Random
@@ -116,7 +117,8 @@ class Now:
             return Iid(law_now(router.rule, state, x, up), router.problem.draws)
         raise TargetError(
             f"target {self.name!r}: {type(policy).__name__.lower()} does not draw from a law that "
-            "can be told; only omd, strict, tangent, distinct and random do"
+            "can be told; only distinct, tangent, strict, omd and random do. Give a law of your "
+            "own: uniform, set:..., sets:... or draws:..."
         )
 
 
@@ -128,6 +130,11 @@ def now(problem: Problem, router: Router, name: str = "now") -> Now:
             "order; give one that was made for the same experts"
         )
     return Now(router, name)
+
+
+def lawful(policy: Policy) -> bool:
+    """Does it draw from a law that can be told, so that it can be a target?"""
+    return policy.multinomial or policy.whole
 
 
 def caveats(target: Target) -> tuple[str, ...]:
@@ -248,5 +255,5 @@ def nobody(name: str, context: str | None) -> TargetError:
     """The error for a target of whom nobody is up."""
     return TargetError(
         f"target {name!r}, {told(context)}: nobody it could ask is available in some round of the "
-        "log; give weights to more experts, or leave such lines out"
+        "log; give weights to more experts, or leave such lines out (--since T, if they come first)"
     )

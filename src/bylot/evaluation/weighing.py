@@ -88,7 +88,7 @@ def weigh(log: Log, laws: list[Law]) -> Sample:
         raise ThinOverlap(
             f"none of {counted.rounds} rounds can be used: {counted.replaced} were replaced by the "
             f"guard, {counted.untold} have neither odds nor chance, {counted.unrewarded} have no "
-            "reward; log the odds of each decision, and its reward"
+            f"reward; log the odds of each decision, and its reward{explored(counted)}"
         )
     at = log.located[1]
     entries, here = [log.entries[n] for n in rounds], [laws[at[n]] for n in rounds]
@@ -118,8 +118,9 @@ def ratios_of_draws(log: Log, laws: list[Law], rounds: Ints) -> Floats | None:
 
 
 def laws_of(log: Log, target: Target) -> list[Law]:
-    """The law of the target at each place of the log."""
-    return [target.law(place.context, place.up) for place in log.located[0]]
+    """The law of the target at each place of the log; it never asks who is gone."""
+    laws = [target.law(place.context, place.up) for place in log.located[0]]
+    return [law.widened(len(log.gone)) for law in laws] if log.gone else laws
 
 
 def unseen(log: Log, laws: list[Law], rounds: Ints) -> float:
@@ -150,7 +151,7 @@ def drawn_in(log: Log, rounds: Ints) -> dict[str | None, Bools]:
     drawn: dict[str | None, Bools] = {}
     for n in rounds:
         context = log.entries[n].context
-        drawn.setdefault(context, np.zeros(log.problem.size, np.bool_))[log.members[n]] = True
+        drawn.setdefault(context, np.zeros(log.size, np.bool_))[log.members[n]] = True
     return drawn
 
 
@@ -169,6 +170,18 @@ def up_at(place: Place) -> int:
     return int(place.chosen.sum())
 
 
+def explored(counted: Counted) -> str:
+    """What helps where most rounds tell no chance, as those of a policy that has no law."""
+    if counted.untold <= counted.used:
+        return ""
+    take = "a larger explore, such as panel:explore=0.1" if counted.used else "panel:explore=0.02"
+    return (
+        ". If `panel` chose them: it tells the chance of panels only in rounds it sets aside, "
+        "and what was not told at the draw cannot be found out later; from now on take "
+        f"{take}, or distinct, which tells it in every round"
+    )
+
+
 def enough(sample: Sample, least: float = LEAST, most_unseen: float = UNSEEN) -> None:
     """Refuse a sample that says too little of its target, with what would help."""
     if sample.unseen > most_unseen:
@@ -177,12 +190,14 @@ def enough(sample: Sample, least: float = LEAST, most_unseen: float = UNSEEN) ->
             f"could not draw or never drew, and no weight makes up for that (at most "
             f"{most_unseen:.0%} is tolerated); evaluate a target on the experts and panel sizes "
             "that were drawn, or log rounds in which the others have some odds"
+            f"{explored(sample.counted)}"
         )
     if sample.effective < least:
         raise ThinOverlap(
             f"{sample.counted.used} rounds are worth only {sample.effective:.1f} of the target's "
             f"own (largest weight {sample.weights.max():.3g}), and fewer than {least:g} are no "
             "ground for an interval; log more rounds, or with odds that are nearer to the target"
+            f"{explored(sample.counted)}"
         )
     off, chance = abs(sample.passed + sample.unseen - 1.0), FAR * sample.spread
     if off > chance + CLOSE:
