@@ -32,6 +32,8 @@ limits:
   - {cost: junior, at_least: 0.3, per: request}
 """
 
+COSTS = {"usd": 2.0, "junior": 0.0}
+
 Say = Callable[..., str]
 
 
@@ -66,14 +68,15 @@ def say(
 
 
 def test_a_router_from_its_making_to_its_end(say: Say, pool: str) -> None:
-    assert say("router", "create", "life", pool, "--policy", "omd") == "life: 4 experts\n"
+    made = say("router", "create", "life", pool, "--policy", "omd")
+    assert made == "life: 4 experts, policy omd\n"
     first = say("decide", "life", "--context", "chest pain").split()[0]
     assert re.fullmatch(r"life\.\d+\.1", first)
     assert say("reward", first, "0.5", "--spend", "usd=2.5") == "learned\n"
     assert say("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
     assert "already has reward 0.5" in say("reward", first, "0.6", ends=1)
     shown = say("router", "show", "life")
-    assert shown.startswith("life, version 1 of its terms\n1 decisions, 1 rewards (0.5000")
+    assert shown.startswith("life, policy omd, version 1 of its terms\n1 decisions, 1 re")
     assert "usd <=" in shown
     assert "life" in say("router", "list")
     assert "add --yes" in say("router", "delete", "life", ends=2)
@@ -83,7 +86,7 @@ def test_a_router_from_its_making_to_its_end(say: Say, pool: str) -> None:
 
 def test_everything_can_be_had_as_json(say: Say, pool: str) -> None:
     made = json.loads(say("router", "create", "plain", pool, "--policy", "omd", "--json"))
-    assert made == {"created": "plain"}
+    assert made == {"created": "plain", "policy": "omd"}
     words = ("decide", "plain", "--available", "ann, eve", "--as", "visit-1", "--json")
     decision = json.loads(say(*words))
     assert set(decision["subset"]) <= {"ann", "eve"}
@@ -96,6 +99,76 @@ def test_everything_can_be_had_as_json(say: Say, pool: str) -> None:
         one["name"] for one in json.loads(say("router", "list", "--json"))["routers"]
     ]
     assert main(["reward", "plain.1.77", "1", "--json"]) == 1
+
+
+def test_a_router_says_which_policy_it_has_and_takes_its_settings(say: Say, pool: str) -> None:
+    usual = say("router", "create", "usual", pool)
+    assert usual == "usual: 4 experts, policy auto: distinct\n"
+    words = "panel:explore=0.5,pace=None"
+    assert f"policy {words}\n" in say("router", "create", "mine", pool, "--policy", words)
+    bold = "auto:propensities=false"
+    assert f"policy {bold}: panel\n" in say("router", "create", "bold", pool, "--policy", bold)
+    listed = [line.split() for line in say("router", "list").splitlines()]
+    assert listed[0] == ["name", "policy", "created"]
+    policies = {line[0]: line[1] for line in listed}
+    assert [policies[name] for name in ("usual", "mine", "bold")] == ["distinct", words, "panel"]
+    routers = json.loads(say("router", "list", "--json"))["routers"]
+    assert {one["name"]: one["policy"] for one in routers}["mine"] == words
+    assert say("router", "show", "mine").startswith(f"mine, policy {words}, version 1")
+    terms = json.loads(say("router", "show", "mine", "--json"))["terms"]
+    assert terms["policy"] == {"name": "panel", "explore": 0.5, "pace": None, "guard": True}
+    wrong = say("router", "create", "no", pool, "--policy", "panel:explor=1", ends=1)
+    assert "did you mean 'explore'? Its settings are explore, pace, guard" in wrong
+    wrong = say("router", "create", "no", pool, "--policy", "best", ends=1)
+    assert "the ones there are: auto, distinct, panel" in wrong
+
+
+def test_a_log_of_a_pool_that_changed_can_be_evaluated(
+    server: ServerProcess, say: Say, pool: str, tmp_path: Path
+) -> None:
+    say("router", "create", "moved", pool, "--policy", "distinct:eps=0.9")
+    with Client(server.url) as client:
+        router = client.router("moved")
+        for n in range(600):
+            if n == 300:
+                router.change(remove=["bob"], add=[{"name": "zoe", "costs": COSTS}])
+            decision = router.decide()
+            router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
+    told = say("evaluate", "--router", "moved", "--least", "20")
+    assert told.startswith("600 of 600 rounds used\n")
+    assert "bob: no longer in the pool, so that no target asks them" in told
+    log = tmp_path / "log.jsonl"
+    log.write_text(say("router", "log", "moved"))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines[0]["available"] == ["ann", "bob", "cat", "eve"]
+    assert lines[-1]["available"] is None
+    words = (str(log), "--router", "moved", "--least", "20")
+    assert "--gone NAME" in say("evaluate", *words, ends=1)
+    assert say("evaluate", *words, "--gone", "bob") == told
+    later = say("evaluate", "--router", "moved", "--least", "20", "--since", "300")
+    assert later.startswith("300 of 300 rounds used\n")
+    assert "no longer" not in later
+
+
+def test_a_log_of_panel_is_evaluated_by_the_rounds_that_explored_or_says_what_to_do(
+    server: ServerProcess, say: Say, pool: str
+) -> None:
+    for name, policy in (("open", "panel:explore=0.5"), ("shut", "panel")):
+        say("router", "create", name, pool, "--policy", policy)
+        with Client(server.url) as client:
+            router = client.router(name)
+            for _ in range(300):
+                decision = router.decide()
+                router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
+    found = json.loads(say("evaluate", "--router", "open", "--least", "20", "--json"))
+    (uniform,) = found["targets"]
+    assert 100 < uniform["rounds"]["used"] == 300 - uniform["rounds"]["untold"] < 200
+    robust = uniform["estimates"]["doubly robust"]
+    assert abs(robust["value"] - 0.55) < 4 * robust["error"]  # cat is in half of all pairs
+    assert "\nchance not told; usd" in say("decide", "shut")
+    refused = say("evaluate", "--router", "shut", ends=1)
+    assert "301 have neither odds nor chance" in refused
+    assert "from now on take panel:explore=0.02, or distinct" in refused
 
 
 def test_a_router_can_be_edited(say: Say, pool: str) -> None:

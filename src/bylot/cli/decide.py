@@ -45,7 +45,8 @@ def run(given: argparse.Namespace) -> int:
     else:
         spend = "".join(f"; {name} {cost:.4g}" for name, cost in made.spend.items())
         print(f"{made.id}  {', '.join(made.subset)}")
-        print(f"chance {made.chance:.4g}{spend}")
+        chance = f"{made.chance:.4g}" if made.chance else "not told"
+        print(f"chance {chance}{spend}")
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bylot.cli.amend import add_edit
 from bylot.cli.numbers import natural, positive
+from bylot.cli.policy import HELP, written
 from bylot.cli.problem import add_experts
 from bylot.cli.server import add_server, connect
 
@@ -47,7 +48,7 @@ def add_create(kinds: Any) -> None:
     create.add_argument("name", metavar="NAME", help="small letters, digits, - and _; at most 63")
     create.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
     add_experts(create)
-    create.add_argument("--policy", default="auto", help="which policy (default: auto)")
+    create.add_argument("--policy", default="auto", help=f"which policy (default auto): {HELP}")
     create.add_argument("--seed", type=natural, default=0, help="of everything random (default 0)")
     create.add_argument(
         "--horizon", type=positive, help="decisions to come (default: nobody knows)"
@@ -98,18 +99,24 @@ def add_create(kinds: Any) -> None:
 def run_create(given: argparse.Namespace) -> int:
     """Read, send, print."""
     from bylot.files import read
+    from bylot.policies import Auto, named, settled
 
-    terms = ("policy", "seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
+    terms = ("seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
+    policy = named(given.policy)
     file = read(given.file, given.experts)
     with connect(given) as client:
         client.create(
             given.name,
             file.problem,
+            policy,
             rewards=tuple(given.rewards or file.rewards),
             **{name: getattr(given, name) for name in terms},
         )
-    said = {"created": given.name}
-    print(json.dumps(said) if given.json else f"{given.name}: {file.problem.size} experts")
+    plays = written(settled(policy, file.problem))
+    said = {"created": given.name, "policy": plays}
+    auto = f"{given.policy}: " if isinstance(policy, Auto) else ""
+    line = f"{given.name}: {file.problem.size} experts, policy {auto}{plays}"
+    print(json.dumps(said) if given.json else line)
     return 0
 
 
@@ -117,13 +124,28 @@ def run_list(given: argparse.Namespace) -> int:
     """Ask, print."""
     from bylot.text import table
 
+    head = ("name", "policy", "created")
     with connect(given) as client:
-        rows = [(one.name, one.created) for one in client.routers()]
+        rows = [(one.name, played(client, one.name), one.created) for one in client.routers()]
     if given.json:
-        print(json.dumps({"routers": [{"name": name, "created": at} for name, at in rows]}))
+        print(json.dumps({"routers": [dict(zip(head, row, strict=True)) for row in rows]}))
     else:
-        print("\n".join(table([("name", "created"), *rows])) if rows else "no routers yet")
+        print("\n".join(table([head, *rows])) if rows else "no routers yet")
     return 0
+
+
+def played(client: Any, name: str) -> str:
+    """The policy of a router, by the first line of its log: no edit changes it, and routers that
+    nobody asks need not be opened for a list.
+    """
+    import msgspec
+
+    from bylot import policies
+    from bylot.client import calls
+    from bylot.client.log import Agreed
+
+    (first,) = client.send(calls.events(name, -1, limit=1)).events
+    return written(policies.read(msgspec.json.decode(first.body, type=Agreed).terms.policy))
 
 
 def run_show(given: argparse.Namespace) -> int:
@@ -137,7 +159,8 @@ def run_show(given: argparse.Namespace) -> int:
         router = client.router(given.name)
         terms, status = router.terms(), router.status()
     paused = f"; paused: {', '.join(terms.paused)}" if terms.paused else ""
-    print(f"{given.name}, version {terms.version} of its terms{paused}\n{status}")
+    plays = written(terms.policy)
+    print(f"{given.name}, policy {plays}, version {terms.version} of its terms{paused}\n{status}")
     return 0
 
 

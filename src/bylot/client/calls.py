@@ -118,6 +118,6 @@ def cancel(id: str) -> Call[Decision]:  # noqa: A002
     return Call("POST", f"{decision(id)}/cancel", made, again=False, wrong=DecisionError)
 
 
-def events(name: str, after: int) -> Call[Lines]:
+def events(name: str, after: int, limit: int = PAGE) -> Call[Lines]:
     """A page of a log."""
-    return Call("GET", f"{router(name)}/events?after={after}&limit={PAGE}", reader(Lines))
+    return Call("GET", f"{router(name)}/events?after={after}&limit={limit}", reader(Lines))
