@@ -152,6 +152,7 @@ def limit_of(one: Standing) -> dict[str, Any]:
         "mean": one.mean,
         "slack": one.slack,
         "price": one.price,
+        "kept": one.kept,
         "verdict": one.verdict,
         "current": one.current and vars(one.current),
     }

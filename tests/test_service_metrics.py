@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bylot.service.logs import Lines
 from bylot.service.metrics import ROUTERS, Meters
 from bylot.service.tracing import Spans, spans
-from serving import Served, problem_of, serving
+from serving import FIVE, Served, problem_of, serving
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,45 @@ def test_a_router_is_told_with_its_limits(server: Served) -> None:
     assert told["bylot_router_mean_reward", name] == 1
     assert told["bylot_limit_mean", "usd", name, "at_most"] == 2.25
     assert told["bylot_limit_bound", "usd", name, "at_most"] == 3.0
-    assert told["bylot_limit_feasible", "usd", name, "at_most"] == 1
+    assert told["bylot_limit_kept", "usd", name, "at_most"] == 1
+    period = told["bylot_limit_period_mean", "usd", name, "at_most"]
+    assert period == pytest.approx(2.25, rel=1e-12)
+    assert told["bylot_limit_missed_periods_total", "usd", name, "at_most"] == 0
     assert 1 < told["bylot_router_effective_experts", name] <= 5
+
+
+def test_a_limit_that_was_tightened_and_kept_since_is_told_to_be_kept(server: Served) -> None:
+    router = server.router(problem={**FIVE, "period": 400})
+    name = router.rpartition("/")[2]
+    limit = "usd", name, "at_most"
+    dear = {"available": ["ann", "bob"]}
+    server.post(f"{router}/decisions:batch", json={"decisions": [dear] * 400})
+    assert scraped(server)["bylot_limit_missed_periods_total", *limit] == 1
+    limits = [{"cost": "usd", "at_most": 2.5}, *FIVE["limits"][1:]]
+    assert server.patch(router, json={"limits": limits}).status_code == 200
+    server.post(f"{router}/decisions:batch", json={"decisions": [{}] * 430})
+    told = scraped(server)
+    assert told["bylot_limit_mean", *limit] > 2.5  # of all decisions, those before the edit too
+    assert told["bylot_limit_kept", *limit] == told["bylot_router_kept", name] == 1
+    assert told["bylot_limit_missed_periods_total", *limit] == 0
+    one = server.get(f"{router}/status").json()["limits"][0]
+    assert (one["kept"], one["kept_since_first"]) == (True, False)
+
+
+def test_a_limit_that_those_who_are_up_cannot_keep_is_told_not_to_be_kept(server: Served) -> None:
+    router = server.router(problem={**FIVE, "period": 400})
+    limit = "usd", router.rpartition("/")[2], "at_most"
+    for _ in range(100):
+        server.decide(router, available=["ann", "bob"])
+    assert scraped(server)["bylot_limit_kept", *limit] == 0
+
+
+def test_a_policy_without_periods_counts_no_missed_ones(server: Served) -> None:
+    router = server.router(policy="random")
+    server.decide(router)
+    told, limit = scraped(server), ("usd", router.rpartition("/")[2], "at_most")
+    assert math.isnan(told["bylot_limit_period_mean", *limit])
+    assert ("bylot_limit_missed_periods_total", *limit) not in told
 
 
 def test_routers_that_are_told_are_limited_to_those_asked_last() -> None:

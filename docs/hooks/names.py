@@ -51,7 +51,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.Decision: (),
         bylot.Receipt: (),
         Status: ("kept",),
-        Standing: ("kept", "verdict"),
+        Standing: ("kept", "kept_since_first", "verdict"),
         Current: (),
         Period: (),
     },

@@ -15,7 +15,7 @@ class Current:
     mean: float | None  # of this period's decisions; None before the first
     in_force: float  # the bound that panels are drawn under now
     within_reach: bool  # can it still be kept, by the guard and by those who were up last?
-    missed: int  # periods that ended outside the limit
+    missed: int  # periods that ended outside the limit, since it has this bound
 
 
 @dataclass(frozen=True)
@@ -23,28 +23,39 @@ class Standing:
     """One limit: where the average is, how far from the bound, and what the bound costs."""
 
     limit: Limit
-    mean: float
-    slack: float  # distance inside the bound; negative: outside
+    mean: float  # since the first decision, under whatever bounds there were
+    slack: float  # its distance inside the bound; negative: outside
     price: float  # reward per request that loosening the bound by one unit would buy; NaN: unknown
     current: Current | None  # None where the policy guards no limits
 
     @property
     def kept(self) -> bool:
-        """Is the average so far inside the bound, up to the rounding of a mean?"""
-        return self.slack >= -1e-12 * self.limit.bound
+        """Is it kept: of a limit with periods, will it be at the end of this one, for all that is
+        known? Of another one: is the average since the first decision inside?
+        """
+        return self.verdict in ("kept", "within reach")
+
+    @property
+    def kept_since_first(self) -> bool:
+        """Is the average of all decisions inside the bound, also of those before there was this
+        bound?
+        """
+        return inside(self.limit, self.mean)
 
     @property
     def verdict(self) -> str:
         """In a word or two; where there are periods, of the current one."""
-        kept, now = self.kept, self.current
+        now = self.current
         if now is None:
-            return "kept" if kept else "outside"
+            return "kept" if self.kept_since_first else "outside"
         if not now.within_reach:
             return "out of reach"
-        if now.mean is not None:
-            limit = self.limit
-            kept = limit.sign * (now.mean - limit.bound) >= -1e-12 * limit.bound
-        return "kept" if kept else "within reach"
+        return "kept" if now.mean is None or inside(self.limit, now.mean) else "within reach"
+
+
+def inside(limit: Limit, mean: float) -> bool:
+    """Is an average inside the bound, up to its rounding?"""
+    return limit.sign * (mean - limit.bound) >= -1e-12 * limit.bound
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,7 @@ class Status:
 
     @property
     def kept(self) -> bool:
-        """Are all limits kept so far?"""
+        """Are all limits kept, in this period if there are periods?"""
         return all(standing.kept for standing in self.limits)
 
     def __str__(self) -> str:

@@ -59,6 +59,7 @@ def limit_of(one: Standing) -> dict[str, Any]:
         "slack": one.slack,
         "price": None if math.isnan(one.price) else one.price,
         "kept": one.kept,
+        "kept_since_first": one.kept_since_first,
         "verdict": one.verdict,
         "current": None
         if now is None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bylot.durable.commands import RouterView
@@ -13,6 +13,7 @@ from bylot.durable.commands import RouterView
 ROUTERS = 200  # that are told one by one: those that were asked last
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
+LIMIT = ("router", "cost", "side")  # labels
 RECEIPTS = ("learned", "pending", "noted", "late", "duplicate")
 
 
@@ -78,12 +79,25 @@ class Views(Collector):
                 family.add_metric([view.name], number(of(view.status)))
             yield family
         for name, (said, of) in OF_LIMIT.items():
-            labels = ["router", "cost", "side"]
-            family = GaugeMetricFamily(f"bylot_limit_{name}", said, labels=labels)
+            family = GaugeMetricFamily(f"bylot_limit_{name}", said, labels=LIMIT)
             for view in self.views:
                 for one in view.status["limits"]:
                     family.add_metric([view.name, one["cost"], one["side"]], number(of(one)))
             yield family
+        yield self.missed()
+
+    def missed(self) -> Metric:
+        """Periods that were not kept, where a policy has periods: only this grows, or begins anew
+        with another bound.
+        """
+        said = "Periods that ended outside it, since it has this bound"
+        family = CounterMetricFamily("bylot_limit_missed_periods", said, labels=LIMIT)
+        for view in self.views:
+            for one in view.status["limits"]:
+                if one["current"] is not None:
+                    labels = [view.name, one["cost"], one["side"]]
+                    family.add_metric(labels, one["current"]["missed"])
+        return family
 
 
 def number(value: float | None) -> float:
@@ -98,19 +112,23 @@ OF_ROUTER: Told = {
     "rewards": ("Rewards learned since its creation", lambda status: status["rewards"]),
     "waiting": ("Decisions whose reward may still come", lambda status: status["waiting"]),
     "mean_reward": ("Mean reward", lambda status: status["mean_reward"]),
-    "kept": ("1 if all limits are kept so far", lambda status: status["kept"]),
+    "kept": ("1 if all limits are kept, as bylot_limit_kept", lambda status: status["kept"]),
     "effective_experts": (
         "Experts that would be as hard to guess if all were drawn equally often",
         lambda status: status["effective_experts"],
     ),
 }
 OF_LIMIT: Told = {
-    "mean": ("Settled cost per decision", lambda one: one["mean"]),
+    "mean": ("Settled cost per decision since the first", lambda one: one["mean"]),
+    "period_mean": (
+        "Settled cost per decision of this period",
+        lambda one: one["current"] and one["current"]["mean"],
+    ),
     "bound": ("Its bound", lambda one: one["bound"]),
     "price": ("Reward per decision that one unit of the bound would buy", lambda one: one["price"]),
-    "feasible": (
-        "1 if the limit can be kept at the end of this period",
-        lambda one: one["current"]["within_reach"] if one["current"] else one["kept"],
+    "kept": (
+        "1 if it can be kept at the end of this period; without periods, if it is kept so far",
+        lambda one: one["kept"],
     ),
 }
 """What is told, by name: in words, and where it stands in a status of `durable.standing`."""

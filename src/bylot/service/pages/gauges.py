@@ -31,12 +31,13 @@ class Promise(Struct, frozen=True, kw_only=True):
     side: str  # at most, at least
     bound: float
     state: str  # one of WORST
+    kept: bool  # in this period, if there are periods
     mean: float  # settled cost per decision since the first
     slack: float  # inside the bound; negative: outside
     price: float | None  # reward per request for one unit of the bound
     now: float | None  # mean of this period
     in_force: float | None  # the bound that panels are drawn under now
-    missed: int | None  # periods that ended outside
+    missed: int | None  # periods that ended outside, since it has this bound
     stated: float  # mean cost by the price list
     expected: float  # mean cost before the draw
     gauge: Gauge
@@ -57,6 +58,7 @@ def promise(one: dict[str, Any], sums: dict[str, float], begun: bool) -> Promise
         side=one["side"].replace("_", " "),
         bound=one["bound"],
         state=one["verdict"] if begun else "not begun",
+        kept=one["kept"],
         mean=one["mean"],
         slack=one["slack"],
         price=one["price"],
@@ -100,5 +102,5 @@ def worst(limits: Sequence[Promise]) -> str:
 
 
 def kept(limits: Sequence[Promise]) -> int:
-    """How many are kept."""
-    return sum(one.state == "kept" for one in limits)
+    """How many are kept: those within reach among them, as they will be at the period's end."""
+    return sum(one.kept for one in limits)
