@@ -162,6 +162,7 @@ def test_outages_leave_a_panel_of_whoever_is_up() -> None:
             decision = router.decide(available=available)
             assert set(decision.subset) <= set(available)
             assert len(decision.subset) == min(2, len(available))
+            assert decision.chance is not None
             assert 0 < decision.chance <= 1 + 1e-12
             router.reward(decision.id, 0.5)
 
@@ -190,6 +191,7 @@ def test_a_set_rarer_than_any_number_is_still_told_and_learned_from() -> None:
         router = Router(problem, name, seed=1)
         for _ in range(30):
             decision = router.decide()
+            assert decision.chance is not None
             assert 0 < decision.chance < 1e-280
             router.reward(decision.id, float(rng.random()))
         assert np.isfinite(router.state.theta).all()

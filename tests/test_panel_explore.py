@@ -134,7 +134,7 @@ def test_a_router_s_decisions_are_logged_the_same_way() -> None:
         decision = router.decide()
         router.reward(decision.id, 0.5)
         logged.append(entry(decision, 0.5, router.policy))
-        assert len(decision.odds) == (2 if decision.chance > 0 else 0)
+        assert len(decision.odds) == (0 if decision.chance is None else 2)
     counted, _ = usable(gather(five(), logged))
     assert counted.used + counted.untold == 60
     assert counted.used > 15

@@ -248,7 +248,9 @@ def test_a_shallow_copy_goes_its_own_way() -> None:
     for name in range(40):
         other.decide(f"n{name}")
     for name in range(40):
-        assert 0 < router.decide(f"n{name}").chance <= 1
+        chance = router.decide(f"n{name}").chance
+        assert chance is not None
+        assert 0 < chance <= 1
 
 
 def masks() -> st.SearchStrategy[list[str] | None]:
@@ -279,7 +281,8 @@ def test_whatever_is_down_and_whenever_rewards_come(
         assert set(decision.subset) <= set(available or NAMES)
         most = min(2, len(available or NAMES))
         assert len(decision.subset) == most or (policy == "tangent" and len(decision.subset) < most)
-        assert 0 < decision.chance <= 1 or (policy == "panel" and decision.chance == 0)
+        assert 0 < (decision.chance or 1.0) <= 1
+        assert (decision.chance is None) == (policy == "panel")
         if when == "prompt":
             router.reward(decision.id, value)
             for one, earned in reversed(late):

@@ -59,7 +59,10 @@ def test_a_policy_that_was_left_to_the_problem_is_told(server: Served) -> None:
     view = server.get(path).json()
     assert view["terms"]["policy"] == {"name": "panel", "explore": 0.0, "pace": 1.25, "guard": True}
     made = server.decide(path)
-    assert (made["chance"], made["odds"]) == (0.0, [])
+    assert (made["chance"], made["inclusion"], made["odds"]) == (None, None, [])
+    assert server.get(f"/v1/decisions/{made['id']}").json()["decision"] == made
+    *_, line = server.get(f"{path}/events").json()["events"]
+    assert (line["body"]["chance"], line["body"]["inclusion"]) == (None, None)
     told = server.post(f"/v1/decisions/{made['id']}/reward", json={"value": 0.5})
     assert told.json()["receipt"] == "learned"
 

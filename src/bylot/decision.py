@@ -24,7 +24,7 @@ class Decision(NamedTuple):
     spend: Mapping[str, float]  # what consulting them costs
     expected: Mapping[str, float]  # what it was expected to cost before the draw, if that is known
     feasible: bool  # can the limits be kept?
-    chance: float = 0.0  # of this whole panel; 0: not told
+    chance: float | None = None  # of this whole panel; None: not told
     replaced: bool = False  # by the guard, as the draw would have endangered a limit
 
 

@@ -84,5 +84,5 @@ def note(record: Record, n: int, decision: Decision, limits: list[str]) -> None:
     record.odds[n] = decision.odds or np.nan
     record.spend[n] = [spend[name] for name in limits]
     record.feasible[n] = decision.feasible
-    record.chance[n] = decision.chance
+    record.chance[n] = decision.chance or 0.0
     record.replaced[n] = decision.replaced

@@ -362,7 +362,8 @@ class Router:
             spend=spend,
             expected=expected,
             feasible=ticket.feasible,
-            chance=min(ticket.chance, 1.0),  # the exponential of a rounded logarithm may be above
+            # the exponential of a rounded logarithm may be above 1; 0 stands for one not told
+            chance=min(ticket.chance, 1.0) or None,
             replaced=ticket.replaced,
         )
 

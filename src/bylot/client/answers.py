@@ -24,7 +24,7 @@ class Made(Struct):
     draws: tuple[str, ...]
     subset: tuple[str, ...]
     odds: tuple[float, ...]
-    chance: float
+    chance: float | None
     spend: Numbers
     expected: Numbers
     feasible: bool

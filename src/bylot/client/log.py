@@ -29,7 +29,7 @@ class Drawn(Struct):
     odds: bytes  # float64, little endian
     up: bytes  # one byte an expert; empty: all
     feasible: bool
-    chance: float
+    chance: float | None
     spend: Numbers
     defer: bool = False
     replaced: bool = False

@@ -40,10 +40,10 @@ class Decided(Struct, frozen=True, omit_defaults=True):
     up: bytes  # one byte an expert; empty: all
     share: float
     feasible: bool
-    chance: float  # of the set of the draws; told for every policy that has a law
+    chance: float  # of the set of the draws; 0: not told, as by policies without a law
     weight: float
     replaced: bool
-    inclusion: tuple[float, ...]  # the chance of each draw's expert to be in the panel
+    inclusion: tuple[float, ...]  # the chance of each draw's expert to be in it; 1 if not told
     spend: dict[str, float]  # stated cost of the panel
     expected: dict[str, float]  # before the draw
     by: str | None = None

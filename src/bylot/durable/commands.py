@@ -85,7 +85,13 @@ Command = Create | Delete | Edit | Decide | Reward | Activate | Cancel | Recall 
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """A decision as its caller gets it: a function of the log alone, so the same at any time."""
+    """A decision as its caller gets it: a function of the log alone, so the same at any time.
+
+    odds:      as `bylot.Decision.odds`: of each draw, or to be in the set; empty where not told
+    inclusion: the chance that each member of the subset had to be in the panel, before it was
+               drawn; null where the policy tells no chances
+    chance:    of the whole panel, likewise
+    """
 
     id: str
     router: str
@@ -95,9 +101,9 @@ class Decision(Struct, frozen=True, kw_only=True):
     context: str | None
     draws: tuple[str, ...]
     subset: tuple[str, ...]
-    odds: tuple[float, ...]  # as `bylot.Decision.odds`
-    inclusion: dict[str, float]  # of each member of the subset
-    chance: float
+    odds: tuple[float, ...]
+    inclusion: dict[str, float] | None
+    chance: float | None
     spend: dict[str, float]
     expected: dict[str, float]
     feasible: bool

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from msgspec import Struct, msgpack
+from msgspec import Struct, msgpack, structs
 
 from bylot.durable.bodies import (
     Activated,
@@ -69,8 +69,8 @@ def decision_of(name: str, event: Event, said: Decided | None = None) -> Decisio
         draws=line.draws,
         subset=tuple(inclusion),
         odds=odds_of_draws(line),
-        inclusion=inclusion,
-        chance=line.chance,
+        inclusion=inclusion if line.chance else None,
+        chance=line.chance or None,
         spend=line.spend,
         expected=line.expected,
         feasible=line.feasible,
@@ -78,6 +78,14 @@ def decision_of(name: str, event: Event, said: Decided | None = None) -> Decisio
         deferred=line.defer,
         key=event.key,
     )
+
+
+def said_in(event: Event) -> Struct:
+    """What a line says, for others to read: of a chance that is not told there is none."""
+    body: Struct = READ[event.kind](event.body)
+    if isinstance(body, Decided) and not body.chance:
+        return structs.replace(body, chance=None, inclusion=None)
+    return body
 
 
 def rewards_in(lines: Iterable[Event]) -> list[Rewarded]:

@@ -105,8 +105,8 @@ def entry(
         reward=reward,
         context=decision.context,
         odds=decision.odds if iid else (),
-        chance=0.0 if decision.replaced else min(1.0, decision.chance),
-        replaced=decision.replaced and decision.chance > 0,
+        chance=0.0 if decision.replaced else min(1.0, decision.chance or 0.0),
+        replaced=decision.replaced and decision.chance is not None,
         spend=dict(decision.spend),
         available=None if available is None else tuple(available),
     )
@@ -135,7 +135,7 @@ def entries(trace: Trace) -> list[Entry]:
                 },
                 expected={},
                 feasible=bool(record.feasible[t]),
-                chance=float(record.chance[t]),
+                chance=float(record.chance[t]) or None,  # as traces have it, 0: not told
                 replaced=bool(record.replaced[t]),
             ),
             float(record.rewards[t]),

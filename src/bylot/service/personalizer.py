@@ -33,10 +33,10 @@ class RankForm(Struct, frozen=True, rename="camel"):
 
 
 class Ranked(Struct, frozen=True):
-    """A member of the panel, and the chance that it had to be in it."""
+    """A member of the panel, and the chance that it had to be in it; null: not told."""
 
     id: str
-    probability: float
+    probability: float | None
 
 
 class Ranking(Struct, frozen=True, rename="camel"):
@@ -81,7 +81,8 @@ async def rank(call: Call[RankForm, Which]) -> Answer:
     )
     decision: Decision = await call.service.desk.ask(command)
     count_decision(call.service, name)
-    panel = tuple(Ranked(one, decision.inclusion[one]) for one in decision.subset)
+    told_of = decision.inclusion or {}
+    panel = tuple(Ranked(one, told_of.get(one)) for one in decision.subset)
     return told(201, Ranking(panel, form.event_id or decision.id, panel[0].id))
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec import UNSET
 
 from bylot.durable.commands import Create, Delete, Edit, RouterView, Show
-from bylot.durable.history import READ, moment
+from bylot.durable.history import moment, said_in
 from bylot.durable.terms import Terms
 from bylot.errors import NoSuchRouter
 from bylot.service import limits, terms
@@ -128,6 +128,6 @@ def line(event: Event) -> EventLine:
         event.of,
         event.key,
         moment(event.at),
-        READ[event.kind](event.body),
+        said_in(event),
         event.seal.hex(),
     )

@@ -63,7 +63,7 @@ class Latest(Struct, frozen=True, kw_only=True):
     at: str
     context: str
     panel: list[Member]
-    chance: float  # of the whole panel; 0: not told
+    chance: float | None  # of the whole panel; None: not told
     spend: list[Item]  # as settled, where that was told
     state: str
     reward: float | None
@@ -183,13 +183,13 @@ def line(past: Recalled) -> Latest:
     )
 
 
-def sample(chances: Sequence[float]) -> Sample:
+def sample(chances: Sequence[float | None]) -> Sample:
     """Kish's effective number, n = (sum w)^2 / sum w^2 with w = 1 / chance.
 
-    >>> sample([0.5, 0.5, 0.0]), sample([])
+    >>> sample([0.5, 0.5, None]), sample([])
     (Sample(decisions=2, effective=2.0), Sample(decisions=0, effective=None))
     """
-    weights = [1 / chance for chance in chances if chance > 0]
+    weights = [1 / chance for chance in chances if chance is not None]
     squares = sum(one * one for one in weights)
     return Sample(len(weights), sum(weights) ** 2 / squares if weights else None)
 

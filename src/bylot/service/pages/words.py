@@ -57,9 +57,9 @@ def percent(part: float | None) -> str:
 
 
 def chance(part: float | None) -> str:
-    """The chance of a whole panel, which may be tiny; 0 stands for one that is not told.
+    """The chance of a whole panel, which may be tiny, if it is told.
 
-    >>> chance(0.25), chance(0.00123), chance(3.2e-9), chance(0.0)
+    >>> chance(0.25), chance(0.00123), chance(3.2e-9), chance(None)
     ('0.25', '0.00123', '3.2e-9', '–')
     """
     return NOTHING if not part else number(part)
