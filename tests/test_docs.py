@@ -25,7 +25,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = r"\{ \.python \.elsewhere \}"  # another library's code, which is not run
 
-PLUMBING = ("Environment", "Rounds", "Policy", "Derives")  # for who writes a world or a policy
+PLUMBING = ("Environment", "Rounds", "Policy", "Confined", "Derives")  # to write one with
 
 OFFLINE = """
 import runpy, sys

@@ -13,7 +13,7 @@ from bylot.policies.gate import Moe
 from bylot.policies.index import Cbwk, Cucb, Greedy
 from bylot.policies.omd import Omd
 from bylot.policies.panel import Panel
-from bylot.policies.policy import Derives, Policy
+from bylot.policies.policy import Confined, Derives, Policy
 from bylot.policies.spelling import FORM, known, spelled
 from bylot.policies.strict import Strict
 from bylot.policies.tangent import Tangent
@@ -61,6 +61,7 @@ __all__ = [
     "Anytime",
     "Auto",
     "Cbwk",
+    "Confined",
     "Cucb",
     "Derives",
     "Distinct",

@@ -258,6 +258,10 @@ class Panel:
             explorer=Distinct().start(rule.explorer, contexts),
         )
 
+    def most_contexts(self, size: int) -> int:
+        """Contexts of so many experts whose beliefs fit."""
+        return MEMORY // room(1, size)
+
     def sound(self, rule: PanelRule, state: PanelState) -> bool:
         """Could this be a state of ours? Asked of files, which may have been edited."""
         return bool(

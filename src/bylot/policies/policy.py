@@ -38,6 +38,15 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class Confined(Protocol):
+    """A policy that remembers so much of every context that there is room for only so many."""
+
+    def most_contexts(self, size: int) -> int:
+        """Contexts of a pool of so many experts that `start` has room for."""
+        ...
+
+
+@runtime_checkable
 class Derives(Protocol):
     """A policy whose state holds, for speed, what follows from the rest of it.
 
