@@ -113,6 +113,7 @@ class Played:
             "waiting": one.waiting,
             "deferred": 0,
             "contexts": one.contexts,
+            "max_contexts": one.max_contexts,
             "mean_reward": one.mean_reward,
             "kept": one.kept,
             "limits": [limit_of(limit) for limit in one.limits],

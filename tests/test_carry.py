@@ -237,13 +237,26 @@ def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
     before = [leaf.copy() for leaf in leaves(made.state)]
     with pytest.raises(InfeasibleLimits):
         made.change(other(limits=[at_most("usd", 0.1)]))
-    with pytest.raises(PolicyError, match="asks 2 different experts"):
+    only = "which cannot keep .*; loosen the limits or change the experts, or make a new router"
+    with pytest.raises(PolicyError, match=f"asks 2 different experts every time, {only}"):
         made.change(other(limits=[at_most("usd", 1.2)]))
     with pytest.raises(ProblemError, match=r"wanted a bylot\.Problem"):
         made.change("usd")  # type: ignore[arg-type]
     assert made.problem == five()
     for was, now in zip(before, leaves(made.state), strict=True):
         assert_array_equal(was, now)
+
+
+def test_a_change_to_a_period_that_is_too_short_says_what_can_be_done_while_it_runs() -> None:
+    parts: Any = {
+        "experts": ["ann", "bob"],
+        "costs": {"a": [1, 0], "b": [0, 1]},
+        "limits": [at_least("a", 0.3), at_least("b", 0.3)],
+        "draws": 1,
+    }
+    made = Router(Problem(**parts))
+    with pytest.raises(PolicyError, match="or make a new router and there give at least 3 as the"):
+        made.change(Problem(**parts, period=2))
 
 
 def test_decisions_from_before_a_change_of_the_pool_are_let_go() -> None:

@@ -40,7 +40,7 @@ def test_a_served_router_gives_the_trace_of_the_compiled_loop(client: Client, po
 
 
 def test_its_status_is_that_of_a_router_in_memory(client: Client) -> None:
-    world, here = recorded(40), Router(five(), "omd", seed=3)
+    world, here = recorded(40), Router(five(), "omd", seed=3, max_contexts=1_000)
     there = client.create("status", five(), "omd", seed=3)
     assert there.status() == here.status()
     play(here, world, 40)
@@ -136,7 +136,7 @@ def test_wrong_things_are_refused_as_in_memory(
     client: Client, number: int, do: Callable[[Any], Any]
 ) -> None:
     there = client.create(f"wrong-{number}", five(), "omd")
-    here = Router(five(), "omd")
+    here = Router(five(), "omd", max_contexts=1_000)
     told = refused(do, here)
     assert refused(do, there) == told
     assert told is not None

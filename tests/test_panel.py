@@ -16,7 +16,7 @@ from bylot.kernels.compile import Floats, Ints, compiled
 from bylot.kernels.normal import normal
 from bylot.kernels.stream import inside, opened, word
 from bylot.metrics import worst
-from bylot.policies import Panel, panel
+from bylot.policies import Panel
 from bylot.policies.contract import decide, learn
 from bylot.policies.guard import admit
 from bylot.policies.guard import opened as opened_account
@@ -254,20 +254,6 @@ def test_beliefs_that_would_not_fit_into_memory_are_refused() -> None:
     huge = Problem([f"e{i}" for i in range(12_000)], {}, draws=3)
     with pytest.raises(PolicyError, match="in 1 contexts take"):
         Router(huge, "panel")
-
-
-def test_a_context_too_many_is_refused_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)  # six contexts of five experts
-    router, exact = Router(five(), "panel"), Router(five(), "panel", max_contexts=6)
-    for n in range(4):
-        router.decide(f"context {n}")
-    with pytest.raises(PolicyError, match="fewer, coarser contexts"):
-        router.decide("context 4")  # room is made for twice as many, or for all that are declared
-    assert router.decide("context 3").t == 4
-    for n in range(6):
-        exact.decide(f"context {n}")
 
 
 @pytest.mark.parametrize(

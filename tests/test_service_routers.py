@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bylot.policies import panel
 from serving import FIVE, Served, problem_of, serving
 
 
@@ -80,6 +81,54 @@ def test_a_policy_that_was_left_to_the_problem_is_told(server: Served) -> None:
 def test_a_policy_that_there_is_not_is_refused(server: Served, policy: Any) -> None:
     answer = server.post("/v1/routers", json={"name": "bad", "problem": FIVE, "policy": policy})
     assert problem_of(answer, 422)["code"] == "bad_policy"
+
+
+def test_a_setting_that_there_is_not_is_told_from_those_there_are(server: Served) -> None:
+    for settings, remedy in (
+        ({"explor": 0.02}, "policy 'panel' has no setting 'explor'; did you mean 'explore'?"),
+        ({"name": "omd"}, "policy 'panel' has no setting 'name'"),
+    ):
+        policy = {"name": "panel", "settings": settings}
+        body = {"name": "bad", "problem": FIVE, "policy": policy}
+        said = problem_of(server.post("/v1/routers", json=body), 422)["message"]
+        assert said.startswith(remedy)
+    policy = {"name": "panel", "settings": {"explore": 0.02}}
+    good = server.post("/v1/routers", json={"name": "exploring", "problem": FIVE, "policy": policy})
+    assert good.json()["terms"]["policy"]["explore"] == 0.02
+
+
+def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)  # six contexts of five experts
+    body = {"name": "wide", "problem": FIVE, "policy": "panel"}
+    said = problem_of(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
+    assert said["code"] == "bad_policy"
+    assert "declare at most 6, or take 'distinct'" in said["message"]
+    made = server.post("/v1/routers", json={**body, "max_contexts": 6})
+    assert made.json()["status"]["max_contexts"] == 6
+
+
+@pytest.mark.parametrize(
+    ("edit", "remedy"),
+    [
+        ({"limits": [{"cost": "usd", "at_most": 1.2}]}, "or make a new router and there take"),
+        ({"limits": [{"cost": "usd", "at_least": 7.5}]}, "Or make a new router with draws="),
+        ({"pause": ["dan", "eve"]}, "resume one of them, or change limits"),
+        (
+            {"add": [{"name": f"n{i}", "costs": {"usd": 1, "junior": 0}} for i in range(99)]},
+            "add fewer, or make a new router with a lower floor",
+        ),
+    ],
+)
+def test_an_edit_that_is_refused_says_what_can_be_done_with_a_router_that_runs(
+    server: Served, edit: dict[str, Any], remedy: str
+) -> None:
+    router = server.router()
+    message = problem_of(server.patch(router, json=edit), 422)["message"]
+    assert remedy in message
+    assert "; take '" not in message
+    assert "Or draw more" not in message
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,12 @@ def fill(name: str, given: Any, empty: Any) -> None:
     empty[...] = array.reshape(empty.shape)
 
 
-def extend(old: Fields, larger: Fields) -> Fields:
-    """The larger NamedTuple of arrays with the old one copied into its leading rows."""
-    for before, after in zip(leaves(old), leaves(larger), strict=True):
-        after[: len(before)] = before
-    return larger
+def resized(old: Fields, blank: Fields) -> Fields:
+    """A NamedTuple of arrays of more rows, or of fewer, with the leading ones of the old copied."""
+    for before, after in zip(leaves(old), leaves(blank), strict=True):
+        rows = min(len(before), len(after))
+        after[:rows] = before[:rows]
+    return blank
 
 
 def leaves(fields: tuple[Any, ...], without: Collection[str] = ()) -> Iterator[Any]:

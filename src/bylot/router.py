@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from bylot import codec, policies, saving
+from bylot.amending import refused
 from bylot.decision import Decision, Receipt
 from bylot.errors import (
     DecisionError,
+    PolicyError,
     RewardConflict,
     RewardError,
     SavedFileError,
@@ -26,6 +28,7 @@ from bylot.policies.settlement import correct, played, take_back
 from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
 from bylot.problem.reading import instead
+from bylot.room import MANY, reachable, room_for
 from bylot.status import Current, Period, Standing, Status
 from bylot.text import patience
 
@@ -42,7 +45,8 @@ class Router:
                   'tangent' where panels of M experts cannot keep the limits
     horizon:      decisions to come, if known; without it the policy works for ever
     rewards:      the range rewards are given in; learning maps it to [0, 1]
-    max_contexts: contexts are made when first seen, up to this many
+    max_contexts: contexts are made when first seen, up to this many; None: 100,000, or as many as
+                  the policy has room for
     memory:       decisions held while their reward may still come; older ones are let go
 
     >>> from bylot.problem import Problem, at_most
@@ -61,13 +65,15 @@ class Router:
         seed: int = 0,
         horizon: int | None = None,
         rewards: tuple[float, float] = (0.0, 1.0),
-        max_contexts: int = 100_000,
+        max_contexts: int | None = None,
         memory: int = 100_000,
     ) -> None:
         terms = agreed(problem, seed, horizon, rewards)
         self.policy = policies.settled(policy, problem)
         self.seed, self.horizon, self.rewards = seed, horizon, (terms.low, terms.high)
-        self.max_contexts = at_least_one("max_contexts", max_contexts)
+        self.max_contexts = (
+            MANY if max_contexts is None else reachable(self.policy, problem.size, max_contexts)
+        )
         self.memory = at_least_one("memory", memory)
         rule = self.policy.bind(problem, horizon)
         self.furnish(problem, rule, self.policy.start(rule), blank(len(problem.costs)))
@@ -283,9 +289,9 @@ class Router:
             agreed(problem, self.seed, self.horizon, self.rewards)
             if problem == self.problem:
                 return
-            old = self.problem
-            rule = self.policy.bind(problem, self.horizon)
-            state = carried(self.policy, Bound(old, self.rule, self.state), problem, rule)
+            old, rule = self.problem, self.rebound(problem)
+            before = Bound(old, self.rule, self.narrowed(problem.size))
+            state = carried(self.policy, before, problem, rule)
             ledger = self.ledger._replace(
                 spent=self.renamed(self.ledger.spent, problem),
                 expected=self.renamed(self.ledger.expected, problem),
@@ -302,6 +308,24 @@ class Router:
             self.period = self.t, self.t - played(rule, state)
             if not same_pool(old, problem):
                 self.held = {t: one for t, one in self.held.items() if isinstance(one, float)}
+
+    def rebound(self, problem: Problem) -> Any:
+        """The rule for another problem."""
+        try:
+            return self.policy.bind(problem, self.horizon)
+        except PolicyError as error:
+            raise refused(error) from None
+
+    def narrowed(self, size: int) -> Any:
+        """The state without spare lines, if there is no room for them with so many experts."""
+        lines, used = len(self.state.visits), len(self.contexts)
+        most = room_for(self.policy, size, lines)
+        if most < max(1, used):
+            raise PolicyError(
+                f"with {size:,} experts there is room for what is remembered of {most:,} contexts, "
+                f"and there are {used:,}; add fewer experts, or make a new router with 'distinct'"
+            )
+        return self.state if most == lines else self.with_room(most)
 
     def renamed(self, sums: Floats, problem: Problem) -> Floats:
         """Numbers of the costs in the order of another problem's, 0 for new ones."""
@@ -330,17 +354,27 @@ class Router:
             raise DecisionError(f"context {label!r} is not a string; use str(...) or leave it out")
         if label in self.contexts:
             return self.contexts[label]
-        if len(self.contexts) >= self.max_contexts:
+        number, most = len(self.contexts), self.room()
+        if number >= most:
+            full = most < self.max_contexts
+            why = f"has room for {most:,}" if full else f"was declared for {most:,}"
+            more = "policy='distinct', which remembers less" if full else "a larger max_contexts"
             raise DecisionError(
-                f"context {label!r} would be number {len(self.contexts) + 1}, and this router was "
-                f"declared for {self.max_contexts}; use coarser contexts or raise max_contexts"
+                f"context {label!r} would be number {number + 1:,}, and this router {why}; "
+                f"use coarser contexts, or make a router with {more}"
             )
-        number = len(self.contexts)
         if number == len(self.state.visits):
-            lines = min(2 * number, self.max_contexts)
-            self.seat(codec.extend(self.state, self.policy.start(self.rule, lines)))
+            self.seat(self.with_room(min(2 * number, most)))
         self.contexts[label] = number
         return number
+
+    def room(self) -> int:
+        """Contexts that there can be in all."""
+        return room_for(self.policy, self.problem.size, self.max_contexts)
+
+    def with_room(self, lines: int) -> Any:
+        """The state, with so many lines for contexts."""
+        return codec.resized(self.state, self.policy.start(self.rule, lines))
 
     def hold(self, ticket: Ticket) -> None:
         """Keep what the reward will need; let the oldest go when memory is full."""
@@ -394,6 +428,7 @@ class Router:
             rewards=rewards,
             waiting=sum(isinstance(held, Ticket) for held in self.held.values()),
             contexts=len(self.contexts),
+            max_contexts=self.room(),
             mean_reward=float(self.ledger.total[0]) / rewards if rewards else None,
             limits=limits,
             mean_cost=spent,

@@ -7,6 +7,7 @@ import numpy as np
 from bylot import codec, policies
 from bylot.errors import SavedFileError
 from bylot.policies.contract import Ticket
+from bylot.policies.terms import at_least_one
 
 if TYPE_CHECKING:
     from bylot.router import Router
@@ -45,9 +46,9 @@ def restored(make: type["Router"], data: dict[str, Any]) -> "Router":
         seed=data["seed"],
         horizon=data["horizon"],
         rewards=tuple(data["rewards"]),
-        max_contexts=data["max_contexts"],
         memory=data["memory"],
     )
+    router.max_contexts = at_least_one("max_contexts", data["max_contexts"])
     router.contexts = {label: n for n, label in enumerate(data["contexts"])}
     lines = len(data["state"]["visits"])
     if not len(router.contexts) == len(data["contexts"]) <= lines:

@@ -88,6 +88,7 @@ class Status:
     rewards: int
     waiting: int
     contexts: int
+    max_contexts: int  # as declared, or as many as the policy has room for
     mean_reward: float | None
     limits: tuple[Standing, ...]
     mean_cost: Mapping[str, float]

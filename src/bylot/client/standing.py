@@ -64,6 +64,7 @@ class Stands(Struct):
     rewards: int
     waiting: int
     contexts: int
+    max_contexts: int
     mean_reward: float | None
     limits: tuple[Kept, ...]
     costs: dict[str, Cost]
@@ -89,6 +90,7 @@ def status(stood: Stood) -> Status:
         rewards=told.rewards,
         waiting=told.waiting,
         contexts=told.contexts,
+        max_contexts=told.max_contexts,
         mean_reward=told.mean_reward,
         limits=tuple(k.standing(limit) for k, limit in zip(told.limits, limits, strict=True)),
         mean_cost={name: one.mean(one.settled) for name, one in told.costs.items()},

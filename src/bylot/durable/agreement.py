@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from bylot import codec, policies
+from bylot.amending import refused
 from bylot.durable.terms import Terms
 from bylot.errors import (
     InfeasibleLimits,
@@ -160,7 +161,7 @@ def check_others(found: Agreement) -> None:
     except (InfeasibleLimits, PolicyError) as error:
         raise InfeasibleLimits(
             f"paused: {', '.join(map(repr, paused))}; resume one of them, or change limits that "
-            f"those who are left cannot keep: {error}"
+            f"those who are left cannot keep: {refused(error)}"
         ) from error
 
 
@@ -202,15 +203,18 @@ def refuse(name: str, was: Any, now: Any) -> NoReturn:
 
 def started(found: Agreement) -> Router:
     """A router on these terms, before its first decision."""
-    return Router(
+    router = Router(
         found.problem,
         found.policy,
         seed=found.run.seed,
         horizon=found.run.horizon,
         rewards=(found.run.low, found.run.high),
-        max_contexts=found.terms.max_contexts,
         memory=1,  # it holds no decisions: that is the fold's
     )
+    router.max_contexts = (
+        found.terms.max_contexts
+    )  # that there is room for all is not asked of logs
+    return router
 
 
 def awake(router: Router, terms: Terms) -> Bools:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import MsgspecError, Struct, msgpack, structs
 
+from bylot.amending import refused
 from bylot.durable import course, freeze, standing
 from bylot.durable.accounts import Accounts
 from bylot.durable.agreement import agree, awake, check_edit, started
@@ -43,6 +44,7 @@ from bylot.durable.tickets import line_of, ticket_of
 from bylot.errors import (
     BylotError,
     DecisionError,
+    InfeasibleLimits,
     NoSuchDecision,
     NotNow,
     StoreDamaged,
@@ -360,7 +362,10 @@ class Fold:
 
     def edit(self, at: int, terms: Terms, by: str | None = None) -> Event:
         """Go on under other terms: the next version. What was learned is kept (`Router.change`)."""
-        found = agree(structs.replace(terms, version=self.terms.version + 1))
+        try:
+            found = agree(structs.replace(terms, version=self.terms.version + 1))
+        except InfeasibleLimits as error:
+            raise refused(error) from None
         check_edit(self.terms, found)
         old, problem = self.router.problem, found.problem
         self.router.change(problem)

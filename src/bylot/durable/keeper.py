@@ -22,6 +22,7 @@ from bylot.errors import (
     StoreDown,
     StoreError,
 )
+from bylot.room import reachable
 from bylot.store import Event, Past, Store
 
 SLICE = 1_000  # decisions that are closed in one go
@@ -118,7 +119,9 @@ class Keeper:
                 f"{asked.name!r} cannot be the name of a router; give lower-case letters, digits, "
                 "- and _, at most 63 of them, a letter or digit first"
             )
-        _, first = Fold.create(0, asked.name, asked.terms, self.at, asked.by)
+        fold, first = Fold.create(0, asked.name, asked.terms, self.at, asked.by)
+        made = fold.router
+        reachable(made.policy, made.problem.size, made.max_contexts)
         row = self.store.create(asked.name, self.at, first)
         self.shelf.drop([row.name])  # one of this name that another server deleted
         return self.view(self.shelf.fold(row.name, self.at))

@@ -31,6 +31,7 @@ def standing(fold: "Fold") -> dict[str, Any]:
         "waiting": len(fold.open) - deferred,
         "deferred": deferred,
         "contexts": status.contexts,
+        "max_contexts": status.max_contexts,
         "mean_reward": status.mean_reward,
         "kept": status.kept,
         "limits": [limit_of(one) for one in status.limits],

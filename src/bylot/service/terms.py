@@ -6,8 +6,10 @@ import msgspec
 from msgspec import UNSET
 
 from bylot import codec, policies
+from bylot.amending import refused
 from bylot.durable.terms import Terms
-from bylot.errors import PolicyError, ProblemError
+from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
+from bylot.policies.spelling import known
 from bylot.problem.reading import instead
 from bylot.router import Router
 from bylot.service.errors import Refusal
@@ -39,6 +41,7 @@ def policy(form: str | PolicyForm) -> policies.Policy | policies.Auto:
     if isinstance(form, str):
         return policies.named(form)
     usual = policies.write(policies.named(form.name))
+    known(form.name, form.settings, [name for name in usual if name != "name"])
     try:
         return policies.read({**usual, **form.settings})
     except PolicyError:
@@ -71,7 +74,10 @@ def edited(terms: Terms, form: EditForm) -> Terms:
     changes = {"wait": form.wait, "default": form.default, "aggregate": form.aggregate}
     given = {name: value for name, value in changes.items() if value is not UNSET}
     order = tuple(name for name in problem["experts"] if name in paused)
-    return checked(msgspec.structs.replace(terms, problem=problem, paused=order, **given))
+    try:
+        return checked(msgspec.structs.replace(terms, problem=problem, paused=order, **given))
+    except (InfeasibleLimits, PolicyError) as error:
+        raise refused(error) from None
 
 
 def without(problem: dict[str, Any], name: str) -> dict[str, Any]:
@@ -96,6 +102,12 @@ def cut(row: list[Any], place: int) -> list[Any]:
 
 def joined(problem: dict[str, Any], expert: NewExpert) -> dict[str, Any]:
     """A problem with one expert more, at the end."""
+    floor, size = problem["floor"], len(problem["experts"]) + 1
+    if floor * size > 1:
+        raise ProblemError(
+            f"expert {expert.name!r}: a floor of {floor:.6g} for each of {size} experts is more "
+            "than 1 in all; add fewer, or make a new router with a lower floor"
+        )
     if set(expert.costs) != set(problem["costs"]):
         wanted = ", ".join(problem["costs"]) or "none"
         given = ", ".join(expert.costs) or "none"
@@ -137,7 +149,6 @@ def checked(terms: Terms) -> Terms:
         seed=terms.seed,
         horizon=terms.horizon,
         rewards=terms.rewards,
-        max_contexts=terms.max_contexts,
         memory=terms.memory,
     )
     return msgspec.structs.replace(terms, problem=codec.write_problem(problem))

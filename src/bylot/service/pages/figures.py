@@ -208,6 +208,6 @@ def settings(view: RouterView) -> list[tuple[str, str]]:
         ("paused", ", ".join(terms.paused) or "nobody"),
         ("horizon", brief(terms.horizon)),
         ("seed", str(terms.seed)),
-        ("contexts at most", brief(terms.max_contexts)),
+        ("contexts at most", brief(view.status["max_contexts"])),
         ("decisions held", brief(terms.memory)),
     ]

@@ -1,0 +1,25 @@
+"""How many contexts a router can have: as declared, or as many as its policy has room for."""
+
+from bylot.errors import PolicyError
+from bylot.policies import Confined, Policy, write
+from bylot.policies.terms import at_least_one
+
+MANY = 100_000  # contexts, where nothing is declared
+
+
+def room_for(policy: Policy, size: int, declared: int) -> int:
+    """Contexts of so many experts: those declared, or fewer, if the policy remembers no more."""
+    return min(declared, policy.most_contexts(size)) if isinstance(policy, Confined) else declared
+
+
+def reachable(policy: Policy, size: int, declared: int) -> int:
+    """The contexts declared, if there is room for them: who counts on them is told at once."""
+    at_least_one("max_contexts", declared)
+    most = max(1, room_for(policy, size, declared))  # that there is none at all, `start` says
+    if most < declared:
+        raise PolicyError(
+            f"max_contexts={declared:,} cannot be reached: with {size:,} experts there is room for "
+            f"what {write(policy)['name']} remembers of {most:,} contexts; "
+            f"declare at most {most:,}, or take 'distinct', which remembers less"
+        )
+    return declared

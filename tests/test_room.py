@@ -1,0 +1,67 @@
+"""Room for contexts: as much as declared, or as a policy has; said before it is needed."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bylot import Problem, Router
+from bylot.durable.stored import StoredRouter
+from bylot.errors import DecisionError, PolicyError
+from bylot.policies import panel
+from small import five
+
+
+def test_a_context_too_many_is_refused_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)  # six contexts of five experts
+    router = Router(five(), "panel")
+    assert router.status().max_contexts == 6
+    for n in range(6):  # not twice four, for which there is no room
+        router.decide(f"context {n}")
+    with pytest.raises(DecisionError, match="number 7, and this router has room for 6; use co"):
+        router.decide("context 6")
+    assert router.decide("context 3").t == 6
+
+
+def test_contexts_that_there_is_no_room_for_cannot_be_declared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)
+    assert Router(five(), "panel", max_contexts=6).status().max_contexts == 6
+    with pytest.raises(PolicyError, match="room for what panel remembers of 6 contexts; declare"):
+        Router(five(), "panel", max_contexts=7)
+    assert Router(five(), "distinct", max_contexts=7).status().max_contexts == 7
+    stored = partial(StoredRouter.create, f"sqlite:///{tmp_path}/bylot.db", "all", five(), "panel")
+    with pytest.raises(PolicyError, match="declare at most 6"):
+        stored(max_contexts=7)
+    with stored(max_contexts=6) as router:
+        assert router.status().max_contexts == 6
+
+
+def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(panel, "MEMORY", 8 * 25 * 8)  # eight contexts of five experts, five of six
+    old = five()
+    larger = Problem(
+        [*old.experts, "zoe"],
+        {name: [*row, 0.0] for name, row in old.costs.items()},
+        old.limits,
+        draws=old.draws,
+        floor=old.floor,
+    )
+    for used in (5, 6):
+        router = Router(old, "panel", seed=3)
+        for n in range(3 * used):
+            router.reward(router.decide(f"context {n % used}").id, 0.5)
+        assert len(router.state.visits) == 8
+        if used == 5:
+            router.change(larger)
+            assert (router.status().max_contexts, len(router.state.visits)) == (5, 5)
+            assert {router.decide(f"context {n}").t for n in range(5)} == {15, 16, 17, 18, 19}
+        else:
+            with pytest.raises(PolicyError, match="of 5 contexts, and there are 6; add fewer"):
+                router.change(larger)
+            assert router.problem == old
