@@ -346,6 +346,10 @@ PLANS = {
     "LATEST": ["PRIMARY KEY (router=? AND seq>?)", "PRIMARY KEY (router=?)"],
     "EDITS": ["INDEX events_edited (router=?)"],
     "SINCE": ["INDEX events_of (router=? AND of=?)"],
+    "BEFORE": [
+        "SEARCH said USING COVERING INDEX events_of (router=? AND of=?)",
+        "SEARCH one USING PRIMARY KEY (router=? AND seq=?)",
+    ],
     "KEYED": ["INDEX events_by_key (router=? AND key=?)"],
     "STANDING": ["PRIMARY KEY (router=?)"],
 }
@@ -380,6 +384,7 @@ CONDITIONS = {
     "LATEST": "seq >",
     "EDITS": "router =",
     "SINCE": "of =",
+    "BEFORE": "seq = (said.seq - 1)",
     "KEYED": "key =",
 }
 

@@ -93,6 +93,10 @@ class Model:
             return None
         return Past(decided, [e for e in self.events(router) if e.of == seq])
 
+    def before(self, router: int, seq: int) -> list[Event]:
+        after = {e.seq for e in self.events(router) if e.of == seq}
+        return [e for e in self.events(router) if e.seq + 1 in after]
+
     def keyed(self, router: int, key: str | None) -> Event | None:
         lines = [e for e in self.events(router) if e.key == key and e.kind == "decided"]
         return next(iter(lines), None)
@@ -178,7 +182,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("find"), NAMES),
     st.tuples(st.just("routers"), NAMES, st.integers(0, 3)),
     st.tuples(st.sampled_from(["last", "snapshot"]), ROUTERS),
-    st.tuples(st.sampled_from(["event", "past"]), ROUTERS, SEQS),
+    st.tuples(st.sampled_from(["event", "past", "before"]), ROUTERS, SEQS),
     st.tuples(st.just("events"), ROUTERS, SEQS, st.integers(0, 3)),
     st.tuples(st.just("latest"), ROUTERS, KINDS, st.integers(0, 3)),
     st.tuples(st.just("edits"), ROUTERS, st.integers(0, 3)),

@@ -326,7 +326,8 @@ class Fold:
 
     def state(self, of: int) -> State:
         """Where a decision is in its life."""
-        return state_of(self.past(of).since, self.open.get(of))
+        since = [READ[one.kind](one.body) for one in self.past(of).since]
+        return state_of(since, self.open.get(of))
 
     def close_due(self, at: int) -> Event | None:
         """Close the decision whose wait was over first; None if there is none."""

@@ -1,6 +1,6 @@
 """What a log says of a decision, as callers get to see it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -95,19 +95,19 @@ def rewards_in(lines: Iterable[Event]) -> list[Rewarded]:
 
 def recalled_of(name: str, past: Past, held: Held | None) -> Recalled:
     """A decision and what became of it, if it is held or not."""
-    told = [one for one in past.since if one.kind == "rewarded"]
+    lines = [(event, READ[event.kind](event.body)) for event in past.since]
+    bodies = [body for _, body in lines]
     return Recalled(
         decision=decision_of(name, past.decided),
-        state=state_of(past.since, held),
-        rewards=tuple(map(told_in, told)),
-        learned=learned_in(past.since),
+        state=state_of(bodies, held),
+        rewards=tuple([told(event, body) for event, body in lines if isinstance(body, Rewarded)]),
+        learned=learned_in(bodies),
     )
 
 
-def learned_in(since: Iterable[Event]) -> float | None:
+def learned_in(bodies: Iterable[Struct]) -> float | None:
     """The value that a decision taught."""
-    for event in since:
-        body = READ[event.kind](event.body)
+    for body in bodies:
         if isinstance(body, Closed):
             return body.learned
         if isinstance(body, Rewarded) and body.receipt == "learned":
@@ -115,9 +115,8 @@ def learned_in(since: Iterable[Event]) -> float | None:
     return None
 
 
-def told_in(event: Event) -> Told:
-    """One reward, from its line."""
-    line: Rewarded = READ["rewarded"](event.body)
+def told(event: Event, line: Rewarded) -> Told:
+    """One reward."""
     return Told(
         at=moment(event.at),
         value=line.value,
@@ -128,11 +127,11 @@ def told_in(event: Event) -> Told:
     )
 
 
-def state_of(since: Iterable[Event], held: Held | None) -> State:
-    """Where a decision is in its life."""
+def state_of(bodies: Sequence[Struct], held: Held | None) -> State:
+    """Where a decision is in its life, by what was said of it since."""
     if held is not None:
         return "deferred" if held.deferred else "waiting"
-    if any(one.kind == "cancelled" for one in since):
+    if any(isinstance(one, Cancelled) for one in bodies):
         return "cancelled"
-    counted = any(one.receipt != "late" for one in rewards_in(since))
+    counted = any(isinstance(one, Rewarded) and one.receipt != "late" for one in bodies)
     return "rewarded" if counted else "closed"

@@ -123,6 +123,12 @@ class Store(Protocol):
         """A decision and all later lines that speak of it."""
         ...
 
+    def before(self, router: int, seq: int) -> list[Event]:
+        """The lines that stand just before those that speak of a decision, in any order: by their
+        seals it can be seen that what is said of it was not changed.
+        """
+        ...
+
     def keyed(self, router: int, key: str) -> Event | None:
         """The decision that was made under this key."""
         ...

@@ -15,6 +15,7 @@ class Queries(NamedTuple):
     latest: str
     edits: str
     since: str
+    before: str
     keyed: str
 
 
@@ -59,3 +60,7 @@ class Lookups(ABC):
         if decided is None or decided.kind != "decided":
             return None
         return Past(decided, self._lines(self.queries.since, router, seq))
+
+    def before(self, router: int, seq: int) -> list[Event]:
+        """The lines that stand just before those that speak of a decision."""
+        return self._lines(self.queries.before, router, seq)

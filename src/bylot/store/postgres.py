@@ -141,6 +141,13 @@ LATEST = (
 )
 EDITS = f"{LINES} AND kind = 'edited' ORDER BY seq DESC LIMIT %b"
 SINCE = f"{LINES} AND of = %b ORDER BY seq"
+# line by line, as the limit says: the planner might read the whole log of a router it misjudges
+BEFORE = (
+    "SELECT one.router, one.seq, one.kind, one.of, one.key, one.at, one.body, one.seal"
+    " FROM events said CROSS JOIN LATERAL (SELECT * FROM events"
+    " WHERE router = said.router AND seq = said.seq - 1 LIMIT 1) one"
+    " WHERE said.router = %b AND said.of = %b"
+)
 KEYED = f"{LINES} AND key = %b AND kind = 'decided' AND key IS NOT NULL"
 
 
@@ -151,7 +158,7 @@ class PostgresStore(Lookups):
     owner:   whose leases are ours, set by `lease`
     """
 
-    queries = Queries(EVENT, LAST, AFTER, LATEST, EDITS, SINCE, KEYED)
+    queries = Queries(EVENT, LAST, AFTER, LATEST, EDITS, SINCE, BEFORE, KEYED)
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         self._target: dict[str, Any] = {**SETTINGS, **parts(address)}

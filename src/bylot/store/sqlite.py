@@ -72,6 +72,11 @@ EDITS = f"{LINES} AND kind = 'edited' ORDER BY seq DESC LIMIT ?".replace(
 )
 # left to itself, the planner walks the whole log by its primary key, for the sake of the order
 SINCE = f"{LINES} AND of = ? ORDER BY seq".replace("events", "events INDEXED BY events_of")
+BEFORE = (
+    "SELECT one.router, one.seq, one.kind, one.of, one.key, one.at, one.body, one.seal"
+    " FROM events said INDEXED BY events_of CROSS JOIN events one"  # in this order
+    " WHERE said.router = ? AND said.of = ? AND one.router = said.router AND one.seq = said.seq - 1"
+)
 KEYED = f"{LINES} AND key = ? AND kind = 'decided' AND key IS NOT NULL"
 
 REASONS = {
@@ -94,7 +99,7 @@ class SqliteStore(Lookups):
     owner: whose leases are ours, set by `lease`
     """
 
-    queries = Queries(EVENT, LAST, AFTER, LATEST, EDITS, SINCE, KEYED)
+    queries = Queries(EVENT, LAST, AFTER, LATEST, EDITS, SINCE, BEFORE, KEYED)
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.read_only = path.absolute(), read_only
