@@ -214,7 +214,7 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
         ("panel", {"belief": {"beta": [[0.5] * 5] * 2}}),
         ("panel", {"belief": {"root": [[[0.0] * 5] * 5] * 2}}),
         ("panel", {"belief": {"root": [[[1.0] * 5] * 5] * 2}}),
-        ("panel", {"belief": {"noise": [0.0, 0.1]}}),
+        ("panel", {"belief": {"missed": [0.0, 0.1]}}),
         ("panel", {"belief": {"drift": [[9.0] * 5] * 2}}),
         ("panel", {"toll": {"price": [-1.0, 0.0, 0.0]}}),
         ("panel", {"toll": {"squares": [0.0, 0.0, 0.0]}}),

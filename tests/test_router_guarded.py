@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.optimize import linprog
 
 from bylot import Decision, Problem, Router, saving
 from bylot.codec import leaves
@@ -197,7 +198,7 @@ def test_a_long_outage_is_told_and_the_next_period_is_well_again(policy: str, ou
     decisions += rewarded(router, 60, up)
     assert not decisions[-1].feasible
     assert "out of reach for the 10 decisions left" in str(router.status())
-    decisions += rewarded(router, 10)
+    decisions += rewarded(router, 10, up)
     assert not inside(costs(decisions, problem), problem)  # it was no false alarm
     for _ in range(3):
         after = rewarded(router, 80)
@@ -215,6 +216,43 @@ def test_in_a_short_outage_the_others_make_up_for_it() -> None:
         decisions += rewarded(router, 60)
         assert all(one.feasible for one in decisions[20:])
         assert inside(costs(decisions, problem), problem)
+
+
+def after_an_outage(policy: str, seed: int) -> tuple[bool, bool]:
+    """Was a period kept in which most were down for long, and could it have been after that, with
+    the cost of two members to spare?
+    """
+    rng, rounds, rows = np.random.default_rng(seed), 200, np.zeros(2)
+    cost, names = rng.random((2, 6)).round(2), [f"e{i}" for i in range(6)]
+    bounds = 2 * cost.mean(axis=1) * (0.95, 1.0)
+    limits = [at_most("usd", float(bounds[0])), at_least("hours", float(bounds[1]))]
+    costs = {"usd": cost[0], "hours": cost[1]}
+    router = Router(Problem(names, costs, limits, draws=2, period=rounds), policy, seed=seed)
+    down = int(rng.integers(20, 150))
+    up = [names[i] for i in rng.permutation(6)[: rng.integers(1, 4)]]
+    for t in range(rounds):
+        decision = router.decide(available=up if t < down else None)
+        router.reward(decision.id, float(rng.random()))
+        rows += (decision.spend["usd"], decision.spend["hours"])
+        if t == down - 1:
+            left = rounds * bounds - rows
+    way_back = linprog(
+        np.zeros(6),
+        A_ub=(rounds - down) * np.array([cost[0], -cost[1]]),
+        b_ub=(left[0] - 2, -left[1] - 2),
+        A_eq=np.ones((1, 6)),
+        b_eq=[2],
+        bounds=[(0, 1)] * 6,
+    )
+    return not router.state.account.missed.any(), bool(way_back.status == 0)
+
+
+@pytest.mark.filterwarnings("ignore::bylot.errors.OutOfReachWarning")
+@pytest.mark.parametrize("policy", GUARDED)
+def test_what_can_be_made_up_for_after_an_outage_is(policy: str) -> None:
+    ends = [after_an_outage(policy, seed) for seed in range(1, 41)]
+    assert all(kept for kept, way_back in ends if way_back)
+    assert sum(not kept for kept, _ in ends) >= 3  # as some outages are too long
 
 
 def test_a_minimum_that_was_reached_leaves_the_budget_to_others() -> None:

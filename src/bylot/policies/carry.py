@@ -180,13 +180,15 @@ def multiply(was: Multipliers, now: Multipliers, shift: Shift) -> None:
 
 
 def retoll(was: Toll, now: Toll, shift: Shift) -> None:
-    """Prices per unit of their rows, and the squares that their steps are measured by."""
+    """Prices per unit of their rows, and the squares that their steps are measured by; they are
+    rehearsed as at the start where a limit is new.
+    """
     growth = shift.growth(measures(shift.old), measures(shift.new))
     shift.by_limit(was.price, now.price, growth)
     shift.by_limit(was.squares, now.squares, growth**-2.0)
     now.price[:] = np.minimum(now.price, DEAREST)
     now.squares[:] = np.maximum(now.squares, SQUARES)
-    now.moves[:] = was.moves
+    now.moves[:] = was.moves if len(shift.limits[0]) == now.price.size else 0
 
 
 def recall(was: Posterior, now: Posterior, shift: Shift) -> None:
@@ -194,7 +196,8 @@ def recall(was: Posterior, now: Posterior, shift: Shift) -> None:
     one that is new has nothing in common with anybody.
     """
     used, (here, there) = np.flatnonzero(was.rewards), shift.experts
-    now.noise[used], now.rewards[used] = was.noise[used], was.rewards[used]
+    now.squares[used], now.missed[used] = was.squares[used], was.missed[used]
+    now.rewards[used] = was.rewards[used]
     for old, new in ((was.beta, now.beta), (was.drift, now.drift)):
         new[np.ix_(used, there)] = old[np.ix_(used, here)]
     for x in used:

@@ -316,7 +316,7 @@ class Distinct:
             ),
             eps=float(self.eps),
             mild=filled(theta, members),
-            pace=paced(self.pace, room.margin, rows.A, members),
+            pace=paced(self.pace, room.margin, rows.A, members, full=True),
             guard=guarded(rows, plan, period, full=True, on=self.guard),
         )
 

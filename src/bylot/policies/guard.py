@@ -11,6 +11,7 @@ import numpy as np
 from bylot.errors import PolicyError
 from bylot.kernels.compile import Bools, Floats, Ints, compiled
 from bylot.kernels.draw import add_cost
+from bylot.kernels.top import best
 from bylot.policies.onesided import Rows
 from bylot.policies.schedule import CYCLE, Schedule, schedule
 from bylot.problem import Problem
@@ -155,13 +156,10 @@ def allowed(guard: Guard, j: int) -> float:
 
 
 @compiled
-def settle(guard: Guard, account: Account, cost: Floats, fallback: bool) -> None:
+def settle(guard: Guard, account: Account, cost: Floats) -> None:
     """Book a round; after the last of a period the next one begins with nothing spent."""
     for j in range(cost.size):
         account.spent[j] += cost[j]
-    if fallback:
-        account.place[0] = (account.place[0] + 1) % guard.schedule.sets.shape[0]
-        account.replaced[0] += 1
     account.left[0] -= 1
     if account.left[0] == 0:
         account.left[0] = guard.period
@@ -174,19 +172,42 @@ def settle(guard: Guard, account: Account, cost: Floats, fallback: bool) -> None
 def admit(guard: Guard, account: Account, members: Ints, up: Bools) -> Admitted:
     """Let a panel pass, or put the schedule's next in its place; either is booked.
 
-    With experts down the schedule's may be no better: then the one that loses less is played.
+    The schedule's loses nothing unless experts are down, or were in this period. Then whatever
+    loses least is played: the drawn, the schedule's, or what makes up for most.
     """
     cost, place = cost_of(guard.A, members), account.place[0]
     loss = lost(guard, account, cost, place)
     replaced = False
     if guard.on and loss > 0.0:
-        planned = stand_in(guard, place, members, up)
-        instead = cost_of(guard.A, planned)
-        after = lost(guard, account, instead, (place + 1) % guard.schedule.sets.shape[0])
-        if up.size == 0 or after < loss:
-            members, cost, loss, replaced = planned, instead, after, True
-    settle(guard, account, cost, replaced)
+        drawn, after = members, (place + 1) % guard.schedule.sets.shape[0]
+        for panel, then in (
+            (stand_in(guard, place, drawn, up), after),
+            (cheapest(guard, account, drawn.size, up), place),
+        ):
+            paid = cost_of(guard.A, panel)
+            less = lost(guard, account, paid, then)
+            if less < loss:
+                members, cost, loss, replaced = panel, paid, less, True
+                account.place[0] = then
+            if loss <= 0.0:
+                break
+    account.replaced[0] += replaced
+    settle(guard, account, cost)
     return Admitted(members, replaced, loss <= 0.0)
+
+
+@compiled
+def cheapest(guard: Guard, account: Account, size: int, up: Bools) -> Ints:
+    """The panel that costs least in all under limits that the schedule would miss from here on."""
+    n, place, scores = account.left[0], account.place[0], np.zeros(guard.A.shape[1])
+    for j in range(guard.b.size):
+        if account.spent[j] + owed(guard, n, place, j) > allowed(guard, j):
+            scores -= guard.A[j]
+    members = best(scores, size, up)
+    wanted = size
+    while not guard.full and wanted > 1 and scores[members[wanted - 1]] <= 0.0:
+        wanted -= 1
+    return members[:wanted]
 
 
 @compiled

@@ -16,13 +16,18 @@ class Pace(NamedTuple):
 
     high: float  # HI; 0: they do not move at all
     margin: float  # of Slater, half of which is never used up, so that rows stay feasible
-    most: Floats  # (d,) kappa, that one round can cost beyond its mean
+    most: Floats  # (d,) kappa, that one round can cost more than another
 
 
-def paced(pace: float | None, margin: float, A: Floats, members: int) -> Pace:
-    """The pace of laws whose panels have at most so many members."""
-    most = members * np.abs(A).max(axis=1, initial=0.0)
-    return Pace(0.0 if pace is None else float(pace), margin, most)
+def paced(pace: float | None, margin: float, A: Floats, members: int, full: bool) -> Pace:
+    """The pace of laws whose panels have so many members, or if they need not be full, at most so
+    many: what every expert costs is in all full panels, and no reason for any reserve.
+
+    >>> paced(1.25, 0.1, np.array([[1000.0, 1001.0]]), members=2, full=True).most
+    array([2.])
+    """
+    dearest = np.ptp(A, axis=1) if full else np.abs(A).max(axis=1)
+    return Pace(0.0 if pace is None else float(pace), margin, members * dearest)
 
 
 def checked(pace: Any) -> None:

@@ -24,7 +24,7 @@ from bylot.policies.distinct import Distinct, DistinctRule, DistinctState, alway
 from bylot.policies.guard import Account, Guard, admit, foresee
 from bylot.policies.onesided import units
 from bylot.policies.pacing import HI, fill_in_force
-from bylot.policies.posterior import Posterior, drawn_belief, observe, prior
+from bylot.policies.posterior import Posterior, drawn_belief, noise, observe, prior
 from bylot.policies.settings import yes_or_no
 from bylot.policies.tally import count, membership, shares
 from bylot.policies.toll import Toll, charge, fill_toll, free
@@ -32,9 +32,11 @@ from bylot.problem import Problem
 
 BATCH = 10  # decisions of a context between two rehearsals
 FIRST, LATER = 200, 20  # panels of a rehearsal
-NARROW, WIDE, BOLD = 0.5, 1.5, 0.03  # scales of a draw from what is believed; how often the wide
+NARROW, WIDE = 0.5, 1.5  # scales of a draw from what is believed
+BOLD = 0.03  # how often it is the wide one
 LEAST, MOST = -8.0, 0.5  # of a drawn b_i
 EXPLORE, MODEL = 6, 7  # streams of chance: whether to explore, and the models drawn
+LEAST_ROOM = 1e-6  # that a limit is taken to leave, in the guard's units
 MEMORY = 2**30  # bytes that the roots of all contexts may take
 
 
@@ -74,13 +76,23 @@ class PanelState(NamedTuple):
 
 
 @compiled
+def spread(belief: Posterior, x: int) -> float:
+    """The scale of most draws from what is believed: sqrt(phi), but at least NARROW and at most 1.
+
+    Less than all that is unknown pays as long as rewards say soon who is wrong; where they are loud
+    it would stay with whoever was lucky first.
+    """
+    return min(max(np.sqrt(noise(belief, x)), NARROW), 1.0)
+
+
+@compiled
 def sample(
     rule: PanelRule, state: PanelState, x: int, up: Bools, stream: Stream
 ) -> tuple[Ints, Stream]:
     """SAMPLE: b from what is believed, and A with the least prod_A e^b + sum_A toll."""
     belief, A = state.belief, rule.A
     bits, s = word(stream)
-    scale = WIDE if inside(bits) < BOLD else NARROW
+    scale = WIDE if inside(bits) < BOLD else spread(belief, x)
     b, s = drawn_belief(belief.beta[x], belief.root[x], scale, s)
     dues, m = np.empty(b.size), rule.explorer.members
     fill_toll(dues, state.toll, A)
@@ -295,7 +307,18 @@ def measures(problem: Problem) -> Floats:
 def moderate(problem: Problem) -> Floats:
     """What the rows are to be multiplied by, so that a price of 1 is much under any of them.
 
-    A minimum is divided by its largest cost, and not by its bound, which may be a small share of
-    it; a maximum stays as it is: beside a price of 100 a budget of 0.001 would be a rounding error.
+    What is dear in a row is beside what all of it has in common, as every panel pays that. A
+    maximum is measured in what it leaves beyond the cheapest panel: if the limit is worth at most 1
+    in all, the first of it is worth no more than 1 for so much. A minimum, likewise in what the
+    dearest panel has beyond it, but in no more than the largest difference of two costs: most
+    minima are a small share of the panel.
     """
-    return np.where(problem.signs > 0, units(problem) / problem.peaks, 1.0)
+    rows, members = np.sort(problem.rows), min(problem.draws, problem.size)
+    cheapest, dearest = rows[:, :members].sum(axis=1), rows[:, -members:].sum(axis=1)
+    widest = rows[:, -1] - rows[:, 0]
+    room = np.where(
+        problem.signs > 0,
+        np.minimum(dearest - problem.bounds, widest),
+        problem.bounds - cheapest,
+    )
+    return 1.0 / np.maximum(room / units(problem), LEAST_ROOM)

@@ -15,17 +15,19 @@ from bylot.kernels.normal import normal
 from bylot.kernels.stream import Stream
 
 MISSED = 0.4  # of a full panel, as long as nothing is known
-VARIANCE = 0.25  # of each b_i then
-NOISE = 0.1  # phi then: the variance of 1 - r over its mean
+VARIANCE = 1.0  # of each b_i then: less would take an expert that seldom fails for impossible
+NOISE = 0.3  # phi then: the variance of 1 - r over its mean, about 1 if rewards are 0 or 1
 LOW, HIGH = -8.0, 0.3  # of beta
 LEAST = 0.003  # that a set is believed to miss, when something is learned from it
 FURTHEST = 1.0  # that one observation moves a member's beta
-MEMORY, EARLY = 0.01, 10.0  # of phi: its slowest rate, and the rounds that count as seen before
+MEMORY, EARLY = 0.01, 10.0  # of phi: its rate, and the rounds that count as seen before
+ENOUGH = 0.05  # of a miss a round: phi is a mean over so few of them at least
 QUIET, LOUD = 0.001, 1.0  # of phi; without a cap it blows up after a switch
 FADE = 0.1  # of the drift, which is a running mean of standardised surprises
+EVEN = 0.25  # of a jump's square: a drift fades no faster than over so many of them
 SURPRISE = 3.0  # counts as no more than that
-ALARM = 4.5 * math.sqrt(FADE / 2.0)  # about 4.5 standard deviations of such a mean
-WIDER = 2.0  # times: what an alarm makes of everybody's variance, at most
+FAR = 4.0  # standard deviations that are hardly chance
+WIDER = 2.0  # times: what an alarm makes of the variance of those who did not raise it, at most
 TINY = 1e-12  # a variance that counts as none
 
 
@@ -34,7 +36,8 @@ class Posterior(NamedTuple):
 
     beta: Floats  # (X, K)
     root: Floats  # (X, K, K), T: the covariance of i and j is sum_k T_ki T_kj
-    noise: Floats  # (X,) phi
+    squares: Floats  # (X,) of what was missed beside what was expected to be: a running mean
+    missed: Floats  # (X,) what was expected to be: a running mean
     drift: Floats  # (X, K) of the surprises that each expert was part of
     rewards: Ints  # (X,) how many
 
@@ -44,7 +47,8 @@ def prior(contexts: int, size: int, members: int) -> Posterior:
     return Posterior(
         beta=np.full((contexts, size), math.log(MISSED) / members),
         root=np.tile(math.sqrt(VARIANCE) * np.eye(size), (contexts, 1, 1)),
-        noise=np.full(contexts, NOISE),
+        squares=np.full(contexts, NOISE * MISSED),
+        missed=np.full(contexts, MISSED),
         drift=np.zeros((contexts, size)),
         rewards=np.zeros(contexts, np.int64),
     )
@@ -56,10 +60,19 @@ def sound(belief: Posterior) -> bool:
     return bool(
         ((belief.beta >= LOW) & (belief.beta <= HIGH)).all()
         and ((variances > 0) & (variances < VARIANCE * 1.001)).all()
-        and ((belief.noise >= QUIET) & (belief.noise <= LOUD)).all()
+        and ((belief.squares >= 0) & (belief.squares <= 1)).all()
+        and ((belief.missed > 0) & (belief.missed <= 1)).all()
         and (np.abs(belief.drift) <= SURPRISE).all()
         and (belief.rewards >= 0).all()
     )
+
+
+@compiled
+def noise(belief: Posterior, x: int) -> float:
+    """phi, the mean of (y - mu)^2 over that of mu. The mean of ratios would be that of few rounds
+    where little is missed, and it mostly is not.
+    """
+    return min(max(belief.squares[x] / belief.missed[x], QUIET), LOUD)
 
 
 @compiled
@@ -86,7 +99,8 @@ def observe(belief: Posterior, x: int, members: Ints, reward: float) -> None:
     mu = exp(sum_A beta), v = 1_A' P 1_A, step = (y - mu) / (mu v + phi), with y = 1 - r:
     beta += P 1_A step,  P -= mu / (mu v + phi) P 1_A 1_A' P
     """
-    beta, root, phi = belief.beta[x], belief.root[x], belief.noise[x]
+    beta, root = belief.beta[x], belief.root[x]
+    phi = noise(belief, x)
     total = 0.0
     for i in members:
         total += beta[i]
@@ -100,11 +114,12 @@ def observe(belief: Posterior, x: int, members: Ints, reward: float) -> None:
         shift(beta, Px, members, (y - mu) / den)
     shrink(root, w, Px, mu / den, math.sqrt(phi / den))
     belief.rewards[x] += 1
-    rate = max(MEMORY, 1.0 / (belief.rewards[x] - 1 + EARLY))
-    square = min((y - mu) ** 2 / mu, 10.0 * phi + 0.1)
-    belief.noise[x] = min(max(phi + rate * (square - phi), QUIET), LOUD)
+    rate = max(min(MEMORY, ENOUGH * mu / phi), 1.0 / (belief.rewards[x] - 1 + EARLY))
+    belief.squares[x] += rate * ((y - mu) ** 2 - belief.squares[x])
+    belief.missed[x] += rate * (mu - belief.missed[x])
     surprise = (y - mu) / math.sqrt(mu * den)
-    heed(belief.drift[x], root, members, min(max(surprise, -SURPRISE), SURPRISE))
+    jump = min(math.sqrt(phi / mu), SURPRISE)
+    heed(belief.drift[x], root, members, min(max(surprise, -SURPRISE), SURPRISE), jump)
 
 
 @compiled
@@ -145,14 +160,19 @@ def shrink(root: Floats, w: Floats, Px: Floats, c: float, kept: float) -> None:
 
 
 @compiled
-def heed(drift: Floats, root: Floats, members: Ints, surprise: float) -> None:
+def heed(drift: Floats, root: Floats, members: Ints, surprise: float, jump: float) -> None:
     """Note a surprise with everybody who was part of it; after too many of one sign, the belief
     about that expert begins anew, and is held less firmly of all.
+
+    A variance of phi mu is that of jumps by phi, sqrt(phi / mu) in units of its root. Where those
+    are large a few of them in a row are nothing strange, so that the mean is one of more rounds.
     """
-    some, fired = False, np.zeros(drift.size, np.bool_)
+    fade = min(FADE, EVEN / jump**2)
+    far, some = unlikely(fade, jump), False
+    fired = np.zeros(drift.size, np.bool_)
     for i in members:
-        drift[i] += FADE * (surprise - drift[i])
-        if abs(drift[i]) > ALARM:
+        drift[i] += fade * (surprise - drift[i])
+        if abs(drift[i]) > far:
             drift[i] = 0.0
             fired[i] = True
             some = True
@@ -161,29 +181,40 @@ def heed(drift: Floats, root: Floats, members: Ints, surprise: float) -> None:
 
 
 @compiled
-def loosen(root: Floats, fired: Bools) -> None:
-    """P_ii = max(P_ii, VARIANCE) of those fired, then S P S with S_i^2 = VARIANCE / P_ii, clipped
-    to [1, WIDER]; the root is found anew, in O(K^3), which few rounds come to.
+def unlikely(fade: float, jump: float) -> float:
+    """What a running mean of surprises does not exceed by chance: sigma (z + skew (z^2 - 1) / 6)
+    with z = FAR, by Cornish and Fisher.
+
+    Of numbers with variance 1 and skew `jump` the mean has sigma^2 = fade / 2 and, from the sums of
+    the squares and cubes of its weights, skew = jump fade^2 / 3 / sigma^3.
     """
-    K = fired.size
-    P = np.zeros((K, K))
-    for k in range(K):
-        for i in range(K):
-            add_row(P[i], root[k], root[k, i])
-    widths = np.ones(K)
-    for i in range(K):
-        if fired[i]:
-            P[i, i] = max(P[i, i], VARIANCE)
-        widths[i] = math.sqrt(min(max(VARIANCE / max(P[i, i], TINY), 1.0), WIDER))
-    for i in range(K):
-        for j in range(K):
-            P[i, j] *= widths[i] * widths[j]
-    fill_root(root, P)
+    sigma = math.sqrt(fade / 2.0)
+    skew = jump * fade * fade / 3.0 / sigma**3
+    return sigma * (FAR + skew * (FAR * FAR - 1.0) / 6.0)
+
+
+@compiled
+def loosen(root: Floats, fired: Bools) -> None:
+    """S P S with S_i^2 = VARIANCE / P_ii, at least 1, and at most WIDER but for those fired: their
+    sums with others are known as little as they are.
+    """
+    widths = np.zeros(fired.size)
+    for k in range(fired.size):
+        for i in range(fired.size):
+            widths[i] += root[k, i] * root[k, i]
+    for i in range(fired.size):
+        factor = max(VARIANCE / max(widths[i], TINY), 1.0)
+        widths[i] = math.sqrt(factor if fired[i] else min(factor, WIDER))
+    for k in range(fired.size):
+        for i in range(fired.size):
+            root[k, i] *= widths[i]
 
 
 @compiled
 def fill_root(root: Floats, P: Floats) -> None:
-    """Write the upper triangle T with T'T = P (Cholesky), row by row; P is used up."""
+    """Write the upper triangle T with T'T = P (Cholesky), row by row; P is used up. That takes
+    O(K^3), which only a change of the pool asks for.
+    """
     K = P.shape[0]
     for k in range(K):
         pivot = math.sqrt(max(P[k, k], TINY))

@@ -117,7 +117,7 @@ class Tangent:
             ),
             eps=float(self.eps),
             mild=floor_of_draws(rows, M, margin),
-            pace=paced(self.pace, margin, rows.A, min(M, problem.size)),
+            pace=paced(self.pace, margin, rows.A, min(M, problem.size), full=False),
             guard=guarded(rows, plan, period, full=False, on=self.guard),
         )
 

@@ -62,4 +62,4 @@ def charge(toll: Toll, A: Floats, members: Ints, bounds: Floats) -> None:
         toll.squares[j] += g * g
         moved = toll.price[j] + STEP * g / np.sqrt(toll.squares[j])
         toll.price[j] = min(max(moved, 0.0), DEAREST)
-    toll.moves[0] += 1
+    toll.moves[0] += bounds.size > 0
