@@ -6,6 +6,7 @@ is promised, the pace and, in rounds that are set aside for exploring, the law a
 `distinct`, whose rule and state are parts of ours: one period is kept, whoever plays.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -36,7 +37,7 @@ NARROW, WIDE = 0.5, 1.5  # scales of a draw from what is believed
 BOLD = 0.03  # how often it is the wide one
 LEAST, MOST = -8.0, 0.5  # of a drawn b_i
 EXPLORE, MODEL = 6, 7  # streams of chance: whether to explore, and the models drawn
-LEAST_ROOM = 1e-6  # that a limit is taken to leave, in the guard's units
+LEAST_ROOM = 1e-6  # that a limit is taken to leave, in parts of the guard's unit
 MEMORY = 2**30  # bytes that the roots of all contexts may take
 
 
@@ -82,7 +83,7 @@ def spread(belief: Posterior, x: int) -> float:
     Less than all that is unknown pays as long as rewards say soon who is wrong; where they are loud
     it would stay with whoever was lucky first.
     """
-    return min(max(np.sqrt(noise(belief, x)), NARROW), 1.0)
+    return min(max(math.sqrt(noise(belief, x)), NARROW), 1.0)
 
 
 @compiled
@@ -244,7 +245,7 @@ class Panel:
         """
         always_full(problem, "panel")
         explorer = Distinct(pace=self.pace, guard=self.guard).bind(problem, horizon)
-        scale = moderate(problem)
+        scale = units(problem) / measures(problem)
         return PanelRule(
             explore=float(self.explore),
             batch=BATCH,
@@ -300,25 +301,15 @@ def room(contexts: int, size: int) -> int:
 
 
 def measures(problem: Problem) -> Floats:
-    """What the priced rows are measured in, in the units of the limits."""
-    return units(problem) / moderate(problem)
+    """How much of each limit a price is asked for, so that a price of 1 is much under any of them.
 
-
-def moderate(problem: Problem) -> Floats:
-    """What the rows are to be multiplied by, so that a price of 1 is much under any of them.
-
-    What is dear in a row is beside what all of it has in common, as every panel pays that. A
-    maximum is measured in what it leaves beyond the cheapest panel: if the limit is worth at most 1
-    in all, the first of it is worth no more than 1 for so much. A minimum, likewise in what the
-    dearest panel has beyond it, but in no more than the largest difference of two costs: most
-    minima are a small share of the panel.
+    Under a maximum, what it leaves beyond the cheapest panel: as a reward is at most 1, that is
+    worth no more than 1 in all, and by concavity neither is the last of it. What all experts have
+    in common is paid by every panel, and plays no part. Under a minimum, likewise what the dearest
+    panel has beyond it, but no more than two experts differ by: most minima are small shares.
     """
     rows, members = np.sort(problem.rows), min(problem.draws, problem.size)
-    cheapest, dearest = rows[:, :members].sum(axis=1), rows[:, -members:].sum(axis=1)
-    widest = rows[:, -1] - rows[:, 0]
-    room = np.where(
-        problem.signs > 0,
-        np.minimum(dearest - problem.bounds, widest),
-        problem.bounds - cheapest,
-    )
-    return 1.0 / np.maximum(room / units(problem), LEAST_ROOM)
+    below = problem.bounds - rows[:, :members].sum(axis=1)
+    above = rows[:, -members:].sum(axis=1) - problem.bounds
+    room = np.where(problem.signs > 0, np.minimum(above, np.ptp(rows, axis=1)), below)
+    return np.asarray(np.maximum(room, LEAST_ROOM * units(problem)))

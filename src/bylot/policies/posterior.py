@@ -72,7 +72,7 @@ def noise(belief: Posterior, x: int) -> float:
     """phi, the mean of (y - mu)^2 over that of mu. The mean of ratios would be that of few rounds
     where little is missed, and it mostly is not.
     """
-    return min(max(belief.squares[x] / belief.missed[x], QUIET), LOUD)
+    return float(min(max(belief.squares[x] / belief.missed[x], QUIET), LOUD))
 
 
 @compiled
