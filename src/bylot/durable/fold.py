@@ -413,7 +413,10 @@ class Fold:
         except (BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
             raise StoreDamaged(f"{self.where(event)} cannot be done again: {error}") from error
         if made != event:
-            raise StoreDamaged(f"{self.where(event)} gives another line when it is done again")
+            raise StoreDamaged(
+                f"{self.where(event)} gives another line when it is done again; if another version "
+                "of bylot wrote it, start and stop that one, which leaves a snapshot for this one"
+            )
 
     def decision(self, event: Event) -> Decision:
         """A decision as its caller gets it."""
