@@ -6,12 +6,11 @@ index mu + c sqrt(...) + lambda.C keeps its order when all of it is divided by N
 r / eta stays what it is when eta is.
 """
 
-from ast import literal_eval
 from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
-from bylot.policies import KINDS, Cbwk, Cucb, Greedy, Moe, Omd, Policy, Random, Ts, TsBwk
+from bylot.policies import KINDS, Cbwk, Cucb, Greedy, Moe, Omd, Policy, Random, Ts, TsBwk, named
 
 PAPER = ("random", "greedy", "cucb", "cbwk", "ts", "ts-bwk", "moe", "omd")
 VARIANTS = ("cbwk-instant", "ts-bwk-instant", "omd-sum", "omd-frozen", "omd-plain")
@@ -38,7 +37,12 @@ ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
 
 
 def settings(policy: str, experiment: str, dimensions: int) -> Policy:
-    """The settings of a policy in an experiment with rewards of 0 to N = dimensions."""
+    """The settings of a policy in an experiment with rewards of 0 to N = dimensions; other policies
+    have those that their names spell out.
+
+    >>> settings("omd:eta_mult=0.1", "beyond", dimensions=3) == Omd(eta_mult=0.1)
+    True
+    """
     N = dimensions
     eta_mult = ETA_MULT["sweep" if experiment == "sweep" else "crowd"] / N
     makers: dict[str, Callable[[], Policy]] = {
@@ -56,18 +60,7 @@ def settings(policy: str, experiment: str, dimensions: int) -> Policy:
         "omd-frozen": lambda: Omd(eta_mult=eta_mult, freeze_dual_in_batch=True),
         "omd-plain": Omd.plain,  # the theorems speak of rewards in [0, 1]
     }
-    return makers[policy]() if policy in makers else spelled(policy)
-
-
-def spelled(policy: str) -> Policy:
-    """One of ours with the settings that its name spells out, the others at their defaults.
-
-    >>> spelled("omd:eta_mult=0.1,baseline=False") == Omd(eta_mult=0.1, baseline=False)
-    True
-    """
-    name, _, changes = policy.partition(":")
-    pairs = [change.split("=") for change in changes.split(",") if change]
-    return KINDS[name](**{field: literal_eval(value) for field, value in pairs})
+    return makers[policy]() if policy in makers else cast(Policy, named(policy))
 
 
 def heeds_periods(policy: str) -> bool:
