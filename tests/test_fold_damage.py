@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from bylot.durable.fold import Fold
+from bylot.durable.fold import ENCODE, Fold
 from bylot.durable.history import READ
 from bylot.durable.seal import resealed
 from bylot.errors import StoreDamaged
@@ -78,6 +79,17 @@ def test_a_forged_line_with_a_valid_seal_is_noticed_as_doing_it_again_gives_anot
             if place + 1 < len(diary.log):
                 with pytest.raises(StoreDamaged):
                     thawed.replay(diary.log[place + 1])
+
+
+def test_a_decision_that_would_be_made_otherwise_now_says_what_an_upgrade_needs() -> None:
+    diary = eventful()
+    fold = Fold.begin("triage", diary.log[0])
+    event = next(one for one in diary.log if one.kind == "decided")
+    assert event.seq == 1
+    line = READ["decided"](event.body)
+    other = structs.replace(line, spend=dict.fromkeys(line.spend, 0.0))
+    with pytest.raises(StoreDamaged, match="another version of bylot"):
+        fold.replay(resealed(fold.seal, event._replace(body=ENCODE(other))))
 
 
 def inputs(event: Event) -> Any:
