@@ -86,9 +86,8 @@ class Reading:
 
     def dual(self, A: Ints) -> None:
         g = self.rule.A[:, A].sum(axis=1) - self.bounds * self.rule.units
-        g = np.clip(g, -A.size, A.size)
-        self.G2 += g**2
-        self.lam = np.clip(self.lam + 0.2 * g / np.sqrt(self.G2), 0, 5)
+        self.G2 += np.minimum(g**2, A.size**2)
+        self.lam = np.clip(self.lam + 0.2 * np.clip(g / np.sqrt(self.G2), -1, 1), 0, 5)
 
     def decide(self, x: int, seed: int, t: int) -> Ints:
         due, K = self.visits[x] % 10 == 0, self.rule.A.shape[1]

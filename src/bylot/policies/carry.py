@@ -185,7 +185,7 @@ def retoll(was: Toll, now: Toll, shift: Shift) -> None:
     """
     growth = shift.growth(measures(shift.old), measures(shift.new))
     shift.by_limit(was.price, now.price, growth)
-    shift.by_limit(was.squares, now.squares, growth**-2.0)
+    shift.by_limit(was.squares, now.squares, np.minimum(growth**-2.0, 1.0))
     now.price[:] = np.minimum(now.price, DEAREST)
     now.squares[:] = np.maximum(now.squares, SQUARES)
     now.moves[:] = was.moves if len(shift.limits[0]) == now.price.size else 0

@@ -203,8 +203,8 @@ def cheapest(guard: Guard, account: Account, size: int, up: Bools) -> Ints:
     for j in range(guard.b.size):
         if account.spent[j] + owed(guard, n, place, j) > allowed(guard, j):
             scores -= guard.A[j]
-    members = best(scores, size, up)
-    wanted = size
+    wanted = min(size, up.sum() if up.size > 0 else scores.size)
+    members = best(scores, wanted, up)
     while not guard.full and wanted > 1 and scores[members[wanted - 1]] <= 0.0:
         wanted -= 1
     return members[:wanted]

@@ -104,15 +104,12 @@ def sample(
 
 @compiled
 def rehearse(rule: PanelRule, state: PanelState, x: int, up: Bools, stream: Stream) -> Stream:
-    """Every batch: bounds in force by the pace, and prices that fit the model, by panels that are
-    chosen and charged but not played.
-    """
-    explorer, s = rule.explorer, stream
-    fill_in_force(state.explorer.bounds, explorer.guard, state.explorer.account, explorer.pace)
+    """Every batch: prices that fit the model, by panels that are chosen and charged, not played."""
+    s, account = stream, state.explorer.account
     if rule.units.size > 0:
         for _ in range(FIRST if state.toll.moves[0] == 0 else LATER):
             members, s = sample(rule, state, x, up, s)
-            charge(state.toll, rule.A, members, state.explorer.bounds * rule.units)
+            charge(state.toll, rule.A, members, state.explorer.bounds * rule.units, account.short)
     return s
 
 
@@ -126,35 +123,47 @@ def least_costs(A: Floats, m: int, up: Bools) -> Floats:
 
 
 @compiled
+def look_ahead(rule: PanelRule, state: PanelState, up: Bools) -> None:
+    """Note which limits those who are up cannot keep; where all are, there is nothing to note."""
+    explorer, account, bounds = rule.explorer, state.explorer.account, state.explorer.bounds
+    if up.size > 0:
+        costs = least_costs(explorer.guard.A, min(explorer.members, up.sum()), up)
+        foresee(explorer.guard, account, costs, bounds)
+    elif account.alarm[0]:
+        foresee(explorer.guard, account, bounds, bounds)
+
+
+@compiled
 def chosen(rule: PanelRule, state: PanelState, x: int, t: int, up: Bools, stream: Stream) -> Ticket:
     """Every round: a set that is best under a model drawn, if the guard lets it pass. Prices answer
     it if it does: the rota's are not their doing.
     """
-    guard, account, bounds = rule.explorer.guard, state.explorer.account, state.explorer.bounds
+    account, bounds = state.explorer.account, state.explorer.bounds
     members, _ = sample(rule, state, x, up, stream)
-    short = False
-    if up.size > 0:
-        short = foresee(guard, account, least_costs(guard.A, members.size, up), bounds)
-    elif account.alarm[0]:
-        short = foresee(guard, account, bounds, bounds)  # all are up: there is nothing to note
-    admitted = admit(guard, account, members, up)
+    admitted = admit(rule.explorer.guard, account, members, up)
     if not admitted.replaced:
-        charge(state.toll, rule.A, members, bounds * rule.units)
+        charge(state.toll, rule.A, members, bounds * rule.units, account.short)
     draws = np.empty(rule.explorer.draws, np.int64)
     seat(draws, admitted.members)
-    kept = admitted.kept and not short
+    kept = admitted.kept and not account.alarm[0]
     return Ticket(t, x, draws, np.empty(0), up, 1.0, kept, 0.0, 1.0, admitted.replaced)
 
 
 @compiled
 def asked(rule: PanelRule, state: PanelState, x: int, chance: Chance, up: Bools) -> Ticket:
-    """`decide`: by a coin that looks at nothing, `distinct`'s law plays, or the model."""
-    s = opened(chance, MODEL)
-    if state.visits[x] % rule.batch == 0:
+    """`decide`: by a coin that looks at nothing, `distinct`'s law plays, or the model. Every batch
+    the bounds in force are those of the pace.
+    """
+    s, explorer = opened(chance, MODEL), rule.explorer
+    due = state.visits[x] % rule.batch == 0
+    if due:
+        fill_in_force(state.explorer.bounds, explorer.guard, state.explorer.account, explorer.pace)
+    look_ahead(rule, state, up)
+    if due:
         s = rehearse(rule, state, x, up, s)
     state.visits[x] += 1
     if rule.explore > 0.0 and uniforms(chance, EXPLORE, 1)[0] < rule.explore:
-        ticket = decide(rule.explorer, state.explorer, x, chance, up)
+        ticket = decide(explorer, state.explorer, x, chance, up)
     else:
         ticket = chosen(rule, state, x, chance.t, up, s)
     count(state.drawn[x], ticket.draws)
@@ -285,10 +294,12 @@ class Panel:
         )
 
     def prices(self, problem: Problem, rule: PanelRule, state: PanelState) -> Floats:
-        """The prices as they are now."""
+        """The prices as they are now; not known of a limit that leaves no choice of panels."""
         if state.toll.moves[0] == 0:
             return np.full(len(problem.limits), np.nan)
-        return state.toll.price / measures(problem)
+        measure = measures(problem)
+        tight = measure <= LEAST_ROOM * units(problem)
+        return np.where(tight, np.nan, state.toll.price / measure)
 
     def derive(self, rule: PanelRule, state: PanelState) -> None:
         """Fill in what follows from `distinct`'s parameters."""
@@ -303,13 +314,13 @@ def room(contexts: int, size: int) -> int:
 def measures(problem: Problem) -> Floats:
     """How much of each limit a price is asked for, so that a price of 1 is much under any of them.
 
-    Under a maximum, what it leaves beyond the cheapest panel: as a reward is at most 1, that is
-    worth no more than 1 in all, and by concavity neither is the last of it. What all experts have
-    in common is paid by every panel, and plays no part. Under a minimum, likewise what the dearest
-    panel has beyond it, but no more than two experts differ by: most minima are small shares.
+    What a maximum leaves beyond the cheapest panel, or the dearest panel has beyond a minimum: as a
+    reward is at most 1, that is worth no more than 1 in all, and by concavity neither is the last
+    of it. What all experts have in common is paid by every panel, and plays no part. But no more
+    than two experts differ by, as most minima are small shares.
     """
     rows, members = np.sort(problem.rows), min(problem.draws, problem.size)
     below = problem.bounds - rows[:, :members].sum(axis=1)
     above = rows[:, -members:].sum(axis=1) - problem.bounds
-    room = np.where(problem.signs > 0, np.minimum(above, np.ptp(rows, axis=1)), below)
+    room = np.minimum(np.where(problem.signs > 0, above, below), np.ptp(rows, axis=1))
     return np.asarray(np.maximum(room, LEAST_ROOM * units(problem)))

@@ -23,8 +23,9 @@ FURTHEST = 1.0  # that one observation moves a member's beta
 MEMORY, EARLY = 0.01, 10.0  # of phi: its rate, and the rounds that count as seen before
 ENOUGH = 0.05  # of a miss a round: phi is a mean over so few of them at least
 QUIET, LOUD = 0.001, 1.0  # of phi; without a cap it blows up after a switch
-FADE = 0.1  # of the drift, which is a running mean of standardised surprises
-EVEN = 0.25  # of a jump's square: a drift fades no faster than over so many of them
+FADE = 0.05  # of the drift, which is a running mean of standardised surprises
+EVEN = 0.25  # of the square of a skew: over so many rounds at least
+SELDOM = 0.9  # that anything succeeds
 SURPRISE = 3.0  # counts as no more than that
 FAR = 4.0  # standard deviations that are hardly chance
 WIDER = 2.0  # times: what an alarm makes of the variance of those who did not raise it, at most
@@ -105,21 +106,21 @@ def observe(belief: Posterior, x: int, members: Ints, reward: float) -> None:
     for i in members:
         total += beta[i]
     mu, y = math.exp(min(total, 0.0)), 1.0 - reward
-    sure = mu < LEAST
+    known = mu < LEAST and y < LEAST  # it says what is believed already
     mu = max(mu, LEAST)
     w, Px = np.empty(beta.size), np.zeros(beta.size)
     v = fill_spread(w, Px, root, members)
     den = mu * v + phi
-    if not (sure and y < mu):  # else it says what was known
+    if not known:
         shift(beta, Px, members, (y - mu) / den)
     shrink(root, w, Px, mu / den, math.sqrt(phi / den))
     belief.rewards[x] += 1
     rate = max(min(MEMORY, ENOUGH * mu / phi), 1.0 / (belief.rewards[x] - 1 + EARLY))
     belief.squares[x] += rate * ((y - mu) ** 2 - belief.squares[x])
     belief.missed[x] += rate * (mu - belief.missed[x])
-    surprise = (y - mu) / math.sqrt(mu * den)
-    jump = min(math.sqrt(phi / mu), SURPRISE)
-    heed(belief.drift[x], root, members, min(max(surprise, -SURPRISE), SURPRISE), jump)
+    surprise = 0.0 if known else (y - mu) / math.sqrt(mu * den)
+    skew = skewed(min(mu, SELDOM), phi)
+    heed(belief.drift[x], root, members, min(max(surprise, -SURPRISE), SURPRISE), skew)
 
 
 @compiled
@@ -160,19 +161,19 @@ def shrink(root: Floats, w: Floats, Px: Floats, c: float, kept: float) -> None:
 
 
 @compiled
-def heed(drift: Floats, root: Floats, members: Ints, surprise: float, jump: float) -> None:
+def heed(drift: Floats, root: Floats, members: Ints, surprise: float, skew: float) -> None:
     """Note a surprise with everybody who was part of it; after too many of one sign, the belief
     about that expert begins anew, and is held less firmly of all.
 
-    A variance of phi mu is that of jumps by phi, sqrt(phi / mu) in units of its root. Where those
-    are large a few of them in a row are nothing strange, so that the mean is one of more rounds.
+    Where surprises are skewed, a few large ones in a row are nothing strange: the mean is one of
+    more rounds, and must be larger on that side.
     """
-    fade = min(FADE, EVEN / jump**2)
-    far, some = unlikely(fade, jump), False
-    fired = np.zeros(drift.size, np.bool_)
+    fade = min(FADE, EVEN / max(skew * skew, EVEN))
+    some, fired = False, np.zeros(drift.size, np.bool_)
     for i in members:
         drift[i] += fade * (surprise - drift[i])
-        if abs(drift[i]) > far:
+        side = 1.0 if drift[i] > 0.0 else -1.0
+        if abs(drift[i]) > unlikely(fade, max(side * skew, 0.0)):
             drift[i] = 0.0
             fired[i] = True
             some = True
@@ -181,16 +182,24 @@ def heed(drift: Floats, root: Floats, members: Ints, surprise: float, jump: floa
 
 
 @compiled
-def unlikely(fade: float, jump: float) -> float:
-    """What a running mean of surprises does not exceed by chance: sigma (z + skew (z^2 - 1) / 6)
-    with z = FAR, by Cornish and Fisher.
+def skewed(mu: float, phi: float) -> float:
+    """The skew of surprises: that of a coin, y = 0 or 1 with mean mu, if phi = 1 - mu as with a
+    coin, and less in the way of sqrt(phi) where they are quieter.
+    """
+    return (1.0 - 2.0 * mu) / (1.0 - mu) * math.sqrt(phi / mu)
 
-    Of numbers with variance 1 and skew `jump` the mean has sigma^2 = fade / 2 and, from the sums of
-    the squares and cubes of its weights, skew = jump fade^2 / 3 / sigma^3.
+
+@compiled
+def unlikely(fade: float, skew: float) -> float:
+    """What a running mean of surprises does not exceed by chance: sigma (z + s (z^2 - 1) / 6) with
+    z = FAR and s the skew of the mean, by Cornish and Fisher.
+
+    Of numbers with variance 1 the mean has sigma^2 = fade / 2 and, from the sums of the squares and
+    cubes of its weights, s = skew fade^2 / 3 / sigma^3.
     """
     sigma = math.sqrt(fade / 2.0)
-    skew = jump * fade * fade / 3.0 / sigma**3
-    return sigma * (FAR + skew * (FAR * FAR - 1.0) / 6.0)
+    s = skew * fade * fade / 3.0 / sigma**3
+    return sigma * (FAR + s * (FAR * FAR - 1.0) / 6.0)
 
 
 @compiled

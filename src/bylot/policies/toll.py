@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.kernels.compile import Floats, Ints, compiled
+from bylot.kernels.compile import Bools, Floats, Ints, compiled
 
 STEP = 0.2  # of a price, over the root of what was missed so far, squared
 DEAREST = 5.0
+MOST = 30.0  # of what a panel costs beyond a bound, that shortens later steps
 SQUARES = 0.01  # that count as missed before the first panel
 
 
@@ -47,19 +48,21 @@ def fill_toll(out: Floats, toll: Toll, A: Floats) -> None:
 
 
 @compiled
-def charge(toll: Toll, A: Floats, members: Ints, bounds: Floats) -> None:
-    """g = A(set) - b', G2 += g^2, lam += STEP g / sqrt(G2), from 0 to DEAREST.
+def charge(toll: Toll, A: Floats, members: Ints, bounds: Floats, short: Bools) -> None:
+    """g = A(set) - b', G2 += min(g^2, MOST^2), lam += STEP g / sqrt(G2), by STEP at most, and from
+    0 to DEAREST.
 
-    What is beyond a bound counts as M units at most: one price a thousand times the others would
-    make all later steps a thousand times as short.
+    Squares are cut and not g, or prices would settle where cut costs are what they should be on
+    average. One price a thousand times the others would make all later steps as much shorter. The
+    price of a limit that those who are up cannot keep would rise for nothing.
     """
-    most = float(members.size)
     for j in range(bounds.size):
+        if short[j]:
+            continue
         g = -bounds[j]
         for i in members:
             g += A[j, i]
-        g = min(max(g, -most), most)
-        toll.squares[j] += g * g
-        moved = toll.price[j] + STEP * g / np.sqrt(toll.squares[j])
-        toll.price[j] = min(max(moved, 0.0), DEAREST)
+        toll.squares[j] += min(g * g, MOST * MOST)
+        step = min(max(g / np.sqrt(toll.squares[j]), -1.0), 1.0)
+        toll.price[j] = min(max(toll.price[j] + STEP * step, 0.0), DEAREST)
     toll.moves[0] += bounds.size > 0
