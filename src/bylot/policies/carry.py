@@ -180,12 +180,13 @@ def multiply(was: Multipliers, now: Multipliers, shift: Shift) -> None:
 
 
 def retoll(was: Toll, now: Toll, shift: Shift) -> None:
-    """Prices per unit of their rows, and the squares that their steps are measured by; they are
-    rehearsed as at the start where a limit is new.
+    """Prices per unit of their rows, and the squares that their steps are measured by: where a
+    limit leaves another room, steps are long again. Where one is new, prices are rehearsed as at
+    the start.
     """
     growth = shift.growth(measures(shift.old), measures(shift.new))
     shift.by_limit(was.price, now.price, growth)
-    shift.by_limit(was.squares, now.squares, np.minimum(growth**-2.0, 1.0))
+    shift.by_limit(was.squares, now.squares, growth == 1.0)
     now.price[:] = np.minimum(now.price, DEAREST)
     now.squares[:] = np.maximum(now.squares, SQUARES)
     now.moves[:] = was.moves if len(shift.limits[0]) == now.price.size else 0
