@@ -9,9 +9,9 @@ import pytest
 
 from bylot.files import read
 from bylot.optima import CheckedPrice
-from bylot.policies import POLICIES
+from bylot.policies import POLICIES, settled
 from bylot.whatif import Findings, Setup, Yardstick
-from bylot.whatif.cast import ABOUT
+from bylot.whatif.cast import ABOUT, about
 from bylot.whatif.play import Played, Tried
 from bylot.whatif.setup import Job, Mark, Play
 from bylot.whatif.words import compared, summary
@@ -137,6 +137,40 @@ def test_other_numbers_make_other_sentences(
 
 def test_every_policy_has_a_sentence() -> None:
     assert set(ABOUT) == set(POLICIES)
+
+
+HOLD, OFF = "they hold at the end of every period", "its guard is off: it does not promise"
+SOME, NONE = "it tells the odds of its panels in", "it cannot tell the odds of its panels"
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "unsaid"),
+    [
+        ("distinct", [HOLD], [OFF, SOME, NONE]),
+        ("distinct:guard=false", [OFF], [HOLD]),
+        ("panel", [HOLD, NONE], [OFF, SOME]),
+        ("panel:guard=false", [OFF, NONE], [HOLD]),
+        ("panel:explore=0.02,guard=false", [OFF, f"{SOME} 2% of its rounds"], [HOLD, NONE]),
+        ("panel:explore=1", [HOLD, f"{SOME} every round"], [NONE]),
+        ("tangent", [HOLD], [OFF]),
+        ("tangent:guard=false", [OFF], [HOLD]),
+        ("strict", [], [HOLD, OFF]),
+        ("strict:guard=true", [HOLD], [OFF]),
+        ("ts", [], [HOLD, OFF]),
+    ],
+)
+def test_what_a_policy_promises_follows_from_its_settings(
+    words: str, said: list[str], unsaid: list[str], found: Findings
+) -> None:
+    text = about(words, settled(words, found.setup.problem))
+    assert text.startswith(f"{words} {ABOUT[words.partition(':')[0]]}")
+    assert all(part in text for part in said)
+    assert not any(part in text for part in unsaid)
+
+
+def test_what_auto_took_promises_what_its_own_settings_do(found: Findings) -> None:
+    for words, promised in {"auto": HOLD, "auto:propensities=false": NONE}.items():
+        assert promised in about(words, settled(words, found.setup.problem))
 
 
 def test_a_kink_is_told_by_what_more_room_is_worth(found: Findings) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bylot.policies import Policy, write
+from bylot.policies import Panel, Policy, Strict, write
 
 
 class Kind(NamedTuple):
@@ -33,12 +33,10 @@ KINDS = {
 """By the yardstick that is the best of the kind within the limits."""
 
 ABOUT = {
-    "distinct": "asks as many different experts as there are draws, learns whom to ask how often, "
-    "and guards the limits: they hold at the end of every period",
-    "panel": "asks as many different experts, learns by a model what sets of them miss, and guards "
-    "the limits: they hold at the end of every period; it cannot tell the odds of its panels",
-    "tangent": "draws independently, so that it asks fewer at times, learns the odds, and guards "
-    "the limits: they hold at the end of every period",
+    "distinct": "asks as many different experts as there are draws and learns whom to ask how "
+    "often",
+    "panel": "asks as many different experts and learns by a model what sets of them miss",
+    "tangent": "draws independently, so that it asks fewer at times, and learns the odds",
     "strict": "draws independently, within odds that keep the limits in every request on average; "
     "made for worlds that may be against you",
     "omd": "is the paper's algorithm as in its experiments: independent draws, under a stand-in "
@@ -56,7 +54,7 @@ ABOUT = {
     "ts-bwk-instant": "is a variant of ts-bwk: prices follow each request by itself",
     "moe": "learns a gate over experts (mixture of experts), with a price on each limit",
 }
-"""What each policy does."""
+"""What each policy does; what it promises depends on its settings."""
 
 
 def kind(policy: Policy) -> str:
@@ -71,11 +69,37 @@ def kinds(policies: Iterable[Policy]) -> list[str]:
 
 
 def about(words: str, policy: Policy) -> str:
-    """What the policy that goes by these words does: that of its name, with settings of its own or
-    not, or the one that `auto` took.
+    """What the policy that goes by these words does and promises: that of its name, with settings
+    of its own or not, or the one that `auto` took.
     """
     name, colon, _ = words.partition(":")
     if name == "auto":
         took = write(policy)["name"]
-        return f"{words} is {took} here, which {ABOUT[took]}."
-    return f"{words} {ABOUT[name]}{' (with settings of your own)' if colon else ''}."
+        does = f"{words} is {took} here, which {ABOUT[took]}"
+    else:
+        does = f"{words} {ABOUT[name]}{' (with settings of your own)' if colon else ''}"
+    return "; ".join([does, *promises(policy)]) + "."
+
+
+def promises(policy: Policy) -> list[str]:
+    """What it says of the limits, if it has a guard, and of its odds, if it may have none."""
+    made = []
+    if getattr(policy, "guard", False):
+        made.append("it guards the limits: they hold at the end of every period")
+    elif hasattr(policy, "guard") and not isinstance(policy, Strict):  # whose odds say enough
+        made.append("its guard is off: it does not promise that any limit holds")
+    if isinstance(policy, Panel):
+        made.append(told(policy.explore))
+    return made
+
+
+def told(explore: float) -> str:
+    """Of how many of its panels `panel` tells the odds.
+
+    >>> told(0.02)
+    'it tells the odds of its panels in 2% of its rounds, which it sets aside for that'
+    """
+    if explore == 0:
+        return "it cannot tell the odds of its panels"
+    rounds = f"{100 * explore:g}% of its rounds, which it sets aside for that"
+    return f"it tells the odds of its panels in {rounds if explore < 1 else 'every round'}"
