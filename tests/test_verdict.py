@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bylot.errors import DataError
 from bylot.experiments.verdict import LARGE, LEAST, REFERENCE, Choice, Line, verdict
 
 WORLDS = {"crowd": ("tight", "loose"), "ward": ("ward",), "many": ("many",)}
@@ -182,6 +184,41 @@ def test_a_place_in_which_the_reference_loses_nothing_does_not_count() -> None:
     choice = verdict(lines)[0]
     assert choice.unsaid == ("ward",)
     assert choice.policy == "better"
+
+
+def test_a_reference_that_loses_nothing_anywhere_is_not_said_to_be_absent() -> None:
+    nothing = changed(GOOD, REFERENCE, gaps=dict.fromkeys(range(6), 0.0))
+    for choice in verdict(nothing):
+        assert choice.policy is None
+        assert choice.out["better"] == f"{REFERENCE}, the measure, loses nothing in any place"
+    for absent in ([one for one in GOOD if one.policy != REFERENCE], unplayed(REFERENCE)):
+        assert verdict(absent)[0].out["better"] == (
+            f"{REFERENCE}, the measure, was not played in any place"
+        )
+
+
+def unplayed(policy: str) -> list[Line]:
+    """A table in which no run of a policy came to its end."""
+    return changed(GOOD, policy, gaps={})
+
+
+def test_a_line_that_comes_twice_is_refused() -> None:
+    for again in (GOOD[0], GOOD[0]._replace(gaps=dict.fromkeys(range(6), 0.9))):
+        with pytest.raises(DataError, match="distinct has two lines in tight; give one"):
+            verdict([*GOOD, again])
+
+
+def test_a_place_is_of_one_world() -> None:
+    with pytest.raises(DataError, match="tight is a place of crowd and of town"):
+        verdict([*GOOD, GOOD[0]._replace(world="town", policy="other")])
+    twins = [one._replace(place=f"{one.place}, 2", world="town") for one in GOOD]
+    assert default([*GOOD, *twins]) == "better"
+
+
+@pytest.mark.parametrize("gap", [float("nan"), float("inf"), float("-inf")])
+def test_a_gap_that_is_no_number_is_refused(gap: float) -> None:
+    with pytest.raises(DataError, match=f"better in ward, seed 3: a gap of {gap} is no finite"):
+        verdict(changed(GOOD, "better", "ward", gaps={**dict.fromkeys(range(6), 0.01), 3: gap}))
 
 
 def test_few_seeds_or_missing_places_choose_nobody() -> None:

@@ -3,11 +3,13 @@
 How the table comes about is left to others; whoever has one can apply the rule again.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from bylot.errors import DataError
 from bylot.experiments.estimate import Estimate, average, difference, mean, ratio
 
 REFERENCE = "distinct"
@@ -99,6 +101,7 @@ RULE = (
 
 def verdict(lines: Sequence[Line]) -> list[Choice]:
     """The default, then what is taken where chances are not needed, and so for each class."""
+    sane(lines)
     whole = [line for line in lines if line.period is None]
     few = [line for line in whole if line.size <= LARGE]
     many = [line for line in whole if line.size > LARGE]
@@ -114,6 +117,29 @@ def verdict(lines: Sequence[Line]) -> list[Choice]:
     return [choice for choice in choices if choice.scores or choice.out]
 
 
+def sane(lines: Iterable[Line]) -> None:
+    """Refuse what would be counted twice, or could not be counted at all."""
+    seen: set[tuple[str, str]] = set()
+    worlds: dict[str, str] = {}
+    for line in lines:
+        if worlds.setdefault(line.place, line.world) != line.world:
+            raise DataError(
+                f"{line.place} is a place of {worlds[line.place]} and of {line.world}; give places "
+                "of different worlds different names"
+            )
+        if (line.policy, line.place) in seen:
+            raise DataError(
+                f"{line.policy} has two lines in {line.place}; give one for each policy and place"
+            )
+        seen.add((line.policy, line.place))
+        for seed, gap in line.gaps.items():
+            if not math.isfinite(gap):
+                raise DataError(
+                    f"{line.policy} in {line.place}, seed {seed}: a gap of {gap} is no finite "
+                    "number; leave out seeds that were not played"
+                )
+
+
 def choose(problems: str, lines: Sequence[Line], out: Mapping[str, str]) -> Choice:
     """The rule, applied to some lines; `out` may not be taken whatever they score."""
     scale, unsaid = references(lines)
@@ -121,7 +147,7 @@ def choose(problems: str, lines: Sequence[Line], out: Mapping[str, str]) -> Choi
     policies = dict.fromkeys(line.policy for line in lines)
     away = {policy: why for policy, why in out.items() if policy in policies}
     for policy in policies:
-        if policy not in away and (why := lacking(counted, policy)):
+        if policy not in away and (why := lacking(lines, counted, policy)):
             away[policy] = why
     losses = {policy: loss(counted, policy) for policy in policies if policy not in away}
     order = sorted(losses, key=lambda policy: losses[policy].value)
@@ -174,13 +200,15 @@ def references(lines: Iterable[Line]) -> tuple[dict[str, float], tuple[str, ...]
     return scale, tuple(place for place in places if place not in scale)
 
 
-def lacking(lines: Sequence[Line], policy: str) -> str | None:
+def lacking(lines: Iterable[Line], counted: Sequence[Line], policy: str) -> str | None:
     """What is missing to measure a policy, None if nothing is."""
-    if not lines:
-        return f"there is no place that {REFERENCE} was played in"
+    if not counted:
+        played = any(line.gaps for line in lines if line.policy == REFERENCE)
+        where = "loses nothing in any place" if played else "was not played in any place"
+        return f"{REFERENCE}, the measure, {where}"
     few = {
         line.world: f"{len(line.gaps)} of {line.world}"
-        for line in lines
+        for line in counted
         if line.policy in (policy, REFERENCE) and len(line.gaps) < LEAST
     }
     return f"too few seeds ({', '.join(few.values())}), {LEAST} are needed" if few else None
