@@ -136,3 +136,16 @@ def test_a_log_can_begin_later_and_not_after_its_end() -> None:
     assert changed().since(5).gone == ("z",)
     with pytest.raises(DataError, match="the last one is number 11"):
         changed().since(12)
+
+
+@pytest.mark.parametrize("field", ["draws", "available", "never"])
+def test_whoever_is_named_anywhere_is_known_to_a_part_of_the_log(field: str) -> None:
+    """As in a log of which it is said who has left."""
+    named = {"draws": ("a", "z"), "available": ("a", "b", "z"), "never": ("z",)}
+    entries = [
+        Entry(f"d{t}", t, ("a", "b"), 0.5, chance=0.3)._replace(**{field: named[field]})
+        for t in range(3)
+    ]
+    log = gather(POOL, entries, gone=["z"])
+    assert strangers(POOL, entries) == log.gone == log.since(1).gone == ("z",)
+    assert log.since(1).entries == log.entries[1:]

@@ -110,8 +110,8 @@ def gather(problem: Problem, entries: Iterable[Entry], gone: Iterable[str] = ())
 
 
 def strangers(problem: Problem, entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Whoever was drawn or up and is not in the problem, in the order in which they came."""
-    named = (name for one in entries for name in (*one.draws, *(one.available or ())))
+    """Whoever is named and is not in the problem, in the order in which they came."""
+    named = (name for one in entries for name in (*one.draws, *(one.available or ()), *one.never))
     return tuple(dict.fromkeys(name for name in named if name not in problem.experts))
 
 
