@@ -175,6 +175,7 @@ def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
         (["--target", "sets:{place}/log.jsonl"], "is not JSON"),
         (["--target", "draws:{place}/list.json"], "holds no object"),
         (["--target", "router:nowhere.json"], "nowhere.json does not exist; give a file"),
+        (["--target", "router:nowhere.json"], "target 'router:nowhere.json': nowhere.json does"),
         (["--target", "set:ann,bop"], "there is no expert 'bop'"),
         (["--target", "draws:ann=1,bob=2,ann=2"], "names 'ann' twice; name each expert once"),
         (["--target", "set:ann,ann"], "names 'ann' twice"),
@@ -189,6 +190,25 @@ def test_what_cannot_be_is_explained(
     (place / "list.json").write_text("[1]")
     assert evaluate(place, *(option.format(place=place) for option in options)) == 1
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "spec", ["set:ann,{}", "draws:ann=1,{}=2", "sets:{place}/weights.json", "draws:{place}/by.json"]
+)
+def test_whoever_has_left_is_said_to_have_and_not_taken_for_a_slip(
+    place: Path, spec: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(name: str) -> str:
+        (place / "weights.json").write_text(json.dumps({"ann": 1, "bob": 1, name: 2}))
+        (place / "by.json").write_text(json.dumps({"ward": {"ann": 1, name: 2}}))
+        wanted = spec.format(name, place=place)
+        assert evaluate(place, "--gone", "evi", "--target", "uniform", "--target", wanted) == 1
+        err = capsys.readouterr().err
+        assert f"bylot: target {wanted!r}: " in err
+        return err
+
+    assert "'evi' has left the pool" in told("evi")
+    assert "there is no expert 'evo'; did you mean 'eve'?" in told("evo")
 
 
 def test_a_router_of_its_own_may_be_the_target(

@@ -3,6 +3,7 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def test_a_log_can_begin_later_and_not_after_its_end() -> None:
 @pytest.mark.parametrize("field", ["draws", "available", "never"])
 def test_whoever_is_named_anywhere_is_known_to_a_part_of_the_log(field: str) -> None:
     """As in a log of which it is said who has left."""
-    named = {"draws": ("a", "z"), "available": ("a", "b", "z"), "never": ("z",)}
+    named: dict[str, Any] = {"draws": ("a", "z"), "available": ("a", "b", "z"), "never": ("z",)}
     entries = [
         Entry(f"d{t}", t, ("a", "b"), 0.5, chance=0.3)._replace(**{field: named[field]})
         for t in range(3)

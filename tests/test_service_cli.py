@@ -145,6 +145,8 @@ def test_a_log_of_a_pool_that_changed_can_be_evaluated(
     words = (str(log), "--router", "moved", "--least", "20")
     assert "--gone NAME" in say("evaluate", *words, ends=1)
     assert say("evaluate", *words, "--gone", "bob") == told
+    left = say("evaluate", "--router", "moved", "--target", "set:bob,cat", ends=1)
+    assert "target 'set:bob,cat': 'bob' has left the pool" in left
     later = say("evaluate", "--router", "moved", "--least", "20", "--since", "300")
     assert later.startswith("300 of 300 rounds used\n")
     assert "no longer" not in later

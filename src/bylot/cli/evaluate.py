@@ -115,7 +115,7 @@ def from_files(given: argparse.Namespace) -> Case:
         problem, rewards, router = pool(given.problem_from)
         mine = router is not None and lawful(router.policy)
         usual = ("uniform", "now") if mine else ("uniform",)
-        targets = [target(spec, problem, router) for spec in given.target or usual]
+        targets = [target(spec, problem, router, given.gone) for spec in given.target or usual]
     return Case(read(given.log, problem, given.gone), targets, rewards)
 
 
@@ -128,12 +128,13 @@ def served(given: argparse.Namespace) -> Case:
         from bylot.client.log import entries
 
         terms = client.router(given.router).terms()
-        targets = [target(t, terms.problem) for t in given.target or ("uniform",)]
         if given.log is None:
             made = entries(client, given.router)
             log = gather(terms.problem, made, strangers(terms.problem, made))
         else:
             log = read(given.log, terms.problem, given.gone)
+    specs = given.target or ("uniform",)
+    targets = [target(spec, terms.problem, gone=log.gone) for spec in specs]
     return Case(log, targets, terms.rewards)
 
 

@@ -1,10 +1,11 @@
 """Targets in the words of a command line: uniform, now, set:ANN,BOB and the like."""
 
 import json
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bylot.errors import TargetError
+from bylot.errors import SavedFileError, TargetError
 from bylot.evaluation import targets
 from bylot.evaluation.log import once
 from bylot.evaluation.targets import Target
@@ -17,8 +18,13 @@ KINDS = (
 )
 
 
-def target(spec: str, problem: Problem, router: Router | None = None) -> Target:
-    """The target that is meant, for a problem and, if there is one, the router that `now` is of."""
+def target(
+    spec: str, problem: Problem, router: Router | None = None, gone: Collection[str] = ()
+) -> Target:
+    """The target that is meant, for a problem and, if there is one, the router that `now` is of.
+
+    gone: experts that have left the problem, whom no target can ask
+    """
     kind, _, rest = spec.partition(":")
     if spec == "uniform":
         return targets.uniform(problem)
@@ -32,14 +38,41 @@ def target(spec: str, problem: Problem, router: Router | None = None) -> Target:
         return targets.now(problem, router)
     if rest and kind == "set":
         names = [name.strip() for name in rest.split(",")]
+        there(names, problem, gone, spec)
         return targets.panel(problem, once_each(names, spec), spec)
-    if rest and kind == "draws":
-        return targets.draws(problem, weights(rest, spec), spec)
-    if rest and kind == "sets":
-        return targets.sets(problem, weights(rest, spec), spec)
+    if rest and kind in ("draws", "sets"):
+        given = weights(rest, spec)
+        there([*named(given)], problem, gone, spec)
+        if kind == "draws":
+            return targets.draws(problem, given, spec)
+        return targets.sets(problem, given, spec)
     if rest and kind == "router":
-        return targets.now(problem, Router.load(rest), spec)
+        return targets.now(problem, load(rest, spec), spec)
     raise TargetError(f"there is no target {spec!r}; wanted {KINDS}")
+
+
+def there(names: list[str], problem: Problem, gone: Collection[str], spec: str) -> None:
+    """Refuse those that have left."""
+    left = [name for name in names if name in gone and name not in problem.experts]
+    if left:
+        raise TargetError(
+            f"target {spec!r}: {left[0]!r} has left the pool, so that nobody could ask it now; "
+            "name experts that are still there"
+        )
+
+
+def named(weights: Mapping[str, Any]) -> Iterator[str]:
+    """The experts of weights, by name or by context and name."""
+    for name, given in weights.items():
+        yield from given if isinstance(given, Mapping) else (name,)
+
+
+def load(path: str, spec: str) -> Router:
+    """The router of a file, with the target in the error if it cannot be read."""
+    try:
+        return Router.load(path)
+    except SavedFileError as error:
+        raise TargetError(f"target {spec!r}: {error}") from None
 
 
 def weights(text: str, spec: str) -> dict[str, Any]:
