@@ -19,6 +19,7 @@ from bylot.codec import leaves
 from bylot.errors import PolicyError
 from bylot.kernels.compile import Floats
 from bylot.policies import POLICIES, Distinct, Tangent
+from bylot.policies.books import least
 from bylot.policies.onesided import units
 from bylot.problem import at_least, at_most, share
 from small import five
@@ -130,7 +131,7 @@ def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
     assert words[policy] in text
     rewarded(router, 160, ["ann", "bob"])
     lines = str(router.status()).splitlines()
-    assert "out of reach for the 10 decisions left, unless" in " ".join(lines)
+    assert "out of reach for the 10 decisions left, whoever is up: usd" in " ".join(lines)
     assert [line.split()[-3:] for line in lines if line.startswith("usd <=")] == [
         ["out", "of", "reach"]
     ]
@@ -204,6 +205,54 @@ def test_a_long_outage_is_told_and_the_next_period_is_well_again(policy: str, ou
         after = rewarded(router, 80)
         assert all(one.feasible for one in after)
         assert inside(costs(after, problem), problem)
+
+
+@pytest.mark.parametrize("policy", GUARDED)
+def test_what_cannot_be_kept_any_more_is_told_apart_from_what_others_could_keep(
+    policy: str,
+) -> None:
+    """Of 100 decisions at 2 at most, the cheap ones at 1 each: lost as soon as what was spent and
+    1 for each of those left are more than 200.
+    """
+    costs = {"usd": [1.0, 1.0, 4.0, 4.0]}
+    cheap = Problem(list("abcd"), costs, [at_most("usd", 2.0)], draws=1, period=100)
+    router, spent, told = Router(cheap, policy, seed=1), 0.0, set()
+    for t in range(99):
+        decision = router.decide(available=["c", "d"] if t < 60 else None)
+        router.reward(decision.id, 0.5)
+        spent += decision.spend["usd"]
+        [usd] = router.status().limits
+        assert usd.current is not None
+        assert usd.current.lost == (spent + 99 - t > 200)
+        assert ("whoever is up: usd" in str(router.status())) == usd.current.lost
+        assert ("unless experts come back: usd" in str(router.status())) == (
+            usd.way_out == "unless experts come back"
+        )
+        if t >= 60:
+            assert usd.way_out != "unless experts come back"  # as all are there
+        told.add(usd.way_out)
+    assert told == {"unless experts come back", "whoever is up"}
+
+
+def test_what_the_rota_would_miss_other_panels_may_still_keep() -> None:
+    costs = {"usd": [1.0, 1.0, 4.0, 4.0]}
+    limits = [at_most("usd", 2.0), at_least(share("new", ["c", "d"]), 0.1)]
+    cheap = Problem(list("abcd"), costs, limits, draws=1, period=100)
+    router = Router(cheap, "distinct", seed=1)
+    spent = sum(router.decide().spend["usd"] for _ in range(50))
+    assert router.status().limits[0].way_out is None
+    router.settle({"usd": 149.0 - spent})  # it was more: 51 are left for 50 decisions
+    said = "out of reach for the 50 decisions left, unless other panels than the rota's make up"
+    assert said in str(router.status())
+    router.settle({"usd": 2.0})
+    assert "out of reach for the 50 decisions left, whoever is up: usd" in str(router.status())
+
+
+def test_a_panel_that_need_not_be_full_may_cost_less() -> None:
+    rows = np.array([[3.0, 1.0, 2.0], [-3.0, 1.0, -2.0]])
+    bound = POLICIES["distinct"].bind(pool(80), None).guard._replace(A=rows)
+    assert least(bound, 2).tolist() == [3.0, -5.0]
+    assert least(bound._replace(full=False), 2).tolist() == [1.0, -5.0]
 
 
 def test_in_a_short_outage_the_others_make_up_for_it() -> None:

@@ -15,6 +15,8 @@ class Current:
     mean: float | None  # of this period's decisions; None before the first
     in_force: float  # the bound that panels are drawn under now
     within_reach: bool  # can it still be kept, by the guard and by those who were up last?
+    short: bool  # would those who were up last miss it, so that others must come back?
+    lost: bool  # would any panels miss it at their stated costs, whoever is up?
     missed: int  # periods that ended outside the limit, since it has this bound
 
 
@@ -51,6 +53,21 @@ class Standing:
         if not now.within_reach:
             return "out of reach"
         return "kept" if now.mean is None or inside(self.limit, now.mean) else "within reach"
+
+    @property
+    def way_out(self) -> str | None:
+        """What could still bring a limit within reach that is out of it; None: it is not."""
+        now = self.current
+        if now is None or now.within_reach:
+            return None
+        return WAYS_OUT[0] if now.lost else WAYS_OUT[1] if now.short else WAYS_OUT[2]
+
+
+WAYS_OUT = (
+    "whoever is up",
+    "unless experts come back",
+    "unless other panels than the rota's make up for it",
+)
 
 
 def inside(limit: Limit, mean: float) -> bool:
@@ -123,13 +140,12 @@ class Status:
         lines = table([head, *(cells(one) for one in self.limits)])
         if self.period is None:
             return lines
-        lost = [one.limit.name for one in self.limits if one.verdict == "out of reach"]
-        if lost:
-            left = self.period.length - self.period.played
-            lines.append(
-                f"out of reach for the {left:,} decisions left, unless experts come back: "
-                f"{', '.join(lost)}"
-            )
+        left = self.period.length - self.period.played
+        for way_out in WAYS_OUT:
+            names = [one.limit.name for one in self.limits if one.way_out == way_out]
+            if names:
+                what = f"out of reach for the {left:,} decisions left, {way_out}"
+                lines.append(f"{what}: {', '.join(names)}")
         missed = [
             f"{one.limit.name} in {one.current.missed:,}"
             for one in self.limits

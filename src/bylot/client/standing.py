@@ -2,7 +2,7 @@
 
 import math
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bylot.client.answers import Written
 from bylot.codec import read_limit
@@ -16,6 +16,8 @@ class Now(Struct):
     mean: float | None
     in_force: float
     within_reach: bool
+    short: bool
+    lost: bool
     missed: int
 
 
@@ -31,9 +33,7 @@ class Kept(Struct):
         """As a router in memory has it."""
         price = math.nan if self.price is None else self.price
         now = self.current
-        current = (
-            None if now is None else Current(now.mean, now.in_force, now.within_reach, now.missed)
-        )
+        current = None if now is None else Current(**structs.asdict(now))
         return Standing(limit, self.mean, self.slack, price, current)
 
 

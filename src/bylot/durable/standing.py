@@ -68,6 +68,8 @@ def limit_of(one: Standing) -> dict[str, Any]:
             "mean": now.mean,
             "in_force": now.in_force,
             "within_reach": now.within_reach,
+            "short": now.short,
+            "lost": now.lost,
             "missed": now.missed,
         },
     }
