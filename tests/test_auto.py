@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bylot import Router, policies, simulate
+from bylot import Router, policies, room, simulate
 from bylot.durable.stored import StoredRouter
 from bylot.environments import Given
 from bylot.errors import PolicyError
@@ -45,6 +45,18 @@ def test_what_panel_is_given_it_can_bear() -> None:
     assert isinstance(taken, Panel)
     taken.start(taken.bind(problem), most)
     assert Auto(propensities=False, contexts=most + 1).settled(problem) == Distinct()
+
+
+def test_contexts_that_were_declared_count_unless_others_are_told(tmp_path: Path) -> None:
+    problem = sized(auto.MANY)
+    asked = Auto(propensities=False)
+    assert Router(problem, asked).policy == Panel()
+    assert Router(problem, asked, max_contexts=4_000).policy == Distinct()
+    assert room.informed(replace(asked, contexts=3), 4_000) == replace(asked, contexts=3)
+    address = f"sqlite:///{tmp_path}/b.db"
+    words = "auto:propensities=false"
+    with StoredRouter.create(address, "many", problem, words, max_contexts=4_000) as router:
+        assert router.policy == Distinct()
 
 
 def test_a_policy_that_is_named_is_not_chosen() -> None:

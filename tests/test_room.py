@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bylot import Problem, Router
+from bylot.durable.audit import audit
 from bylot.durable.stored import StoredRouter
 from bylot.errors import DecisionError, PolicyError
 from bylot.policies import panel
@@ -38,6 +39,18 @@ def test_contexts_that_there_is_no_room_for_cannot_be_declared(
         stored(max_contexts=7)
     with stored(max_contexts=6) as router:
         assert router.status().max_contexts == 6
+
+
+def test_where_nothing_is_declared_a_store_has_as_many_as_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)
+    address = f"sqlite:///{tmp_path}/bylot.db"
+    for policy, most in (("panel", 6), ("distinct", 1_000)):
+        with StoredRouter.create(address, policy, five(), policy) as router:
+            assert router.status().max_contexts == most
+            router.decide("chest pain")
+            assert audit(router.keeper.store, policy).fault is None
 
 
 def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(

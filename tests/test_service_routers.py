@@ -107,6 +107,8 @@ def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
     assert "declare at most 6, or take 'distinct'" in said["message"]
     made = server.post("/v1/routers", json={**body, "max_contexts": 6})
     assert made.json()["status"]["max_contexts"] == 6
+    usual = server.post("/v1/routers", json={**body, "name": "usual"})
+    assert usual.json()["terms"]["max_contexts"] == 6
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,35 @@
 """How many contexts a router can have: as declared, or as many as its policy has room for."""
 
+from dataclasses import replace
+
 from bylot.errors import PolicyError
-from bylot.policies import Confined, Policy, write
+from bylot.policies import Auto, Confined, Policy, named, write
 from bylot.policies.terms import at_least_one
 
 MANY = 100_000  # contexts, where nothing is declared
+SERVED = 1_000  # the same, of a router in a store
 
 
 def room_for(policy: Policy, size: int, declared: int) -> int:
     """Contexts of so many experts: those declared, or fewer, if the policy remembers no more."""
     return min(declared, policy.most_contexts(size)) if isinstance(policy, Confined) else declared
+
+
+def served(policy: Policy, size: int) -> int:
+    """Contexts of a router in a store for which nothing is declared."""
+    return max(1, room_for(policy, size, SERVED))
+
+
+def informed(policy: str | Policy | Auto, declared: int | None) -> Policy | Auto:
+    """The policy; `auto`, if it was not told how many contexts there will be, with those declared.
+
+    >>> informed("auto:propensities=false", 4_000)
+    Auto(propensities=False, contexts=4000)
+    """
+    found = named(policy)
+    if declared is None or not isinstance(found, Auto) or found.contexts is not None:
+        return found
+    return replace(found, contexts=at_least_one("max_contexts", declared))
 
 
 def reachable(policy: Policy, size: int, declared: int) -> int:

@@ -28,7 +28,7 @@ from bylot.policies.settlement import correct, played, take_back
 from bylot.policies.terms import Terms, agreed, at_least_one, within
 from bylot.problem import Problem
 from bylot.problem.reading import instead
-from bylot.room import MANY, reachable, room_for
+from bylot.room import MANY, informed, reachable, room_for
 from bylot.status import Current, Period, Standing, Status
 from bylot.text import patience
 
@@ -69,7 +69,7 @@ class Router:
         memory: int = 100_000,
     ) -> None:
         terms = agreed(problem, seed, horizon, rewards)
-        self.policy = policies.settled(policy, problem)
+        self.policy = policies.settled(informed(policy, max_contexts), problem)
         self.seed, self.horizon, self.rewards = seed, horizon, (terms.low, terms.high)
         self.max_contexts = (
             MANY if max_contexts is None else reachable(self.policy, problem.size, max_contexts)

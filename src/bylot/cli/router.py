@@ -81,9 +81,9 @@ def add_create(kinds: Any) -> None:
     create.add_argument(
         "--max-contexts",
         type=positive,
-        default=1_000,
         metavar="COUNT",
-        help="contexts made when first seen, up to this many (default 1000)",
+        help="contexts made when first seen, up to this many (default: 1000, or as many as the "
+        "policy has room for)",
     )
     create.add_argument(
         "--memory",
@@ -99,11 +99,12 @@ def add_create(kinds: Any) -> None:
 def run_create(given: argparse.Namespace) -> int:
     """Read, send, print."""
     from bylot.files import read
-    from bylot.policies import Auto, named, settled
+    from bylot.policies import Auto, settled
+    from bylot.room import informed
 
     terms = ("seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
-    policy = named(given.policy)
     file = read(given.file, given.experts)
+    policy = informed(given.policy, given.max_contexts or len(file.contexts) or None)
     with connect(given) as client:
         client.create(
             given.name,

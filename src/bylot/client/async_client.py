@@ -57,7 +57,7 @@ class AsyncClient:
         wait: float | None = None,
         default: float | None = None,
         aggregate: Aggregate = "earliest",
-        max_contexts: int = 1_000,
+        max_contexts: int | None = None,
         memory: int = 100_000,
     ) -> AsyncRouter:
         """A new router, as `Client.create` makes one."""

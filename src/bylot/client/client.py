@@ -63,12 +63,13 @@ class Client:
         wait: float | None = None,
         default: float | None = None,
         aggregate: Aggregate = "earliest",
-        max_contexts: int = 1_000,
+        max_contexts: int | None = None,
         memory: int = 100_000,
     ) -> RemoteRouter:
         """A new router; as `bylot.Router`, and:
 
         wait:      seconds within which a reward counts; None: as long as its decision is held
+        max_contexts: None: 1,000, or as many as the policy has room for
         default:   what counts as the reward if none came in that time; None: nothing is learned
         aggregate: of several rewards with different keys the 'earliest' counts, at once; or the
                    'last', or the 'sum', when the time is up

@@ -24,6 +24,7 @@ from bylot.policies import terms as run
 from bylot.policies.terms import agreed, at_least_one, within
 from bylot.problem import Limit, Problem
 from bylot.problem.reading import instead
+from bylot.room import informed
 from bylot.router import Router
 
 LONGEST = 1e10  # seconds of a wait: three hundred years
@@ -49,7 +50,7 @@ def agree(terms: Terms) -> Agreement:
         wrong = min(set(terms.problem) - set(PARTS))
         raise ProblemError(f"problem has no part {wrong!r}; {instead(wrong, PARTS, 'parts')}")
     problem = problem_of(terms, Problem)
-    policy = policies.settled(asked, problem)
+    policy = policies.settled(informed(asked, terms.max_contexts), problem)
     found = Agreement(terms, problem, policy, agreed(problem, *running(terms)))
     at_least_one("memory", terms.memory)
     at_least_one("max_contexts", terms.max_contexts)

@@ -13,6 +13,7 @@ from bylot.durable.keeper import Keeper
 from bylot.durable.owner import owner_here, succeed
 from bylot.durable.terms import Terms
 from bylot.problem import Problem
+from bylot.room import served
 from bylot.router import Router
 from bylot.status import Status
 from bylot.store import open_store
@@ -82,7 +83,11 @@ class StoredRouter:
         clock: Callable[[], int] = now,
         **terms: Any,
     ) -> "StoredRouter":
-        """A new router in a store; `terms` are those of `durable.Terms`."""
+        """A new router in a store; `terms` are those of `durable.Terms`. If `max_contexts` is not
+        among them, there are 1,000, or as many as the policy has room for.
+        """
+        if "max_contexts" not in terms:
+            terms["max_contexts"] = served(policies.settled(policy, problem), problem.size)
         router = cls(address, name, clock)
         agreed = Terms(
             problem=codec.write_problem(problem),

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from bylot.room import SERVED
+
 Aggregate = Literal["earliest", "last", "sum"]
 
 
@@ -25,7 +27,7 @@ class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
     horizon: int | None = None
     rewards: tuple[float, float] = (0.0, 1.0)
-    max_contexts: int = 1_000
+    max_contexts: int = SERVED
     memory: int = 100_000
     wait: float | None = None
     default: float | None = None

@@ -22,16 +22,17 @@ class Auto:
 
     propensities: must the chance of every panel be told, so that its log can be evaluated? What was
                   not told when a panel was drawn cannot be found out later, so this is the default
-    contexts:     how many there will be, about
+    contexts:     how many there will be, about; None: as many as are declared, else 1
     """
 
     propensities: bool = True
-    contexts: int = 1
+    contexts: int | None = None
 
     def __post_init__(self) -> None:
         yes_or_no(propensities=self.propensities)
-        if type(self.contexts) is not int or self.contexts < 1:
-            raise PolicyError(f"contexts={self.contexts!r} is no number of contexts; give 1")
+        told = self.contexts
+        if told is not None and (type(told) is not int or told < 1):
+            raise PolicyError(f"contexts={told!r} is no number of contexts; give 1, or none")
 
     def settled(self, problem: Problem) -> Policy:
         """The policy for this problem.
@@ -41,7 +42,7 @@ class Auto:
         """
         if problem.full_conflict is not None:
             return Tangent()
-        fits = problem.size <= MANY and room(self.contexts, problem.size) <= MEMORY
+        fits = problem.size <= MANY and room(self.contexts or 1, problem.size) <= MEMORY
         if self.propensities or not fits:
             return Distinct()
         return Panel()

@@ -11,6 +11,7 @@ from bylot.durable.terms import Terms
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.policies.spelling import known
 from bylot.problem.reading import instead
+from bylot.room import served
 from bylot.router import Router
 from bylot.service.errors import Refusal
 from bylot.service.types import CreateForm, EditForm, LimitForm, NewExpert, PolicyForm
@@ -20,19 +21,22 @@ def first(form: CreateForm) -> Terms:
     """The terms of a new router."""
     problem = msgspec.to_builtins(form.problem)
     problem["limits"] = [limit(one, n) for n, one in enumerate(form.problem.limits)]
-    return checked(
-        Terms(
-            problem=problem,
-            policy=policies.write(policy(form.policy)),
-            seed=form.seed,
-            horizon=form.horizon,
-            rewards=form.rewards,
-            max_contexts=form.max_contexts,
-            memory=form.memory,
-            wait=form.wait,
-            default=form.default,
-            aggregate=form.aggregate,
-        )
+    terms = Terms(
+        problem=problem,
+        policy=policies.write(policy(form.policy)),
+        seed=form.seed,
+        horizon=form.horizon,
+        rewards=form.rewards,
+        memory=form.memory,
+        wait=form.wait,
+        default=form.default,
+        aggregate=form.aggregate,
+    )
+    made = tried(terms, form.max_contexts)
+    return msgspec.structs.replace(
+        terms,
+        problem=codec.write_problem(made.problem),
+        max_contexts=form.max_contexts or served(made.policy, made.problem.size),
     )
 
 
@@ -139,16 +143,21 @@ def present(problem: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def checked(terms: Terms) -> Terms:
-    """Terms that a router can be made of: it is made once here, so that its policy is compiled
-    before the one writer needs it.
+    """Terms that a router can go on with."""
+    made = tried(terms)
+    return msgspec.structs.replace(terms, problem=codec.write_problem(made.problem))
+
+
+def tried(terms: Terms, max_contexts: int | None = None) -> Router:
+    """A router of these terms: it is made once here, so that its policy is compiled before the one
+    writer needs it.
     """
-    problem = codec.read_problem({"floor": None, **terms.problem})
-    Router(
-        problem,
+    return Router(
+        codec.read_problem({"floor": None, **terms.problem}),
         policies.read(terms.policy),
         seed=terms.seed,
         horizon=terms.horizon,
         rewards=terms.rewards,
+        max_contexts=max_contexts,
         memory=terms.memory,
     )
-    return msgspec.structs.replace(terms, problem=codec.write_problem(problem))

@@ -64,7 +64,8 @@ class CreateForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A router to be made.
 
     wait: seconds within which a reward counts; default: what counts if none came in that time;
-    aggregate: which of several keyed rewards counts
+    aggregate: which of several keyed rewards counts; max_contexts: 1,000 if left out, or as many as
+    the policy has room for
     """
 
     name: Name
@@ -73,7 +74,7 @@ class CreateForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     horizon: Count | None = None
     rewards: tuple[Finite, Finite] = (0.0, 1.0)
-    max_contexts: Annotated[int, Meta(ge=1, le=limits.CONTEXTS)] = 1_000
+    max_contexts: Annotated[int, Meta(ge=1, le=limits.CONTEXTS)] | None = None
     memory: Annotated[int, Meta(ge=1, le=limits.MEMORY)] = 100_000
     wait: Seconds | None = None
     default: Finite | None = None
