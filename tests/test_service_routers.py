@@ -75,6 +75,7 @@ def test_a_policy_that_was_left_to_the_problem_is_told(server: Served) -> None:
         {"name": "distinct", "settings": {"nope": 1}},
         {"name": "distinct", "settings": {"eps": "much"}},
         {"name": "distinct", "settings": {"eps": -1}},
+        {"name": "distinct:eps=0.1", "settings": {"eps": 0.1}},
         {"name": "omd", "settings": {"dual": {"kind": "none"}}},
     ],
 )

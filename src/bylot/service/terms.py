@@ -44,6 +44,10 @@ def policy(form: str | PolicyForm) -> policies.Policy | policies.Auto:
     """A policy by its name, or with settings of its own."""
     if isinstance(form, str):
         return policies.named(form)
+    if form.settings and ":" in form.name:
+        raise PolicyError(
+            f"policy {form.name!r} has settings of its own beside its name; give them in one place"
+        )
     usual = policies.write(policies.named(form.name))
     known(form.name, form.settings, [name for name in usual if name != "name"])
     try:
