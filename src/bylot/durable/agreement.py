@@ -212,9 +212,8 @@ def started(found: Agreement) -> Router:
         rewards=(found.run.low, found.run.high),
         memory=1,  # it holds no decisions: that is the fold's
     )
-    router.max_contexts = (
-        found.terms.max_contexts
-    )  # that there is room for all is not asked of logs
+    # whether there is room for all of them was asked when the log began, and is not asked again
+    router.max_contexts = found.terms.max_contexts
     return router
 
 

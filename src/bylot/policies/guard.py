@@ -177,20 +177,21 @@ def admit(guard: Guard, account: Account, members: Ints, up: Bools) -> Admitted:
     """
     cost, place = cost_of(guard.A, members), account.place[0]
     loss = lost(guard, account, cost, place)
-    replaced = False
+    replaced, on = False, place
     if guard.on and loss > 0.0:
         drawn, after = members, (place + 1) % guard.schedule.sets.shape[0]
-        for panel, then in (
-            (stand_in(guard, place, drawn, up), after),
-            (cheapest(guard, account, drawn.size, up), place),
-        ):
+        for planned in (True, False):
+            if planned:
+                panel, then = stand_in(guard, place, drawn, up), after
+            else:
+                panel, then = cheapest(guard, account, drawn.size, up), place
             paid = cost_of(guard.A, panel)
             less = lost(guard, account, paid, then)
             if less < loss:
-                members, cost, loss, replaced = panel, paid, less, True
-                account.place[0] = then
+                members, cost, loss, replaced, on = panel, paid, less, True, then
             if loss <= 0.0:
-                break
+                break  # as the schedule's does, unless there was an outage
+    account.place[0] = on
     account.replaced[0] += replaced
     settle(guard, account, cost)
     return Admitted(members, replaced, loss <= 0.0)

@@ -322,5 +322,5 @@ def measures(problem: Problem) -> Floats:
     rows, members = np.sort(problem.rows), min(problem.draws, problem.size)
     below = problem.bounds - rows[:, :members].sum(axis=1)
     above = rows[:, -members:].sum(axis=1) - problem.bounds
-    room = np.minimum(np.where(problem.signs > 0, above, below), np.ptp(rows, axis=1))
-    return np.asarray(np.maximum(room, LEAST_ROOM * units(problem)))
+    left = np.minimum(np.where(problem.signs > 0, above, below), np.ptp(rows, axis=1))
+    return np.asarray(np.maximum(left, LEAST_ROOM * units(problem)))

@@ -169,11 +169,11 @@ def heed(drift: Floats, root: Floats, members: Ints, surprise: float, skew: floa
     more rounds, and must be larger on that side.
     """
     fade = min(FADE, EVEN / max(skew * skew, EVEN))
+    low, high = -unlikely(fade, max(-skew, 0.0)), unlikely(fade, max(skew, 0.0))
     some, fired = False, np.zeros(drift.size, np.bool_)
     for i in members:
         drift[i] += fade * (surprise - drift[i])
-        side = 1.0 if drift[i] > 0.0 else -1.0
-        if abs(drift[i]) > unlikely(fade, max(side * skew, 0.0)):
+        if not low <= drift[i] <= high:
             drift[i] = 0.0
             fired[i] = True
             some = True
