@@ -7,27 +7,30 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot.experiments import CONTENDERS, CONTEST, GRIDS, OWN, Cell
-from bylot.records import SCHEMA
+from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS, Cell
+from bylot_paper.policy_settings import COMPARED_POLICIES, OWN_POLICIES
+from bylot_paper.records import RECORD_SCHEMA
 from fabricated import RUN, common
 
 FIELDS = ("experiment", "environment", "level", "policy", "dimensions", "seed")
-LOST = dict.fromkeys(CONTENDERS, 0.08) | {"distinct": 0.03, "tangent": 0.04, "greedy": -0.01}
+LOST = dict.fromkeys(COMPARED_POLICIES, 0.08) | {"distinct": 0.03, "tangent": 0.04, "greedy": -0.01}
 
 
 def tell_contest(lost: Mapping[str, float] = LOST, seeds: int = 4, **run: Any) -> Any:
     """What policies lose on a made-up crowd, which is no world beside itself; the paper's leave a
     limit in odd seeds where there are any limits.
     """
-    cells = [cell for name in CONTEST for cell in GRIDS[name](seeds)]
+    cells = [cell for name in COMPARISON_EXPERIMENTS for cell in GRIDS[name](seeds)]
     rows = [row(cell, lost[cell.policy]) for cell in cells if cell.environment != "synthetic"]
-    return SimpleNamespace(cells=pl.DataFrame(rows, schema=SCHEMA).sort("cell"), run={**RUN, **run})
+    return SimpleNamespace(
+        cells=pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell"), run={**RUN, **run}
+    )
 
 
 def row(cell: Cell, lost: float) -> dict[str, Any]:
     """One row."""
     rng = np.random.default_rng([cell.seed, sum(map(ord, cell.id))])
-    kept = cell.policy in OWN or cell.level == "none" or cell.seed % 2 == 0
+    kept = cell.policy in OWN_POLICIES or cell.level == "none" or cell.seed % 2 == 0
     reward = 0.9 - lost + 0.001 * rng.normal()
     return common(*(getattr(cell, field) for field in FIELDS)) | {
         "cell": cell.id,

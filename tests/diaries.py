@@ -3,22 +3,23 @@
 from itertools import islice
 from typing import Any
 
-from bylot import codec, policies
-from bylot.durable.bodies import Closed, Decided, Rewarded
-from bylot.durable.fold import Fold
-from bylot.durable.history import READ
-from bylot.durable.terms import Terms
+from bylot import policies
+from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.events import DecisionClosed, DecisionMade, RewardReceived
+from bylot.eventlog.history import BODY_DECODERS
 from bylot.problem import Problem, at_least, at_most
-from bylot.store.contract import Event, Past
+from bylot.router import persistence
+from bylot.router.config import RouterConfig
+from bylot.store.protocol import DecisionEvents, Event
 from small import five
 
 SECOND = 1_000_000
 
 
-def terms_of(problem: Problem, policy: str = "distinct", **more: Any) -> Terms:
+def terms_of(problem: Problem, policy: str = "distinct", **more: Any) -> RouterConfig:
     """Terms of a router for this problem."""
-    settings = policies.write(policies.named(policy))
-    return Terms(problem=codec.write_problem(problem), policy=settings, **more)
+    settings = policies.policy_to_data(policies.find_policy(policy))
+    return RouterConfig(problem=persistence.problem_to_data(problem), policy=settings, **more)
 
 
 class Diary:
@@ -26,15 +27,15 @@ class Diary:
 
     def __init__(self, problem: Problem | None = None, policy: str = "distinct", **terms: Any):
         made = terms_of(five() if problem is None else problem, policy, **terms)
-        self.fold, first = Fold.create(1, "triage", made, at=0)
+        self.fold, first = RouterAggregate.create(1, "triage", made, at=0)
         self.log = [first]
         self.fold.recall = self.recall
 
-    def recall(self, seq: int) -> Past | None:
+    def recall(self, seq: int) -> DecisionEvents | None:
         """As a store would look it up, lines to come included."""
         if not 0 <= seq < len(self.log):
             return None
-        return Past(self.log[seq], [one for one in self.log if one.of == seq])
+        return DecisionEvents(self.log[seq], [one for one in self.log if one.of == seq])
 
     def note(self, event: Event | None) -> Event | None:
         """Keep a line, if it is one."""
@@ -59,40 +60,40 @@ class Diary:
 
     def edit(self, problem: Problem | None = None, at: int = 0, **terms: Any) -> None:
         """Other terms."""
-        old = {name: getattr(self.fold.terms, name) for name in Terms.__struct_fields__}
+        old = {name: getattr(self.fold.terms, name) for name in RouterConfig.__struct_fields__}
         if problem is not None:
-            old["problem"] = codec.write_problem(problem)
-        self.note(self.fold.edit(at, Terms(**{**old, **terms})))
+            old["problem"] = persistence.problem_to_data(problem)
+        self.note(self.fold.edit(at, RouterConfig(**{**old, **terms})))
 
     def reopen(self) -> None:
         """Go on from a snapshot, as another process would."""
-        self.fold = Fold.thaw("triage", self.fold.freeze())
+        self.fold = RouterAggregate.thaw("triage", self.fold.freeze())
         self.fold.recall = self.recall
 
-    def replayed(self) -> Fold:
+    def replayed(self) -> RouterAggregate:
         """What the log adds up to."""
-        fold = Fold.begin("triage", self.log[0])
+        fold = RouterAggregate.begin("triage", self.log[0])
         fold.recall = self.recall
         for event in self.log[1:]:
             fold.replay(event)
         return fold
 
 
-def decided(event: Event) -> Decided:
+def decided(event: Event) -> DecisionMade:
     """The body of a decision's line."""
-    body: Decided = READ["decided"](event.body)
+    body: DecisionMade = BODY_DECODERS["decided"](event.body)
     return body
 
 
-def rewarded(event: Event) -> Rewarded:
+def rewarded(event: Event) -> RewardReceived:
     """The body of a reward's line."""
-    body: Rewarded = READ["rewarded"](event.body)
+    body: RewardReceived = BODY_DECODERS["rewarded"](event.body)
     return body
 
 
-def closed(event: Event) -> Closed:
+def closed(event: Event) -> DecisionClosed:
     """The body of a line that closes a decision."""
-    body: Closed = READ["closed"](event.body)
+    body: DecisionClosed = BODY_DECODERS["closed"](event.body)
     return body
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot.kernels.compile import Floats
-from bylot.plots.style import POLICIES
-from bylot.records import SCHEMA
+from bylot.numerics.jit import Floats
+from bylot.reports.style import PAPER_POLICY_STYLES
+from bylot_paper.records import RECORD_SCHEMA
 
 LEVELS = ("tight", "medium", "loose", "none")
 BOUNDS = {"tight": (1.0, 2.0), "medium": (1.1, 2.5), "loose": (1.5, 5.0), "none": (None, None)}
@@ -71,7 +71,7 @@ def tell(story: Story, seeds: int = 20, points: int = 50, **run: Any) -> Any:
         for key, descent in story.sweep.items()
         for seed in range(min(seeds, 5))
     ]
-    cells = pl.DataFrame(rows, schema=SCHEMA).sort("cell")
+    cells = pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell")
     return SimpleNamespace(cells=cells, run={**RUN, **run})
 
 
@@ -156,7 +156,7 @@ def common(
 ) -> dict[str, Any]:
     """What every row has, whatever it measured."""
     name = f"{experiment}/{level}/{environment}/{policy}/N={dimensions}/seed={seed:02d}"
-    return dict.fromkeys(SCHEMA) | {
+    return dict.fromkeys(RECORD_SCHEMA) | {
         "cell": name,
         "experiment": experiment,
         "environment": environment,
@@ -271,7 +271,7 @@ GRID = [
     (environment, level, policy)
     for environment in ("stochastic", "regime")
     for level in LEVELS
-    for policy in POLICIES
+    for policy in PAPER_POLICY_STYLES
 ]
 SWEEP = [(dimensions, level) for dimensions in (3, 5) for level in LEVELS[:3]]
 AS_WRITTEN = of(as_written, written_descent)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bylot.data import OutcomeTable, read_outcomes
 from bylot.environments import Outcomes
-from bylot.experiments import read_hospital
+from bylot.outcome_tables.outcomes import OutcomeTable, read_outcomes
 from bylot.problem import Problem
+from bylot_paper.scenarios import read_hospital
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "hospital"
 

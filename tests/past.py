@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot.experiments import GRIDS, GUARDED, Cell
-from bylot.records import SCHEMA
+from bylot_paper.grid import GRIDS, Cell
+from bylot_paper.policy_settings import GUARDED_POLICIES
+from bylot_paper.records import RECORD_SCHEMA
 from fabricated import BOUNDS, RUN, common
 
 LOST = {"omd": 0.04, "ts-bwk": 0.03, "cbwk": 0.06, "strict": 0.02, "tangent": 0.004}
@@ -18,14 +19,16 @@ def tell_past(good: bool = True, seeds: int = 4, **run: Any) -> Any:
     """All experiments past the paper, as they must come out, or as they must not."""
     names = ("beyond", "ablation", "periods", "settings")
     rows = [told(cell, good) for name in names for cell in GRIDS[name](seeds)]
-    return SimpleNamespace(cells=pl.DataFrame(rows, schema=SCHEMA).sort("cell"), run={**RUN, **run})
+    return SimpleNamespace(
+        cells=pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell"), run={**RUN, **run}
+    )
 
 
 def told(cell: Cell, good: bool) -> dict[str, Any]:
     """One row."""
     name, _, changes = cell.policy.partition(":")
     rng = np.random.default_rng([cell.seed, sum(map(ord, cell.id))])
-    ours = name in GUARDED
+    ours = name in GUARDED_POLICIES
     lost = LOST.get(name, -0.02 if cell.level == "stress" else 0.003) + 0.001 * rng.normal()
     lost += 0.05 if ours and not good else 0.0
     lost -= 0.001 if changes.startswith("eta=2.0,patience=30.0") else 0.0

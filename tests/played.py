@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 
 import bylot
-from bylot import codec, policies
-from bylot.durable.commands import Decision, Recalled, RouterView, Told
-from bylot.durable.course import blank
-from bylot.durable.history import moment
-from bylot.durable.terms import Terms
-from bylot.policies.contract import law
+from bylot import policies
+from bylot.eventlog.commands import DecisionRecord, RewardRecord, RouterView, StoredDecision
+from bylot.eventlog.history import format_timestamp
+from bylot.eventlog.timeline import make_empty_timeline
+from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
-from bylot.service.pages.source import Amended, Listed
-from bylot.status import Standing
+from bylot.router import persistence
+from bylot.router.config import RouterConfig
+from bylot.router.status import LimitStatus
+from bylot.server.dashboard.source import ConfigChange, ListedRouter
 
 COUNTS = ("noted", "late", "missing", "defaulted", "cancelled", "replaced", "infeasible")
 START, SECOND = 1_794_000_000_000_000, 1_000_000
@@ -32,15 +33,15 @@ class Played:
         self.rng = np.random.default_rng(seed)
         self.skill = self.rng.random((len(self.contexts), problem.size))
         self.at = START
-        self.course = blank(problem.costs)
+        self.course = make_empty_timeline(problem.costs)
         self.counts = Counter[str]()
-        self.past: list[Recalled] = []
-        self.terms = Terms(
-            problem=codec.write_problem(problem),
-            policy=policies.write(policies.named("distinct")),
+        self.past: list[DecisionRecord] = []
+        self.terms = RouterConfig(
+            problem=persistence.problem_to_data(problem),
+            policy=policies.policy_to_data(policies.find_policy("distinct")),
             wait=600.0,
         )
-        self.edits = [Amended(at=moment(START), by="root", terms=self.terms)]
+        self.edits = [ConfigChange(at=format_timestamp(START), by="root", terms=self.terms)]
 
     def play(self, rounds: int) -> "Played":
         """Requests, most of them rewarded."""
@@ -56,27 +57,31 @@ class Played:
         self.course.decided(made.t, self.at, made.spend)
         members = [self.problem.experts.index(name) for name in made.subset]
         value = float(max(self.skill[which, members]) * self.rng.uniform(0.7, 1.0))
-        state, rewards = "waiting", list[Told]()
+        state, rewards = "waiting", list[RewardRecord]()
         if self.rng.random() < 0.9:
             self.router.reward(made.id, value)
             self.course.rewarded(made.t, value)
-            at = moment(self.at + SECOND)
+            at = format_timestamp(self.at + SECOND)
             state = "rewarded"
-            rewards = [Told(at=at, value=value, receipt="learned", spend=None, key=None, by="web")]
+            rewards = [
+                RewardRecord(at=at, value=value, receipt="learned", spend=None, key=None, by="web")
+            ]
         elif self.rng.random() < 0.3:
             self.counts["missing"] += 1
             state = "closed"
         self.counts["infeasible"] += not made.feasible
         self.past = [self.recalled(made, state, rewards), *self.past][:25]
 
-    def recalled(self, made: bylot.Decision, state: Any, rewards: list[Told]) -> Recalled:
+    def recalled(
+        self, made: bylot.Decision, state: Any, rewards: list[RewardRecord]
+    ) -> DecisionRecord:
         """A decision as the service keeps it."""
-        decision = Decision(
+        decision = StoredDecision(
             id=f"{self.name}.1.{made.t}",
             router=self.name,
             version=1,
             t=made.t,
-            at=moment(self.at),
+            at=format_timestamp(self.at),
             context=made.context,
             draws=made.draws,
             subset=made.subset,
@@ -89,14 +94,14 @@ class Played:
             replaced=made.replaced,
             deferred=False,
         )
-        return Recalled(decision=decision, state=state, rewards=tuple(rewards))
+        return DecisionRecord(decision=decision, state=state, rewards=tuple(rewards))
 
     def view(self) -> RouterView:
         """The router as it stands."""
         return RouterView(
             name=self.name,
             number=1,
-            created=moment(START),
+            created=format_timestamp(START),
             seq=2 * self.router.t,
             terms=self.terms,
             status=self.status(),
@@ -135,7 +140,9 @@ class Played:
                 {
                     "context": context,
                     "visits": int(state.visits[i]),
-                    "law": law(self.router.rule, state, i, np.empty(0, np.bool_)).tolist(),
+                    "law": compute_distribution(
+                        self.router.rule, state, i, np.empty(0, np.bool_)
+                    ).tolist(),
                 }
                 for context, i in list(self.router.contexts.items())[:12]
             ],
@@ -144,7 +151,7 @@ class Played:
         }
 
 
-def limit_of(one: Standing) -> dict[str, Any]:
+def limit_of(one: LimitStatus) -> dict[str, Any]:
     """One limit."""
     return {
         "cost": one.limit.name,
@@ -162,19 +169,19 @@ def limit_of(one: Standing) -> dict[str, Any]:
 class Standins:
     """A source of such routers."""
 
-    def __init__(self, *routers: Played, others: Iterable[Listed] = ()) -> None:
+    def __init__(self, *routers: Played, others: Iterable[ListedRouter] = ()) -> None:
         self.played = {one.name: one for one in routers}
         self.others = list(others)
 
-    async def routers(self) -> list[Listed]:
-        known = [Listed(name=one.name, view=one.view()) for one in self.played.values()]
+    async def routers(self) -> list[ListedRouter]:
+        known = [ListedRouter(name=one.name, view=one.view()) for one in self.played.values()]
         return sorted([*known, *self.others], key=lambda one: one.name)
 
     async def router(self, name: str) -> RouterView | None:
         return self.played[name].view() if name in self.played else None
 
-    async def latest(self, name: str, limit: int) -> list[Recalled]:
+    async def latest(self, name: str, limit: int) -> list[DecisionRecord]:
         return self.played[name].past[:limit]
 
-    async def edits(self, name: str) -> list[Amended]:
+    async def edits(self, name: str) -> list[ConfigChange]:
         return self.played[name].edits

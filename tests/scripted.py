@@ -105,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of the standard library
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
     def log_message(self, *told: Any) -> None:
         """Say nothing."""

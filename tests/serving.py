@@ -10,21 +10,21 @@ from typing import Any
 
 import httpx
 
-from bylot.codec import write_problem
-from bylot.service.app import App, make_app
-from bylot.service.desk import Keeper
-from bylot.service.server import Server, bound
-from bylot.service.settings import Settings
+from bylot.router.persistence import problem_to_data
+from bylot.server.app import ServerApp, make_app
+from bylot.server.lifecycle import HttpServer, open_listening_socket
+from bylot.server.state import ServerSettings
+from bylot.server.writer import BatchHandler
 from small import five
 
-FIVE = write_problem(five())
+FIVE = problem_to_data(five())
 
 
 class Served(httpx.Client):
     """Asks a server; and the server itself."""
 
-    app: App
-    server: Server
+    app: ServerApp
+    server: HttpServer
     port: int
 
     def router(self, **terms: Any) -> str:
@@ -43,12 +43,14 @@ class Served(httpx.Client):
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, hire: Callable[[Settings], Callable[[], Keeper]] | None = None, **options: Any
+    folder: Path,
+    hire: Callable[[ServerSettings], Callable[[], BatchHandler]] | None = None,
+    **options: Any,
 ) -> Iterator[Served]:
     """A server with its store in a folder."""
-    settings = Settings(**{"store": f"sqlite:///{folder}/bylot.db", **options})
+    settings = ServerSettings(**{"store": f"sqlite:///{folder}/bylot.db", **options})
     app = make_app(settings, hire=hire and hire(settings))
-    server, door = Server(app), bound("127.0.0.1", 0)
+    server, door = HttpServer(app), open_listening_socket("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: server.run(sockets=[door]))
     port = door.getsockname()[1]
     thread.start()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bylot.environments import Given, Noisy
-from bylot.kernels.compile import Floats
+from bylot.numerics.jit import Floats
 from bylot.problem import Problem, at_least, at_most
 
 

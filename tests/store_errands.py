@@ -3,7 +3,7 @@
 import random
 import sys
 
-from bylot.errors import Fenced
+from bylot.errors import LeaseLost
 from bylot.store import Event, Store, open_store, sqlite
 
 
@@ -45,7 +45,7 @@ def race(address: str, router: str, who: str) -> None:
             try:
                 store.append(batch(int(router), end(store, int(router)), who, size))
                 break
-            except Fenced:
+            except LeaseLost:
                 lost += 1
     print(lost, flush=True)
     store.close()
@@ -70,5 +70,5 @@ def make(address: str, _router: str, who: str) -> None:
 
 
 if __name__ == "__main__":
-    sqlite.PATIENCE = 30.0  # a slow disk is no failure
+    sqlite.SQLITE_BUSY_TIMEOUT_S = 30.0  # a slow disk is no failure
     {"write": write, "race": race, "lease": lease, "make": make}[sys.argv[1]](*sys.argv[2:])

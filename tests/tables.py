@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from bylot.data import OutcomeTable, read_experts, read_outcomes
 from bylot.errors import DataError
+from bylot.outcome_tables.outcomes import OutcomeTable, read_experts, read_outcomes
 
 OUTCOMES = "qid,ann,bob,cy\n9,1,0,\n10,0.25,1,1\n7,,,0\n"
 

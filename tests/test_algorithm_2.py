@@ -8,9 +8,9 @@ charges their first policy only, never the one they learned: a violation that do
 import numpy as np
 
 from bylot import Problem, at_most
-from bylot.kernels.chance import Chance
+from bylot.numerics.philox import RngKey
 from bylot.policies import Omd
-from bylot.policies.contract import decide, learn
+from bylot.policies.base import decide, learn
 
 DEAR = Problem(["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05)
 ALL_UP = np.empty(0, np.bool_)
@@ -26,7 +26,7 @@ def violation(contexts: int, printed: bool) -> float:
         for _ in range(2):
             if printed and t:
                 state.dual.u[:] = rule.rows @ state.q[x]
-            ticket = decide(rule, state, x, Chance(1, t), ALL_UP)
+            ticket = decide(rule, state, x, RngKey(1, t), ALL_UP)
             learn(rule, state, ticket, float(ticket.draws[0] == 0))
             u.append(rule.rows @ state.q[x])
             t += 1

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bylot.evaluation import compare, draws, gather
+from bylot.evaluate import log_from_entries, make_iid_target, measure_agreement
 from test_evaluation_laws import ALL, chances
 from trio import TRIO, fixed
 
 
 def test_agreement_with_an_existing_system_is_that_of_enumeration() -> None:
     chosen = fixed([0.6, 0.3, 0.1], 30, told=False)
-    target = draws(TRIO, {"a": 2, "b": 1})
-    found = compare(gather(TRIO, chosen), target)
+    target = make_iid_target(TRIO, {"a": 2, "b": 1})
+    found = measure_agreement(log_from_entries(TRIO, chosen), target)
     law, same, overlap, jaccard = target.law(None, ALL), [], [], []
     for one in chosen:
         mine = {TRIO.experts.index(name) for name in one.draws}

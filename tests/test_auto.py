@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bylot import Router, policies, room, simulate
-from bylot.durable.stored import StoredRouter
+from bylot import Router, policies, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
-from bylot.policies import Auto, Distinct, Panel, Policy, Tangent, auto, panel
+from bylot.eventlog.stored_router import StoredRouter
+from bylot.policies import Auto, Distinct, NoisyOr, Policy, Tangent, capacity, noisy_or, registry
 from bylot.problem import Problem, at_most
 from small import five
 
@@ -28,31 +28,37 @@ def sized(size: int) -> Problem:
         (Auto(), five(), Distinct()),
         (Auto(), TIGHT, Tangent()),
         (Auto(propensities=False), TIGHT, Tangent()),
-        (Auto(propensities=False), five(), Panel()),
-        (Auto(propensities=False), sized(auto.MANY), Panel()),
-        (Auto(propensities=False), sized(auto.MANY + 1), Distinct()),
-        (Auto(propensities=False, contexts=10_000), sized(auto.MANY), Distinct()),
+        (Auto(propensities=False), five(), NoisyOr()),
+        (Auto(propensities=False), sized(registry.MAX_NOISY_OR_EXPERTS), NoisyOr()),
+        (Auto(propensities=False), sized(registry.MAX_NOISY_OR_EXPERTS + 1), Distinct()),
+        (
+            Auto(propensities=False, contexts=10_000),
+            sized(registry.MAX_NOISY_OR_EXPERTS),
+            Distinct(),
+        ),
     ],
 )
 def test_the_problem_says_which(asked: Auto, problem: Problem, taken: Policy) -> None:
-    assert policies.settled(asked, problem) == taken
+    assert policies.resolve_policy(asked, problem) == taken
 
 
 def test_what_panel_is_given_it_can_bear() -> None:
-    problem = sized(auto.MANY)
-    most = panel.MEMORY // (8 * problem.size**2)
+    problem = sized(registry.MAX_NOISY_OR_EXPERTS)
+    most = noisy_or.MAX_POSTERIOR_BYTES // (8 * problem.size**2)
     taken = Auto(propensities=False, contexts=most).settled(problem)
-    assert isinstance(taken, Panel)
+    assert isinstance(taken, NoisyOr)
     taken.start(taken.bind(problem), most)
     assert Auto(propensities=False, contexts=most + 1).settled(problem) == Distinct()
 
 
 def test_contexts_that_were_declared_count_unless_others_are_told(tmp_path: Path) -> None:
-    problem = sized(auto.MANY)
+    problem = sized(registry.MAX_NOISY_OR_EXPERTS)
     asked = Auto(propensities=False)
-    assert Router(problem, asked).policy == Panel()
+    assert Router(problem, asked).policy == NoisyOr()
     assert Router(problem, asked, max_contexts=4_000).policy == Distinct()
-    assert room.informed(replace(asked, contexts=3), 4_000) == replace(asked, contexts=3)
+    assert capacity.fill_auto_contexts(replace(asked, contexts=3), 4_000) == replace(
+        asked, contexts=3
+    )
     address = f"sqlite:///{tmp_path}/b.db"
     words = "auto:propensities=false"
     with StoredRouter.create(address, "many", problem, words, max_contexts=4_000) as router:
@@ -60,7 +66,7 @@ def test_contexts_that_were_declared_count_unless_others_are_told(tmp_path: Path
 
 
 def test_a_policy_that_is_named_is_not_chosen() -> None:
-    assert policies.settled("omd", TIGHT) == policies.POLICIES["omd"]
+    assert policies.resolve_policy("omd", TIGHT) == policies.POLICIES["omd"]
     with pytest.raises(PolicyError, match="cannot keep"):
         Router(TIGHT, "distinct")
 
@@ -69,7 +75,7 @@ def test_routers_and_simulations_are_left_to_the_problem_unless_told() -> None:
     values = Given(np.full((3, 1, 3), 0.5))
     assert Router(TIGHT).policy == Tangent()
     assert simulate(TIGHT, values, rounds=3).policy == Tangent()
-    assert Router(five(), Auto(propensities=False)).policy == Panel()
+    assert Router(five(), Auto(propensities=False)).policy == NoisyOr()
 
 
 def test_a_stored_router_has_the_policy_that_was_chosen(tmp_path: Path) -> None:
@@ -83,9 +89,9 @@ def test_a_stored_router_has_the_policy_that_was_chosen(tmp_path: Path) -> None:
 
 def test_settings_are_written_and_read_back() -> None:
     asked = Auto(propensities=False, contexts=7)
-    assert policies.read(policies.write(asked)) == asked
+    assert policies.policy_from_data(policies.policy_to_data(asked)) == asked
     with pytest.raises(PolicyError, match="upgrade"):
-        policies.read({**policies.write(asked), "more": 1})
+        policies.policy_from_data({**policies.policy_to_data(asked), "more": 1})
 
 
 @pytest.mark.parametrize("wrong", [{"contexts": 0}, {"contexts": 1.5}, {"propensities": "yes"}])

@@ -16,15 +16,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot import Problem, Router, Trace, at_least, at_most, simulate
 from bylot.environments import Given, Noisy
 from bylot.errors import PolicyError
-from bylot.kernels.beta import fill_betas
-from bylot.kernels.chance import Chance, uniforms
-from bylot.kernels.gumbel import add_gumbels
+from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.variates import add_gumbels, fill_betas
 from bylot.policies import POLICIES, Cbwk, Cucb, Greedy, Moe, Policy, Random, Ts, TsBwk
-from bylot.policies.contract import Ticket, chances
-from bylot.policies.gate import NOISE
-from bylot.policies.thompson import BELIEFS
-from bylot.policies.warmup import ORDER
-from bylot.pools import crowd, skills
+from bylot.policies.base import Ticket, compute_inclusion
+from bylot.policies.moe import GUMBEL_STREAM
+from bylot.policies.pull_counts import WARMUP_STREAM
+from bylot.policies.thompson import BELIEF_STREAM
+from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from small import five, recorded
 
 SEED = 5
@@ -87,12 +86,12 @@ class Reading:
         K, M = self.K, self.M
         if isinstance(self.policy, Moe):
             noisy = np.array(self.theta.setdefault(x, np.zeros(K)))
-            add_gumbels(noisy, Chance(SEED, t), NOISE)
+            add_gumbels(noisy, RngKey(SEED, t), GUMBEL_STREAM)
             return list(noisy)
         if isinstance(self.policy, Random):
             return [0.0] * K
         if n == 0:
-            self.orders[x] = self.shuffled(list(range(K)), K, t, ORDER)
+            self.orders[x] = self.shuffled(list(range(K)), K, t, WARMUP_STREAM)
         if n < math.ceil(K / M):  # whose turn it is: the order from place n M on, and round again
             turn = [self.orders[x][(n * M + k) % K] for k in range(K)]
             return [-float(turn.index(i)) for i in range(K)]
@@ -108,7 +107,7 @@ class Reading:
             alpha = [math.fsum([1.0, *rs]) for rs in got]
             beta = [math.fsum([1.0, *(1 - r for r in rs)]) for rs in got]
             draws = np.empty(self.K)
-            fill_betas(draws, np.array(alpha), np.array(beta), Chance(SEED, t), BELIEFS)
+            fill_betas(draws, np.array(alpha), np.array(beta), RngKey(SEED, t), BELIEF_STREAM)
             return list(draws)
         c: float = getattr(self.policy, "c", 0.0)
         indices = []
@@ -132,7 +131,7 @@ class Reading:
     def shuffled(self, items: list[int], count: int, t: int, stream: int) -> list[int]:
         """The first of a random order: each place gets one of those that are left."""
         count = min(count, len(items))
-        for j, u in enumerate(uniforms(Chance(SEED, t), stream, count)):
+        for j, u in enumerate(draw_uniforms(RngKey(SEED, t), stream, count)):
             k = j + math.floor(u * (len(items) - j))
             items[j], items[k] = items[k], items[j]
         return items[:count]
@@ -168,7 +167,7 @@ def test_the_same_with_outages_and_rewards_that_come_late_or_never(case: str) ->
         assert set(decision.subset) == {problem.experts[i] for i in draws}
         waiting.append((decision.id, x, set(draws), float(rng.random())))
         while len(waiting) > 5:
-            id, x, panel, reward = waiting.pop(int(rng.integers(5)))  # noqa: A001
+            id, x, panel, reward = waiting.pop(int(rng.integers(5)))
             if rng.random() < 0.8:
                 router.reward(id, reward)
                 reading.learn(x, panel, reward)
@@ -210,13 +209,16 @@ def teams(trace: Trace, start: int = 0) -> set[frozenset[int]]:
 @pytest.mark.parametrize("name", ["greedy", "cucb"])
 def test_a_shared_reward_locks_indices_to_the_teams_of_the_warm_up(name: str) -> None:
     free = Problem([f"w{i}" for i in range(50)], {}, draws=5)
-    trace = simulate(free, skills(crowd()), name, rounds=5_000)
+    trace = simulate(free, make_crowd_environment(make_crowd_problem()), name, rounds=5_000)
     first = {frozenset(panel) for panel in trace.draws[:10].tolist()}
     assert len(first) == 10
     assert sorted(i for team in first for i in team) == list(range(50))
     assert teams(trace) == first
     # Others are not locked: a draw tells two experts apart that have the same past.
-    assert len(teams(simulate(free, skills(crowd()), "ts", rounds=5_000))) > 100
+    assert (
+        len(teams(simulate(free, make_crowd_environment(make_crowd_problem()), "ts", rounds=5_000)))
+        > 100
+    )
 
 
 DEAR = Problem(
@@ -338,7 +340,7 @@ def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
         1.0,
         False,
     )
-    assert_allclose(chances(rule, state, ticket), np.full(5, 1 - 0.8**2))
+    assert_allclose(compute_inclusion(rule, state, ticket), np.full(5, 1 - 0.8**2))
 
 
 @pytest.mark.parametrize("name", UNTOLD)

@@ -2,13 +2,13 @@
 
 import json
 
-from bylot.bench import decide
+from bylot_bench import decide
 
 
 def test_a_short_run_has_the_promised_keys_and_a_table() -> None:
     result = json.loads(json.dumps(decide.run(seconds=0.05, turns=1)))
     rates = result["rounds_per_cpu_s"]
-    assert set(rates) | set(result["absent"]) == {*decide.OURS, "river", "mabwiser"}
+    assert set(rates) | set(result["absent"]) == {*decide.OWN_ROUTERS, "river", "mabwiser"}
     for peer, ratio in result["ratios"].items():
         assert ratio == rates["bylot"] / rates[peer]
     text = decide.render(result)

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from bylot.bench import peers, qp
-from bylot.bench.steps import steps
 from bylot.errors import BylotError
-from bylot.kernels.project import onto_halfspace
+from bylot.numerics.simplex_projection import project_onto_halfspace
+from bylot_bench import qp
+from bylot_bench.qp import record_steps
 
 
 def test_a_small_run_has_the_promised_keys_and_a_table() -> None:
@@ -16,23 +16,23 @@ def test_a_small_run_has_the_promised_keys_and_a_table() -> None:
     row = json.loads(json.dumps(result))["qp"][0]
     assert row["K"] == 20
     assert row["ratio_to_best"] == min(row["peers_us"].values()) / row["ours_us"]
-    assert set(row["peers_us"]) | set(row["notes"]) == set(peers.PEERS)
+    assert set(row["peers_us"]) | set(row["notes"]) == set(qp.QP_SOLVERS)
     assert result["fuzz"]["failures"] == 0
     assert result["fuzz"]["worst_kkt"] <= 1e-12
     assert "20 hard cases, 0 failures" in qp.render(result)
 
 
 def test_the_steps_bind_and_come_from_a_play() -> None:
-    work = steps(30, 5, skip=3)
+    work = record_steps(30, 5, skip=3)
     for z, a, b in zip(*work[1:], strict=True):
-        assert onto_halfspace(z, work.floor, a, float(b)).multiplier > 0
-    assert np.array_equal(work.z, steps(30, 5, skip=3).z)
+        assert project_onto_halfspace(z, work.floor, a, float(b)).multiplier > 0
+    assert np.array_equal(work.z, record_steps(30, 5, skip=3).z)
 
 
 def test_a_peer_that_solves_another_problem_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     uniform = {"daqp": lambda K, floor: lambda z, a, b: np.full(K, 1 / K)}
-    monkeypatch.setattr(qp, "PEERS", uniform)
-    times, notes = qp.timed_peers(20, steps(20, 3, skip=0), 0.01)
+    monkeypatch.setattr(qp, "QP_SOLVERS", uniform)
+    times, notes = qp.time_solvers(20, record_steps(20, 3, skip=0), 0.01)
     assert times == {}
     assert "off by" in notes["daqp"]
 
@@ -40,6 +40,6 @@ def test_a_peer_that_solves_another_problem_is_left_out(monkeypatch: pytest.Monk
 def test_no_peer_at_all_is_an_error_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(qp, "absent", lambda: list(peers.PEERS))
+    monkeypatch.setattr(qp, "list_missing_solvers", lambda: list(qp.QP_SOLVERS))
     with pytest.raises(BylotError, match=r"pip install '\.\[bench\]'"):
         qp.run(cases=1, sizes=())

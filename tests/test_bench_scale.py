@@ -5,14 +5,14 @@ import math
 
 import pytest
 
-from bylot.bench import scale
 from bylot.policies import POLICIES
+from bylot_bench import scale
 
 
 def test_a_small_run_has_a_row_for_each_policy_and_size_and_a_table() -> None:
     result = scale.run(sizes=((10, 2), (40, 2), (40, 3)), seconds=0.01, turns=1)
     rows = json.loads(json.dumps(result))["scale"]
-    names = [name for name in scale.NAMES if name in POLICIES]
+    names = [name for name in scale.SCALED_POLICIES if name in POLICIES]
     assert {"omd", "distinct"} <= set(names)
     sizes = [(10, 2), (40, 2), (40, 3)]
     assert [(row["policy"], row["K"], row["M"]) for row in rows] == [
@@ -28,23 +28,23 @@ def test_a_small_run_has_a_row_for_each_policy_and_size_and_a_table() -> None:
 def test_growth_is_the_power_of_k_between_neighbours_of_one_policy_and_panel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def quadratic(policy: object, K: int, M: int) -> tuple[float, scale.Turn]:
+    def quadratic(policy: object, K: int, M: int) -> tuple[float, scale.PlayTurn]:
         return 0.0, lambda seconds: 1e6 / K**2
 
-    monkeypatch.setattr(scale, "player", quadratic)
+    monkeypatch.setattr(scale, "prepare_policy", quadratic)
     rows = scale.run(sizes=((10, 5), (30, 5), (500, 5), (500, 9)))["scale"]
     growth = [row.get("growth", math.nan) for row in rows if row["policy"] == "omd"]
     assert growth == pytest.approx([math.nan, 2.0, 2.0, math.nan], nan_ok=True)
 
 
 def test_a_policy_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale, "NAMES", ("omd", "nobody"))
-    monkeypatch.setattr(scale, "player", lambda policy, K, M: (0.0, lambda seconds: 1.0))
+    monkeypatch.setattr(scale, "SCALED_POLICIES", ("omd", "nobody"))
+    monkeypatch.setattr(scale, "prepare_policy", lambda policy, K, M: (0.0, lambda seconds: 1.0))
     assert [row["policy"] for row in scale.run(sizes=((10, 2),))["scale"]] == ["omd"]
 
 
-@pytest.mark.parametrize(("K", "M"), scale.SIZES)
+@pytest.mark.parametrize(("K", "M"), scale.POOL_SIZES)
 def test_every_policy_can_keep_the_limits_of_the_pool(K: int, M: int) -> None:
-    problem = scale.pool(K, M)
+    problem = scale.make_scale_problem(K, M)
     assert problem.full_conflict is None
     POLICIES["omd"].bind(problem)  # would warn, and warnings are errors here

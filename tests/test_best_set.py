@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 
 import hospital
 from bylot.errors import ProblemError, ValuesError
-from bylot.kernels.compile import Floats
-from bylot.optima import BestSet, Stack, best_set, optimum, sets
-from bylot.optima.sets import Hunt
+from bylot.numerics.jit import Floats
+from bylot.optima import BestSet, ValueStack, best_set, fixed_sets, optimum
+from bylot.optima.fixed_sets import FixedSetSearch
 from bylot.problem import Limit, Problem, at_least, at_most
 
 few = settings(deadline=None, derandomize=True, max_examples=150)
@@ -91,7 +91,7 @@ def test_no_set_within_the_limits_is_better(problem: Problem, seed: int) -> None
 @few
 @given(problem=problems(), seed=st.integers(0, 99))
 def test_swaps_are_never_worse_than_greedy_search(problem: Problem, seed: int) -> None:
-    hunt = Hunt.of(problem, Stack(skills(problem.size, seed)))
+    hunt = FixedSetSearch.of(problem, ValueStack(skills(problem.size, seed)))
     for start in ((), hunt.seed() or ()):
         greedy = hunt.greedy(start)
         assert len(set(greedy)) == len(greedy) <= problem.draws
@@ -102,7 +102,7 @@ def test_swaps_find_what_greedy_search_misses() -> None:
     """Greedy search takes the all-rounder first, of whom the two specialists leave nothing."""
     values = np.array([[[0.6, 1.0, 0.0], [0.6, 0.0, 1.0]]])
     problem = Problem(["all-rounder", "heart", "skin"], {}, [], draws=2)
-    hunt = Hunt.of(problem, Stack(values))
+    hunt = FixedSetSearch.of(problem, ValueStack(values))
     assert hunt.value(hunt.greedy(())) == pytest.approx(1.6)
     assert hunt.swapped(hunt.greedy(())) == (1, 2)
 
@@ -112,7 +112,7 @@ def test_without_time_for_a_proof_the_set_of_greedy_search_and_swaps_is_told_as_
 ) -> None:
     problem, values = pool(8, 3, [at_most("usd", 1.2)]), skills(8)
     best = best_set(problem, values)
-    monkeypatch.setattr(sets, "WORK", 0)
+    monkeypatch.setattr(fixed_sets, "MAX_BRANCHING_WORK", 0)
     quick = best_set(problem, values)
     assert (best.proved, quick.proved) == (True, False)
     assert 0.9 * best.value < quick.value <= best.value
@@ -155,6 +155,6 @@ def test_values_of_another_pool_are_refused() -> None:
 
 def test_twelve_shares_exclude_any_three_models_of_the_hospital() -> None:
     values, weights, _ = hospital.world().expected()
-    best = best_set(hospital.hospital(), Stack(values, weights=weights))
+    best = best_set(hospital.hospital(), ValueStack(values, weights=weights))
     assert (best.feasible, best.proved) == (False, True)
     assert best.value > 0.7778  # more than any mixture may earn: it skips nine labs

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bylot.kernels.beta import fill_betas
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Floats, compiled
-from bylot.kernels.gumbel import add_gumbels
-from bylot.kernels.normal import EDGES, HEIGHTS, LAYERS, TAIL, normal
-from bylot.kernels.stream import opened
+from bylot.numerics.jit import Floats, jit
+from bylot.numerics.philox import RngKey
+from bylot.numerics.variates import (
+    ZIGGURAT_EDGES,
+    ZIGGURAT_HEIGHTS,
+    ZIGGURAT_LAYERS,
+    ZIGGURAT_TAIL,
+    add_gumbels,
+    draw_normal,
+    fill_betas,
+    open_stream,
+)
 
 N = 100_000
 SHAPES = [
@@ -30,15 +36,15 @@ UNLIKELY = 1e-4  # a p-value below it would be noticed; the seeds are fixed, so 
 def betas(a: float, b: float) -> Floats:
     """N draws from one Beta."""
     out = np.empty(N)
-    fill_betas(out, np.full(N, a), np.full(N, b), Chance(3, 1), 2)
+    fill_betas(out, np.full(N, a), np.full(N, b), RngKey(3, 1), 2)
     return out
 
 
-@compiled
+@jit
 def normals(count: int) -> Floats:
-    out, s = np.empty(count), opened(Chance(5, 2), 9)
+    out, s = np.empty(count), open_stream(RngKey(5, 2), 9)
     for i in range(count):
-        out[i], s = normal(s)
+        out[i], s = draw_normal(s)
     return out
 
 
@@ -58,38 +64,40 @@ def test_the_test_above_would_notice_a_mean_off_by_a_thirtieth_of_the_spread(
 
 def test_each_beta_has_its_own_parameters_and_its_own_chance() -> None:
     out, a = np.empty(3), np.array([1.0, 1.0, 1e9])
-    fill_betas(out, a, np.array([1.0, 1.0, 1.0]), Chance(1, 1), 2)
+    fill_betas(out, a, np.array([1.0, 1.0, 1.0]), RngKey(1, 1), 2)
     assert out[0] != out[1]
     assert out[2] > 0.999999
 
 
 def test_betas_of_parameters_that_no_posterior_has_still_come_to_an_end() -> None:
     out = np.empty(2)
-    fill_betas(out, np.array([np.nan, 1e308]), np.array([1.0, 1e308]), Chance(1, 1), 2)
+    fill_betas(out, np.array([np.nan, 1e308]), np.array([1.0, 1e308]), RngKey(1, 1), 2)
 
 
 def test_normals_are_normal_in_the_middle_and_in_the_tail() -> None:
     x = normals(2_000_000)
     assert stats.kstest(x, "norm").pvalue > UNLIKELY
-    far = np.abs(x[np.abs(x) > TAIL])  # beyond the last rectangle: some 500 of them
-    beyond = stats.norm.sf(TAIL)
+    far = np.abs(x[np.abs(x) > ZIGGURAT_TAIL])  # beyond the last rectangle: some 500 of them
+    beyond = stats.norm.sf(ZIGGURAT_TAIL)
     assert abs(far.size - 2 * beyond * x.size) < 5 * math.sqrt(2 * beyond * x.size)
     assert stats.kstest(far, lambda y: 1 - stats.norm.sf(y) / beyond).pvalue > UNLIKELY
-    for layer in (1, 2, 128, LAYERS - 1):  # in each rectangle, corner and all
-        low, high = EDGES[layer + 1], EDGES[layer]
+    for layer in (1, 2, 128, ZIGGURAT_LAYERS - 1):  # in each rectangle, corner and all
+        low, high = ZIGGURAT_EDGES[layer + 1], ZIGGURAT_EDGES[layer]
         expected = 2 * x.size * (stats.norm.cdf(high) - stats.norm.cdf(low))
         count = ((np.abs(x) > low) & (np.abs(x) <= high)).sum()
         assert abs(count - expected) < 5 * math.sqrt(expected)
 
 
 def test_the_layers_have_one_area_and_end_at_the_top() -> None:
-    area = EDGES[0] * HEIGHTS[1]  # the lowest layer, with its tail, as a rectangle
-    inner = EDGES[1:-1] * (HEIGHTS[2:] - HEIGHTS[1:-1])
+    area = (
+        ZIGGURAT_EDGES[0] * ZIGGURAT_HEIGHTS[1]
+    )  # the lowest layer, with its tail, as a rectangle
+    inner = ZIGGURAT_EDGES[1:-1] * (ZIGGURAT_HEIGHTS[2:] - ZIGGURAT_HEIGHTS[1:-1])
     np.testing.assert_allclose(inner, area, rtol=1e-11)  # the last one too, so TAIL is right
 
 
 def test_gumbels_follow_their_distribution() -> None:
     x = np.full(N, 7.0)
-    add_gumbels(x, Chance(1, 4), 3)
+    add_gumbels(x, RngKey(1, 4), 3)
     assert stats.kstest(x - 7, "gumbel_r").pvalue > UNLIKELY
     assert stats.kstest(x - 7.02, "gumbel_r").pvalue < UNLIKELY

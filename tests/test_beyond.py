@@ -8,24 +8,24 @@ from typing import Any
 import polars as pl
 import pytest
 
-from bylot.experiments import GUARDED, untuned
-from bylot.plots import ablation, crowd, periods, regret, rolling
-from bylot.plots.groups import Groups, Key
-from bylot.plots.style import HARDER, OURS
-from bylot.report import write
-from bylot.report.beyond import CHECKS, judge_checks
-from bylot.report.beyond.tuning import sweeps
-from bylot.report.claims import FAILS, HOLDS, UNKNOWN, judge_all
+from bylot.reports.style import BEYOND_LEVEL_STYLES, BEYOND_POLICY_STYLES
+from bylot_paper.analysis import GroupKey, RecordGroups
+from bylot_paper.claims import FAILS, HOLDS, UNKNOWN, judge_claims
+from bylot_paper.plots import beyond, comparison
+from bylot_paper.policy_settings import GUARDED_POLICIES, format_default_tuning
+from bylot_paper.report import write_report
+from bylot_paper.report.beyond import CHECKS, judge_checks
+from bylot_paper.report.beyond.tuning import collect_sweeps
 from fabricated import AS_WRITTEN, tell
 from past import tell_past
 from test_report import Page, grids, is_grid
 
 DRAWN = {
-    "beyond": crowd.draw_beyond,
-    "beyond-rolling": rolling.draw_beyond,
-    "beyond-regret": regret.draw,
-    "beyond-periods": periods.draw,
-    "beyond-ablation": ablation.draw,
+    "beyond": comparison.draw_beyond_crowd,
+    "beyond-rolling": comparison.draw_beyond_rolling,
+    "beyond-regret": comparison.draw_regret,
+    "beyond-periods": beyond.draw_periods,
+    "beyond-ablation": beyond.draw_ablation,
 }
 
 
@@ -46,14 +46,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, good: Any) -> Path:
     """A report on the paper's experiments and on ours, some of which were refused."""
     paper = tell(AS_WRITTEN, seeds=4)
     refused = good.cells.filter(pl.col("cell").str.contains("periods/tight/regime/distinct/P=250/"))
-    gone = [name for name in refused.columns if name not in ("cell", "seed", *Key._fields)]
+    gone = [name for name in refused.columns if name not in ("cell", "seed", *GroupKey._fields)]
     refused = refused.with_columns(pl.lit(None).alias(name) for name in gone).with_columns(
         pl.lit("a period of 250 rounds is too short").alias("refused")
     )
     rest = good.cells.filter(~pl.col("cell").is_in(refused["cell"].implode()))
     paper.cells = pl.concat([paper.cells, rest, refused.cast(rest.schema)]).sort("cell")
     place = tmp_path_factory.mktemp("beyond")
-    write(paper, place)
+    write_report(paper, place)
     return place
 
 
@@ -109,7 +109,7 @@ def test_periods_longer_than_the_play_are_not_missing() -> None:
 
 
 def test_a_report_on_ours_alone_says_nothing_of_the_papers(tmp_path: Path) -> None:
-    paths = write(short(), tmp_path).paths
+    paths = write_report(short(), tmp_path).paths
     assert not (tmp_path / "claims.json").exists()
     assert {path.name for path in paths} >= {"report.md", "beyond.json", "summary.json"}
     text = (tmp_path / "report.md").read_text()
@@ -120,18 +120,18 @@ def test_a_report_on_ours_alone_says_nothing_of_the_papers(tmp_path: Path) -> No
 
 
 def test_two_seeds_give_no_empty_table_but_reasons_in_words(tmp_path: Path) -> None:
-    write(short(seeds=2), tmp_path)
+    write_report(short(seeds=2), tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| verdict | claim |" not in text
     why = "2 seeds of tangent in beyond (tight, stochastic, N = 3); a verdict needs 3"
     assert f"| tangent-always-feasible | {why} |" in text
-    write(short(seeds=3), tmp_path)
+    write_report(short(seeds=3), tmp_path)
     assert "| verdict | claim |" in (tmp_path / "report.md").read_text()
 
 
 def test_records_past_the_paper_change_no_verdict_on_it(folder: Path) -> None:
     alone = tell(AS_WRITTEN, seeds=4)
-    rows = [row._asdict() for row in judge_all(alone.cells, alone.run)]
+    rows = [row._asdict() for row in judge_claims(alone.cells, alone.run)]
     written = json.loads((folder / "claims.json").read_text())
     assert [row["verdict"] for row in written] == [row["verdict"] for row in rows]
     assert [row["measured"] for row in written] == [row["measured"] for row in rows]
@@ -162,7 +162,7 @@ def test_the_sentences_are_made_of_the_numbers(folder: Path, bad: Any, tmp_path:
     assert "distinct 0 of" in past
     assert "no guard" in past
     assert "best of these settings would have taken off" in past
-    write(bad, tmp_path)
+    write_report(bad, tmp_path)
     other = (tmp_path / "report.md").read_text()
     assert "Within all limits in every run: nobody." in other
     assert "## Sentence by sentence" not in other  # nothing of the paper's was played
@@ -170,16 +170,18 @@ def test_the_sentences_are_made_of_the_numbers(folder: Path, bad: Any, tmp_path:
 
 
 def test_the_sweep_over_settings_finds_the_best_and_what_it_would_gain(good: Any) -> None:
-    found = sweeps(Groups(good.cells))
-    assert [one.policy for one in found] == list(GUARDED)
+    found = collect_sweeps(RecordGroups(good.cells))
+    assert [one.policy for one in found] == list(GUARDED_POLICIES)
     for one in found:
         assert one.lost.shape == (81, 4, 4)
         assert one.settings[one.best].startswith("eta=2.0,patience=30.0")
-        assert one.settings[one.usual] == untuned(one.policy)
+        assert one.settings[one.usual] == format_default_tuning(one.policy)
         assert one.gain == pytest.approx(one.default - one.lost[one.best].mean())
         assert 0 < one.gain_elsewhere < one.gain  # half of what was found is luck
     gone = good.cells.filter(~pl.col("policy").str.contains("eta=1.0,patience=100.0"))
-    assert sweeps(Groups(gone)) == []  # without the default there is nothing to compare with
+    assert (
+        collect_sweeps(RecordGroups(gone)) == []
+    )  # without the default there is nothing to compare with
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -198,7 +200,7 @@ def test_a_figure_comes_out_of_whole_partial_and_empty_records(
 
 
 def test_no_two_series_look_alike_even_without_colour() -> None:
-    for looks in (OURS, HARDER):
+    for looks in (BEYOND_POLICY_STYLES, BEYOND_LEVEL_STYLES):
         assert len({look.colour for look in looks.values()}) == len(looks)
         assert len({look.marker for look in looks.values()}) == len(looks)
         assert len({str(look.line) for look in looks.values()}) == len(looks)

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
-from bylot import bounds
-from bylot.kernels.ball import onto_ball
-from bylot.kernels.box import distance, slope
-from bylot.kernels.compile import Floats
-from bylot.kernels.summax import sum_max
+from bylot import theory
+from bylot.numerics.box import box_distance, dual_slope, project_onto_unit_ball
+from bylot.numerics.jit import Floats
+from bylot.numerics.sum_max import sum_max
 from bylot.problem import Problem, at_least, at_most
 
 
@@ -29,27 +28,27 @@ def least(f: Callable[[float], float], around: float) -> float:
 
 
 def test_eta_star_minimises_theorem_1_and_gives_its_bound() -> None:
-    eta = bounds.eta_star(500, 7, 3, 0.02)
-    best = least(lambda eta: bounds.theorem_1(500, 7, 3, 0.02, eta), around=eta)
+    eta = theory.eta_star(500, 7, 3, 0.02)
+    best = least(lambda eta: theory.theorem_1(500, 7, 3, 0.02, eta), around=eta)
     assert_allclose(best, eta, rtol=1e-6)
     stated = 2 * np.sqrt(2 * 500 * 7 * 3 * (1 / 0.02 + 3 - 1)) / 500
-    assert_allclose(bounds.theorem_1(500, 7, 3, 0.02), stated, rtol=1e-14)
+    assert_allclose(theory.theorem_1(500, 7, 3, 0.02), stated, rtol=1e-14)
 
 
 def test_tight_eta_minimises_the_tight_bound_which_is_half_of_the_stated_one() -> None:
-    eta = bounds.tight_eta(500, 7, 3, 0.02)
-    best = least(lambda eta: bounds.tight_theorem_1(500, 7, 3, 0.02, eta), around=eta)
+    eta = theory.tight_eta(500, 7, 3, 0.02)
+    best = least(lambda eta: theory.tight_theorem_1(500, 7, 3, 0.02, eta), around=eta)
     assert_allclose(best, eta, rtol=1e-6)
-    assert_allclose(2 * eta, bounds.eta_star(500, 7, 3, 0.02), rtol=1e-14)
-    half = bounds.theorem_1(500, 7, 3, 0.02) / 2
-    assert_allclose(bounds.tight_theorem_1(500, 7, 3, 0.02), half, rtol=1e-14)
+    assert_allclose(2 * eta, theory.eta_star(500, 7, 3, 0.02), rtol=1e-14)
+    half = theory.theorem_1(500, 7, 3, 0.02) / 2
+    assert_allclose(theory.tight_theorem_1(500, 7, 3, 0.02), half, rtol=1e-14)
 
 
 def test_the_rates_of_the_corollary_minimise_it() -> None:
-    visits, rate = [5, 100, 395], bounds.context_rate(7, 3, 0.02)
-    best = least(lambda a: bounds.corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
+    visits, rate = [5, 100, 395], theory.context_rate(7, 3, 0.02)
+    best = least(lambda a: theory.corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
     assert_allclose(best, rate, rtol=1e-6)
-    best = least(lambda a: bounds.tight_corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
+    best = least(lambda a: theory.tight_corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
     assert_allclose(best, rate / 2, rtol=1e-6)
 
 
@@ -65,31 +64,31 @@ def test_tight_bounds_are_below_stated_ones_and_all_fall_with_time(
     T: int, K: int, M: int, factor: float, visits: list[int]
 ) -> None:
     floor = 1 / (10 * K)
-    eta = factor * bounds.eta_star(T, K, M, floor)
-    assert bounds.tight_theorem_1(T, K, M, floor, eta) < bounds.theorem_1(T, K, M, floor, eta)
-    assert bounds.theorem_1(2 * T, K, M, floor) < bounds.theorem_1(T, K, M, floor)
-    assert bounds.tight_sampling_error(T, M, [1.0, factor]) < bounds.sampling_error(
+    eta = factor * theory.eta_star(T, K, M, floor)
+    assert theory.tight_theorem_1(T, K, M, floor, eta) < theory.theorem_1(T, K, M, floor, eta)
+    assert theory.theorem_1(2 * T, K, M, floor) < theory.theorem_1(T, K, M, floor)
+    assert theory.tight_sampling_error(T, M, [1.0, factor]) < theory.sampling_error(
         T, M, [1.0, factor]
     )
-    assert bounds.sampling_error(2 * T, M, [factor]) < bounds.sampling_error(T, M, [factor])
-    by_visits = bounds.corollary_by_visits(visits, K, M, floor)
-    stated = bounds.corollary(sum(visits), K, M, floor, len(visits))
+    assert theory.sampling_error(2 * T, M, [factor]) < theory.sampling_error(T, M, [factor])
+    by_visits = theory.corollary_by_visits(visits, K, M, floor)
+    stated = theory.corollary(sum(visits), K, M, floor, len(visits))
     assert by_visits <= stated * (1 + 1e-12)
-    assert bounds.tight_corollary_by_visits(visits, K, M, floor) < by_visits
-    for regret in (bounds.anytime_regret, bounds.adaptive_regret):
+    assert theory.tight_corollary_by_visits(visits, K, M, floor) < by_visits
+    for regret in (theory.anytime_regret, theory.adaptive_regret):
         assert regret(factor, 1.0, 16 * T) / 16 < regret(factor, 1.0, T)
 
 
 def test_equal_visits_give_the_corollary_as_stated() -> None:
-    by_visits = bounds.corollary_by_visits([25] * 4, 7, 3, 0.02)
-    assert_allclose(by_visits, bounds.corollary(100, 7, 3, 0.02, contexts=4), rtol=1e-14)
+    by_visits = theory.corollary_by_visits([25] * 4, 7, 3, 0.02)
+    assert_allclose(by_visits, theory.corollary(100, 7, 3, 0.02, contexts=4), rtol=1e-14)
 
 
 def test_one_cbar_for_all_gives_the_form_of_the_paper() -> None:
     T, M, d, cbar = 300, 4, 5, 2.5
     L = np.sqrt(2) + 1 / (np.sqrt(2) * np.log(2 * d))
     paper = M * cbar * L * np.sqrt(d * np.log(2 * d) / T)
-    assert_allclose(bounds.sampling_error(T, M, np.full(d, cbar)), paper, rtol=1e-14)
+    assert_allclose(theory.sampling_error(T, M, np.full(d, cbar)), paper, rtol=1e-14)
     steps = np.sqrt(2 * d * M**2 * cbar**2 * np.log(2 * d) / T) + np.sqrt(
         d * M**2 * cbar**2 / (2 * T * np.log(2 * d))
     )  # the last line of the proof of the sampling lemma
@@ -97,8 +96,8 @@ def test_one_cbar_for_all_gives_the_form_of_the_paper() -> None:
 
 
 def test_without_limits_there_is_nothing_to_break() -> None:
-    assert bounds.theorem_2(100, 3, [], regret=0.0) == 0.0
-    assert bounds.slope_bound(Problem(["a", "b"], {}, draws=2)) == 0.0
+    assert theory.theorem_2(100, 3, [], regret=0.0) == 0.0
+    assert theory.slope_bound(Problem(["a", "b"], {}, draws=2)) == 0.0
 
 
 # The dual player against adversaries. Its regret is max_w sum_t f_t(w) - sum_t f_t(w_t), and the
@@ -118,10 +117,10 @@ def regret(step: Step, adversary: Callable[[int, Floats], Floats]) -> float:
         u = adversary(t, w)
         earned += float(w @ u - np.maximum(HIGH * w, LOW * w).sum())
         total += u
-        g = slope(LOW, HIGH, u, w)
+        g = dual_slope(LOW, HIGH, u, w)
         energy += float(g @ g)
-        w = onto_ball(w + (step(t, energy) * g if energy > 0 else 0.0))
-    return T * distance(LOW, HIGH, total / T) - earned
+        w = project_onto_unit_ball(w + (step(t, energy) * g if energy > 0 else 0.0))
+    return T * box_distance(LOW, HIGH, total / T) - earned
 
 
 def constant(t: int, w: Floats) -> Floats:
@@ -152,13 +151,13 @@ def test_the_dual_players_regret_stays_below_its_bound(
         regret(lambda t, _: size / np.sqrt(t), adversary),
     )
     adaptive = regret(lambda t, energy: size / np.sqrt(energy), adversary)
-    assert fixed <= bounds.fixed_step_regret(size, STEEP, T)
-    assert anytime <= bounds.anytime_regret(size, STEEP, T)
-    assert adaptive <= bounds.adaptive_regret(size, STEEP, T)
+    assert fixed <= theory.fixed_step_regret(size, STEEP, T)
+    assert anytime <= theory.anytime_regret(size, STEEP, T)
+    assert adaptive <= theory.adaptive_regret(size, STEEP, T)
 
 
 def test_a_player_that_never_moves_breaks_the_bound() -> None:
-    assert regret(lambda t, _: 0.0, constant) > bounds.fixed_step_regret(0.05, STEEP, T)
+    assert regret(lambda t, _: 0.0, constant) > theory.fixed_step_regret(0.05, STEEP, T)
 
 
 def test_the_slope_bound_covers_every_policy_and_every_point_of_the_box() -> None:
@@ -168,7 +167,7 @@ def test_the_slope_bound_covers_every_policy_and_every_point_of_the_box() -> Non
         [at_most("usd", 3.0), at_least("care", 0.3)],
         draws=2,
     )
-    rng, most = np.random.default_rng(0), bounds.slope_bound(problem)
+    rng, most = np.random.default_rng(0), theory.slope_bound(problem)
     for _ in range(500):
         u = problem.rows @ rng.dirichlet(np.full(3, 0.2))
         x = rng.uniform(problem.box.low, problem.box.high)
@@ -190,10 +189,10 @@ def test_the_sampling_error_stays_below_both_bounds() -> None:
     rows = np.array([[1.0, 0.0, 1.0, 0.0], [3.0, 1.0, 0.0, 2.0]])
     expected = rows @ (1 - (1 - q) ** M)
     off = [np.linalg.norm(paid(q, rows, rounds, M, rng) - expected) for _ in range(400)]
-    assert np.mean(off) < bounds.tight_sampling_error(rounds, M, rows.max(axis=1))
-    assert np.mean(off) < bounds.sampling_error(rounds, M, rows.max(axis=1))
+    assert np.mean(off) < theory.tight_sampling_error(rounds, M, rows.max(axis=1))
+    assert np.mean(off) < theory.sampling_error(rounds, M, rows.max(axis=1))
     # and the bound is not vacuous: a hundred times as many rounds would not be believed
-    assert np.mean(off) > bounds.tight_sampling_error(100 * rounds, M, rows.max(axis=1))
+    assert np.mean(off) > theory.tight_sampling_error(100 * rounds, M, rows.max(axis=1))
 
 
 def test_the_second_moment_bounds_the_gradient_estimate_for_every_panel_reward() -> None:
@@ -204,4 +203,4 @@ def test_the_second_moment_bounds_the_gradient_estimate_for_every_panel_reward()
         draws = np.array(team)
         g = sum_max(values, draws) * np.bincount(draws, minlength=K) / q
         mean += q[draws].prod() * (g @ g)
-    assert mean <= bounds.second_moment(K, M, floor)
+    assert mean <= theory.second_moment(K, M, floor)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.errors import ProblemError
-from bylot.kernels.box import slope_at
-from bylot.kernels.compile import Floats
+from bylot.numerics.box import dual_slope_at
+from bylot.numerics.jit import Floats
 from bylot.problem import Box, Problem, at_least, at_most
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -199,7 +199,7 @@ def test_a_point_of_the_wrong_size_is_refused_before_the_kernel_reads_past_its_e
 
 def test_rounding_does_not_wake_a_multiplier_at_rest() -> None:
     edge = 0.1 + 0.2  # one bit above 0.3
-    assert slope_at(0.0, 0.3, edge, 0.0) == 0.0
-    assert slope_at(0.3, 1.0, np.nextafter(0.3, 0), 0.0) == 0.0
-    assert slope_at(0.0, 0.3, 0.3 * (1 + 1e-11), 0.0) > 0.0  # more than rounding does
-    assert slope_at(0.0, 0.3, edge, 1e-9) > 0.0  # and one that is awake follows every bit
+    assert dual_slope_at(0.0, 0.3, edge, 0.0) == 0.0
+    assert dual_slope_at(0.3, 1.0, np.nextafter(0.3, 0), 0.0) == 0.0
+    assert dual_slope_at(0.0, 0.3, 0.3 * (1 + 1e-11), 0.0) > 0.0  # more than rounding does
+    assert dual_slope_at(0.0, 0.3, edge, 1e-9) > 0.0  # and one that is awake follows every bit

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot.kernels.boxed import fill_boxed
-from bylot.kernels.compile import Floats
+from bylot.numerics.box_qp import solve_box_qp
+from bylot.numerics.jit import Floats
 
 
 class Program(NamedTuple):
@@ -38,7 +38,7 @@ def program(number: int, d: int, rank: int) -> Program:
 
 def solve(p: Program) -> Floats:
     x = np.empty(p.g.size)
-    fill_boxed(x, *p)
+    solve_box_qp(x, *p)
     return x
 
 

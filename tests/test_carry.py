@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot import Problem, Receipt, Router, at_least, at_most, router
-from bylot.codec import leaves
+from bylot import Problem, Receipt, Router, at_least, at_most
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
-from bylot.kernels.compile import Floats
+from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES
-from bylot.policies.contract import law
+from bylot.policies.base import compute_distribution
+from bylot.router import router
+from bylot.router.persistence import iterate_arrays
 from small import five
 
 GUARDED = ["distinct", "tangent", "panel"]
@@ -72,7 +73,9 @@ def play(made: Router, rounds: int) -> float:
 
 def laws(made: Router) -> Floats:
     """Of the three contexts."""
-    return np.array([law(made.rule, made.state, x, made.up(None)) for x in range(3)])
+    return np.array(
+        [compute_distribution(made.rule, made.state, x, made.up(None)) for x in range(3)]
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -84,7 +87,7 @@ def test_every_policy_goes_on_after_every_change(
     made, problem = trained(policy, horizon=horizon), change()
     made.change(problem)
     blank = made.policy.start(made.rule, len(made.state.visits))
-    for ours, fresh in zip(leaves(made.state), leaves(blank), strict=True):
+    for ours, fresh in zip(iterate_arrays(made.state), iterate_arrays(blank), strict=True):
         assert (ours.shape, ours.dtype) == (fresh.shape, fresh.dtype)
         assert np.isfinite(ours).all()
     assert made.policy.sound(made.rule, made.state)
@@ -234,7 +237,7 @@ def test_what_no_period_can_make_up_for_counts_as_a_period_that_missed(policy: s
 
 def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
     made = trained("distinct")
-    before = [leaf.copy() for leaf in leaves(made.state)]
+    before = [leaf.copy() for leaf in iterate_arrays(made.state)]
     with pytest.raises(InfeasibleLimits):
         made.change(other(limits=[at_most("usd", 0.1)]))
     only = "which cannot keep .*; loosen the limits or change the experts, or make a new router"
@@ -243,7 +246,7 @@ def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
     with pytest.raises(ProblemError, match=r"wanted a bylot\.Problem"):
         made.change("usd")  # type: ignore[arg-type]
     assert made.problem == five()
-    for was, now in zip(before, leaves(made.state), strict=True):
+    for was, now in zip(before, iterate_arrays(made.state), strict=True):
         assert_array_equal(was, now)
 
 
@@ -288,8 +291,8 @@ def test_a_second_router_of_a_kind_compiles_nothing(monkeypatch: pytest.MonkeyPa
     def patience(line: str) -> None:
         raise AssertionError(line)
 
-    monkeypatch.setattr(router, "patience", patience)
+    monkeypatch.setattr(router, "announce_if_slow", patience)
     Router(newcomer(), "distinct")
-    monkeypatch.setattr(router, "WARM", set())
+    monkeypatch.setattr(router, "COMPILED_HANDLE_TYPES", set())
     with pytest.raises(AssertionError, match="compiling"):
         Router(newcomer(), "distinct")

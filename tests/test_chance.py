@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylot.kernels.chance import Chance, uniforms
+from bylot.numerics.philox import RngKey, draw_uniforms
 
 words = st.integers(0, 2**63 - 1)
 
@@ -17,9 +17,9 @@ def test_uniforms_are_the_bits_of_numpy_philox(seed: int, stream: int, t: int, s
     counter = (t << 64) - 1 if t else 2**256 - 1
     peer = np.random.Philox(counter=counter, key=seed + (stream << 64))
     expected = np.random.Generator(peer).random(size)
-    np.testing.assert_array_equal(uniforms(Chance(seed, t), stream, size), expected)
+    np.testing.assert_array_equal(draw_uniforms(RngKey(seed, t), stream, size), expected)
 
 
-@pytest.mark.parametrize("other", [(Chance(1, 0), 0), (Chance(0, 1), 0), (Chance(0, 0), 1)])
-def test_another_seed_round_or_stream_is_another_chance(other: tuple[Chance, int]) -> None:
-    assert not np.isin(uniforms(*other, 64), uniforms(Chance(0, 0), 0, 64)).any()
+@pytest.mark.parametrize("other", [(RngKey(1, 0), 0), (RngKey(0, 1), 0), (RngKey(0, 0), 1)])
+def test_another_seed_round_or_stream_is_another_chance(other: tuple[RngKey, int]) -> None:
+    assert not np.isin(draw_uniforms(*other, 64), draw_uniforms(RngKey(0, 0), 0, 64)).any()

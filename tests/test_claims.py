@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from scipy.stats import binomtest
 
-from bylot.data.trec import DIGEST
-from bylot.plots.wilson import wilson
-from bylot.report.claims import CLAIMS, FAILS, HOLDS, UNKNOWN, Row, judge_all
-from bylot.report.evidence import Difference, Untestable, paired
-from bylot.report.readings import readings
+from bylot_paper.analysis import wilson_interval
+from bylot_paper.claims import CLAIMS, FAILS, HOLDS, UNKNOWN, JudgedClaim, judge_claims
+from bylot_paper.claims.readings import compare_readings
+from bylot_paper.evidence import PairedDifference, Untestable, paired_difference
+from bylot_paper.trec import TREC_DIGEST
 from fabricated import AS_WRITTEN, CONTRARY, SHAKEN, tell
 
 PAPER = Path(__file__).resolve().parents[2] / "shared" / "paper" / "msr.tex"
@@ -28,10 +28,10 @@ FALSE_IN = {"tight-ts-bwk-regime": "rivals shaken"}  # 20 of 20 do not refute 85
 
 
 @cache
-def verdicts(story: str) -> dict[str, Row]:
+def verdicts(story: str) -> dict[str, JudgedClaim]:
     """All rows of a story."""
     records = tell(STORIES[story])
-    return {row.id: row for row in judge_all(records.cells, records.run)}
+    return {row.id: row for row in judge_claims(records.cells, records.run)}
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -49,14 +49,14 @@ def test_a_claim_fails_where_the_records_say_the_contrary(claim: str) -> None:
 def test_without_records_nothing_can_be_tested() -> None:
     records = tell(AS_WRITTEN)
     for cells in (records.cells.clear(), pl.DataFrame()):
-        for row in judge_all(cells, records.run):
+        for row in judge_claims(cells, records.run):
             assert row.verdict == UNKNOWN
             assert "no records of" in row.measured
 
 
 def test_two_seeds_are_too_few_for_any_verdict() -> None:
     records = tell(AS_WRITTEN, seeds=2)
-    rows = judge_all(records.cells, records.run)
+    rows = judge_claims(records.cells, records.run)
     assert {row.verdict for row in rows} == {UNKNOWN}
     assert all(re.match("2 seeds of .*; a verdict needs 3$", row.measured) for row in rows)
 
@@ -65,7 +65,7 @@ def test_two_seeds_are_too_few_for_any_verdict() -> None:
 def test_claims_on_a_missing_policy_cannot_be_tested_and_the_others_can(policy: str) -> None:
     records = tell(AS_WRITTEN)
     rest = records.cells.filter((pl.col("policy") != policy) | (pl.col("experiment") == "sweep"))
-    rows = {row.id: row for row in judge_all(rest, records.run)}
+    rows = {row.id: row for row in judge_claims(rest, records.run)}
     assert rows["only-omd-always-tight"].verdict == UNKNOWN
     assert f"of {policy} in crowd (" in rows["only-omd-always-tight"].measured
     assert rows["tight-cbwk-regime"].verdict == HOLDS
@@ -76,7 +76,7 @@ def test_a_run_that_is_over_before_the_stated_update_cannot_be_judged_by_it() ->
     records = tell(AS_WRITTEN)
     curves = [name for name in records.cells.columns if name.startswith("curve_")]
     short = records.cells.with_columns(pl.col(name).list.head(200) for name in curves)
-    rows = {row.id: row for row in judge_all(short, {**records.run, "rounds": 2_000})}
+    rows = {row.id: row for row in judge_claims(short, {**records.run, "rounds": 2_000})}
     assert rows["r2-gone-n3"].verdict == UNKNOWN
     assert "ends at n = 200" in rows["r2-gone-n3"].measured
     assert rows["r1-plateau-true"].verdict == HOLDS
@@ -86,19 +86,19 @@ def test_a_run_that_is_over_before_the_stated_update_cannot_be_judged_by_it() ->
 def test_a_verdict_on_a_made_up_crowd_says_so() -> None:
     made_up = verdicts("as written")["omd-near-optimal"]
     assert any("SYNTHETIC" in note for note in made_up.caveats)
-    records = tell(AS_WRITTEN, data={"name": "trec", "digest": DIGEST, "synthetic": False})
-    rows = judge_all(records.cells, records.run)
+    records = tell(AS_WRITTEN, data={"name": "trec", "digest": TREC_DIGEST, "synthetic": False})
+    rows = judge_claims(records.cells, records.run)
     assert all(row.caveats == [] for row in rows)
 
 
 def test_a_verdict_on_a_crowd_of_ones_own_says_so() -> None:
     records = tell(AS_WRITTEN, data={"name": "trec", "digest": "another", "synthetic": False})
-    rows = judge_all(records.cells, records.run)
+    rows = judge_claims(records.cells, records.run)
     assert all("crowd 'trec': the verdict is about it" in row.caveats[0] for row in rows)
 
 
 def test_a_verdict_on_part_of_an_experiment_says_so() -> None:
-    records = tell(AS_WRITTEN, data={"name": "trec", "digest": DIGEST, "synthetic": False})
+    records = tell(AS_WRITTEN, data={"name": "trec", "digest": TREC_DIGEST, "synthetic": False})
     regime, late = pl.col("environment") == "regime", pl.col("seed") >= 14
     for cells, note in [
         (
@@ -107,7 +107,7 @@ def test_a_verdict_on_part_of_an_experiment_says_so() -> None:
         ),
         (records.cells.filter(~regime), "INCOMPLETE: 32 of the 64 groups of crowd"),
     ]:
-        rows = {row.id: row for row in judge_all(cells, records.run)}
+        rows = {row.id: row for row in judge_claims(cells, records.run)}
         assert rows["omd-keeps-cap"].caveats == [note]
         assert rows["r1-plateau-true"].caveats == []  # of the other experiment
 
@@ -145,8 +145,10 @@ def test_a_reading_that_changes_a_verdict_is_reported() -> None:
         pl.lit(0.2).alias("outside"),
         pl.col("cell").str.replace("ts-bwk", "ts-bwk-instant"),
     )
-    assert readings(records.cells, records.run) == []
-    found = {one.claim: one for one in readings(pl.concat([records.cells, weak]), records.run)}
+    assert compare_readings(records.cells, records.run) == []
+    found = {
+        one.claim: one for one in compare_readings(pl.concat([records.cells, weak]), records.run)
+    }
     assert found["tight-ts-bwk-stochastic"].usual == HOLDS
     assert found["tight-ts-bwk-stochastic"].other == FAILS
     assert found["tight-tsbwk-fewer"].other == HOLDS
@@ -157,17 +159,17 @@ def test_a_reading_that_changes_a_verdict_is_reported() -> None:
 @pytest.mark.parametrize(("count", "runs"), [(0, 20), (8, 20), (19, 20), (20, 20), (1, 3)])
 def test_the_interval_is_wilsons(count: int, runs: int) -> None:
     theirs: Any = binomtest(count, runs).proportion_ci(method="wilson")
-    assert wilson(count, runs) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert wilson_interval(count, runs) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 def test_the_interval_without_runs_excludes_nothing() -> None:
-    assert wilson(0, 0) == (0.0, 1.0)
-    assert wilson(20, 20)[1] == 1.0  # not a rounding error less: 100% must be inside
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+    assert wilson_interval(20, 20)[1] == 1.0  # not a rounding error less: 100% must be inside
 
 
 def test_a_difference_is_clear_beyond_two_standard_errors_only() -> None:
-    assert paired({0: 1.0, 1: 2.0, 2: 4.0}, {0: 0.0, 1: 0.0, 2: 0.0}).clear
-    assert not paired({0: 1.0, 1: 0.0, 2: 4.0}, {0: 0.0, 1: 0.0, 2: 0.0}).clear
-    assert not Difference(0.0, 0.0).clear
+    assert paired_difference({0: 1.0, 1: 2.0, 2: 4.0}, {0: 0.0, 1: 0.0, 2: 0.0}).clear
+    assert not paired_difference({0: 1.0, 1: 0.0, 2: 4.0}, {0: 0.0, 1: 0.0, 2: 0.0}).clear
+    assert not PairedDifference(0.0, 0.0).clear
     with pytest.raises(Untestable, match="only 1 seeds are in both"):
-        paired({0: 1.0, 1: 2.0, 2: 3.0}, {2: 1.0, 3: 1.0, 4: 1.0})
+        paired_difference({0: 1.0, 1: 2.0, 2: 3.0}, {2: 1.0, 3: 1.0, 4: 1.0})

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import bylot
 from bylot import AsyncClient, Client, Receipt, errors
-from bylot.client import Ask, RemoteRouter, Scored, exchange
-from bylot.client.call import Call
-from bylot.client.exchange import Lost, Reply
-from bylot.client.failures import failure, trouble
+from bylot.client import Ask, RemoteRouter, Scored, retry
+from bylot.client.requests import HttpCall
+from bylot.client.responses import error_from_reply, parse_error_body
+from bylot.client.retry import HttpReply, LostReply
 from scripted import Act, Drops, Says, Scripted, Waits, refuses, scripted
 from small import five
 
@@ -48,7 +48,7 @@ LEARNED = {"decision": "triage.1.7", "receipt": "learned", "value": 0.5}
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "FIRST", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
 
 
 def asked(server: Scripted, **options: Any) -> RemoteRouter:
@@ -105,7 +105,7 @@ def test_attempts_come_to_an_end_and_the_error_says_how_many_there_were() -> Non
             asked(server, retries=3).decide()
         assert len(server.heard) == 4
     with scripted(refuses(503, "store_down", "the disk is full", after=0)) as server:
-        with pytest.raises(errors.StoreDown, match="the disk is full"):
+        with pytest.raises(errors.StoreUnavailable, match="the disk is full"):
             asked(server, retries=2).decide()
         assert len(server.heard) == 3
 
@@ -133,9 +133,9 @@ def test_what_must_not_happen_twice_is_not_sent_again_once_it_may_have_arrived()
     for act in (Drops(), refuses(503, "store_down", after=0)):
         with scripted(act) as server:
             client = server.client()
-            with pytest.raises((errors.ServerUnreachable, errors.StoreDown)):
+            with pytest.raises((errors.ServerUnreachable, errors.StoreUnavailable)):
                 client.create("a", five())
-            with pytest.raises((errors.ServerUnreachable, errors.StoreDown)):
+            with pytest.raises((errors.ServerUnreachable, errors.StoreUnavailable)):
                 client.router("a").delete()
             assert len(server.heard) == 2
     with scripted(Drops()) as server, pytest.raises(errors.ServerUnreachable, match="may have"):
@@ -160,7 +160,7 @@ def test_what_never_arrived_is_sent_again_whatever_it_is() -> None:
         ("bad_reward", 422, errors.RewardError),
         ("invalid", 422, errors.RewardError),
         ("malformed", 400, errors.RewardError),
-        ("store_damaged", 500, errors.StoreDamaged),
+        ("store_damaged", 500, errors.StoreCorrupted),
         ("unauthorized", 401, errors.AccessDenied),
         ("forbidden", 403, errors.AccessDenied),
         ("internal_error", 500, errors.ServiceError),
@@ -180,7 +180,7 @@ def test_refusals_are_the_errors_of_a_router_in_memory(
 def test_an_unknown_decision_is_an_answer_and_no_error() -> None:
     with scripted(refuses(404, "no_such_decision")) as server:
         assert asked(server).reward("triage.1.9", 0.5) is Receipt.UNKNOWN
-    with scripted(refuses(404, "no_such_router")) as server, pytest.raises(errors.NoSuchRouter):
+    with scripted(refuses(404, "no_such_router")) as server, pytest.raises(errors.RouterNotFound):
         asked(server).decide()
 
 
@@ -299,16 +299,18 @@ def test_both_kinds_of_routers_have_the_same_methods() -> None:
 @given(body=st.binary(max_size=60), status=st.integers(300, 599))
 @settings(max_examples=500)
 def test_whatever_a_server_says_is_an_error_of_ours(body: bytes, status: int) -> None:
-    assert isinstance(failure(status, trouble(body), errors.RewardError), errors.BylotError)
+    assert isinstance(
+        error_from_reply(status, parse_error_body(body), errors.RewardError), errors.BylotError
+    )
 
 
-replies = st.builds(Reply, st.integers(300, 599), st.binary(max_size=5), st.text(max_size=4))
-losses = st.builds(Lost, st.text(max_size=3), st.booleans())
+replies = st.builds(HttpReply, st.integers(300, 599), st.binary(max_size=5), st.text(max_size=4))
+losses = st.builds(LostReply, st.text(max_size=3), st.booleans())
 
 
-def waited(outcome: Reply | Lost, retries: int = exchange.RETRIES) -> list[float]:
+def waited(outcome: HttpReply | LostReply, retries: int = retry.DEFAULT_RETRIES) -> list[float]:
     """The pauses of a call that always ends in the same way."""
-    steps = exchange.exchange(Call("GET", "/", bytes.decode), retries)
+    steps = retry.retry_until_answered(HttpCall("GET", "/", bytes.decode), retries)
     pauses = [next(steps)]
     with contextlib.suppress(errors.BylotError):
         while True:
@@ -319,23 +321,23 @@ def waited(outcome: Reply | Lost, retries: int = exchange.RETRIES) -> list[float
 def test_an_outage_of_twenty_seconds_is_sat_out_and_one_of_a_minute_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exchange, "FIRST", 0.1)
-    down = Reply(503, b'{"error": {"code": "store_down", "message": "no disk"}}', "1")
-    for outcome in (down, Lost("refused", sent=False)):
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.1)
+    down = HttpReply(503, b'{"error": {"code": "store_down", "message": "no disk"}}', "1")
+    for outcome in (down, LostReply("refused", sent=False)):
         assert all(20 < sum(waited(outcome)) < 45 for _ in range(200))
 
 
 def test_a_router_of_another_server_is_asked_for_once_more_and_no_longer() -> None:
-    leased = Reply(503, b'{"error": {"code": "leased", "message": "theirs"}}', "8")
+    leased = HttpReply(503, b'{"error": {"code": "leased", "message": "theirs"}}', "8")
     assert waited(leased) == [0.0, 8.0]
 
 
 @given(outcome=st.one_of(replies, losses), again=st.booleans(), retries=st.integers(0, 6))
 @settings(max_examples=500)
 def test_patience_is_bounded_whatever_happens(
-    outcome: Reply | Lost, again: bool, retries: int
+    outcome: HttpReply | LostReply, again: bool, retries: int
 ) -> None:
-    steps = exchange.exchange(Call("GET", "/", bytes.decode, again=again), retries)
+    steps = retry.retry_until_answered(HttpCall("GET", "/", bytes.decode, again=again), retries)
     pauses = [next(steps)]
     try:
         while len(pauses) <= retries + 1:
@@ -343,4 +345,4 @@ def test_patience_is_bounded_whatever_happens(
     except errors.BylotError:
         pass
     assert len(pauses) <= retries + 1
-    assert all(0 <= pause <= exchange.LONGEST for pause in pauses)
+    assert all(0 <= pause <= retry.MAX_RETRY_AFTER_S for pause in pauses)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylot import AsyncClient, Client, Receipt, Router, at_most, errors, play, simulate
-from bylot.client import Ask, RemoteRouter, Scored, exchange
+from bylot.client import Ask, RemoteRouter, Scored, retry
 from bylot.policies import Omd
 from scripted import Passes, scripted
 from server_process import ServerProcess, started
@@ -52,7 +52,7 @@ def test_its_status_is_that_of_a_router_in_memory(client: Client) -> None:
 def test_answers_lost_after_the_commit_change_nothing(
     monkeypatch: pytest.MonkeyPatch, server: ServerProcess, client: Client
 ) -> None:
-    monkeypatch.setattr(exchange, "FIRST", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
     client.create("forgetful", five(), "omd", seed=5)
     lost, told = Passes(server.url, told=False), Passes(server.url)
     world = recorded(40)
@@ -163,7 +163,7 @@ def test_terms_come_back_as_they_were_given(client: Client) -> None:
     assert (terms.rewards, terms.wait, terms.default) == ((-1.0, 2.0), 60.0, 0.0)
     assert (terms.aggregate, terms.max_contexts, terms.memory) == ("last", 7, 50)
     assert router.reward(router.decide().id, 1.5) is Receipt.PENDING
-    with pytest.raises(errors.NameTaken):
+    with pytest.raises(errors.RouterExists):
         client.create("terms", five(), "omd")
     with pytest.raises(errors.PolicyError):
         client.create("other", five(), "omg")
@@ -174,12 +174,12 @@ def test_terms_come_back_as_they_were_given(client: Client) -> None:
 def test_a_deferred_decision_can_be_used_or_taken_back(client: Client) -> None:
     router = client.create("later", five(), "omd", wait=60.0)
     one, other = router.decide(defer=True), router.decide(defer=True)
-    with pytest.raises(errors.NotNow):
+    with pytest.raises(errors.DecisionStateError):
         router.reward(one.id, 0.5)
     assert router.activate(one.id) == one
     assert router.reward(one.id, 0.5) is Receipt.LEARNED
     assert router.cancel(other.id) == other
-    with pytest.raises(errors.NotNow):
+    with pytest.raises(errors.DecisionStateError):
         router.reward(other.id, 0.5)
     assert router.status().rewards == 1
 
@@ -227,7 +227,7 @@ def test_terms_can_be_changed_while_it_runs(client: Client) -> None:
     assert (made.paused, made.wait) == (("bob",), 30.0)
     assert all("bob" not in router.decide().subset for _ in range(20))
     assert router.change(resume=["bob"], wait=None).wait is None
-    with pytest.raises(errors.NotNow):
+    with pytest.raises(errors.DecisionStateError):
         router.change(pause=["ann"], version=1)
     with pytest.raises(errors.InfeasibleLimits, match="usd"):
         router.change(limits=[at_most("usd", 0.1)])
@@ -243,9 +243,9 @@ def test_the_log_and_the_list(client: Client) -> None:
     assert "a-log" in [one.name for one in client.routers()]
     router.delete()
     assert "a-log" not in [one.name for one in client.routers()]
-    with pytest.raises(errors.NoSuchRouter):
+    with pytest.raises(errors.RouterNotFound):
         router.decide()
-    with pytest.raises(errors.NoSuchRouter):
+    with pytest.raises(errors.RouterNotFound):
         router.status()
 
 

@@ -11,9 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bylot import Problem, Router, at_least, at_most, policies, share
-from bylot.codec import read_problem, save, seal, write_problem
 from bylot.errors import PolicyError, RewardConflict, SavedFileError
 from bylot.policies import POLICIES, Adaptive, Anytime, Omd, Policy
+from bylot.router.persistence import (
+    compute_checksum,
+    problem_from_data,
+    problem_to_data,
+    write_saved_file,
+)
 from small import five, recorded
 from test_router import memory, played
 
@@ -57,7 +62,9 @@ def test_decisions_that_wait_survive_and_old_rewards_are_still_known(
 
 @pytest.mark.parametrize("policy", EVERY.values(), ids=str)
 def test_settings_come_back_as_they_were_written(policy: Policy) -> None:
-    assert policies.read(json.loads(json.dumps(policies.write(policy)))) == policy
+    assert (
+        policies.policy_from_data(json.loads(json.dumps(policies.policy_to_data(policy)))) == policy
+    )
 
 
 def test_settings_of_the_first_version_are_still_read() -> None:
@@ -71,10 +78,10 @@ def test_settings_of_the_first_version_are_still_read() -> None:
         "freeze_dual_in_batch": False,
         "dual": {"kind": "fixed", "step": 0.05},
     }
-    assert policies.read(first) == Omd()
+    assert policies.policy_from_data(first) == Omd()
     for edit in ({"name": "omg"}, {"new": 1}, {"dual": {"kind": "other", "step": 1.0}}):
         with pytest.raises(PolicyError, match="upgrade it"):
-            policies.read(first | edit)
+            policies.policy_from_data(first | edit)
 
 
 def test_a_share_keeps_its_members() -> None:
@@ -84,7 +91,7 @@ def test_a_share_keeps_its_members() -> None:
         [at_most("usd", 4), at_least(share("ab", ["a", "b"]), 0.1)],
         draws=2,
     )
-    assert read_problem(json.loads(json.dumps(write_problem(problem)))) == problem
+    assert problem_from_data(json.loads(json.dumps(problem_to_data(problem)))) == problem
 
 
 def test_a_version_from_the_future_is_refused_by_name(tmp_path: Path) -> None:
@@ -131,7 +138,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     Router(five()).save(path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="not JSON compliant"):
-        save(path, {"bad": float("nan")})
+        write_saved_file(path, {"bad": float("nan")})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -179,7 +186,7 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
         for name in ("feasible", "visits", "rewards", "total"):
             data["state"][name] = []
         data["held"] = []
-    data["seal"] = seal(data)
+    data["seal"] = compute_checksum(data)
     path.write_text(json.dumps(data))
     with pytest.raises(SavedFileError, match="is damaged"):
         Router.load(path)
@@ -236,7 +243,7 @@ def test_a_resealed_state_that_a_policy_cannot_have_is_refused(
             data["state"][name].update(value)
         else:
             data["state"][name] = value
-    data["seal"] = seal(data)
+    data["seal"] = compute_checksum(data)
     path.write_text(json.dumps(data))
     with pytest.raises(SavedFileError, match="none that a router can be in"):
         Router.load(path)
@@ -252,7 +259,7 @@ def test_odds_where_there_can_be_none_and_none_where_there_must_be_are_refused(
         router.save(path)
         data = json.loads(path.read_text())
         data["held"][0]["odds"] = odds
-        data["seal"] = seal(data)
+        data["seal"] = compute_checksum(data)
         path.write_text(json.dumps(data))
         with pytest.raises(SavedFileError, match="'odds' is not float64"):
             Router.load(path)
@@ -316,7 +323,7 @@ def test_a_changed_file_is_refused_and_a_resealed_one_never_crashes(
     same = target[last] == junk and type(target[last]) is type(junk)
     target[last] = junk
     if resealed and junk != 1e400:
-        data["seal"] = seal(data)
+        data["seal"] = compute_checksum(data)
     path.write_text(json.dumps(data))
     if not (resealed or same):
         with pytest.raises(SavedFileError):

@@ -9,12 +9,12 @@ from pathlib import Path
 import numba
 import pytest
 
-from bylot.kernels import compile as compiling
-from bylot.kernels.compile import compiled, fingerprint, writable_cache
+from bylot.numerics import jit as compiling
+from bylot.numerics.jit import find_cache_folder, fingerprint_sources, jit
 
 PROBE = """
-from bylot.kernels import compile as c
-from bylot.kernels.chance import Chance, uniforms
+from bylot.numerics import compile as c
+from bylot.numerics.philox import Chance, uniforms
 print(c.CACHE, uniforms(Chance(1, 2), 3, 1)[0] > 0)
 """
 
@@ -58,25 +58,25 @@ def test_an_entry_that_a_full_disk_left_empty_is_thrown_away(tmp_path: Path) -> 
 def test_the_folder_changes_with_any_file_that_is_compiled_and_with_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(compiling, "PACKAGE", tmp_path)
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "one.py").write_text("x = 1")
-    before = fingerprint()
+    monkeypatch.setattr(compiling, "PACKAGE_FOLDER", tmp_path)
+    (tmp_path / "numerics").mkdir()
+    (tmp_path / "numerics" / "one.py").write_text("x = 1")
+    before = fingerprint_sources()
     (tmp_path / "report.py").write_text("y = 1")
-    assert fingerprint() == before
-    (tmp_path / "kernels" / "two.py").write_text("y = 1")
-    assert fingerprint() != before
+    assert fingerprint_sources() == before
+    (tmp_path / "numerics" / "two.py").write_text("y = 1")
+    assert fingerprint_sources() != before
 
 
 def test_nothing_outside_the_listed_parts_is_compiled() -> None:
     marks = re.compile(r"^@(compiled|inlined|step|overload|intrinsic|structref)\b", re.MULTILINE)
-    for path in compiling.PACKAGE.rglob("*.py"):
-        if path.relative_to(compiling.PACKAGE).parts[0] not in compiling.COMPILED:
+    for path in compiling.PACKAGE_FOLDER.rglob("*.py"):
+        if path.relative_to(compiling.PACKAGE_FOLDER).parts[0] not in compiling.COMPILED_PARTS:
             assert not marks.search(path.read_text()), path
 
 
 def test_other_packages_keep_their_own_cache_folder() -> None:
     before = numba.config.CACHE_DIR
-    assert writable_cache() is not None
-    compiled(lambda x: x)
+    assert find_cache_folder() is not None
+    jit(lambda x: x)
     assert before == numba.config.CACHE_DIR

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylot.durable.course import BINS, blank
+from bylot.eventlog.timeline import TIMELINE_BINS, make_empty_timeline
 
 
-@given(st.integers(1, 5 * BINS), st.data())
+@given(st.integers(1, 5 * TIMELINE_BINS), st.data())
 def test_bins_hold_exactly_what_happened_to_their_decisions(n: int, data: st.DataObject) -> None:
-    course = blank(["usd"])
+    course = make_empty_timeline(["usd"])
     told: list[tuple[int, int]] = []
     for t in range(n):
         course.decided(t, 1000 + t, {"usd": t % 7})
@@ -17,8 +17,8 @@ def test_bins_hold_exactly_what_happened_to_their_decisions(n: int, data: st.Dat
             course.rewarded(*map(int, told[-1]))
             course.settled(told[-1][0], {"usd": 2})
     points, width = course.points(n), 1 << course.power
-    assert len(course.begun) == -(-n // width) <= BINS
-    assert 2 * len(course.begun) > BINS or width == 1, "no more is merged than must be"
+    assert len(course.begun) == -(-n // width) <= TIMELINE_BINS
+    assert 2 * len(course.begun) > TIMELINE_BINS or width == 1, "no more is merged than must be"
     for i in range(len(course.begun)):
         inside = range(i * width, min(n, (i + 1) * width))
         rewards = [value for t, value in told if t in inside]

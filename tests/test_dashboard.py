@@ -18,14 +18,14 @@ import uvicorn
 from starlette.applications import Starlette
 
 import bylot
-from bylot import codec
-from bylot.service.app import make_app
-from bylot.service.pages import words
-from bylot.service.pages.assets import address
-from bylot.service.pages.routes import routes
-from bylot.service.pages.source import Listed
-from bylot.service.server import Server
-from bylot.service.settings import Settings
+from bylot.router import persistence
+from bylot.server.app import make_app
+from bylot.server.dashboard import formatting
+from bylot.server.dashboard.render import asset_url
+from bylot.server.dashboard.routes import dashboard_routes
+from bylot.server.dashboard.source import ListedRouter
+from bylot.server.lifecycle import HttpServer
+from bylot.server.state import ServerSettings
 from played import Played, Standins
 from small import five
 
@@ -75,8 +75,8 @@ def site() -> Iterator[Site]:
     limits = [bylot.at_most(cost, 7.5) for cost in costs]
     many = Played(LONG, bylot.Problem(experts, costs, limits, draws=3), [EVIL, *map(str, range(9))])
     new = Played("new", five())
-    others = [Listed(name=f"r{i}", place="asleep") for i in range(40)]
-    others.append(Listed(name="broken", trouble="its log is damaged"))
+    others = [ListedRouter(name=f"r{i}", place="asleep") for i in range(40)]
+    others.append(ListedRouter(name="broken", trouble="its log is damaged"))
     source = Standins(triage, many.play(60), new, others=others)
     keys = {"": Guest()}
     yield from served(source, keys, triage)
@@ -91,7 +91,7 @@ def locked() -> Iterator[Site]:
 
 def served(source: Standins, keys: dict[str, Guest], triage: Played) -> Iterator[Site]:
     """A server of pages alone."""
-    app = Starlette(routes=routes(source, keys.get))
+    app = Starlette(routes=dashboard_routes(source, keys.get))
     with running(uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))) as place:
         yield Site(place, triage)
 
@@ -172,7 +172,7 @@ def test_a_page_shows_every_limit_and_whether_it_is_kept(visit: Visit) -> None:
         card = cards.nth(i)
         side = standing.limit.side.replace("_", " ")
         assert card.locator("h3").inner_text() == (
-            f"{standing.limit.name} {side} {words.number(standing.limit.bound)}"
+            f"{standing.limit.name} {side} {formatting.number(standing.limit.bound)}"
         )
         assert card.locator(".state").inner_text() == standing.verdict
         assert card.locator("svg.gauge line.bound").get_attribute("x1") != "0%"
@@ -185,7 +185,7 @@ def test_new_decisions_appear_without_a_reload(visit: Visit) -> None:
     before = page.locator(".latest tbody tr:first-of-type .id").inner_text()
     label = page.locator("[data-chart=reward] svg").get_attribute("aria-label")
     visit.site.triage.play(40)
-    decisions = words.count(visit.site.triage.router.t)
+    decisions = formatting.count(visit.site.triage.router.t)
     page.wait_for_function(
         "text => document.querySelector('.tiles dd').textContent === text", arg=decisions
     )
@@ -199,7 +199,7 @@ def test_the_server_and_the_browser_write_the_same(chromium: Any, visit: Visit) 
     for path in PATHS:
         written = texts(plain.go(path))
         assert written == texts(visit.go(path))
-        visit.page.evaluate(REWRITE, address("bind.js"))
+        visit.page.evaluate(REWRITE, asset_url("bind.js"))
         assert written == texts(visit.page)
     plain.close()
 
@@ -213,16 +213,16 @@ def test_numbers_are_written_alike_on_both_sides(visit: Visit) -> None:
     theirs = page.evaluate(
         "async ([base, names, numbers]) => { const { FORMATS } = await import(base);"
         "return names.map((name) => numbers.map((x) => FORMATS[name](x))); }",
-        [address("words.js"), names, [*numbers, None]],
+        [asset_url("words.js"), names, [*numbers, None]],
     )
     for name, column in zip(names, theirs, strict=True):
-        assert column == [words.FORMATS[name](x) for x in [*numbers, None]]
+        assert column == [formatting.FORMATS[name](x) for x in [*numbers, None]]
 
 
 def test_without_javascript_all_numbers_and_tables_are_there(chromium: Any, site: Site) -> None:
     plain = Visit(chromium, site, java_script_enabled=False)
     page = plain.go("/routers/triage")
-    assert page.locator(".tiles dd").first.inner_text() == words.count(site.triage.router.t)
+    assert page.locator(".tiles dd").first.inner_text() == formatting.count(site.triage.router.t)
     assert page.locator(".latest tbody tr").count() == 25
     page.locator("summary", has_text="courses").click()
     assert page.locator("details table tbody tr").count() > 20
@@ -401,9 +401,9 @@ def test_with_keys_one_signs_in_and_out(chromium: Any, locked: Site) -> None:
 
 
 def test_a_service_is_watched_while_it_works(chromium: Any, tmp_path: Path) -> None:
-    settings = Settings(store=f"sqlite:///{tmp_path}/bylot.db")
-    with running(Server(make_app(settings))) as place, httpx.Client(base_url=place) as client:
-        problem = codec.write_problem(five())
+    settings = ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db")
+    with running(HttpServer(make_app(settings))) as place, httpx.Client(base_url=place) as client:
+        problem = persistence.problem_to_data(five())
         client.post("/v1/routers", json={"name": "triage", "problem": problem}, timeout=120.0)
         window = Visit(chromium, Site(place, Played("unused", five())))
         page = window.go("/")

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bylot.data import Counts, Crowd, Unjudged, from_files, read
-from bylot.data.crowd import Annotation, assemble
 from bylot.errors import DataError
+from bylot_paper.crowd import Annotation, Crowd, CrowdCounts, UnjudgedCounts, assemble_crowd
+from bylot_paper.crowd_files import read_crowd
+from bylot_paper.crowd_sources import crowd_from_files
 
 ANSWERS = [("7", "ann", "yes"), ("7", "bob", "no"), ("10", "ann", "no"), ("8", "cy", "no")]
 TRUTHS = [("7", "yes"), ("10", "no"), ("11", "no")]
@@ -59,7 +60,7 @@ def written(
     for name, content in (("answers.txt", answers), ("truths.txt", truths)):
         data = content if isinstance(content, bytes) else content.encode()
         (folder / name).write_bytes(data)
-    return read(folder / "answers.txt", folder / "truths.txt")
+    return read_crowd(folder / "answers.txt", folder / "truths.txt")
 
 
 def complaint(folder: Path, *, answers: str | bytes, truths: str | bytes) -> str:
@@ -78,15 +79,15 @@ def complaint(folder: Path, *, answers: str | bytes, truths: str | bytes) -> str
 )
 @given(one=dialects, other=dialects)
 def test_every_dialect_reads_the_same(tmp_path: Path, one: Dialect, other: Dialect) -> None:
-    crowd = read(
+    crowd = read_crowd(
         one.write(tmp_path / "answers", list(ANSWERS)),
         other.write(tmp_path / "truths", list(TRUTHS)),
     )
-    assert crowd == assemble("any", JOINED)
+    assert crowd == assemble_crowd("any", JOINED)
     assert (crowd.tasks, crowd.workers) == (("7", "10"), ("ann", "bob"))
     assert crowd.correct.tolist() == [True, False, True]
-    assert crowd.unjudged == Unjudged(annotations=1, tasks=1, workers=1, unannotated=1)
-    assert crowd.counts == Counts(workers=2, tasks=2, annotations=3, reliable=0)
+    assert crowd.unjudged == UnjudgedCounts(annotations=1, tasks=1, workers=1, unannotated=1)
+    assert crowd.counts == CrowdCounts(workers=2, tasks=2, annotations=3, reliable=0)
 
 
 ids = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=',"'), min_size=1)
@@ -123,14 +124,14 @@ def test_a_crowd_that_is_written_and_read_is_the_same(
     answers += [(tasks[0], "+1", labels[0]), (tasks[1], "+1", labels[1])]  # enough to be a crowd
     answers = list({row[:2]: row for row in answers}.values())
     shuffled = data.draw(st.permutations(answers))
-    read_back = read(
+    read_back = read_crowd(
         one.write(tmp_path / "answers", list(shuffled)),
         other.write(tmp_path / "truths", list(truth.items())),
     )
     marked = [Annotation(t, w, said == truth[t]) for t, w, said in answers]
-    assert read_back == assemble("any", marked)
+    assert read_back == assemble_crowd("any", marked)
     wrong = [marked[0]._replace(correct=not marked[0].correct), *marked[1:]]
-    assert read_back != assemble("any", wrong)
+    assert read_back != assemble_crowd("any", wrong)
 
 
 def test_quotes_keep_commas_together(tmp_path: Path) -> None:
@@ -214,20 +215,20 @@ def test_what_is_wrong_is_named_in_one_line(
 def test_a_missing_file_a_folder_and_an_unreadable_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "truths").write_text("7 yes\n")
     with pytest.raises(DataError, match=r"none: no such file; give the path"):
-        read(tmp_path / "none", tmp_path / "truths")
+        read_crowd(tmp_path / "none", tmp_path / "truths")
     with pytest.raises(DataError, match="is a folder; give the file itself"):
-        read(tmp_path, tmp_path / "truths")
+        read_crowd(tmp_path, tmp_path / "truths")
     with pytest.raises(DataError, match="cannot be read"):
-        read(tmp_path / "truths" / "beyond", tmp_path / "truths")
+        read_crowd(tmp_path / "truths" / "beyond", tmp_path / "truths")
     with pytest.raises(DataError, match="no such file") as caught:
-        read(tmp_path / "two\nlines", tmp_path / "truths")
+        read_crowd(tmp_path / "two\nlines", tmp_path / "truths")
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_crowd_of_ones_own_is_called_after_its_file(tmp_path: Path) -> None:
     written(tmp_path, "7 a yes\n8 a no\n", "7 yes\n8 no\n")
     (tmp_path / "answers.txt").rename(tmp_path / "birds.csv")
-    crowd = from_files(tmp_path / "birds.csv", os.fspath(tmp_path / "truths.txt"))
+    crowd = crowd_from_files(tmp_path / "birds.csv", os.fspath(tmp_path / "truths.txt"))
     assert (crowd.name, crowd.synthetic) == ("birds", False)
 
 

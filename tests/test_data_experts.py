@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from bylot.data import read_experts
 from bylot.errors import DataError
+from bylot.outcome_tables.outcomes import read_experts
 from tables import experts
 
 # Experts

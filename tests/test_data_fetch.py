@@ -10,13 +10,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bylot.data import fetch, source
-from bylot.data.fetch import ATTEMPTS, CHUNK, NEEDED, cached_trec, fetch_trec
-from bylot.data.source import find
-from bylot.data.trec import CROWD, SUMS, TRUTH, URL
 from bylot.errors import DataError, DataUnreachable
+from bylot_paper import crowd_sources, trec
+from bylot_paper.crowd_sources import find_crowd
+from bylot_paper.trec import (
+    DOWNLOAD_ATTEMPTS,
+    DOWNLOAD_CHUNK_BYTES,
+    DOWNLOAD_PACKAGES,
+    TREC_CROWD_FILE,
+    TREC_SHA256,
+    TREC_TRUTH_FILE,
+    TREC_URL,
+    fetch_trec,
+    find_cached_trec,
+)
 
-CONTENT = {CROWD: bytes(range(1, 251)) * 2_000, TRUTH: b"5\t2\n6\t1\n"}
+CONTENT = {TREC_CROWD_FILE: bytes(range(1, 251)) * 2_000, TREC_TRUTH_FILE: b"5\t2\n6\t1\n"}
 
 
 class Request(NamedTuple):
@@ -73,16 +82,16 @@ class Handler(BaseHTTPRequestHandler):
         server.log.append(Request(name, range_, len(body)))
         self.wfile.write(body)
 
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *arguments: Any) -> None:
         """Nothing: the log is for the tests."""
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(fetch, "PAUSE", 0.0)
+    monkeypatch.setattr(trec, "RETRY_PAUSE_S", 0.0)
     for name, content in CONTENT.items():
-        monkeypatch.setitem(SUMS, name, hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(TREC_SHA256, name, hashlib.sha256(content).hexdigest())
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -101,95 +110,113 @@ def test_both_files_are_fetched_once_and_then_found(server: Server, tmp_path: Pa
     assert names(folder) == set(CONTENT)
     assert fetch_trec(tmp_path / "new", server.base) == folder
     assert [(request.name, request.range) for request in server.log] == [
-        (CROWD, None),
-        (TRUTH, None),
+        (TREC_CROWD_FILE, None),
+        (TREC_TRUTH_FILE, None),
     ]
 
 
 def test_a_download_that_broke_off_is_continued_within_one_call(
     server: Server, tmp_path: Path
 ) -> None:
-    half = 60 * CHUNK
+    half = 60 * DOWNLOAD_CHUNK_BYTES
     server.breaks = [half]
     folder = fetch_trec(tmp_path, server.base)
-    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
+    assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
     assert names(folder) == set(CONTENT)
-    assert server.asked(CROWD) == [
-        Request(CROWD, None, half),
-        Request(CROWD, f"bytes={half}-", len(CONTENT[CROWD]) - half),  # no byte twice
+    assert server.asked(TREC_CROWD_FILE) == [
+        Request(TREC_CROWD_FILE, None, half),
+        Request(
+            TREC_CROWD_FILE, f"bytes={half}-", len(CONTENT[TREC_CROWD_FILE]) - half
+        ),  # no byte twice
     ]
 
 
 def test_what_is_fetched_twice_is_less_than_a_chunk(server: Server, tmp_path: Path) -> None:
     server.breaks = [100_001, 99_999, 1]
     folder = fetch_trec(tmp_path, server.base)
-    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
-    requests = server.asked(CROWD)
-    assert len(requests) == ATTEMPTS
-    again = sum(request.sent for request in requests) - len(CONTENT[CROWD])
-    assert 0 < again < CHUNK * (ATTEMPTS - 1)
+    assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
+    requests = server.asked(TREC_CROWD_FILE)
+    assert len(requests) == DOWNLOAD_ATTEMPTS
+    again = sum(request.sent for request in requests) - len(CONTENT[TREC_CROWD_FILE])
+    assert 0 < again < DOWNLOAD_CHUNK_BYTES * (DOWNLOAD_ATTEMPTS - 1)
 
 
 def test_a_later_call_continues_what_an_earlier_one_could_not_finish(
     server: Server, tmp_path: Path
 ) -> None:
-    server.breaks = [10 * CHUNK] * ATTEMPTS
+    server.breaks = [10 * DOWNLOAD_CHUNK_BYTES] * DOWNLOAD_ATTEMPTS
     with pytest.raises(DataUnreachable, match="cannot be downloaded"):
         fetch_trec(tmp_path, server.base)
-    assert names(tmp_path) == {f"{CROWD}.part"}
-    assert server.asked(CROWD)[-1].range == f"bytes={10 * CHUNK * (ATTEMPTS - 1)}-"
+    assert names(tmp_path) == {f"{TREC_CROWD_FILE}.part"}
+    assert (
+        server.asked(TREC_CROWD_FILE)[-1].range
+        == f"bytes={10 * DOWNLOAD_CHUNK_BYTES * (DOWNLOAD_ATTEMPTS - 1)}-"
+    )
     fetch_trec(tmp_path, server.base)
-    assert server.asked(CROWD)[ATTEMPTS].range == f"bytes={10 * CHUNK * ATTEMPTS}-"
-    assert sum(request.sent for request in server.asked(CROWD)) == len(CONTENT[CROWD])
+    assert (
+        server.asked(TREC_CROWD_FILE)[DOWNLOAD_ATTEMPTS].range
+        == f"bytes={10 * DOWNLOAD_CHUNK_BYTES * DOWNLOAD_ATTEMPTS}-"
+    )
+    assert sum(request.sent for request in server.asked(TREC_CROWD_FILE)) == len(
+        CONTENT[TREC_CROWD_FILE]
+    )
     assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == CONTENT
 
 
 def test_a_server_without_ranges_is_asked_for_the_whole_again(
     server: Server, tmp_path: Path
 ) -> None:
-    server.ranges, server.breaks = False, [60 * CHUNK]
+    server.ranges, server.breaks = False, [60 * DOWNLOAD_CHUNK_BYTES]
     folder = fetch_trec(tmp_path, server.base)
-    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
-    assert [request.range for request in server.asked(CROWD)] == [None, f"bytes={60 * CHUNK}-"]
+    assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
+    assert [request.range for request in server.asked(TREC_CROWD_FILE)] == [
+        None,
+        f"bytes={60 * DOWNLOAD_CHUNK_BYTES}-",
+    ]
 
 
 def test_a_whole_part_left_by_a_crash_needs_no_byte(server: Server, tmp_path: Path) -> None:
-    (tmp_path / f"{CROWD}.part").write_bytes(CONTENT[CROWD])
+    (tmp_path / f"{TREC_CROWD_FILE}.part").write_bytes(CONTENT[TREC_CROWD_FILE])
     folder = fetch_trec(tmp_path, server.base)
-    assert (folder / CROWD).read_bytes() == CONTENT[CROWD]
-    assert sum(request.sent for request in server.asked(CROWD)) == 0
+    assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
+    assert sum(request.sent for request in server.asked(TREC_CROWD_FILE)) == 0
 
 
 def test_a_wrong_file_is_refused_with_both_sums_and_not_kept(
     server: Server, tmp_path: Path
 ) -> None:
-    server.content[CROWD] = b"<html>Please log in to this network</html>"
+    server.content[TREC_CROWD_FILE] = b"<html>Please log in to this network</html>"
     with pytest.raises(DataError) as caught:
         fetch_trec(tmp_path, server.base)
     assert not isinstance(caught.value, DataUnreachable)  # it is no reason for a synthetic crowd
-    says(caught.value, CROWD, SUMS[CROWD], hashlib.sha256(server.content[CROWD]).hexdigest())
+    says(
+        caught.value,
+        TREC_CROWD_FILE,
+        TREC_SHA256[TREC_CROWD_FILE],
+        hashlib.sha256(server.content[TREC_CROWD_FILE]).hexdigest(),
+    )
     says(caught.value, "thrown away", "by hand")
     assert names(tmp_path) == set()
-    server.content[CROWD] = CONTENT[CROWD]
+    server.content[TREC_CROWD_FILE] = CONTENT[TREC_CROWD_FILE]
     fetch_trec(tmp_path, server.base)
     assert names(tmp_path) == set(CONTENT)
 
 
 def test_a_stale_part_spoils_one_download_and_not_the_next(server: Server, tmp_path: Path) -> None:
-    (tmp_path / f"{CROWD}.part").write_bytes(b"other bytes")
+    (tmp_path / f"{TREC_CROWD_FILE}.part").write_bytes(b"other bytes")
     with pytest.raises(DataError, match="try again"):
         fetch_trec(tmp_path, server.base)
     fetch_trec(tmp_path, server.base)
-    assert (tmp_path / CROWD).read_bytes() == CONTENT[CROWD]
+    assert (tmp_path / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
 
 
 def test_a_damaged_file_in_the_folder_is_fetched_anew(server: Server, tmp_path: Path) -> None:
-    (tmp_path / TRUTH).write_bytes(b"5\t1\n")
+    (tmp_path / TREC_TRUTH_FILE).write_bytes(b"5\t1\n")
     fetch_trec(tmp_path, server.base)
-    assert (tmp_path / TRUTH).read_bytes() == CONTENT[TRUTH]
+    assert (tmp_path / TREC_TRUTH_FILE).read_bytes() == CONTENT[TREC_TRUTH_FILE]
 
 
-@pytest.mark.parametrize(("status", "requests"), [(404, 1), (403, 1), (503, ATTEMPTS)])
+@pytest.mark.parametrize(("status", "requests"), [(404, 1), (403, 1), (503, DOWNLOAD_ATTEMPTS)])
 def test_a_refusal_is_not_asked_again_but_a_weak_moment_is(
     server: Server, tmp_path: Path, status: int, requests: int
 ) -> None:
@@ -208,7 +235,14 @@ def nowhere() -> str:
 def test_without_a_network_we_say_what_to_do(server: Server, tmp_path: Path) -> None:
     with pytest.raises(DataUnreachable) as caught:
         fetch_trec(tmp_path, nowhere())
-    says(caught.value, CROWD, TRUTH, "--data FOLDER", "--data synthetic", URL)
+    says(
+        caught.value,
+        TREC_CROWD_FILE,
+        TREC_TRUTH_FILE,
+        "--data FOLDER",
+        "--data synthetic",
+        TREC_URL,
+    )
 
 
 def test_files_go_to_the_cache_that_the_user_set(
@@ -228,7 +262,7 @@ def test_a_folder_that_cannot_be_made_is_named(server: Server, tmp_path: Path) -
     assert not isinstance(caught.value, DataUnreachable)
 
 
-@pytest.mark.parametrize("package", NEEDED)
+@pytest.mark.parametrize("package", DOWNLOAD_PACKAGES)
 def test_a_missing_package_is_explained(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
@@ -247,19 +281,19 @@ def test_no_network_gives_a_synthetic_crowd_and_says_so(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("BYLOT_DATA", raising=False)
     base = nowhere()
-    monkeypatch.setattr(source, "fetch_trec", lambda: fetch_trec(base=base))
-    assert find(None).synthetic
+    monkeypatch.setattr(crowd_sources, "fetch_trec", lambda: fetch_trec(base=base))
+    assert find_crowd(None).synthetic
     assert "a synthetic crowd is used instead" in capsys.readouterr().err
 
 
 def test_a_wrong_download_is_no_reason_for_a_synthetic_crowd(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.content[CROWD] = b"something else"
+    server.content[TREC_CROWD_FILE] = b"something else"
     monkeypatch.delenv("BYLOT_DATA", raising=False)
-    monkeypatch.setattr(source, "fetch_trec", lambda: fetch_trec(tmp_path, server.base))
+    monkeypatch.setattr(crowd_sources, "fetch_trec", lambda: fetch_trec(tmp_path, server.base))
     with pytest.raises(DataError, match="sha256"):
-        find(None)
+        find_crowd(None)
 
 
 def says(error: DataError, *words: str) -> None:
@@ -276,12 +310,12 @@ def test_offline_nothing_is_asked_for_and_what_was_fetched_is_found(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("BYLOT_DATA", raising=False)
-    monkeypatch.setattr(source, "fetch_trec", asked)
-    assert find(None, offline=True).synthetic
+    monkeypatch.setattr(crowd_sources, "fetch_trec", asked)
+    assert find_crowd(None, offline=True).synthetic
     assert "bylot data fetch trec" in capsys.readouterr().err
-    folder = cached_trec()
+    folder = find_cached_trec()
     folder.mkdir(parents=True)
-    for name in SUMS:
+    for name in TREC_SHA256:
         (folder / name).write_text("not the paper's")
     with pytest.raises(DataError, match="is not the paper's file"):  # found, read and refused
-        find(None, offline=True)
+        find_crowd(None, offline=True)

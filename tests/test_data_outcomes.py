@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hospital
-from bylot.data import read_experts, read_outcomes
-from bylot.data.sheet import sheet
 from bylot.environments import Outcomes
 from bylot.errors import DataError
+from bylot.outcome_tables.outcomes import read_experts, read_outcomes
+from bylot.outcome_tables.sheets import read_sheet
 from tables import OUTCOMES, QUESTIONS, WHOLE, fuzz, same, whole, written
 
 
@@ -232,7 +232,7 @@ def test_the_hospital_has_its_counts() -> None:
 
 
 def test_the_hospital_has_the_accuracies_that_were_counted_elsewhere() -> None:
-    read, counted = hospital.outcomes(), sheet(hospital.folder() / "V.csv")
+    read, counted = hospital.outcomes(), read_sheet(hospital.folder() / "V.csv")
     assert counted.columns[2:] == read.experts
     for label, questions, *accuracy in counted.fields:
         mine = read.table[read.dimension == read.dimensions.index(label)]

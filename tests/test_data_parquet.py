@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylot.data import read_outcomes
 from bylot.errors import DataError
+from bylot.outcome_tables.outcomes import read_outcomes
 from tables import fuzz, one_line, same, whole
 
 # Parquet

@@ -6,15 +6,22 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from bylot.data import Annotation, Crowd, assemble, describe, synthetic
-from bylot.data.pool import draw_lots, most_accurate
 from bylot.errors import DataError
+from bylot_paper.crowd import (
+    Annotation,
+    Crowd,
+    assemble_crowd,
+    describe_crowd,
+    draw_workers,
+    flag_most_accurate,
+)
+from bylot_paper.crowd_sources import make_synthetic_crowd
 
 
 def small(workers: int = 12, tasks: int = 40, seed: int = 0) -> Crowd:
     """A crowd in which worker i answers 3 + i tasks; so not all are reliable."""
     rng = np.random.default_rng(seed)
-    return assemble(
+    return assemble_crowd(
         "small",
         [
             Annotation(str(task), str(i), bool(rng.random() < 0.7))
@@ -29,10 +36,10 @@ CROWD = small()
 
 def test_a_crowd_forgets_the_order_in_which_it_came() -> None:
     given = [Annotation("10", "b", True), Annotation("9", "a", False), Annotation("10", "a", True)]
-    one, other = assemble("one", given), assemble("other", given[::-1])
+    one, other = assemble_crowd("one", given), assemble_crowd("other", given[::-1])
     assert one == other
     assert hash(one) == hash(other)
-    assert one != assemble("one", given[:2])
+    assert one != assemble_crowd("one", given[:2])
     assert (one.tasks, one.workers) == (("9", "10"), ("a", "b"))
     assert (one.task.tolist(), one.worker.tolist()) == ([0, 1, 1], [0, 0, 1])
     assert one.accuracy().tolist() == [0.5, 1.0]
@@ -104,7 +111,7 @@ def test_workload_is_relative_to_the_pool_and_not_to_the_crowd() -> None:
 
 def test_groups_are_dealt_over_all_tasks_sorted_as_numbers() -> None:
     """Tasks 2 and 10 are the first and the second: as text it would be the other way round."""
-    crowd = assemble(
+    crowd = assemble_crowd(
         "two",
         [Annotation(task, w, task == "2") for w in "ab" for task in ("2", "10", "30", "41", "52")],
     )
@@ -121,14 +128,14 @@ def test_a_pool_is_a_function_of_its_seed_and_not_of_the_dimensions() -> None:
 
 def test_the_draws_of_a_seed_stay_what_they_were() -> None:
     """Records name pools by their seed, so these must never change."""
-    assert draw_lots(0, np.arange(20), 5).tolist() == [5, 7, 12, 15, 19]
-    assert draw_lots(7, np.arange(20), 5).tolist() == [9, 11, 16, 17, 19]
+    assert draw_workers(0, np.arange(20), 5).tolist() == [5, 7, 12, 15, 19]
+    assert draw_workers(7, np.arange(20), 5).tolist() == [9, 11, 16, 17, 19]
 
 
 def deviation(believed: float, draws: int = 4_000) -> float:
     """Largest z-score of how often each of 10 is among the 3 drawn."""
     count = sum(
-        np.bincount(draw_lots(seed, np.arange(10), 3), minlength=10) for seed in range(draws)
+        np.bincount(draw_workers(seed, np.arange(10), 3), minlength=10) for seed in range(draws)
     )
     z = (count - draws * believed) / np.sqrt(draws * believed * (1 - believed))
     return float(np.abs(z).max())
@@ -144,17 +151,17 @@ def test_the_test_above_would_notice_a_wrong_chance() -> None:
 
 def test_a_draw_is_without_replacement_and_in_order() -> None:
     for seed in range(50):
-        drawn = draw_lots(seed, np.arange(10), 8)
+        drawn = draw_workers(seed, np.arange(10), 8)
         assert (np.diff(drawn) > 0).all()
 
 
 def test_of_equally_accurate_workers_the_first_are_experts() -> None:
     accuracy = np.array([0.5, 1.0, 0.5, 1.0, 1.0])
-    assert most_accurate(accuracy, 2).tolist() == [0, 1, 0, 1, 0]
-    assert most_accurate(accuracy, 4).tolist() == [1, 1, 0, 1, 1]
-    assert most_accurate(accuracy, 0).tolist() == [0] * 5
+    assert flag_most_accurate(accuracy, 2).tolist() == [0, 1, 0, 1, 0]
+    assert flag_most_accurate(accuracy, 4).tolist() == [1, 1, 0, 1, 1]
+    assert flag_most_accurate(accuracy, 0).tolist() == [0] * 5
     many = np.tile([0.5, 1.0], 50)  # long enough for an unstable sort to show
-    assert np.flatnonzero(most_accurate(many, 20)).tolist() == list(range(1, 41, 2))
+    assert np.flatnonzero(flag_most_accurate(many, 20)).tolist() == list(range(1, 41, 2))
 
 
 @pytest.mark.parametrize(
@@ -177,24 +184,24 @@ def test_a_pool_that_cannot_be_drawn_is_refused(settings: dict[str, int], words:
 
 def test_a_made_up_crowd_has_the_counts_of_trec_and_says_what_it_is() -> None:
     for seed in range(3):
-        crowd = synthetic(seed)
+        crowd = make_synthetic_crowd(seed)
         assert crowd.synthetic
         assert crowd.counts[:2] == (677, 2275)
         assert crowd.counts.reliable == 270
         assert 12_500 < crowd.counts.annotations < 13_700
         pairs = set(zip(crowd.task.tolist(), crowd.worker.tolist(), strict=True))
         assert len(pairs) == crowd.counts.annotations
-        assert "synthetic: made up" in describe(crowd)
-    assert synthetic() == synthetic(0)
-    assert synthetic() != synthetic(1)
+        assert "synthetic: made up" in describe_crowd(crowd)
+    assert make_synthetic_crowd() == make_synthetic_crowd(0)
+    assert make_synthetic_crowd() != make_synthetic_crowd(1)
 
 
 def test_a_description_counts_what_is_there() -> None:
-    words = describe(CROWD)
+    words = describe_crowd(CROWD)
     assert "crowd small" in words
     assert "synthetic" not in words
     assert CROWD.digest in words
     lines = dict(line.rsplit(maxsplit=1) for line in words.splitlines())
     assert (lines["workers"], lines["reliable"], lines["annotations"]) == ("12", "10", "102")
-    nobody = assemble("few", [Annotation("1", "a", True), Annotation("2", "a", False)])
-    assert "reliable" in describe(nobody)
+    nobody = assemble_crowd("few", [Annotation("1", "a", True), Annotation("2", "a", False)])
+    assert "reliable" in describe_crowd(nobody)

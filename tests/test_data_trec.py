@@ -7,10 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bylot.data import Counts, Crowd, find, read_trec, synthetic
-from bylot.data.trec import CROWD, DIGEST, SUMS, TRUTH, with_counts
 from bylot.errors import DataError
-from bylot.kernels.compile import Floats
+from bylot.numerics.jit import Floats
+from bylot_paper.crowd import Crowd, CrowdCounts
+from bylot_paper.crowd_sources import find_crowd, make_synthetic_crowd
+from bylot_paper.trec import (
+    TREC_CROWD_FILE,
+    TREC_DIGEST,
+    TREC_SHA256,
+    TREC_TRUTH_FILE,
+    check_counts,
+    read_trec,
+)
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "trec"
 
@@ -19,7 +27,7 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "trec"
 def folder() -> Path:
     """Where the files are, or a reason to skip."""
     for place in (Path(os.environ.get("BYLOT_DATA", BESIDE)), BESIDE):
-        if (place / CROWD).is_file():
+        if (place / TREC_CROWD_FILE).is_file():
             return place
     pytest.skip(f"no TREC files: neither in $BYLOT_DATA nor in {BESIDE}")
 
@@ -31,13 +39,13 @@ def trec(folder: Path) -> Crowd:
 
 def test_the_joined_data_has_the_counts_of_the_paper(trec: Crowd) -> None:
     """Section 6.1."""
-    assert trec.counts == Counts(workers=677, tasks=2275, annotations=12863, reliable=270)
+    assert trec.counts == CrowdCounts(workers=677, tasks=2275, annotations=12863, reliable=270)
     assert (trec.name, trec.synthetic) == ("trec", False)
     assert trec.unjudged == (88_385 - 12_863, 16_758, 85, 0)
 
 
 def test_the_joined_data_has_the_digest_that_reports_know_it_by(trec: Crowd) -> None:
-    assert trec.digest == DIGEST
+    assert trec.digest == TREC_DIGEST
 
 
 def test_tasks_are_sorted_as_numbers(trec: Crowd) -> None:
@@ -59,35 +67,40 @@ def test_pools_are_as_the_paper_describes_them(trec: Crowd) -> None:
 
 
 def test_a_folder_with_other_files_of_these_names_is_refused(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / CROWD).write_bytes((folder / CROWD).read_bytes())
-    changed = (folder / TRUTH).read_bytes().replace(b"\n", b"\r\n")
-    (tmp_path / TRUTH).write_bytes(changed)
+    (tmp_path / TREC_CROWD_FILE).write_bytes((folder / TREC_CROWD_FILE).read_bytes())
+    changed = (folder / TREC_TRUTH_FILE).read_bytes().replace(b"\n", b"\r\n")
+    (tmp_path / TREC_TRUTH_FILE).write_bytes(changed)
     with pytest.raises(DataError) as caught:
-        find(str(tmp_path))
+        find_crowd(str(tmp_path))
     said = str(caught.value)
-    for word in (TRUTH, SUMS[TRUTH], hashlib.sha256(changed).hexdigest(), "download it again"):
+    for word in (
+        TREC_TRUTH_FILE,
+        TREC_SHA256[TREC_TRUTH_FILE],
+        hashlib.sha256(changed).hexdigest(),
+        "download it again",
+    ):
         assert word in said
     assert len(said.splitlines()) == 1
 
 
 def test_a_count_that_differs_is_named(trec: Crowd) -> None:
     with pytest.raises(DataError, match="677 workers where 678 are wanted; download"):
-        with_counts(trec, trec.counts._replace(workers=678))
-    assert with_counts(trec, trec.counts) is trec
+        check_counts(trec, trec.counts._replace(workers=678))
+    assert check_counts(trec, trec.counts) is trec
 
 
 def test_a_folder_is_found_by_name_and_by_the_environment(
     folder: Path, trec: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert find(str(folder)) == trec
+    assert find_crowd(str(folder)) == trec
     monkeypatch.setenv("BYLOT_DATA", str(folder))
-    assert find() == trec
-    assert find("synthetic").synthetic  # what is given goes before the environment
+    assert find_crowd() == trec
+    assert find_crowd("synthetic").synthetic  # what is given goes before the environment
 
 
 def test_the_environment_may_ask_for_the_synthetic_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYLOT_DATA", "synthetic")
-    assert find() == synthetic()
+    assert find_crowd() == make_synthetic_crowd()
 
 
 @pytest.mark.parametrize(
@@ -96,12 +109,12 @@ def test_the_environment_may_ask_for_the_synthetic_crowd(monkeypatch: pytest.Mon
 )
 def test_what_is_not_there_is_named(where: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        find(where)
+        find_crowd(where)
 
 
 def test_a_folder_without_the_files_is_told_what_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"{CROWD}: no such file") as caught:
-        find(str(tmp_path))
+    with pytest.raises(DataError, match=f"{TREC_CROWD_FILE}: no such file") as caught:
+        find_crowd(str(tmp_path))
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -146,11 +159,11 @@ def unlike(one: Crowd, other: Crowd) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_synthetic_crowd_has_the_shape_of_trec(trec: Crowd, seed: int) -> None:
-    assert unlike(synthetic(seed), trec) == []
+    assert unlike(make_synthetic_crowd(seed), trec) == []
 
 
 def test_the_test_above_would_notice_another_shape(
     trec: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bylot.data.madeup.LOADS", tuple(np.linspace(5, 968, 9)))
-    assert {"log load", "mean accuracy", "skills of 1"} <= set(unlike(synthetic(), trec))
+    monkeypatch.setattr("bylot_paper.crowd_sources.LOAD_QUANTILES", tuple(np.linspace(5, 968, 9)))
+    assert {"log load", "mean accuracy", "skills of 1"} <= set(unlike(make_synthetic_crowd(), trec))

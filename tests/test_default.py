@@ -15,21 +15,22 @@ from numpy.testing import assert_array_equal
 
 import hospital
 from bylot.cli import main
-from bylot.data import synthetic
-from bylot.experiments import CONTENDERS, CONTEST, Cell, arena, read_hospital
-from bylot.experiments.contest import contest
-from bylot.experiments.grid import jobs
-from bylot.experiments.verdict import LARGE, Line, verdict
-from bylot.plots.default import draw
-from bylot.plots.groups import Groups
-from bylot.plots.standing import entries
 from bylot.policies import Auto
-from bylot.policies import write as written
+from bylot.policies import policy_to_data as written
 from bylot.problem import Problem
-from bylot.records import Records
-from bylot.report import write
-from bylot.report.claims.registry import missing
-from bylot.reproduce import Wish
+from bylot_paper import scenarios
+from bylot_paper.analysis import RecordGroups, collect_entries
+from bylot_paper.claims.judging import describe_missing
+from bylot_paper.comparison import run_comparison_job
+from bylot_paper.crowd_sources import make_synthetic_crowd
+from bylot_paper.default_rule import LARGE_POOL_SIZE, ResultLine, choose_defaults
+from bylot_paper.grid import COMPARISON_EXPERIMENTS, Cell, group_cells_by_scenario
+from bylot_paper.plots.default import draw_contest
+from bylot_paper.policy_settings import COMPARED_POLICIES
+from bylot_paper.records import Records
+from bylot_paper.report import write_report
+from bylot_paper.reproduce import ReproduceRequest
+from bylot_paper.scenarios import read_hospital
 from contest import LOST, tell_contest
 
 RUN = ["reproduce", "default", "--data", "synthetic", "--rounds", "120", "--jobs", "2"]
@@ -130,28 +131,30 @@ def test_cells_of_a_world_that_is_left_out_are_refused_with_a_remedy(
 
 
 def test_a_synthetic_crowd_counts_once() -> None:
-    made_up, measured = synthetic(), replace(synthetic(), synthetic=False)
-    wish = Wish(experiments=CONTEST, seeds=1)
+    made_up, measured = make_synthetic_crowd(), replace(make_synthetic_crowd(), synthetic=False)
+    wish = ReproduceRequest(experiments=COMPARISON_EXPERIMENTS, seeds=1)
     once, twice = ({cell.environment for cell in wish.cells(data)} for data in (made_up, measured))
     assert twice - once == {"synthetic"}
     told = tell_contest(seeds=1)
-    assert missing(Groups(told.cells), "worlds", told.run) == ["1 seeds of worlds instead of 6"]
+    assert describe_missing(RecordGroups(told.cells), "worlds", told.run) == [
+        "1 seeds of worlds instead of 6"
+    ]
 
 
 def test_the_lines_of_the_file_give_the_verdict_again(small: Path) -> None:
     found = json.loads((small / "default.json").read_text())
     lines = [
-        Line(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
+        ResultLine(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
         for one in found["lines"]
     ]
-    again = verdict(lines)
+    again = choose_defaults(lines)
     assert [choice.policy for choice in again] == [one["policy"] for one in found["choices"]]
     assert [choice.out for choice in again] == [one["out"] for one in found["choices"]]
 
 
 def report(told: Any, folder: Path) -> str:
     """The report on made-up records."""
-    write(Records(told.cells, told.run), folder)
+    write_report(Records(told.cells, told.run), folder)
     return (folder / "report.md").read_text()
 
 
@@ -168,11 +171,11 @@ def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path
 def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -> None:
     told = tell_contest()
     text = report(told, tmp_path)
-    places = {one.line.place for one in entries(told.cells, told.run)}
+    places = {one.line.place for one in collect_entries(told.cells, told.run)}
     assert len(places) == 10 + 7 + 5 * 3
     for place in places:
         assert text.count(f"\n| {place} |") >= 2
-    assert all(f"| {policy} |" in text for policy in CONTENDERS)
+    assert all(f"| {policy} |" in text for policy in COMPARED_POLICIES)
     assert "0/160" in text  # bad periods of a place: 4 seeds of 40
 
 
@@ -193,40 +196,44 @@ def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
 
 def test_a_figure_comes_out_of_whole_partial_and_empty_records(tmp_path: Path) -> None:
     told = tell_contest()
-    png, svg = draw(told.cells, told.run, tmp_path)
+    png, svg = draw_contest(told.cells, told.run, tmp_path)
     assert min(png.stat().st_size, svg.stat().st_size) > 10_000
     assert "SYNTHETIC" in svg.read_text()
     part = told.cells.filter(pl.col("policy") == "omd", pl.col("environment") == "crowd")
-    assert len(draw(part, told.run, tmp_path)) == 2
-    assert draw(told.cells.clear(), told.run, tmp_path) == []
+    assert len(draw_contest(part, told.run, tmp_path)) == 2
+    assert draw_contest(told.cells.clear(), told.run, tmp_path) == []
     spans = told.cells.filter(pl.col("experiment") == "spans")
-    assert draw(spans, told.run, tmp_path) == []
+    assert draw_contest(spans, told.run, tmp_path) == []
 
 
 def shuffled(seed: int) -> np.ndarray:
     """(4, K): by how much the mean value of an expert moves from one block to the next."""
-    values = arena.redealt(5_000, seed).given.values
-    means = values.reshape(arena.DEALS, 1_000, 3, arena.SMALL).mean(axis=1)
+    values = scenarios.make_reshuffled_crowd(5_000, seed).given.values
+    means = values.reshape(scenarios.RESHUFFLE_BLOCKS, 1_000, 3, scenarios.SMALL_CROWD_SIZE).mean(
+        axis=1
+    )
     return np.asarray(np.abs(np.diff(means, axis=0)).max(axis=1))
 
 
 def test_half_of_the_experts_are_dealt_other_skills_between_blocks() -> None:
     moved = shuffled(0) > 0.03  # ten standard errors of a mean of 1,000 values worth a third
-    assert (moved.sum(axis=1) <= arena.SMALL // 2).all()
-    assert (moved.sum(axis=1) >= arena.SMALL // 4).all()  # some are dealt much the same again
+    assert (moved.sum(axis=1) <= scenarios.SMALL_CROWD_SIZE // 2).all()
+    assert (
+        moved.sum(axis=1) >= scenarios.SMALL_CROWD_SIZE // 4
+    ).all()  # some are dealt much the same again
     assert (moved[0] != moved[1]).any()  # others each time
 
 
 def test_specialists_are_good_at_few_things_and_limits_bind() -> None:
-    place = arena.specialists(400, seed=0)
-    means = place.given.values.mean(axis=0) * arena.SPECIALTIES
-    assert_array_equal((means > 0.4).sum(axis=0), arena.EACH)
+    place = scenarios.make_specialists(400, seed=0)
+    means = place.given.values.mean(axis=0) * scenarios.SPECIALTY_COUNT
+    assert_array_equal((means > 0.4).sum(axis=0), scenarios.SPECIALTIES_PER_EXPERT)
     assert place.given.values.sum(axis=1).max() <= 1.0
 
 
 def passing(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """What each panel of pass-fail earns, and what it costs in parts of the budget."""
-    place = arena.pass_fail(4_000, seed)
+    place = scenarios.make_pass_fail(4_000, seed)
     problem, values = place.problems["own"], place.given.values[:, 0]
     assert_array_equal(np.unique(values), (0.0, 1.0))
     panels = np.array(list(combinations(range(problem.size), problem.draws)))
@@ -246,23 +253,28 @@ def test_most_panels_pass_and_the_best_of_them_cost_too_much(seed: int) -> None:
 
 def contest_of(world: str, policy: str, seed: int) -> dict[str, Any]:
     """The record of one cell of a built-in world."""
-    (job,) = jobs([Cell("worlds", "own", world, policy, arena.BUILT_IN[world][0], seed)])
-    return contest(synthetic(), None, job, 4_000, 4_000)[0]
+    (job,) = group_cells_by_scenario(
+        [Cell("worlds", "own", world, policy, scenarios.BUILT_IN_SCENARIOS[world][0], seed)]
+    )
+    return run_comparison_job(make_synthetic_crowd(), None, job, 4_000, 4_000)[0]
 
 
 def test_passes_are_independent_and_as_frequent_as_the_skills_say() -> None:
-    values = arena.pass_fail(8_000, seed=1).given.values[:, 0]
+    values = scenarios.make_pass_fail(8_000, seed=1).given.values[:, 0]
     apart = np.corrcoef(values.T) - np.eye(20)
     assert np.abs(apart).max() < 5 / math.sqrt(8_000)
     halves = np.diff(values.reshape(2, 4_000, 20).mean(axis=1), axis=0)
     assert np.abs(halves).max() < 5 * math.sqrt(0.5 / 4_000)  # each variance is at most 1/4
     assert np.ptp(values.mean(axis=0)) > 0.4  # skills differ
-    assert_array_equal(arena.pass_fail(300, seed=1).given.values[:, 0], values[:300])
+    assert_array_equal(scenarios.make_pass_fail(300, seed=1).given.values[:, 0], values[:300])
 
 
 def test_late_rewards_are_late_in_the_contest() -> None:
     cells = [Cell("worlds", "own", name, "ts", 3, 0) for name in ("crowd", "late")]
-    prompt, late = (contest(synthetic(), None, job, 300, 300)[0] for job in jobs(cells))
+    prompt, late = (
+        run_comparison_job(make_synthetic_crowd(), None, job, 300, 300)[0]
+        for job in group_cells_by_scenario(cells)
+    )
     assert prompt["mixture"] == late["mixture"]
     assert prompt["reward"] != late["reward"]
 
@@ -277,27 +289,35 @@ def test_the_published_table_gives_the_published_verdict() -> None:
     page = Path(__file__).parent.parent / "docs" / "default"
     found = json.loads((page / "default.json").read_text())
     lines = [
-        Line(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
+        ResultLine(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
         for one in found["lines"]
     ]
-    assert [choice.policy for choice in verdict(lines)] == [
+    assert [choice.policy for choice in choose_defaults(lines)] == [
         choice["policy"] for choice in found["choices"]
     ]
     assert found["outcome"] in (page / "report.md").read_text()
-    assert {line.policy for line in lines} == set(CONTENDERS)
+    assert {line.policy for line in lines} == set(COMPARED_POLICIES)
 
 
 def test_auto_takes_what_the_published_table_says() -> None:
     page = Path(__file__).parent.parent / "docs" / "default"
     choices = json.loads((page / "default.json").read_text())["choices"]
     taken = {one["problems"]: one["policy"] for one in choices}
-    few, many = (Problem([f"e{n}" for n in range(K)], {}, draws=2) for K in (LARGE, LARGE + 1))
+    few, many = (
+        Problem([f"e{n}" for n in range(K)], {}, draws=2)
+        for K in (LARGE_POOL_SIZE, LARGE_POOL_SIZE + 1)
+    )
     for propensities, words in ((True, "chances told"), (False, "chances not needed")):
         auto = Auto(propensities=propensities)
-        assert taken[f"up to {LARGE} experts, {words}"] == written(auto.settled(few))["name"]
-        assert taken[f"more than {LARGE} experts, {words}"] == written(auto.settled(many))["name"]
+        assert (
+            taken[f"up to {LARGE_POOL_SIZE} experts, {words}"] == written(auto.settled(few))["name"]
+        )
+        assert (
+            taken[f"more than {LARGE_POOL_SIZE} experts, {words}"]
+            == written(auto.settled(many))["name"]
+        )
         for problems, one in taken.items():  # no length of a period calls for somebody else
             if problems.startswith("periods") and problems.endswith(words):
-                assert one == taken[f"up to {LARGE} experts, {words}"]
+                assert one == taken[f"up to {LARGE_POOL_SIZE} experts, {words}"]
     assert taken["all, chances told"] == written(Auto().settled(few))["name"]
-    assert CONTEST == ("default", "worlds", "spans")
+    assert COMPARISON_EXPERIMENTS == ("default", "worlds", "spans")

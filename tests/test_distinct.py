@@ -10,13 +10,13 @@ from scipy.stats import chisquare
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given, Noisy
 from bylot.errors import OutOfReachWarning, PolicyError
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats
-from bylot.metrics import worst
+from bylot.metrics import measure_worst_violation
+from bylot.numerics.jit import Bools, Floats
+from bylot.numerics.philox import RngKey
 from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
-from bylot.policies.ascent import level
-from bylot.policies.contract import Ticket, chances, decide, learn
-from bylot.policies.distinct import DistinctRule, DistinctState, laws
+from bylot.policies.base import Ticket, compute_inclusion, decide, learn
+from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
+from bylot.policies.mirror_ascent import make_gradient_state
 from small import five, steady
 
 ALL = np.empty(0, np.bool_)
@@ -28,7 +28,7 @@ def moved(policy: Distinct, problem: Problem) -> tuple[DistinctRule, DistinctSta
     rule = policy.bind(problem, 1_000)
     state, rng = policy.start(rule), np.random.default_rng(2)
     for t in range(300):
-        learn(rule, state, decide(rule, state, 0, Chance(9, t), ALL), float(rng.random() * 0.5))
+        learn(rule, state, decide(rule, state, 0, RngKey(9, t), ALL), float(rng.random() * 0.5))
     return rule, state
 
 
@@ -42,7 +42,7 @@ def law_of(theta: Floats, up: Bools = ALL) -> Floats:
 
 def told(rule: DistinctRule, state: DistinctState, up: Bools = ALL) -> Floats:
     """The chance of every pair, the mildest law mixed in, by enumeration."""
-    here, mild, _ = laws(rule, state, 0, up)
+    here, mild, _ = find_available_distributions(rule, state, 0, up)
     return (1 - rule.eps) * law_of(here.theta, up) + rule.eps * law_of(mild.theta, up)
 
 
@@ -50,7 +50,7 @@ def drawn(rule: DistinctRule, state: DistinctState, t: int, up: Bools = ALL) -> 
     """A decision that leaves no trace: not the first of a batch, and the account put back."""
     state.visits[0] = 1
     kept = [array.copy() for array in state.account]
-    ticket = decide(rule, state, 0, Chance(3, t), up)
+    ticket = decide(rule, state, 0, RngKey(3, t), up)
     for array, before in zip(state.account, kept, strict=True):
         array[:] = before
     return ticket
@@ -72,7 +72,9 @@ def test_a_panel_comes_as_often_as_its_ticket_says(up: Bools) -> None:
     possible = wanted > 0
     assert count.sum() > 3_900
     assert chisquare(count[possible], count.sum() * wanted[possible]).pvalue > 1e-3
-    other = law_of(laws(rule, state, 0, up)[0].theta, up)  # without the mixture: would be noticed
+    other = law_of(
+        find_available_distributions(rule, state, 0, up)[0].theta, up
+    )  # without the mixture: would be noticed
     assert chisquare(count[possible], count.sum() * other[possible]).pvalue < 1e-6
 
 
@@ -80,7 +82,7 @@ def test_the_gradient_is_unbiased() -> None:
     rule, state = moved(Distinct(eps=0.3, batch=1), five())
     rewards = np.random.default_rng(0).random(len(SETS))
     pi, ours = state.pi[0].copy(), law_of(state.theta[0])
-    mean, bare = np.zeros(5), level(1, 5)
+    mean, bare = np.zeros(5), make_gradient_state(1, 5)
     state = state._replace(slope=bare)
     for members, chance, own, reward in zip(SETS, told(rule, state), ours, rewards, strict=True):
         bare.g[:], bare.based[:] = 0.0, True  # a baseline of 0
@@ -99,9 +101,9 @@ def test_the_chances_are_those_of_enumeration_and_keep_the_limits_in_force() -> 
     rule, state = moved(Distinct(), five())
     inside = np.array([[i in members for members in SETS] for i in range(5)], float)
     ticket = drawn(rule, state, 1)
-    assert_allclose(chances(rule, state, ticket), inside @ told(rule, state), atol=1e-12)
+    assert_allclose(compute_inclusion(rule, state, ticket), inside @ told(rule, state), atol=1e-12)
     state.visits[0] = 0  # the next decision moves
-    ticket = decide(rule, state, 0, Chance(3, 5), ALL)
+    ticket = decide(rule, state, 0, RngKey(3, 5), ALL)
     p = inside @ told(rule, state)
     assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
 
@@ -122,7 +124,7 @@ def test_limits_are_kept_exactly_at_the_horizon_and_more_is_earned_than_by_omd(s
     problem, world = five(), steady()
     ours = simulate(problem, world, "distinct", rounds=3_000, seed=seed, horizon=3_000)
     papers = simulate(problem, world, "omd", rounds=3_000, seed=seed, horizon=3_000)
-    assert worst(ours) == 0.0
+    assert measure_worst_violation(ours) == 0.0
     assert ours.rewards.mean() > papers.rewards.mean() + 0.02
     assert all(len(set(draws)) == 2 for draws in ours.draws.tolist())
 

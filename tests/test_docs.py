@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import bylot
-from bylot.cli import parser
+from bylot.cli import make_parser
 from documents import blocks, commands, follow
 from fabricated import AS_WRITTEN, tell
 from formulas import FormulaError, mathml
@@ -86,7 +86,7 @@ def test_every_command_of_the_pages_exists() -> None:
     for words in told:
         assert words[0] in ("bylot", "pip")
         if words[0] == "bylot":
-            parser().parse_args(words[1:])
+            make_parser().parse_args(words[1:])
     assert len(told) >= 2
 
 
@@ -103,7 +103,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 def test_every_verb_and_option_is_in_the_reference() -> None:
     page = verbs_page()
-    for verb in verbs(parser()):
+    for verb in verbs(make_parser()):
         section = page.split(f"## {verb.prog}\n")[1].split("\n## ")[0]
         for action in verb._actions[1:]:  # all but --help
             for option in action.option_strings:

@@ -7,25 +7,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Floats
-from bylot.kernels.draw import Panel, accumulate, add_cost, draw, first_above, gradient, restrict
+from bylot.numerics.jit import Floats
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import (
+    IidDraws,
+    add_panel_cost,
+    draw_iid,
+    estimate_gradient,
+    fill_cumulative,
+    find_first_above,
+    restrict_distribution,
+)
 
 Q = np.array([0.1, 0.2, 0.3, 0.4])
 WRONG = np.array([0.11, 0.19, 0.3, 0.4])
 VALUES = np.array([[0.9, 0.1, 0.4, 0.2], [0.0, 0.7, 0.6, 0.1]])
 
 
-def panel(q: Floats, count: int, chance: Chance) -> Panel:
+def panel(q: Floats, count: int, chance: RngKey) -> IidDraws:
     """Draws from q."""
     mass = np.empty_like(q)
-    accumulate(q, mass)
-    return draw(q, mass, count, chance)
+    fill_cumulative(q, mass)
+    return draw_iid(q, mass, count, chance)
 
 
 def deviation(q: Floats, believed: Floats, n: int = 20_000) -> float:
     """Largest z-score of n draws from q against the believed chances."""
-    count = sum(np.bincount(panel(q, 5, Chance(0, t)).draws, minlength=q.size) for t in range(n))
+    count = sum(np.bincount(panel(q, 5, RngKey(0, t)).draws, minlength=q.size) for t in range(n))
     spread = np.sqrt(5 * n * believed * (1 - believed))
     return float(np.abs((count - 5 * n * believed) / spread).max())
 
@@ -39,20 +47,20 @@ def test_the_test_above_would_notice_a_wrong_q() -> None:
 
 
 def test_odds_are_the_masses_of_the_draws() -> None:
-    drawn = panel(Q, 7, Chance(3, 11))
+    drawn = panel(Q, 7, RngKey(3, 11))
     assert_allclose(drawn.odds, Q[drawn.draws], rtol=1e-15)
 
 
 def test_an_expert_without_mass_is_never_drawn() -> None:
     q = np.array([0.0, 0.5, 0.0, 0.5, 0.0])
-    seen = {int(i) for t in range(2_000) for i in panel(q, 5, Chance(1, t)).draws}
+    seen = {int(i) for t in range(2_000) for i in panel(q, 5, RngKey(1, t)).draws}
     assert seen == {1, 3}
 
 
 def test_a_level_that_rounding_carried_to_the_total_falls_on_the_last_expert_with_mass() -> None:
-    assert first_above(np.array([0.25, 0.5, 1.0, 1.0]), 1.0) == 2
-    assert first_above(np.array([0.25, 0.5, 1.0, 1.0]), 0.25) == 1
-    assert first_above(np.array([0.0, 0.5, 1.0, 1.0]), 0.0) == 1
+    assert find_first_above(np.array([0.25, 0.5, 1.0, 1.0]), 1.0) == 2
+    assert find_first_above(np.array([0.25, 0.5, 1.0, 1.0]), 0.25) == 1
+    assert find_first_above(np.array([0.0, 0.5, 1.0, 1.0]), 0.0) == 1
 
 
 @given(size=st.integers(1, 3_000), level=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 99))
@@ -60,12 +68,14 @@ def test_a_level_that_rounding_carried_to_the_total_falls_on_the_last_expert_wit
 def test_the_search_finds_what_searchsorted_finds(size: int, level: float, seed: int) -> None:
     mass = np.cumsum(np.random.default_rng(seed).integers(0, 3, size) + np.eye(size)[0])
     place = level * mass[-1]
-    assert first_above(mass, place) == np.searchsorted(mass, place, side="right")
+    assert find_first_above(mass, place) == np.searchsorted(mass, place, side="right")
 
 
 def test_all_up_leaves_q_to_the_bit_and_some_down_renormalises() -> None:
-    assert_array_equal(restrict(Q, np.empty(0, bool)), Q)
-    assert_allclose(restrict(Q, np.array([False, True, True, False])), [0, 0.4, 0.6, 0])
+    assert_array_equal(restrict_distribution(Q, np.empty(0, bool)), Q)
+    assert_allclose(
+        restrict_distribution(Q, np.array([False, True, True, False])), [0, 0.4, 0.6, 0]
+    )
 
 
 def phi(q: Floats, draws: int) -> float:
@@ -84,7 +94,7 @@ def bias(indicator: bool, draws: int = 3) -> float:
         a = np.array(team)
         reward = VALUES[:, a].max(axis=1).sum()
         kept = np.unique(a) if indicator else a
-        mean += Q[a].prod() * gradient(kept, Q[kept], reward, 4)
+        mean += Q[a].prod() * estimate_gradient(kept, Q[kept], reward, 4)
     h = 1e-6
     slope = [(phi(Q + h * e, draws) - phi(Q - h * e, draws)) / (2 * h) for e in np.eye(4)]
     return float(np.abs(mean - slope).max())
@@ -102,5 +112,5 @@ def test_a_panel_costs_what_its_distinct_members_cost() -> None:
     costs = np.array([[1.0, 2.0, 4.0, 8.0], [1.0, 0.0, 1.0, 0.0]])
     for team in itertools.product(range(4), repeat=3):
         out = np.zeros(2)
-        add_cost(out, costs, np.array(team))
+        add_panel_cost(out, costs, np.array(team))
         assert_array_equal(out, costs[:, np.unique(team)].sum(axis=1))

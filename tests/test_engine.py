@@ -13,24 +13,23 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from bylot.engine import JobFailed, Threads, progress
-from bylot.engine.progress import Lines
+from bylot._text import print_progress
 from bylot.errors import BylotError
-from bylot.text import say
+from bylot.parallel import JobFailed, ProgressLines, ThreadEngine, show_progress
 
 
 def test_every_job_comes_back_once_with_its_result() -> None:
-    done = list(Threads(3).run(range(50), lambda n: n * n))
+    done = list(ThreadEngine(3).run(range(50), lambda n: n * n))
     assert sorted((one.job, one.result) for one in done) == [(n, n * n) for n in range(50)]
 
 
 def test_no_jobs_are_no_work() -> None:
-    assert list(Threads(3).run([], lambda n: 1 / 0)) == []
+    assert list(ThreadEngine(3).run([], lambda n: 1 / 0)) == []
 
 
 def test_jobs_run_side_by_side() -> None:
     meeting = threading.Barrier(3)  # passed only by three at once; broken after a while
-    assert len(list(Threads(3).run(range(3), lambda _: meeting.wait(timeout=30)))) == 3
+    assert len(list(ThreadEngine(3).run(range(3), lambda _: meeting.wait(timeout=30)))) == 3
 
 
 def test_results_come_as_they_finish() -> None:
@@ -39,7 +38,7 @@ def test_results_come_as_they_finish() -> None:
     def work(name: str) -> str:
         return name if name == "quick" else f"slow {last.wait(timeout=30)}"
 
-    run = Threads(2).run(["slow", "quick"], work)
+    run = ThreadEngine(2).run(["slow", "quick"], work)
     assert next(run).result == "quick"
     last.set()
     assert next(run).result == "slow True"
@@ -54,7 +53,7 @@ def test_core_seconds_are_of_work_and_not_of_waiting() -> None:
             while time.thread_time() - start < 0.2:
                 sum(range(1000))
 
-    spent = {done.job: done.core_seconds for done in Threads(2).run(["wait", "work"], work)}
+    spent = {done.job: done.core_seconds for done in ThreadEngine(2).run(["wait", "work"], work)}
     assert spent["wait"] < 0.1
     assert 0.2 <= spent["work"] < 0.5
 
@@ -69,7 +68,9 @@ def test_blas_uses_one_thread_during_the_run_and_as_many_as_before_after_it() ->
     np.eye(2) @ np.eye(2)
     before = blas_threads()
     assert before != {1}
-    assert [done.result for done in Threads(2).run([0, 1], lambda _: blas_threads())] == [{1}] * 2
+    assert [done.result for done in ThreadEngine(2).run([0, 1], lambda _: blas_threads())] == [
+        {1}
+    ] * 2
     assert blas_threads() == before
 
 
@@ -83,7 +84,7 @@ def test_a_failure_is_raised_with_its_job_after_what_was_done() -> None:
         failing.wait(timeout=30)
         return job
 
-    run = Threads(2).run(["good", "bad", *(f"later {i}" for i in range(1000))], work)
+    run = ThreadEngine(2).run(["good", "bad", *(f"later {i}" for i in range(1000))], work)
     seen: list[str] = []
     with pytest.raises(JobFailed, match=r"^bad: no such pool$"):
         seen.extend(done.job for done in run)
@@ -96,7 +97,7 @@ def test_a_bug_in_a_job_shows_where_it_is() -> None:
         return 1 / len(job[:0])
 
     with pytest.raises(JobFailed, match=r"(?s)^cell a failed.*in work.*ZeroDivisionError"):
-        list(Threads(1).run(["cell a"], work))
+        list(ThreadEngine(1).run(["cell a"], work))
 
 
 def test_closing_lets_the_running_finish_and_starts_no_more() -> None:
@@ -107,7 +108,7 @@ def test_closing_lets_the_running_finish_and_starts_no_more() -> None:
         time.sleep(0.05)
         ended.append(job)
 
-    run = Threads(2).run(range(100), work)
+    run = ThreadEngine(2).run(range(100), work)
     next(run)
     assert isinstance(run, Iterator)
     run.close()  # type: ignore[attr-defined]
@@ -117,7 +118,7 @@ def test_closing_lets_the_running_finish_and_starts_no_more() -> None:
 
 def test_no_workers_are_refused() -> None:
     with pytest.raises(BylotError, match="0 workers"):
-        Threads(0)
+        ThreadEngine(0)
 
 
 CTRL_C = """
@@ -178,7 +179,7 @@ def test_progress_off_a_terminal_is_a_line_every_ten_seconds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     times = iter([0.0, 4.0, 12.0, 13.0, 40.0])
-    advance = Lines(total=1_100, known=100, clock=lambda: next(times))
+    advance = ProgressLines(total=1_100, known=100, clock=lambda: next(times))
     for _ in range(4):
         advance(100)
     assert capsys.readouterr().err.splitlines() == [
@@ -186,7 +187,7 @@ def test_progress_off_a_terminal_is_a_line_every_ten_seconds(
         "... 500 of 1,100 cells, about 60 s left",
     ]
     times = iter([0.0, 12.0])
-    Lines(total=2, known=0, clock=lambda: next(times), unit="job")(1)
+    ProgressLines(total=2, known=0, clock=lambda: next(times), unit="job")(1)
     assert capsys.readouterr().err == "... 1 of 2 jobs, about 12 s left\n"
 
 
@@ -195,7 +196,7 @@ def test_progress_on_a_terminal_is_a_bar_that_leaves_no_thread(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     before = threading.active_count()
-    with progress(total_cells=10, known=2) as advance:
+    with show_progress(total_cells=10, known=2) as advance:
         advance(8)
         assert threading.active_count() == before
     assert "10/10" in capsys.readouterr().err
@@ -204,5 +205,5 @@ def test_progress_on_a_terminal_is_a_bar_that_leaves_no_thread(
 def test_without_its_extra_progress_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    with pytest.raises(BylotError, match="pip install"), progress(1):
-        say("never")
+    with pytest.raises(BylotError, match="pip install"), show_progress(1):
+        print_progress("never")

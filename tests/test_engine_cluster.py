@@ -17,15 +17,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bylot.engine import Cluster, JobFailed, Threads
-from bylot.engine.cluster import PER_CORE, Flight, quiet_ray, traveller
-from bylot.errors import BylotError
-from bylot.extras import install
+from bylot.errors import BylotError, install_command
+from bylot.parallel import JobFailed, ThreadEngine
+from bylot_paper.cluster import (
+    JOBS_PER_CORE,
+    ClusterRun,
+    RayCluster,
+    import_quiet_ray,
+    make_remote_task,
+)
 from errands import blend, fail, process, version
 
 RAY = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
-    reason=f"Ray is not installed: {install('ray')}",
+    reason=f"Ray is not installed: {install_command('ray')}",
 )
 SIZE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 SHARED = np.random.default_rng(5).random((400, 400))
@@ -72,7 +77,7 @@ def machines(path_of_tests: None) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in health.items():  # a death is seen in seconds
             patch.setenv(f"RAY_health_check_{name}", str(value))
-        quiet_ray()
+        import_quiet_ray()
         cluster_utils: Any = importlib.import_module("ray.cluster_utils")
         head = {"include_dashboard": False, **SIZE}
         cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
@@ -108,10 +113,10 @@ def test_a_machine_that_dies_half_way_changes_no_result(
     killing = (machines, second, there)
     killer = threading.Thread(target=kill_when_busy, args=killing, daemon=True)
     killer.start()
-    engine = Cluster(machines.address, workers=1, check=version)
+    engine = RayCluster(machines.address, workers=1, check=version)
     done = list(engine.run(jobs, functools.partial(blend, SHARED, there)))
     killer.join(timeout=60)
-    by_threads = list(Threads(2).run(jobs, functools.partial(blend, SHARED, here)))
+    by_threads = list(ThreadEngine(2).run(jobs, functools.partial(blend, SHARED, here)))
     assert results(done) == results(by_threads)
     assert len(done) == len(jobs)
     assert all(one.core_seconds < 0.2 for one in done)  # asleep for longer than that
@@ -128,14 +133,14 @@ def test_a_machine_that_dies_half_way_changes_no_result(
 def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, launch = [], Flight.launch
+    out, launch = [], ClusterRun.launch
 
-    def counted(flight: Flight, most: int) -> None:
+    def counted(flight: ClusterRun, most: int) -> None:
         launch(flight, most)
         out.append(len(flight.out))
 
-    monkeypatch.setattr(Flight, "launch", counted)
-    run = Cluster(None, workers=2, check=version).run(
+    monkeypatch.setattr(ClusterRun, "launch", counted)
+    run = RayCluster(None, workers=2, check=version).run(
         range(100), functools.partial(blend, SHARED, tmp_path)
     )
     assert {next(run).job, next(run).job} <= set(range(100))
@@ -144,24 +149,24 @@ def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
     assert alive(*raylets)
     run.close()  # type: ignore[attr-defined]
     assert gone(raylets)
-    assert max(out) == 2 * PER_CORE
+    assert max(out) == 2 * JOBS_PER_CORE
     assert len(list(tmp_path.iterdir())) < 50
 
 
 @RAY
 def test_a_failure_on_a_cluster_names_its_job(machines: Any) -> None:
     with pytest.raises(JobFailed, match=r"^cell 7: no such pool$"):
-        list(Cluster(machines.address, workers=1, check=version).run(["cell 7"], fail))
+        list(RayCluster(machines.address, workers=1, check=version).run(["cell 7"], fail))
 
 
 @RAY
 def test_machines_with_other_code_are_refused(machines: Any) -> None:
     with pytest.raises(BylotError, match=r"runs code \d+ \(here \d+\).*install the same"):
-        list(Cluster(machines.address, workers=1, check=process).run(["cell 1"], fail))
+        list(RayCluster(machines.address, workers=1, check=process).run(["cell 1"], fail))
 
 
 def test_a_machine_without_bylot_can_say_so() -> None:
-    answer = traveller()({"bylot": "1.0"}, pickle.dumps(absent), b"", b"")
+    answer = make_remote_task()({"bylot": "1.0"}, pickle.dumps(absent), b"", b"")
     assert answer == (socket.gethostname(), {"bylot": "none (No module named 'bylot')"})
 
 
@@ -173,7 +178,7 @@ def absent() -> str:
 def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BylotError, match=r"pip install '\.\[ray\]'"):
-        list(Cluster(None, workers=1, check=version).run([1], str))
+        list(RayCluster(None, workers=1, check=version).run([1], str))
 
 
 @RAY
@@ -181,10 +186,10 @@ def test_an_address_where_nobody_answers_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(BylotError, match=f"nothing answers at 127.0.0.1:{port}.*ray start") as told:
-        list(Cluster(f"127.0.0.1:{port}", workers=1, check=version).run([1], str))
+        list(RayCluster(f"127.0.0.1:{port}", workers=1, check=version).run([1], str))
     assert "\n" not in str(told.value)
     with pytest.raises(BylotError, match="give host:port"):
-        list(Cluster("here", workers=1, check=version).run([1], str))
+        list(RayCluster("here", workers=1, check=version).run([1], str))
 
 
 CTRL_C = """

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.environments import Drifting, Environment, Given, Noisy, Outcomes, Regime
 from bylot.errors import ValuesError
-from bylot.kernels.compile import Bools, Floats
+from bylot.numerics.jit import Bools, Floats
 from small import SKILLS
 
 WORLDS: dict[str, Environment] = {

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import yaml
 
-from bylot import Problem, Router, at_least, files, share
+from bylot import Problem, Router, at_least, problem_files, share
 from bylot.cli import main
 from bylot.errors import SurrogateWarning
-from bylot.evaluation import Entry, entry, write
+from bylot.evaluate import LogEntry, entry_from_decision, write_log
 from small import SKILLS, five
 
 
@@ -25,10 +25,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mean = SKILLS[:, members].max(axis=1).mean()
         got = float(np.clip(mean + 0.1 * rng.normal(), 0, 1))
         router.reward(decision.id, got)
-        log.append(entry(decision, got, router.policy))
+        log.append(entry_from_decision(decision, got, router.policy))
     router.save(folder / "router.json")
-    write(folder / "log.jsonl", log)
-    write(
+    write_log(folder / "log.jsonl", log)
+    write_log(
         folder / "plain.jsonl",
         [one._replace(draws=one.subset, odds=(), chance=0.0) for one in log],
     )
@@ -119,7 +119,7 @@ def test_a_router_without_a_law_is_no_target_unless_it_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     router = Router(five(), "greedy")
-    write(tmp_path / "log.jsonl", [entry(router.decide(), 0.5, router.policy)])
+    write_log(tmp_path / "log.jsonl", [entry_from_decision(router.decide(), 0.5, router.policy)])
     router.save(tmp_path / "router.json")
     assert evaluate(tmp_path) == 1
     assert "bylot: uniform: none of 1 rounds can be used" in capsys.readouterr().err
@@ -243,7 +243,7 @@ def test_the_problem_may_be_from_a_problem_file(
     place: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = place / f"pool.{ending}"
-    text = files.write(five()) + "rewards: {from: 0, to: 2}\n"
+    text = problem_files.write(five()) + "rewards: {from: 0, to: 2}\n"
     pool.write_text(text if ending == "yaml" else json.dumps(yaml.safe_load(text)))
     words = ["evaluate", str(place / "log.jsonl"), "--problem-from", str(pool), "--json"]
     assert main(words) == 0
@@ -259,8 +259,8 @@ def test_what_is_not_finite_is_null_in_json(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One round has no standard error."""
-    sure = Entry("d0", 0, ("ann", "ann"), 0.5, odds=(1.0, 1.0))
-    write(place / "one.jsonl", [sure])
+    sure = LogEntry("d0", 0, ("ann", "ann"), 0.5, odds=(1.0, 1.0))
+    write_log(place / "one.jsonl", [sure])
     assert evaluate(place, "--json", "--least=0", "--target=set:ann", log="one.jsonl") == 0
     text = capsys.readouterr().out
     assert "Infinity" not in text

@@ -7,12 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from bylot.evaluation.estimators import doubly_robust, normalised, surely, weighted
-from bylot.evaluation.intervals import certain, skewed
-from bylot.evaluation.laws import Iid
-from bylot.evaluation.model import ahead
-from bylot.evaluation.weighing import LEAST
-from bylot.kernels.compile import Floats, Ints
+from bylot.distributions import IidSets
+from bylot.evaluate.estimators import (
+    estimate_by_weights,
+    estimate_doubly_robust,
+    estimate_finite_sample,
+    estimate_self_normalised,
+    make_finite_sample_interval,
+    make_skewness_corrected_interval,
+    predict_from_earlier_rounds,
+)
+from bylot.evaluate.importance_weights import MIN_EFFECTIVE_ROUNDS
+from bylot.numerics.jit import Floats, Ints
 from test_evaluation_laws import panels
 from trio import reward
 
@@ -23,7 +29,7 @@ class Game:
     def __init__(self, q: list[float], p: list[float]) -> None:
         self.sets = panels(4, 3)
         self.inside = np.array([np.bincount(a, minlength=4) for a in self.sets], np.float64)
-        log, target = Iid(np.array(q), 3), Iid(np.array(p), 3)
+        log, target = IidSets(np.array(q), 3), IidSets(np.array(p), 3)
         self.log = np.array([math.exp(log.log_chance(a)) for a in self.sets])
         self.log /= self.log.sum()
         self.target = np.array([math.exp(target.log_chance(a)) for a in self.sets])
@@ -42,12 +48,12 @@ class Game:
         drawn, r = self.played(rounds, seed)
         w, zero = (self.target / believed)[drawn], np.zeros(rounds, np.int64)
         rows = csr_array(self.inside[drawn])
-        told, expected = ahead(rows, self.chances, zero, zero, r, 0.5)
+        told, expected = predict_from_earlier_rounds(rows, self.chances, zero, zero, r, 0.5)
         found = (
-            weighted(w, r, 0.95),
-            normalised(w, r, 0.95),
-            doubly_robust(w, r, told, expected, 0.95),
-            surely(w, r, 0.0, 1.0, 0.95),
+            estimate_by_weights(w, r, 0.95),
+            estimate_self_normalised(w, r, 0.95),
+            estimate_doubly_robust(w, r, told, expected, 0.95),
+            estimate_finite_sample(w, r, 0.0, 1.0, 0.95),
         )
         return {f.name: f.interval.low <= self.truth <= f.interval.high for f in found}
 
@@ -100,8 +106,8 @@ def test_intervals_of_lopsided_weights_cover_at_their_level_where_symmetric_ones
         for seed in range(250):
             drawn, r = game.played(rounds, seed)
             w = (game.target / game.log)[drawn]
-            if w.sum() ** 2 >= LEAST * (w @ w):
-                one = weighted(w, r, 0.95)
+            if w.sum() ** 2 >= MIN_EFFECTIVE_ROUNDS * (w @ w):
+                one = estimate_by_weights(w, r, 0.95)
                 skew.append(one.interval.low <= game.truth <= one.interval.high)
                 plain.append(abs(one.value - game.truth) <= 1.96 * one.error)
     assert len(skew) > 500
@@ -110,15 +116,15 @@ def test_intervals_of_lopsided_weights_cover_at_their_level_where_symmetric_ones
 
 
 def test_an_interval_around_terms_that_are_all_alike_is_their_value() -> None:
-    assert skewed(np.full(5, 0.25), 0.95) == (0.25, 0.25)
-    assert skewed(np.ones(1), 0.95) == (-math.inf, math.inf)
+    assert make_skewness_corrected_interval(np.full(5, 0.25), 0.95) == (0.25, 0.25)
+    assert make_skewness_corrected_interval(np.ones(1), 0.95) == (-math.inf, math.inf)
 
 
 @given(terms=st.lists(st.floats(0, 1e6), min_size=2, max_size=30))
 @settings(deadline=None, derandomize=True, max_examples=100)
 def test_any_terms_have_an_interval_with_their_mean_inside(terms: list[float]) -> None:
     x = np.array(terms)
-    low, high = skewed(x, 0.95)
+    low, high = make_skewness_corrected_interval(x, 0.95)
     assert low <= x.mean() + 1e-6
     assert high >= x.mean() - 1e-6
 
@@ -127,6 +133,6 @@ def test_the_certain_interval_closes_in_as_rounds_grow() -> None:
     widths = []
     for rounds in (500, 50_000):
         drawn, r = NEAR.played(rounds, 1)
-        low, high = certain((NEAR.target / NEAR.log)[drawn], r, 0.0, 1.0, 0.95)
+        low, high = make_finite_sample_interval((NEAR.target / NEAR.log)[drawn], r, 0.0, 1.0, 0.95)
         widths.append(high - low)
     assert widths[1] < 0.15 * widths[0]

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from bylot import Router, optimum
+from bylot.distributions import ConstantSet, FixedSizeSets, IidSets, MixedSets, PanelDistribution
 from bylot.errors import TargetError
-from bylot.evaluation import best, draws, now, panel, sets, uniform
-from bylot.evaluation.laws import Always, Exactly, Iid, Law, Mixture
-from bylot.kernels.compile import Bools, Floats, Ints
+from bylot.evaluate import (
+    make_fixed_size_target,
+    make_iid_target,
+    make_optimum_target,
+    make_panel_target,
+    make_router_target,
+    make_uniform_target,
+)
+from bylot.numerics.jit import Bools, Floats, Ints
 from small import five, recorded
 
 ALL = np.empty(0, np.bool_)
@@ -30,7 +37,7 @@ def panels(K: int, most: int) -> list[Ints]:
     ]
 
 
-def chances(law: Law, K: int, most: int) -> list[tuple[Ints, float]]:
+def chances(law: PanelDistribution, K: int, most: int) -> list[tuple[Ints, float]]:
     """Every panel and its chance."""
     return [(members, float(np.exp(law.log_chance(members)))) for members in panels(K, most)]
 
@@ -44,17 +51,17 @@ def by_sequences(q: Floats, M: int) -> dict[tuple[int, ...], float]:
     return total
 
 
-def laws(raw: list[float], M: int) -> list[Law]:
+def laws(raw: list[float], M: int) -> list[PanelDistribution]:
     """One law of each kind on these weights."""
     w = np.array(raw)
     can = int(np.count_nonzero(w))
     with np.errstate(divide="ignore"):
-        one = Exactly(np.log(w / w.max()), min(M, can))
-    other = Exactly(np.where(w > 0, 0.0, -np.inf), min(M, can))
-    return [Iid(w / w.sum(), M), one, Mixture(one, other, 0.3), Always(w > 0)]
+        one = FixedSizeSets(np.log(w / w.max()), min(M, can))
+    other = FixedSizeSets(np.where(w > 0, 0.0, -np.inf), min(M, can))
+    return [IidSets(w / w.sum(), M), one, MixedSets(one, other, 0.3), ConstantSet(w > 0)]
 
 
-def check(law: Law, K: int, M: int, group: Bools) -> None:
+def check(law: PanelDistribution, K: int, M: int, group: Bools) -> None:
     """Chances add up to one; chances to be a member and counts are those of enumeration."""
     inside, counts = np.zeros(K), np.zeros(law.counts(group).shape)
     for members, chance in chances(law, K, max(M, K)):
@@ -79,15 +86,15 @@ def test_members_and_counts_of_every_law_are_those_of_enumeration(
 def test_a_set_is_as_likely_as_all_sequences_that_make_it() -> None:
     q = np.array([0.1, 0.2, 0.0, 0.3, 0.4])
     for members, chance in by_sequences(q, 3).items():
-        assert_allclose(np.exp(Iid(q, 3).log_chance(np.array(members))), chance, atol=1e-12)
-    assert_allclose(np.exp(Iid(q, 3).log_odds(np.array([0, 4, 4]))), 0.1 * 0.4 * 0.4)
-    assert Iid(q, 3).log_odds(np.array([2, 0, 0])) == -np.inf
+        assert_allclose(np.exp(IidSets(q, 3).log_chance(np.array(members))), chance, atol=1e-12)
+    assert_allclose(np.exp(IidSets(q, 3).log_odds(np.array([0, 4, 4]))), 0.1 * 0.4 * 0.4)
+    assert IidSets(q, 3).log_odds(np.array([2, 0, 0])) == -np.inf
 
 
 def test_the_test_above_would_notice_draws_without_replacement() -> None:
     q = np.array([0.1, 0.2, 0.3, 0.4])
     apart = [
-        abs(np.exp(Exactly(np.log(q), 3).log_chance(np.array(members))) - chance)
+        abs(np.exp(FixedSizeSets(np.log(q), 3).log_chance(np.array(members))) - chance)
         for members, chance in by_sequences(q, 3).items()
     ]
     assert max(apart) > 0.01
@@ -100,7 +107,7 @@ def test_the_law_of_a_router_is_the_one_its_next_panel_is_drawn_from(policy: str
     router.reward(router.decide().id, 0.5)
     for available in [None] * 45 + [["ann", "cat", "dan"]] * 8:  # over steps, which move the law
         up = ALL if available is None else router.up(available)
-        told = now(router.problem, router).law(None, up)
+        told = make_router_target(router.problem, router).law(None, up)
         decision = router.decide(available=available)
         if not decision.replaced:
             index = [router.problem.experts.index(name) for name in decision.subset]
@@ -115,16 +122,22 @@ def test_whoever_is_down_has_no_chance_and_the_others_share_it() -> None:
     problem = five()
     up = np.array([True, True, False, True, False])
     shares = {"ann": 1, "bob": 1, "cat": 2}
-    assert_allclose(draws(problem, shares).law(None, up).included, [0.75, 0.75, 0, 0, 0])
-    assert_allclose(uniform(problem).law(None, up).included, [2 / 3, 2 / 3, 0, 2 / 3, 0])
-    assert_allclose(panel(problem, ["ann", "eve"]).law(None, up).included, [1, 0, 0, 0, 0])
+    assert_allclose(make_iid_target(problem, shares).law(None, up).included, [0.75, 0.75, 0, 0, 0])
+    assert_allclose(
+        make_uniform_target(problem).law(None, up).included, [2 / 3, 2 / 3, 0, 2 / 3, 0]
+    )
+    assert_allclose(
+        make_panel_target(problem, ["ann", "eve"]).law(None, up).included, [1, 0, 0, 0, 0]
+    )
     few = np.array([True, False, False, False, False])
-    assert_allclose(sets(problem, shares).law(None, few).included, [1, 0, 0, 0, 0])
+    assert_allclose(
+        make_fixed_size_target(problem, shares).law(None, few).included, [1, 0, 0, 0, 0]
+    )
 
 
 def test_a_target_may_differ_by_context() -> None:
     problem = five()
-    target = draws(problem, {"chest": {"ann": 1}, "head": {"bob": 1}})
+    target = make_iid_target(problem, {"chest": {"ann": 1}, "head": {"bob": 1}})
     assert_allclose(target.law("head", ALL).included, [0, 1, 0, 0, 0])
     with pytest.raises(TargetError, match="says nothing of context 'skin'"):
         target.law("skin", ALL)
@@ -133,28 +146,40 @@ def test_a_target_may_differ_by_context() -> None:
 def test_the_optimum_is_a_target_with_the_contexts_it_was_found_for() -> None:
     problem, world = five(), recorded(200, contexts=2)
     found = optimum(problem, world.values, contexts=world.index)
-    law = best(problem, found).law("1", ALL)
-    assert isinstance(law, Iid)
+    law = make_optimum_target(problem, found).law("1", ALL)
+    assert isinstance(law, IidSets)
     assert_allclose(law.q, found.policy[1])
-    alone = best(problem, optimum(problem, world.values))
+    alone = make_optimum_target(problem, optimum(problem, world.values))
     assert alone.law("anything", ALL).included.shape == (5,)
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda p: draws(p, {"anne": 1}), "did you mean 'ann'"),
-        (lambda p: draws(p, {"ann": -1}), "is no number of 0 or more"),
-        (lambda p: draws(p, {"ann": True}), "is no number of 0 or more"),
-        (lambda p: draws(p, {"ann": 0}), "nobody has a weight"),
-        (lambda p: draws(p, {}), "nobody has a weight"),
-        (lambda p: draws(p, {"ann": 1, "head": {"bob": 1}}), "some weights are numbers"),
-        (lambda p: sets(p, {"ann": 1}), "1 experts have a weight, but 2 different"),
-        (lambda p: panel(p, []), "no expert is named"),
-        (lambda p: panel(p, ["bo"]), "there is no expert 'bo'"),
-        (lambda p: draws(p, {"ann": 1}).law(None, np.arange(5) > 2), "nobody it could ask"),
-        (lambda p: sets(p, {"ann": 1, "bob": 1}).law(None, np.arange(5) > 2), "nobody it could"),
-        (lambda p: panel(p, ["ann"]).law(None, np.arange(5) > 2), "nobody it could ask"),
+        (lambda p: make_iid_target(p, {"anne": 1}), "did you mean 'ann'"),
+        (lambda p: make_iid_target(p, {"ann": -1}), "is no number of 0 or more"),
+        (lambda p: make_iid_target(p, {"ann": True}), "is no number of 0 or more"),
+        (lambda p: make_iid_target(p, {"ann": 0}), "nobody has a weight"),
+        (lambda p: make_iid_target(p, {}), "nobody has a weight"),
+        (lambda p: make_iid_target(p, {"ann": 1, "head": {"bob": 1}}), "some weights are numbers"),
+        (
+            lambda p: make_fixed_size_target(p, {"ann": 1}),
+            "1 experts have a weight, but 2 different",
+        ),
+        (lambda p: make_panel_target(p, []), "no expert is named"),
+        (lambda p: make_panel_target(p, ["bo"]), "there is no expert 'bo'"),
+        (
+            lambda p: make_iid_target(p, {"ann": 1}).law(None, np.arange(5) > 2),
+            "nobody it could ask",
+        ),
+        (
+            lambda p: make_fixed_size_target(p, {"ann": 1, "bob": 1}).law(None, np.arange(5) > 2),
+            "nobody it could",
+        ),
+        (
+            lambda p: make_panel_target(p, ["ann"]).law(None, np.arange(5) > 2),
+            "nobody it could ask",
+        ),
     ],
 )
 def test_a_target_that_makes_no_sense_is_refused(make: Callable[[Any], Any], words: str) -> None:
@@ -166,10 +191,10 @@ def test_a_router_without_a_law_or_of_other_experts_is_no_target() -> None:
     problem = five()
     router = Router(problem, "greedy")
     with pytest.raises(TargetError, match="never saw"):
-        now(problem, router).law("head", ALL)
+        make_router_target(problem, router).law("head", ALL)
     router.decide()
     with pytest.raises(TargetError, match="does not draw from a law"):
-        now(problem, router).law(None, ALL)
+        make_router_target(problem, router).law(None, ALL)
     other = type(problem)(problem.experts[::-1], {}, draws=2)
     with pytest.raises(TargetError, match="other experts than the problem"):
-        now(other, router)
+        make_router_target(other, router)

@@ -7,15 +7,23 @@ import numpy as np
 import pytest
 
 from bylot import Problem, simulate
-from bylot.errors import ThinOverlap
-from bylot.evaluation import Entry, Target, draws, entries, evaluate, gather, sets
-from bylot.evaluation.laws import Iid, Law
-from bylot.kernels.summax import expected_reward
+from bylot.distributions import IidSets, PanelDistribution
+from bylot.errors import InsufficientOverlap
+from bylot.evaluate import (
+    EvaluationTarget,
+    LogEntry,
+    entries_from_trace,
+    evaluate_target,
+    log_from_entries,
+    make_fixed_size_target,
+    make_iid_target,
+)
+from bylot.numerics.sum_max import expected_reward
 from small import five, steady
 from test_evaluation_laws import ALL, chances
 
 
-def exact(law: Law, problem: Problem, rounds: int, seed: int) -> float:
+def exact(law: PanelDistribution, problem: Problem, rounds: int, seed: int) -> float:
     """What a law earns in a steady world, by all panels."""
     values = steady().rounds(0, rounds, seed).values
     return sum(
@@ -31,14 +39,16 @@ WEIGHTS = {"ann": 0.02, "bob": 0.38, "cat": 0.4, "dan": 0.1, "eve": 0.1}
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "omd"])
 def test_a_play_tells_what_another_law_would_have_earned_in_it(policy: str, seed: int) -> None:
     problem, rounds = five(), 4_000
-    log = gather(problem, entries(simulate(problem, steady(), policy, rounds=rounds, seed=seed)))
-    targets: list[Target] = [sets(problem, WEIGHTS)]
+    log = log_from_entries(
+        problem, entries_from_trace(simulate(problem, steady(), policy, rounds=rounds, seed=seed))
+    )
+    targets: list[EvaluationTarget] = [make_fixed_size_target(problem, WEIGHTS)]
     if policy != "distinct":
-        targets.append(draws(problem, WEIGHTS))
+        targets.append(make_iid_target(problem, WEIGHTS))
     for target in targets:
-        law, found = target.law(None, ALL), evaluate(log, target)
+        law, found = target.law(None, ALL), evaluate_target(log, target)
         value = exact(law, problem, rounds, seed)
-        if isinstance(law, Iid):
+        if isinstance(law, IidSets):
             values = steady().rounds(0, rounds, seed).values
             assert value == pytest.approx(expected_reward(law.q, values, 2), abs=1e-9)
         for one in found.estimates:
@@ -57,9 +67,9 @@ def test_each_context_and_outage_is_judged_by_its_own_law() -> None:
         name = up[rng.integers(len(up))]
         got = 1.0 if (name == "a") == (context == "x") else 0.0
         odds = (1 / len(up),)
-        written.append(Entry(f"d{t}", t, (name,), got, context, odds, available=up))
-    target = draws(problem, {"x": {"a": 1}, "y": {"b": 1, "c": 1}})
-    found = evaluate(gather(problem, written), target)
+        written.append(LogEntry(f"d{t}", t, (name,), got, context, odds, available=up))
+    target = make_iid_target(problem, {"x": {"a": 1}, "y": {"b": 1, "c": 1}})
+    found = evaluate_target(log_from_entries(problem, written), target)
     assert found.costs["usd"] == pytest.approx(0.5 * 1 + 0.5 * (1 / 3 * 2 + 2 / 3 * 3))
     for one in found.estimates:
         assert abs(one.value - 1.0) <= 4 * one.error + 1e-9  # a is right in x, the others in y
@@ -71,12 +81,16 @@ def test_intervals_of_set_weights_cover_what_laws_would_have_earned_in_plays() -
     problem, rounds, rng, held = five(), 1_000, np.random.default_rng(7), []
     for policy, seed in itertools.product(("omd", "distinct", "tangent"), range(700, 720)):
         play = simulate(problem, steady(), policy, rounds=rounds, seed=seed)
-        log = gather(problem, entries(play))
+        log = log_from_entries(problem, entries_from_trace(play))
         for _ in range(6):
             shares = rng.dirichlet(np.ones(5)) + 1e-3
-            target = sets(problem, dict(zip(problem.experts, shares.tolist(), strict=True)))
-            with suppress(ThinOverlap):
-                found = next(e for e in evaluate(log, target).estimates if e.name == "set weights")
+            target = make_fixed_size_target(
+                problem, dict(zip(problem.experts, shares.tolist(), strict=True))
+            )
+            with suppress(InsufficientOverlap):
+                found = next(
+                    e for e in evaluate_target(log, target).estimates if e.name == "set weights"
+                )
                 value = exact(target.law(None, ALL), problem, rounds, seed)
                 held.append(found.interval.low <= value <= found.interval.high)
     assert len(held) > 100

@@ -5,7 +5,13 @@ from math import comb
 import pytest
 
 from bylot import Problem, Router, simulate
-from bylot.evaluation import entries, evaluate, gather, sets, uniform
+from bylot.evaluate import (
+    entries_from_trace,
+    evaluate_target,
+    log_from_entries,
+    make_fixed_size_target,
+    make_uniform_target,
+)
 from small import five, steady
 
 
@@ -23,12 +29,12 @@ def test_every_set_has_the_chance_of_one_among_all(draws: int, up: list[str] | N
 def test_its_log_tells_what_other_sets_would_have_earned() -> None:
     pool = five()
     trace = simulate(pool, steady(), "random", rounds=1_500, seed=1)
-    log = gather(pool, entries(trace))
-    alike = evaluate(log, uniform(pool))
+    log = log_from_entries(pool, entries_from_trace(trace))
+    alike = evaluate_target(log, make_uniform_target(pool))
     assert alike.effective == pytest.approx(1_500)
     assert alike.estimates[0].value == pytest.approx(float(trace.rewards.mean()))
-    better = sets(pool, {"ann": 4, "bob": 4, "cat": 1, "dan": 1, "eve": 1})
-    assert evaluate(log, better).estimates[0].value > alike.estimates[0].value + 0.05
+    better = make_fixed_size_target(pool, {"ann": 4, "bob": 4, "cat": 1, "dan": 1, "eve": 1})
+    assert evaluate_target(log, better).estimates[0].value > alike.estimates[0].value + 0.05
 
 
 def test_its_status_tells_chances() -> None:

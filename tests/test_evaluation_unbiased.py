@@ -10,12 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bylot import simulate
-from bylot.evaluation import Entry, Log, Target, draws, entries, evaluate, gather, sets, uniform
-from bylot.evaluation.estimators import doubly_robust
-from bylot.evaluation.laws import Exactly, Iid, Law
-from bylot.evaluation.outcome import estimated, memberships
-from bylot.evaluation.weighing import laws_of, weigh
-from bylot.kernels.compile import Floats
+from bylot.distributions import FixedSizeSets, IidSets, PanelDistribution
+from bylot.evaluate import (
+    DecisionLog,
+    EvaluationTarget,
+    LogEntry,
+    entries_from_trace,
+    evaluate_target,
+    log_from_entries,
+    make_fixed_size_target,
+    make_iid_target,
+    make_uniform_target,
+)
+from bylot.evaluate.estimators import estimate_doubly_robust
+from bylot.evaluate.importance_weights import list_target_distributions, weight_rounds
+from bylot.evaluate.result import build_membership_matrix, compute_estimates
+from bylot.numerics.jit import Floats
 from small import five, steady
 from test_evaluation_laws import ALL, by_sequences, chances
 from trio import TRIO, reward
@@ -23,10 +33,10 @@ from trio import TRIO, reward
 UNBIASED = ("draw weights", "set weights", "doubly robust")
 
 
-def values_of(log: Log, target: Target) -> dict[str, float]:
+def values_of(log: DecisionLog, target: EvaluationTarget) -> dict[str, float]:
     """All estimates, however little the log says."""
-    laws = laws_of(log, target)
-    found = estimated(log, laws, weigh(log, laws), (0.0, 1.0), 0.95)
+    laws = list_target_distributions(log, target)
+    found = compute_estimates(log, laws, weight_rounds(log, laws), (0.0, 1.0), 0.95)
     return {one.name: one.value for one in found}
 
 
@@ -37,7 +47,7 @@ def moved(q: Floats, members: tuple[int, ...], got: float) -> Floats:
     return np.asarray(q / q.sum())
 
 
-def independent(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[Entry]]]:
+def independent(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogEntry]]]:
     """Every log that a policy which learns can write with two i.i.d. draws, and its chance."""
     if t == rounds:
         yield 1.0, []
@@ -45,26 +55,26 @@ def independent(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, lis
     for team in itertools.product(range(3), repeat=2):
         members = tuple(sorted(set(team)))
         got, odds = reward(members, t), tuple(q[list(team)].tolist())
-        one = Entry(f"d{t}", t, tuple(TRIO.experts[i] for i in team), got, odds=odds)
+        one = LogEntry(f"d{t}", t, tuple(TRIO.experts[i] for i in team), got, odds=odds)
         for chance, rest in independent(moved(q, members, got), rounds, t + 1):
             yield math.prod(odds) * chance, [one, *rest]
 
 
-def whole(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[Entry]]]:
+def whole(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogEntry]]]:
     """The same for sets of exactly two."""
     if t == rounds:
         yield 1.0, []
         return
-    law = Exactly(np.log(q), 2)
+    law = FixedSizeSets(np.log(q), 2)
     for members in itertools.combinations(range(3), 2):
         got, chance = reward(members, t), float(np.exp(law.log_chance(np.array(members))))
         names = tuple(TRIO.experts[i] for i in members)
-        one = Entry(f"d{t}", t, names, got, chance=chance)
+        one = LogEntry(f"d{t}", t, names, got, chance=chance)
         for more, rest in whole(moved(q, members, got), rounds, t + 1):
             yield chance * more, [one, *rest]
 
 
-def truth(law: Law, rounds: int) -> float:
+def truth(law: PanelDistribution, rounds: int) -> float:
     """The mean over rounds of what the law earns, over all panels."""
     return sum(
         chance * reward(tuple(members.tolist()), t) / rounds
@@ -76,19 +86,19 @@ def truth(law: Law, rounds: int) -> float:
 @pytest.mark.parametrize(
     ("logs", "target"),
     [
-        (independent, draws(TRIO, {"a": 5, "b": 1, "c": 2})),
-        (independent, sets(TRIO, {"a": 5, "b": 1, "c": 2})),
-        (whole, sets(TRIO, {"a": 5, "b": 1, "c": 2})),
-        (whole, uniform(TRIO)),
+        (independent, make_iid_target(TRIO, {"a": 5, "b": 1, "c": 2})),
+        (independent, make_fixed_size_target(TRIO, {"a": 5, "b": 1, "c": 2})),
+        (whole, make_fixed_size_target(TRIO, {"a": 5, "b": 1, "c": 2})),
+        (whole, make_uniform_target(TRIO)),
     ],
     ids=["draws from draws", "sets from draws", "sets from sets", "uniform from sets"],
 )
 def test_estimates_from_logs_that_learn_are_exact_in_expectation(
-    logs: Callable[[Floats, int], Iterator[tuple[float, list[Entry]]]], target: Target
+    logs: Callable[[Floats, int], Iterator[tuple[float, list[LogEntry]]]], target: EvaluationTarget
 ) -> None:
     mean: dict[str, float] = {}
     for chance, written in logs(np.array([0.2, 0.3, 0.5]), 3):
-        for name, value in values_of(gather(TRIO, written), target).items():
+        for name, value in values_of(log_from_entries(TRIO, written), target).items():
             mean[name] = mean.get(name, 0.0) + chance * value
     exact = truth(target.law(None, ALL), 3)
     for name in UNBIASED:
@@ -99,12 +109,12 @@ def test_estimates_from_logs_that_learn_are_exact_in_expectation(
 
 
 def test_a_model_of_later_rounds_would_be_biased() -> None:
-    target = draws(TRIO, {"a": 5, "b": 1, "c": 2})
+    target = make_iid_target(TRIO, {"a": 5, "b": 1, "c": 2})
     law, bias = target.law(None, ALL), -truth(target.law(None, ALL), 2)
     for chance, written in independent(np.array([0.2, 0.3, 0.5]), 2):
-        log = gather(TRIO, written)
-        sample = weigh(log, [law])
-        first, second = memberships(log, sample.rounds).toarray()
+        log = log_from_entries(TRIO, written)
+        sample = weight_rounds(log, [law])
+        first, second = build_membership_matrix(log, sample.rounds).toarray()
         slope = sample.rewards[1] * second / 2  # of the second round, used for the first
         terms = law.included @ slope + sample.weights[0] * (sample.rewards[0] - first @ slope)
         bias += chance * (terms + sample.weights[1] * sample.rewards[1]) / 2
@@ -128,7 +138,7 @@ def test_weights_of_sets_have_the_same_mean_and_no_larger_variance_than_those_of
     other = data.draw(st.lists(st.floats(0.0, 1.0), min_size=len(raw), max_size=len(raw)))
     q = np.array(raw) / sum(raw)
     p = (np.array(other) + 1e-3) / sum(np.array(other) + 1e-3)
-    ours, theirs = Iid(p, M), Iid(q, M)
+    ours, theirs = IidSets(p, M), IidSets(q, M)
     by_draws: tuple[list[float], list[float]] = ([], [])
     by_sets: tuple[list[float], list[float]] = ([], [])
     for team in itertools.product(range(q.size), repeat=M):
@@ -151,21 +161,25 @@ def test_whatever_the_model_the_doubly_robust_terms_have_the_right_mean(
 ) -> None:
     K, rng = len(raw), np.random.default_rng(seed)
     q, p, slope = np.array(raw) / sum(raw), rng.dirichlet(np.ones(K)), rng.normal(size=K)
-    theirs: Law = Exactly(np.log(q), min(M, K)) if as_one else Iid(q, M)
-    ours: Law = Exactly(np.log(p), min(M, K)) if as_one else Iid(p, M)
+    theirs: PanelDistribution = FixedSizeSets(np.log(q), min(M, K)) if as_one else IidSets(q, M)
+    ours: PanelDistribution = FixedSizeSets(np.log(p), min(M, K)) if as_one else IidSets(p, M)
     value = right = 0.0
     for a, chance in chances(theirs, K, M):
         if chance > 0:
             got, weight = reward(tuple(a.tolist()), 0), math.exp(ours.log_chance(a)) / chance
             told, expected = np.array([slope[a].sum()]), np.array([ours.included @ slope])
-            one = doubly_robust(np.array([weight]), np.array([got]), told, expected, 0.95)
+            one = estimate_doubly_robust(np.array([weight]), np.array([got]), told, expected, 0.95)
             value, right = value + chance * one.value, right + chance * weight * got
     assert value == pytest.approx(right, abs=1e-9)
 
 
 def test_with_three_draws_the_variance_is_smaller_in_fact() -> None:
-    log = gather(five(draws=3), entries(simulate(five(draws=3), steady(), "omd", rounds=2_000)))
-    found = evaluate(log, draws(five(draws=3), {"ann": 1, "bob": 2, "cat": 4, "dan": 2, "eve": 4}))
+    log = log_from_entries(
+        five(draws=3), entries_from_trace(simulate(five(draws=3), steady(), "omd", rounds=2_000))
+    )
+    found = evaluate_target(
+        log, make_iid_target(five(draws=3), {"ann": 1, "bob": 2, "cat": 4, "dan": 2, "eve": 4})
+    )
     errors = {one.name: one.error for one in found.estimates}
     assert errors["set weights"] < errors["draw weights"]
     assert errors["doubly robust"] < 0.5 * errors["set weights"]

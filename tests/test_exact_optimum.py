@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 
 from bylot.errors import InfeasibleLimits
-from bylot.kernels.compile import Floats
-from bylot.kernels.inclusion import expected_costs
-from bylot.kernels.summax import expected_reward
+from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.jit import Floats
+from bylot.numerics.sum_max import expected_reward
 from bylot.optima import Optimum, optimum
-from bylot.optima.costs import Costs
+from bylot.optima.exact_costs import ExactCosts
 from bylot.problem import Limit, Problem, at_least, at_most
 
 
@@ -30,7 +30,7 @@ def skills(K: int, T: int = 4, seed: int = 1) -> Floats:
 
 def kept(problem: Problem, q: Floats) -> Floats:
     """Room under each limit, in expectation; negative where it is broken."""
-    costs = expected_costs(q, np.array(problem.rows), problem.draws)
+    costs = expected_panel_costs(q, np.array(problem.rows), problem.draws)
     room: Floats = problem.signs * (costs - problem.bounds)
     return room
 
@@ -162,7 +162,7 @@ def test_contexts_may_share_one_budget() -> None:
     shared = optimum(
         problem, values, exact=True, contexts=contexts, aggregate=True, starts=3, start=each.policy
     )
-    spent = np.mean([expected_costs(q, np.array(problem.rows), 3)[0] for q in shared.policy])
+    spent = np.mean([expected_panel_costs(q, np.array(problem.rows), 3)[0] for q in shared.policy])
     assert spent <= 1.8
     assert shared.value >= each.value - 1e-8
     assert each.value <= each.ceiling
@@ -186,7 +186,7 @@ def test_limits_that_no_fixed_policy_keeps_are_named() -> None:
 @pytest.mark.parametrize("floor", [0.0, 0.02])
 def test_chords_lie_below_and_tangents_above(floor: float) -> None:
     problem = pool(6, 4, [at_most("usd", 1.6), at_most("junior", 0.7)])
-    costs = Costs.of(problem, np.ones(1), floor)
+    costs = ExactCosts.of(problem, np.ones(1), floor)
     rows, bounds = costs.chords()
     rng, seen = np.random.default_rng(3), 0
     for _ in range(8_000):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bylot.cli import main, parser
+from bylot.cli import main, make_parser
 from documents import blocks, commands
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +23,9 @@ def readme(name: str) -> str:
 
 def verbs() -> set[str]:
     """Those that this version has."""
-    (below,) = [one for one in parser()._actions if isinstance(one, argparse._SubParsersAction)]
+    (below,) = [
+        one for one in make_parser()._actions if isinstance(one, argparse._SubParsersAction)
+    ]
     return set(below.choices)
 
 

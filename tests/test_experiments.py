@@ -7,49 +7,63 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot.data import synthetic
 from bylot.errors import BylotError
-from bylot.experiments import (
-    BEYOND,
-    CONTENDERS,
-    GRIDS,
-    GUARDED,
-    LEVELS,
-    PARTS,
-    SEEDS,
-    Cell,
-    Job,
-    Setup,
-    chosen,
-    crowd,
-    jobs,
-    periods,
-    run,
-    sweep,
-    untuned,
+from bylot.metrics import measure_worst_excess
+from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.sum_max import sum_max
+from bylot.policies import POLICY_CLASSES, Distinct
+from bylot_paper.crowd_scenario import (
+    ALL_LEVELS,
+    PAPER_DRAWS,
+    PAPER_LEVELS,
+    CrowdScenario,
+    make_level_problem,
 )
-from bylot.experiments.grid import ENVIRONMENTS
-from bylot.experiments.levels import DRAWS, KNOWN, problem
-from bylot.experiments.lineup import PAPER, VARIANTS, settings, tried
-from bylot.experiments.outcome import Row, by_period, rolling, sampled, spending
-from bylot.experiments.world import World
-from bylot.kernels.compile import Floats, Ints
-from bylot.kernels.summax import sum_max
-from bylot.metrics import outside
-from bylot.policies import KINDS, Distinct
-from bylot.records import SCHEMA
+from bylot_paper.crowd_sources import make_synthetic_crowd
+from bylot_paper.grid import (
+    CROWD_ENVIRONMENTS,
+    DEFAULT_SEED_COUNTS,
+    GRIDS,
+    Cell,
+    ScenarioJob,
+    crowd,
+    group_cells_by_scenario,
+    periods,
+    select_cells,
+    sweep,
+)
+from bylot_paper.outcome import (
+    CellRecord,
+    compute_spend,
+    count_bad_periods,
+    rolling_mean,
+    sample_rounds,
+)
+from bylot_paper.policy_settings import (
+    ABLATED_PARTS,
+    BEYOND_POLICIES,
+    COMPARED_POLICIES,
+    GUARDED_POLICIES,
+    PAPER_POLICIES,
+    VARIANT_POLICIES,
+    format_default_tuning,
+    list_tuning_policies,
+    make_experiment_policy,
+)
+from bylot_paper.records import RECORD_SCHEMA
+from bylot_paper.run import RunSetup, run_job
 
-CROWD = synthetic()
-SETUP = Setup(CROWD, rounds=400)
+CROWD = make_synthetic_crowd()
+SETUP = RunSetup(CROWD, rounds=400)
 
 
-def job(*cells: Cell) -> Job:
+def job(*cells: Cell) -> ScenarioJob:
     """The one job that these cells make."""
-    (one,) = jobs(cells)
+    (one,) = group_cells_by_scenario(cells)
     return one
 
 
-def same(one: Row, other: Row) -> bool:
+def same(one: CellRecord, other: CellRecord) -> bool:
     """Equal to the last bit, curves included."""
     return one.keys() == other.keys() and all(
         np.array_equal(one[key], other[key])
@@ -63,18 +77,20 @@ def test_the_grids_have_as_many_cells_as_the_paper_says() -> None:
     assert len(sweep()) == 2 * 3 * 5
     assert len(crowd()) == len(set(crowd())) == 8 * 4 * 2 * 20
     assert len(crowd(variants=True)) == 13 * 4 * 2 * 20
-    assert {cell.policy for cell in crowd(variants=True)} == set(PAPER) | set(VARIANTS)
+    assert {cell.policy for cell in crowd(variants=True)} == set(PAPER_POLICIES) | set(
+        VARIANT_POLICIES
+    )
 
 
 def test_the_grids_past_the_paper_are_whole() -> None:
-    counts = {name: len(grid(SEEDS[name])) for name, grid in GRIDS.items()}
+    counts = {name: len(grid(DEFAULT_SEED_COUNTS[name])) for name, grid in GRIDS.items()}
     assert counts["beyond"] == 6 * 4 * 2 * 20
     assert counts["ablation"] == 2 * 6 * 2 * 2 * 20
     assert counts["periods"] == 4 * 4 * 2 * 2 * 5
     assert counts["settings"] == 2 * 81 * 2 * 2 * 4
-    assert counts["default"] == len(CONTENDERS) * 5 * 2 * 20
-    assert counts["worlds"] == len(CONTENDERS) * 9 * 6
-    assert counts["spans"] == len(CONTENDERS) * 5 * 3 * 6
+    assert counts["default"] == len(COMPARED_POLICIES) * 5 * 2 * 20
+    assert counts["worlds"] == len(COMPARED_POLICIES) * 9 * 6
+    assert counts["spans"] == len(COMPARED_POLICIES) * 5 * 3 * 6
     assert {cell.period for cell in periods(1)} == {250, 1_000, 5_000, 20_000}
     assert {cell.period for cell in periods(1, rounds=300)} == {250, 600}  # the others are too long
 
@@ -85,7 +101,9 @@ def test_an_id_names_one_cell() -> None:
 
 
 def test_jobs_play_a_level_of_smoothed_skills_in_a_world_of_its_own() -> None:
-    made = jobs([*GRIDS["beyond"](1), *GRIDS["ablation"](1), *GRIDS["settings"](1)])
+    made = group_cells_by_scenario(
+        [*GRIDS["beyond"](1), *GRIDS["ablation"](1), *GRIDS["settings"](1)]
+    )
     assert len({str(one) for one in made}) == len(made) == 4
     for one in made:
         assert {cell.level == "stress" for cell in one.cells} == {one.smoothing == 10}
@@ -93,26 +111,26 @@ def test_jobs_play_a_level_of_smoothed_skills_in_a_world_of_its_own() -> None:
 
 
 def test_no_policy_is_left_out_of_what_the_default_is_chosen_from() -> None:
-    assert set(CONTENDERS) == set(KINDS)
+    assert set(COMPARED_POLICIES) == set(POLICY_CLASSES)
 
 
 def test_periods_share_the_worlds_that_the_default_is_chosen_in() -> None:
-    made = jobs([*GRIDS["default"](1), *GRIDS["worlds"](1), *GRIDS["spans"](1)])
+    made = group_cells_by_scenario([*GRIDS["default"](1), *GRIDS["worlds"](1), *GRIDS["spans"](1)])
     assert len({str(one) for one in made}) == len(made) == 2 * 2 + 9
     with_spans = {one.environment for one in made if "spans" in {c.experiment for c in one.cells}}
     assert with_spans == {"stochastic", "regime", "hospital"}
 
 
 def test_a_pattern_chooses_cells_and_one_that_matches_nothing_is_an_error() -> None:
-    picked = chosen(crowd(seeds=2), ["crowd/tight/*/omd/*", "*/random/*seed=01"])
+    picked = select_cells(crowd(seeds=2), ["crowd/tight/*/omd/*", "*/random/*seed=01"])
     assert len(picked) == 2 * 2 + 2 * 4
     with pytest.raises(BylotError, match="no cell matches --only 'tigt'"):
-        chosen(sweep(), ["tigt"])
+        select_cells(sweep(), ["tigt"])
 
 
 def test_jobs_hold_every_cell_once_and_one_world_each() -> None:
     cells = sweep(seeds=2) + crowd(seeds=2)
-    made = jobs(cells)
+    made = group_cells_by_scenario(cells)
     assert sorted(cell for one in made for cell in one.cells) == sorted(cells)
     assert len({str(one) for one in made}) == len(made) == 2 * 2 + 2 * 2
 
@@ -121,54 +139,62 @@ def test_the_levels_bound_workload_and_experts_as_in_table_1() -> None:
     pool = CROWD.pool(seed=0)
     mean = pool.workload.mean()
     for level, budget, cap in [("tight", 0.0, 2.0), ("medium", 0.1, 2.5), ("loose", 0.5, 5.0)]:
-        bounds = problem(pool, level).bounds
+        bounds = make_level_problem(pool, level).bounds
         assert_allclose(bounds, [5 * mean + budget, cap], rtol=1e-15)
-    assert problem(pool, "none").limits == ()
-    assert problem(pool, "tight").floor == 0.002
+    assert make_level_problem(pool, "none").limits == ()
+    assert make_level_problem(pool, "tight").floor == 0.002
 
 
 def test_stress_is_tighter_and_smoother_than_the_papers_levels() -> None:
-    plain, smooth = CROWD.pool(seed=0), CROWD.pool(seed=0, smoothing=KNOWN["stress"].smoothing)  # type: ignore[union-attr]
-    assert_allclose(problem(smooth, "stress").bounds, [4 * plain.workload.mean(), 1], rtol=1e-15)
+    plain, smooth = CROWD.pool(seed=0), CROWD.pool(seed=0, smoothing=ALL_LEVELS["stress"].smoothing)  # type: ignore[union-attr]
+    assert_allclose(
+        make_level_problem(smooth, "stress").bounds, [4 * plain.workload.mean(), 1], rtol=1e-15
+    )
     assert plain.skills.max() == 1.0
     assert smooth.skills.min() > 0
     assert smooth.skills.max() < 1.0
-    world = World(CROWD, "stochastic", 3, seed=0, rounds=50, smoothing=10, exact=True)
+    world = CrowdScenario(CROWD, "stochastic", 3, seed=0, rounds=50, smoothing=10, exact=True)
     assert list(world.problems) == ["stress"]
     assert_array_equal(world.pool.skills, smooth.skills)
 
 
 def test_past_the_paper_the_optimum_is_that_of_the_exact_costs() -> None:
-    paper, exact = (World(CROWD, "regime", 3, 1, 300, exact=exact) for exact in (False, True))
+    paper, exact = (
+        CrowdScenario(CROWD, "regime", 3, 1, 300, exact=exact) for exact in (False, True)
+    )
     for level in ("tight", "loose"):
         low, high = paper.best(level).found, exact.best(level).found
         assert high.value >= low.value - 1e-9  # the stand-in is stricter
         q, limited = high.policy, exact.problems[level]
-        assert outside(limited, limited.rows @ (1 - (1 - q) ** DRAWS)) <= 1e-9
+        assert measure_worst_excess(limited, limited.rows @ (1 - (1 - q) ** PAPER_DRAWS)) <= 1e-9
     assert exact.best("tight").found.value > paper.best("tight").found.value + 1e-4
 
 
 def test_a_record_does_not_depend_on_what_else_is_in_the_job() -> None:
     policies, levels = ("greedy", "cbwk", "ts", "omd"), ("tight", "loose", "none")
     cells = [Cell("crowd", lv, "regime", p, 3, 1) for p in policies for lv in levels]
-    together = run(SETUP, job(*cells))
+    together = run_job(SETUP, job(*cells))
     for cell, row in zip(cells, together, strict=True):
-        (alone,) = run(SETUP, job(cell))
+        (alone,) = run_job(SETUP, job(cell))
         assert same(row, alone), cell.id
     assert not same(together[0], together[1])  # another level is another record
 
 
 def test_all_policies_meet_the_same_rounds_and_both_environments_the_same_pool() -> None:
-    one, other = (World(CROWD, "regime", 3, seed=4, rounds=50) for _ in range(2))
+    one, other = (CrowdScenario(CROWD, "regime", 3, seed=4, rounds=50) for _ in range(2))
     assert_array_equal(one.given.values, other.given.values)
-    steady = World(CROWD, "stochastic", 5, seed=4, rounds=50)
+    steady = CrowdScenario(CROWD, "stochastic", 5, seed=4, rounds=50)
     assert steady.pool.workers == one.pool.workers
     assert steady.given.shape == (5, 50)
 
 
 def test_every_policy_of_the_lineup_plays_at_every_level() -> None:
-    cells = [Cell("crowd", lv, "stochastic", p, 3, 0) for p in PAPER + VARIANTS for lv in LEVELS]
-    for row in run(Setup(CROWD, rounds=60), job(*cells)):
+    cells = [
+        Cell("crowd", lv, "stochastic", p, 3, 0)
+        for p in PAPER_POLICIES + VARIANT_POLICIES
+        for lv in PAPER_LEVELS
+    ]
+    for row in run_job(RunSetup(CROWD, rounds=60), job(*cells)):
         assert 0 < row["reward"] <= 3
         assert row["optimum_gap"] <= 1e-8
         assert row["regret_true"] == pytest.approx(row["curve_r1_true"][-1], abs=1e-12)
@@ -179,14 +205,14 @@ def test_every_policy_of_the_lineup_plays_at_every_level() -> None:
 
 def test_policies_past_the_paper_play_and_their_records_do_not_depend_on_the_job() -> None:
     """In a job of cells of several experiments, some of which are one play."""
-    setup = Setup(CROWD, rounds=300)
+    setup = RunSetup(CROWD, rounds=300)
     names = ["distinct", "distinct:eps=0.0", "ts-bwk"]
     cells = [Cell("beyond", "stress", "regime", name, 3, 2) for name in (*names, "omd")]
     cells += [Cell("ablation", "stress", "regime", name, 3, 2) for name in names[:2]]
-    together = run(setup, job(*cells))
+    together = run_job(setup, job(*cells))
     for cell, row in zip(cells, together, strict=True):
-        (alone,) = run(setup, job(cell))
-        assert row.keys() == SCHEMA.keys()
+        (alone,) = run_job(setup, job(cell))
+        assert row.keys() == RECORD_SCHEMA.keys()
         assert same(row, alone), cell.id
         assert row["refused"] is None
         assert (row["curve_t"] is None) == (cell.experiment == "ablation")
@@ -197,22 +223,22 @@ def test_policies_past_the_paper_play_and_their_records_do_not_depend_on_the_job
 
 def test_a_play_that_a_policy_refuses_is_a_record_that_says_why() -> None:
     cells = [Cell("periods", "stress", "stochastic", name, 3, 0, 1) for name in ("distinct", "omd")]
-    refused, played = run(Setup(CROWD, rounds=20), job(*cells))
+    refused, played = run_job(RunSetup(CROWD, rounds=20), job(*cells))
     assert "a period of 1 rounds is too short to promise the limits" in refused["refused"]
-    assert refused.keys() == played.keys() == SCHEMA.keys()
+    assert refused.keys() == played.keys() == RECORD_SCHEMA.keys()
     assert refused["reward"] is None
     assert refused["cell"] == cells[0].id
     assert played["refused"] is None
 
 
 def test_periods_are_one_play_to_those_who_do_not_know_of_them() -> None:
-    setup = Setup(CROWD, rounds=300)  # so that a play has 600
+    setup = RunSetup(CROWD, rounds=300)  # so that a play has 600
     cells = [
         Cell("periods", "tight", "regime", policy, 3, 0, period)
         for policy in ("omd", "distinct")
         for period in (250, 600)
     ]
-    short, whole, ours, ours_whole = run(setup, job(*cells))
+    short, whole, ours, ours_whole = run_job(setup, job(*cells))
     assert short["reward"] == whole["reward"]
     assert (short["periods"], whole["periods"]) == (2, 1)
     assert len(short["curve_reward"]) == len(ours["curve_reward"]) == 200
@@ -222,45 +248,53 @@ def test_periods_are_one_play_to_those_who_do_not_know_of_them() -> None:
 
 @given(st.integers(1, 7), st.integers(0, 30), st.integers(0, 9))
 def test_bad_periods_are_counted_one_by_one(period: int, rounds: int, seed: int) -> None:
-    limited = problem(CROWD.pool(0), "tight")
+    limited = make_level_problem(CROWD.pool(0), "tight")
     spend = limited.bounds * np.random.default_rng(seed).uniform(0.5, 1.5, (rounds, 2))
     starts = range(0, rounds - period + 1, period)
-    bad = [outside(limited, spend[at : at + period].mean(axis=0)) > 0 for at in starts]
-    assert by_period(limited, spend, period) == {"periods": len(bad), "bad_periods": sum(bad)}
+    bad = [measure_worst_excess(limited, spend[at : at + period].mean(axis=0)) > 0 for at in starts]
+    assert count_bad_periods(limited, spend, period) == {
+        "periods": len(bad),
+        "bad_periods": sum(bad),
+    }
 
 
 def test_a_name_spells_settings_and_the_default_is_among_those_tried() -> None:
-    assert settings("distinct:eta=2.0,batch=5,guard=False,pace=None", "beyond", 3) == Distinct(
-        eta=2.0, batch=5, guard=False, pace=None
-    )
-    for name in GUARDED:
-        assert f"{name}:{untuned(name)}" in tried()
-        assert settings(f"{name}:{untuned(name)}", "settings", 3) == KINDS[name]()
-        for part in PARTS:
-            assert settings(f"{name}:{part}", "ablation", 3) != KINDS[name]()
-    for name in BEYOND:
-        if name in PAPER:
-            assert settings(name, "beyond", 3) == settings(name, "crowd", 3)
+    assert make_experiment_policy(
+        "distinct:eta=2.0,batch=5,guard=False,pace=None", "beyond", 3
+    ) == Distinct(eta=2.0, batch=5, guard=False, pace=None)
+    for name in GUARDED_POLICIES:
+        assert f"{name}:{format_default_tuning(name)}" in list_tuning_policies()
+        assert (
+            make_experiment_policy(f"{name}:{format_default_tuning(name)}", "settings", 3)
+            == POLICY_CLASSES[name]()
+        )
+        for part in ABLATED_PARTS:
+            assert make_experiment_policy(f"{name}:{part}", "ablation", 3) != POLICY_CLASSES[name]()
+    for name in BEYOND_POLICIES:
+        if name in PAPER_POLICIES:
+            assert make_experiment_policy(name, "beyond", 3) == make_experiment_policy(
+                name, "crowd", 3
+            )
 
 
 def test_the_first_rounds_of_a_job_are_played_as_if_the_rest_came() -> None:
     """Which compiles all that the job needs, and is refused where the job would be."""
     cell = Cell("beyond", "tight", "stochastic", "distinct", 3, 0)
-    (row,) = run(Setup(CROWD, rounds=300), job(cell), rounds=20)
+    (row,) = run_job(RunSetup(CROWD, rounds=300), job(cell), rounds=20)
     assert row["refused"] is None
     assert row["curve_t"][-1] == 20
 
 
 def test_without_limits_the_constraint_aware_are_the_unaware() -> None:
     cells = [Cell("crowd", "none", "stochastic", p, 3, 0) for p in ("cucb", "cbwk", "ts", "ts-bwk")]
-    cucb, cbwk, ts, ts_bwk = (row["curve_reward"] for row in run(SETUP, job(*cells)))
+    cucb, cbwk, ts, ts_bwk = (row["curve_reward"] for row in run_job(SETUP, job(*cells)))
     assert_array_equal(cucb, cbwk)
     assert_array_equal(ts, ts_bwk)
     assert not np.array_equal(cucb, ts)
 
 
 def test_the_sweep_judges_by_the_papers_proxy_and_by_the_true_optimum() -> None:
-    (row,) = run(SETUP, job(Cell("sweep", "tight", "stochastic", "omd", 5, 0)))
+    (row,) = run_job(SETUP, job(Cell("sweep", "tight", "stochastic", "omd", 5, 0)))
     assert_array_equal(row["curve_t"], np.arange(10, 401, 10))
     assert row["regret_proxy"] == pytest.approx(row["curve_r1_proxy"][-1])
     # q_T keeps the surrogate only up to what the dual asks of it, but it is not the optimum.
@@ -268,10 +302,10 @@ def test_the_sweep_judges_by_the_papers_proxy_and_by_the_true_optimum() -> None:
 
 
 def test_the_exact_expectation_agrees_with_the_papers_200_draws() -> None:
-    world = World(CROWD, "stochastic", 3, seed=0, rounds=300)
+    world = CrowdScenario(CROWD, "stochastic", 3, seed=0, rounds=300)
     rng = np.random.default_rng(0)
     q = world.best("tight").found.policy
-    panels = rng.choice(world.stack.size, size=(300, 200, DRAWS), p=q / q.sum())
+    panels = rng.choice(world.stack.size, size=(300, 200, PAPER_DRAWS), p=q / q.sum())
     rounds = zip(world.given.values, panels, strict=True)
     earned = np.array([[sum_max(values, panel) for panel in drawn] for values, drawn in rounds])
     error = earned.std(axis=1, ddof=1) / np.sqrt(200)  # of each round's estimate
@@ -283,7 +317,9 @@ def test_the_exact_expectation_agrees_with_the_papers_200_draws() -> None:
 
 
 def test_the_regime_shrinks_what_the_steady_world_does_not() -> None:
-    steady, regime = (World(CROWD, name, 3, seed=0, rounds=500) for name in ENVIRONMENTS)
+    steady, regime = (
+        CrowdScenario(CROWD, name, 3, seed=0, rounds=500) for name in CROWD_ENVIRONMENTS
+    )
     lost = steady.given.values.mean() - regime.given.values.mean()
     assert lost == pytest.approx(0.1 * 0.8 * steady.given.values.mean(), rel=0.25)
 
@@ -294,26 +330,26 @@ def test_the_regime_shrinks_what_the_steady_world_does_not() -> None:
 def test_a_panel_pays_for_each_member_once(draws: Ints) -> None:
     rows = np.array([[0.5, 1.0, 2.0, 4.0], [1.0, 0.0, 0.0, 1.0]])
     wanted = [[sum(row[i] for i in set(panel)) for row in rows] for panel in draws.tolist()]
-    assert_allclose(spending(draws, rows), wanted)
+    assert_allclose(compute_spend(draws, rows), wanted)
 
 
 @given(arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 3)), st.integers(1, 50))
 def test_a_rolling_mean_is_the_mean_of_the_last_rounds(rewards: Floats, window: int) -> None:
     wanted = [rewards[max(0, t - window) : t].mean() for t in range(1, len(rewards) + 1)]
-    assert_allclose(rolling(rewards, window), wanted, atol=1e-12)
+    assert_allclose(rolling_mean(rewards, window), wanted, atol=1e-12)
 
 
 @given(st.integers(1, 3_000), st.sampled_from(["sweep", "crowd"]))
 def test_a_curve_ends_with_the_play(rounds: int, experiment: str) -> None:
-    points = sampled(rounds, experiment)
+    points = sample_rounds(rounds, experiment)
     assert points[-1] == rounds
     assert points[0] >= 1
     assert (np.diff(points) > 0).all()
 
 
 def test_settings_quoted_for_raw_sums_are_converted() -> None:
-    cbwk, moe, omd = (settings(name, "crowd", 3) for name in ("cbwk", "moe", "omd"))
+    cbwk, moe, omd = (make_experiment_policy(name, "crowd", 3) for name in ("cbwk", "moe", "omd"))
     assert (cbwk.c, cbwk.step) == (2 / 3, 10 / 3)  # type: ignore[attr-defined]
     assert (moe.rate, moe.step) == (0.03, 4e-4 / 3)  # type: ignore[attr-defined]
     assert omd.eta_mult == 0.05 / 3  # type: ignore[attr-defined]
-    assert settings("omd", "sweep", 5).eta_mult == 0.03 / 5  # type: ignore[attr-defined]
+    assert make_experiment_policy("omd", "sweep", 5).eta_mult == 0.03 / 5  # type: ignore[attr-defined]

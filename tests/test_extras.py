@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import bylot
-from bylot.extras import install
+from bylot.errors import install_command
 
 SOURCE = Path(bylot.__file__).parent
 PROJECT = SOURCE.parents[1] / "pyproject.toml"
@@ -37,4 +37,4 @@ def test_the_hint_is_written_in_one_place_only() -> None:
 
 
 def test_the_hint_names_a_folder_and_no_package_that_a_registry_would_be_asked_for() -> None:
-    assert install("ray").startswith("pip install '.[ray]' in the folder")
+    assert install_command("ray").startswith("pip install '.[ray]' in the folder")

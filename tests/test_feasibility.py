@@ -18,12 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bylot.errors import InfeasibleLimits, ProblemError
-from bylot.kernels.compile import Floats
+from bylot.numerics.jit import Floats
 from bylot.problem import Limit, Problem, Remedy, at_least, at_most, share
-from bylot.problem.conflict import find_conflict, irreducible, smallest
-from bylot.problem.feasibility import within_reach
-from bylot.problem.limits import HUGE, TINY
-from bylot.problem.region import Region
+from bylot.problem.feasibility import (
+    find_conflict,
+    find_irreducible_conflict,
+    find_smallest_conflict,
+    reachable_polytope,
+)
+from bylot.problem.limits import MAX_COST, MIN_POSITIVE_COST
+from bylot.problem.polytope import LimitPolytope
 
 SEEDS = st.integers(0, 2**32 - 1)
 ROOM = Fraction(1, 10**8)
@@ -152,7 +156,7 @@ def test_the_oracle_can_say_no() -> None:
     """The region without `at least one expert` would call a budget of 0 feasible."""
     setting = Setting({"usd": [1.0, 2.0]}, [at_most("usd", 0.5)], draws=2)
     assert not setting.can_be_kept(setting.limits)
-    lazy = Region(0.0, 0.0, 2.0, np.array([[1.0, 2.0]]), np.array([0.5]), np.array([-1]))
+    lazy = LimitPolytope(0.0, 0.0, 2.0, np.array([[1.0, 2.0]]), np.array([0.5]), np.array([-1]))
     assert lazy.feasible([0])
 
 
@@ -341,12 +345,12 @@ def test_the_range_is_also_there_for_a_limit_not_made_yet() -> None:
         problem.range_of(at_most("uds", 1.0))
 
 
-def infeasible_region() -> tuple[Region, list[Limit]]:
+def infeasible_region() -> tuple[LimitPolytope, list[Limit]]:
     """Any 4 of 6 minimum shares of 0.3 exceed one draw; so does a share of 1.2 alone."""
     limits = [*shares(0.3, 6), at_most("usd", 1.0)]
     rows = np.vstack([np.tile(np.eye(6), 3), np.ones(18)])
     bounds, signs = np.array([one.bound for one in limits]), np.array([one.sign for one in limits])
-    return Region(0.0, 1.0, 1.0, rows, bounds, signs), limits
+    return LimitPolytope(0.0, 1.0, 1.0, rows, bounds, signs), limits
 
 
 def test_when_patience_runs_out_the_conflict_is_still_irreducible_and_says_so() -> None:
@@ -363,7 +367,10 @@ def test_when_patience_runs_out_the_conflict_is_still_irreducible_and_says_so() 
 def test_a_known_conflict_that_is_not_the_smallest_is_replaced() -> None:
     region, _ = infeasible_region()
     alone = region.moved({0: 1.2})
-    assert smallest(alone, irreducible(region), patience=1_000) == ([0], True)
+    assert find_smallest_conflict(alone, find_irreducible_conflict(region), patience=1_000) == (
+        [0],
+        True,
+    )
 
 
 def test_an_irreducible_conflict_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +393,7 @@ def test_every_point_of_the_region_is_a_mixture_of_sets() -> None:
     """The corners that linear programs in random directions find are 0/1 vectors of 1 to M ones."""
     rng = np.random.default_rng(1)
     problem = Setting({"usd": np.ones(5)}, [at_least("usd", 0.0)], draws=3).problem()
-    region = within_reach(problem)
+    region = reachable_polytope(problem)
     for _ in range(30):
         direction = rng.normal(size=5)
         best = max(
@@ -398,7 +405,7 @@ def test_every_point_of_the_region_is_a_mixture_of_sets() -> None:
 def test_where_the_solver_gives_up_the_range_of_the_numbers_and_a_remedy_are_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bylot.problem.region.solve", lambda *_: None)
+    monkeypatch.setattr("bylot.problem.polytope.solve_linear_program", lambda *_: None)
     with pytest.raises(ProblemError, match=r"from 0\.001 to 5000; measure each cost") as refusal:
         Problem(["a", "b"], {"usd": [0.001, 0.0]}, [at_most("usd", 5_000)], draws=1)
     assert not isinstance(refusal.value, InfeasibleLimits)
@@ -406,7 +413,8 @@ def test_where_the_solver_gives_up_the_range_of_the_numbers_and_a_remedy_are_tol
 
 NAMES = ("usd", "gpu")
 sizes = st.one_of(
-    st.sampled_from([0.0, TINY, HUGE, 1.0]), st.floats(-99.0, 99.0).map(lambda power: 10**power)
+    st.sampled_from([0.0, MIN_POSITIVE_COST, MAX_COST, 1.0]),
+    st.floats(-99.0, 99.0).map(lambda power: 10**power),
 )
 
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bylot import Problem, Router, at_most
-from bylot.durable.fold import Fold
 from bylot.errors import (
     BylotError,
     DecisionError,
@@ -17,7 +16,8 @@ from bylot.errors import (
     ProblemError,
     RewardError,
 )
-from bylot.kernels.sets import log_set_probability
+from bylot.eventlog.aggregate import RouterAggregate
+from bylot.numerics.iid_sets import log_iid_set_probability
 from diaries import Diary, decided, terms_of, with_frank
 from small import five
 
@@ -97,7 +97,10 @@ def test_a_replayed_log_gives_the_same_fold_bit_for_bit(policy: str, steps: Any)
             len(diary.log) == lines
         )
     assert diary.replayed().fingerprint() == diary.fold.fingerprint()
-    assert Fold.thaw("triage", diary.fold.freeze()).fingerprint() == diary.fold.fingerprint()
+    assert (
+        RouterAggregate.thaw("triage", diary.fold.freeze()).fingerprint()
+        == diary.fold.fingerprint()
+    )
 
 
 @pytest.mark.parametrize("policy", EVERY)
@@ -126,7 +129,7 @@ def test_independent_draws_tell_the_chance_of_their_set_and_of_its_members(polic
     for _ in range(20):
         line = decided(diary.log[diary.decide()])
         odds = dict(zip(line.draws, np.frombuffer(line.odds), strict=True))
-        exact = np.exp(log_set_probability(np.array(list(odds.values())), 2))
+        exact = np.exp(log_iid_set_probability(np.array(list(odds.values())), 2))
         np.testing.assert_allclose(line.chance, exact, rtol=1e-12)
         included = [1 - (1 - odds[name]) ** 2 for name in line.draws]
         np.testing.assert_allclose(line.inclusion, included, rtol=1e-12)
@@ -165,8 +168,8 @@ def test_terms_that_make_no_sense_are_refused_by_name(
     good = terms_of(five())
     bad = type(good)(**{name: getattr(good, name) for name in good.__struct_fields__} | terms)
     with pytest.raises(error, match=words):
-        Fold.create(1, "triage", bad, at=0)
-    fold, _ = Fold.create(1, "triage", good, at=0)
+        RouterAggregate.create(1, "triage", bad, at=0)
+    fold, _ = RouterAggregate.create(1, "triage", good, at=0)
     before = fold.fingerprint()
     with pytest.raises((error, PolicyError), match=rf"{words}|cannot be changed"):
         fold.edit(1, bad)

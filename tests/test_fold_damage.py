@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bylot.durable.fold import ENCODE, Fold
-from bylot.durable.history import READ
-from bylot.durable.seal import resealed
-from bylot.errors import StoreDamaged
+from bylot.errors import StoreCorrupted
+from bylot.eventlog.aggregate import RouterAggregate, encode_body
+from bylot.eventlog.hash_chain import rehash_event
+from bylot.eventlog.history import BODY_DECODERS
 from bylot.policies import POLICIES
-from bylot.store.contract import Event
+from bylot.store.protocol import Event
 from diaries import Diary, eventful
 
 
@@ -35,14 +35,14 @@ def damages(event: Event) -> list[Event]:
 def test_a_change_of_any_byte_in_any_field_of_any_line_is_noticed() -> None:
     diary = eventful()
     for damaged in damages(diary.log[0]):
-        with pytest.raises(StoreDamaged, match="line 0"):
-            Fold.begin("triage", damaged)
-    fold = Fold.begin("triage", diary.log[0])
+        with pytest.raises(StoreCorrupted, match="line 0"):
+            RouterAggregate.begin("triage", damaged)
+    fold = RouterAggregate.begin("triage", diary.log[0])
     fold.recall = diary.recall
     for event in diary.log[1:]:
         for damaged in damages(event):
             before = fold.fingerprint()
-            with pytest.raises(StoreDamaged):
+            with pytest.raises(StoreCorrupted):
                 fold.replay(damaged)
             assert fold.fingerprint() == before, "a seal is looked at before anything is done"
         fold.replay(event)
@@ -54,47 +54,47 @@ def test_a_line_that_was_lost_or_moved_is_noticed() -> None:
     for place in range(1, len(diary.log) - 1):
         short = Diary.__new__(Diary)
         short.log = [*diary.log[:place], *diary.log[place + 1 :]]
-        with pytest.raises(StoreDamaged, match="is not what was written"):
+        with pytest.raises(StoreCorrupted, match="is not what was written"):
             short.replayed()
 
 
 def test_a_forged_line_with_a_valid_seal_is_noticed_as_doing_it_again_gives_another() -> None:
     diary = eventful()
     for place, event in enumerate(diary.log[1:], start=1):
-        fold = Fold.begin("triage", diary.log[0])
+        fold = RouterAggregate.begin("triage", diary.log[0])
         fold.recall = diary.recall
         for earlier in diary.log[1:place]:
             fold.replay(earlier)
         for body in {one.body for one in damages(event)} - {event.body}:
-            forged = resealed(fold.seal, event._replace(body=body))
-            thawed = Fold.thaw("triage", fold.freeze())
+            forged = rehash_event(fold.seal, event._replace(body=body))
+            thawed = RouterAggregate.thaw("triage", fold.freeze())
             thawed.recall = diary.recall
             try:
                 thawed.replay(forged)
-            except StoreDamaged:
+            except StoreCorrupted:
                 continue
             # What it passes is another input, which is as good as the one that was given: only the
             # chain of seals can tell them apart, at the next line.
             assert inputs(forged) != inputs(event)
             if place + 1 < len(diary.log):
-                with pytest.raises(StoreDamaged):
+                with pytest.raises(StoreCorrupted):
                     thawed.replay(diary.log[place + 1])
 
 
 def test_a_decision_that_would_be_made_otherwise_now_says_what_an_upgrade_needs() -> None:
     diary = eventful()
-    fold = Fold.begin("triage", diary.log[0])
+    fold = RouterAggregate.begin("triage", diary.log[0])
     event = next(one for one in diary.log if one.kind == "decided")
     assert event.seq == 1
-    line = READ["decided"](event.body)
+    line = BODY_DECODERS["decided"](event.body)
     other = structs.replace(line, spend=dict.fromkeys(line.spend, 0.0))
-    with pytest.raises(StoreDamaged, match="another version of bylot"):
-        fold.replay(resealed(fold.seal, event._replace(body=ENCODE(other))))
+    with pytest.raises(StoreCorrupted, match="another version of bylot"):
+        fold.replay(rehash_event(fold.seal, event._replace(body=encode_body(other))))
 
 
 def inputs(event: Event) -> Any:
     """What a caller has said, of a line."""
-    body = READ[event.kind](event.body)
+    body = BODY_DECODERS[event.kind](event.body)
     names = ("context", "available", "defer", "by", "value", "spend", "key", "terms")
     return [getattr(body, name, None) for name in names]
 
@@ -104,7 +104,7 @@ def test_a_snapshot_goes_on_as_the_fold_it_was_taken_of(policy: str) -> None:
     diary = Diary(policy=policy)
     for n in range(23):
         diary.reward(diary.decide(context=f"c{n % 5}"), n / 23)
-    twin = Fold.thaw("triage", diary.fold.freeze())
+    twin = RouterAggregate.thaw("triage", diary.fold.freeze())
     # Compiled code is made for types: other ones would be compiled again, for half a minute.
     assert twin.router._desk._numba_type_ == diary.fold.router._desk._numba_type_
     assert [twin.decide(9, context="c1") for _ in range(30)] == [
@@ -121,9 +121,9 @@ def test_a_snapshot_that_is_not_what_was_written_is_refused() -> None:
         for place in range(0, len(good.body), 97)
     ]
     for body in [*bodies, good.body[:-1], b""]:
-        with pytest.raises(StoreDamaged, match="triage"):
-            Fold.thaw("triage", good._replace(body=body))
-    with pytest.raises(StoreDamaged):
-        Fold.thaw("triage", good._replace(router=2))
-    with pytest.raises(StoreDamaged):
-        Fold.thaw("triage", good._replace(seq=good.seq - 1))
+        with pytest.raises(StoreCorrupted, match="triage"):
+            RouterAggregate.thaw("triage", good._replace(body=body))
+    with pytest.raises(StoreCorrupted):
+        RouterAggregate.thaw("triage", good._replace(router=2))
+    with pytest.raises(StoreCorrupted):
+        RouterAggregate.thaw("triage", good._replace(seq=good.seq - 1))

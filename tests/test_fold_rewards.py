@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bylot import Problem, at_least, at_most, share
-from bylot.durable import held
-from bylot.durable.bodies import Decided
-from bylot.errors import NoSuchDecision, NotNow, RewardConflict, RewardError
-from bylot.policies.contract import law
+from bylot.errors import DecisionNotFound, DecisionStateError, RewardConflict, RewardError
+from bylot.eventlog import open_decisions
+from bylot.eventlog.events import DecisionMade
+from bylot.policies.base import compute_distribution
 from diaries import SECOND, Diary, decided, with_frank
 from small import five
 
@@ -18,7 +18,7 @@ from small import five
 def law_of(diary: Diary) -> Any:
     """The law of the first context."""
     router = diary.fold.router
-    return law(router.rule, router.state, 0, router.up(None))
+    return compute_distribution(router.rule, router.state, 0, router.up(None))
 
 
 def counts(diary: Diary) -> dict[str, int]:
@@ -72,7 +72,7 @@ def test_what_is_no_reward_is_refused_and_changes_nothing(value: Any) -> None:
 def test_a_reward_of_what_is_no_decision_is_refused(seq: int) -> None:
     diary = Diary()
     diary.reward(diary.decide(), 0.5)
-    with pytest.raises(NoSuchDecision, match=rf"triage\.1\.{seq}"):
+    with pytest.raises(DecisionNotFound, match=rf"triage\.1\.{seq}"):
         diary.reward(seq, 0.5)
 
 
@@ -95,7 +95,7 @@ def test_learning_uses_the_odds_that_were_written_down_however_late() -> None:
     first = diary.decide()
     for _ in range(25):  # q moves twice meanwhile
         diary.reward(diary.decide(), 0.25)
-    line: Decided = decided(diary.log[first])
+    line: DecisionMade = decided(diary.log[first])
     diary.reopen()
     state = diary.fold.router.state
     before, mean = state.g[0].copy(), 0.25
@@ -150,7 +150,7 @@ def test_without_a_reward_in_time_nothing_is_learned_unless_there_is_a_default()
 
 def test_what_is_not_kept_at_hand_is_learned_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(fresh: int) -> tuple[str, int]:
-        monkeypatch.setattr(held, "FRESH", fresh)
+        monkeypatch.setattr(open_decisions, "MAX_CACHED_TICKETS", fresh)
         diary = Diary(wait=9.0, default=0.25)
         seqs = [diary.decide(n, context="ab"[n % 2]) for n in range(30)]
         at_hand = sum(one.ticket is not None for _, one in diary.fold.open)
@@ -218,14 +218,14 @@ def test_a_deferred_decision_waits_for_nothing_until_it_is_activated() -> None:
     diary = Diary(wait=1.0)
     one = diary.decide(0, defer=True)
     assert diary.fold.due() is None
-    with pytest.raises(NotNow, match="activate it first"):
+    with pytest.raises(DecisionStateError, match="activate it first"):
         diary.reward(one, 0.5, 1)
     diary.note(diary.fold.activate(5 * SECOND, of=one))
     assert diary.fold.due() == 6 * SECOND + 1
-    with pytest.raises(NotNow, match="is waiting, not deferred"):
+    with pytest.raises(DecisionStateError, match="is waiting, not deferred"):
         diary.fold.activate(5 * SECOND, of=one)
     assert diary.reward(one, 0.5, 6 * SECOND) == "learned"
-    with pytest.raises(NotNow, match="is rewarded, not deferred"):
+    with pytest.raises(DecisionStateError, match="is rewarded, not deferred"):
         diary.fold.activate(6 * SECOND, of=one)
 
 
@@ -240,11 +240,11 @@ def test_a_cancelled_decision_costs_nothing_and_takes_no_reward(defer: bool) -> 
     diary.note(diary.fold.cancel(9, of=one))
     assert_allclose(router.ledger.spent, spent, atol=1e-12)
     assert_allclose(router.state.account.spent, account, atol=1e-12)
-    with pytest.raises(NotNow, match="was cancelled"):
+    with pytest.raises(DecisionStateError, match="was cancelled"):
         diary.reward(one, 0.5)
-    with pytest.raises(NotNow, match="is cancelled; it is too late"):
+    with pytest.raises(DecisionStateError, match="is cancelled; it is too late"):
         diary.fold.cancel(9, of=one)
-    with pytest.raises(NotNow, match="is rewarded; it is too late"):
+    with pytest.raises(DecisionStateError, match="is rewarded; it is too late"):
         diary.fold.cancel(9, of=1)
     assert counts(diary) == {"learned": 1, "cancelled": 1}
 

@@ -10,13 +10,28 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.errors import InfeasibleLimits, PolicyError
-from bylot.kernels.compile import Floats, Ints
-from bylot.policies.guard import Guard, admit, cost_of, guarded, opened, shortest_period
-from bylot.policies.mildest import mildest
-from bylot.policies.onesided import Rows, one_sided
-from bylot.policies.pacing import HI, Pace, fill_in_force
-from bylot.policies.schedule import CYCLE, parts, rota, schedule
-from bylot.policies.slater import slater
+from bylot.numerics.jit import Floats, Ints
+from bylot.policies.budget import DEFAULT_PACE, Pace, fill_paced_bounds
+from bylot.policies.constraint_rows import (
+    ConstraintRows,
+    find_slater_point,
+    make_constraint_rows,
+    solve_max_entropy,
+)
+from bylot.policies.fallback_schedule import (
+    SCHEDULE_ROUNDS,
+    arrange_sets,
+    make_fallback_schedule,
+    round_quotas,
+)
+from bylot.policies.guard import (
+    Guard,
+    compute_panel_cost,
+    compute_shortest_period,
+    guard_panel,
+    make_guard,
+    open_budget,
+)
 from bylot.problem import Problem, at_least, at_most
 from small import five
 
@@ -45,8 +60,8 @@ def problems(draw: st.DrawFn) -> Problem:
 @pytest.mark.parametrize("fewer", [False, True])
 @given(problems())
 def test_the_quota_keeps_all_limits_tightened_by_the_margin(fewer: bool, problem: Problem) -> None:
-    margin, quota = slater(problem, fewer)
-    A, b = one_sided(problem)
+    margin, quota = find_slater_point(problem, fewer)
+    A, b = make_constraint_rows(problem)
     full = min(problem.draws, problem.size)
     assert (1 if fewer else full) - 1e-9 <= quota.sum() <= full + 1e-9
     assert ((quota >= 0) & (quota <= 1)).all()
@@ -64,8 +79,8 @@ def inside(K: int, sizes: range) -> Floats:
 @given(problems())
 @settings(max_examples=30, deadline=None)
 def test_no_mixture_of_sets_has_a_larger_margin(fewer: bool, problem: Problem) -> None:
-    margin, _ = slater(problem, fewer)
-    A, b = one_sided(problem)
+    margin, _ = find_slater_point(problem, fewer)
+    A, b = make_constraint_rows(problem)
     full = min(problem.draws, problem.size)
     every = inside(problem.size, range(1 if fewer else full, full + 1))
     mixtures = np.random.default_rng(0).dirichlet(np.ones(len(every)) * 0.3, size=200) @ every
@@ -76,21 +91,21 @@ def test_no_mixture_of_sets_has_a_larger_margin(fewer: bool, problem: Problem) -
 def test_panels_of_fewer_members_have_room_where_full_ones_have_none() -> None:
     costs, limits = {"usd": [2.0, 2.0, 2.0]}, [at_most("usd", 3.0)]
     problem = Problem(["a", "b", "c"], costs, limits, draws=2)
-    assert slater(problem).margin == 0.0  # not even without a margin: four are spent
-    margin, quota = slater(problem, fewer=True)
+    assert find_slater_point(problem).margin == 0.0  # not even without a margin: four are spent
+    margin, quota = find_slater_point(problem, fewer=True)
     assert margin == pytest.approx(1 / 3)
     assert quota.sum() == pytest.approx(1)
 
 
 def test_without_limits_everything_is_room() -> None:
-    margin, quota = slater(Problem(["a", "b", "c"], {}, draws=2))
+    margin, quota = find_slater_point(Problem(["a", "b", "c"], {}, draws=2))
     assert margin == 1.0
     assert quota.sum() == pytest.approx(2)
 
 
 def test_the_schedule_asks_each_expert_as_often_as_its_quota() -> None:
     quota = np.array([1.0, 0.7, 0.25, 0.05, 0.0])
-    made = schedule(quota, np.zeros((0, 5)), cycle=200)
+    made = make_fallback_schedule(quota, np.zeros((0, 5)), cycle=200)
     asked = np.bincount(made.sets.ravel(), minlength=5)
     assert_array_equal(asked, quota * 200)
     assert all(len(set(members)) == 2 for members in made.sets.tolist())
@@ -105,9 +120,9 @@ def test_the_schedule_asks_each_expert_as_often_as_its_quota() -> None:
 def test_no_stretch_of_the_schedule_costs_more_than_it_says(
     fewer: bool, problem: Problem, cycle: int
 ) -> None:
-    A, _ = one_sided(problem)
-    made = schedule(slater(problem, fewer).quota, A, cycle)
-    costs = np.array([cost_of(A, members) for members in made.sets])
+    A, _ = make_constraint_rows(problem)
+    made = make_fallback_schedule(find_slater_point(problem, fewer).quota, A, cycle)
+    costs = np.array([compute_panel_cost(A, members) for members in made.sets])
     assert_allclose(made.mean, costs.mean(axis=0), atol=1e-12)
     twice = np.concatenate([costs, costs])
     for start in range(cycle):
@@ -141,10 +156,10 @@ def evenly(made: Ints, rounds: Ints, cycle: int) -> bool:
 @settings(max_examples=400, deadline=None)
 def test_every_rota_comes_out_even(given: tuple[Floats, int]) -> None:
     quota, cycle = given
-    rounds = parts(quota, cycle)
+    rounds = round_quotas(quota, cycle)
     assert np.abs(rounds - quota * cycle).max() < 1
     assert rounds.sum() == round(quota.sum() * cycle)
-    made = schedule(quota, np.eye(quota.size), cycle)
+    made = make_fallback_schedule(quota, np.eye(quota.size), cycle)
     assert evenly(made.sets, rounds, cycle)
     assert_allclose(made.mean, rounds / cycle, atol=1e-12)
 
@@ -165,12 +180,12 @@ def furthest_behind_first(rounds: Ints, cycle: int) -> Ints:
 def test_being_behind_alone_does_not_come_out_even() -> None:
     rounds, cycle = np.array([1, 3, 6]), 6
     assert not evenly(furthest_behind_first(rounds, cycle), rounds, cycle)
-    assert evenly(rota(rounds, cycle), rounds, cycle)
+    assert evenly(arrange_sets(rounds, cycle), rounds, cycle)
 
 
 def spendthrift(problem: Problem, seed: int) -> Ints:
     """Sets of an adversary: the worst under one row or another, or anything at all."""
-    A, _ = one_sided(problem)
+    A, _ = make_constraint_rows(problem)
     m, rng = min(problem.draws, problem.size), np.random.default_rng(seed)
     mood = rng.random(problem.size) if rng.random() < 0.3 else A[rng.integers(len(A))]
     return np.argsort(-mood, kind="stable")[:m].astype(np.int64)
@@ -178,11 +193,11 @@ def spendthrift(problem: Problem, seed: int) -> Ints:
 
 def played(problem: Problem, guard: Guard, rounds: int, seed: int) -> Floats:
     """Total cost of every period under the rows, with an adversary at the wheel."""
-    account, totals = opened(guard), [np.zeros(guard.b.size)]
+    account, totals = open_budget(guard), [np.zeros(guard.b.size)]
     for t in range(rounds):
-        admitted = admit(guard, account, spendthrift(problem, seed + t), ALL)
+        admitted = guard_panel(guard, account, spendthrift(problem, seed + t), ALL)
         assert admitted.kept or not guard.on
-        totals[-1] = totals[-1] + cost_of(guard.A, admitted.members)
+        totals[-1] = totals[-1] + compute_panel_cost(guard.A, admitted.members)
         if account.left[0] == guard.period:
             totals.append(np.zeros(guard.b.size))
     return np.array(totals[:-1])
@@ -193,21 +208,21 @@ def played(problem: Problem, guard: Guard, rounds: int, seed: int) -> Floats:
 def test_every_period_ends_inside_the_limits_whatever_is_drawn(
     problem: Problem, seed: int, longer: int, fewer: bool
 ) -> None:
-    rows = one_sided(problem)
-    made = schedule(slater(problem, fewer).quota, rows.A, cycle=50)
-    shortest = shortest_period(rows, made)
+    rows = make_constraint_rows(problem)
+    made = make_fallback_schedule(find_slater_point(problem, fewer).quota, rows.A, cycle=50)
+    shortest = compute_shortest_period(rows, made)
     if shortest > 300:
         return
     period = int(shortest) + longer
-    guard = guarded(rows, made, period)
+    guard = make_guard(rows, made, period)
     for total in played(problem, guard, 3 * period, seed):
         assert (total <= period * guard.b + 1e-9 * period * np.abs(guard.b)).all()
 
 
 def test_without_the_guard_the_same_draws_break_the_limits() -> None:
     problem = five()
-    rows = one_sided(problem)
-    guard = guarded(rows, schedule(slater(problem).quota, rows.A), 200)
+    rows = make_constraint_rows(problem)
+    guard = make_guard(rows, make_fallback_schedule(find_slater_point(problem).quota, rows.A), 200)
     broken = played(problem, guard._replace(on=False), 600, seed=1) > 200 * guard.b
     assert broken.any()
     kept = played(problem, guard, 600, seed=1)
@@ -218,21 +233,21 @@ def test_without_the_guard_the_same_draws_break_the_limits() -> None:
 def test_a_period_that_is_too_short_is_refused_with_the_shortest_that_works() -> None:
     costs, limits = {"a": [1, 0], "b": [0, 1]}, [at_least("a", 0.3), at_least("b", 0.3)]
     problem = Problem(["ann", "bob"], costs, limits, draws=1)
-    rows = one_sided(problem)
-    made = schedule(slater(problem).quota, rows.A)
-    shortest = shortest_period(rows, made)
+    rows = make_constraint_rows(problem)
+    made = make_fallback_schedule(find_slater_point(problem).quota, rows.A)
+    shortest = compute_shortest_period(rows, made)
     assert shortest == 3  # half a round behind, with room for a fifth of one in each
     with pytest.raises(PolicyError, match=f"give at least {shortest}"):
-        guarded(rows, made, int(shortest) - 1)
-    assert guarded(rows, made, int(shortest)).period == shortest
+        make_guard(rows, made, int(shortest) - 1)
+    assert make_guard(rows, made, int(shortest)).period == shortest
 
 
 def test_limits_without_any_room_have_no_period_that_works() -> None:
-    rows = Rows(np.array([[1.0, 0.0]]), np.array([0.5]))
-    made = schedule(np.array([0.5, 0.5]), rows.A, cycle=2)
-    assert shortest_period(rows, made) == math.inf
+    rows = ConstraintRows(np.array([[1.0, 0.0]]), np.array([0.5]))
+    made = make_fallback_schedule(np.array([0.5, 0.5]), rows.A, cycle=2)
+    assert compute_shortest_period(rows, made) == math.inf
     with pytest.raises(PolicyError, match="limits that leave some room"):
-        guarded(rows, made, 1_000)
+        make_guard(rows, made, 1_000)
 
 
 @pytest.mark.parametrize("fewer", [False, True])
@@ -245,19 +260,19 @@ def test_ten_thousand_experts_and_fourteen_limits_are_prepared_for(fewer: bool) 
         for j, (name, mean) in enumerate(means.items())
     ]
     problem = Problem([f"e{i}" for i in range(K)], costs, limits, draws=M)
-    rows, (margin, quota) = one_sided(problem), slater(problem, fewer)
+    rows, (margin, quota) = make_constraint_rows(problem), find_slater_point(problem, fewer)
     assert ((quota > 1e-9) & (quota < 1 - 1e-9)).sum() <= len(limits) + 1
-    made = schedule(quota, rows.A)
-    assert evenly(made.sets, parts(quota, CYCLE), CYCLE)
-    assert_allclose(made.mean, rows.A @ quota, atol=(len(limits) + 1) / CYCLE)
-    law = mildest(rows, M, margin)
+    made = make_fallback_schedule(quota, rows.A)
+    assert evenly(made.sets, round_quotas(quota, SCHEDULE_ROUNDS), SCHEDULE_ROUNDS)
+    assert_allclose(made.mean, rows.A @ quota, atol=(len(limits) + 1) / SCHEDULE_ROUNDS)
+    law = solve_max_entropy(rows, M, margin)
     assert (rows.A @ law.chances <= rows.b - 0.049 * np.abs(rows.b)).all()
 
 
 def test_pacing_gives_back_what_was_saved_and_takes_what_was_overspent() -> None:
-    rows = Rows(np.array([[1.0, 0.0], [0.0, -1.0]]), np.array([1.0, -0.5]))
-    guard = guarded(rows, schedule(np.array([0.0, 1.0]), rows.A), 100)
-    account, bounds = opened(guard), np.empty(2)
+    rows = ConstraintRows(np.array([[1.0, 0.0], [0.0, -1.0]]), np.array([1.0, -0.5]))
+    guard = make_guard(rows, make_fallback_schedule(np.array([0.0, 1.0]), rows.A), 100)
+    account, bounds = open_budget(guard), np.empty(2)
     account.left[0] = 50
     for spent, wanted in [
         ((50.0, -25.0), (1.0, -0.5)),  # as it should be half-way
@@ -268,18 +283,18 @@ def test_pacing_gives_back_what_was_saved_and_takes_what_was_overspent() -> None
         ((99.0, 0.0), (0.8, -0.6)),  # nor tighter than half of the margin
     ]:
         account.spent[:] = spent
-        fill_in_force(bounds, guard, account, Pace(HI, 0.4, np.zeros(2)))
+        fill_paced_bounds(bounds, guard, account, Pace(DEFAULT_PACE, 0.4, np.zeros(2)))
         assert_allclose(bounds, wanted)
-        fill_in_force(bounds, guard, account, Pace(0.0, 0.4, np.zeros(2)))
+        fill_paced_bounds(bounds, guard, account, Pace(0.0, 0.4, np.zeros(2)))
         assert_allclose(bounds, rows.b)
 
 
 def test_the_mildest_law_keeps_the_limits_and_is_equal_where_it_can_be() -> None:
     problem = five()
-    rows = one_sided(problem)
-    law = mildest(rows, problem.draws, slater(problem).margin)
+    rows = make_constraint_rows(problem)
+    law = solve_max_entropy(rows, problem.draws, find_slater_point(problem).margin)
     assert law.chances.sum() == pytest.approx(problem.draws)
     assert (rows.A @ law.chances <= rows.b - 0.04 * np.abs(rows.b)).all()
-    free = mildest(Rows(np.zeros((0, 5)), np.zeros(0)), 2, 1.0)
+    free = solve_max_entropy(ConstraintRows(np.zeros((0, 5)), np.zeros(0)), 2, 1.0)
     assert_allclose(free.chances, 0.4)
     assert (rows.A @ free.chances > rows.b).any()  # equal shares would not keep them

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylot.durable.bodies import Rewarded
-from bylot.durable.held import ASLEEP, NEVER, Held, Open
+from bylot.eventlog.events import RewardReceived
+from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 
 ACTIONS = st.one_of(
-    st.tuples(st.just("add"), st.sampled_from([NEVER, ASLEEP, 5, 9, 14, 300])),
+    st.tuples(st.just("add"), st.sampled_from([NO_DEADLINE, NOT_STARTED, 5, 9, 14, 300])),
     st.tuples(st.just("wake"), st.integers(0, 30)),
     st.tuples(st.just("close"), st.integers(0, 30)),
     st.tuples(st.just("let go"), st.integers(0, 30)),
@@ -17,13 +17,13 @@ ACTIONS = st.one_of(
 
 @given(st.lists(ACTIONS, max_size=200))
 def test_they_are_as_in_a_plain_list(actions: list[tuple[str, int]]) -> None:
-    ours, plain = Open(), dict[int, tuple[int, int]]()  # seq: t, due
+    ours, plain = OpenDecisions(), dict[int, tuple[int, int]]()  # seq: t, due
     for n, (verb, number) in enumerate(actions):
         seq = sorted(plain)[number % len(plain)] if plain else None
         if verb == "add":
-            ours.add(2 * n, Held(n, number))
+            ours.add(2 * n, OpenDecision(n, number))
             plain[2 * n] = n, number
-        elif verb == "wake" and seq is not None and plain[seq][1] == ASLEEP:
+        elif verb == "wake" and seq is not None and plain[seq][1] == NOT_STARTED:
             ours.wake(seq, 7)
             plain[seq] = plain[seq][0], 7
         elif verb == "close" and seq is not None:
@@ -34,7 +34,7 @@ def test_they_are_as_in_a_plain_list(actions: list[tuple[str, int]]) -> None:
             assert [held.t for held in ours.let_go(number)] == sorted(t for _, (t, _) in gone)
             plain = {seq: one for seq, one in plain.items() if one[0] >= number}
         elif verb == "reread":
-            ours = Open.read(ours.write())
+            ours = OpenDecisions.read(ours.write())
     assert {seq: (held.t, held.due) for seq, held in ours} == plain
     dues = sorted((due, seq) for seq, (_, due) in plain.items() if due >= 0)
     assert ours.next_due() == (dues[0][0] if dues else None)
@@ -46,20 +46,20 @@ def test_they_are_as_in_a_plain_list(actions: list[tuple[str, int]]) -> None:
 
 
 def test_waits_of_closed_decisions_are_forgotten() -> None:
-    ours = Open()
+    ours = OpenDecisions()
     for n in range(10_000):
-        ours.add(n, Held(n, 10**9 + n))
+        ours.add(n, OpenDecision(n, 10**9 + n))
         ours.close(n)
     assert len(ours.dues) < 100
 
 
 def test_rewards_that_were_told_are_kept_in_order() -> None:
-    ours = Open()
-    told: dict[str | None, Rewarded] = {
-        key: Rewarded(value, "pending", None, key) for key, value in (("b", 0.5), ("a", 0.25))
+    ours = OpenDecisions()
+    told: dict[str | None, RewardReceived] = {
+        key: RewardReceived(value, "pending", None, key) for key, value in (("b", 0.5), ("a", 0.25))
     }
-    ours.add(3, Held(0, NEVER, told=told))
-    again = Open.read(ours.write()).get(3)
+    ours.add(3, OpenDecision(0, NO_DEADLINE, told=told))
+    again = OpenDecisions.read(ours.write()).get(3)
     assert again is not None
     assert again.pending == [0.5, 0.25]
     assert again.told == told

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bylot.kernels.compile import Floats
-from bylot.optima.hull import over_corners
-from bylot.optima.interior import Quadratic, peak
-from bylot.optima.newton import Peak, climb
+from bylot.numerics.jit import Floats
+from bylot.optima.interior_point import QuadraticProgram, maximise_quadratic
+from bylot.optima.newton import CertifiedMaximum, maximise_by_newton, maximise_over_vertices
 from bylot.optima.polytope import Polytope
 
 
@@ -22,7 +21,7 @@ def test_it_agrees_with_an_active_set_method(seed: int, n: int, m: int, flat: fl
     B = root @ root.T + 10.0**flat * np.eye(n)  # singular but for the ridge
     c, A, inside = rng.standard_normal(n), rng.random((m, n)), rng.dirichlet(np.ones(n))
     b, E = A @ inside + 0.1 * rng.random(m), np.ones((1, n))
-    y = peak(Quadratic([B], c, E, np.ones(1), A, b), inside)
+    y = maximise_quadratic(QuadraticProgram([B], c, E, np.ones(1), A, b), inside)
     rows = np.vstack([E, -A, np.eye(n)])
     ends = np.concatenate([[1.0], -b, np.zeros(n)])
     best = quadprog.solve_qp(B, c, rows.T, ends, meq=1)[0]
@@ -44,7 +43,7 @@ def test_blocks_are_solved_as_one_matrix() -> None:
     c, E, A = rng.standard_normal(8), np.repeat(np.eye(2), 4, axis=1), rng.random((1, 8))
     inside = np.full(8, 0.25)
     rest = (c, E, np.ones(2), A, A @ inside + 0.05)
-    one, other = (peak(Quadratic(B, *rest), inside) for B in (blocks, [whole]))
+    one, other = (maximise_quadratic(QuadraticProgram(B, *rest), inside) for B in (blocks, [whole]))
     assert_allclose(one, other, atol=1e-12)
 
 
@@ -118,7 +117,7 @@ def test_a_climb_that_is_steered_badly_still_ends_at_the_top(bend: float) -> Non
     polytope, start = simplex(4, [[1, 0, 0, 0]], [0.45]), np.full((1, 4), 0.25)
     face = polytope.face()
     assert face is not None
-    top = climb(Bowl(aim), polytope, face, start, 1e-12, steer=Bowl(aim, bend))
+    top = maximise_by_newton(Bowl(aim), polytope, face, start, 1e-12, steer=Bowl(aim, bend))
     assert_allclose(top.q, [[0.45, 0.475, 0.075, 0.0]], atol=1e-6)
     assert_allclose(top.prices, [0.125], atol=1e-6)  # by the slopes 0.15 and 0.025 there
     assert top.gap <= 1e-12
@@ -128,6 +127,8 @@ def test_a_climb_that_is_steered_badly_still_ends_at_the_top(bend: float) -> Non
 def test_climbing_over_corners_finds_the_nearest_point() -> None:
     hill, polytope = Bowl(np.array([[0.6, 0.5, 0.1, -0.2]])), simplex(4, [[1, 0, 0, 0]], [0.45])
     start = np.array([[0.0, 0.0, 0.0, 1.0]])
-    top = over_corners(hill, polytope, Peak(start, 0.0, np.inf, np.zeros(1), 0), 1e-10)
+    top = maximise_over_vertices(
+        hill, polytope, CertifiedMaximum(start, 0.0, np.inf, np.zeros(1), 0), 1e-10
+    )
     assert_allclose(top.q, [[0.45, 0.475, 0.075, 0.0]], atol=1e-6)
     assert top.gap <= 1e-10

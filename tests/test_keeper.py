@@ -9,50 +9,51 @@ from typing import Any
 import msgspec
 import pytest
 
-from bylot import codec, policies
-from bylot.durable import keeper as keeping
-from bylot.durable.audit import audit
-from bylot.durable.commands import (
-    Activate,
-    Cancel,
-    Create,
-    Decide,
-    Delete,
-    Edit,
-    Recall,
-    Reward,
-    Show,
-)
-from bylot.durable.keeper import Keeper
-from bylot.durable.terms import Terms
+from bylot import policies
 from bylot.errors import (
-    Fenced,
-    KeyReused,
-    NameTaken,
-    NoSuchDecision,
-    NoSuchRouter,
-    NotNow,
+    DecisionNotFound,
+    DecisionStateError,
+    IdempotencyKeyReused,
+    LeaseLost,
     RewardConflict,
     RouterBusy,
-    StoreDamaged,
-    StoreDown,
+    RouterExists,
+    RouterNotFound,
+    StoreCorrupted,
+    StoreUnavailable,
+)
+from bylot.eventlog import command_handler as keeping
+from bylot.eventlog.audit import audit_router
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import (
+    ActivateDecision,
+    CancelDecision,
+    CreateRouter,
+    DeleteRouter,
+    EditRouter,
+    GiveReward,
+    MakeDecision,
+    RecallDecision,
+    ShowRouter,
 )
 from bylot.problem import Limit, Problem, at_least, at_most, share
+from bylot.router import persistence
+from bylot.router.config import RouterConfig
 from bylot.store import Event, Snapshot, Store, open_store
 from stores import Opener
 
 SECOND = 1_000_000
 
 
-def terms(limits: Sequence[Limit] = (), **others: Any) -> Terms:
+def terms(limits: Sequence[Limit] = (), **others: Any) -> RouterConfig:
     """A small pool, with these limits beside its own."""
     bounds = [at_most("usd", 4.5), *limits]
     pool = Problem(["ann", "bob", "eve"], {"usd": [1.0, 2.0, 4.0]}, bounds, draws=2)
-    policy = policies.write(policies.named("distinct"))
-    return Terms(problem=codec.write_problem(pool), policy=policy, **others)
+    policy = policies.policy_to_data(policies.find_policy("distinct"))
+    return RouterConfig(problem=persistence.problem_to_data(pool), policy=policy, **others)
 
 
-def asked(keeper: Keeper, *batch: Any, at: int = SECOND) -> Any:
+def asked(keeper: CommandHandler, *batch: Any, at: int = SECOND) -> Any:
     """The answer to one command, raised if it is an error; or the answers to several."""
     answers = keeper.perform(batch, at)
     if len(answers) > 1:
@@ -63,10 +64,10 @@ def asked(keeper: Keeper, *batch: Any, at: int = SECOND) -> Any:
 
 
 @pytest.fixture
-def keeper(store: Store) -> Keeper:
+def keeper(store: Store) -> CommandHandler:
     """A keeper with one router."""
-    made = Keeper(store, "me", every=20)
-    asked(made, Create("triage", terms()))
+    made = CommandHandler(store, "me", every=20)
+    asked(made, CreateRouter("triage", terms()))
     return made
 
 
@@ -88,115 +89,126 @@ class Failing:
             raise self.error
 
 
-def fail(keeper: Keeper, error: Exception, *, after: bool = False) -> None:
+def fail(keeper: CommandHandler, error: Exception, *, after: bool = False) -> None:
     """Let the next commit fail."""
     broken: Any = Failing(keeper.store, error, after=after)
     keeper.shelf.store = keeper.shelf.pending.store = keeper.store = broken
 
 
-def test_answers_are_given_after_the_lines_are_in_the_store(keeper: Keeper, opened: Opener) -> None:
-    first, second = asked(keeper, Decide("triage"), Decide("triage", context="x"))
+def test_answers_are_given_after_the_lines_are_in_the_store(
+    keeper: CommandHandler, opened: Opener
+) -> None:
+    first, second = asked(keeper, MakeDecision("triage"), MakeDecision("triage", context="x"))
     lines = opened().events(first.id and 1)
     assert [line.kind for line in lines] == ["created", "decided", "decided"]
-    assert asked(keeper, Recall(second.id)).decision == second
+    assert asked(keeper, RecallDecision(second.id)).decision == second
 
 
-def test_a_batch_is_one_transaction(keeper: Keeper) -> None:
+def test_a_batch_is_one_transaction(keeper: CommandHandler) -> None:
     class Counting(Failing):
         def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
             self.times += 1
             self.store.append(events, snapshots)
 
-    counting: Any = Counting(keeper.store, StoreDown(""))
+    counting: Any = Counting(keeper.store, StoreUnavailable(""))
     keeper.shelf.store = counting
-    asked(keeper, *[Decide("triage") for _ in range(10)])
+    asked(keeper, *[MakeDecision("triage") for _ in range(10)])
     assert counting.times == 2  # it began at one
 
 
 def test_a_key_gives_the_same_decision_again_and_is_refused_to_another_request(
-    keeper: Keeper, opened: Opener
+    keeper: CommandHandler, opened: Opener
 ) -> None:
-    first = asked(keeper, Decide("triage", context="x", key="k"))
-    same_batch = asked(keeper, Decide("triage", key="j"), Decide("triage", key="j"))
+    first = asked(keeper, MakeDecision("triage", context="x", key="k"))
+    same_batch = asked(keeper, MakeDecision("triage", key="j"), MakeDecision("triage", key="j"))
     assert same_batch[0] == same_batch[1]
     keeper.close()
-    later = Keeper(opened(), "you")
-    assert asked(later, Decide("triage", context="x", key="k"), at=99 * SECOND) == first
+    later = CommandHandler(opened(), "you")
+    assert asked(later, MakeDecision("triage", context="x", key="k"), at=99 * SECOND) == first
     for other in (
-        Decide("triage", key="k"),
-        Decide("triage", context="x", available=("ann", "bob"), key="k"),
+        MakeDecision("triage", key="k"),
+        MakeDecision("triage", context="x", available=("ann", "bob"), key="k"),
     ):
-        with pytest.raises(KeyReused):
+        with pytest.raises(IdempotencyKeyReused):
             asked(later, other)
-    assert asked(later, Show("triage")).status["decisions"] == 2
+    assert asked(later, ShowRouter("triage")).status["decisions"] == 2
 
 
-def test_a_reward_counts_once_also_within_a_batch(keeper: Keeper) -> None:
-    made = asked(keeper, Decide("triage"))
+def test_a_reward_counts_once_also_within_a_batch(keeper: CommandHandler) -> None:
+    made = asked(keeper, MakeDecision("triage"))
     once, twice, other = asked(
-        keeper, Reward(made.id, 0.5), Reward(made.id, 0.5), Reward(made.id, 0.6)
+        keeper, GiveReward(made.id, 0.5), GiveReward(made.id, 0.5), GiveReward(made.id, 0.6)
     )
     assert (once.receipt, twice.receipt) == ("learned", "duplicate")
     assert isinstance(other, RewardConflict)
-    assert asked(keeper, Reward(made.id, 0.5)).receipt == "duplicate"
-    assert asked(keeper, Show("triage")).status["rewards"] == 1
+    assert asked(keeper, GiveReward(made.id, 0.5)).receipt == "duplicate"
+    assert asked(keeper, ShowRouter("triage")).status["rewards"] == 1
 
 
 @pytest.mark.parametrize("id_", ["", "d1", "triage.1.99", "triage.9.1", "nobody.1.1", "triage.1.0"])
-def test_what_is_no_decision_is_unknown(keeper: Keeper, id_: str) -> None:
-    asked(keeper, Decide("triage"))
-    for command in (Reward(id_, 0.5), Recall(id_), Cancel(id_), Activate(id_)):
-        with pytest.raises(NoSuchDecision):
+def test_what_is_no_decision_is_unknown(keeper: CommandHandler, id_: str) -> None:
+    asked(keeper, MakeDecision("triage"))
+    for command in (
+        GiveReward(id_, 0.5),
+        RecallDecision(id_),
+        CancelDecision(id_),
+        ActivateDecision(id_),
+    ):
+        with pytest.raises(DecisionNotFound):
             asked(keeper, command)
 
 
-def test_one_error_leaves_the_rest_of_a_batch_alone(keeper: Keeper) -> None:
+def test_one_error_leaves_the_rest_of_a_batch_alone(keeper: CommandHandler) -> None:
     answers = asked(
-        keeper, Decide("triage"), Decide("nobody"), Decide("triage", available=()), Decide("triage")
+        keeper,
+        MakeDecision("triage"),
+        MakeDecision("nobody"),
+        MakeDecision("triage", available=()),
+        MakeDecision("triage"),
     )
-    assert isinstance(answers[1], NoSuchRouter)
+    assert isinstance(answers[1], RouterNotFound)
     assert isinstance(answers[2], Exception)
     assert (answers[0].t, answers[3].t) == (0, 1)
 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_after_a_failed_commit_the_router_is_what_the_store_says(
-    keeper: Keeper, after: bool
+    keeper: CommandHandler, after: bool
 ) -> None:
-    asked(keeper, Decide("triage", key="before"))
-    fail(keeper, StoreDown("gone"), after=after)
-    answers = keeper.perform([Decide("triage", key="k"), Show("triage")], SECOND)
-    assert all(isinstance(one, StoreDown) for one in answers)
-    retried = asked(keeper, Decide("triage", key="k"))
+    asked(keeper, MakeDecision("triage", key="before"))
+    fail(keeper, StoreUnavailable("gone"), after=after)
+    answers = keeper.perform([MakeDecision("triage", key="k"), ShowRouter("triage")], SECOND)
+    assert all(isinstance(one, StoreUnavailable) for one in answers)
+    retried = asked(keeper, MakeDecision("triage", key="k"))
     assert retried.t == 1
-    assert asked(keeper, Show("triage")).status["decisions"] == 2
-    assert audit(keeper.store, "triage").fault is None
+    assert asked(keeper, ShowRouter("triage")).status["decisions"] == 2
+    assert audit_router(keeper.store, "triage").fault is None
 
 
 def test_a_rival_that_wrote_first_is_noticed_and_nothing_is_written_twice(
-    keeper: Keeper, opened: Opener
+    keeper: CommandHandler, opened: Opener
 ) -> None:
-    asked(keeper, Create("other", terms()))
-    asked(keeper, Decide("triage"), Decide("other"))
+    asked(keeper, CreateRouter("other", terms()))
+    asked(keeper, MakeDecision("triage"), MakeDecision("other"))
     with pytest.raises(RouterBusy):
-        asked(Keeper(opened(), "you"), Decide("triage"))
+        asked(CommandHandler(opened(), "you"), MakeDecision("triage"))
     keeper.store.release("me")  # as if our lease had run out
-    rival = Keeper(opened(), "you")
-    asked(rival, Decide("triage"))
-    here, there = keeper.perform([Decide("triage"), Decide("other")], SECOND)
-    assert isinstance(here, Fenced)
+    rival = CommandHandler(opened(), "you")
+    asked(rival, MakeDecision("triage"))
+    here, there = keeper.perform([MakeDecision("triage"), MakeDecision("other")], SECOND)
+    assert isinstance(here, LeaseLost)
     assert there.t == 1
     with pytest.raises(RouterBusy):
-        asked(keeper, Decide("triage"))
-    assert audit(keeper.store, "triage").decisions == 2
+        asked(keeper, MakeDecision("triage"))
+    assert audit_router(keeper.store, "triage").decisions == 2
     rival.close()
-    assert asked(keeper, Decide("triage")).t == 2
+    assert asked(keeper, MakeDecision("triage")).t == 2
 
 
 def test_an_unforeseen_error_lets_go_of_one_router_and_of_no_line(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked(keeper, Create("other", terms()))
+    asked(keeper, CreateRouter("other", terms()))
     fold = keeper.shelf.fold("triage", 0)
     draw = fold.router.draw
 
@@ -206,39 +218,43 @@ def test_an_unforeseen_error_lets_go_of_one_router_and_of_no_line(
 
     monkeypatch.setattr(fold.router, "draw", lambda c, up: broken(c, up) if c else draw(c, up))
     answers = asked(
-        keeper, Decide("triage"), Decide("triage", context="bad"), Decide("other"), Decide("triage")
+        keeper,
+        MakeDecision("triage"),
+        MakeDecision("triage", context="bad"),
+        MakeDecision("other"),
+        MakeDecision("triage"),
     )
     assert isinstance(answers[1], ZeroDivisionError)
     assert (answers[0].t, answers[2].t, answers[3].t) == (0, 0, 1)
-    assert audit(keeper.store, "triage").fault is None
+    assert audit_router(keeper.store, "triage").fault is None
 
 
 def test_snapshots_are_taken_now_and_then_and_lead_to_the_same_state(
-    keeper: Keeper, opened: Opener
+    keeper: CommandHandler, opened: Opener
 ) -> None:
     for n in range(60):
-        made = asked(keeper, Decide("triage", context=str(n % 3)))
-        asked(keeper, Reward(made.id, n / 60))
+        made = asked(keeper, MakeDecision("triage", context=str(n % 3)))
+        asked(keeper, GiveReward(made.id, n / 60))
     number = keeper.shelf.fold("triage", 0).number
     kept = opened().snapshot(number)
     assert kept is not None
     assert 20 <= kept.seq < 121
-    assert audit(opened(), "triage").fault is None
+    assert audit_router(opened(), "triage").fault is None
     live = keeper.shelf.fold("triage", 0).fingerprint()
     keeper.close()
     again = opened()
-    assert Keeper(again, "you").shelf.fold("triage", 0).fingerprint() == live
+    assert CommandHandler(again, "you").shelf.fold("triage", 0).fingerprint() == live
     last = again.snapshot(number)
     assert last is not None
     assert last.seq == 120
 
 
 def test_a_damaged_snapshot_is_done_without_and_a_damaged_log_is_refused_by_name(
-    keeper: Keeper, opened: Opener
+    keeper: CommandHandler, opened: Opener
 ) -> None:
-    asked(keeper, Create("healthy", terms()))
+    asked(keeper, CreateRouter("healthy", terms()))
     for _ in range(30):
-        asked(keeper, Decide("triage"))
+        asked(keeper, MakeDecision("triage"))
     number = keeper.shelf.fold("triage", 0).number
     live = keeper.shelf.fold("triage", 0).fingerprint()
     keeper.close()
@@ -246,177 +262,181 @@ def test_a_damaged_snapshot_is_done_without_and_a_damaged_log_is_refused_by_name
     kept = store.snapshot(number)
     assert kept is not None
     store.append([], [kept._replace(body=kept.body[:-1] + b"x")])
-    assert Keeper(store, "you").shelf.fold("triage", 0).fingerprint() == live
-    assert audit(store, "triage").fault is not None
+    assert CommandHandler(store, "you").shelf.fold("triage", 0).fingerprint() == live
+    assert audit_router(store, "triage").fault is not None
     store.release("you")
     last = store.last(number)
     assert last is not None
     store.append([last._replace(seq=last.seq + 1)])  # not what any router of ours would write
-    keeper = Keeper(store, "me")
-    with pytest.raises(StoreDamaged, match=r"'triage'.*line 31"):
-        asked(keeper, Decide("triage"))
-    with pytest.raises(StoreDamaged):
-        asked(keeper, Decide("triage"))
-    assert asked(keeper, Decide("healthy")).t == 0
+    keeper = CommandHandler(store, "me")
+    with pytest.raises(StoreCorrupted, match=r"'triage'.*line 31"):
+        asked(keeper, MakeDecision("triage"))
+    with pytest.raises(StoreCorrupted):
+        asked(keeper, MakeDecision("triage"))
+    assert asked(keeper, MakeDecision("healthy")).t == 0
 
 
 def test_waits_that_are_over_are_closed_by_the_sweep(store: Store) -> None:
-    keeper = Keeper(store, "me")
-    asked(keeper, Create("triage", terms(wait=10.0, default=0.25)))
-    made = asked(keeper, Decide("triage"), at=SECOND)
+    keeper = CommandHandler(store, "me")
+    asked(keeper, CreateRouter("triage", terms(wait=10.0, default=0.25)))
+    made = asked(keeper, MakeDecision("triage"), at=SECOND)
     keeper.sweep(11 * SECOND)
-    assert asked(keeper, Recall(made.id)).state == "waiting"
+    assert asked(keeper, RecallDecision(made.id)).state == "waiting"
     keeper.sweep(11 * SECOND + 1)
-    assert asked(keeper, Recall(made.id)).state == "closed"
-    assert asked(keeper, Recall(made.id)).learned == 0.25
-    assert asked(keeper, Show("triage")).status["counts"]["defaulted"] == 1
-    assert asked(keeper, Reward(made.id, 0.5), at=12 * SECOND).receipt == "late"
-    assert audit(store, "triage").fault is None
+    assert asked(keeper, RecallDecision(made.id)).state == "closed"
+    assert asked(keeper, RecallDecision(made.id)).learned == 0.25
+    assert asked(keeper, ShowRouter("triage")).status["counts"]["defaulted"] == 1
+    assert asked(keeper, GiveReward(made.id, 0.5), at=12 * SECOND).receipt == "late"
+    assert audit_router(store, "triage").fault is None
 
 
-def test_a_view_stays_as_it_was_while_its_router_goes_on(keeper: Keeper) -> None:
-    asked(keeper, *[Decide("triage")] * 3)
-    view = asked(keeper, Show("triage"))
+def test_a_view_stays_as_it_was_while_its_router_goes_on(keeper: CommandHandler) -> None:
+    asked(keeper, *[MakeDecision("triage")] * 3)
+    view = asked(keeper, ShowRouter("triage"))
     then = msgspec.json.encode(view)
-    made = asked(keeper, *[Decide("triage")] * 600)
-    asked(keeper, *(Reward(one.id, 0.5, {"usd": 1.0}) for one in made))
+    made = asked(keeper, *[MakeDecision("triage")] * 600)
+    asked(keeper, *(GiveReward(one.id, 0.5, {"usd": 1.0}) for one in made))
     assert msgspec.json.encode(view) == then
-    assert msgspec.json.encode(asked(keeper, Show("triage"))) != then
+    assert msgspec.json.encode(asked(keeper, ShowRouter("triage"))) != then
 
 
 def test_a_sweep_of_many_is_done_in_slices_and_says_so(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "SLICE", 3)
-    keeper = Keeper(store, "me")
-    asked(keeper, Create("triage", terms(wait=1.0)))
-    keeper.perform([Decide("triage")] * 5, SECOND)
+    monkeypatch.setattr(keeping, "MAX_CLOSES_PER_SWEEP", 3)
+    keeper = CommandHandler(store, "me")
+    asked(keeper, CreateRouter("triage", terms(wait=1.0)))
+    keeper.perform([MakeDecision("triage")] * 5, SECOND)
     waiting = []
     for more in (True, False, False):
         assert keeper.sweep(9 * SECOND) is more
-        waiting.append(asked(keeper, Show("triage")).status["waiting"])
+        waiting.append(asked(keeper, ShowRouter("triage")).status["waiting"])
     assert waiting == [2, 0, 0]
 
 
-def test_a_recalled_decision_tells_what_it_taught(keeper: Keeper) -> None:
-    told, silent = asked(keeper, Decide("triage"), Decide("triage"))
-    asked(keeper, Reward(told.id, 0.5))
-    assert asked(keeper, Recall(told.id)).learned == 0.5
-    assert asked(keeper, Recall(silent.id)).learned is None
+def test_a_recalled_decision_tells_what_it_taught(keeper: CommandHandler) -> None:
+    told, silent = asked(keeper, MakeDecision("triage"), MakeDecision("triage"))
+    asked(keeper, GiveReward(told.id, 0.5))
+    assert asked(keeper, RecallDecision(told.id)).learned == 0.5
+    assert asked(keeper, RecallDecision(silent.id)).learned is None
 
 
-def test_deferred_decisions_are_activated_or_cancelled(keeper: Keeper) -> None:
-    made = asked(keeper, Decide("triage", defer=True))
-    with pytest.raises(NotNow):
-        asked(keeper, Reward(made.id, 0.5))
-    assert asked(keeper, Activate(made.id)) == made
-    assert asked(keeper, Reward(made.id, 0.5)).receipt == "learned"
-    other = asked(keeper, Decide("triage", defer=True))
-    asked(keeper, Cancel(other.id))
-    assert asked(keeper, Recall(other.id)).state == "cancelled"
+def test_deferred_decisions_are_activated_or_cancelled(keeper: CommandHandler) -> None:
+    made = asked(keeper, MakeDecision("triage", defer=True))
+    with pytest.raises(DecisionStateError):
+        asked(keeper, GiveReward(made.id, 0.5))
+    assert asked(keeper, ActivateDecision(made.id)) == made
+    assert asked(keeper, GiveReward(made.id, 0.5)).receipt == "learned"
+    other = asked(keeper, MakeDecision("triage", defer=True))
+    asked(keeper, CancelDecision(other.id))
+    assert asked(keeper, RecallDecision(other.id)).state == "cancelled"
 
 
-def test_an_edit_makes_a_version_and_must_know_the_one_before(keeper: Keeper) -> None:
-    asked(keeper, Decide("triage"))
-    view = asked(keeper, Edit("triage", terms(paused=("eve",)), version=1))
+def test_an_edit_makes_a_version_and_must_know_the_one_before(keeper: CommandHandler) -> None:
+    asked(keeper, MakeDecision("triage"))
+    view = asked(keeper, EditRouter("triage", terms(paused=("eve",)), version=1))
     assert view.terms.version == 2
-    assert "eve" not in asked(keeper, Decide("triage")).subset
-    with pytest.raises(NotNow, match="version 2, not 1"):
-        asked(keeper, Edit("triage", terms(), version=1))
-    assert audit(keeper.store, "triage").fault is None
+    assert "eve" not in asked(keeper, MakeDecision("triage")).subset
+    with pytest.raises(DecisionStateError, match="version 2, not 1"):
+        asked(keeper, EditRouter("triage", terms(), version=1))
+    assert audit_router(keeper.store, "triage").fault is None
 
 
-def test_names_are_taken_checked_and_free_again(keeper: Keeper) -> None:
-    with pytest.raises(NameTaken):
-        asked(keeper, Create("triage", terms()))
+def test_names_are_taken_checked_and_free_again(keeper: CommandHandler) -> None:
+    with pytest.raises(RouterExists):
+        asked(keeper, CreateRouter("triage", terms()))
     for bad in ("", "Triage", "a.b", "a" * 64, "-a"):
         with pytest.raises(Exception, match="name of a router"):
-            asked(keeper, Create(bad, terms()))
-    old = asked(keeper, Decide("triage"))
-    asked(keeper, Delete("triage"))
-    with pytest.raises(NoSuchRouter):
-        asked(keeper, Show("triage"))
-    asked(keeper, Create("triage", terms()))
-    asked(keeper, Decide("triage"))
-    with pytest.raises(NoSuchDecision):
-        asked(keeper, Reward(old.id, 0.5))
+            asked(keeper, CreateRouter(bad, terms()))
+    old = asked(keeper, MakeDecision("triage"))
+    asked(keeper, DeleteRouter("triage"))
+    with pytest.raises(RouterNotFound):
+        asked(keeper, ShowRouter("triage"))
+    asked(keeper, CreateRouter("triage", terms()))
+    asked(keeper, MakeDecision("triage"))
+    with pytest.raises(DecisionNotFound):
+        asked(keeper, GiveReward(old.id, 0.5))
 
 
-def test_leases_are_kept_while_they_are_renewed(keeper: Keeper, opened: Opener) -> None:
+def test_leases_are_kept_while_they_are_renewed(keeper: CommandHandler, opened: Opener) -> None:
     keeper.renew()
     assert "triage" in keeper.shelf.folds
     keeper.store.release("me")
-    Keeper(opened(), "you").shelf.fold("triage", 0)
+    CommandHandler(opened(), "you").shelf.fold("triage", 0)
     keeper.renew()
     assert "triage" not in keeper.shelf.folds
 
 
-def test_what_came_before_a_delete_or_a_create_is_written_or_refused(keeper: Keeper) -> None:
-    asked(keeper, Create("other", terms()))
-    asked(keeper, Decide("other"))
-    for command in (Delete("triage"), Create("third", terms())):
-        fail(keeper, StoreDown("gone"))
-        answers = keeper.perform([Decide("other"), command], SECOND)
-        assert isinstance(answers[0], StoreDown)
-    assert asked(keeper, Decide("other")).t == 1
-    assert audit(keeper.store, "other").fault is None
+def test_what_came_before_a_delete_or_a_create_is_written_or_refused(
+    keeper: CommandHandler,
+) -> None:
+    asked(keeper, CreateRouter("other", terms()))
+    asked(keeper, MakeDecision("other"))
+    for command in (DeleteRouter("triage"), CreateRouter("third", terms())):
+        fail(keeper, StoreUnavailable("gone"))
+        answers = keeper.perform([MakeDecision("other"), command], SECOND)
+        assert isinstance(answers[0], StoreUnavailable)
+    assert asked(keeper, MakeDecision("other")).t == 1
+    assert audit_router(keeper.store, "other").fault is None
 
 
-def test_a_refusal_that_rests_on_a_line_that_was_not_written_is_none(keeper: Keeper) -> None:
-    made = asked(keeper, Decide("triage"))
-    fail(keeper, StoreDown("gone"))
-    answers = keeper.perform([Reward(made.id, 0.5), Reward(made.id, 0.7)], SECOND)
-    assert all(isinstance(one, StoreDown) for one in answers)
-    assert asked(keeper, Reward(made.id, 0.7)).receipt == "learned"
+def test_a_refusal_that_rests_on_a_line_that_was_not_written_is_none(
+    keeper: CommandHandler,
+) -> None:
+    made = asked(keeper, MakeDecision("triage"))
+    fail(keeper, StoreUnavailable("gone"))
+    answers = keeper.perform([GiveReward(made.id, 0.5), GiveReward(made.id, 0.7)], SECOND)
+    assert all(isinstance(one, StoreUnavailable) for one in answers)
+    assert asked(keeper, GiveReward(made.id, 0.7)).receipt == "learned"
 
 
 def test_neither_a_snapshot_nor_another_router_keeps_a_line_from_being_written(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked(keeper, Create("other", terms()))
-    asked(keeper, Decide("triage"))
+    asked(keeper, CreateRouter("other", terms()))
+    asked(keeper, MakeDecision("triage"))
     monkeypatch.setattr(keeper.shelf.folds["triage"], "freeze", lambda: 1 / 0)
     keeper.shelf.due["triage"] = 0
-    first, second = asked(keeper, Decide("triage"), Decide("other"))
+    first, second = asked(keeper, MakeDecision("triage"), MakeDecision("other"))
     assert (first.t, second.t) == (1, 0)
-    assert asked(keeper, Decide("triage")).t == 2
+    assert asked(keeper, MakeDecision("triage")).t == 2
     fold = keeper.shelf.folds["other"]
     line = fold.line
     monkeypatch.setattr(fold, "line", lambda *a, **k: line(*a, **k)._replace(at=2**70))
-    good, bad = asked(keeper, Decide("triage"), Decide("other"))
+    good, bad = asked(keeper, MakeDecision("triage"), MakeDecision("other"))
     assert good.t == 3
     assert isinstance(bad, Exception)
 
 
 def test_a_damaged_router_neither_stops_the_sweep_nor_keeps_its_name(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    keeper: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = terms(wait=10.0)
-    asked(keeper, Create("bad", waits))
-    asked(keeper, Create("good", waits))
-    made = asked(keeper, Decide("good"))
-    asked(keeper, Decide("bad"))
+    asked(keeper, CreateRouter("bad", waits))
+    asked(keeper, CreateRouter("good", waits))
+    made = asked(keeper, MakeDecision("good"))
+    asked(keeper, MakeDecision("bad"))
 
     def damaged(at: int) -> None:
-        raise StoreDamaged("line 1")
+        raise StoreCorrupted("line 1")
 
     monkeypatch.setattr(keeper.shelf.folds["bad"], "close_due", damaged)
     keeper.sweep(60 * SECOND)
-    assert asked(keeper, Recall(made.id)).state == "closed"
-    with pytest.raises(StoreDamaged):
-        asked(keeper, Decide("bad"), at=60 * SECOND)
-    asked(keeper, Delete("bad"))
-    asked(keeper, Create("bad", waits))
-    assert asked(keeper, Decide("bad")).t == 0
+    assert asked(keeper, RecallDecision(made.id)).state == "closed"
+    with pytest.raises(StoreCorrupted):
+        asked(keeper, MakeDecision("bad"), at=60 * SECOND)
+    asked(keeper, DeleteRouter("bad"))
+    asked(keeper, CreateRouter("bad", waits))
+    assert asked(keeper, MakeDecision("bad")).t == 0
 
 
-def test_a_router_in_other_hands_is_not_deleted(keeper: Keeper, opened: Opener) -> None:
+def test_a_router_in_other_hands_is_not_deleted(keeper: CommandHandler, opened: Opener) -> None:
     keeper.store.release("me")
-    rival = Keeper(opened(), "you")
-    asked(rival, Decide("triage"))
+    rival = CommandHandler(opened(), "you")
+    asked(rival, MakeDecision("triage"))
     with pytest.raises(RouterBusy):
-        asked(keeper, Delete("triage"))
-    assert asked(rival, Decide("triage")).t == 1
+        asked(keeper, DeleteRouter("triage"))
+    assert asked(rival, MakeDecision("triage")).t == 1
 
 
 def change(file: Path) -> None:
@@ -429,16 +449,16 @@ def change(file: Path) -> None:
 
 def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/b.db"
-    keeper = Keeper(open_store(place), "me")
-    asked(keeper, Create("triage", terms()))
-    made = asked(keeper, Decide("triage", key="k"))
+    keeper = CommandHandler(open_store(place), "me")
+    asked(keeper, CreateRouter("triage", terms()))
+    made = asked(keeper, MakeDecision("triage", key="k"))
     keeper.close()
     change(tmp_path / "b.db")
-    again = Keeper(open_store(place), "me")
-    with pytest.raises(StoreDamaged, match="line 1 of the log"):
-        asked(again, Reward(made.id, 0.5))
-    with pytest.raises(StoreDamaged, match="line 1 of the log"):
-        asked(again, Decide("triage", key="k"))
+    again = CommandHandler(open_store(place), "me")
+    with pytest.raises(StoreCorrupted, match="line 1 of the log"):
+        asked(again, GiveReward(made.id, 0.5))
+    with pytest.raises(StoreCorrupted, match="line 1 of the log"):
+        asked(again, MakeDecision("triage", key="k"))
     again.close()
 
 
@@ -446,52 +466,52 @@ def test_a_line_that_was_changed_is_not_learned_from_when_a_reward_is_replayed(
     tmp_path: Path,
 ) -> None:
     place = f"sqlite:///{tmp_path}/b.db"
-    keeper = Keeper(open_store(place), "me")
-    asked(keeper, Create("triage", terms()))
-    made = asked(keeper, Decide("triage"))
+    keeper = CommandHandler(open_store(place), "me")
+    asked(keeper, CreateRouter("triage", terms()))
+    made = asked(keeper, MakeDecision("triage"))
     keeper.close()  # with a snapshot: the decision is before it, its reward after it
     with contextlib.closing(open_store(place)) as killed:
-        asked(Keeper(killed, "me"), Reward(made.id, 0.5))
+        asked(CommandHandler(killed, "me"), GiveReward(made.id, 0.5))
     change(tmp_path / "b.db")
-    again = Keeper(open_store(place), "me")
-    with pytest.raises(StoreDamaged, match="line 1 of the log"):
-        asked(again, Decide("triage"))
+    again = CommandHandler(open_store(place), "me")
+    with pytest.raises(StoreCorrupted, match="line 1 of the log"):
+        asked(again, MakeDecision("triage"))
     again.close()
 
 
 def test_a_reward_that_was_noted_beside_pending_ones_is_known_again(store: Store) -> None:
-    keeper = Keeper(store, "me")
-    asked(keeper, Create("triage", terms(wait=99.0, aggregate="last")))
-    made = asked(keeper, Decide("triage"))
-    asked(keeper, Reward(made.id, 0.5, key="k1"))
-    asked(keeper, Edit("triage", terms(wait=99.0)))
-    told = Reward(made.id, 0.3, {"usd": 50.0}, "k2")
+    keeper = CommandHandler(store, "me")
+    asked(keeper, CreateRouter("triage", terms(wait=99.0, aggregate="last")))
+    made = asked(keeper, MakeDecision("triage"))
+    asked(keeper, GiveReward(made.id, 0.5, key="k1"))
+    asked(keeper, EditRouter("triage", terms(wait=99.0)))
+    told = GiveReward(made.id, 0.3, {"usd": 50.0}, "k2")
     assert asked(keeper, told).receipt == "noted"
-    spent = asked(keeper, Show("triage")).status["costs"]["usd"]["settled"]
+    spent = asked(keeper, ShowRouter("triage")).status["costs"]["usd"]["settled"]
     assert asked(keeper, told).receipt == "duplicate"
     with pytest.raises(RewardConflict):
-        asked(keeper, Reward(made.id, 0.9, {"usd": 50.0}, "k2"))
-    assert asked(keeper, Show("triage")).status["costs"]["usd"]["settled"] == spent
-    assert audit(store, "triage").fault is None
+        asked(keeper, GiveReward(made.id, 0.9, {"usd": 50.0}, "k2"))
+    assert asked(keeper, ShowRouter("triage")).status["costs"]["usd"]["settled"] == spent
+    assert audit_router(store, "triage").fault is None
 
 
 def test_an_audit_knows_of_cancelled_decisions_and_of_costs_that_came_and_went(
     store: Store,
 ) -> None:
-    keeper = Keeper(store, "me")
+    keeper = CommandHandler(store, "me")
     seniors = at_least(share("senior", ["eve"]), 0.1)
     both = terms(limits=[seniors])
-    asked(keeper, Create("triage", both))
-    made = [asked(keeper, Decide("triage")) for _ in range(6)]
-    asked(keeper, Edit("triage", terms()))
-    asked(keeper, Edit("triage", both))
-    made.append(asked(keeper, Decide("triage")))
+    asked(keeper, CreateRouter("triage", both))
+    made = [asked(keeper, MakeDecision("triage")) for _ in range(6)]
+    asked(keeper, EditRouter("triage", terms()))
+    asked(keeper, EditRouter("triage", both))
+    made.append(asked(keeper, MakeDecision("triage")))
     for one in (made[0], made[5], made[6]):
-        asked(keeper, Cancel(one.id))
-    assert audit(store, "triage").fault is None
-    costs = asked(keeper, Show("triage")).status["costs"]
+        asked(keeper, CancelDecision(one.id))
+    assert audit_router(store, "triage").fault is None
+    costs = asked(keeper, ShowRouter("triage")).status["costs"]
     assert costs["senior"]["settled"] == costs["senior"]["stated"] == 0.0
     keeper.shelf.folds["triage"].accounts.stated["usd"] += 1.0
     keeper.shelf.due["triage"] = 0
-    asked(keeper, Decide("triage"))
-    assert audit(store, "triage").fault is not None
+    asked(keeper, MakeDecision("triage"))
+    assert audit_router(store, "triage").fault is not None

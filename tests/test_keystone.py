@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import bylot
-from bylot.durable.stored import StoredRouter
 from bylot.environments import Noisy
-from bylot.simulation import Record
+from bylot.eventlog.stored_router import StoredRouter
+from bylot.simulation import PlayRecord
 from serving import serving
 
 ROUNDS, SEED = 300, 5
@@ -37,7 +37,7 @@ def world() -> Noisy:
     return Noisy(means, worth=0.5)
 
 
-def same(one: Record, other: Record, rounds: slice) -> None:
+def same(one: PlayRecord, other: PlayRecord, rounds: slice) -> None:
     """Bit for bit, in all that both tell."""
     for name in ("draws", "odds", "rewards", "spend", "feasible", "contexts", "replaced"):
         ours, theirs = getattr(one, name)[rounds], getattr(other, name)
@@ -53,24 +53,24 @@ def policy(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def compiled(policy: str) -> Record:
+def compiled(policy: str) -> PlayRecord:
     """The trace that all others must have."""
     return bylot.simulate(pool(), world(), policy=policy, rounds=ROUNDS, seed=SEED).record
 
 
-def test_a_router_in_memory(policy: str, compiled: Record) -> None:
+def test_a_router_in_memory(policy: str, compiled: PlayRecord) -> None:
     router = bylot.Router(pool(), policy, seed=SEED)
     same(compiled, bylot.play(router, world(), ROUNDS).record, slice(None))
 
 
-def test_another_seed_gives_another_trace(policy: str, compiled: Record) -> None:
+def test_another_seed_gives_another_trace(policy: str, compiled: PlayRecord) -> None:
     router = bylot.Router(pool(), policy, seed=SEED + 1)
     with pytest.raises(AssertionError):
         same(compiled, bylot.play(router, world(), ROUNDS).record, slice(None))
 
 
 def test_a_stored_router_that_is_killed_half_way(
-    policy: str, compiled: Record, address: str
+    policy: str, compiled: PlayRecord, address: str
 ) -> None:
     half = ROUNDS // 2
     line = [sys.executable, __file__, address, policy, str(half)]
@@ -85,7 +85,7 @@ def test_a_stored_router_that_is_killed_half_way(
 
 
 def test_a_router_behind_a_server(
-    policy: str, compiled: Record, address: str, tmp_path: Path
+    policy: str, compiled: PlayRecord, address: str, tmp_path: Path
 ) -> None:
     with (
         serving(tmp_path, store=address) as server,

@@ -5,37 +5,45 @@ import math
 import numpy as np
 import pytest
 
-from bylot.kernels.compile import Floats, compiled
-from bylot.kernels.lanes import WIDTH, kept, larger, largest, load, splat, total
+from bylot.numerics.jit import Floats, jit
+from bylot.numerics.simd import (
+    SIMD_WIDTH,
+    elementwise_max,
+    keep_where_nonnegative,
+    load_lanes,
+    max_lanes,
+    splat,
+    sum_lanes,
+)
 
 
-@compiled
+@jit
 def summed(x: Floats) -> float:
     acc = splat(0.0)
-    for i in range(0, x.size, WIDTH):
-        acc = acc + load(x, i, 0.0)
-    return total(acc)
+    for i in range(0, x.size, SIMD_WIDTH):
+        acc = acc + load_lanes(x, i, 0.0)
+    return sum_lanes(acc)
 
 
-@compiled
+@jit
 def greatest(x: Floats) -> float:
     top = splat(-np.inf)
-    for i in range(0, x.size, WIDTH):
-        top = larger(top, load(x, i, -np.inf))
-    return largest(top)
+    for i in range(0, x.size, SIMD_WIDTH):
+        top = elementwise_max(top, load_lanes(x, i, -np.inf))
+    return max_lanes(top)
 
 
-@compiled
+@jit
 def combined(x: Floats) -> float:
-    v = load(x, 0, -1.0)
-    return total(kept(v, 2.0 * v - 1.0) * (v + 0.5))
+    v = load_lanes(x, 0, -1.0)
+    return sum_lanes(keep_where_nonnegative(v, 2.0 * v - 1.0) * (v + 0.5))
 
 
 def by_hand(x: Floats) -> float:
     """Eight running sums, added up as ((0+4)+(2+6)) + ((1+5)+(3+7))."""
-    s = [0.0] * WIDTH
+    s = [0.0] * SIMD_WIDTH
     for i, value in enumerate(x):
-        s[i % WIDTH] += value
+        s[i % SIMD_WIDTH] += value
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 
 
@@ -58,7 +66,7 @@ def test_the_order_of_a_sum_shows_in_its_bits() -> None:
     assert summed(x) == by_hand(x) != math.fsum(x)
 
 
-@compiled
+@jit
 def summed_all(rows: Floats) -> Floats:
     sums = np.empty(rows.shape[0])
     for n in range(rows.shape[0]):

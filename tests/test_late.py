@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from bylot import Router, simulate, simulation
-from bylot.environments import Given, Late
-from bylot.environments.late import LONGEST, NEVER
+from bylot.environments import Given, RewardDelay
+from bylot.environments.delays import MAX_LAG_ROUNDS, NEVER_DUE
 from bylot.errors import ValuesError
-from bylot.kernels.compile import Ints
-from bylot.kernels.summax import sum_max
+from bylot.numerics.jit import Ints
+from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICIES
 from bylot.simulation import Trace
 from small import five, recorded, steady
 from traces import same
 
-SOME = Late(lag=7, lost=0.2)
+SOME = RewardDelay(lag=7, lost=0.2)
 
 
 def by_hand(policy: str, world: Given, due: Ints, seed: int) -> list[list[str]]:
@@ -54,7 +54,7 @@ def test_a_router_that_is_told_late_draws_the_same_panels(policy: str) -> None:
 def test_the_test_above_would_notice_another_order() -> None:
     world, due = recorded(150), SOME.due(150, 4)
     trace = simulate(five(), world, "ts", rounds=150, seed=4, late=SOME)
-    sooner = np.where(due < NEVER, np.maximum(due - 1, np.arange(150)), due)
+    sooner = np.where(due < NEVER_DUE, np.maximum(due - 1, np.arange(150)), due)
     assert named(trace) != by_hand("ts", world, sooner, seed=4)
 
 
@@ -63,36 +63,36 @@ def test_tickets_wait_from_one_chunk_to_the_next(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     whole = simulate(five(), steady(), rounds=200, late=SOME)
-    monkeypatch.setattr(simulation, "CHUNK", chunk)
+    monkeypatch.setattr(simulation, "CHUNK_ROUNDS", chunk)
     assert same(simulate(five(), steady(), rounds=200, late=SOME), whole)
 
 
 def test_prompt_is_the_same_as_no_lag_and_a_lag_is_not() -> None:
     plain = simulate(five(), steady(), rounds=300)
-    assert same(plain, simulate(five(), steady(), rounds=300, late=Late(0, 0.0)))
-    assert not same(plain, simulate(five(), steady(), rounds=300, late=Late(1, 0.0)))
+    assert same(plain, simulate(five(), steady(), rounds=300, late=RewardDelay(0, 0.0)))
+    assert not same(plain, simulate(five(), steady(), rounds=300, late=RewardDelay(1, 0.0)))
 
 
 def test_nothing_is_learned_from_what_never_comes() -> None:
-    lost = simulate(five(), steady(), "greedy", rounds=400, late=Late(lost=1.0))
+    lost = simulate(five(), steady(), "greedy", rounds=400, late=RewardDelay(lost=1.0))
     random = simulate(five(), Given(np.zeros((400, 1, 5))), "greedy", rounds=400)
     assert_array_equal(lost.draws, random.draws)  # nothing heard is as good as nothing earned
     assert lost.rewards.mean() > 0.1  # but it was earned, and the trace says so
 
 
-def share_lost(late: Late, believed: float, rounds: int = 20_000) -> float:
+def share_lost(late: RewardDelay, believed: float, rounds: int = 20_000) -> float:
     """How many standard deviations the share of lost rewards is from what is believed."""
-    lost = float((late.due(rounds, seed=0) == NEVER).mean())
+    lost = float((late.due(rounds, seed=0) == NEVER_DUE).mean())
     return abs(lost - believed) / math.sqrt(believed * (1 - believed) / rounds)
 
 
 def test_as_many_are_lost_as_was_said() -> None:
-    assert share_lost(Late(lost=0.1), believed=0.1) < 5
-    assert share_lost(Late(lost=0.1), believed=0.12) > 5
+    assert share_lost(RewardDelay(lost=0.1), believed=0.1) < 5
+    assert share_lost(RewardDelay(lost=0.1), believed=0.12) > 5
 
 
 def test_lags_are_uniform_and_depend_on_seed_and_round_only() -> None:
-    late = Late(lag=3)
+    late = RewardDelay(lag=3)
     lags = late.due(20_000, seed=1) - np.arange(20_000)
     assert set(lags.tolist()) == {0, 1, 2, 3}
     assert np.abs(np.bincount(lags) - 5_000).max() < 5 * math.sqrt(20_000 * 3 / 16)
@@ -111,7 +111,7 @@ def test_lags_are_uniform_and_depend_on_seed_and_round_only() -> None:
         (np.arange(3), 0.0, "lag=array"),
         (None, 0.0, "lag=None"),
         (10**19, 0.0, f"lag={10**19} given, and no play is so long.*lost=1"),
-        (LONGEST, 0.0, "no play is so long"),
+        (MAX_LAG_ROUNDS, 0.0, "no play is so long"),
         (0, 1.5, "lost=1.5"),
         (0, "x", "lost='x'"),
         (0, None, "lost=None"),
@@ -123,22 +123,22 @@ def test_lags_are_uniform_and_depend_on_seed_and_round_only() -> None:
 )
 def test_what_cannot_be_is_refused(lag: Any, lost: Any, words: str) -> None:
     with pytest.raises(ValuesError, match=words):
-        Late(lag, lost)
+        RewardDelay(lag, lost)
 
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint8])
 def test_whole_numbers_of_any_kind_are_the_same_lag(kind: Any) -> None:
-    late = Late(kind(5), kind(1))
-    assert late == Late(5, 1.0)
+    late = RewardDelay(kind(5), kind(1))
+    assert late == RewardDelay(5, 1.0)
     assert (type(late.lag), type(late.lost)) == (int, float)
 
 
-@given(st.integers(0, LONGEST - 1), st.floats(0.0, 1.0), st.integers(0, 2**32))
+@given(st.integers(0, MAX_LAG_ROUNDS - 1), st.floats(0.0, 1.0), st.integers(0, 2**32))
 def test_no_reward_is_due_before_its_round_or_later_than_was_said(
     lag: int, lost: float, seed: int
 ) -> None:
-    wait = Late(lag, lost).due(40, seed) - np.arange(40)
-    heard = wait < NEVER - 40
+    wait = RewardDelay(lag, lost).due(40, seed) - np.arange(40)
+    heard = wait < NEVER_DUE - 40
     assert ((wait[heard] >= 0) & (wait[heard] <= lag)).all()
     assert heard.all() or lost > 0.0
     assert not heard.any() or lost < 1.0
@@ -152,4 +152,4 @@ def test_no_reward_is_due_before_its_round_or_later_than_was_said(
 )
 def test_anything_is_a_delay_that_can_be_played_or_an_error_of_ours(lag: Any, lost: Any) -> None:
     with suppress(ValuesError):
-        assert (Late(lag, lost).due(3, seed=0) >= np.arange(3)).all()
+        assert (RewardDelay(lag, lost).due(3, seed=0) >= np.arange(3)).all()

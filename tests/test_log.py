@@ -12,10 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bylot import Router, simulate
-from bylot.cli import parser
+from bylot.cli import make_parser
 from bylot.errors import BylotError, DataError
-from bylot.evaluation import Entry, entries, entry, gather, log, read, write
-from bylot.evaluation.fields import FIELDS
+from bylot.evaluate import (
+    LogEntry,
+    entries_from_trace,
+    entry_from_decision,
+    log,
+    log_from_entries,
+    read_log,
+    write_log,
+)
+from bylot.evaluate.entries import LOG_FIELDS
 from small import five, recorded, steady
 
 PROBLEM = five()
@@ -33,7 +41,7 @@ def written(folder: Path, *lines: Any) -> Path:
 def complaint(folder: Path, *lines: Any) -> str:
     """The one line that is said about such a file."""
     with pytest.raises(DataError) as caught:
-        read(written(folder, *lines), PROBLEM)
+        read_log(written(folder, *lines), PROBLEM)
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
@@ -47,9 +55,9 @@ def test_a_router_s_decisions_are_read_as_they_were_written(
     for t in range(30):
         up = ["ann", "cat", "dan"] if t % 5 == 0 else None
         decision = router.decide(context="head" if t % 3 else None, available=up)
-        made.append(entry(decision, 0.5 if t % 4 else None, router.policy, up))
-    write(tmp_path / f"log.{kind}", made)
-    assert read(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(made)
+        made.append(entry_from_decision(decision, 0.5 if t % 4 else None, router.policy, up))
+    write_log(tmp_path / f"log.{kind}", made)
+    assert read_log(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(made)
     told = {(bool(one.odds), one.chance > 0) for one in made}
     known = {"omd": (True, False), "tangent": (True, True), "greedy": (False, False)}
     assert told == {known.get(policy, (False, True))}
@@ -59,28 +67,31 @@ def test_a_router_s_decisions_are_read_as_they_were_written(
 def test_router_and_simulator_write_the_same_log(policy: str) -> None:
     trace = simulate(PROBLEM, steady(), policy, rounds=60, seed=5)
     router = Router(PROBLEM, policy, seed=5)
-    for t, one in enumerate(entries(trace)):
+    for t, one in enumerate(entries_from_trace(trace)):
         decision = router.decide()
         router.reward(decision.id, float(trace.rewards[t]))
-        assert entry(decision, float(trace.rewards[t]), router.policy) == one
+        assert entry_from_decision(decision, float(trace.rewards[t]), router.policy) == one
 
 
 def test_a_law_that_a_play_kept_says_who_had_no_chance() -> None:
     trace = simulate(PROBLEM, recorded(40), "omd", rounds=40)
     trace.record.law[7, 2] = 0.0
-    assert [one.never for one in entries(trace)][6:9] == [(), ("cat",), ()]
+    assert [one.never for one in entries_from_trace(trace)][6:9] == [(), ("cat",), ()]
 
 
 def test_a_replaced_panel_has_no_odds_to_tell() -> None:
     decision = Router(PROBLEM, "tangent").decide()._replace(replaced=True)
-    one = entry(decision, 0.5, Router(PROBLEM, "tangent").policy)
+    one = entry_from_decision(decision, 0.5, Router(PROBLEM, "tangent").policy)
     assert (one.odds, one.chance, one.replaced) == ((), 0.0, True)
     assert one.draws == decision.subset
 
 
 def test_entries_are_put_in_the_order_of_t(tmp_path: Path) -> None:
     late = {**GOOD, "id": "d9", "t": 9}
-    assert [one.id for one in read(written(tmp_path, late, GOOD), PROBLEM).entries] == ["d0", "d9"]
+    assert [one.id for one in read_log(written(tmp_path, late, GOOD), PROBLEM).entries] == [
+        "d0",
+        "d9",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,23 +169,23 @@ def test_files_that_cannot_be_read_are_named(
 ) -> None:
     for name in ("none.jsonl", "none.parquet"):
         with pytest.raises(DataError, match="no such file"):
-            read(tmp_path / name, PROBLEM)
+            read_log(tmp_path / name, PROBLEM)
     (tmp_path / "text.parquet").write_text("no table")
     with pytest.raises(DataError, match="is no Parquet file"):
-        read(tmp_path / "text.parquet", PROBLEM)
+        read_log(tmp_path / "text.parquet", PROBLEM)
     pl.DataFrame({"id": ["d0"], "t": [0]}).write_parquet(tmp_path / "short.parquet")
     with pytest.raises(DataError, match="row 1: 'reward' is missing"):
-        read(tmp_path / "short.parquet", PROBLEM)
+        read_log(tmp_path / "short.parquet", PROBLEM)
     with pytest.raises(DataError, match="the log has no entries"):
-        gather(PROBLEM, [])
+        log_from_entries(PROBLEM, [])
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     with pytest.raises(BylotError, match="needs polars"):
-        log.read(tmp_path / "short.parquet", PROBLEM)
+        log.read_log(tmp_path / "short.parquet", PROBLEM)
 
 
 def test_an_entry_at_hand_is_checked_like_one_of_a_file() -> None:
     with pytest.raises(DataError, match="entry 0: draws names 'zoe'"):
-        gather(PROBLEM, [Entry("d0", 0, ("zoe",), 0.5)])
+        log_from_entries(PROBLEM, [LogEntry("d0", 0, ("zoe",), 0.5)])
 
 
 def test_a_log_of_a_set_policy_that_kept_its_odds_is_not_taken_for_draws(tmp_path: Path) -> None:
@@ -201,13 +212,13 @@ values = st.recursive(
     ),
     max_leaves=4,
 )
-fields = st.sampled_from([*FIELDS, "other"])
+fields = st.sampled_from([*LOG_FIELDS, "other"])
 
 
-def found_in(path: Path) -> tuple[Entry, ...] | str:
+def found_in(path: Path) -> tuple[LogEntry, ...] | str:
     """The entries of a file, or what is said about it."""
     try:
-        return read(path, PROBLEM).entries
+        return read_log(path, PROBLEM).entries
     except DataError as error:
         return str(error)
 
@@ -228,7 +239,7 @@ def test_any_line_is_an_entry_or_a_complaint_in_one_line(
             assert len(found.splitlines()) == 1
             assert str(tmp_path) in found
         else:
-            assert gather(PROBLEM, found).entries == found
+            assert log_from_entries(PROBLEM, found).entries == found
 
 
 def test_the_document_runs_and_names_every_field(
@@ -239,6 +250,6 @@ def test_the_document_runs_and_names_every_field(
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(code, "log.md", "exec"), {})
     for line in re.findall(r"^bylot .*$", text, re.MULTILINE):
-        parser().parse_args(shlex.split(line, comments=True)[1:])
-    for field in FIELDS:
+        make_parser().parse_args(shlex.split(line, comments=True)[1:])
+    for field in LOG_FIELDS:
         assert f"| `{field}` |" in text

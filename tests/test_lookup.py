@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bylot import codec, policies
-from bylot.durable.commands import Create, Decide, Recall, Reward
-from bylot.durable.keeper import Keeper
-from bylot.durable.terms import Terms
-from bylot.errors import StoreDamaged
+from bylot import policies
+from bylot.errors import StoreCorrupted
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import CreateRouter, GiveReward, MakeDecision, RecallDecision
+from bylot.router import persistence
+from bylot.router.config import RouterConfig
 from bylot.store import Event
 from bylot.store.sqlite import SqliteStore
 from small import five
@@ -29,28 +30,30 @@ class Counting(SqliteStore):
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[Keeper]:
+def keeper(tmp_path: Path) -> Iterator[CommandHandler]:
     """With a router whose first decision is closed and has very many rewards."""
-    made = Keeper(Counting(tmp_path / "bylot.db"), "test")
-    policy = policies.write(policies.named("distinct"))
-    terms = Terms(problem=codec.write_problem(five()), policy=policy)
-    made.perform([Create("r", terms), Decide("r")], 1)
-    rewards = [Reward("r.1.1", 0.5, key=f"k{n}") for n in range(REWARDS)]
+    made = CommandHandler(Counting(tmp_path / "bylot.db"), "test")
+    policy = policies.policy_to_data(policies.find_policy("distinct"))
+    terms = RouterConfig(problem=persistence.problem_to_data(five()), policy=policy)
+    made.perform([CreateRouter("r", terms), MakeDecision("r")], 1)
+    rewards = [GiveReward("r.1.1", 0.5, key=f"k{n}") for n in range(REWARDS)]
     assert {one.receipt for one in made.perform(rewards, 2)} == {"learned", "noted"}
     yield made
     made.close()
 
 
-@pytest.mark.parametrize("command", [Reward("r.1.1", 0.5, key="one more"), Recall("r.1.1")])
+@pytest.mark.parametrize(
+    "command", [GiveReward("r.1.1", 0.5, key="one more"), RecallDecision("r.1.1")]
+)
 def test_a_decision_with_many_rewards_takes_as_few_questions_as_any(
-    keeper: Keeper, command: Reward | Recall
+    keeper: CommandHandler, command: GiveReward | RecallDecision
 ) -> None:
     store = keeper.store
     assert isinstance(store, Counting)
     store.asked = 0
     (answer,) = keeper.perform([command], 3)
     assert store.asked == 4
-    if isinstance(command, Recall):
+    if isinstance(command, RecallDecision):
         assert (answer.state, answer.learned, len(answer.rewards)) == ("rewarded", 0.5, REWARDS)
 
 
@@ -60,10 +63,10 @@ def test_a_decision_with_many_rewards_takes_as_few_questions_as_any(
     ["UPDATE events SET at = at + 1 WHERE seq = ?", "UPDATE events SET seal = x'00' WHERE seq = ?"],
 )
 def test_any_line_of_it_that_was_changed_is_noticed(
-    keeper: Keeper, tmp_path: Path, seq: int, change: str
+    keeper: CommandHandler, tmp_path: Path, seq: int, change: str
 ) -> None:
     with sqlite3.connect(tmp_path / "bylot.db") as db:
         db.execute(change, (seq,))
     db.close()
-    (answer,) = keeper.perform([Recall("r.1.1")], 3)
-    assert isinstance(answer, StoreDamaged)
+    (answer,) = keeper.perform([RecallDecision("r.1.1")], 3)
+    assert isinstance(answer, StoreCorrupted)

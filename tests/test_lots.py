@@ -14,45 +14,44 @@ from scipy.stats import chisquare
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import OutOfReachWarning
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats
-from bylot.kernels.inclusion import expected_costs
-from bylot.metrics import worst
+from bylot.metrics import measure_worst_violation
+from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.jit import Bools, Floats
+from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent
-from bylot.policies.ascent import level
-from bylot.policies.contract import Ticket, decide, law, learn
-from bylot.policies.guard import KEPT
-from bylot.policies.lot import LotState
-from bylot.policies.onesided import Rows, one_sided
-from bylot.policies.slater import slater
-from bylot.policies.tangent import TangentRule
-from bylot.policies.tangents import (
-    fill_tangents,
-    floor_of_draws,
-    keep,
-    margin_of_draws,
-    mildest_draws,
+from bylot.policies.base import Ticket, compute_distribution, decide, learn
+from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
+from bylot.policies.guard import LIMIT_TOLERANCE
+from bylot.policies.iid_draws import IidState
+from bylot.policies.iid_limits import (
+    fill_tangent_rows,
+    find_iid_floor,
+    find_iid_margin,
+    project_onto_tangents,
+    solve_max_entropy_draws,
 )
+from bylot.policies.mirror_ascent import make_gradient_state
+from bylot.policies.tangent import TangentRule
 from small import five, recorded, steady
 
 ALL = np.empty(0, np.bool_)
 SOME = np.array([True, True, False, True, False])
 
 
-def moved(policy: Tangent, draws: int = 2) -> tuple[TangentRule, LotState]:
+def moved(policy: Tangent, draws: int = 2) -> tuple[TangentRule, IidState]:
     """A rule, and a state that has learned for a while."""
     rule = policy.bind(five(draws=draws), 1_000)
     state, rng = policy.start(rule), np.random.default_rng(2)
     for t in range(300):
-        learn(rule, state, decide(rule, state, 0, Chance(9, t), ALL), float(rng.random() * 0.5))
+        learn(rule, state, decide(rule, state, 0, RngKey(9, t), ALL), float(rng.random() * 0.5))
     return rule, state
 
 
-def drawn(rule: TangentRule, state: LotState, t: int, up: Bools = ALL) -> Ticket:
+def drawn(rule: TangentRule, state: IidState, t: int, up: Bools = ALL) -> Ticket:
     """A decision that leaves no trace: not the first of a batch, and the account put back."""
     state.visits[0] = 1
     kept = [array.copy() for array in state.account]
-    ticket = decide(rule, state, 0, Chance(3, t), up)
+    ticket = decide(rule, state, 0, RngKey(3, t), up)
     for array, before in zip(state.account, kept, strict=True):
         array[:] = before
     return ticket
@@ -70,7 +69,7 @@ def chances_of_sets(q: Floats, draws: int) -> dict[frozenset[int], float]:
 @pytest.mark.parametrize("up", [ALL, SOME], ids=["all", "some"])
 def test_the_chance_of_a_set_is_that_of_enumeration(up: Bools, draws: int) -> None:
     rule, state = moved(Tangent(eps=0.3), draws)
-    wanted, seen = chances_of_sets(law(rule, state, 0, up), draws), set()
+    wanted, seen = chances_of_sets(compute_distribution(rule, state, 0, up), draws), set()
     for t in range(300):
         ticket = drawn(rule, state, t, up)
         if not ticket.replaced:
@@ -83,7 +82,11 @@ def test_the_chance_of_a_set_is_that_of_enumeration(up: Bools, draws: int) -> No
 @pytest.mark.parametrize("up", [ALL, SOME], ids=["all", "some"])
 def test_sets_come_as_often_as_their_chance_says(up: Bools) -> None:
     rule, state = moved(Tangent(eps=0.3))
-    wanted = {a: p for a, p in chances_of_sets(law(rule, state, 0, up), 2).items() if p > 0}
+    wanted = {
+        a: p
+        for a, p in chances_of_sets(compute_distribution(rule, state, 0, up), 2).items()
+        if p > 0
+    }
     count = dict.fromkeys(wanted, 0)
     for t in range(4_000):
         ticket = drawn(rule, state, t, up)
@@ -117,7 +120,7 @@ def mean_gradient(q: Floats, odds: Floats, up: Bools, draws: int) -> Floats:
     """The exact mean over all tuples of what is learned, with no baseline, along the simplex."""
     policy = Tangent(batch=1)
     rule = policy.bind(five(draws=draws), 1_000)
-    bare, mean = level(1, q.size), np.zeros(q.size)
+    bare, mean = make_gradient_state(1, q.size), np.zeros(q.size)
     state = policy.start(rule)._replace(slope=bare)
     for team in itertools.product(np.flatnonzero(q).tolist(), repeat=draws):
         bare.g[:], bare.based[:] = 0.0, True
@@ -132,7 +135,7 @@ def mean_gradient(q: Floats, odds: Floats, up: Bools, draws: int) -> Floats:
 @pytest.mark.parametrize("up", [ALL, SOME], ids=["all", "some"])
 def test_the_gradient_is_unbiased(up: Bools, draws: int) -> None:
     rule, state = moved(Tangent(eps=0.3), draws)
-    q = law(rule, state, 0, up)
+    q = compute_distribution(rule, state, 0, up)
     slope, h = np.empty(5), 1e-6
     for i, e in enumerate(np.eye(5)):
         there, back = (expected_reward(q + sign * h * e, up, draws) for sign in (1, -1))
@@ -156,7 +159,7 @@ def simplex(size: int) -> st.SearchStrategy[Floats]:
 def tangent_at(q: Floats, p: Floats, c: Floats, M: int) -> float:
     """The bound for which p is exactly on the row that is tangent at q."""
     At, bt = np.empty((1, q.size)), np.empty(1)
-    fill_tangents(At, bt, c[None], np.zeros(1), q, M)
+    fill_tangent_rows(At, bt, c[None], np.zeros(1), q, M)
     return float(M * (At[0] @ p - bt[0]))
 
 
@@ -170,9 +173,13 @@ def tangent_at(q: Floats, p: Floats, c: Floats, M: int) -> float:
 def test_a_law_on_the_tangent_row_of_an_upper_limit_keeps_the_limit(
     q: Floats, p: Floats, c: Floats, M: int
 ) -> None:
-    assert expected_costs(p, c[None], M)[0] <= tangent_at(q, p, c, M) + 1e-12
-    assert expected_costs(q, c[None], M)[0] == pytest.approx(tangent_at(q, q, c, M), abs=1e-12)
-    assert -expected_costs(p, c[None], M)[0] >= tangent_at(q, p, -c, M) - 1e-12  # a lower one: not
+    assert expected_panel_costs(p, c[None], M)[0] <= tangent_at(q, p, c, M) + 1e-12
+    assert expected_panel_costs(q, c[None], M)[0] == pytest.approx(
+        tangent_at(q, q, c, M), abs=1e-12
+    )
+    assert (
+        -expected_panel_costs(p, c[None], M)[0] >= tangent_at(q, p, -c, M) - 1e-12
+    )  # a lower one: not
 
 
 POOLS = [five(), five(draws=3), five(draws=4)]
@@ -180,13 +187,15 @@ POOLS = [five(), five(draws=3), five(draws=4)]
 
 def kept(problem: Problem, seed: int, length: float) -> Floats:
     """Excess over each one-sided limit, in parts of it, after a step of random logits."""
-    rows, M, rng = one_sided(problem), problem.draws, np.random.default_rng(seed)
-    mild = floor_of_draws(rows, M, margin_of_draws(rows, M, slater(problem, fewer=True).margin))
+    rows, M, rng = make_constraint_rows(problem), problem.draws, np.random.default_rng(seed)
+    mild = find_iid_floor(
+        rows, M, find_iid_margin(rows, M, find_slater_point(problem, fewer=True).margin)
+    )
     theta, q, prices = np.log(mild), mild.copy(), np.zeros(rows.b.size)
     for _ in range(3):  # so that some limits bind
         theta += length * rng.uniform(-1, 1, theta.size)
-        keep(theta, q, prices, rows.A, rows.b, M, 0.02, mild)
-    excess: Floats = (expected_costs(q, rows.A, M) - rows.b) / np.abs(rows.b)
+        project_onto_tangents(theta, q, prices, rows.A, rows.b, M, 0.02, mild)
+    excess: Floats = (expected_panel_costs(q, rows.A, M) - rows.b) / np.abs(rows.b)
     return excess
 
 
@@ -195,7 +204,7 @@ def test_a_step_ends_inside_upper_limits_and_nearly_inside_lower_ones(problem: P
     upper, bound = problem.signs < 0, 0.0
     for seed in range(40):
         excess = kept(problem, seed, 1.0)
-        assert excess[upper].max() <= KEPT
+        assert excess[upper].max() <= LIMIT_TOLERANCE
         bound = max(bound, float(excess[upper].max()))
         assert excess[~upper].max() <= 0.02
     assert bound > -1e-6  # the limit did bind
@@ -205,15 +214,15 @@ def test_a_step_ends_inside_upper_limits_and_nearly_inside_lower_ones(problem: P
 def test_what_a_lower_limit_is_missed_by_is_of_fourth_order_in_the_step(M: int) -> None:
     c, q = np.array([1.0, 0.6, 0.0, 0.2]), np.array([0.25, 0.3, 0.35, 0.1])
     A, none = -c[None], np.zeros(4)
-    b = expected_costs(q, A, M)  # q is on it
+    b = expected_panel_costs(q, A, M)  # q is on it
     missed = []
     for length in (1.0, 0.5, 0.25):
         worst_excess = 0.0
         for seed in range(30):
             step = length * np.random.default_rng(seed).uniform(-1, 1, 4)
             p = q.copy()
-            keep(np.log(q) + step, p, np.zeros(1), A, b, M, 0.0, none)
-            worst_excess = max(worst_excess, float((expected_costs(p, A, M) - b)[0]))
+            project_onto_tangents(np.log(q) + step, p, np.zeros(1), A, b, M, 0.0, none)
+            worst_excess = max(worst_excess, float((expected_panel_costs(p, A, M) - b)[0]))
         missed.append(worst_excess)
     # The first tangent is off by the square of the step, and so are the places of the two; the
     # second is off by the square of their distance.
@@ -227,7 +236,7 @@ def played(pace: float | None, seed: int = 0) -> tuple[Floats, Problem]:
     problem = five()
     trace = simulate(problem, steady(), Tangent(pace=pace), rounds=3_000, seed=seed, horizon=3_000)
     rows = np.array(problem.rows)
-    return np.array([expected_costs(q, rows, 2) for q in trace.record.law]), problem
+    return np.array([expected_panel_costs(q, rows, 2) for q in trace.record.law]), problem
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -253,7 +262,7 @@ def test_limits_are_kept_exactly_at_the_horizon_and_more_is_earned_than_by_omd(s
     problem, world = five(), steady()
     ours = simulate(problem, world, "tangent", rounds=3_000, seed=seed, horizon=3_000)
     papers = simulate(problem, world, "omd", rounds=3_000, seed=seed, horizon=3_000)
-    assert worst(ours) == 0.0
+    assert measure_worst_violation(ours) == 0.0
     assert ours.rewards.mean() > papers.rewards.mean()
 
 
@@ -280,7 +289,7 @@ def test_contexts_learn_apart_and_share_one_account() -> None:
     first, second = trace.record.law[-2:]
     assert first[0] > 0.4 > second[0]
     assert second[3] > 0.4 > first[3]
-    assert worst(trace) == 0.0
+    assert measure_worst_violation(trace) == 0.0
     dear, cheap = (trace.spend[contexts == x, 0].mean() for x in (0, 1))
     assert dear > 3.0 > cheap  # one is over what both together keep
 
@@ -306,7 +315,7 @@ def grid(size: int, parts: int) -> Floats:
     return np.column_stack([heads, parts - heads.sum(axis=1)]) / parts
 
 
-def room_of(q: Floats, rows: Rows, M: int) -> Floats:
+def room_of(q: Floats, rows: ConstraintRows, M: int) -> Floats:
     """How far every limit could be tightened for each law, in parts of itself, at most wholly."""
     h = (1 - (1 - q) ** M) @ rows.A.T
     return np.asarray(((rows.b - h) / np.abs(rows.b)).min(axis=1).clip(max=1.0))
@@ -332,10 +341,10 @@ TINY = {
 @pytest.mark.parametrize("name", TINY)
 def test_the_margin_of_draws_is_attained_and_no_law_of_a_grid_has_more(name: str) -> None:
     problem = TINY[name]
-    rows, M = one_sided(problem), problem.draws
-    margin = margin_of_draws(rows, M, slater(problem, fewer=True).margin)
-    found = mildest_draws(rows, M, margin)
-    assert found.excess <= KEPT
+    rows, M = make_constraint_rows(problem), problem.draws
+    margin = find_iid_margin(rows, M, find_slater_point(problem, fewer=True).margin)
+    found = solve_max_entropy_draws(rows, M, margin)
+    assert found.excess <= LIMIT_TOLERANCE
     assert room_of(found.q[None], rows, M)[0] >= margin - 1e-6
     best = room_of(grid(problem.size, 200), rows, M).max()
     assert best <= margin + 1e-6
@@ -349,9 +358,9 @@ def test_the_margin_of_draws_may_be_less_than_there_is_as_its_search_is_local() 
         [at_most("usd", 3.0), at_least("bc", 0.6), at_least("usd", 1.5)],
         draws=3,
     )
-    rows = one_sided(problem)
-    margin = margin_of_draws(rows, 3, slater(problem, fewer=True).margin)
-    assert mildest_draws(rows, 3, margin).excess <= KEPT
+    rows = make_constraint_rows(problem)
+    margin = find_iid_margin(rows, 3, find_slater_point(problem, fewer=True).margin)
+    assert solve_max_entropy_draws(rows, 3, margin).excess <= LIMIT_TOLERANCE
     assert 0.1 < margin < room_of(np.array([[0.0, 1.0, 0.0]]), rows, 3)[0]  # b alone
 
 

@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bylot.errors import InfeasibleLimits
-from bylot.optima import Stack, checked_prices, optimum
-from bylot.optima.costs import Costs
-from bylot.optima.exact import SLACK, local_top, reach
-from bylot.optima.landscape import Landscape
+from bylot.optima import ValueStack, check_shadow_prices, optimum
+from bylot.optima.exact_costs import ExactCosts
+from bylot.optima.exact_search import LIMIT_SLACK, find_feasible_policy, maximise_locally
+from bylot.optima.objective import Objective
 from bylot.problem import Problem, at_least, at_most
 from test_exact_optimum import by_a_general_solver, kept, pool, skills
 
@@ -40,11 +40,11 @@ def test_two_pairs_of_limits_may_meet() -> None:
 
 
 def test_the_way_between_limits_that_meet_is_short() -> None:
-    problem, hill = meeting(1.6), Landscape((Stack(skills(6)),), draws=3)
-    costs = Costs.of(problem, np.ones(1), floor=0.0)
-    start = reach(costs, np.full((1, 6), 1 / 6), SLACK)
+    problem, hill = meeting(1.6), Objective((ValueStack(skills(6)),), draws=3)
+    costs = ExactCosts.of(problem, np.ones(1), floor=0.0)
+    start = find_feasible_policy(costs, np.full((1, 6), 1 / 6), LIMIT_SLACK)
     assert start is not None
-    top = local_top(hill, costs, start, SLACK, tolerance=1e-9)
+    top = maximise_locally(hill, costs, start, LIMIT_SLACK, tolerance=1e-9)
     assert top.gap <= 1e-8
     assert top.steps < 100  # straight steps alone end after 300, far below the top
 
@@ -52,12 +52,12 @@ def test_the_way_between_limits_that_meet_is_short() -> None:
 def test_a_bound_that_meets_its_opposite_can_be_priced_one_way() -> None:
     problem, values = meeting(1.6), skills(6)
     best = optimum(problem, values, exact=True, floor=False)
-    most, least = checked_prices(problem, values, best, exact=True, floor=False)
+    most, least = check_shadow_prices(problem, values, best, exact=True, floor=False)
     assert most.verdict == least.verdict == "edge"
     assert most.below is None
     assert least.above is None
     alone = pool(6, 3, [at_most("usd", 1.6)])
-    (free,) = checked_prices(
+    (free,) = check_shadow_prices(
         alone, values, optimum(alone, values, exact=True, floor=False), exact=True, floor=False
     )
     assert most.above == pytest.approx(free.above, abs=1e-5)
@@ -72,5 +72,5 @@ def test_limits_that_cross_are_limits_that_nobody_can_keep() -> None:
 
 def test_the_width_between_limits_is_in_units_of_the_largest_cost() -> None:
     limits = [at_least("usd", 1.0), at_most("usd", 1.5), at_most("junior", 1.0)]
-    costs = Costs.of(pool(6, 3, limits), np.ones(1), floor=0.0)
+    costs = ExactCosts.of(pool(6, 3, limits), np.ones(1), floor=0.0)
     assert_allclose(costs.width(), [0.5 / costs.rows[0].max()])

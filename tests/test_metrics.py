@@ -9,7 +9,13 @@ from numpy.testing import assert_allclose
 from bylot import Problem, Trace, at_least, at_most, optimum, score, simulate
 from bylot.environments import Given
 from bylot.errors import ValuesError
-from bylot.metrics import cost_bound, in_units, reward_bound, rounded_up, violations
+from bylot.metrics import (
+    compute_running_violations,
+    find_regret_bound,
+    find_violation_bound,
+    format_gap,
+    scale_problem_costs,
+)
 from bylot.policies import Omd
 from small import five, recorded, steady
 
@@ -61,16 +67,16 @@ def test_a_mean_that_rounding_carries_past_the_bound_is_kept() -> None:
 
 def test_the_bound_on_regret_is_in_the_unit_of_the_rewards() -> None:
     one, three = played(horizon=500), played(horizon=500, rewards=(0.0, 3.0))
-    assert_allclose(reward_bound(three)[1], 3 * reward_bound(one)[1])
+    assert_allclose(find_regret_bound(three)[1], 3 * find_regret_bound(one)[1])
     anytime, wide = played(), played(rewards=(0.0, 3.0))
     assert anytime.horizon is None
-    assert_allclose(reward_bound(wide)[1], 3 * reward_bound(anytime)[1])
+    assert_allclose(find_regret_bound(wide)[1], 3 * find_regret_bound(anytime)[1])
 
 
 def test_every_further_context_adds_its_eta_to_theorem_1() -> None:
     policy = Omd.plain()
     bounds = [
-        reward_bound(simulate(five(), recorded(400, n), policy, rounds=400, horizon=400))[1]
+        find_regret_bound(simulate(five(), recorded(400, n), policy, rounds=400, horizon=400))[1]
         for n in (1, 3)
     ]
     assert_allclose(bounds[1] - bounds[0], 2 * policy.proximal(five(), 400) / 400)
@@ -84,9 +90,11 @@ def test_the_unit_of_a_cost_does_not_change_the_score() -> None:
         draws=2,
     )
     traces = [simulate(p, steady(), "omd", rounds=300, horizon=300) for p in (five(), cents)]
-    assert_allclose(violations(traces[0]), violations(traces[1]), atol=1e-12)
-    assert_allclose(cost_bound(traces[0]), cost_bound(traces[1]))
-    assert in_units(cents).rows.max() == 1.0
+    assert_allclose(
+        compute_running_violations(traces[0]), compute_running_violations(traces[1]), atol=1e-12
+    )
+    assert_allclose(find_violation_bound(traces[0]), find_violation_bound(traces[1]))
+    assert scale_problem_costs(cents).rows.max() == 1.0
 
 
 def test_an_empty_surrogate_is_scored_against_the_exact_limits() -> None:
@@ -111,7 +119,7 @@ def test_exact_regret_is_against_the_optimum_of_the_limits_themselves() -> None:
     assert true.best.value == best.value > usual.best.value
     assert true.regret == pytest.approx(best.value - true.expected)
     assert "under the paper's surrogate of the limits, proved to within 1e-9" in str(usual)
-    assert f"under the exact limits, proved to within {rounded_up(best.gap)}" in str(true)
+    assert f"under the exact limits, proved to within {format_gap(best.gap)}" in str(true)
     assert "Theorem 1 (against the surrogate)" in str(true)
     assert str(score(trace, values, best, exact=True)) == str(true)
 
@@ -144,7 +152,7 @@ def test_an_optimum_of_one_kind_is_not_taken_for_one_of_the_other() -> None:
     [(0.0, "1e-9"), (2e-8, "1e-7"), (0.0042, "0.0042"), (0.00421, "0.0043"), (0.31, "0.31")],
 )
 def test_a_gap_is_told_in_two_digits_and_never_too_small(gap: float, text: str) -> None:
-    assert rounded_up(gap) == text
+    assert format_gap(gap) == text
 
 
 def test_values_of_other_rounds_are_refused() -> None:

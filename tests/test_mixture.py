@@ -14,10 +14,18 @@ from scipy.optimize import linprog
 import bylot
 import hospital
 from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
-from bylot.kernels.compile import Floats
-from bylot.optima import Mixture, Stack, best_mixture, best_set, checked_prices, optimum, panels
-from bylot.optima.mixing import systematic
-from bylot.optima.panels import Coverage, Listed, Searched
+from bylot.numerics.jit import Floats
+from bylot.optima import (
+    Mixture,
+    ValueStack,
+    best_mixture,
+    best_set,
+    check_shadow_prices,
+    optimum,
+    pricing_problem,
+)
+from bylot.optima.mixtures import list_systematic_sets
+from bylot.optima.pricing_problem import ListedSets, SearchedSets, SetValues
 from bylot.problem import Limit, Problem, at_least, at_most
 
 few = settings(deadline=None, derandomize=True, max_examples=60)
@@ -99,7 +107,7 @@ def problems(draw: st.DrawFn) -> Problem:
         return pool(size, draws, [], seed)
 
 
-@pytest.mark.parametrize("listed", [panels.LISTED, 0])
+@pytest.mark.parametrize("listed", [pricing_problem.MAX_LISTED_SETS, 0])
 @pytest.mark.parametrize("fewer", [False, True])
 @few
 @given(problem=problems(), seed=st.integers(0, 99), several=st.booleans())
@@ -111,7 +119,7 @@ def test_no_mixture_of_all_sets_is_better(
     true = by_enumeration(problem, values, contexts, fewer)
     options: Any = {"contexts": contexts, "aggregate": True, "fewer": fewer}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(panels, "LISTED", listed)
+        patch.setattr(pricing_problem, "MAX_LISTED_SETS", listed)
         if true is None:
             with pytest.raises(InfeasibleLimits, match="no mixture of panels"):
                 best_mixture(problem, values, **options)
@@ -134,15 +142,17 @@ def test_the_test_above_would_notice_a_set_that_is_left_out(
     assert true is not None
     likeliest = best_mixture(problem, values).panels[0][0][0]
     places = [problem.experts.index(name) for name in likeliest]
-    whole = Listed.of
+    whole = ListedSets.of
 
-    def without(cover: Coverage) -> Listed:
+    def without(cover: SetValues) -> ListedSets:
         all_of_them = whole(cover)
         keep = (all_of_them.members != places).any(axis=1)
-        return Listed(all_of_them.members[keep], all_of_them.f[keep])
+        return ListedSets(all_of_them.members[keep], all_of_them.f[keep])
 
-    monkeypatch.setattr(Listed, "of", without)
-    monkeypatch.setattr(bylot.optima.mixing, "systematic", lambda p: [(0, 5), (2, 5), (0, 2)])
+    monkeypatch.setattr(ListedSets, "of", without)
+    monkeypatch.setattr(
+        bylot.optima.mixtures, "list_systematic_sets", lambda p: [(0, 5), (2, 5), (0, 2)]
+    )
     assert best_mixture(problem, values).value < true - 1e-4
 
 
@@ -151,16 +161,16 @@ def test_the_test_above_would_notice_a_set_that_is_left_out(
 def test_no_set_exceeds_what_a_search_proves_however_little_it_looks_at(
     problem: Problem, seed: int, fewer: bool, grown: int
 ) -> None:
-    cover = Coverage.of(Stack(skills(problem.size, seed)), problem.draws, fewer)
+    cover = SetValues.of(ValueStack(skills(problem.size, seed)), problem.draws, fewer)
     charges = np.random.default_rng(seed).normal(0.0, 0.3, problem.size)
-    best = Listed.of(cover).proof(charges).ceiling
+    best = ListedSets.of(cover).proof(charges).ceiling
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(panels, "GROWN", grown)
-        hasty = Searched(cover).proof(charges)
+        patch.setattr(pricing_problem, "MAX_EXPANDED_SETS", grown)
+        hasty = SearchedSets(cover).proof(charges)
     assert hasty.ceiling >= best - 1e-12
     found = hasty.f[0] - np.append(charges, 0.0)[hasty.members[0]].sum()
     assert found <= best + 1e-12
-    assert_allclose(Searched(cover).proof(charges).ceiling, best, atol=1e-12)
+    assert_allclose(SearchedSets(cover).proof(charges).ceiling, best, atol=1e-12)
 
 
 @few
@@ -172,7 +182,7 @@ def test_systematic_sets_can_be_mixed_to_any_chances(p: list[int], whole: bool) 
     chances = np.array(p) / 20
     if whole and chances.sum() > 1:
         chances *= np.floor(chances.sum()) / chances.sum()
-    sets = systematic(chances)
+    sets = list_systematic_sets(chances)
     low, high = np.floor(chances.sum() - 1e-6), np.ceil(chances.sum() - 1e-6)
     assert all(low <= len(one) <= high for one in sets)
     inside = np.array([[float(i in one) for one in sets] for i in range(len(p))])
@@ -217,7 +227,7 @@ def test_prices_agree_with_bounds_that_are_moved() -> None:
     none: Any = {}
     for options in (none, several):
         best = best_mixture(problem, values, **options)
-        prices = checked_prices(problem, values, best, **options)
+        prices = check_shadow_prices(problem, values, best, **options)
         assert [price.verdict for price in prices] == ["agrees"] * 3
         assert prices[0].price > 1e-2
         assert prices[1].price < -1e-2
@@ -232,14 +242,14 @@ def test_a_wrong_price_would_be_noticed() -> None:
     problem, values = pool(8, 3, [at_most("usd", 0.9)]), skills(8)
     best = best_mixture(problem, values)
     wrong = replace(best, prices=best.prices * 1.03)
-    assert checked_prices(problem, values, wrong)[0].verdict == "differs"
+    assert check_shadow_prices(problem, values, wrong)[0].verdict == "differs"
 
 
 def test_a_kink_is_told_with_both_sides() -> None:
     """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c in the place of b."""
     problem = Problem(["a", "b", "c"], {"usd": [0.0, 1.0, 2.0]}, [at_most("usd", 1.0)], draws=1)
     values = np.array([[0.0, 1.0, 1.2]])
-    (usd,) = checked_prices(problem, values, best_mixture(problem, values))
+    (usd,) = check_shadow_prices(problem, values, best_mixture(problem, values))
     assert usd.verdict == "kink"
     assert_allclose([usd.below or 0.0, usd.above or 0.0], [1.0, 0.2], rtol=1e-6)
 
@@ -269,9 +279,9 @@ def test_values_of_another_pool_are_refused() -> None:
 
 def test_the_hospital_earns_more_by_different_models_than_any_independent_draws() -> None:
     values, weights, _ = hospital.world().expected()
-    problem, stack = hospital.hospital(), Stack(values, weights=weights)
+    problem, stack = hospital.hospital(), ValueStack(values, weights=weights)
     best = best_mixture(problem, stack)
     assert best.value == pytest.approx(0.810858, abs=1e-6)
     assert best.gap <= 1e-9
-    verdicts = {price.verdict for price in checked_prices(problem, stack, best)}
+    verdicts = {price.verdict for price in check_shadow_prices(problem, stack, best)}
     assert verdicts <= {"agrees", "kink"}

@@ -14,12 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, at_most, simulate
 from bylot.errors import PolicyError
-from bylot.kernels.box import support
-from bylot.kernels.chance import Chance, uniforms
-from bylot.kernels.compile import Floats, Ints
-from bylot.kernels.draw import DRAWS
+from bylot.numerics.box import box_support
+from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.sampling import DRAW_STREAM
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.contract import decide, learn
+from bylot.policies.base import decide, learn
 from small import five, recorded
 
 SETTINGS = {
@@ -91,7 +91,7 @@ def reading(
         charged.append(C @ q[x])
         edges = np.cumsum(q[x])
         draws[t] = np.searchsorted(
-            edges / edges[-1], uniforms(Chance(5, t), DRAWS, M), side="right"
+            edges / edges[-1], draw_uniforms(RngKey(5, t), DRAW_STREAM, M), side="right"
         )
         r = V[:, draws[t]].max(axis=1).sum()
         past = seen.setdefault(x, [])
@@ -141,10 +141,10 @@ def worst_excess(policy: Omd) -> float:
     state = policy.start(rule)
     environment, excess = recorded(400), []
     for t, V in enumerate(environment.values):
-        ticket = decide(rule, state, 0, Chance(5, t), np.empty(0, np.bool_))
+        ticket = decide(rule, state, 0, RngKey(5, t), np.empty(0, np.bool_))
         learn(rule, state, ticket, float(V[:, ticket.draws].max(axis=1).sum()))
         w = state.dual.w
-        excess.append(w @ rule.rows @ state.q[0] - support(rule.low, rule.high, w))
+        excess.append(w @ rule.rows @ state.q[0] - box_support(rule.low, rule.high, w))
     return float(max(excess))
 
 

@@ -11,12 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import LinearConstraint, linprog, minimize
 
 from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
-from bylot.kernels.compile import Floats, Ints
-from bylot.kernels.summax import expected_reward, gradient, orders
-from bylot.optima import Optimum, Stack, optimum
-from bylot.optima.landscape import Landscape
-from bylot.optima.surrogate import allowed
-from bylot.optima.task import Task
+from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.sum_max import expected_reward, expected_reward_gradient, sort_experts
+from bylot.optima import Optimum, ValueStack, optimum
+from bylot.optima.objective import Objective
+from bylot.optima.surrogate import Subproblem, make_surrogate_polytope
 from bylot.problem import Limit, Problem, at_least, at_most
 
 CERTIFIED = 1e-8
@@ -46,8 +45,8 @@ def check(problem: Problem, values: Floats, best: Optimum, floor: float) -> None
     assert problem.box.distance(problem.rows @ q) <= 1e-12 * (1 + problem.rows.max(initial=0.0))
     assert_allclose(best.value, expected_reward(q, values, problem.draws), rtol=1e-12, atol=1e-15)
     stack = values.reshape(-1, *values.shape[-2:])
-    slope = gradient(
-        q, stack, orders(stack), problem.draws, np.full(len(stack), 1 / len(stack))
+    slope = expected_reward_gradient(
+        q, stack, sort_experts(stack), problem.draws, np.full(len(stack), 1 / len(stack))
     )  # of Lemma 1: any gradient of Phi does
     away = -problem.signs[:, None] * problem.rows
     ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
@@ -92,8 +91,8 @@ def test_ties_zeros_and_duplicates_are_no_trouble(values: Floats) -> None:
 
 def test_a_suboptimal_policy_has_a_large_gap() -> None:
     problem, values = limited(5, 3), skills(5)
-    hill = Landscape((Stack(values),), problem.draws)
-    polytope = allowed(Task(problem, hill, np.ones(1), 0.0, 1e-9))
+    hill = Objective((ValueStack(values),), problem.draws)
+    polytope = make_surrogate_polytope(Subproblem(problem, hill, np.ones(1), 0.0, 1e-9))
     best = optimum(problem, values, floor=False)
     for q, wrong in ((best.policy, False), (polytope.face().centre[0], True)):  # type: ignore[union-attr]
         value, slope = hill.slope(q[None])
@@ -212,7 +211,7 @@ def test_many_rounds_that_are_nearly_saturated_are_climbed_too() -> None:
 
 @pytest.mark.parametrize("T", [6, 4_100])
 def test_a_start_that_is_the_top_under_looser_limits_is_recognised(T: int) -> None:
-    stack = Stack(skills(10, T))
+    stack = ValueStack(skills(10, T))
     free = optimum(pool(10, 3, []), stack)
     spent = float(pool(10, 3, []).costs["usd"] @ free.policy)
     for bound, kept in ((3.03 * spent, True), (2.7 * spent, False)):
@@ -224,7 +223,7 @@ def test_a_start_that_is_the_top_under_looser_limits_is_recognised(T: int) -> No
 
 
 def test_threads_may_share_a_stack() -> None:
-    problem, stack = limited(10, 3), Stack(skills(10, T=4_100))
+    problem, stack = limited(10, 3), ValueStack(skills(10, T=4_100))
     alone = optimum(problem, stack)
     with ThreadPoolExecutor(4) as threads:
         for best in threads.map(lambda _: optimum(problem, stack), range(8)):
@@ -232,7 +231,7 @@ def test_threads_may_share_a_stack() -> None:
 
 
 def test_any_start_leads_to_the_same_place() -> None:
-    problem, stack = limited(10, 3), Stack(skills(10))
+    problem, stack = limited(10, 3), ValueStack(skills(10))
     best = optimum(problem, stack)
     forbidden = np.eye(10)[3]
     for start in (best.policy, forbidden):
@@ -330,10 +329,10 @@ def test_values_are_checked() -> None:
     with pytest.raises(ValuesError, match="4 experts, the problem has 3"):
         optimum(problem, np.ones((2, 4)))
     with pytest.raises(ValuesError, match="shape"):
-        Stack(np.ones(3))
+        ValueStack(np.ones(3))
     for wrong in (-0.1, np.nan, np.inf):
         with pytest.raises(ValuesError, match="range from"):
-            Stack([[0.5, wrong]])
+            ValueStack([[0.5, wrong]])
 
 
 def test_labels_of_contexts_may_be_names() -> None:

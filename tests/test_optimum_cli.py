@@ -10,11 +10,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hospital
-from bylot.bestlaws import find, render
 from bylot.cli import main
-from bylot.files import read
 from bylot.optima import best_mixture, optimum
-from bylot.worlds import of_outcomes
+from bylot.optimum_report import compute_optimum_report, render_optimum
+from bylot.problem_files import read
+from bylot.scenario import scenario_from_outcomes
 
 POOL = """\
 draws: 2
@@ -59,7 +59,7 @@ def test_rewards_costs_prices_and_laws_are_told(
     code, text, data = told([*files, "--dimension", "topic"], capsys)
     assert code == 0
     file = read(files[0])
-    stack, _ = of_outcomes(file, files[2], dimension="topic").ground(1, [0])
+    stack, _ = scenario_from_outcomes(file, files[2], dimension="topic").ground(1, [0])
     best = optimum(file.problem, stack, exact=True, floor=False)
     law = data["laws"]["exact"]
     assert_allclose(law["reward"], 10 * best.value)
@@ -207,10 +207,12 @@ def test_the_hospital_is_worth_what_it_is_known_to() -> None:
     pool = Path(__file__).parent.parent / "examples" / "hospital" / "problem.yaml"
     file = read(pool, folder / "experts.csv")
     table = folder / "outcomes.csv", folder / "questions.csv"
-    found = find(file, of_outcomes(file, *table, dimension="specialty"), starts=1)
+    found = compute_optimum_report(
+        file, scenario_from_outcomes(file, *table, dimension="specialty"), starts=1
+    )
     assert_allclose(found.laws["exact"].best.value, 0.77775, atol=5e-6)
     assert {price.verdict for price in found.laws["exact"].prices} == {"agrees"}
-    assert "it is empty, by" in render(found)
+    assert "it is empty, by" in render_optimum(found)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, Router, at_most
-from bylot.kernels.compile import Floats
+from bylot.numerics.jit import Floats
 from bylot.policies import Omd
-from bylot.policies.contract import Ticket, learn
+from bylot.policies.base import Ticket, learn
 
 POOL = Problem(
     ["m0", "m1", "m2", "m3", "m4", "m5"],

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import hospital
 from bylot.environments import Outcomes
-from bylot.kernels.compile import Floats, Ints
-from bylot.optima import Stack, optimum
+from bylot.numerics.jit import Floats, Ints
+from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem
 from bylot.simulation import simulate
 
@@ -96,7 +96,7 @@ def test_the_tests_above_would_notice_favourites_and_repetition() -> None:
 def value(world: Outcomes, q: Floats, draws: int) -> float:
     """The expected reward of a policy."""
     values, weights, _ = world.expected()
-    return Stack(values, weights=weights).value(q, draws)
+    return ValueStack(values, weights=weights).value(q, draws)
 
 
 def every_visit() -> Floats:
@@ -108,11 +108,11 @@ def every_visit() -> Floats:
 @pytest.mark.parametrize("draws", [1, 2, 3])
 def test_the_expectation_is_the_mean_over_every_visit_there_can_be(draws: int) -> None:
     assert len(every_visit()) == 8
-    assert_allclose(value(WORLD, Q, draws), Stack(every_visit()).value(Q, draws), rtol=1e-13)
+    assert_allclose(value(WORLD, Q, draws), ValueStack(every_visit()).value(Q, draws), rtol=1e-13)
 
 
 def test_the_expectation_is_not_the_value_of_the_mean_visit() -> None:
-    assert value(WORLD, Q, 2) > Stack(every_visit().mean(axis=0)).value(Q, 2) + 0.01
+    assert value(WORLD, Q, 2) > ValueStack(every_visit().mean(axis=0)).value(Q, 2) + 0.01
 
 
 def gain(values: Floats, q: Floats, draws: int) -> Floats:
@@ -139,7 +139,9 @@ def test_the_mean_of_many_visits_is_the_expectation() -> None:
 
 
 def test_the_test_above_would_notice_equal_weights() -> None:
-    equal = Stack(TABLE[:, None]).value(Q, 3)  # each question 1/7: larger dimensions count more
+    equal = ValueStack(TABLE[:, None]).value(
+        Q, 3
+    )  # each question 1/7: larger dimensions count more
     assert standing(WORLD, equal, Q, 3, rounds=50_000) > 5
 
 
@@ -200,7 +202,7 @@ def test_contexts_are_independent_of_the_questions_and_of_each_other() -> None:
 def test_the_expectation_is_exact_in_every_context(worth: float | None) -> None:
     world = Outcomes(TABLE, DIMENSION, worth, contexts=WARD, chances=[0.2, 0.8])
     values, weights, contexts = world.expected()
-    stack = Stack(values, weights=weights)
+    stack = ValueStack(values, weights=weights)
     assert_allclose(np.bincount(contexts, weights), [0.2, 0.8], rtol=1e-13)
     rounds = world.rounds(0, 60_000, seed=4)
     for x in (0, 1):
@@ -285,7 +287,7 @@ def test_the_limits_of_the_hospital_can_be_kept_but_not_their_surrogate() -> Non
 
 def test_the_best_policy_for_the_hospital_earns_what_it_is_known_to() -> None:
     problem, (values, weights, _) = hospital.hospital(), hospital.world().expected()
-    best = optimum(problem, Stack(values, weights=weights), exact=True, floor=False, starts=1)
+    best = optimum(problem, ValueStack(values, weights=weights), exact=True, floor=False, starts=1)
     assert_allclose(best.value, 0.77775, atol=5e-6)
     spend = problem.rows @ (1 - (1 - best.policy) ** 3)
     assert ((spend - problem.bounds) * problem.signs > -1e-9).all()

@@ -10,17 +10,19 @@ import msgspec
 import pytest
 
 import bylot
-from bylot.durable.terms import Terms
-from bylot.service.pages.amendments import changes
-from bylot.service.pages.assets import address, assets
-from bylot.service.pages.binding import attributes, element
-from bylot.service.pages.course import MOST, course
-from bylot.service.pages.figures import router_page
-from bylot.service.pages.gauges import gauge, promises
-from bylot.service.pages.laws import law
-from bylot.service.pages.overview import overview
-from bylot.service.pages.routes import routes
-from bylot.service.pages.source import Amended, Listed
+from bylot.router.config import RouterConfig
+from bylot.server.dashboard.config_history import describe_changes
+from bylot.server.dashboard.limit_gauge import make_gauge, view_limits
+from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
+from bylot.server.dashboard.router_view import (
+    MAX_CHART_SPANS,
+    build_overview,
+    build_router_page,
+    timeline_spans,
+)
+from bylot.server.dashboard.routes import dashboard_routes
+from bylot.server.dashboard.selection import build_selection
+from bylot.server.dashboard.source import ConfigChange, ListedRouter
 from played import Played, Standins
 from small import five
 from visits import Browser
@@ -48,10 +50,12 @@ def evil() -> Played:
     return Played("evil", pool, [EVIL]).play(30)
 
 
-def visit(*routers: Played, who: Guest | None = None, others: tuple[Listed, ...] = ()) -> Browser:
+def visit(
+    *routers: Played, who: Guest | None = None, others: tuple[ListedRouter, ...] = ()
+) -> Browser:
     """A browser at a dashboard of these routers."""
     guest = who or Guest()
-    return Browser([*routes(Standins(*routers, others=others), lambda token: guest)])
+    return Browser([*dashboard_routes(Standins(*routers, others=others), lambda token: guest)])
 
 
 class Texts(HTMLParser):
@@ -97,7 +101,7 @@ def test_the_numbers_are_those_of_the_router(triage: Played) -> None:
 
 
 def test_the_chances_of_a_context_fill_the_panel(triage: Played) -> None:
-    table = law(triage.status(), triage.terms)
+    table = build_selection(triage.status(), triage.terms)
     for i, _ in enumerate(table.columns):
         assert sum(row.chances[i] for row in table.rows) == pytest.approx(five().draws)
     overall = [row.overall for row in table.rows]
@@ -147,18 +151,18 @@ def test_a_key_for_some_routers_shows_no_others(triage: Played, evil: Played) ->
 
 def test_assets_may_be_kept_for_ever_as_their_address_is_their_content() -> None:
     client = visit()
-    for name in assets():
-        answer = client.get(address(name))
+    for name in load_assets():
+        answer = client.get(asset_url(name))
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
-        assert answer.content == assets()[name].content
-    assert client.get(address("../routes.py")).status_code == 404
-    assert {"page.css", "live.js", "icon.svg"} <= set(assets())
+        assert answer.content == load_assets()[name].content
+    assert client.get(asset_url("../routes.py")).status_code == 404
+    assert {"page.css", "live.js", "icon.svg"} <= set(load_assets())
 
 
 def test_a_router_before_its_first_decision_has_a_page() -> None:
     new = Played("new", five())
-    page = router_page(new.view(), [], new.edits)
+    page = build_router_page(new.view(), [], new.edits)
     assert page.state == "not begun"
     assert page.course == []
     assert page.tally.mean_reward is None
@@ -167,7 +171,7 @@ def test_a_router_before_its_first_decision_has_a_page() -> None:
 
 def test_a_router_without_limits_has_a_page() -> None:
     free = Played("free", bylot.Problem(["a", "b"], {}, [], draws=1)).play(3)
-    assert router_page(free.view(), free.past, free.edits).state == "no limits"
+    assert build_router_page(free.view(), free.past, free.edits).state == "no limits"
     assert visit(free).get("/routers/free").status_code == 200
 
 
@@ -176,7 +180,7 @@ def test_a_policy_that_guards_nothing_has_no_period(triage: Played) -> None:
     status["period"] = None
     status["limits"] = [{**one, "current": None, "price": None} for one in status["limits"]]
     view = msgspec.structs.replace(triage.view(), status=status)
-    page = router_page(view, [], [])
+    page = build_router_page(view, [], [])
     assert page.period is None
     assert {(one.now, one.in_force, one.missed) for one in page.limits} == {(None, None, None)}
 
@@ -185,38 +189,38 @@ def test_the_list_counts_what_needs_attention(triage: Played) -> None:
     view = triage.view()
     limits = [{**one, "verdict": "out of reach"} for one in view.status["limits"]]
     outside = msgspec.structs.replace(view, status={**view.status, "limits": limits})
-    found = overview(
+    found = build_overview(
         [
-            Listed(name="a", view=view),
-            Listed(name="b", view=outside),
-            Listed(name="c", trouble="its log is damaged"),
-            Listed(name="d", place="elsewhere"),
+            ListedRouter(name="a", view=view),
+            ListedRouter(name="b", view=outside),
+            ListedRouter(name="c", trouble="its log is damaged"),
+            ListedRouter(name="d", place="elsewhere"),
         ]
     )
     assert (found.count, found.worried, found.troubled) == (4, 1, 1)
     assert [one.state for one in found.routers][1:] == ["out of reach", "cannot be served", None]
     assert found.decisions == 1200
-    shown = Texts(visit(others=(Listed(name="c", trouble=EVIL),)).get("/").text)
+    shown = Texts(visit(others=(ListedRouter(name="c", trouble=EVIL),)).get("/").text)
     assert EVIL in shown.said
 
 
 def test_a_gauge_tints_the_side_that_is_outside() -> None:
-    most = gauge("at_most", bound=3.0, mean=2.0, now=None, in_force=3.1)
-    least = gauge("at_least", bound=3.0, mean=2.0, now=None, in_force=3.1)
+    most = make_gauge("at_most", bound=3.0, mean=2.0, now=None, in_force=3.1)
+    least = make_gauge("at_least", bound=3.0, mean=2.0, now=None, in_force=3.1)
     assert (most.outside, most.outside + most.beyond) == (most.bound, 1.0)
     assert (least.outside, least.beyond) == (0.0, least.bound)
-    nothing = gauge("at_most", bound=0.0, mean=0.0, now=0.0, in_force=0.0)
+    nothing = make_gauge("at_most", bound=0.0, mean=0.0, now=0.0, in_force=0.0)
     assert nothing.top == 1.0
 
 
 def test_stated_and_expected_costs_are_means(triage: Played) -> None:
     status = triage.status()
-    first = promises(status)[0]
+    first = view_limits(status)[0]
     assert first.stated == pytest.approx(status["costs"]["usd"]["stated"] / 600)
     assert first.expected == pytest.approx(status["costs"]["usd"]["expected"] / 600)
 
 
-@pytest.mark.parametrize("bins", [0, 1, MOST, MOST + 1, 4 * MOST])
+@pytest.mark.parametrize("bins", [0, 1, MAX_CHART_SPANS, MAX_CHART_SPANS + 1, 4 * MAX_CHART_SPANS])
 def test_a_long_course_is_merged_and_loses_nothing(bins: int) -> None:
     points = {
         "begun": [i * 1_000_000 for i in range(bins)],
@@ -225,14 +229,14 @@ def test_a_long_course_is_merged_and_loses_nothing(bins: int) -> None:
         "total": [0.5] * bins,
         "spent": {"usd": [3.0] * bins},
     }
-    spans = course(points, ["usd"])
-    assert len(spans) <= MOST
+    spans = timeline_spans(points, ["usd"])
+    assert len(spans) <= MAX_CHART_SPANS
     assert sum(span.decisions for span in spans) == 2 * bins
     assert {span.reward.so_far for span in spans} <= {0.5}
     assert {span.costs[0].each for span in spans} <= {1.5}
 
 
-def terms(**changed: object) -> Terms:
+def terms(**changed: object) -> RouterConfig:
     """Terms of a small router, some of them changed."""
     problem = {
         "experts": ["ann", "bob"],
@@ -242,7 +246,7 @@ def terms(**changed: object) -> Terms:
         "floor": 0.1,
         "period": None,
     }
-    base = Terms(problem=problem, policy={"name": "distinct"})
+    base = RouterConfig(problem=problem, policy={"name": "distinct"})
     inner = {key: changed.pop(key) for key in list(changed) if key in problem}
     return msgspec.structs.replace(base, problem={**problem, **inner}, **changed)
 
@@ -269,15 +273,15 @@ def terms(**changed: object) -> Terms:
         (terms(draws=2), ["draws: 1 → 2"]),
     ],
 )
-def test_an_edit_says_what_it_changed(after: Terms, told: list[str]) -> None:
-    assert list(changes(terms(), after)) == told
+def test_an_edit_says_what_it_changed(after: RouterConfig, told: list[str]) -> None:
+    assert list(describe_changes(terms(), after)) == told
 
 
 def test_versions_are_told_newest_first() -> None:
     new = Played("new", five())
     second = msgspec.structs.replace(new.terms, version=2, wait=5.0)
-    edits = [*new.edits, Amended(at="2026-01-01T00:00:00Z", by="ops", terms=second)]
-    told = router_page(new.view(), [], edits).amendments
+    edits = [*new.edits, ConfigChange(at="2026-01-01T00:00:00Z", by="ops", terms=second)]
+    told = build_router_page(new.view(), [], edits).amendments
     assert [(one.version, one.by, one.changes) for one in told] == [
         (2, "ops", ["wait: 600 → 5"]),
         (1, "root", ["created"]),
@@ -287,10 +291,12 @@ def test_versions_are_told_newest_first() -> None:
 def test_of_very_many_versions_the_last_are_told_each_against_the_one_before() -> None:
     new = Played("new", five())
     edits = [
-        Amended(at="", by="ops", terms=msgspec.structs.replace(new.terms, version=n, wait=float(n)))
+        ConfigChange(
+            at="", by="ops", terms=msgspec.structs.replace(new.terms, version=n, wait=float(n))
+        )
         for n in (7, 8, 9)
     ]
-    told = router_page(new.view(), [], edits).amendments
+    told = build_router_page(new.view(), [], edits).amendments
     assert [(one.version, one.changes) for one in told] == [
         (9, ["wait: 8 → 9"]),
         (8, ["wait: 7 → 8"]),
@@ -298,12 +304,12 @@ def test_of_very_many_versions_the_last_are_told_each_against_the_one_before() -
 
 
 def test_attributes_that_are_bound_are_escaped() -> None:
-    made = element("td", {"name": '"><b>'}, "text:name title:name")
+    made = bound_element("td", {"name": '"><b>'}, "text:name title:name")
     assert made == (
         '<td data-bind="text:name title:name" title="&#34;&gt;&lt;b&gt;">&#34;&gt;&lt;b&gt;</td>'
     )
-    assert "hidden" in attributes({"limits": []}, "hidden:limits|missing").split()[-1]
-    assert "hidden=" not in attributes({"limits": [1]}, "hidden:limits|missing")
+    assert "hidden" in bound_attributes({"limits": []}, "hidden:limits|missing").split()[-1]
+    assert "hidden=" not in bound_attributes({"limits": [1]}, "hidden:limits|missing")
 
 
 def test_the_standin_is_a_source(triage: Played) -> None:

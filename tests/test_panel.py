@@ -8,20 +8,19 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, Router, at_least, at_most, best_mixture, simulate
-from bylot.codec import leaves
 from bylot.environments import Given, Noisy, Regime
 from bylot.errors import PolicyError
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Floats, Ints, compiled
-from bylot.kernels.normal import normal
-from bylot.kernels.stream import inside, opened, word
-from bylot.metrics import worst
-from bylot.policies import Panel
-from bylot.policies.contract import decide, learn
-from bylot.policies.guard import admit
-from bylot.policies.guard import opened as opened_account
-from bylot.policies.pacing import fill_in_force
-from bylot.policies.panel import MODEL, PanelRule
+from bylot.metrics import measure_worst_violation
+from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.philox import RngKey
+from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
+from bylot.policies import NoisyOr
+from bylot.policies.base import decide, learn
+from bylot.policies.budget import fill_paced_bounds
+from bylot.policies.guard import guard_panel
+from bylot.policies.guard import open_budget as opened_account
+from bylot.policies.noisy_or import MODEL_STREAM, NoisyOrRule
+from bylot.router.persistence import iterate_arrays
 from small import SKILLS, five, recorded, steady
 
 ALL = np.empty(0, np.bool_)
@@ -35,15 +34,15 @@ def narrow(period: int | None = 50, usd: float = 1.9) -> Problem:
     return Problem(small.experts, dict(small.costs), limits, draws=2, period=period)
 
 
-@compiled
+@jit
 def fill_chance(bold: Floats, z: Floats, seed: int, t: int) -> None:
     """What the models of one round are drawn with."""
-    s = opened(Chance(seed, t), MODEL)
+    s = open_stream(RngKey(seed, t), MODEL_STREAM)
     for n in range(bold.size):
-        bits, s = word(s)
-        bold[n] = inside(bits)
+        bits, s = next_word(s)
+        bold[n] = open_uniform_from_word(bits)
         for k in range(z.shape[1]):
-            z[n, k], s = normal(s)
+            z[n, k], s = draw_normal(s)
 
 
 def searched(miss: Floats, toll: Floats, m: int) -> Ints:
@@ -66,7 +65,7 @@ def searched(miss: Floats, toll: Floats, m: int) -> Ints:
 class Reading:
     """`panel` as it is written down: P itself, prices in a dictionary of plain arrays."""
 
-    def __init__(self, rule: PanelRule, contexts: int) -> None:
+    def __init__(self, rule: NoisyOrRule, contexts: int) -> None:
         K, m, d = rule.A.shape[1], rule.explorer.members, rule.units.size
         self.rule, self.visits = rule, [0] * contexts
         self.beta = [np.full(K, np.log(0.4) / m) for _ in range(contexts)]
@@ -95,12 +94,12 @@ class Reading:
         bold, z = np.empty(rehearsals + 1), np.empty((rehearsals + 1, K))
         fill_chance(bold, z, seed, t)
         if due:
-            fill_in_force(self.bounds, self.rule.guard, self.account, self.rule.explorer.pace)
+            fill_paced_bounds(self.bounds, self.rule.guard, self.account, self.rule.explorer.pace)
         for n in range(rehearsals):
             self.dual(self.sample(x, bold[n], z[n]))
         self.visits[x] += 1
         A = self.sample(x, bold[-1], z[-1])
-        admitted = admit(self.rule.guard, self.account, A, ALL)
+        admitted = guard_panel(self.rule.guard, self.account, A, ALL)
         if not admitted.replaced:
             self.dual(A)
         return np.asarray(admitted.members)
@@ -128,10 +127,10 @@ class Reading:
 
 @pytest.mark.parametrize(("problem", "contexts"), [(five(), 1), (narrow(), 3)])
 def test_rounds_are_those_of_the_algorithm_as_written_down(problem: Problem, contexts: int) -> None:
-    rule, world = Panel().bind(problem), recorded(400, contexts)
-    state, plain, replaced = Panel().start(rule, contexts), Reading(rule, contexts), 0
+    rule, world = NoisyOr().bind(problem), recorded(400, contexts)
+    state, plain, replaced = NoisyOr().start(rule, contexts), Reading(rule, contexts), 0
     for t, (values, x) in enumerate(zip(world.values, world.index.tolist(), strict=True)):
-        ticket = decide(rule, state, x, Chance(5, t), ALL)
+        ticket = decide(rule, state, x, RngKey(5, t), ALL)
         A = plain.decide(x, 5, t)
         assert_array_equal(np.sort(ticket.draws), np.sort(A))
         reward = float(values[:, A].max(axis=1).sum())
@@ -150,7 +149,7 @@ def test_limits_are_kept_at_the_horizon_and_nearly_the_best_mixture_is_earned(se
     best = best_mixture(five(), world.values).value
     ours = simulate(five(), world, "panel", rounds=3_000, seed=seed, horizon=3_000)
     law = simulate(five(), world, "distinct", rounds=3_000, seed=seed, horizon=3_000)
-    assert worst(ours) == 0.0
+    assert measure_worst_violation(ours) == 0.0
     assert ours.rewards.mean() > max(best - 0.012, law.rewards.mean())
     assert all(len(set(draws)) == 2 for draws in ours.draws.tolist())
 
@@ -160,14 +159,16 @@ def test_limits_are_kept_at_the_horizon_and_nearly_the_best_mixture_is_earned(se
 def test_without_a_horizon_limits_hold_in_every_period(period: int, explore: float) -> None:
     problem = narrow(period)
     world = Regime(SKILLS, worth=1 / 3, horizon=10_000)
-    trace = simulate(problem, world, Panel(explore=explore), rounds=10_000, seed=1, keep_law=False)
+    trace = simulate(
+        problem, world, NoisyOr(explore=explore), rounds=10_000, seed=1, keep_law=False
+    )
     for spend in np.split(trace.spend, 10_000 // period):
         assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
 
 
 def test_without_the_guard_some_periods_end_outside() -> None:
     problem = narrow()
-    trace = simulate(problem, steady(), Panel(guard=False), rounds=10_000, seed=1, keep_law=False)
+    trace = simulate(problem, steady(), NoisyOr(guard=False), rounds=10_000, seed=1, keep_law=False)
     means = trace.spend.reshape(200, 50, -1).mean(axis=1)
     assert (problem.signs * (means - problem.bounds) < -1e-9).any()
 
@@ -181,7 +182,9 @@ def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> No
     for _ in range(25):  # undisturbed by what is decided meanwhile
         late.decide()
     late.reward(same.id, 0.9)
-    for one, other in zip(leaves(late.state.belief), leaves(prompt.state.belief), strict=True):
+    for one, other in zip(
+        iterate_arrays(late.state.belief), iterate_arrays(prompt.state.belief), strict=True
+    ):
         assert_array_equal(one, other)
     assert (late.state.belief.beta != before).any()
 
@@ -206,7 +209,7 @@ def test_contexts_share_prices_and_the_account_but_no_beliefs() -> None:
         decision = router.decide(context)
         if context == "a":
             router.reward(decision.id, 0.8)
-    fresh = Panel().start(router.rule).belief
+    fresh = NoisyOr().start(router.rule).belief
     assert (router.state.belief.beta[0] != fresh.beta[0]).any()
     assert_array_equal(router.state.belief.beta[1], fresh.beta[0])
     assert router.state.toll.price.shape == (3,)
@@ -223,7 +226,7 @@ def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
     good = trace.draws[2_000:, 0] == 0
     assert good[0::2].mean() > 0.9
     assert good[1::2].mean() < 0.1
-    assert worst(trace) == 0.0
+    assert measure_worst_violation(trace) == 0.0
 
 
 def test_prices_are_moderate_whatever_the_costs_are_measured_in() -> None:
@@ -231,7 +234,7 @@ def test_prices_are_moderate_whatever_the_costs_are_measured_in() -> None:
     problem = Problem(["human", "x", "y"], {"usd": prices}, [at_most("usd", 0.0015)], draws=1)
     values = np.tile(np.array([[0.9, 0.2, 0.8]]), (3_000, 1, 1))
     trace = simulate(problem, Given(values), "panel", rounds=3_000, seed=0, horizon=3_000)
-    assert worst(trace) == 0.0
+    assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
     assert trace.rewards[1_000:].mean() > 0.34  # y a quarter of the time: all that the pace allows
     small = five()
@@ -256,7 +259,7 @@ def test_what_every_expert_costs_changes_no_price(base: float) -> None:
     problem = Problem(names, {"usd": base + more}, limits, draws=2)
     world = Given(Noisy((0.9 * more**0.3)[None]).rounds(0, 3_000, 0).values)
     trace = simulate(problem, world, "panel", rounds=3_000, seed=0, horizon=3_000, keep_law=False)
-    assert worst(trace) == 0.0
+    assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
     assert best_mixture(problem, world.values).value - trace.rewards.mean() < 0.01
 
@@ -287,7 +290,7 @@ def test_a_limit_that_binds_is_spent_evenly_and_needs_no_guard(case: str) -> Non
     problem = Problem(names, {"usd": costs}, [limit], draws=draws)
     world = Given(Noisy(np.linspace(0.1, 0.9, len(costs))[None]).rounds(0, 3_000, 0).values)
     trace = simulate(problem, world, "panel", rounds=3_000, seed=0, horizon=3_000, keep_law=False)
-    assert worst(trace) == 0.0
+    assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.sum() < 10
     thirds = trace.spend[:, 0].reshape(3, 1_000).mean(axis=1)
     assert_allclose(thirds, limit.bound, rtol=0.04)
@@ -345,10 +348,10 @@ def test_the_price_of_a_limit_that_leaves_one_panel_is_not_known() -> None:
 
 def test_beliefs_that_would_not_fit_into_memory_are_refused() -> None:
     many = Problem([f"e{i}" for i in range(1_000)], {}, draws=3)
-    rule = Panel().bind(many)
-    Panel().start(rule, 2)
+    rule = NoisyOr().bind(many)
+    NoisyOr().start(rule, 2)
     with pytest.raises(PolicyError, match=r"1,000 experts in 200 contexts take 1.49 GiB.*distinct"):
-        Panel().start(rule, 200)
+        NoisyOr().start(rule, 200)
     huge = Problem([f"e{i}" for i in range(12_000)], {}, draws=3)
     with pytest.raises(PolicyError, match="in 1 contexts take"):
         Router(huge, "panel")
@@ -359,10 +362,10 @@ def test_beliefs_that_would_not_fit_into_memory_are_refused() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
-        Panel(**wrong)
+        NoisyOr(**wrong)
 
 
 def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:
     problem = Problem(["a", "b"], {"usd": [1.0, 1.0]}, [at_most("usd", 1.5)], draws=2)
     with pytest.raises(PolicyError, match="panel asks 2 different experts every time"):
-        Panel().bind(problem)
+        NoisyOr().bind(problem)

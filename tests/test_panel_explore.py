@@ -9,15 +9,22 @@ from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
 from bylot import Problem, Router, at_least, at_most, simulate
-from bylot.codec import leaves
-from bylot.errors import ThinOverlap
-from bylot.evaluation import entries, entry, evaluate, gather, sets, uniform
-from bylot.evaluation.weighing import usable, weigh
-from bylot.kernels.chance import Chance
-from bylot.metrics import worst
-from bylot.policies import Distinct, Panel
-from bylot.policies.contract import Ticket, decide, learn
-from bylot.policies.distinct import laws
+from bylot.errors import InsufficientOverlap
+from bylot.evaluate import (
+    entries_from_trace,
+    entry_from_decision,
+    evaluate_target,
+    log_from_entries,
+    make_fixed_size_target,
+    make_uniform_target,
+)
+from bylot.evaluate.importance_weights import select_usable_rounds, weight_rounds
+from bylot.metrics import measure_worst_violation
+from bylot.numerics.philox import RngKey
+from bylot.policies import Distinct, NoisyOr
+from bylot.policies.base import Ticket, decide, learn
+from bylot.policies.distinct import find_available_distributions
+from bylot.router.persistence import iterate_arrays
 from small import five, steady
 from test_distinct import SETS, law_of
 from test_evaluation_laws import ALL
@@ -31,18 +38,18 @@ def narrow() -> Problem:
 
 
 def test_a_round_that_explores_tells_the_exact_chance_of_its_set_and_no_other_round_any() -> None:
-    rule = Panel(explore=0.5).bind(five(), 10_000)
-    state, count, wanted = Panel().start(rule), np.zeros(len(SETS)), np.zeros(len(SETS))
+    rule = NoisyOr(explore=0.5).bind(five(), 10_000)
+    state, count, wanted = NoisyOr().start(rule), np.zeros(len(SETS)), np.zeros(len(SETS))
     pairs = {tuple(members): n for n, members in enumerate(SETS)}
     told, bare = 0, np.zeros(len(SETS))
     for t in range(6_000):
-        ticket: Ticket = decide(rule, state, 0, Chance(3, t), ALL)
+        ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL)
         n = pairs[tuple(sorted(ticket.draws.tolist()))]
         learn(rule, state, ticket, 0.9 if n in (0, 3) else 0.4)
         if ticket.chance == 0.0 or ticket.replaced:
             assert ticket.odds.size == 0
             continue
-        here, mild, _ = laws(rule.explorer, state.explorer, 0, ALL)
+        here, mild, _ = find_available_distributions(rule.explorer, state.explorer, 0, ALL)
         law = 0.98 * law_of(here.theta) + 0.02 * law_of(mild.theta)
         assert ticket.chance == pytest.approx(law[n], rel=1e-9)
         assert_allclose(ticket.odds, here.pi)
@@ -56,17 +63,19 @@ def test_a_round_that_explores_tells_the_exact_chance_of_its_set_and_no_other_ro
 
 
 def test_the_law_that_explores_is_moved_by_its_own_rounds_as_if_it_were_alone() -> None:
-    rule = Panel(explore=0.4).bind(five(), 2_000)
+    rule = NoisyOr(explore=0.4).bind(five(), 2_000)
     alone = Distinct().bind(five(), 2_000)
-    state, twin, rng = Panel().start(rule), Distinct().start(alone), np.random.default_rng(0)
+    state, twin, rng = NoisyOr().start(rule), Distinct().start(alone), np.random.default_rng(0)
     for t in range(1_000):
-        ticket = decide(rule, state, 0, Chance(1, t), ALL)
+        ticket = decide(rule, state, 0, RngKey(1, t), ALL)
         reward = float(rng.random())
         if ticket.chance > 0.0:
-            for mine, its in zip(leaves(state.account), leaves(twin.account), strict=True):
+            for mine, its in zip(
+                iterate_arrays(state.account), iterate_arrays(twin.account), strict=True
+            ):
                 its[:] = mine  # both have spent the same
             twin.account.left[:] += 1
-            same = decide(alone, twin, 0, Chance(1, t), ALL)
+            same = decide(alone, twin, 0, RngKey(1, t), ALL)
             learn(alone, twin, same, reward)
         learn(rule, state, ticket, reward)
     assert_allclose(state.explorer.slope.batches, twin.slope.batches)
@@ -77,19 +86,19 @@ def test_the_law_that_explores_is_moved_by_its_own_rounds_as_if_it_were_alone() 
 @pytest.mark.parametrize("period", [60, 1_000])
 def test_one_account_is_kept_whoever_plays(period: int) -> None:
     problem = Problem(five().experts, dict(five().costs), five().limits, draws=2, period=period)
-    trace = simulate(problem, steady(), Panel(explore=0.5), rounds=6_000, seed=2)
+    trace = simulate(problem, steady(), NoisyOr(explore=0.5), rounds=6_000, seed=2)
     for spend in np.split(trace.spend, 6_000 // period):
         assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
 
 
 def test_the_estimate_from_rounds_that_explore_is_right_on_average() -> None:
     problem, rounds, off, plain = five(), 400, [], []
-    target = sets(problem, WEIGHTS)
+    target = make_fixed_size_target(problem, WEIGHTS)
     law = target.law(None, ALL)
     for seed in range(150):
-        play = simulate(problem, steady(), Panel(explore=0.3), rounds=rounds, seed=seed)
-        log = gather(problem, entries(play))
-        sample = weigh(log, [law])
+        play = simulate(problem, steady(), NoisyOr(explore=0.3), rounds=rounds, seed=seed)
+        log = log_from_entries(problem, entries_from_trace(play))
+        sample = weight_rounds(log, [law])
         told = play.record.chance > 0
         assert sample.counted.used == told.sum() - (play.record.replaced & told).sum()
         assert sample.counted.untold == rounds - told.sum()
@@ -104,44 +113,48 @@ def test_the_estimate_from_rounds_that_explore_is_right_on_average() -> None:
 def test_a_log_with_enough_of_them_can_be_evaluated_and_one_without_cannot() -> None:
     problem = five()
     play, target = (
-        simulate(problem, steady(), Panel(explore=0.5), rounds=4_000, seed=1),
-        sets(problem, WEIGHTS),
+        simulate(problem, steady(), NoisyOr(explore=0.5), rounds=4_000, seed=1),
+        make_fixed_size_target(problem, WEIGHTS),
     )
-    found = evaluate(gather(problem, entries(play)), target)
+    found = evaluate_target(log_from_entries(problem, entries_from_trace(play)), target)
     value = exact(target.law(None, ALL), problem, 4_000, 1)
     for one in found.estimates:
         assert abs(one.value - value) < 4 * one.error, one.name
     bare = simulate(problem, steady(), "panel", rounds=500, seed=1)
-    with pytest.raises(ThinOverlap, match=r"500 have neither odds nor chance.*explore=0\.02"):
-        evaluate(gather(problem, entries(bare)), uniform(problem))
-    few = simulate(problem, steady(), Panel(explore=0.02), rounds=500, seed=1)
-    with pytest.raises(ThinOverlap, match=r"never drew.*a larger explore"):
-        evaluate(gather(problem, entries(few)), target)
+    with pytest.raises(
+        InsufficientOverlap, match=r"500 have neither odds nor chance.*explore=0\.02"
+    ):
+        evaluate_target(
+            log_from_entries(problem, entries_from_trace(bare)), make_uniform_target(problem)
+        )
+    few = simulate(problem, steady(), NoisyOr(explore=0.02), rounds=500, seed=1)
+    with pytest.raises(InsufficientOverlap, match=r"never drew.*a larger explore"):
+        evaluate_target(log_from_entries(problem, entries_from_trace(few)), target)
 
 
 def test_panels_replaced_in_rounds_of_the_model_are_nobody_s_draws() -> None:
-    play = simulate(narrow(), steady(), Panel(explore=0.3), rounds=2_000, seed=1, keep_law=False)
+    play = simulate(narrow(), steady(), NoisyOr(explore=0.3), rounds=2_000, seed=1, keep_law=False)
     told = play.record.chance > 0
-    counted, _ = usable(gather(narrow(), entries(play)))
+    counted, _ = select_usable_rounds(log_from_entries(narrow(), entries_from_trace(play)))
     assert (play.record.replaced & ~told).sum() > 0
     assert counted.replaced == (play.record.replaced & told).sum() > 0
     assert counted.untold == (~told).sum()
 
 
 def test_a_router_s_decisions_are_logged_the_same_way() -> None:
-    router, logged = Router(five(), Panel(explore=0.5), seed=4), []
+    router, logged = Router(five(), NoisyOr(explore=0.5), seed=4), []
     for _ in range(60):
         decision = router.decide()
         router.reward(decision.id, 0.5)
-        logged.append(entry(decision, 0.5, router.policy))
+        logged.append(entry_from_decision(decision, 0.5, router.policy))
         assert len(decision.odds) == (0 if decision.chance is None else 2)
-    counted, _ = usable(gather(five(), logged))
+    counted, _ = select_usable_rounds(log_from_entries(five(), logged))
     assert counted.used + counted.untold == 60
     assert counted.used > 15
 
 
 def test_a_saved_router_goes_on_with_both_kinds_of_rounds(tmp_path: Path) -> None:
-    router = Router(five(), Panel(explore=0.5), seed=4)
+    router = Router(five(), NoisyOr(explore=0.5), seed=4)
     waiting = [
         router.decide(f"x{n % 3}", None if n % 2 else ["ann", "cat", "eve"]).id for n in range(40)
     ]
@@ -150,13 +163,13 @@ def test_a_saved_router_goes_on_with_both_kinds_of_rounds(tmp_path: Path) -> Non
     for one, other in itertools.product((router, twin), waiting):
         one.reward(other, 0.7)
     assert [router.decide("x1") for _ in range(40)] == [twin.decide("x1") for _ in range(40)]
-    for one, other in zip(leaves(router.state), leaves(twin.state), strict=True):
+    for one, other in zip(iterate_arrays(router.state), iterate_arrays(twin.state), strict=True):
         assert (one == other).all()
 
 
 def test_exploring_always_is_distinct() -> None:
-    ours = simulate(five(), steady(), Panel(explore=1.0), rounds=600, seed=0, horizon=600)
+    ours = simulate(five(), steady(), NoisyOr(explore=1.0), rounds=600, seed=0, horizon=600)
     theirs = simulate(five(), steady(), "distinct", rounds=600, seed=0, horizon=600)
     assert (ours.draws == theirs.draws).all()
     assert (ours.record.chance == theirs.record.chance).all()
-    assert worst(ours) == 0.0
+    assert measure_worst_violation(ours) == 0.0

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
-from bylot.kernels.compile import Bools, Floats, Ints
-from bylot.kernels.pick import gathered, pick_set, swapped
+from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.numerics.set_selection import build_greedy_set, choose_greedy_set, swap_best_pair
 
 ALL = np.empty(0, np.bool_)
 
@@ -43,7 +43,7 @@ def pools(draw: st.DrawFn) -> tuple[Floats, Floats, int, Bools]:
 def test_tolls_alone_are_searched_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
     _, toll, m, up = pool
     same = np.ones(toll.size)  # all sets miss alike, so that what is left is a sum
-    found = pick_set(same, toll, m, up)
+    found = choose_greedy_set(same, toll, m, up)
     assert worth(found, same, toll) == pytest.approx(least(same, toll, m, up), abs=1e-9)
 
 
@@ -52,7 +52,7 @@ def test_tolls_alone_are_searched_exactly(pool: tuple[Floats, Floats, int, Bools
 def test_misses_alone_are_searched_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
     miss, _, m, up = pool
     free = np.zeros(miss.size)
-    found = pick_set(miss, free, m, up)
+    found = choose_greedy_set(miss, free, m, up)
     assert worth(found, miss, free) == pytest.approx(least(miss, free, m, up), rel=1e-9)
 
 
@@ -62,18 +62,18 @@ def test_a_set_has_members_that_are_up_and_is_no_worse_than_greedy(
     pool: tuple[Floats, Floats, int, Bools],
 ) -> None:
     miss, toll, m, up = pool
-    found = pick_set(miss, toll, m, up)
+    found = choose_greedy_set(miss, toll, m, up)
     assert len(set(found.tolist())) == m
     assert not up.size or up[found].all()
-    greedy = worth(gathered(miss, toll, m, up), miss, toll)
+    greedy = worth(build_greedy_set(miss, toll, m, up), miss, toll)
     assert least(miss, toll, m, up) - 1e-9 <= worth(found, miss, toll) <= greedy + 1e-12
 
 
 def test_swaps_find_what_greedy_search_misses() -> None:
     rng = np.random.default_rng(0)
     pools = [(rng.uniform(0.05, 1, 12), rng.uniform(0, 0.3, 12)) for _ in range(300)]
-    greedy = np.array([worth(gathered(*pool, 4, ALL), *pool) for pool in pools])
-    found = np.array([worth(pick_set(*pool, 4, ALL), *pool) for pool in pools])
+    greedy = np.array([worth(build_greedy_set(*pool, 4, ALL), *pool) for pool in pools])
+    found = np.array([worth(choose_greedy_set(*pool, 4, ALL), *pool) for pool in pools])
     exact = np.array([least(*pool, 4) for pool in pools])
     assert np.mean(greedy > exact + 1e-9) > 0.05  # greedy alone would be noticed
     assert np.mean(found > exact + 1e-9) < 0.02
@@ -81,8 +81,8 @@ def test_swaps_find_what_greedy_search_misses() -> None:
 
 def test_a_swap_that_does_not_pay_is_not_made() -> None:
     members, free = np.array([0, 1]), np.array([False, False, True])
-    assert not swapped(members, free, np.array([0.5, 0.5, 0.5]), np.zeros(3))
+    assert not swap_best_pair(members, free, np.array([0.5, 0.5, 0.5]), np.zeros(3))
     assert_array_equal(members, [0, 1])
-    assert swapped(members, free, np.array([0.5, 0.5, 0.4]), np.zeros(3))
+    assert swap_best_pair(members, free, np.array([0.5, 0.5, 0.4]), np.zeros(3))
     assert_array_equal(np.sort(members), [1, 2])
     assert_array_equal(free, [True, False, False])

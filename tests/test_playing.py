@@ -31,7 +31,7 @@ def test_contexts_are_called_by_their_numbers() -> None:
 
 
 def test_a_play_can_go_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylot.playing.CHUNK", 16)
+    monkeypatch.setattr("bylot.simulation.CHUNK_ROUNDS", 16)
     world, router = recorded(100), Router(five(), "omd", seed=1)
     halves = [play(router, world, 50), play(router, world, 50, start=50)]
     whole = simulate(five(), world, "omd", rounds=100, seed=1)

@@ -1,19 +1,22 @@
 """Figures: they come out whole from whole, partial and empty records, and say what they show."""
 
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from bylot.plots import crowd, rolling, sweep
-from bylot.plots.groups import Curve, Groups, heading
-from bylot.plots.style import LEVELS, POLICIES
+from bylot.reports.style import LEVEL_STYLES, PAPER_POLICY_STYLES
+from bylot_paper.analysis import RecordGroups, SeedCurves, make_figure_title
+from bylot_paper.plots.comparison import draw_crowd, draw_rolling
+from bylot_paper.plots.sweep import draw_sweep_figure
 from fabricated import AS_WRITTEN, tell
 
-FIGURES = pytest.mark.parametrize("figure", [sweep, crowd, rolling], ids=lambda one: one.__name__)
+FIGURES = pytest.mark.parametrize(
+    "figure", [draw_sweep_figure, draw_crowd, draw_rolling], ids=lambda one: one.__name__
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,19 +26,23 @@ def records() -> Any:
 
 
 @FIGURES
-def test_a_figure_is_a_png_and_an_svg(figure: ModuleType, records: Any, tmp_path: Path) -> None:
-    png, svg = figure.draw(records.cells, records.run, tmp_path)
+def test_a_figure_is_a_png_and_an_svg(
+    figure: Callable[..., list[Path]], records: Any, tmp_path: Path
+) -> None:
+    png, svg = figure(records.cells, records.run, tmp_path)
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "</svg>" in svg.read_text()
     assert min(png.stat().st_size, svg.stat().st_size) > 10_000
     again = tmp_path / "again"
     again.mkdir()
-    assert figure.draw(records.cells, records.run, again)[1].read_bytes() == svg.read_bytes()
+    assert figure(records.cells, records.run, again)[1].read_bytes() == svg.read_bytes()
 
 
 @FIGURES
-def test_nothing_is_drawn_of_nothing(figure: ModuleType, records: Any, tmp_path: Path) -> None:
-    assert figure.draw(records.cells.clear(), records.run, tmp_path) == []
+def test_nothing_is_drawn_of_nothing(
+    figure: Callable[..., list[Path]], records: Any, tmp_path: Path
+) -> None:
+    assert figure(records.cells.clear(), records.run, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -49,41 +56,41 @@ def test_nothing_is_drawn_of_nothing(figure: ModuleType, records: Any, tmp_path:
     ids=["one seed of one policy", "one level of one environment"],
 )
 def test_a_part_is_drawn_as_far_as_it_goes(
-    figure: ModuleType, part: pl.Expr, records: Any, tmp_path: Path
+    figure: Callable[..., list[Path]], part: pl.Expr, records: Any, tmp_path: Path
 ) -> None:
-    assert len(figure.draw(records.cells.filter(part), records.run, tmp_path)) == 2
+    assert len(figure(records.cells.filter(part), records.run, tmp_path)) == 2
 
 
 def test_a_run_of_a_few_rounds_is_drawn(records: Any, tmp_path: Path) -> None:
     curves = [name for name in records.cells.columns if name.startswith("curve_")]
     short = records.cells.with_columns(pl.col(name).list.head(3) for name in curves)
-    for figure in (sweep, crowd, rolling):
-        assert len(figure.draw(short, {**records.run, "rounds": 30}, tmp_path)) == 2
+    for figure in (draw_sweep_figure, draw_crowd, draw_rolling):
+        assert len(figure(short, {**records.run, "rounds": 30}, tmp_path)) == 2
 
 
 def test_the_title_names_data_rounds_and_seeds() -> None:
     made_up = {"data": {"name": "x", "synthetic": True}, "rounds": 10_000}
-    assert heading("Regret", made_up, (5, 5)) == (
+    assert make_figure_title("Regret", made_up, (5, 5)) == (
         "SYNTHETIC: Regret\na made-up crowd, 10,000 rounds, 5 seeds"
     )
     real = {"data": {"name": "trec", "synthetic": False}, "rounds": 10_000}
-    assert "SYNTHETIC" not in heading("Regret", real, (5, 5))
-    assert "trec data" in heading("Regret", real, (5, 5))
+    assert "SYNTHETIC" not in make_figure_title("Regret", real, (5, 5))
+    assert "trec data" in make_figure_title("Regret", real, (5, 5))
 
 
 def test_no_two_series_look_alike_even_without_colour() -> None:
-    for looks in (POLICIES, LEVELS):
+    for looks in (PAPER_POLICY_STYLES, LEVEL_STYLES):
         assert len({look.colour for look in looks.values()}) == len(looks)
         assert len({look.marker for look in looks.values()}) == len(looks)
         assert len({str(look.line) for look in looks.values()}) == len(looks)
-    assert POLICIES["omd"].colour == "#0072B2"
+    assert PAPER_POLICY_STYLES["omd"].colour == "#0072B2"
 
 
 def test_a_band_is_the_deviation_over_seeds() -> None:
-    curve = Curve(np.array([10, 20]), np.array([[1.0, 2.0], [3.0, 2.0]]), [0, 1])
+    curve = SeedCurves(np.array([10, 20]), np.array([[1.0, 2.0], [3.0, 2.0]]), [0, 1])
     assert curve.std.tolist() == [np.sqrt(2.0), 0.0]
     assert curve.n.tolist() == [1.0, 2.0]
-    assert Curve(curve.t, curve.seeds[:1], [0]).std.tolist() == [0.0, 0.0]
+    assert SeedCurves(curve.t, curve.seeds[:1], [0]).std.tolist() == [0.0, 0.0]
 
 
 def test_seeds_of_unequal_length_are_drawn_over_what_all_have(records: Any) -> None:
@@ -94,7 +101,7 @@ def test_seeds_of_unequal_length_are_drawn_over_what_all_have(records: Any) -> N
         .otherwise(pl.col("curve_r2"))
         .alias("curve_r2")
     )
-    groups = Groups(cut)
+    groups = RecordGroups(cut)
     curve = groups.curve(next(iter(groups)), "curve_r2")
     assert curve is not None
     assert curve.seeds.shape == (5, 7)

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Floats, Ints
-from bylot.kernels.poisson import (
-    RARE,
+from bylot.numerics.conditional_poisson import (
+    MIN_DIVISOR,
     draw_set,
+    fill_count_table,
+    fill_fixed_set_score,
     fill_inclusion,
-    fill_score,
-    fill_table,
-    last_member,
-    log_probability,
-    restricted,
+    find_last_member,
+    log_fixed_set_probability,
+    restrict_logits,
 )
+from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.philox import RngKey
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=150)
 UNLIKELY = 1e-4  # a p-value below it would be noticed; the seeds are fixed, so it happens never
@@ -40,16 +40,16 @@ class Law(NamedTuple):
     coins: Floats
 
     def draw(self, t: int) -> Ints:
-        return draw_set(self.table, self.coins, self.M, Chance(7, t), 3)
+        return draw_set(self.table, self.coins, self.M, RngKey(7, t), 3)
 
     def log(self, members: Any) -> float:
-        return log_probability(np.array(members, np.int64), self.theta, self.log_z)
+        return log_fixed_set_probability(np.array(members, np.int64), self.theta, self.log_z)
 
 
 def law(theta: Any, M: int) -> Law:
     theta = np.array(theta, float)
     table, coins, pi = np.empty((theta.size + 1, M + 1)), np.empty(theta.size), np.empty(theta.size)
-    log_z = fill_table(table, coins, theta, M)
+    log_z = fill_count_table(table, coins, theta, M)
     fill_inclusion(pi, table, coins, M)
     return Law(theta, M, log_z, pi, table, coins)
 
@@ -196,13 +196,13 @@ def test_the_last_member_is_below_j_with_the_share_of_e_m_that_the_first_j_have(
     K, m = 1_000, 4
     theta = pool(kind, K)
     found = law(theta, m)
-    assert found.table[K, 0] > RARE
+    assert found.table[K, 0] > MIN_DIVISOR
     with localcontext() as context:
         context.prec, context.Emax, context.Emin = 60, 10**9, -(10**9)
         sums = prefixes([Decimal(float(t)).exp() for t in theta], m)
         below = np.array([float(row[m] / sums[-1][m]) for row in sums])
     for u in np.random.default_rng(0).random(500):
-        j = last_member(found.table, K, m, u)
+        j = find_last_member(found.table, K, m, u)
         assert below[j] - 1e-12 <= u <= below[j + 1] + 1e-12
 
 
@@ -271,7 +271,7 @@ def test_the_test_above_would_notice_a_theta_off_by_a_tenth(M: int) -> None:
 @pytest.mark.parametrize("M", range(1, 6))
 def test_beside_one_who_is_sure_they_are_drawn_with_the_same_probability(M: int) -> None:
     sure = law(np.append(900.0, THETA), M + 1)
-    assert sure.table[1:, 0].max() <= RARE  # coin by coin, then
+    assert sure.table[1:, 0].max() <= MIN_DIVISOR  # coin by coin, then
 
     def others(t: int) -> Ints:
         members = sure.draw(t)
@@ -306,14 +306,14 @@ def test_large_pools_are_drawn_as_often_as_said() -> None:
 def test_the_same_round_draws_the_same_set_and_another_stream_another() -> None:
     found = law(np.zeros(50), 5)
     assert_array_equal(found.draw(4), found.draw(4))
-    other = draw_set(found.table, found.coins, 5, Chance(7, 4), 8)
+    other = draw_set(found.table, found.coins, 5, RngKey(7, 4), 8)
     assert (found.draw(4) != other).any()
 
 
 @pytest.mark.parametrize("M", [1, 2, 3])
 def test_experts_that_are_down_leave_the_law_of_the_others(M: int) -> None:
     up = np.array([True, False, True, True, False, True])
-    part, whole = law(THETA[up], M), law(restricted(THETA, up), M)
+    part, whole = law(THETA[up], M), law(restrict_logits(THETA, up), M)
     assert whole.log_z == pytest.approx(part.log_z, rel=1e-14)
     assert_allclose(whole.pi[up], part.pi, rtol=1e-14)
     assert_array_equal(whole.pi[~up], 0.0)
@@ -325,29 +325,29 @@ def test_experts_that_are_down_leave_the_law_of_the_others(M: int) -> None:
 
 def test_fewer_up_than_places_are_all_taken() -> None:
     up = np.array([False, True, False, False, True, False])
-    found = law(restricted(THETA, up), min(4, int(up.sum())))
+    found = law(restrict_logits(THETA, up), min(4, int(up.sum())))
     assert_array_equal(found.pi, up)
     assert_array_equal(found.draw(0), [1, 4])
     assert found.log([1, 4]) == pytest.approx(0.0, abs=1e-15)
 
 
 def test_an_empty_mask_stands_for_all() -> None:
-    assert_array_equal(restricted(THETA, np.empty(0, np.bool_)), THETA)
+    assert_array_equal(restrict_logits(THETA, np.empty(0, np.bool_)), THETA)
 
 
 def test_a_table_with_more_columns_than_needed_serves() -> None:
     table, coins, pi = np.full((7, 6), np.nan), np.empty(6), np.empty(6)
-    log_z = fill_table(table, coins, THETA, 2)
+    log_z = fill_count_table(table, coins, THETA, 2)
     fill_inclusion(pi, table, coins, 2)
     assert log_z == law(THETA, 2).log_z
     assert_array_equal(pi, law(THETA, 2).pi)
-    assert_array_equal(draw_set(table, coins, 2, Chance(7, 1), 3), law(THETA, 2).draw(1))
+    assert_array_equal(draw_set(table, coins, 2, RngKey(7, 1), 3), law(THETA, 2).draw(1))
 
 
 def test_the_score_is_the_gradient_of_the_log_probability_and_has_mean_zero() -> None:
     found, score, mean, h = law(THETA, 3), np.empty(6), np.zeros(6), 1e-5
     for a in sets(6, 3):
-        fill_score(score, np.array(a), found.pi)
+        fill_fixed_set_score(score, np.array(a), found.pi)
         steps = h * np.eye(6)
         slope = [(law(THETA + s, 3).log(a) - law(THETA - s, 3).log(a)) / (2 * h) for s in steps]
         assert_allclose(score, slope, atol=1e-9)
@@ -369,6 +369,6 @@ def test_the_score_agrees_with_differences_of_sixty_digits(scale: float) -> None
     with localcontext() as context:
         context.prec = 60
         for a in sets(6, M):
-            fill_score(score, np.array(a), found.pi)
+            fill_fixed_set_score(score, np.array(a), found.pi)
             slope = [float((log(a, i, h) - log(a, i, -h)) / (2 * h)) for i in range(6)]
             assert_allclose(score, slope, rtol=1e-12, atol=1e-15)

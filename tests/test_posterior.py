@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Floats, Ints, compiled
-from bylot.kernels.stream import opened
-from bylot.policies import posterior
-from bylot.policies.posterior import (
+from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.philox import RngKey
+from bylot.numerics.variates import open_stream
+from bylot.policies import noisy_or_posterior
+from bylot.policies.noisy_or_posterior import (
     Posterior,
-    drawn_belief,
-    fill_root,
-    noise,
-    observe,
-    prior,
-    unlikely,
+    compute_drift_threshold,
+    estimate_noise,
+    fill_cholesky_root,
+    make_prior,
+    sample_posterior,
+    update_posterior,
 )
 
 K, M = 8, 3
@@ -78,21 +78,21 @@ def world(seed: int, rounds: int, switch: int | None = None) -> list[tuple[Ints,
     return told
 
 
-@compiled
+@jit
 def fill_draws(out: Floats, beta: Floats, root: Floats) -> None:
     """Draws at half the scale, one after the other."""
-    s = opened(Chance(0, 0), 0)
+    s = open_stream(RngKey(0, 0), 0)
     for n in range(out.shape[0]):
-        b, s = drawn_belief(beta, root, 0.5, s)
+        b, s = sample_posterior(beta, root, 0.5, s)
         out[n] = b
 
 
 def alarms(rounds: list[tuple[Ints, float]]) -> list[int]:
     """The rounds in which the belief about somebody was loosened."""
-    belief, fired = prior(1, K, M), []
+    belief, fired = make_prior(1, K, M), []
     for t, (members, reward) in enumerate(rounds):
         before = np.trace(covariance(belief))
-        observe(belief, 0, members, reward)
+        update_posterior(belief, 0, members, reward)
         if np.trace(covariance(belief)) > before + 1e-9:
             fired.append(t)
     return fired
@@ -100,24 +100,24 @@ def alarms(rounds: list[tuple[Ints, float]]) -> list[int]:
 
 @pytest.mark.parametrize("switch", [None, 400])
 def test_an_observation_does_what_the_formulas_say(switch: int | None) -> None:
-    belief = prior(1, K, M)
+    belief = make_prior(1, K, M)
     plain = Plain(belief.beta[0].copy(), covariance(belief), 0.12, 0.4, np.zeros(K), 0)
     for members, reward in world(1, 800, switch):
-        observe(belief, 0, members, reward)
+        update_posterior(belief, 0, members, reward)
         plain = reading(plain, members, reward)
         assert_allclose(belief.beta[0], plain.beta, atol=1e-8)
         assert_allclose(covariance(belief), plain.P, atol=1e-9)
         assert belief.squares[0] == pytest.approx(plain.squares, rel=1e-8)
         assert belief.missed[0] == pytest.approx(plain.missed, rel=1e-8)
         assert_allclose(belief.drift[0], plain.e, atol=1e-8)
-    assert posterior.sound(belief)
+    assert noisy_or_posterior.is_valid_posterior(belief)
 
 
 def test_other_contexts_are_left_alone() -> None:
-    belief = prior(3, K, M)
+    belief = make_prior(3, K, M)
     for members, reward in world(2, 50):
-        observe(belief, 1, members, reward)
-    for field, fresh in zip(belief, prior(1, K, M), strict=True):
+        update_posterior(belief, 1, members, reward)
+    for field, fresh in zip(belief, make_prior(1, K, M), strict=True):
         assert_allclose(field[0], fresh[0])
         assert_allclose(field[2], fresh[0])
         assert not np.allclose(field[1], fresh[0])
@@ -125,15 +125,15 @@ def test_other_contexts_are_left_alone() -> None:
 
 @pytest.mark.parametrize("switch", [None, 25_000])
 def test_a_covariance_stays_one_over_long_runs(switch: int | None) -> None:
-    belief = prior(1, K, M)
+    belief = make_prior(1, K, M)
     for n, (members, reward) in enumerate(world(3, 50_000, switch)):
-        observe(belief, 0, members, reward)
+        update_posterior(belief, 0, members, reward)
         if n % 5_000 == 0:
             P = covariance(belief)
             assert_allclose(P, P.T, rtol=0, atol=0)
             assert np.linalg.eigvalsh(P).min() > 1e-9
             assert np.diag(P).max() <= 1 + 1e-9
-    assert posterior.sound(belief)
+    assert noisy_or_posterior.is_valid_posterior(belief)
 
 
 def test_an_alarm_comes_soon_after_a_switch_and_hardly_before() -> None:
@@ -144,18 +144,18 @@ def test_an_alarm_comes_soon_after_a_switch_and_hardly_before() -> None:
 
 
 def test_what_was_believed_of_the_changed_is_learned_anew() -> None:
-    belief, told = prior(1, K, M), world(4, 6_000, switch=3_000)
+    belief, told = make_prior(1, K, M), world(4, 6_000, switch=3_000)
     for members, reward in told:
-        observe(belief, 0, members, reward)
+        update_posterior(belief, 0, members, reward)
     misses = 1.25 - np.random.default_rng(4).uniform(0.3, 0.95, K)
     assert_allclose(np.exp(belief.beta[0]), misses, atol=0.12)
     assert np.abs(np.exp(belief.beta[0]) - (1.25 - misses)).max() > 0.3  # not the old world's
 
 
 def test_draws_have_the_mean_and_the_spread_that_are_believed() -> None:
-    belief = prior(1, K, M)
+    belief = make_prior(1, K, M)
     for members, reward in world(5, 40):
-        observe(belief, 0, members, reward)
+        update_posterior(belief, 0, members, reward)
     n, b = 20_000, np.empty((20_000, K))
     fill_draws(b, belief.beta[0], belief.root[0])
     P = 0.25 * covariance(belief)
@@ -168,7 +168,7 @@ def test_draws_have_the_mean_and_the_spread_that_are_believed() -> None:
 def test_a_root_is_one() -> None:
     some = np.random.default_rng(0).normal(size=(K, K))
     P, root = some @ some.T, np.empty((K, K))
-    fill_root(root, P.copy())
+    fill_cholesky_root(root, P.copy())
     assert_allclose(root.T @ root, P, atol=1e-12)
     assert_allclose(root, np.triu(root))
 
@@ -205,12 +205,12 @@ def test_who_begins_to_fail_raises_one_all_the_same() -> None:
 def test_a_coin_that_changes_is_noticed_within_a_hundred_rounds(
     before: float, after: float
 ) -> None:
-    belief, rng, me = prior(1, 1, 1), np.random.default_rng(0), np.zeros(1, np.int64)
+    belief, rng, me = make_prior(1, 1, 1), np.random.default_rng(0), np.zeros(1, np.int64)
     for _ in range(3_000):
-        observe(belief, 0, me, float(rng.random() > before))
+        update_posterior(belief, 0, me, float(rng.random() > before))
     assert np.exp(belief.beta[0, 0]) == pytest.approx(before, abs=0.05)
     for _ in range(100):
-        observe(belief, 0, me, float(rng.random() > after))
+        update_posterior(belief, 0, me, float(rng.random() > after))
     assert np.exp(belief.beta[0, 0]) == pytest.approx(after, abs=0.15)
 
 
@@ -219,17 +219,17 @@ def test_what_is_unlikely_is_rare_and_half_of_it_is_not(fade: float, skew: float
     rng, e, above, half = np.random.default_rng(0), np.zeros(2_000), 0, 0
     for t in range(3_000):
         e += fade * (skew * rng.poisson(1 / skew**2, e.size) - 1 / skew - e)
-        above += int((e > unlikely(fade, skew)).sum()) if t > 500 else 0
-        half += int((e > unlikely(fade, skew) / 2).sum()) if t > 500 else 0
+        above += int((e > compute_drift_threshold(fade, skew)).sum()) if t > 500 else 0
+        half += int((e > compute_drift_threshold(fade, skew) / 2).sum()) if t > 500 else 0
     assert above <= 500  # of 5,000,000: a normal number is that far away 160 times
     assert half > 50_000
 
 
 def test_noise_is_about_one_where_sets_pass_or_fail_and_small_where_they_seldom_differ() -> None:
-    loud, quiet, heard = prior(1, K, M), prior(1, K, M), []
+    loud, quiet, heard = make_prior(1, K, M), make_prior(1, K, M), []
     for members, reward in passed(0, 4_000):
-        observe(loud, 0, members, reward)
-        observe(quiet, 0, members, 0.9)
-        heard.append(noise(loud, 0))
+        update_posterior(loud, 0, members, reward)
+        update_posterior(quiet, 0, members, 0.9)
+        heard.append(estimate_noise(loud, 0))
     assert 0.7 < np.mean(heard[1_000:]) <= 1
-    assert noise(quiet, 0) < 0.01
+    assert estimate_noise(quiet, 0) < 0.01

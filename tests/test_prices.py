@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bylot.errors import ValuesError
-from bylot.kernels.compile import Floats
-from bylot.optima import CheckedPrice, Optimum, checked_prices, optimum
+from bylot.numerics.jit import Floats
+from bylot.optima import Optimum, ShadowPrice, check_shadow_prices, optimum
 from bylot.problem import Limit, Problem, at_least, at_most
 
 PAIR = np.array([[0.0, 1.0]])
@@ -28,10 +28,10 @@ def skills(K: int = 8, T: int = 6) -> Floats:
     return np.random.default_rng(1).random((T, 2, K))
 
 
-def one(problem: Problem, values: Floats, **options: bool) -> CheckedPrice:
+def one(problem: Problem, values: Floats, **options: bool) -> ShadowPrice:
     """The only price of a problem."""
     best = optimum(problem, values, floor=False, **options)
-    (price,) = checked_prices(problem, values, best, floor=False, **options)
+    (price,) = check_shadow_prices(problem, values, best, floor=False, **options)
     return price
 
 
@@ -65,7 +65,7 @@ def test_a_kink_is_told_with_both_sides() -> None:
 
 def test_a_curve_is_no_kink_however_long_the_step() -> None:
     problem, values = pool([at_most("usd", 0.9)]), skills()
-    (usd,) = checked_prices(problem, values, optimum(problem, values), step=0.05)
+    (usd,) = check_shadow_prices(problem, values, optimum(problem, values), step=0.05)
     assert usd.below is not None
     assert usd.above is not None
     assert usd.below > 1.02 * usd.above
@@ -76,14 +76,14 @@ def test_a_wrong_price_would_be_noticed() -> None:
     problem, values = pair(0.5), PAIR
     best = optimum(problem, values, floor=False)
     wrong = Optimum(best.value, best.policy, best.gap, best.prices * 1.03)
-    (usd,) = checked_prices(problem, values, wrong, floor=False)
+    (usd,) = check_shadow_prices(problem, values, wrong, floor=False)
     assert usd.verdict == "differs"
 
 
 def test_prices_are_of_the_kind_of_their_optimum() -> None:
     best = optimum(pair(0.5), PAIR, exact=True)
     with pytest.raises(ValuesError, match="give exact=True here"):
-        checked_prices(pair(0.5), PAIR, best)
+        check_shadow_prices(pair(0.5), PAIR, best)
 
 
 def test_a_bound_that_cannot_be_tightened_has_one_side() -> None:
@@ -108,7 +108,7 @@ def test_limits_that_meet_have_one_side_each(exact: bool) -> None:
     if not exact:  # whose upper end is u / M: these leave one mean cost
         problem = pool([at_most("usd", 1.5), at_least("usd", 0.5)])
     best = optimum(problem, values, exact=exact, floor=False)
-    upper, lower, *_ = checked_prices(problem, values, best, exact=exact, floor=False)
+    upper, lower, *_ = check_shadow_prices(problem, values, best, exact=exact, floor=False)
     assert (upper.verdict, upper.below) == ("edge", None)
     assert (lower.verdict, lower.above) == ("edge", None)
 
@@ -129,7 +129,7 @@ def test_limits_on_both_sides_agree_and_idle_ones_are_worth_nothing(exact: bool)
     limits = [at_most("usd", 0.9), at_least("junior", junior), at_most("junior", 3.0)]
     problem, values = pool(limits), skills()
     best = optimum(problem, values, exact=exact, starts=4)
-    prices = checked_prices(problem, values, best, exact=exact)
+    prices = check_shadow_prices(problem, values, best, exact=exact)
     assert [price.verdict for price in prices] == ["agrees"] * 3
     assert [price.limit for price in prices] == limits
     assert prices[0].price > 1e-2
@@ -143,7 +143,7 @@ def test_prices_of_contexts_agree(aggregate: bool, exact: bool) -> None:
     problem, values = pool([at_most("usd", 0.9), at_least("junior", 0.5)]), skills(T=8)
     contexts = np.arange(8) % 2
     best = optimum(problem, values, contexts=contexts, aggregate=aggregate, exact=exact, starts=2)
-    prices = checked_prices(
+    prices = check_shadow_prices(
         problem, values, best, contexts=contexts, aggregate=aggregate, exact=exact
     )
     assert {price.verdict for price in prices} == {"agrees"}

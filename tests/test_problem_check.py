@@ -10,13 +10,21 @@ import hospital
 from broken_files import GOOD
 from bylot.cli import main
 from bylot.errors import PolicyError
-from bylot.files import read
-from bylot.files.check import check
-from bylot.files.form import published, starter
-from bylot.policies import Distinct, Panel, Policy, Strict, Tangent, settled, write
+from bylot.policies import (
+    Distinct,
+    NoisyOr,
+    Policy,
+    Strict,
+    Tangent,
+    policy_to_data,
+    resolve_policy,
+)
 from bylot.problem import Problem
+from bylot.problem_files import read
+from bylot.problem_files.check import check_problem
+from bylot.problem_files.schema import published_schema, starter_text
 
-GUARDED: tuple[Policy, ...] = (Distinct(), Panel(), Tangent())
+GUARDED: tuple[Policy, ...] = (Distinct(), NoisyOr(), Tangent())
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOMY = GOOD["yaml"]
 THIN = ROOMY.replace("at_most: 4.5, at_least: 0.1", "at_most: 1.5")  # panels of two cost 4 or more
@@ -173,7 +181,7 @@ def test_the_shortest_period_that_is_told_is_the_shortest_that_is_accepted(tmp_p
     met = 0
     for path in pools(tmp_path):
         file = read(path)
-        for kind, one in zip(GUARDED, check(file).footings, strict=False):
+        for kind, one in zip(GUARDED, check_problem(file).footings, strict=False):
             if one.reason:
                 with pytest.raises(PolicyError):
                     kind.bind(file.problem)
@@ -200,8 +208,8 @@ def test_what_auto_takes_is_told_and_is_what_it_takes(
     assert "panel:explore" not in text
     for path in pools(tmp_path):
         file = read(path)
-        for asked, took in check(file).auto.items():
-            assert took == write(settled(asked, file.problem))["name"]
+        for asked, took in check_problem(file).auto.items():
+            assert took == policy_to_data(resolve_policy(asked, file.problem))["name"]
     _, text, _ = told(tmp_path, ROOMY.replace("period: 500", "period: 1"), capsys)
     assert "takes distinct (which has no room, see above)" in text
 
@@ -222,7 +230,7 @@ def test_beliefs_of_panel_that_would_not_fit_are_told_before_they_are_made(
     assert data["auto"]["auto:propensities=false,contexts=2000"] == "distinct"
     problem = read(tmp_path / "pool.yaml").problem
     with pytest.raises(PolicyError, match="beliefs about pairs"):
-        Panel().start(Panel().bind(problem), 2_000)
+        NoisyOr().start(NoisyOr().bind(problem), 2_000)
 
 
 def test_a_period_that_is_too_short_is_told(
@@ -238,7 +246,7 @@ def test_strict_can_be_taken_where_it_is_said_to(tmp_path: Path) -> None:
     said = set()
     for path in pools(tmp_path):
         file = read(path)
-        (one,) = [one for one in check(file).footings if one.policy == "strict"]
+        (one,) = [one for one in check_problem(file).footings if one.policy == "strict"]
         said.add(bool(one.reason))
         if one.reason:
             with pytest.raises(PolicyError):
@@ -263,9 +271,9 @@ def test_new_and_schema_print_what_comes_with_the_package(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["problem", "new"]) == 0
-    assert capsys.readouterr().out == starter()
+    assert capsys.readouterr().out == starter_text()
     assert main(["problem", "schema"]) == 0
-    assert capsys.readouterr().out == published()
+    assert capsys.readouterr().out == published_schema()
 
 
 def test_nothing_limited_is_no_reason_to_fail(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import bylot
 import hospital
 from broken_files import GOOD
-from bylot.errors import InfeasibleFile, InfeasibleLimits, ProblemError, ProblemFileError
-from bylot.files import ProblemFile, read, write
-from bylot.files.form import FORM, starter
+from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Share, at_least, at_most, share
+from bylot.problem_files import ProblemFile, read, write
+from bylot.problem_files.schema import PROBLEM_SHAPE, starter_text
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -151,14 +151,14 @@ def test_the_examples_that_are_complete_can_be_read(name: str) -> None:
 
 
 def test_the_starter_is_a_problem_that_policies_can_play(tmp_path: Path) -> None:
-    assert bylot.Router(reading(tmp_path, starter()).problem, "distinct").decide().subset
+    assert bylot.Router(reading(tmp_path, starter_text()).problem, "distinct").decide().subset
 
 
 def test_every_commented_line_of_the_starter_can_be_put_in_force(tmp_path: Path) -> None:
-    spare = re.findall(r"^# ([a-z]+: .*)$", starter(), re.MULTILINE)
+    spare = re.findall(r"^# ([a-z]+: .*)$", starter_text(), re.MULTILINE)
     assert len(spare) == 5
     for line in spare:
-        reading(tmp_path, f"{starter()}{line}\n")
+        reading(tmp_path, f"{starter_text()}{line}\n")
 
 
 def test_the_example_of_the_hospital_is_the_hospital_of_the_tests() -> None:
@@ -186,7 +186,7 @@ def test_the_document_on_problem_files_shows_files_that_can_be_read(tmp_path: Pa
 
 def test_the_document_on_problem_files_has_every_key() -> None:
     keys = re.findall(r"^\| `([$a-z]+)` \|", DOCUMENT, re.MULTILINE)
-    assert sorted(keys) == sorted(FORM.fields)
+    assert sorted(keys) == sorted(PROBLEM_SHAPE.fields)
 
 
 # ---- writing
@@ -271,7 +271,7 @@ def test_a_cost_that_is_called_like_a_key_is_not_written(name: str) -> None:
 
 def test_limits_in_conflict_are_named_by_their_lines_with_what_to_write(tmp_path: Path) -> None:
     text = GOOD["yaml"].replace("at_most: 4.5", "at_most: 0.3")
-    with pytest.raises(InfeasibleFile) as caught:
+    with pytest.raises(InfeasibleProblemFile) as caught:
         reading(tmp_path, text)
     error = caught.value
     assert isinstance(error, InfeasibleLimits)
@@ -285,7 +285,7 @@ def test_limits_in_conflict_are_named_by_their_lines_with_what_to_write(tmp_path
 def test_limits_that_the_solver_gives_up_on_are_named_by_their_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bylot.problem.region.solve", lambda *_: None)
+    monkeypatch.setattr("bylot.problem.polytope.solve_linear_program", lambda *_: None)
     with pytest.raises(ProblemFileError, match=r"line 15, .*: no solver .*; measure each cost"):
         reading(tmp_path, GOOD["yaml"])
 
@@ -297,7 +297,7 @@ def test_remedies_are_in_the_unit_of_their_line_and_would_do(tmp_path: Path) -> 
         + "limits:\n  - {cost: usd, at_most: 1.1, per: draw}\n"
         + "  - {group: g1, at_least: 0.31, per: draw}\n"
     )
-    with pytest.raises(InfeasibleFile, match="line 11, 12: ") as caught:
+    with pytest.raises(InfeasibleProblemFile, match="line 11, 12: ") as caught:
         reading(tmp_path, text)
     assert caught.value.lines == (11, 12)
     advice = str(caught.value).split("; write ")[1].split("; leave")[0].split(" or ")
@@ -315,5 +315,7 @@ def test_more_draws_may_be_the_remedy(tmp_path: Path) -> None:
     text = "draws: 1\nexperts: [{name: a, group: x}, {name: b, group: y}]\n"
     text += "limits:\n  - {group: x, at_least: 0.8, per: request}\n"
     text += "  - {group: y, at_least: 0.8, per: request}\n"
-    with pytest.raises(InfeasibleFile, match=r"line 4, 5: .* or draws: 2; leave some room beyond$"):
+    with pytest.raises(
+        InfeasibleProblemFile, match=r"line 4, 5: .* or draws: 2; leave some room beyond$"
+    ):
         reading(tmp_path, text)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from broken_files import BROKEN, GOOD, Broken
 from bylot.errors import ProblemFileError
-from bylot.files import read, spread
-from bylot.files.source import LARGEST
+from bylot.problem_files import experts, read
+from bylot.problem_files.nodes import MAX_PROBLEM_FILE_BYTES
 
 fuzz = settings(
     deadline=None,
@@ -64,7 +64,7 @@ WHOLE = {
     "empty": (b"", "is empty; start from what `bylot problem new` prints"),
     "blank": (b"\n  \n", "is empty"),
     "comments": (b"# nothing\n", "nothing but comments"),
-    "too long": (b"#" * (LARGEST + 1), "put the experts in a CSV file"),
+    "too long": (b"#" * (MAX_PROBLEM_FILE_BYTES + 1), "put the experts in a CSV file"),
     "not UTF-8": (
         GOOD["yaml"].replace("seconds", "Sekunden f\xfcr A").encode("latin-1"),
         "line 4: is not",
@@ -272,6 +272,6 @@ def test_csv_files_with_random_changes_are_read_or_refused(
 def test_experts_in_a_file_that_never_ends_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spread, "LARGEST", 1_000)
+    monkeypatch.setattr(experts, "MAX_CSV_BYTES", 1_000)
     said = complaint(tmp_path / "pool.yaml", "draws: 1\nexperts: {csv: /dev/zero}\n")
     assert said == "/dev/zero: has more than 1,000 bytes; keep a line for each entry"

@@ -9,9 +9,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bylot.files import jsons, tomls, yamls
-from bylot.files.node import Node
-from bylot.files.source import Source
+from bylot.problem_files import json_nodes, toml_nodes, yaml_nodes
+from bylot.problem_files.nodes import Node, SourceText
 
 fuzz = settings(deadline=None, derandomize=True, max_examples=300)
 
@@ -42,7 +41,7 @@ def test_json_is_read_as_the_standard_library_does(
     value: Any, indent: int | str | None, ascii_only: bool
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert bare(jsons.parse(Source(Path("x.json"), text))) == value
+    assert bare(json_nodes.parse_json(SourceText(Path("x.json"), text))) == value
 
 
 class Dumper(yaml.SafeDumper):
@@ -50,7 +49,7 @@ class Dumper(yaml.SafeDumper):
 
 
 def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if yamls.meaning(text) == text else '"'
+    style = None if yaml_nodes.resolve_scalar(text) == text else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -62,7 +61,7 @@ Dumper.add_representer(str, quoted)
 @example(value={"0E0": "1e3"})
 def test_yaml_is_read_as_pyyaml_writes_it(value: Any) -> None:
     text = yaml.dump(value, Dumper=Dumper, allow_unicode=True)
-    assert bare(yamls.parse(Source(Path("x.yaml"), text))) == value
+    assert bare(yaml_nodes.parse_yaml(SourceText(Path("x.yaml"), text))) == value
 
 
 TOML_TEXT = '''\
@@ -88,7 +87,7 @@ k = -inf
 
 
 def test_toml_is_read_as_the_standard_library_does() -> None:
-    node = tomls.parse(Source(Path("x.toml"), TOML_TEXT))
+    node = toml_nodes.parse_toml(SourceText(Path("x.toml"), TOML_TEXT))
     assert bare(node) == tomllib.loads(TOML_TEXT)
     t = node.value["t"].value
     assert t["u"].value["v"].place.line == 10

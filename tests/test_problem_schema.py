@@ -12,15 +12,24 @@ from jsonschema import Draft202012Validator
 
 from broken_files import GOOD, KINDS, MEANING
 from bylot.errors import ProblemFileError
-from bylot.files import jsons, read, tomls, yamls
-from bylot.files.form import FORM, printed, published, schema, starter
-from bylot.files.node import Node
-from bylot.files.source import Source
+from bylot.problem_files import json_nodes, read, toml_nodes, yaml_nodes
+from bylot.problem_files.nodes import Node, SourceText
+from bylot.problem_files.schema import (
+    PROBLEM_SHAPE,
+    format_schema,
+    problem_schema,
+    published_schema,
+    starter_text,
+)
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/problem.*"))
-PARSERS = {"yaml": yamls.parse, "toml": tomls.parse, "json": jsons.parse}
+PARSERS = {
+    "yaml": yaml_nodes.parse_yaml,
+    "toml": toml_nodes.parse_toml,
+    "json": json_nodes.parse_json,
+}
 
-judge = Draft202012Validator(json.loads(published()))
+judge = Draft202012Validator(json.loads(published_schema()))
 problem = json.loads(GOOD["json"])
 by_csv = {
     "draws": 3,
@@ -40,21 +49,23 @@ def bare(node: Node) -> Any:
 
 def parsed(content: str, ending: str) -> Node:
     """The nodes of a content."""
-    return PARSERS[ending](Source(Path(f"pool.{ending}"), content))
+    return PARSERS[ending](SourceText(Path(f"pool.{ending}"), content))
 
 
 def fits(node: Node) -> bool:
     """Does the reader find nothing to say against the shape?"""
     try:
-        FORM.check(node, "a problem")
+        PROBLEM_SHAPE.check(node, "a problem")
     except ProblemFileError:
         return False
     return True
 
 
 def test_what_is_published_is_what_the_reader_goes_by() -> None:
-    assert published() == printed(schema())  # if not: bylot.files.form.printed(schema()) is due
-    Draft202012Validator.check_schema(schema())
+    assert published_schema() == format_schema(
+        problem_schema()
+    )  # if not: bylot.problem_files.schema.format_schema(schema()) is due
+    Draft202012Validator.check_schema(problem_schema())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
@@ -67,15 +78,15 @@ def test_there_are_examples() -> None:
 
 
 def test_the_good_files_and_the_starter_are_valid() -> None:
-    judge.validate(bare(parsed(starter(), "yaml")))
+    judge.validate(bare(parsed(starter_text(), "yaml")))
     judge.validate(by_csv)
     for ending, content in GOOD.items():
         judge.validate(bare(parsed(content, ending)))
 
 
 def test_keys_are_described_for_editors() -> None:
-    keys = json.loads(published())["properties"]
-    assert set(keys) == set(FORM.fields)
+    keys = json.loads(published_schema())["properties"]
+    assert set(keys) == set(PROBLEM_SHAPE.fields)
     assert all(key["description"] for key in keys.values())
 
 
@@ -131,7 +142,7 @@ def changed(draw: st.DrawFn) -> Any:
         elif what == "rename":
             branch[draw(words)] = branch.pop(place)
         else:
-            branch[draw(words | st.sampled_from(sorted(FORM.fields)))] = draw(parts)
+            branch[draw(words | st.sampled_from(sorted(PROBLEM_SHAPE.fields)))] = draw(parts)
     return value
 
 

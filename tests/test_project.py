@@ -10,30 +10,36 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
-from bylot.bench.adversarial import Case, halfspace_case, judge, kkt, least
-from bylot.bench.qp import fuzz
-from bylot.kernels import project
-from bylot.kernels.ball import onto_ball
-from bylot.kernels.compile import Floats, compiled
-from bylot.kernels.project import (
+from bylot.numerics import simplex_projection
+from bylot.numerics.box import project_onto_unit_ball
+from bylot.numerics.jit import Floats, jit
+from bylot.numerics.simplex_projection import (
     Projection,
-    fill_halfspace,
-    onto_halfspace,
-    onto_simplex,
+    fill_halfspace_projection,
+    project_onto_halfspace,
+    project_onto_simplex,
 )
+from bylot_bench.projection_cases import (
+    ProjectionCase,
+    compute_kkt_residual,
+    judge_halfspace,
+    make_halfspace_case,
+    minimise_row,
+)
+from bylot_bench.qp import fuzz_projection
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=200)
 
 
-def solve(case: Case) -> Projection:
-    return onto_halfspace(case.z, case.floor, case.A[0], float(case.b[0]))
+def solve(case: ProjectionCase) -> Projection:
+    return project_onto_halfspace(case.z, case.floor, case.A[0], float(case.b[0]))
 
 
-def residual(case: Case) -> float:
-    return judge(case, *solve(case))
+def residual(case: ProjectionCase) -> float:
+    return judge_halfspace(case, *solve(case))
 
 
-def by_quadprog(case: Case) -> Floats:
+def by_quadprog(case: ProjectionCase) -> Floats:
     """The same problem, solved by Goldfarb and Idnani's method."""
     K = case.z.size
     rows = np.column_stack([np.ones(K), -case.A.T, np.eye(K)])
@@ -50,25 +56,27 @@ def by_sorting(z: Floats, floor: float) -> Floats:
     return q
 
 
-def moderate(number: int, K: int, floor: float) -> Case:
+def moderate(number: int, K: int, floor: float) -> ProjectionCase:
     """A problem of ordinary size whose row binds more often than not."""
     rng = np.random.default_rng(number)
     a = rng.random(K)
     low, high = floor * a.sum() + (1 - K * floor) * np.array([a.min(), a.mean()])
     b = rng.uniform(low, high)
-    return Case(rng.standard_normal(K), floor, a[None], np.array([b]), f"moderate {number}")
+    return ProjectionCase(
+        rng.standard_normal(K), floor, a[None], np.array([b]), f"moderate {number}"
+    )
 
 
 # The optimality conditions
 
 
 def test_every_adversarial_case_is_solved_to_1e_12() -> None:
-    cases = (halfspace_case(number) for number in range(3_000))
+    cases = (make_halfspace_case(number) for number in range(3_000))
     assert [case.title for case in cases if not residual(case) <= 1e-12] == []
 
 
 def test_the_cases_cover_what_they_should() -> None:
-    cases = [halfspace_case(number) for number in range(1_500)]
+    cases = [make_halfspace_case(number) for number in range(1_500)]
     answers = [solve(case) for case in cases]
     assert {case.z.size for case in cases} >= set(range(1, 20))
     assert max(case.z.size for case in cases) > 900
@@ -79,7 +87,7 @@ def test_the_cases_cover_what_they_should() -> None:
 
 
 def test_a_case_is_known_by_its_number() -> None:
-    first, again, other = halfspace_case(7), halfspace_case(7), halfspace_case(8)
+    first, again, other = make_halfspace_case(7), make_halfspace_case(7), make_halfspace_case(8)
     assert first.title == again.title != other.title
     assert np.array_equal(first.z, again.z)
     assert np.array_equal(first.A, again.A)
@@ -89,47 +97,51 @@ def test_a_case_is_known_by_its_number() -> None:
 
 
 @pytest.fixture
-def binding() -> tuple[Case, Projection]:
+def binding() -> tuple[ProjectionCase, Projection]:
     z = 0.1 * np.random.default_rng(0).standard_normal(8)
-    case = Case(z, 0.01, np.linspace(0.0, 1.0, 8)[None], np.array([0.4]), "binding")
+    case = ProjectionCase(z, 0.01, np.linspace(0.0, 1.0, 8)[None], np.array([0.4]), "binding")
     answer = solve(case)
     assert answer.multiplier > 0.1
     assert (answer.q > 0.02).sum() > 2
     return case, answer
 
 
-def test_the_judge_rejects_a_q_that_is_off_by_1e_9(binding: tuple[Case, Projection]) -> None:
+def test_the_judge_rejects_a_q_that_is_off_by_1e_9(
+    binding: tuple[ProjectionCase, Projection],
+) -> None:
     case, answer = binding
     i, j = np.argsort(answer.q)[-2:]
     wrong = answer.q.copy()
     wrong[i] += 1e-9
-    assert kkt(case, wrong, np.array([answer.multiplier])).mass > 1e-10
+    assert compute_kkt_residual(case, wrong, np.array([answer.multiplier])).mass > 1e-10
     wrong[j] -= 1e-9
-    assert judge(case, wrong, answer.multiplier, True) > 1e-10
+    assert judge_halfspace(case, wrong, answer.multiplier, True) > 1e-10
 
 
-def test_the_judge_rejects_a_wrong_multiplier(binding: tuple[Case, Projection]) -> None:
+def test_the_judge_rejects_a_wrong_multiplier(binding: tuple[ProjectionCase, Projection]) -> None:
     case, answer = binding
-    assert judge(case, answer.q, answer.multiplier * (1 + 1e-9), True) > 1e-11
-    assert judge(case, answer.q, 0.0, True) > 1e-3
-    assert judge(case, answer.q, -1e-9, True) > 1e-11
-    assert judge(case, answer.q, math.nan, True) == math.inf
+    assert judge_halfspace(case, answer.q, answer.multiplier * (1 + 1e-9), True) > 1e-11
+    assert judge_halfspace(case, answer.q, 0.0, True) > 1e-3
+    assert judge_halfspace(case, answer.q, -1e-9, True) > 1e-11
+    assert judge_halfspace(case, answer.q, math.nan, True) == math.inf
 
 
-def test_the_judge_rejects_a_price_on_a_slack_row(binding: tuple[Case, Projection]) -> None:
+def test_the_judge_rejects_a_price_on_a_slack_row(
+    binding: tuple[ProjectionCase, Projection],
+) -> None:
     case, answer = binding
     slack = case._replace(b=case.b + 1e-6)
-    assert judge(slack, answer.q, answer.multiplier, True) > 1e-7
+    assert judge_halfspace(slack, answer.q, answer.multiplier, True) > 1e-7
 
 
-def test_the_judge_rejects_a_wrong_verdict(binding: tuple[Case, Projection]) -> None:
+def test_the_judge_rejects_a_wrong_verdict(binding: tuple[ProjectionCase, Projection]) -> None:
     case, answer = binding
-    assert judge(case, answer.q, answer.multiplier, False) == math.inf
-    empty = case._replace(b=np.array([least(case) - 1e-6]))
+    assert judge_halfspace(case, answer.q, answer.multiplier, False) == math.inf
+    empty = case._replace(b=np.array([minimise_row(case) - 1e-6]))
     found = solve(empty)
     assert not found.feasible
-    assert judge(empty, *found) <= 1e-12
-    assert judge(empty, found.q, found.multiplier, True) > 1e-7
+    assert judge_halfspace(empty, *found) <= 1e-12
+    assert judge_halfspace(empty, found.q, found.multiplier, True) > 1e-7
 
 
 # Other solvers
@@ -147,7 +159,7 @@ def test_the_simplex_projection_agrees_with_sorting(K: int) -> None:
     for number in range(20):
         z = np.random.default_rng(number).standard_normal(K) * 10.0 ** (number % 5 - 2)
         floor = 0.1 / K * (number % 2)
-        assert_allclose(onto_simplex(z, floor), by_sorting(z, floor), atol=1e-13)
+        assert_allclose(project_onto_simplex(z, floor), by_sorting(z, floor), atol=1e-13)
 
 
 @pytest.mark.parametrize("number", range(20))
@@ -157,13 +169,15 @@ def test_an_empty_set_gives_the_nearest_of_the_least_violating_points(number: in
     a, z = rng.integers(0, 3, K).astype(float), rng.standard_normal(K)
     low = linprog(a, A_eq=np.ones((1, K)), b_eq=[1.0], bounds=[(floor, None)] * K).fun
     assert low is not None
-    answer = onto_halfspace(z, floor, a, low - 0.1)
+    answer = project_onto_halfspace(z, floor, a, low - 0.1)
     assert not answer.feasible
     assert a @ answer.q == pytest.approx(low, abs=1e-12)
     edge = floor * a.sum() + (1 - K * floor) * a.min()  # exact: small integers and powers of two
-    assert_allclose(answer.q, by_quadprog(Case(z, floor, a[None], np.array([edge]), "")), atol=1e-9)
-    assert onto_halfspace(z, floor, a, edge).feasible
-    assert_allclose(onto_halfspace(z, floor, a, edge).q, answer.q, atol=1e-15)
+    assert_allclose(
+        answer.q, by_quadprog(ProjectionCase(z, floor, a[None], np.array([edge]), "")), atol=1e-9
+    )
+    assert project_onto_halfspace(z, floor, a, edge).feasible
+    assert_allclose(project_onto_halfspace(z, floor, a, edge).q, answer.q, atol=1e-15)
 
 
 # Laws
@@ -174,24 +188,24 @@ def vectors() -> st.SearchStrategy[list[float]]:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Case:
+def problems(draw: st.DrawFn) -> ProjectionCase:
     """K = 6, costs in thousandths, a row anywhere from never kept to always."""
     thousandths = st.integers(-1_000, 1_000).map(lambda n: n / 1_000)
     z, a = draw(vectors()), draw(st.lists(thousandths, min_size=6, max_size=6))
     floor, b = draw(st.sampled_from([0.0, 1 / 60, 1 / 12, 1 / 6])), 1.5 * draw(thousandths)
-    return Case(np.array(z), floor, np.array([a]), np.array([b]), "drawn")
+    return ProjectionCase(np.array(z), floor, np.array([a]), np.array([b]), "drawn")
 
 
 @LAWS
 @given(problems())
-def test_a_point_of_the_set_stays(case: Case) -> None:
+def test_a_point_of_the_set_stays(case: ProjectionCase) -> None:
     q = solve(case).q
     assert_allclose(solve(case._replace(z=q)).q, q, atol=1e-12)
 
 
 @LAWS
 @given(problems(), vectors())
-def test_no_two_points_come_further_apart(case: Case, other: list[float]) -> None:
+def test_no_two_points_come_further_apart(case: ProjectionCase, other: list[float]) -> None:
     there = case._replace(z=np.array(other))
     apart = np.linalg.norm(case.z - there.z)
     assert np.linalg.norm(solve(case).q - solve(there).q) <= apart + 1e-12
@@ -199,7 +213,7 @@ def test_no_two_points_come_further_apart(case: Case, other: list[float]) -> Non
 
 @LAWS
 @given(problems(), st.floats(-100, 100))
-def test_a_constant_added_to_z_changes_nothing(case: Case, c: float) -> None:
+def test_a_constant_added_to_z_changes_nothing(case: ProjectionCase, c: float) -> None:
     moved = solve(case._replace(z=case.z + c))
     # z + c is rounded, by half a unit of 100 at most, and a projection carries that on.
     assert_allclose(moved.q, solve(case).q, atol=6 * 2.0**-46 + 1e-12)
@@ -207,7 +221,7 @@ def test_a_constant_added_to_z_changes_nothing(case: Case, c: float) -> None:
 
 @LAWS
 @given(problems(), st.integers(-40, 40))
-def test_a_change_of_unit_of_the_row_changes_no_bit(case: Case, k: int) -> None:
+def test_a_change_of_unit_of_the_row_changes_no_bit(case: ProjectionCase, k: int) -> None:
     unit, here = 2.0**k, solve(case)
     there = solve(case._replace(A=case.A * unit, b=case.b * unit))
     assert np.array_equal(there.q, here.q)
@@ -217,12 +231,14 @@ def test_a_change_of_unit_of_the_row_changes_no_bit(case: Case, k: int) -> None:
 
 @LAWS
 @given(problems(), st.integers(-64, 64))
-def test_a_constant_added_to_the_row_and_its_bound_changes_nothing(case: Case, c: int) -> None:
+def test_a_constant_added_to_the_row_and_its_bound_changes_nothing(
+    case: ProjectionCase, c: int
+) -> None:
     here, there = solve(case), solve(case._replace(A=case.A + c, b=case.b + c))
     if here.feasible == there.feasible and here.multiplier < 10:
         assert_allclose(there.q, here.q, atol=1e-9)
     else:  # b at the edge of the set, where rounding a + c decides: both must still be optimal
-        assert judge(case, *here) <= 1e-12
+        assert judge_halfspace(case, *here) <= 1e-12
         assert residual(case._replace(A=case.A + c, b=case.b + c)) <= 1e-12
 
 
@@ -230,16 +246,16 @@ def test_a_constant_added_to_the_row_and_its_bound_changes_nothing(case: Case, c
 @given(vectors())
 def test_the_ball_keeps_what_is_inside_and_shortens_the_rest(values: list[float]) -> None:
     w = np.array(values)
-    assert_allclose(onto_ball(w), w / max(1.0, float(np.linalg.norm(w))), atol=1e-15)
+    assert_allclose(project_onto_unit_ball(w), w / max(1.0, float(np.linalg.norm(w))), atol=1e-15)
 
 
 # Corners
 
 
 def test_one_expert_takes_all() -> None:
-    assert onto_simplex(np.array([-3.0]), 0.1) == pytest.approx([1.0])
-    assert onto_halfspace(np.array([5.0]), 0.1, np.array([2.0]), 2.0).feasible
-    answer = onto_halfspace(np.array([5.0]), 0.1, np.array([2.0]), 1.9)
+    assert project_onto_simplex(np.array([-3.0]), 0.1) == pytest.approx([1.0])
+    assert project_onto_halfspace(np.array([5.0]), 0.1, np.array([2.0]), 2.0).feasible
+    answer = project_onto_halfspace(np.array([5.0]), 0.1, np.array([2.0]), 1.9)
     assert answer.q == pytest.approx([1.0])
     assert not answer.feasible
 
@@ -248,9 +264,9 @@ def test_one_expert_takes_all() -> None:
 def test_a_floor_of_one_kth_leaves_one_point(K: int) -> None:
     rng = np.random.default_rng(K)
     z, a = rng.standard_normal(K), rng.random(K)
-    assert_allclose(onto_simplex(z, 1 / K), 1 / K, rtol=1e-15)
+    assert_allclose(project_onto_simplex(z, 1 / K), 1 / K, rtol=1e-15)
     for b, feasible in ((a.mean(), True), (a.mean() + 1.0, True), (a.mean() - 1e-9, False)):
-        answer = onto_halfspace(z, 1 / K, a, float(b))
+        answer = project_onto_halfspace(z, 1 / K, a, float(b))
         assert_allclose(answer.q, 1 / K, rtol=1e-15)
         assert answer.feasible is feasible
 
@@ -260,7 +276,7 @@ def test_a_huge_gradient_leaves_a_proper_distribution() -> None:
     for scale in (1e4, 1e8, 1e12):
         z, a = rng.dirichlet(np.ones(50)), rng.random(50)
         z[rng.integers(0, 50, 5)] += scale * rng.random(5)
-        answer = onto_halfspace(z, 0.002, a, 0.4)
+        answer = project_onto_halfspace(z, 0.002, a, 0.4)
         assert abs(math.fsum(answer.q) - 1) <= 1e-15
         assert answer.q.min() == 0.002
         assert a @ answer.q <= 0.4 + 1e-15
@@ -270,7 +286,7 @@ def test_a_number_that_is_none_does_not_loop_for_ever() -> None:
     for place in range(2):
         z, a = np.array([0.5, 0.5]), np.array([1.0, 0.0])
         (z, a)[place][0] = math.nan
-        assert len(onto_halfspace(z, 0.0, a, 0.3).q) == 2
+        assert len(project_onto_halfspace(z, 0.0, a, 0.3).q) == 2
 
 
 # One implementation
@@ -278,17 +294,17 @@ def test_a_number_that_is_none_does_not_loop_for_ever() -> None:
 
 def test_written_into_z_itself_the_answer_is_the_same() -> None:
     for number in range(300):
-        case = halfspace_case(number)
+        case = make_halfspace_case(number)
         answer, place = solve(case), case.z.copy()
-        row = fill_halfspace(place, place, case.floor, case.A[0], float(case.b[0]))
+        row = fill_halfspace_projection(place, place, case.floor, case.A[0], float(case.b[0]))
         assert np.array_equal(place, answer.q)
         assert tuple(row) == tuple(answer[1:])
 
 
-@compiled
+@jit
 def loop(z: Floats, floor: float, a: Floats, b: Floats, q: Floats) -> None:
     for n in range(b.size):
-        fill_halfspace(q[n], z[n], floor, a[n], b[n])
+        fill_halfspace_projection(q[n], z[n], floor, a[n], b[n])
 
 
 def test_compiled_loops_strided_rows_and_single_calls_agree_to_the_last_bit() -> None:
@@ -297,8 +313,8 @@ def test_compiled_loops_strided_rows_and_single_calls_agree_to_the_last_bit() ->
     q = np.empty_like(z)
     loop(z, 0.001, a, b, q)
     for n in range(100):
-        assert np.array_equal(onto_halfspace(z[n], 0.001, a[n], b[n]).q, q[n])
-        strided = onto_halfspace(z.T.copy()[:, n], 0.001, a.T.copy()[:, n], b[n])
+        assert np.array_equal(project_onto_halfspace(z[n], 0.001, a[n], b[n]).q, q[n])
+        strided = project_onto_halfspace(z.T.copy()[:, n], 0.001, a.T.copy()[:, n], b[n])
         assert np.array_equal(strided.q, q[n])
 
 
@@ -306,19 +322,23 @@ def test_compiled_loops_strided_rows_and_single_calls_agree_to_the_last_bit() ->
 def test_the_safeguards_alone_solve_every_case(
     joint: int, halving: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project, "JOINT", joint)
-    monkeypatch.setattr(project, "HALVING", halving)
-    monkeypatch.setattr(project, "balance", project.balance.py_func)  # type: ignore[attr-defined]
-    plain = project.fill_halfspace.py_func  # type: ignore[attr-defined]
+    monkeypatch.setattr(simplex_projection, "MAX_JOINT_PASSES", joint)
+    monkeypatch.setattr(simplex_projection, "PASSES_BEFORE_BISECTION", halving)
+    monkeypatch.setattr(
+        simplex_projection,
+        "solve_row_multipliers",
+        simplex_projection.solve_row_multipliers.py_func,  # type: ignore[attr-defined]
+    )
+    plain = simplex_projection.fill_halfspace_projection.py_func  # type: ignore[attr-defined]
     for number in range(600):
-        case = halfspace_case(number)
+        case = make_halfspace_case(number)
         q = np.empty_like(case.z)
         row = plain(q, case.z, case.floor, case.A[0], float(case.b[0]))
-        assert judge(case, q, *row) <= 1e-12, case.title
+        assert judge_halfspace(case, q, *row) <= 1e-12, case.title
 
 
 @pytest.mark.slow
 def test_sixty_thousand_hard_cases_are_solved_to_the_limit() -> None:
-    found = fuzz(60_000, seed=1)
+    found = fuzz_projection(60_000, seed=1)
     assert found["failures"] == 0, found["first_failures"]
     assert found["worst_kkt"] <= 1e-12

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bylot.cli import main, parser
+from bylot.cli import main, make_parser
 from documents import commands, follow
 
 ROOT = Path(__file__).parent.parent
@@ -29,7 +29,7 @@ def test_every_command_of_the_readme_exists() -> None:
     verbs = [words[1:] for words in told if words[0] == "bylot"]
     assert len(verbs) == 20
     for words in verbs:
-        parser().parse_args(words)
+        make_parser().parse_args(words)
     makefile = (ROOT / "Makefile").read_text()
     for target in [words[1] for words in told if words[0] == "make"]:
         assert f"\n{target}:" in makefile

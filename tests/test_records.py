@@ -17,9 +17,8 @@ import polars as pl
 import pytest
 
 from bylot.errors import BylotError
-from bylot.records import SCHEMA, Records, Store, code_digest, read
-from bylot.records.code import DECISIVE
-from bylot.records.folder import Folder
+from bylot_paper.records import RECORD_SCHEMA, Records, RunFolder, read_records
+from bylot_paper.run_store import RECORD_SOURCES, RecordStore, code_digest
 
 RUN: dict[str, Any] = {
     "form": "bylot-run",
@@ -36,7 +35,7 @@ def row(n: int, **changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(n)
     points = 200 if n % 3 else 50
     values: dict[str, Any] = {}
-    for name, kind in SCHEMA.items():
+    for name, kind in RECORD_SCHEMA.items():
         if kind == pl.String:
             values[name] = f"crowd/tight/regime/omd/N=3/seed={n:02d}" if name == "cell" else "crowd"
         elif kind == pl.Int64:
@@ -55,7 +54,7 @@ def row(n: int, **changes: Any) -> dict[str, Any]:
 
 def fill(folder: Path, jobs: Iterable[Iterable[int]]) -> Records:
     """Record jobs of some cells each, and merge."""
-    with Store(folder, RUN) as store:
+    with RecordStore(folder, RUN) as store:
         for i, cells in enumerate(jobs):
             store.add(f"world {i}", [row(n) for n in cells])
         return store.merge()
@@ -63,7 +62,7 @@ def fill(folder: Path, jobs: Iterable[Iterable[int]]) -> Records:
 
 def test_records_come_back_as_they_were_given(tmp_path: Path) -> None:
     records = fill(tmp_path / "new" / "run", [[3, 4], [1, 2]])
-    assert records.cells.schema == SCHEMA
+    assert records.cells.schema == RECORD_SCHEMA
     assert records.cells.equals(pl.read_parquet(tmp_path / "new" / "run" / "records.parquet"))
     assert records.run == RUN == json.loads((tmp_path / "new" / "run" / "run.json").read_text())
     for given, got in zip(map(row, [1, 2, 3, 4]), records.cells.iter_rows(named=True), strict=True):
@@ -85,17 +84,17 @@ def test_the_bytes_depend_only_on_the_cells(tmp_path: Path) -> None:
 
 def test_what_is_known_is_in_the_table_and_in_parts(tmp_path: Path) -> None:
     fill(tmp_path, [[1, 2]])
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         store.add("world", [row(5)])
         store.add("world", [row(6)])  # the same job, asked for another of its cells
         assert store.known() == {row(n)["cell"] for n in (1, 2, 5, 6)}
-        assert read(tmp_path).cells["seed"].to_list() == [1, 2, 5, 6]
+        assert read_records(tmp_path).cells["seed"].to_list() == [1, 2, 5, 6]
         assert store.merge().cells["seed"].to_list() == [1, 2, 5, 6]
     assert not (tmp_path / "parts").exists()
 
 
 def test_scalars_of_numpy_and_whole_numbers_are_numbers(tmp_path: Path) -> None:
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         store.add("world", [row(1, seed=np.int64(7), reward=np.float64(0.25), outside=0)])
         found = store.merge().cells.row(0, named=True)
     assert (found["seed"], found["reward"], found["outside"]) == (7, 0.25, 0.0)
@@ -103,7 +102,7 @@ def test_scalars_of_numpy_and_whole_numbers_are_numbers(tmp_path: Path) -> None:
 
 def test_a_cell_with_two_results_is_an_error(tmp_path: Path) -> None:
     fill(tmp_path, [[1, 2]])
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         store.add("again", [row(1)])
         store.merge()
         store.add("otherwise", [row(1, reward=0.5)])
@@ -113,13 +112,13 @@ def test_a_cell_with_two_results_is_an_error(tmp_path: Path) -> None:
 
 def test_what_a_clock_measured_may_differ(tmp_path: Path) -> None:
     fill(tmp_path, [[1, 2]])
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         store.add("slower", [row(1, micros=1e6)])
         assert len(store.merge().cells) == 2
 
 
 def test_a_row_must_have_all_columns_and_no_others(tmp_path: Path) -> None:
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         with pytest.raises(BylotError, match="speed"):
             store.add("world", [row(1, speed=3)])
         with pytest.raises(BylotError, match="'policy'"):
@@ -131,7 +130,7 @@ def test_a_row_must_have_all_columns_and_no_others(tmp_path: Path) -> None:
 def test_a_damaged_part_is_set_aside_and_its_cells_are_missing(
     tmp_path: Path, harm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         store.add("good", [row(1)])
         store.add("bad", [row(2)])
         (bad,) = (tmp_path / "parts").glob("bad-*")
@@ -141,7 +140,7 @@ def test_a_damaged_part_is_set_aside_and_its_cells_are_missing(
         zeroed = bytes(len(content))
         harmed = {"cut": content[:middle], "empty": b"", "flipped": flipped, "zeroed": zeroed}
         bad.write_bytes(harmed[harm])
-        assert read(tmp_path).cells["seed"].to_list() == [1]
+        assert read_records(tmp_path).cells["seed"].to_list() == [1]
         assert bad.exists()  # reading changes nothing
         assert "left out" in capsys.readouterr().err
         assert store.known() == {row(1)["cell"]}
@@ -154,10 +153,13 @@ def test_a_damaged_table_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     fill(tmp_path, [[1, 2]])
     path = tmp_path / "records.parquet"
     path.write_bytes(path.read_bytes()[:-100])
-    with Store(tmp_path, RUN) as store, pytest.raises(BylotError, match=r"damaged.*remove it"):
+    with (
+        RecordStore(tmp_path, RUN) as store,
+        pytest.raises(BylotError, match=r"damaged.*remove it"),
+    ):
         store.known()
     with pytest.raises(BylotError, match="damaged"):
-        read(tmp_path)
+        read_records(tmp_path)
 
 
 def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Path) -> None:
@@ -168,10 +170,10 @@ def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Pat
     other = RUN | {"rounds": 5, "data": RUN["data"] | {"digest": "18"}}
     told = r"data digest '17' \(now '18'\), rounds 1000 \(now 5\); give another --out, or --fresh"
     with pytest.raises(BylotError, match=told):
-        Store(tmp_path, other)
-    with Store(tmp_path, other, fresh=True) as store:
+        RecordStore(tmp_path, other)
+    with RecordStore(tmp_path, other, fresh=True) as store:
         assert store.known() == set()
-    assert read(tmp_path).run == other
+    assert read_records(tmp_path).run == other
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert (tmp_path / "parts" / "notes.txt").read_text() == "mine"
 
@@ -184,7 +186,7 @@ def test_a_folder_of_others_is_used_unless_it_holds_records_of_unknown_origin(
     (tmp_path / "run.json").unlink()
     for fresh in (False, True):
         with pytest.raises(BylotError, match=r"no run\.json"):
-            Store(tmp_path, RUN, fresh=fresh)
+            RecordStore(tmp_path, RUN, fresh=fresh)
     assert (tmp_path / "records.parquet").exists()
 
 
@@ -193,16 +195,16 @@ def test_a_strange_manifest_is_refused(tmp_path: Path, text: str) -> None:
     fill(tmp_path, [[1]])
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(BylotError, match="another --out"):
-        Store(tmp_path, RUN, fresh=True)
+        RecordStore(tmp_path, RUN, fresh=True)
     with pytest.raises(BylotError, match=r"run\.json"):
-        read(tmp_path)
+        read_records(tmp_path)
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/bylot")):
         with pytest.raises(BylotError, match=f"{place} cannot be written: .*another --out"):
-            Store(place, RUN)
+            RecordStore(place, RUN)
 
 
 def test_a_disk_that_fills_up_is_one_line_and_leaves_no_crumbs(
@@ -211,7 +213,7 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_no_crumbs(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(BylotError, match="No space left"):
             store.add("world", [row(1)])
@@ -221,20 +223,20 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_no_crumbs(
 
 def test_reading_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(BylotError, match="is not a folder; make one with: bylot reproduce"):
-        read(tmp_path / "nowhere")
+        read_records(tmp_path / "nowhere")
     with pytest.raises(BylotError, match="holds no run"):
-        read(tmp_path)
+        read_records(tmp_path)
 
 
 def test_a_part_that_is_merged_while_one_reads_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         store.add("world", [row(1)])
         listed = store.folder.parts()
         store.merge()
-    monkeypatch.setattr(Folder, "parts", lambda self: listed)
-    assert read(tmp_path).cells["seed"].to_list() == [1]
+    monkeypatch.setattr(RunFolder, "parts", lambda self: listed)
+    assert read_records(tmp_path).cells["seed"].to_list() == [1]
     assert capsys.readouterr().err == ""
 
 
@@ -269,7 +271,7 @@ def test_a_killed_process_leaves_what_the_next_can_go_on_with(
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
     (folder / "parts" / ".world-1.parquet.4d.bylot-part").write_bytes(b"PAR1")  # torn by the kill
-    with Store(folder, RUN) as store:
+    with RecordStore(folder, RUN) as store:
         known = store.known()
         assert len(known) >= 30
         cells = range(len(known) + 5)
@@ -285,7 +287,7 @@ def test_a_killed_process_leaves_what_the_next_can_go_on_with(
 def test_a_crash_between_writing_the_table_and_removing_the_parts_does_no_harm(
     tmp_path: Path,
 ) -> None:
-    with Store(tmp_path, RUN) as store:
+    with RecordStore(tmp_path, RUN) as store:
         store.add("world", [row(1), row(2)])
         shutil.copytree(tmp_path / "parts", tmp_path / "kept")
         store.merge()
@@ -300,31 +302,31 @@ def test_two_processes_cannot_write_to_one_folder(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         with pytest.raises(BylotError, match=f"in use by process {process.pid} on .*another --out"):
-            Store(tmp_path, RUN)
-        assert isinstance(read(tmp_path), Records)  # but others may look
+            RecordStore(tmp_path, RUN)
+        assert isinstance(read_records(tmp_path), Records)  # but others may look
         process.kill()
-    with Store(tmp_path, RUN):  # the lock died with its process
+    with RecordStore(tmp_path, RUN):  # the lock died with its process
         pass
 
 
 def test_a_refused_store_lets_go_of_the_folder(tmp_path: Path) -> None:
     fill(tmp_path, [[1]])
     with pytest.raises(BylotError, match="other settings"):
-        Store(tmp_path, RUN | {"rounds": 5})
-    with Store(tmp_path, RUN):
+        RecordStore(tmp_path, RUN | {"rounds": 5})
+    with RecordStore(tmp_path, RUN):
         pass
 
 
 def test_the_code_digest_is_of_contents_and_names_only(tmp_path: Path) -> None:
-    for part in DECISIVE:
+    for part in RECORD_SOURCES:
         path = tmp_path / part if part.endswith(".py") else tmp_path / part / "a.py"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# {part}")
     before = code_digest(tmp_path)
-    os.utime(tmp_path / "metrics.py", (1, 1))
-    (tmp_path / "cli.py").touch()
+    os.utime(tmp_path / "bylot/metrics.py", (1, 1))
+    (tmp_path / "bylot/cli.py").touch()
     assert code_digest(tmp_path) == before
-    for part in ("optima/a.py", "simulation.py"):
+    for part in ("bylot/optima/a.py", "bylot/simulation.py"):
         (tmp_path / part).write_text("# changed")
         assert code_digest(tmp_path) != before
         before = code_digest(tmp_path)
@@ -345,9 +347,9 @@ def test_a_single_flipped_bit_of_the_table_is_noticed(tmp_path: Path) -> None:
     for place in range(8, len(whole), len(whole) // 20):
         table.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
         with pytest.raises(BylotError, match="damaged or not ours"):
-            read(tmp_path)
+            read_records(tmp_path)
     table.write_bytes(whole)
-    assert len(read(tmp_path).cells) == 6
+    assert len(read_records(tmp_path).cells) == 6
 
 
 def test_a_crash_between_seal_and_table_leaves_both_readable(
@@ -362,12 +364,12 @@ def test_a_crash_between_seal_and_table_leaves_both_readable(
         written.append(path)
         path.write_bytes(content)
 
-    monkeypatch.setattr("bylot.records.folder.keep", crash)
+    monkeypatch.setattr("bylot_paper.records.save_file", crash)
     with pytest.raises(KeyboardInterrupt):
         fill(tmp_path, [range(3, 6)])
     assert [path.name for path in written] == ["records.sha256"]
     monkeypatch.undo()
-    assert len(read(tmp_path).cells) == 6  # the old table, and the parts
+    assert len(read_records(tmp_path).cells) == 6  # the old table, and the parts
     fill(tmp_path, [])
     assert len(pl.read_parquet(tmp_path / "records.parquet")) == 6
 
@@ -376,7 +378,7 @@ def test_a_crash_between_seal_and_table_leaves_both_readable(
 def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(BylotError, match=f"holds {name}, which no run here wrote"):
-        Store(tmp_path, RUN)
+        RecordStore(tmp_path, RUN)
     assert (tmp_path / name).read_text() == "mine"
 
 
@@ -384,6 +386,6 @@ def test_a_parquet_file_of_others_among_the_parts_is_left_alone(tmp_path: Path) 
     fill(tmp_path, [range(2)])
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "mine.parquet").write_bytes(b"mine")
-    with Store(tmp_path, RUN, fresh=True) as store:
+    with RecordStore(tmp_path, RUN, fresh=True) as store:
         assert store.known() == set()
     assert (tmp_path / "parts" / "mine.parquet").read_bytes() == b"mine"

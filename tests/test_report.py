@@ -9,11 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from bylot.report import summary, write
-from bylot.report.blocks import Banner, Block, Bullets, Heading, Table, Text
-from bylot.report.claims import CLAIMS, UNKNOWN
-from bylot.report.html import html
-from bylot.report.markdown import markdown
+from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph, TableBlock
+from bylot.reports.pages import render_html, render_markdown
+from bylot_paper.claims import CLAIMS, UNKNOWN
+from bylot_paper.report import summarise_run, write_report
 from fabricated import AS_WRITTEN, tell
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -66,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     variant = records.cells.filter(pl.col("policy") == "cbwk").with_columns(instant)
     records.cells = pl.concat([records.cells, variant])
     place = tmp_path_factory.mktemp("report")
-    paths = write(records, place, core_seconds=12.5).paths
+    paths = write_report(records, place, core_seconds=12.5).paths
     assert all(path.stat().st_size > 0 for path in paths)
     assert {path.name for path in paths} == {
         *(f"{name}.{kind}" for name in ("sweep", "crowd", "rolling") for kind in ("png", "svg")),
@@ -115,7 +114,7 @@ def test_every_output_of_a_made_up_crowd_says_so(folder: Path) -> None:
 def test_a_report_on_real_data_does_not_call_it_made_up(tmp_path: Path) -> None:
     records = tell(AS_WRITTEN, seeds=3, data={"name": "trec", "digest": "1", "synthetic": False})
     records.cells = records.cells.filter(pl.col("experiment") == "sweep")
-    write(records, tmp_path)
+    write_report(records, tmp_path)
     assert "synthetic" not in (tmp_path / "report.md").read_text(encoding="utf-8").lower()
     assert "no figure" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
@@ -151,7 +150,7 @@ def test_the_summary_has_a_row_a_group(folder: Path) -> None:
 
 def test_a_single_seed_has_no_deviation() -> None:
     records = tell(AS_WRITTEN, seeds=1)
-    rows = summary(records.cells, records.run)["rows"]
+    rows = summarise_run(records.cells, records.run)["rows"]
     assert all(row["reward_std"] is None for row in rows)
     assert all(row["seeds"] == 1 for row in rows)
 
@@ -160,7 +159,7 @@ def test_a_single_seed_has_no_deviation() -> None:
 def test_next_to_nothing_still_gives_a_report(empty: bool, tmp_path: Path) -> None:
     records = tell(AS_WRITTEN, seeds=1)
     records.cells = records.cells.head(0 if empty else 1)
-    paths = write(records, tmp_path).paths
+    paths = write_report(records, tmp_path).paths
     assert len(paths) == (4 if empty else 8)
     Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert all(map(is_grid, grids((tmp_path / "report.md").read_text(encoding="utf-8"))))
@@ -172,7 +171,7 @@ def test_a_manifest_that_says_little_is_no_obstacle(tmp_path: Path) -> None:
     records: Any = tell(AS_WRITTEN, seeds=3)
     records.run = {}
     records.cells = records.cells.filter(pl.col("level") == "tight")
-    write(records, tmp_path)
+    write_report(records, tmp_path)
     assert "Unknown rounds" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
@@ -180,14 +179,14 @@ def test_markup_in_a_text_stays_text() -> None:
     nasty = "<script>alert('x')</script> a|b *c* [d](e) & \"f\""
     blocks: list[Block] = [
         Heading(nasty),
-        Text(nasty),
+        Paragraph(nasty),
         Banner(nasty),
         Bullets([nasty]),
-        Table(nasty, (nasty,), [(nasty,)]),
+        TableBlock(nasty, (nasty,), [(nasty,)]),
     ]
-    page = html(blocks, nasty)
+    page = render_html(blocks, nasty)
     Page(page)
     assert "<script" not in page
-    text = markdown(blocks, Path())
+    text = render_markdown(blocks, Path())
     assert "<script" not in text
     assert all(map(is_grid, grids(text)))

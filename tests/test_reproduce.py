@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 from bylot.cli import main
-from bylot.experiments import crowd
-from bylot.records import SCHEMA
-from bylot.report import SEEDS as NEEDED
+from bylot_paper.grid import crowd
+from bylot_paper.records import RECORD_SCHEMA
+from bylot_paper.report import MIN_VERDICT_SEEDS as NEEDED
 
 SMALL = ["--data", "synthetic", "--rounds", "200", "--seeds", "3"]
 FEW = ["--only", "*/omd/*", "--only", "*/cbwk/*"]
@@ -141,7 +141,7 @@ def test_the_columns_are_those_of_the_documents_and_its_example_runs(
     exec(compile(code.replace("out/paper", str(small)), "records.md", "exec"), {})
     assert "ts-bwk" in capsys.readouterr().out
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
-    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(SCHEMA)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(RECORD_SCHEMA)
 
 
 def test_what_was_made_up_says_so(small: Path) -> None:

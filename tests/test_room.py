@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from bylot import Problem, Router
-from bylot.durable.audit import audit
-from bylot.durable.stored import StoredRouter
 from bylot.errors import DecisionError, PolicyError
-from bylot.policies import panel
+from bylot.eventlog.audit import audit_router
+from bylot.eventlog.stored_router import StoredRouter
+from bylot.policies import noisy_or
 from small import five
 
 
 def test_a_context_too_many_is_refused_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)  # six contexts of five experts
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
     router = Router(five(), "panel")
     assert router.status().max_contexts == 6
     for n in range(6):  # not twice four, for which there is no room
@@ -29,7 +29,7 @@ def test_a_context_too_many_is_refused_and_the_others_go_on(
 def test_contexts_that_there_is_no_room_for_cannot_be_declared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
     assert Router(five(), "panel", max_contexts=6).status().max_contexts == 6
     with pytest.raises(PolicyError, match="room for what panel remembers of 6 contexts; declare"):
         Router(five(), "panel", max_contexts=7)
@@ -44,19 +44,21 @@ def test_contexts_that_there_is_no_room_for_cannot_be_declared(
 def test_where_nothing_is_declared_a_store_has_as_many_as_there_is_room_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
     address = f"sqlite:///{tmp_path}/bylot.db"
     for policy, most in (("panel", 6), ("distinct", 1_000)):
         with StoredRouter.create(address, policy, five(), policy) as router:
             assert router.status().max_contexts == most
             router.decide("chest pain")
-            assert audit(router.keeper.store, policy).fault is None
+            assert audit_router(router.keeper.store, policy).fault is None
 
 
 def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(panel, "MEMORY", 8 * 25 * 8)  # eight contexts of five experts, five of six
+    monkeypatch.setattr(
+        noisy_or, "MAX_POSTERIOR_BYTES", 8 * 25 * 8
+    )  # eight contexts of five experts, five of six
     old = five()
     larger = Problem(
         [*old.experts, "zoe"],

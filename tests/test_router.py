@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Decision, Problem, Receipt, Router, at_most, optimum, simulate
-from bylot.codec import leaves
 from bylot.environments import Given
 from bylot.errors import DecisionError, PolicyError, RewardConflict, RewardError
-from bylot.kernels.draw import add_gradient
-from bylot.kernels.summax import sum_max
-from bylot.policies import KINDS, POLICIES, Omd
-from bylot.pools import crowd, skills
+from bylot.numerics.sampling import add_gradient
+from bylot.numerics.sum_max import sum_max
+from bylot.policies import POLICIES, POLICY_CLASSES, Omd
+from bylot.router.persistence import iterate_arrays
+from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from small import five, recorded
 
 PLACE = {name: i for i, name in enumerate(five().experts)}
@@ -32,7 +32,9 @@ def earned(decision: Decision, values: Any) -> float:
 
 def memory(router: Router) -> list[Any]:
     """Everything a router remembers, as plain data that can be compared bit for bit."""
-    arrays = [leaf.tolist() for leaf in [*leaves(router.state), *leaves(router.ledger)]]
+    arrays = [
+        leaf.tolist() for leaf in [*iterate_arrays(router.state), *iterate_arrays(router.ledger)]
+    ]
     held = [(t, getattr(one, "draws", one)) for t, one in router.held.items()]
     return [arrays, list(router.contexts), str(held)]
 
@@ -87,7 +89,7 @@ def test_the_same_reward_twice_is_once_and_another_one_is_a_conflict() -> None:
 
 
 @pytest.mark.parametrize("id", ["d1", "d-1", "d01", "1", "", "nonsense", "d" + "9" * 40, "d٣"])
-def test_a_reward_for_a_decision_never_made_is_unknown(id: Any) -> None:  # noqa: A002
+def test_a_reward_for_a_decision_never_made_is_unknown(id: Any) -> None:
     router = Router(five())
     router.decide()
     before = memory(router)
@@ -109,7 +111,7 @@ def test_a_reward_that_is_no_number_in_range_is_refused_and_changes_nothing(valu
 
 
 @pytest.mark.parametrize("id", [None, 0, ("d0",)])
-def test_something_that_is_no_id_is_refused_with_a_hint(id: Any) -> None:  # noqa: A002
+def test_something_that_is_no_id_is_refused_with_a_hint(id: Any) -> None:
     router = Router(five())
     router.decide()
     with pytest.raises(RewardError, match=r"pass decision\.id"):
@@ -173,7 +175,7 @@ def test_limits_are_steered_for_even_if_no_reward_ever_comes(policy: str) -> Non
     assert status.waiting == 4_000
 
 
-@pytest.mark.parametrize("policy", KINDS)
+@pytest.mark.parametrize("policy", POLICY_CLASSES)
 def test_threads_share_a_router_without_losing_anything(policy: str) -> None:
     router = Router(five(), policy)
 
@@ -186,7 +188,7 @@ def test_threads_share_a_router_without_losing_anything(policy: str) -> None:
         return ids
 
     with ThreadPoolExecutor(4) as pool:
-        ids = [id for part in pool.map(serve, range(4)) for id in part]  # noqa: A001
+        ids = [id for part in pool.map(serve, range(4)) for id in part]
     assert len(set(ids)) == 1_200
     assert router.status().rewards == 1_200
     assert int(router.state.visits.sum()) == 1_200
@@ -195,7 +197,7 @@ def test_threads_share_a_router_without_losing_anything(policy: str) -> None:
 def test_a_decision_older_than_memory_is_late() -> None:
     router = Router(five(), memory=3)
     ids = [router.decide().id for _ in range(5)]
-    assert [router.reward(id, 0.5) for id in ids] == ["late", "late"] + ["learned"] * 3  # noqa: A001
+    assert [router.reward(id, 0.5) for id in ids] == ["late", "late"] + ["learned"] * 3
 
 
 def test_only_experts_that_are_up_are_drawn_and_the_odds_are_theirs() -> None:
@@ -317,8 +319,8 @@ def test_the_status_reads_well() -> None:
 
 
 def test_prices_approach_the_multipliers_of_the_optimum() -> None:
-    pool = crowd()
-    values = skills(pool).rounds(0, 20_000, seed=0).values
+    pool = make_crowd_problem()
+    values = make_crowd_environment(pool).rounds(0, 20_000, seed=0).values
     router = Router(pool, "omd", horizon=20_000)
     place = {name: i for i, name in enumerate(pool.experts)}
     for matrix in values:

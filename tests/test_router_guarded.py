@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
-from bylot import Decision, Problem, Router, saving
-from bylot.codec import leaves
+from bylot import Decision, Problem, Router
 from bylot.errors import PolicyError
-from bylot.kernels.compile import Floats
+from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES, Distinct, Tangent
-from bylot.policies.books import least
-from bylot.policies.onesided import units
+from bylot.policies.budget import compute_min_panel_costs
+from bylot.policies.constraint_rows import compute_row_units
 from bylot.problem import at_least, at_most, share
+from bylot.router import persistence
+from bylot.router.persistence import iterate_arrays
 from small import five
 from test_router import memory
 
@@ -73,7 +74,7 @@ def test_the_status_tells_where_the_period_stands(policy: str) -> None:
     current = [one.current for one in status.limits if one.current is not None]
     means = costs(decisions[200:], problem).mean(axis=0)
     assert_allclose([one.mean or 0.0 for one in current], means, rtol=1e-12)
-    in_force = -problem.signs * units(problem) * router.state.bounds
+    in_force = -problem.signs * compute_row_units(problem) * router.state.bounds
     assert_allclose([one.in_force for one in current], in_force, rtol=1e-15)
     whole = costs(decisions, problem).mean(axis=0)
     assert_allclose([one.mean for one in status.limits], whole, rtol=1e-12)
@@ -251,8 +252,8 @@ def test_what_the_rota_would_miss_other_panels_may_still_keep() -> None:
 def test_a_panel_that_need_not_be_full_may_cost_less() -> None:
     rows = np.array([[3.0, 1.0, 2.0], [-3.0, 1.0, -2.0]])
     bound = POLICIES["distinct"].bind(pool(80), None).guard._replace(A=rows)
-    assert least(bound, 2).tolist() == [3.0, -5.0]
-    assert least(bound._replace(full=False), 2).tolist() == [1.0, -5.0]
+    assert compute_min_panel_costs(bound, 2).tolist() == [3.0, -5.0]
+    assert compute_min_panel_costs(bound._replace(full=False), 2).tolist() == [1.0, -5.0]
 
 
 def test_in_a_short_outage_the_others_make_up_for_it() -> None:
@@ -377,7 +378,7 @@ def test_whatever_is_down_and_whenever_rewards_come(
             late = []
         elif when == "late":
             late.append((decision, value))
-    assert all(np.isfinite(leaf).all() for leaf in leaves(router.state))
+    assert all(np.isfinite(leaf).all() for leaf in iterate_arrays(router.state))
     str(router.status())
     for start in range(0, len(decisions) - 19, 20):
         period, rounds = decisions[start : start + 20], events[start : start + 20]
@@ -411,7 +412,7 @@ def test_kill_reload_continue_equals_one_run(policy: str, cut: int, tmp_path: Pa
     assert any(not isinstance(held, float) for held in second.held.values())
     driven(second, cut, 150)
     assert memory(second) == memory(whole)
-    assert saving.content(second) == saving.content(whole)
+    assert persistence.router_to_data(second) == persistence.router_to_data(whole)
     assert str(second.status()) == str(whole.status())
 
 
@@ -441,7 +442,7 @@ def everything(router: Router) -> Iterator[tuple[str, Floats]]:
 def after(router: Router, rewards: list[tuple[str, float]]) -> Router:
     """A copy that gets these rewards in this order, and then moves."""
     twin = copy.deepcopy(router)
-    for id, value in rewards:  # noqa: A001
+    for id, value in rewards:
         twin.reward(id, value)
     for _ in range(4):
         twin.decide()

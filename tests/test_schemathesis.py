@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from bylot.service.endpoint import Answer, Call, Endpoint
+from bylot.server.endpoint import ApiRequest, Endpoint, HttpResponse
 from serving import Served, serving
 
 CHECKS = [
@@ -54,9 +54,9 @@ def test_the_test_above_would_notice_an_answer_that_the_document_does_not_have(
     methods["GET"] = right
 
 
-async def teapot(call: Call[None, None]) -> Answer:
+async def teapot(call: ApiRequest[None, None]) -> HttpResponse:
     """Something else."""
-    return Answer(418)
+    return HttpResponse(418)
 
 
 @pytest.mark.slow

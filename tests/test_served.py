@@ -9,22 +9,30 @@ from typing import Any
 import msgspec
 import pytest
 
-from bylot import codec, policies
-from bylot.durable.commands import Create, Decide, Edit, Reward, RouterView, Show
-from bylot.durable.keeper import Keeper
-from bylot.durable.terms import Terms
-from bylot.errors import StoreDamaged
-from bylot.service.pages import served
-from bylot.service.pages.figures import router_page
-from bylot.service.pages.routes import routes
-from bylot.service.pages.served import Served
+from bylot import policies
+from bylot.errors import StoreCorrupted
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import (
+    CreateRouter,
+    EditRouter,
+    GiveReward,
+    MakeDecision,
+    RouterView,
+    ShowRouter,
+)
+from bylot.router import persistence
+from bylot.router.config import RouterConfig
+from bylot.server.dashboard import source
+from bylot.server.dashboard.router_view import build_router_page
+from bylot.server.dashboard.routes import dashboard_routes
+from bylot.server.dashboard.source import ServerSource
 from bylot.store import Store, open_store
 from small import five
 from visits import Browser
 
-TERMS = Terms(
-    problem=codec.write_problem(five()),
-    policy=policies.write(policies.named("distinct")),
+TERMS = RouterConfig(
+    problem=persistence.problem_to_data(five()),
+    policy=policies.policy_to_data(policies.find_policy("distinct")),
     wait=60.0,
 )
 
@@ -32,7 +40,7 @@ TERMS = Terms(
 class Direct:
     """A keeper and a store without threads: the desk and the reader of a service."""
 
-    def __init__(self, keeper: Keeper, store: Store) -> None:
+    def __init__(self, keeper: CommandHandler, store: Store) -> None:
         self.keeper, self.store, self.at, self.asked = keeper, store, 1_000_000, list[Any]()
 
     def do(self, *commands: Any) -> list[Any]:
@@ -57,7 +65,7 @@ class Direct:
 def direct(tmp_path: Path) -> Iterator[Direct]:
     address = f"sqlite:///{tmp_path}/log.db"
     with (
-        contextlib.closing(Keeper(open_store(address), "us")) as keeper,
+        contextlib.closing(CommandHandler(open_store(address), "us")) as keeper,
         contextlib.closing(open_store(address)) as store,
     ):
         yield Direct(keeper, store)
@@ -68,36 +76,36 @@ def now(question: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(question)
 
 
-def source(direct: Direct, *recent: str) -> Served:
-    return Served(direct, direct, lambda: recent)
+def make_source(direct: Direct, *recent: str) -> ServerSource:
+    return ServerSource(direct, direct, lambda: recent)
 
 
 def play(direct: Direct, name: str, rounds: int = 5) -> list[str]:
     """Make a router and ask it; every second decision is rewarded."""
-    direct.do(Create(name, TERMS, by="root"))
-    ids = [direct.do(Decide(name, context="a"))[0].id for _ in range(rounds)]
-    for id in ids[::2]:  # noqa: A001
-        direct.do(Reward(id, 0.5, spend={"usd": 1.25}))
+    direct.do(CreateRouter(name, TERMS, by="root"))
+    ids = [direct.do(MakeDecision(name, context="a"))[0].id for _ in range(rounds)]
+    for id in ids[::2]:
+        direct.do(GiveReward(id, 0.5, spend={"usd": 1.25}))
     return ids
 
 
 def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Direct) -> None:
     ids = play(direct, "triage")
-    direct.do(Edit("triage", msgspec.structs.replace(TERMS, wait=90.0), by="ops"))
-    here = source(direct)
+    direct.do(EditRouter("triage", msgspec.structs.replace(TERMS, wait=90.0), by="ops"))
+    here = make_source(direct)
     view = now(here.router("triage"))
     latest, edits = now(here.latest("triage", 3)), now(here.edits("triage"))
     assert isinstance(view, RouterView)
     assert [one.decision.id for one in latest] == ids[:1:-1]
     assert [one.state for one in latest] == ["rewarded", "waiting", "rewarded"]
     assert [(one.terms.version, one.by) for one in edits] == [(1, "root"), (2, "ops")]
-    page = router_page(view, latest, edits)
+    page = build_router_page(view, latest, edits)
     assert (page.tally.decisions, page.tally.rewards, page.tally.waiting) == (5, 3, 2)
     assert page.latest[0].spend[0].value == 1.25
     assert page.amendments[0].changes == ["wait: 60 → 90"]
-    direct.do(*[Decide("triage")] * 1_100)  # far more than pages look back for decisions
-    direct.do(Edit("triage", msgspec.structs.replace(TERMS, wait=30.0), by="ops"))
-    again = router_page(view, latest, now(here.edits("triage")))
+    direct.do(*[MakeDecision("triage")] * 1_100)  # far more than pages look back for decisions
+    direct.do(EditRouter("triage", msgspec.structs.replace(TERMS, wait=30.0), by="ops"))
+    again = build_router_page(view, latest, now(here.edits("triage")))
     assert [one.changes for one in again.amendments] == [
         ["wait: 90 → 30"],
         ["wait: 60 → 90"],
@@ -107,7 +115,7 @@ def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Di
 
 
 def test_a_router_that_is_not_there_is_none(direct: Direct) -> None:
-    here = source(direct)
+    here = make_source(direct)
     assert now(here.router("none")) is None
     assert now(here.latest("none", 3)) == []
     assert now(here.edits("none")) == []
@@ -120,15 +128,15 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
         play(direct, name, 2)
     direct.keeper.close()  # which gives the leases back
     direct.store.lease(2, "them", 60.0)
-    show = Keeper.show
+    show = CommandHandler.show
 
-    def damaged(keeper: Keeper, asked: Any) -> RouterView:
+    def damaged(keeper: CommandHandler, asked: Any) -> RouterView:
         if asked.name == "c":
-            raise StoreDamaged("router 'c': line 3 was changed")
+            raise StoreCorrupted("router 'c': line 3 was changed")
         return show(keeper, asked)
 
-    monkeypatch.setitem(Keeper.ACTS, Show, damaged)
-    found = now(source(direct).routers())
+    monkeypatch.setitem(CommandHandler.ACTS, ShowRouter, damaged)
+    found = now(make_source(direct).routers())
     assert [(one.name, one.place, one.trouble) for one in found] == [
         ("a", "here", None),
         ("b", "elsewhere", None),
@@ -140,16 +148,16 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
 def test_of_many_routers_only_those_asked_for_lately_are_woken(
     direct: Direct, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "AWAKE", 2)
+    monkeypatch.setattr(source, "MAX_POLLED_ROUTERS", 2)
     for name in ("a", "b", "c", "d"):
         play(direct, name, 1)
-    found = now(source(direct, "a", "c", "gone", "d").routers())
+    found = now(make_source(direct, "a", "c", "gone", "d").routers())
     assert [one.place for one in found] == ["asleep", "asleep", "here", "here"]
 
 
 def test_however_many_look_the_list_is_made_once_in_a_while(direct: Direct) -> None:
     play(direct, "a", 1)
-    here = source(direct)
+    here = make_source(direct)
 
     async def crowd() -> None:
         await asyncio.gather(*(here.routers() for _ in range(20)))
@@ -166,7 +174,7 @@ def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
     class Guest:
         scopes, routers = ("read",), ()
 
-    client = Browser([*routes(source(direct), lambda token: Guest)])
+    client = Browser([*dashboard_routes(make_source(direct), lambda token: Guest)])
     page, twin = client.get("/routers/a"), client.get("/routers/a.json")
     assert (page.status_code, twin.status_code) == (503, 503)
     assert "another server" in page.text

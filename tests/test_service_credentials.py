@@ -7,14 +7,21 @@ from pathlib import Path
 import pytest
 
 from bylot.errors import BylotError
-from bylot.service.credentials import SCOPES, Credentials, Scope, admitted, digest, issue
+from bylot.server.auth import (
+    SCOPES,
+    Credentials,
+    Scope,
+    check_bind_address,
+    digest_secret,
+    issue_key,
+)
 from bylot.store import ApiKey, Store, open_store
 from serving import FIVE, Served, problem_of, serving, until
 
 
 def add(store: Store, *scopes: Scope, routers: tuple[str, ...] = ()) -> str:
     """A new key in a store."""
-    text, row = issue("test", scopes, routers, at=time.time_ns() // 1000)
+    text, row = issue_key("test", scopes, routers, at=time.time_ns() // 1000)
     store.add_key(row)
     return text
 
@@ -46,20 +53,20 @@ def server(keys: dict[str, str]) -> Iterator[Served]:
 
 
 def test_a_secret_is_long_and_only_its_digest_is_kept() -> None:
-    text, row = issue("mine", ["read"], [], at=5)
+    text, row = issue_key("mine", ["read"], [], at=5)
     start, name, secret = text.split("_")
     assert (start, name) == ("bylot", row.id)
     assert len(bytes.fromhex(secret)) * 8 >= 160
-    assert row.digest == digest(secret)
+    assert row.digest == digest_secret(secret)
     assert secret not in repr(row)
-    assert issue("mine", ["read"], [], at=5)[0] != text
+    assert issue_key("mine", ["read"], [], at=5)[0] != text
 
 
 def test_a_scope_that_there_is_not_is_refused() -> None:
     with pytest.raises(BylotError, match="wish"):
-        issue("x", ["wish"], [], at=0)  # type: ignore[list-item]
+        issue_key("x", ["wish"], [], at=0)  # type: ignore[list-item]
     with pytest.raises(BylotError, match="none"):
-        issue("x", [], [], at=0)
+        issue_key("x", [], [], at=0)
 
 
 def test_without_a_key_nobody_enters_where_there_are_keys(
@@ -228,12 +235,12 @@ KEY = ApiKey("a", b"", "", ("read",), (), 0, None)
 
 
 def test_where_strangers_are_a_server_has_keys_or_does_not_start() -> None:
-    admitted("127.0.0.1", [])
-    admitted("localhost", [])
-    admitted("0.0.0.0", [KEY])
+    check_bind_address("127.0.0.1", [])
+    check_bind_address("localhost", [])
+    check_bind_address("0.0.0.0", [KEY])
     for keys in ([], [KEY._replace(revoked=1)]):
         with pytest.raises(BylotError, match="bylot keys create"):
-            admitted("0.0.0.0", keys)
+            check_bind_address("0.0.0.0", keys)
 
 
 def test_where_strangers_are_nobody_enters_without_a_key() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from bylot.durable.keeper import Keeper
-from bylot.service.app import keeper_of
-from bylot.service.settings import Settings
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.server.app import make_handler_factory
+from bylot.server.state import ServerSettings
 from bylot.store import open_store
 from serving import Served, problem_of, serving, until
 
@@ -70,7 +70,7 @@ def test_a_key_is_for_one_request_only(server: Served, router: str) -> None:
     assert problem_of(server.post(f"{router}/decisions", **mixed), 422)["field"] == "key"  # type: ignore[arg-type]
 
 
-class Gated(Keeper):
+class Gated(CommandHandler):
     """Waits before it decides."""
 
     gate: threading.Event
@@ -84,7 +84,7 @@ def test_a_key_in_flight_is_refused_until_it_is_answered(tmp_path: Path) -> None
     gate = threading.Event()
     gate.set()
 
-    def hire(settings: Settings) -> Any:
+    def hire(settings: ServerSettings) -> Any:
         def make() -> Gated:
             keeper = Gated(open_store(settings.store), "gated")
             keeper.gate = gate
@@ -149,7 +149,7 @@ def test_a_number_that_is_none_is_refused(server: Served, router: str, number: s
 
 def test_what_was_never_made_is_unknown(server: Served, router: str) -> None:
     name = router.rpartition("/")[2]
-    for id in (f"{name}.1.99999", f"{name}.999.1", "nobody.1.1", "d7", f"{name}.1", "%00", "é.1.1"):  # noqa: A001
+    for id in (f"{name}.1.99999", f"{name}.999.1", "nobody.1.1", "d7", f"{name}.1", "%00", "é.1.1"):
         for end, body in (("reward", {"value": 1.0}), ("activate", None), ("cancel", None)):
             answer = server.post(f"/v1/decisions/{id}/{end}", json=body)
             assert problem_of(answer, 404)["code"] == "no_such_decision"
@@ -237,10 +237,10 @@ def test_a_batch_has_one_to_a_thousand_items(server: Served, router: str) -> Non
 
 
 def test_the_keeper_of_a_server_has_a_name_of_its_own(tmp_path: Path) -> None:
-    settings = Settings(store=f"sqlite:///{tmp_path}/x.db")
-    one, two = keeper_of(settings)(), keeper_of(settings)()
-    assert isinstance(one, Keeper)
-    assert isinstance(two, Keeper)
+    settings = ServerSettings(store=f"sqlite:///{tmp_path}/x.db")
+    one, two = make_handler_factory(settings)(), make_handler_factory(settings)()
+    assert isinstance(one, CommandHandler)
+    assert isinstance(two, CommandHandler)
     assert one.shelf.owner != two.shelf.owner
     one.store.close()
     two.store.close()

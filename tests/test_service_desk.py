@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bylot.durable.commands import Decide
-from bylot.durable.keeper import Keeper
-from bylot.errors import NoSuchRouter, StoreDown, StoreUnknown
-from bylot.service.desk import Desk
-from bylot.service.errors import Refusal
-from bylot.service.settings import Settings
+from bylot.errors import RouterNotFound, StoreUnavailable, UnsupportedStore
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import MakeDecision
+from bylot.server.http_errors import ApiError
+from bylot.server.state import ServerSettings
+from bylot.server.writer import Writer
 from bylot.store import Event, Snapshot, open_store
 from serving import problem_of, serving, until
 
@@ -35,7 +35,7 @@ class Slow:
         self.batches.append(len(batch))
         if self.fails:
             raise self.fails
-        return [NoSuchRouter("?") if one.name == "bad" else one.name for one in batch]
+        return [RouterNotFound("?") if one.name == "bad" else one.name for one in batch]
 
     def sweep(self, at: int) -> bool:
         self.chores.append("sweep")
@@ -51,12 +51,12 @@ class Slow:
         self.chores.append("close")
 
 
-def at_desk(use: Callable[[Desk, Slow], Awaitable[None]], **options: Any) -> Slow:
+def at_desk(use: Callable[[Writer, Slow], Awaitable[None]], **options: Any) -> Slow:
     """A desk with a slow keeper, for one use."""
     keeper = Slow()
 
     async def run() -> None:
-        desk = Desk(lambda: keeper, **options)
+        desk = Writer(lambda: keeper, **options)
         await desk.start()
         try:
             await use(desk, keeper)
@@ -68,18 +68,18 @@ def at_desk(use: Callable[[Desk, Slow], Awaitable[None]], **options: Any) -> Slo
     return keeper
 
 
-async def queued(desk: Desk, keeper: Slow, *names: str) -> list["asyncio.Task[Any]"]:
+async def queued(desk: Writer, keeper: Slow, *names: str) -> list["asyncio.Task[Any]"]:
     """One command in the keeper's hands, and others behind it."""
     keeper.gate.clear()
-    tasks = [asyncio.create_task(desk.ask(Decide("first")))]
+    tasks = [asyncio.create_task(desk.ask(MakeDecision("first")))]
     await asyncio.sleep(0.05)
-    tasks += [asyncio.create_task(desk.ask(Decide(name))) for name in names]
+    tasks += [asyncio.create_task(desk.ask(MakeDecision(name))) for name in names]
     await asyncio.sleep(0.05)
     return tasks
 
 
 def test_what_queues_up_during_a_commit_shares_the_next() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
+    async def use(desk: Writer, keeper: Slow) -> None:
         tasks = await queued(desk, keeper, *"abcde")
         keeper.gate.set()
         assert await asyncio.gather(*tasks) == ["first", *"abcde"]
@@ -89,51 +89,51 @@ def test_what_queues_up_during_a_commit_shares_the_next() -> None:
 
 
 def test_only_who_has_company_waits_for_more_of_it() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
-        await desk.ask(Decide("alone"))
+    async def use(desk: Writer, keeper: Slow) -> None:
+        await desk.ask(MakeDecision("alone"))
         assert not desk.company
         tasks = await queued(desk, keeper, *"abc")
         keeper.gate.set()
         await asyncio.gather(*tasks)
         assert desk.company
-        await desk.ask(Decide("alone"))
+        await desk.ask(MakeDecision("alone"))
         assert not desk.company
 
     at_desk(use)
 
 
 def test_an_error_is_raised_for_its_own_command_only() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
+    async def use(desk: Writer, keeper: Slow) -> None:
         tasks = await queued(desk, keeper, "a", "bad", "c")
         keeper.gate.set()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(one, NoSuchRouter) for one in answers] == [False, False, True, False]
+        assert [isinstance(one, RouterNotFound) for one in answers] == [False, False, True, False]
 
     at_desk(use)
 
 
 def test_a_full_desk_turns_others_away() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
+    async def use(desk: Writer, keeper: Slow) -> None:
         tasks = await queued(desk, keeper, "a")
-        with pytest.raises(Refusal) as refusal:
-            await desk.ask(Decide("b"))
+        with pytest.raises(ApiError) as refusal:
+            await desk.ask(MakeDecision("b"))
         assert (refusal.value.status, refusal.value.code) == (503, "overloaded")
         assert refusal.value.retry
         keeper.gate.set()
         await asyncio.gather(*tasks)
-        assert await desk.ask(Decide("b")) == "b"
+        assert await desk.ask(MakeDecision("b")) == "b"
         assert desk.waiting == 0
 
     at_desk(use, size=2)
 
 
 def test_a_stop_answers_what_was_asked_and_takes_no_more() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
+    async def use(desk: Writer, keeper: Slow) -> None:
         tasks = await queued(desk, keeper, "a", "b")
         closing = asyncio.create_task(desk.close())
         await asyncio.sleep(0)
-        with pytest.raises(Refusal) as refusal:
-            await desk.ask(Decide("late"))
+        with pytest.raises(ApiError) as refusal:
+            await desk.ask(MakeDecision("late"))
         assert refusal.value.code == "draining"
         keeper.gate.set()
         assert await asyncio.gather(*tasks) == ["first", "a", "b"]
@@ -145,7 +145,7 @@ def test_a_stop_answers_what_was_asked_and_takes_no_more() -> None:
 
 
 def test_chores_are_done_while_nobody_asks() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
+    async def use(desk: Writer, keeper: Slow) -> None:
         await asyncio.to_thread(until, lambda: {"sweep", "renew"} <= set(keeper.chores))
 
     at_desk(use, sweep_every=0.01, renew_every=0.01)
@@ -154,13 +154,13 @@ def test_chores_are_done_while_nobody_asks() -> None:
 def test_a_store_that_is_down_is_noticed_and_so_is_its_return(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "bylot.service")
+    caplog.set_level(logging.WARNING, "bylot.server")
 
-    async def use(desk: Desk, keeper: Slow) -> None:
-        keeper.fails = StoreDown("no disk")
+    async def use(desk: Writer, keeper: Slow) -> None:
+        keeper.fails = StoreUnavailable("no disk")
         for _ in range(3):
-            with pytest.raises(StoreDown):
-                await desk.ask(Decide("a"))
+            with pytest.raises(StoreUnavailable):
+                await desk.ask(MakeDecision("a"))
         assert desk.down is not None
         keeper.fails = None
         await asyncio.to_thread(until, lambda: desk.down is None)
@@ -171,17 +171,17 @@ def test_a_store_that_is_down_is_noticed_and_so_is_its_return(
 
 
 def test_what_needs_no_store_does_not_say_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "bylot.service")
+    caplog.set_level(logging.WARNING, "bylot.server")
 
-    async def use(desk: Desk, keeper: Slow) -> None:
-        keeper.away = StoreDown("no disk")
+    async def use(desk: Writer, keeper: Slow) -> None:
+        keeper.away = StoreUnavailable("no disk")
         await asyncio.to_thread(until, lambda: desk.down is not None)
         swept = len(keeper.chores)
         await asyncio.to_thread(until, lambda: len(keeper.chores) > swept + 6)
-        assert await desk.ask(Decide("a")) == "a"  # as one that is told from memory
+        assert await desk.ask(MakeDecision("a")) == "a"  # as one that is told from memory
         assert desk.down is not None
         keeper.away = None
-        assert await desk.ask(Decide("a")) == "a"
+        assert await desk.ask(MakeDecision("a")) == "a"
         assert desk.down is None
 
     at_desk(use, sweep_every=0.01, renew_every=0.5)
@@ -190,25 +190,25 @@ def test_what_needs_no_store_does_not_say_that_it_is_back(caplog: pytest.LogCapt
 
 
 def test_what_nobody_foresaw_does_not_end_the_writer() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
+    async def use(desk: Writer, keeper: Slow) -> None:
         keeper.fails = ZeroDivisionError("?")
         with pytest.raises(ZeroDivisionError):
-            await desk.ask(Decide("a"))
+            await desk.ask(MakeDecision("a"))
         keeper.fails = None
-        assert await desk.ask(Decide("a")) == "a"
+        assert await desk.ask(MakeDecision("a")) == "a"
 
     at_desk(use)
 
 
 def test_a_key_is_free_again_once_it_is_answered() -> None:
-    async def use(desk: Desk, keeper: Slow) -> None:
-        keyed = Decide("a", key="k")
+    async def use(desk: Writer, keeper: Slow) -> None:
+        keyed = MakeDecision("a", key="k")
         assert await desk.ask(keyed) == await desk.ask(keyed) == "a"
-        assert await desk.ask_all([keyed, keyed, Decide("b", key="k")]) == ["a", "a", "b"]
+        assert await desk.ask_all([keyed, keyed, MakeDecision("b", key="k")]) == ["a", "a", "b"]
         first = asyncio.create_task(desk.ask(keyed))
         await asyncio.sleep(0)
         (second,) = await desk.ask_all([keyed])
-        assert isinstance(second, Refusal)
+        assert isinstance(second, ApiError)
         assert await first == "a"
         assert not desk.flying
         assert await desk.ask_all([]) == []
@@ -219,10 +219,10 @@ def test_a_key_is_free_again_once_it_is_answered() -> None:
 def test_a_keeper_that_cannot_be_hired_is_an_error_at_the_start() -> None:
     async def run() -> None:
         def hire() -> Any:
-            raise StoreUnknown("no such place")
+            raise UnsupportedStore("no such place")
 
-        with pytest.raises(StoreUnknown):
-            await Desk(hire).start()
+        with pytest.raises(UnsupportedStore):
+            await Writer(hire).start()
 
     asyncio.run(run())
 
@@ -238,22 +238,22 @@ class Failing:
 
     def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
         if self.full:
-            raise StoreDown("the disk is full; make room")
+            raise StoreUnavailable("the disk is full; make room")
         self.inner.append(events, snapshots)
 
     def renew(self, *given: Any) -> Any:
         if self.full:
-            raise StoreDown("the disk is full; make room")
+            raise StoreUnavailable("the disk is full; make room")
         return self.inner.renew(*given)
 
 
 def test_a_server_recovers_from_a_full_disk_without_a_restart(tmp_path: Path) -> None:
     stores: list[Failing] = []
 
-    def hire(settings: Settings) -> Callable[[], Keeper]:
-        def make() -> Keeper:
+    def hire(settings: ServerSettings) -> Callable[[], CommandHandler]:
+        def make() -> CommandHandler:
             stores.append(Failing(open_store(settings.store)))
-            return Keeper(stores[0], "failing")
+            return CommandHandler(stores[0], "failing")
 
         return make
 

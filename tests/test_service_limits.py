@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bylot.api import DecisionRequest, RewardRequest
 from bylot.errors import BylotError
-from bylot.service import limits
-from bylot.service.errors import Refusal, judge
-from bylot.service.rate import Rates
-from bylot.service.types import AskForm, RewardForm
+from bylot.server import request_parsing
+from bylot.server.auth import RateLimiter
+from bylot.server.http_errors import ApiError, classify_error
 from serving import FIVE, Served, problem_of, serving
 
 JSON = {"content-type": "application/json"}
@@ -158,29 +158,29 @@ def test_requests_per_credential_are_limited(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rate", "at_once"), [(0.1, 10), (5.0, 10), (40.0, 80)])
 def test_a_burst_follows_the_rate_if_nothing_is_said(rate: float, at_once: int) -> None:
-    rates = Rates(rate, clock=lambda: 0.0)
+    rates = RateLimiter(rate, clock=lambda: 0.0)
     for _ in range(at_once):
         rates.take("a")
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         rates.take("a")
 
 
 def test_a_bucket_fills_with_time_and_a_batch_leaves_debts() -> None:
     now = 0.0
-    rates = Rates(rate=2.0, burst=4, clock=lambda: now)
+    rates = RateLimiter(rate=2.0, burst=4, clock=lambda: now)
     rates.take("a", 6)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(ApiError) as refusal:
         rates.take("a")
     assert refusal.value.retry == 1.5
     rates.take("b")
     now = 1.5
     rates.take("a")
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         rates.take("a")
 
 
 def test_no_stack_trace_leaves_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    verdict = judge(RuntimeError("secret detail"))
+    verdict = classify_error(RuntimeError("secret detail"))
     told = verdict.failure.error
     assert verdict.status == 500
     assert "secret" not in told.message
@@ -200,21 +200,21 @@ def test_every_error_of_a_caller_has_a_status_of_its_own() -> None:
             continue
         if kind.__name__ in ours or elsewhere & {parent.__name__ for parent in kind.__mro__}:
             continue
-        assert 400 <= judge(kind("x")).status != 500, kind
+        assert 400 <= classify_error(kind("x")).status != 500, kind
 
 
 def parsed(kind: type[Any], body: bytes) -> type[Any] | int:
     """The type of what a body says, or the status of its refusal."""
     try:
-        return type(limits.parse(msgspec.json.Decoder(kind), body, None))
-    except Refusal as refusal:
+        return type(request_parsing.parse_json_body(msgspec.json.Decoder(kind), body, None))
+    except ApiError as refusal:
         return refusal.status
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_parsing_gives_a_value_or_a_refusal(body: bytes) -> None:
-    for kind in (AskForm, RewardForm):
+    for kind in (DecisionRequest, RewardRequest):
         assert parsed(kind, body) in (kind, 400, 422)
 
 
@@ -235,8 +235,8 @@ TREES = st.recursive(
 @given(TREES)
 def test_any_json_is_a_value_or_a_refusal_and_has_no_doubles(tree: Any) -> None:
     body = json.dumps(tree).encode()
-    limits.once(body)
-    assert parsed(RewardForm, body) in (RewardForm, 422)
+    request_parsing.check_duplicate_fields(body)
+    assert parsed(RewardRequest, body) in (RewardRequest, 422)
 
 
 def talk(port: int, sent: bytes) -> bytes:
@@ -323,4 +323,4 @@ def test_who_sends_bytes_of_no_request_is_hung_up_on(tmp_path: Path) -> None:
 
 
 def test_a_number_of_thousands_of_digits_is_no_failure() -> None:
-    limits.once(b'{"a": 1, "x": ' + b"9" * 5_000 + b"}")
+    request_parsing.check_duplicate_fields(b'{"a": 1, "x": ' + b"9" * 5_000 + b"}")

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bylot.service.logs import Lines
-from bylot.service.metrics import ROUTERS, Meters
-from bylot.service.tracing import Spans, spans
+from bylot.server.metrics import MAX_LABELLED_ROUTERS, ServerMetrics
+from bylot.server.telemetry import JsonLineFormatter, RequestTracer, make_tracer
 from serving import FIVE, Served, problem_of, serving
 
 
@@ -103,11 +102,11 @@ def test_a_policy_without_periods_counts_no_missed_ones(server: Served) -> None:
 
 
 def test_routers_that_are_told_are_limited_to_those_asked_last() -> None:
-    meters = Meters()
-    for number in range(ROUTERS + 5):
+    meters = ServerMetrics()
+    for number in range(MAX_LABELLED_ROUTERS + 5):
         meters.touch(f"r{number}")
         meters.touch("r0")
-    assert len(meters.recent) == ROUTERS
+    assert len(meters.recent) == MAX_LABELLED_ROUTERS
     assert "r0" in meters.recent
     assert "r1" not in meters.recent
 
@@ -116,7 +115,7 @@ def test_a_line_of_the_log_is_json_with_all_that_was_given() -> None:
     record = logging.makeLogRecord(
         {"msg": "a %s", "args": ("b",), "levelname": "INFO", "about": "r.1.2", "created": 0.5}
     )
-    line = json.loads(Lines().format(record))
+    line = json.loads(JsonLineFormatter().format(record))
     assert line == {
         "at": "1970-01-01T00:00:00.500000Z",
         "level": "info",
@@ -131,10 +130,10 @@ def test_requests_are_logged_with_their_decision_only_if_asked_for(
     with serving(tmp_path) as server:
         decision = server.decide(server.router())["id"]
         path = f"/v1/decisions/{decision}/reward"
-        caplog.set_level(logging.INFO, "bylot.service")
+        caplog.set_level(logging.INFO, "bylot.server")
         server.post(path, json={"value": 1})
         assert not [one for one in caplog.records if one.message == "request"]
-        caplog.set_level(logging.DEBUG, "bylot.service")
+        caplog.set_level(logging.DEBUG, "bylot.server")
         server.post(path, json={"value": 1})
     (line,) = [one for one in caplog.records if one.message == "request"]
     assert vars(line)["about"] == decision
@@ -142,12 +141,13 @@ def test_requests_are_logged_with_their_decision_only_if_asked_for(
 
 
 def test_spans_are_made_only_where_opentelemetry_is_told_where_they_go() -> None:
-    assert spans({}) is None
+    assert make_tracer({}) is None
     assert (
-        spans({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}) is None
+        make_tracer({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
+        is None
     )
     off = {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"}
-    assert spans(off) is None
+    assert make_tracer(off) is None
 
 
 def test_a_request_is_a_span_below_that_of_its_sender(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_request_is_a_span_below_that_of_its_sender(tmp_path: Path) -> None:
     provider, kept = sdk.TracerProvider(), memory.InMemorySpanExporter()
     provider.add_span_processor(export.SimpleSpanProcessor(kept))
     with serving(tmp_path) as server:
-        server.app.service.spans = Spans(provider)
+        server.app.service.spans = RequestTracer(provider)
         trace = "0af7651916cd43dd8448eb211c80319c"
         headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
         problem_of(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bylot.service.routes import ROUTES
+from bylot.server.routes import ROUTES
 from serving import FIVE, Served, serving
 
 WORDS = [b"null", b"1e999", b"-1", b"[]", b"{}", b'""', b"\\u0000", b"\xff", b"NaN", b"9" * 400]

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
-from bylot.service.openapi import document, refusals
-from bylot.service.routes import ROUTES
+from bylot.server.openapi import build_openapi, error_statuses
+from bylot.server.routes import ROUTES
 from serving import Served, serving
 
 
@@ -22,7 +22,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_the_document_is_one_of_openapi() -> None:
-    made = document(ROUTES)
+    made = build_openapi(ROUTES)
     validator = validator_for(OPENAPI_31)(OPENAPI_31)
     assert not [error.message for error in validator.iter_errors(made)]
     broken = {**made, "paths": {"no slash": {"get": {}}}, "info": {}}
@@ -30,7 +30,7 @@ def test_the_document_is_one_of_openapi() -> None:
 
 
 def test_every_schema_is_one_and_every_reference_leads_somewhere() -> None:
-    made = document(ROUTES)
+    made = build_openapi(ROUTES)
     for schema in made["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
     names = set(made["components"]["schemas"])
@@ -53,18 +53,18 @@ def references(part: Any) -> Iterator[str]:
 def test_what_is_served_is_what_is_made(server: Served) -> None:
     answer = server.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == json.loads(msgspec.json.encode(document(ROUTES)))
+    assert answer.json() == json.loads(msgspec.json.encode(build_openapi(ROUTES)))
 
 
 def test_every_route_has_a_name_a_sentence_and_its_refusals() -> None:
-    made = document(ROUTES)
+    made = build_openapi(ROUTES)
     operations = [one for path in made["paths"].values() for one in path.values()]
     assert len(operations) == len(ROUTES)
     assert len({one["operationId"] for one in operations}) == len(ROUTES)
     for route in ROUTES:
         one = made["paths"][route.path][route.method.lower()]
         assert one["summary"]
-        assert {str(status) for status in refusals(route)} < set(one["responses"])
+        assert {str(status) for status in error_statuses(route)} < set(one["responses"])
         if route.scope is not None:
             assert {"401", "403", "429", "500", "503"} <= set(one["responses"])
 
@@ -72,7 +72,7 @@ def test_every_route_has_a_name_a_sentence_and_its_refusals() -> None:
 def test_a_route_that_takes_a_body_says_so(server: Served) -> None:
     """What the document promises of a body is what the parser wants."""
     for route in ROUTES:
-        one = document(ROUTES)["paths"][route.path][route.method.lower()]
+        one = build_openapi(ROUTES)["paths"][route.path][route.method.lower()]
         assert ("requestBody" in one) == (route.takes is not None)
         if "requestBody" in one and one["requestBody"]["required"]:
             path = route.path.format(name="a", id="a.1.1")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylot.service.errors import Refusal
-from bylot.service.personalizer import context
+from bylot.server.http_errors import ApiError
+from bylot.server.personalizer import context_from_features
 from serving import Served, problem_of, serving
 
 RANK = "/personalizer/v1.1/rank"
@@ -113,16 +113,16 @@ def test_the_router_is_named_or_the_only_one(tmp_path: Path) -> None:
     )
 )
 def test_a_context_is_a_printable_name_or_refused(features: list[dict[str, Any]]) -> None:
-    with contextlib.suppress(Refusal):
-        name = context(features)
+    with contextlib.suppress(ApiError):
+        name = context_from_features(features)
         assert name is None or (len(name) <= 200 and "\n" not in name)
 
 
 def test_features_that_are_too_many_are_refused_by_their_field() -> None:
-    with pytest.raises(Refusal) as refusal:
-        context([{"a": "x" * 199}])
+    with pytest.raises(ApiError) as refusal:
+        context_from_features([{"a": "x" * 199}])
     assert refusal.value.field == "contextFeatures"
-    assert context([{"a": "x" * 198}]) == "a=" + "x" * 198
+    assert context_from_features([{"a": "x" * 198}]) == "a=" + "x" * 198
 
 
 def test_features_that_are_nested_without_end_are_refused(server: Served) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylot.policies import panel
+from bylot.policies import noisy_or
 from serving import FIVE, Served, problem_of, serving
 
 
@@ -25,7 +25,7 @@ def problem(**changes: Any) -> dict[str, Any]:
 def test_the_log_of_the_server_has_who_made_edited_and_deleted_routers(
     server: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "bylot.service")
+    caplog.set_level(logging.INFO, "bylot.server")
     path = server.router()
     server.patch(path, json={"wait": 60})
     assert problem_of(server.patch(path, json={"wait": -1}), 422)["message"].startswith("wanted a")
@@ -101,7 +101,7 @@ def test_a_setting_that_there_is_not_is_told_from_those_there_are(server: Served
 def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(panel, "MEMORY", 6 * 25 * 8)  # six contexts of five experts
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
     body = {"name": "wide", "problem": FIVE, "policy": "panel"}
     said = problem_of(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
     assert said["code"] == "bad_policy"

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bylot.durable.owner import machine
-from bylot.errors import BylotError, StoreDown
-from bylot.service.server import bound, serve
-from bylot.service.settings import Settings
+from bylot.errors import BylotError, StoreUnavailable
+from bylot.eventlog.repository import identify_machine
+from bylot.server.lifecycle import open_listening_socket, run_server
+from bylot.server.state import ServerSettings
 from bylot.store import open_store
 from bylot.store.sqlite import SqliteStore
 from serving import FIVE, problem_of, serving, until
@@ -24,8 +24,8 @@ from stores import made
 
 RUN = """
 import sys
-from bylot.service.server import serve
-from bylot.service.settings import Settings
+from bylot.server.lifecycle import serve
+from bylot.server.state import Settings
 
 sys.exit(serve(Settings(store=sys.argv[1], port=0)))
 """
@@ -77,7 +77,7 @@ def test_a_router_of_a_compiled_policy_does_not_wait_for_one_that_compiles(tmp_p
 
 
 def test_a_stop_does_not_wait_for_a_compiler(tmp_path: Path) -> None:
-    slow = "import time; from bylot.service import app; app.prepare = lambda: time.sleep(60)\n"
+    slow = "import time; from bylot.server import app; app.prepare = lambda: time.sleep(60)\n"
     line = [sys.executable, "-c", slow + RUN, f"sqlite:///{tmp_path}/bylot.db"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
@@ -134,15 +134,15 @@ def test_a_server_that_is_told_to_stop_is_not_ready(tmp_path: Path) -> None:
 
 def test_a_server_does_not_listen_where_strangers_are_without_keys(tmp_path: Path) -> None:
     with pytest.raises(BylotError, match="bylot keys create"):
-        serve(Settings(store=f"sqlite:///{tmp_path}/bylot.db", host="0.0.0.0"))
+        run_server(ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db", host="0.0.0.0"))
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
-    with bound("127.0.0.1", 0) as door:
+    with open_listening_socket("127.0.0.1", 0) as door:
         door.listen()
         port = door.getsockname()[1]
         with pytest.raises(BylotError, match=f"port {port}"):
-            serve(Settings(store=f"sqlite:///{tmp_path}/bylot.db", port=port))
+            run_server(ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db", port=port))
 
 
 def test_a_store_that_cannot_be_taken_over_is_told_in_one_line(
@@ -150,15 +150,15 @@ def test_a_store_that_cannot_be_taken_over_is_told_in_one_line(
 ) -> None:
     address = f"sqlite:///{tmp_path}/bylot.db"
     store = open_store(address)
-    store.lease(made(store, "left"), f"{machine()}/{2**22 + 1}@1/ff", 60)
+    store.lease(made(store, "left"), f"{identify_machine()}/{2**22 + 1}@1/ff", 60)
     store.close()
 
     def read_only(*_: object) -> None:
-        raise StoreDown("it may only be read")
+        raise StoreUnavailable("it may only be read")
 
     monkeypatch.setattr(SqliteStore, "release", read_only)
-    with pytest.raises(StoreDown, match="only be read"):
-        serve(Settings(store=address, port=0))
+    with pytest.raises(StoreUnavailable, match="only be read"):
+        run_server(ServerSettings(store=address, port=0))
 
 
 def test_a_password_in_an_address_is_not_printed(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bylot.kernels.compile import Floats
-from bylot.kernels.sets import log_set_probability, set_score
+from bylot.numerics.iid_sets import iid_set_score, log_iid_set_probability
+from bylot.numerics.jit import Floats
 
 
 def exactly(masses: Floats, count: int) -> Fraction:
@@ -47,8 +47,8 @@ masses = st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=7)
 def test_probability_and_score_agree_with_rational_arithmetic(raw: list[float], spare: int) -> None:
     q = np.array(raw) / max(1.0, sum(raw))
     count = len(q) + spare
-    assert_allclose(np.exp(log_set_probability(q, count)), float(exactly(q, count)), rtol=1e-12)
-    assert_allclose(set_score(q, count), exact_score(q, count), rtol=1e-12)
+    assert_allclose(np.exp(log_iid_set_probability(q, count)), float(exactly(q, count)), rtol=1e-12)
+    assert_allclose(iid_set_score(q, count), exact_score(q, count), rtol=1e-12)
 
 
 def one_giant(tiny: float) -> Floats:
@@ -61,8 +61,8 @@ def test_twelve_draws_keep_their_digits_beside_a_giant(tiny: float) -> None:
     q = one_giant(tiny)
     expected = exactly(q, 12)
     log = math.log(expected.numerator) - math.log(expected.denominator)
-    assert_allclose(log_set_probability(q, 12), log, rtol=1e-13)
-    assert_allclose(set_score(q, 12), exact_score(q, 12), rtol=1e-12)
+    assert_allclose(log_iid_set_probability(q, 12), log, rtol=1e-13)
+    assert_allclose(iid_set_score(q, 12), exact_score(q, 12), rtol=1e-12)
 
 
 def test_the_alternating_sum_as_written_would_fail_the_test_above() -> None:
@@ -78,7 +78,7 @@ def test_the_alternating_sum_as_written_would_fail_the_test_above() -> None:
 def test_the_probabilities_of_all_sets_sum_to_one() -> None:
     q = np.array([0.05, 0.15, 0.2, 0.25, 0.35])
     total = sum(
-        np.exp(log_set_probability(q[list(a)], 4))
+        np.exp(log_iid_set_probability(q[list(a)], 4))
         for size in range(1, 5)
         for a in itertools.combinations(range(5), size)
     )
@@ -86,12 +86,12 @@ def test_the_probabilities_of_all_sets_sum_to_one() -> None:
 
 
 def test_one_tiny_expert_drawn_every_time() -> None:
-    assert_allclose(log_set_probability(np.array([1e-30]), 12), 12 * np.log(1e-30), rtol=1e-14)
-    assert_allclose(set_score(np.array([1e-30]), 12), [12e30], rtol=1e-14)
+    assert_allclose(log_iid_set_probability(np.array([1e-30]), 12), 12 * np.log(1e-30), rtol=1e-14)
+    assert_allclose(iid_set_score(np.array([1e-30]), 12), [12e30], rtol=1e-14)
 
 
 def test_more_members_than_draws_cannot_happen() -> None:
-    assert log_set_probability(np.array([0.2, 0.3, 0.5]), 2) == -np.inf
+    assert log_iid_set_probability(np.array([0.2, 0.3, 0.5]), 2) == -np.inf
 
 
 def test_the_score_has_mean_zero_on_the_tangent_space() -> None:
@@ -100,5 +100,7 @@ def test_the_score_has_mean_zero_on_the_tangent_space() -> None:
     for size in range(1, 4):
         for a in itertools.combinations(range(4), size):
             members = list(a)
-            mean[members] += np.exp(log_set_probability(q[members], 3)) * set_score(q[members], 3)
+            mean[members] += np.exp(log_iid_set_probability(q[members], 3)) * iid_set_score(
+                q[members], 3
+            )
     assert_allclose(mean - mean.mean(), 0, atol=1e-13)  # a constant is normal to the simplex

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bylot.service.pages import signin
-from bylot.service.pages.routes import routes
-from bylot.service.pages.signin import COOKIE, Door, Visitor, local
+from bylot.server.dashboard import session
+from bylot.server.dashboard.routes import dashboard_routes
+from bylot.server.dashboard.session import SESSION_COOKIE, SignIn, Visitor, safe_redirect_path
 from played import Standins
 from visits import Browser
 
@@ -25,7 +25,7 @@ KEYS = {"good": Key(("read",)), "writer": Key(("decide", "reward"))}
 
 def browser(keys: dict[str, Key], base: str = "https://bylot.test") -> Browser:
     """At a dashboard that these keys open."""
-    return Browser([*routes(Standins(), keys.get)], base)
+    return Browser([*dashboard_routes(Standins(), keys.get)], base)
 
 
 def test_without_a_key_a_page_leads_to_the_sign_in_page_and_back() -> None:
@@ -93,9 +93,9 @@ def test_where_no_keys_are_needed_nobody_signs_in() -> None:
 def test_signing_out_ends_the_session_itself() -> None:
     client = browser(KEYS)
     client.post("/sign-in", data={"key": "good"})
-    name = client.cookies[COOKIE]
+    name = client.cookies[SESSION_COOKIE]
     assert client.post("/sign-out").status_code == 303
-    client.cookies.set(COOKIE, name)
+    client.cookies.set(SESSION_COOKIE, name)
     assert client.get("/").status_code == 303
 
 
@@ -117,16 +117,16 @@ def test_a_form_that_is_too_long_or_no_text_opens_nothing() -> None:
 def test_one_is_never_sent_elsewhere() -> None:
     for path in ("//evil.example", "https://evil.example", "/\\evil", "javascript:alert(1)", "",
                  "/\nSet-Cookie: a=b", "/\t/evil.example"):  # fmt: skip
-        assert local(path) == "/"
-    assert local("/routers/a?b=c") == "/routers/a?b=c"
+        assert safe_redirect_path(path) == "/"
+    assert safe_redirect_path("/routers/a?b=c") == "/routers/a?b=c"
 
 
 def test_a_session_ends_with_its_time() -> None:
     now = [0.0]
-    door = Door(KEYS.get, lambda: now[0])
+    door = SignIn(KEYS.get, lambda: now[0])
     client = Browser([*door.routes(), Route("/", door.guard(nothing))])
     client.post("/sign-in", data={"key": "good"})
-    now[0] = signin.HOURS * 3600 - 1.0
+    now[0] = session.SESSION_HOURS * 3600 - 1.0
     assert client.get("/").status_code == 204
     now[0] += 1.0
     assert client.get("/").status_code == 303
@@ -139,8 +139,8 @@ async def nothing(request: Request, who: Visitor) -> Response:
 
 
 def test_of_too_many_sessions_the_oldest_makes_room() -> None:
-    door = Door(KEYS.get)
-    names = [door.open("good") or "" for _ in range(signin.MOST + 1)]
-    assert len(door.sessions) == signin.MOST
-    assert signin.digest(names[0]) not in door.sessions
-    assert signin.digest(names[-1]) in door.sessions
+    door = SignIn(KEYS.get)
+    names = [door.open("good") or "" for _ in range(session.MAX_SESSIONS + 1)]
+    assert len(door.sessions) == session.MAX_SESSIONS
+    assert session.digest_session(names[0]) not in door.sessions
+    assert session.digest_session(names[-1]) in door.sessions

@@ -12,13 +12,13 @@ from numpy.testing import assert_allclose
 import hospital
 from bylot import Problem, policies, simulate
 from bylot.cli import main
-from bylot.cli.policy import NAMES, apart, written
-from bylot.engine import Threads
+from bylot.cli.policy import NAMES, format_policy, split_policies
 from bylot.environments import Noisy, Outcomes
-from bylot.files import read
-from bylot.metrics import worst
-from bylot.optima import Stack, best_mixture, best_set, checked_prices, optimum
-from bylot.whatif.levels import sweep
+from bylot.metrics import measure_worst_violation
+from bylot.optima import ValueStack, best_mixture, best_set, check_shadow_prices, optimum
+from bylot.parallel import ThreadEngine
+from bylot.problem_files import read
+from bylot.whatif.plan import parse_sweep
 from test_report import Page, grids, is_grid
 
 POOL = """\
@@ -97,8 +97,11 @@ def test_plays_are_those_of_simulate(folder: Path, data: dict[str, Any]) -> None
             assert play["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
             assert play["late"] == pytest.approx(1 + 4 * trace.rewards[-40:].mean(), abs=1e-12)
             assert_allclose(play["spend"], trace.spend.mean(axis=0))
-            assert play["outside"] == pytest.approx(worst(trace), abs=1e-12)
-            assert (play["periods"], play["bad_periods"]) == (1, int(worst(trace) > 0))
+            assert play["outside"] == pytest.approx(measure_worst_violation(trace), abs=1e-12)
+            assert (play["periods"], play["bad_periods"]) == (
+                1,
+                int(measure_worst_violation(trace) > 0),
+            )
             asked = [np.any(trace.draws == i, axis=1).mean() for i in range(4)]
             assert_allclose(play["asked"], asked)
             assert play["t"][-1] == ROUNDS
@@ -109,7 +112,7 @@ def test_plays_are_those_of_simulate(folder: Path, data: dict[str, Any]) -> None
 def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict[str, Any]) -> None:
     problem = read(folder / "pool.yaml").problem
     values, weights, _ = table(problem).expected()
-    stack, marks = Stack(values, weights=weights), data["yardsticks"]
+    stack, marks = ValueStack(values, weights=weights), data["yardsticks"]
     exact = optimum(problem, stack, exact=True, floor=False, starts=2)
     assert marks["exact"]["value"] == pytest.approx(1 + 4 * exact.value)
     assert marks["exact"]["kept"]
@@ -133,8 +136,8 @@ def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict
     assert marks["most"]["value"] >= max(marks["panels"]["value"], marks["exact"]["value"]) - 1e-9
     assert marks["free-panels"]["value"] >= marks["panels"]["value"]
     checked = {
-        "panels": checked_prices(problem, stack, mixed),
-        "exact": checked_prices(problem, stack, exact, exact=True, floor=False),
+        "panels": check_shadow_prices(problem, stack, mixed),
+        "exact": check_shadow_prices(problem, stack, exact, exact=True, floor=False),
     }
     assert set(data["prices"]) == {"panels", "exact"}
     for kind, prices in checked.items():
@@ -172,15 +175,15 @@ def test_auto_plays_what_each_bound_calls_for(
 
 
 def test_help_names_every_policy_that_there_is() -> None:
-    assert NAMES == policies.NAMES
+    assert NAMES == policies.POLICY_NAMES
 
 
 @pytest.mark.parametrize("text", [*NAMES[1:], "panel:explore=0.02,pace=None", "omd:batch=7"])
 def test_a_policy_is_written_as_it_can_be_read(text: str) -> None:
-    assert apart(f"{text},ts") == [text, "ts"]
-    found = policies.named(text)
+    assert split_policies(f"{text},ts") == [text, "ts"]
+    found = policies.find_policy(text)
     assert not isinstance(found, policies.Auto)
-    assert written(found) == text
+    assert format_policy(found) == text
 
 
 def test_the_sweep_plays_every_level_that_can_be_kept(data: dict[str, Any]) -> None:
@@ -355,13 +358,13 @@ def test_a_file_of_this_folder_has_its_name_in_the_title(
 def test_what_was_finished_when_it_was_stopped_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = Threads.run
+    whole = ThreadEngine.run
 
-    def stopped(self: Threads, jobs: Any, work: Any) -> Any:
+    def stopped(self: ThreadEngine, jobs: Any, work: Any) -> Any:
         yield from itertools.islice(whole(self, jobs, work), 3)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Threads, "run", stopped)
+    monkeypatch.setattr(ThreadEngine, "run", stopped)
     pool(tmp_path)
     assert main(words(tmp_path, "--jobs", "1")) == 130
     out, err = capsys.readouterr()
@@ -454,7 +457,7 @@ def test_a_run_on_the_hospital_keeps_all_limits_and_earns_what_it_is_known_to(
 def test_a_bound_may_be_swept_to_its_opposite_and_past_it(tmp_path: Path) -> None:
     least = "  - {cost: usd, at_least: 3, per: request}\nrewards"
     file = read(pool(tmp_path, POOL.replace("rewards", least)))
-    past, meeting, apart = sweep(file, "usd.at_most=2:4:3").levels
+    past, meeting, apart = parse_sweep(file, "usd.at_most=2:4:3").levels
     assert past.problem is None
     assert "is above" in past.reason
     assert meeting.problem is not None

@@ -8,11 +8,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import simulate, simulation
-from bylot.bench.simulate import run
 from bylot.environments import Noisy, Rounds
 from bylot.errors import BylotError, ValuesError
 from bylot.policies import POLICIES
 from bylot.simulation import Trace
+from bylot_bench.simulate import run
 from small import five, recorded, steady
 
 
@@ -41,7 +41,7 @@ def test_another_seed_gives_another_trace() -> None:
 
 def test_the_length_of_the_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = simulate(five(), steady(), rounds=700)
-    monkeypatch.setattr(simulation, "CHUNK", 97)
+    monkeypatch.setattr(simulation, "CHUNK_ROUNDS", 97)
     same(simulate(five(), steady(), rounds=700), whole)
 
 

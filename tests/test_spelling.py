@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bylot.errors import PolicyError
-from bylot.policies import NAMES, POLICIES, Auto, Cbwk, Distinct, Omd, Panel, named, read, write
+from bylot.policies import (
+    POLICIES,
+    POLICY_NAMES,
+    Auto,
+    Cbwk,
+    Distinct,
+    NoisyOr,
+    Omd,
+    find_policy,
+    policy_from_data,
+    policy_to_data,
+)
 
 NUMBERS = st.integers() | st.floats()
 TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "sum", "instant", "x"])
@@ -17,8 +28,8 @@ TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "su
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        ("panel:explore=0.02", Panel(explore=0.02)),
-        ("panel: explore = 0.02, guard=FALSE", Panel(explore=0.02, guard=False)),
+        ("panel:explore=0.02", NoisyOr(explore=0.02)),
+        ("panel: explore = 0.02, guard=FALSE", NoisyOr(explore=0.02, guard=False)),
         ("distinct:pace=none", Distinct(pace=None)),
         ("auto:propensities=false,contexts=20", Auto(propensities=False, contexts=20)),
         ("omd-plain:batch=4", Omd(eta_mult=1.0, batch=4, baseline=False, dual=Omd.plain().dual)),
@@ -27,8 +38,8 @@ TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "su
     ],
 )
 def test_words_are_settings(words: str, settings: object) -> None:
-    assert named(words) == settings
-    assert named(words) != named("ts")
+    assert find_policy(words) == settings
+    assert find_policy(words) != find_policy("ts")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +62,7 @@ def test_words_are_settings(words: str, settings: object) -> None:
 )
 def test_what_is_wrong_is_said_with_a_remedy(words: str, said: str) -> None:
     with pytest.raises(PolicyError) as caught:
-        named(words)
+        find_policy(words)
     assert said in str(caught.value)
     assert "upgrade" not in str(caught.value)
 
@@ -60,32 +71,32 @@ def test_an_unknown_name_is_answered_with_all_there_are_ours_first() -> None:
     with pytest.raises(
         PolicyError, match="auto, distinct, panel, tangent, strict, omd, "
     ) as caught:
-        named("best")
-    assert all(name in str(caught.value) for name in NAMES)
+        find_policy("best")
+    assert all(name in str(caught.value) for name in POLICY_NAMES)
 
 
 def test_a_setting_that_is_misspelt_in_plain_data_is_asked_back() -> None:
-    plain = write(Panel())
+    plain = policy_to_data(NoisyOr())
     with pytest.raises(PolicyError, match="did you mean 'explore'"):
-        read({**plain, "explor": 0.02})
+        policy_from_data({**plain, "explor": 0.02})
     with pytest.raises(PolicyError, match="if a later bylot wrote this, upgrade it"):
-        read({**plain, "quantum": True})
+        policy_from_data({**plain, "quantum": True})
 
 
-@given(st.sampled_from(NAMES), st.data())
+@given(st.sampled_from(POLICY_NAMES), st.data())
 def test_any_values_are_settings_or_refused(name: str, data: st.DataObject) -> None:
-    settings = [field.name for field in fields(named(name))]
+    settings = [field.name for field in fields(find_policy(name))]
     pairs = data.draw(st.lists(st.tuples(st.sampled_from([*settings, "x"]), TEXTS), min_size=1))
     words = f"{name}:{','.join(f'{setting}={text}' for setting, text in pairs)}"
     try:
-        made = named(words)
+        made = find_policy(words)
     except PolicyError:
         return
-    assert type(made) is type(named(name))
+    assert type(made) is type(find_policy(name))
 
 
 @given(st.text())
 def test_any_text_is_a_policy_or_refused(text: str) -> None:
     for words in (text, f"panel:{text}", f"panel:explore={text}"):
         with contextlib.suppress(PolicyError):
-            named(words)
+            find_policy(words)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from bylot.errors import (
-    Fenced,
-    KeyReused,
-    NameTaken,
-    NoSuchRouter,
-    StoreDown,
+    IdempotencyKeyReused,
+    LeaseLost,
+    RouterExists,
+    RouterNotFound,
     StoreError,
-    StoreUnknown,
+    StoreUnavailable,
+    UnsupportedStore,
 )
-from bylot.store import ApiKey, Past, Snapshot, Store, open_store
+from bylot.store import ApiKey, DecisionEvents, Snapshot, Store, open_store
 from bylot.store import postgres as in_postgres
 from bylot.store import sqlite as in_sqlite
 from stores import Opener, line, log, made
@@ -46,7 +46,7 @@ def test_a_router_is_found_by_its_name_until_it_is_deleted(store: Store) -> None
 
 def test_a_name_is_used_once_at_a_time_and_a_number_once_for_all(store: Store) -> None:
     first = made(store)
-    with pytest.raises(NameTaken, match="'a'"):
+    with pytest.raises(RouterExists, match="'a'"):
         made(store)
     store.delete(first)
     second = made(store)
@@ -92,8 +92,8 @@ def test_lines_are_read_as_they_were_written(store: Store) -> None:
     assert store.keyed(a, "k") == lines[0]
     assert store.keyed(b, "k") == lines[1]
     assert store.keyed(a, "K") is None
-    assert store.past(a, 1) == Past(lines[0], [lines[2], lines[3]])
-    assert store.past(b, 1) == Past(lines[1], [])
+    assert store.past(a, 1) == DecisionEvents(lines[0], [lines[2], lines[3]])
+    assert store.past(b, 1) == DecisionEvents(lines[1], [])
     assert store.past(a, 2) is None  # no decision
     assert store.past(a, 4) is None
 
@@ -122,7 +122,7 @@ def test_the_latest_of_a_kind_are_looked_for_near_the_end(store: Store) -> None:
 def test_lines_that_do_not_continue_the_log_change_nothing(store: Store, start: int) -> None:
     a, b = made(store, "a"), made(store, "b")
     store.append([line(a, 1), line(a, 2)])
-    with pytest.raises(Fenced, match="nothing was written") as fenced:
+    with pytest.raises(LeaseLost, match="nothing was written") as fenced:
         store.append(
             [line(b, 1), line(a, start), line(a, start + 1)], [Snapshot(b, 1, b"state", b"seal")]
         )
@@ -134,10 +134,10 @@ def test_lines_that_do_not_continue_the_log_change_nothing(store: Store, start: 
 def test_a_deleted_router_has_no_log_to_add_to(store: Store) -> None:
     a, b = made(store, "a"), made(store, "b")
     store.delete(a)
-    with pytest.raises(Fenced) as fenced:
+    with pytest.raises(LeaseLost) as fenced:
         store.append([line(b, 1), line(a, 1)])
     assert fenced.value.routers == (a,)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         store.append([], [Snapshot(a, 0, b"state", b"seal")])
     assert (log(store, a), len(log(store, b)), store.snapshot(a)) == ([], 1, None)
 
@@ -145,9 +145,9 @@ def test_a_deleted_router_has_no_log_to_add_to(store: Store) -> None:
 def test_two_decisions_under_one_key_are_refused_whole(store: Store) -> None:
     router = made(store)
     store.append([line(router, 1, key="k")])
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         store.append([line(router, 2), line(router, 3, key="k")])
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         store.append([line(router, 2, key="new"), line(router, 3, key="new")])
     assert len(log(store, router)) == 2
     store.append([line(router, 2, "rewarded", of=1, key="k"), line(router, 3, key=None)])
@@ -174,18 +174,18 @@ def test_a_lease_keeps_others_out_until_it_is_over_or_given_back(opened: Opener)
     left = yours.lease(router, "you", 60)
     assert left is not None
     assert 50 < left <= 60
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         yours.append([line(router, 1)])
     assert mine.lease(router, "me", 0) is None  # renewed for no time at all: it is over
     assert yours.lease(router, "you", 60) is None
-    with pytest.raises(Fenced) as fenced:
+    with pytest.raises(LeaseLost) as fenced:
         mine.append([line(router, 1)])
     assert fenced.value.routers == (router,)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         mine.append([], [Snapshot(router, 0, b"state", b"seal")])
     yours.append([line(router, 1)])
     yours.release("you", [router])
-    with pytest.raises(Fenced):  # the log went on meanwhile
+    with pytest.raises(LeaseLost):  # the log went on meanwhile
         mine.append([line(router, 1)])
     assert mine.lease(router, "me", 60) is None
 
@@ -197,7 +197,7 @@ def test_a_writer_whose_lease_is_over_goes_on_while_nobody_else_wants_it(opened:
     mine.append([line(router, 1)])
     yours.append([line(router, 2)])  # it never had one
     yours.lease(router, "you", 60)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         mine.append([line(router, 3)])
 
 
@@ -217,7 +217,7 @@ def test_leases_are_given_back_by_their_owner_only(opened: Opener) -> None:
 def test_a_router_that_is_no_more_cannot_be_leased(store: Store) -> None:
     router = made(store)
     store.delete(router)
-    with pytest.raises(NoSuchRouter, match=str(router)):
+    with pytest.raises(RouterNotFound, match=str(router)):
         store.lease(router, "me", 60)
 
 
@@ -290,9 +290,9 @@ def test_a_store_to_read_only_reads(store: Store, address: str) -> None:
     reader = open_store(address, read_only=True)
     try:
         assert len(log(reader, router)) == 1
-        with pytest.raises(StoreDown, match="only be read"):
+        with pytest.raises(StoreUnavailable, match="only be read"):
             reader.append([line(router, 1)])
-        with pytest.raises(StoreDown, match="only be read"):
+        with pytest.raises(StoreUnavailable, match="only be read"):
             made(reader, "b")
         assert len(log(reader, router)) == 1
     finally:
@@ -303,7 +303,7 @@ def test_a_store_to_read_only_reads(store: Store, address: str) -> None:
     "address", ["", "routers.db", "mysql://me:secret@host/db", "sqlite://routers.db", "sqlite:///"]
 )
 def test_an_address_of_no_store_is_refused_with_examples(address: str) -> None:
-    with pytest.raises(StoreUnknown, match=r"sqlite:///routers\.db") as refused:
+    with pytest.raises(UnsupportedStore, match=r"sqlite:///routers\.db") as refused:
         open_store(address)
     assert "secret" not in str(refused.value)
 
@@ -320,7 +320,7 @@ def test_addresses_of_files_are_relative_with_three_strokes_and_absolute_with_fo
 def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "bylot.store.postgres", raising=False)
-    with pytest.raises(StoreUnknown, match=r"pip install '\.\[postgres\]'"):
+    with pytest.raises(UnsupportedStore, match=r"pip install '\.\[postgres\]'"):
         open_store("postgres://host/database")
 
 
@@ -375,7 +375,9 @@ def test_no_query_of_a_log_reads_more_than_it_answers(tmp_path: Path, query: str
 def test_the_test_above_would_notice_a_query_without_an_index(tmp_path: Path) -> None:
     path = tmp_path / "routers.db"
     assert plan(path, "SELECT * FROM events WHERE seal = ?") == ["SCAN events"]
-    assert plan(path, in_sqlite.LINES + " ORDER BY at")[1:] == ["USE TEMP B-TREE FOR ORDER BY"]
+    assert plan(path, in_sqlite.SQLITE_EVENTS_SQL + " ORDER BY at")[1:] == [
+        "USE TEMP B-TREE FOR ORDER BY"
+    ]
 
 
 CONDITIONS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from bylot.errors import Fenced, StoreDamaged, StoreDown, StoreError, StoreUnknown
+from bylot.errors import LeaseLost, StoreCorrupted, StoreError, StoreUnavailable, UnsupportedStore
 from bylot.store import Event, Store, open_store
 from bylot.store import sqlite as in_sqlite
 from bylot.store.sqlite import SqliteStore
@@ -107,9 +107,9 @@ def test_a_server_that_loses_power_has_all_that_it_acknowledged(
         said = [writer.stdout.readline() for _ in range(20)]
         postgres_server.stop(signal.SIGQUIT)
         said += rest(writer)
-        with pytest.raises(StoreDown, match="see that it runs"):
+        with pytest.raises(StoreUnavailable, match="see that it runs"):
             store.append(batch(router, 1, "me", 1))
-        with pytest.raises(StoreDown, match="see that it runs"):
+        with pytest.raises(StoreUnavailable, match="see that it runs"):
             store.find("a")
         postgres_server.start()
         lines = log(store, router)  # the same store, without another word
@@ -125,7 +125,7 @@ def test_a_lost_connection_is_made_again(postgres_address: str) -> None:
     with psycopg.connect(postgres_address, autocommit=True) as admin:
         pid = store._db.info.backend_pid  # type: ignore[attr-defined]
         admin.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
-    with pytest.raises(StoreDown):
+    with pytest.raises(StoreUnavailable):
         store.append([line(router, 1)])
     store.append([line(router, 1)])
     assert len(log(store, router)) == 2
@@ -135,13 +135,13 @@ def test_a_lost_connection_is_made_again(postgres_address: str) -> None:
 def test_a_lock_of_somebody_else_is_waited_for_a_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_sqlite, "PATIENCE", 0.1)
+    monkeypatch.setattr(in_sqlite, "SQLITE_BUSY_TIMEOUT_S", 0.1)
     store = SqliteStore(tmp_path / "routers.db")
     router = made(store)
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     for _ in range(2):
-        with pytest.raises(StoreDown, match=r"routers.db: another process .* is locked"):
+        with pytest.raises(StoreUnavailable, match=r"routers.db: another process .* is locked"):
             store.append([line(router, 1)])
     assert len(log(store, router)) == 1  # reading goes on
     other.execute("ROLLBACK")
@@ -156,7 +156,7 @@ def test_a_row_that_somebody_else_has_locked_is_waited_for_a_little(postgres_add
     store._db.execute("SET lock_timeout = '100ms'")  # type: ignore[attr-defined]
     with psycopg.connect(postgres_address) as other:
         other.execute("SELECT * FROM routers FOR UPDATE")
-        with pytest.raises(StoreDown, match="pg_locks"):
+        with pytest.raises(StoreUnavailable, match="pg_locks"):
             store.append([line(router, 1)])
         other.rollback()
     store.append([line(router, 1)])
@@ -168,7 +168,7 @@ def test_a_full_disk_is_told_and_forgotten_when_there_is_room(tmp_path: Path) ->
     router = made(store)
     assert store._db is not None
     store._db.execute("PRAGMA max_page_count = 20")
-    with pytest.raises(StoreDown, match="the disk is full; make room"):
+    with pytest.raises(StoreUnavailable, match="the disk is full; make room"):
         store.append([line(router, seq, body=bytes(10_000)) for seq in range(1, 20)])
     assert len(log(store, router)) == 1
     store.append([line(router, seq, body=bytes(10_000)) for seq in range(1, 20)])
@@ -180,10 +180,10 @@ def test_a_file_that_was_moved_away_is_not_written_to(tmp_path: Path) -> None:
     router = made(store)
     away = tmp_path / "away.db"
     store.path.rename(away)
-    with pytest.raises(StoreDown, match="is gone"):
+    with pytest.raises(StoreUnavailable, match="is gone"):
         store.append([line(router, 1)])
     shutil.copy(away, store.path)
-    with pytest.raises(StoreDown, match="another file"):
+    with pytest.raises(StoreUnavailable, match="another file"):
         store.append([line(router, 1)])
     away.rename(store.path)
     store.append([line(router, 1)])
@@ -257,7 +257,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path, size
     path = tmp_path / "notes.txt"
     path.write_bytes(b"not a database at all, " * size)
     before = path.read_bytes()
-    with pytest.raises(StoreDamaged, match=r"notes.txt is not a store of bylot"):
+    with pytest.raises(StoreCorrupted, match=r"notes.txt is not a store of bylot"):
         open_store(f"sqlite:///{path}")
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
@@ -278,7 +278,7 @@ def statements(address: str, *lines: str) -> None:
 
 def test_a_database_of_another_program_is_refused_and_left_alone(address: str) -> None:
     statements(address, "CREATE TABLE events (mine integer)")
-    with pytest.raises(StoreUnknown, match="belongs to another program"):
+    with pytest.raises(UnsupportedStore, match="belongs to another program"):
         open_store(address)
     statements(address, "INSERT INTO events VALUES (1)", "CREATE TABLE routers (mine integer)")
 
@@ -287,27 +287,29 @@ def test_a_database_of_another_program_is_refused_and_left_alone(address: str) -
 def test_a_store_of_another_version_is_refused(address: str, version: int) -> None:
     open_store(address).close()
     statements(address, f"UPDATE bylot_meta SET version = {version}")
-    with pytest.raises(StoreUnknown, match=f"version {version}, and this bylot knows version 1"):
+    with pytest.raises(
+        UnsupportedStore, match=f"version {version}, and this bylot knows version 1"
+    ):
         open_store(address)
 
 
 def test_a_store_without_a_version_or_a_table_is_damaged(address: str) -> None:
     store = open_store(address)
     statements(address, "DROP TABLE leases")
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreCorrupted):
         store.release("me")
     store.close()
     statements(address, "DELETE FROM bylot_meta")
-    with pytest.raises(StoreDamaged, match="0 rows"):
+    with pytest.raises(StoreCorrupted, match="0 rows"):
         open_store(address)
 
 
 def test_there_is_nothing_to_read_where_there_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreDown, match="cannot be opened"):
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
         open_store(f"sqlite:///{tmp_path}/none.db", read_only=True)
-    with pytest.raises(StoreDown, match="see that its folder is there"):
+    with pytest.raises(StoreUnavailable, match="see that its folder is there"):
         open_store(f"sqlite:///{tmp_path}/none/none.db")
-    with pytest.raises(StoreDown):
+    with pytest.raises(StoreUnavailable):
         open_store(f"sqlite:///{tmp_path}")
     assert list(tmp_path.iterdir()) == []
 
@@ -327,12 +329,12 @@ def test_of_two_processes_that_append_each_has_all_its_lines_once(
 def test_one_of_some_processes_gets_the_lease(store: Store, address: str) -> None:
     router = made(store)
     assert sorted(together("lease", address, router, 3)) == ["False", "False", "True"]
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         store.append([line(router, 1)])
 
 
 @pytest.mark.parametrize("round", range(3))
-def test_servers_may_start_at_the_same_instant(address: str, round: int) -> None:  # noqa: A002
+def test_servers_may_start_at_the_same_instant(address: str, round: int) -> None:
     assert sorted(together("make", address, 0, 3)) == ["1", "2", "3"]
     store = open_store(address)
     assert [row.name for row in store.routers()] == ["p0", "p1", "p2"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bylot.errors import Fenced, KeyReused, NameTaken, NoSuchRouter, StoreError
-from bylot.store import Event, Past, RouterRow, Snapshot, Store, open_store
+from bylot.errors import IdempotencyKeyReused, LeaseLost, RouterExists, RouterNotFound, StoreError
+from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store, open_store
 
 Step = tuple[Any, ...]
 
@@ -34,7 +34,7 @@ class Model:
 
     def create(self, name: str, at: int, first: Event) -> RouterRow:
         if self.find(name):
-            raise NameTaken
+            raise RouterExists
         number = next(self.world.numbers)
         self.world.rows[number] = RouterRow(number, name, at)
         self.world.logs[number] = [first._replace(router=number)]
@@ -62,10 +62,10 @@ class Model:
             or starts.get(router, len(world.logs[router])) != len(world.logs[router])
         }
         if lost:
-            raise Fenced("", tuple(sorted(lost)))
+            raise LeaseLost("", tuple(sorted(lost)))
         keys = [(e.router, e.key) for e in events if e.kind == "decided" and e.key is not None]
         if len(set(keys)) < len(keys) or any(self.keyed(*key) for key in keys):
-            raise KeyReused
+            raise IdempotencyKeyReused
         for event in events:
             world.logs[event.router].append(event)
         for one in snapshots:
@@ -87,11 +87,11 @@ class Model:
     def edits(self, router: int, limit: int) -> list[Event]:
         return [e for e in reversed(self.events(router)) if e.kind == "edited"][:limit]
 
-    def past(self, router: int, seq: int) -> Past | None:
+    def past(self, router: int, seq: int) -> DecisionEvents | None:
         decided = self.event(router, seq)
         if decided is None or decided.kind != "decided":
             return None
-        return Past(decided, [e for e in self.events(router) if e.of == seq])
+        return DecisionEvents(decided, [e for e in self.events(router) if e.of == seq])
 
     def before(self, router: int, seq: int) -> list[Event]:
         after = {e.seq for e in self.events(router) if e.of == seq}
@@ -106,7 +106,7 @@ class Model:
 
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
         if router not in self.world.rows:
-            raise NoSuchRouter
+            raise RouterNotFound
         if self.world.leases.get(router, owner) != owner:
             return seconds
         self.world.leases.pop(router, None)
@@ -157,8 +157,8 @@ class Side:
             return value._replace(router=self.numbers.index(value.router))
         if isinstance(value, RouterRow):
             return value._replace(number=self.numbers.index(value.number))
-        if isinstance(value, Past):
-            return Past(self.heard(value.decided), self.heard(value.since))
+        if isinstance(value, DecisionEvents):
+            return DecisionEvents(self.heard(value.decided), self.heard(value.since))
         if isinstance(value, tuple):
             known = {number: ordinal for ordinal, number in enumerate(self.numbers)}
             return sorted(known.get(number, -1) for number in value)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bylot.kernels.chance import Chance, philox
-from bylot.kernels.stream import Stream, inside, opened, word
+from bylot.numerics.philox import RngKey, philox_block
+from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
 
 MASK = 2**64 - 1
 
@@ -32,37 +32,41 @@ def by_hand(state: list[int], count: int) -> list[int]:
     return words
 
 
-def taken(s: Stream, count: int) -> list[int]:
+def taken(s: Xoshiro, count: int) -> list[int]:
     """The first words of a stream."""
     words = []
     for _ in range(count):
-        bits, s = word(Stream(*map(np.uint64, s)))  # come back to Python as plain integers
+        bits, s = next_word(Xoshiro(*map(np.uint64, s)))  # come back to Python as plain integers
         words.append(int(bits))
     return words
 
 
 def test_the_first_words_from_one_two_three_four_are_known() -> None:
-    start = Stream(*(np.uint64(n) for n in (1, 2, 3, 4)))
+    start = Xoshiro(*(np.uint64(n) for n in (1, 2, 3, 4)))
     assert taken(start, 3) == [41943041, 58720359, 3588806011781223]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_words_are_those_of_the_published_algorithm(seed: int) -> None:
     state = [int(x) for x in np.random.default_rng(seed).integers(0, MASK, 4, np.uint64)]
-    start = Stream(*(np.uint64(x) for x in state))
+    start = Xoshiro(*(np.uint64(x) for x in state))
     assert taken(start, 200) == by_hand(state, 200)
 
 
 def test_a_stream_starts_from_the_philox_words_of_its_round() -> None:
-    block = philox(np.uint64(0), np.uint64(11), np.uint64(2), np.uint64(7))
-    assert [int(x) for x in opened(Chance(7, 11), 2)] == [int(x) for x in block]
-    others = [opened(Chance(8, 11), 2), opened(Chance(7, 12), 2), opened(Chance(7, 11), 3)]
-    assert all(taken(one, 1) != taken(opened(Chance(7, 11), 2), 1) for one in others)
+    block = philox_block(np.uint64(0), np.uint64(11), np.uint64(2), np.uint64(7))
+    assert [int(x) for x in open_stream(RngKey(7, 11), 2)] == [int(x) for x in block]
+    others = [
+        open_stream(RngKey(8, 11), 2),
+        open_stream(RngKey(7, 12), 2),
+        open_stream(RngKey(7, 11), 3),
+    ]
+    assert all(taken(one, 1) != taken(open_stream(RngKey(7, 11), 2), 1) for one in others)
 
 
 @pytest.mark.parametrize("bits", [0, 1, 4095, 4096, 2**63, MASK - 1, MASK])
 def test_a_number_inside_has_finite_logarithms(bits: int) -> None:
-    u = inside(np.uint64(bits))
+    u = open_uniform_from_word(np.uint64(bits))
     assert 0 < u < 1
     assert math.isfinite(math.log(-math.log(u)))
     assert u == ((bits >> 12) + 0.5) / 2**52

@@ -9,12 +9,17 @@ import hospital
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
-from bylot.kernels.compile import Floats
-from bylot.kernels.inclusion import expected_costs
-from bylot.metrics import worst
+from bylot.metrics import measure_worst_violation
+from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.jit import Floats
 from bylot.policies import Strict
-from bylot.policies.onesided import Rows, one_sided
-from bylot.policies.safeset import least_given, most_spent, safe_rows, tempted
+from bylot.policies.constraint_rows import ConstraintRows, make_constraint_rows
+from bylot.policies.iid_limits import (
+    find_safe_lower_bound,
+    find_safe_upper_bound,
+    make_safe_rows,
+    maximize_priced_cost,
+)
 from small import five, steady
 
 prices = st.lists(st.one_of(st.just(0.0), st.floats(0.05, 1.0)), min_size=2, max_size=6).filter(any)
@@ -33,18 +38,18 @@ def test_laws_inside_the_half_space_of_an_upper_limit_keep_it(
 ) -> None:
     c = np.array(costs) / max(costs)
     u = part * min(M, c.sum())
-    b = most_spent(c, u, M)
+    b = find_safe_upper_bound(c, u, M)
     assert b >= u / M * (1 - 1e-12)  # the paper's is inside
     q = laws(c.size, 200, seed)
-    h = np.array([expected_costs(one, c[None], M)[0] for one in q])
+    h = np.array([expected_panel_costs(one, c[None], M)[0] for one in q])
     assert (h[q @ c <= b] <= u + 1e-9).all()
     if b < c.max() * (1 - 1e-6):  # and a little beyond it there is a law that does not
         mu = 1.0
-        while c @ tempted(c, mu, M) <= b * (1 + 1e-6):
+        while c @ maximize_priced_cost(c, mu, M) <= b * (1 + 1e-6):
             mu *= 1.01
-        dear = tempted(c, mu, M)
+        dear = maximize_priced_cost(c, mu, M)
         dear[c == 0] += (1 - dear.sum()) / max(1, (c == 0).sum())
-        assert expected_costs(dear, c[None], M)[0] > u
+        assert expected_panel_costs(dear, c[None], M)[0] > u
 
 
 @given(prices, st.floats(0.05, 0.95), st.integers(2, 6), st.integers(0, 10**6))
@@ -53,24 +58,24 @@ def test_laws_inside_the_half_space_of_a_lower_limit_keep_it(
     costs: list[float], part: float, M: int, seed: int
 ) -> None:
     c = np.array(costs) / max(costs)
-    b = least_given(c, part, M)
+    b = find_safe_lower_bound(c, part, M)
     assert b <= part  # the paper's is inside
     q = laws(c.size, 200, seed)
-    h = np.array([expected_costs(one, c[None], M)[0] for one in q])
+    h = np.array([expected_panel_costs(one, c[None], M)[0] for one in q])
     assert (h[q @ c >= b] >= part - 1e-9).all()
 
 
 def test_a_looser_half_space_would_not_be_safe() -> None:
     c, u, M = np.array([1.0, 0.5, 0.0]), 0.6, 3
-    b = most_spent(c, u, M)
+    b = find_safe_upper_bound(c, u, M)
     q = laws(3, 20_000, seed=0)
-    h = np.array([expected_costs(one, c[None], M)[0] for one in q])
+    h = np.array([expected_panel_costs(one, c[None], M)[0] for one in q])
     assert b > 1.15 * u / M
     assert (h[q @ c <= 1.05 * b] > u).any()
 
 
 def test_a_row_of_many_different_costs_has_the_paper_s_lower_bound() -> None:
-    assert least_given(np.linspace(0, 1, 1_000), 0.3, 4) == 0.3
+    assert find_safe_lower_bound(np.linspace(0, 1, 1_000), 0.3, 4) == 0.3
 
 
 def test_twelve_minimum_shares_fit_into_the_safe_set_but_not_into_the_paper_s() -> None:
@@ -99,9 +104,9 @@ def test_limits_that_no_fixed_set_keeps_are_refused() -> None:
 def test_every_law_that_is_played_keeps_the_exact_limits() -> None:
     problem = five()
     trace = simulate(problem, steady(), "strict", rounds=3_000, seed=3, horizon=3_000)
-    rows = one_sided(problem)
+    rows = make_constraint_rows(problem)
     for q in trace.record.law[::10]:
-        assert (expected_costs(q, rows.A, problem.draws) <= rows.b + 1e-9).all()
+        assert (expected_panel_costs(q, rows.A, problem.draws) <= rows.b + 1e-9).all()
     assert not trace.record.replaced.any()
 
 
@@ -128,8 +133,8 @@ def test_the_guard_can_be_asked_for() -> None:
         for guard in (False, True)
         for s in range(8)
     ]
-    assert any(worst(trace) > 0 for trace in free[:8])
-    assert all(worst(trace) == 0 for trace in free[8:])
+    assert any(measure_worst_violation(trace) > 0 for trace in free[:8])
+    assert all(measure_worst_violation(trace) == 0 for trace in free[8:])
     assert any(trace.record.replaced.any() for trace in free[8:])
 
 
@@ -144,5 +149,5 @@ def test_prices_are_numbers_also_where_a_bound_is_zero() -> None:
 
 
 def test_rows_keep_their_sides() -> None:
-    rows = Rows(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([0.75, -0.75]))
-    np.testing.assert_allclose(safe_rows(rows, 2).b, [0.5, -0.5], atol=1e-12)
+    rows = ConstraintRows(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([0.75, -0.75]))
+    np.testing.assert_allclose(make_safe_rows(rows, 2).b, [0.5, -0.5], atol=1e-12)

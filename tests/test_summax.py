@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot.kernels.compile import Floats, Ints
-from bylot.kernels.summax import (
+from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.sum_max import (
     expected_reward,
-    expected_rewards,
-    gradient,
-    orders,
-    per_round,
+    expected_reward_gradient,
+    expected_rewards_along,
+    expected_rewards_by_round,
+    reward_and_slope,
+    reward_slope_and_hessian,
+    sort_experts,
     sum_max,
-    with_curvature,
-    with_slope,
 )
 
 CASES = [(2, 1), (2, 4), (3, 2), (3, 3), (4, 3), (5, 2), (5, 4)]  # K, M
@@ -80,13 +80,15 @@ def sorted_slope(q: npt.NDArray[Any], values: Floats, M: int, weights: Floats) -
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_the_expected_reward_is_the_mean_over_all_draws(K: int, M: int) -> None:
     q, values, weights = instance(K, seed=1)
-    order = orders(values)
-    per = expected_rewards(q, values, order, M)
+    order = sort_experts(values)
+    per = expected_rewards_by_round(q, values, order, M)
     assert_allclose(
         per, [listed(q, V[None], M, np.ones(1)) for V in values], rtol=1e-13, atol=1e-15
     )
-    assert_allclose(with_slope(q, values, order, M, weights)[0], weights @ per, rtol=1e-13)
-    assert_allclose(with_curvature(q, values, order, M, weights)[0], weights @ per, rtol=1e-13)
+    assert_allclose(reward_and_slope(q, values, order, M, weights)[0], weights @ per, rtol=1e-13)
+    assert_allclose(
+        reward_slope_and_hessian(q, values, order, M, weights)[0], weights @ per, rtol=1e-13
+    )
     assert_allclose(expected_reward(q, values, M), per.mean(), rtol=1e-13)
 
 
@@ -97,7 +99,7 @@ def test_the_gradient_is_that_of_lemma_1(K: int, M: int) -> None:
     for team in teams(K, M):
         reward = weights @ np.array([sum_max(V, team) for V in values])
         expectation += q[team].prod() * reward / q * np.bincount(team, minlength=K)
-    found = gradient(q, values, orders(values), M, weights)
+    found = expected_reward_gradient(q, values, sort_experts(values), M, weights)
     assert_allclose(found, expectation, rtol=1e-12)
     assert_allclose(found, derivative(lambda p: listed(p, values, M, weights), q), rtol=1e-12)
 
@@ -105,7 +107,7 @@ def test_the_gradient_is_that_of_lemma_1(K: int, M: int) -> None:
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_the_slope_is_the_derivative_of_the_sorted_formula(K: int, M: int) -> None:
     q, values, weights = instance(K, seed=3)
-    _, slope = with_slope(q, values, orders(values), M, weights)
+    _, slope = reward_and_slope(q, values, sort_experts(values), M, weights)
     exact = derivative(lambda p: sorted_formula(p, values, M, weights), q)
     assert_allclose(slope, exact, rtol=1e-12, atol=1e-14)
 
@@ -113,19 +115,21 @@ def test_the_slope_is_the_derivative_of_the_sorted_formula(K: int, M: int) -> No
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_gradient_and_slope_differ_by_the_reward_of_one_draw_less(K: int, M: int) -> None:
     q, values, weights = instance(K, seed=4)
-    order = orders(values)
-    lift = M * weights @ expected_rewards(q, values, order, M - 1)
-    slope = with_slope(q, values, order, M, weights)[1]
-    assert_allclose(gradient(q, values, order, M, weights), slope + lift, rtol=1e-12)
+    order = sort_experts(values)
+    lift = M * weights @ expected_rewards_by_round(q, values, order, M - 1)
+    slope = reward_and_slope(q, values, order, M, weights)[1]
+    assert_allclose(
+        expected_reward_gradient(q, values, order, M, weights), slope + lift, rtol=1e-12
+    )
     assert (lift == 0.0) == (M == 1)  # so that for M > 1 they are not the same vector
 
 
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_the_hessian_is_the_derivative_of_the_slope_and_bends_down(K: int, M: int) -> None:
     q, values, weights = instance(K, seed=5)
-    phi, slope, H = with_curvature(q, values, orders(values), M, weights)
-    assert phi == with_slope(q, values, orders(values), M, weights)[0]
-    assert_array_equal(slope, with_slope(q, values, orders(values), M, weights)[1])
+    phi, slope, H = reward_slope_and_hessian(q, values, sort_experts(values), M, weights)
+    assert phi == reward_and_slope(q, values, sort_experts(values), M, weights)[0]
+    assert_array_equal(slope, reward_and_slope(q, values, sort_experts(values), M, weights)[1])
     exact = derivative(lambda p: sorted_slope(p, values, M, weights), q)
     assert_allclose(H, exact, rtol=1e-12, atol=1e-14)
     assert_array_equal(H, H.T)
@@ -146,11 +150,12 @@ def test_phi_is_concave_and_grows_with_draws(K: int, M: int, seed: int, mix: flo
 def test_a_played_sequence_is_rewarded_round_by_round() -> None:
     rng = np.random.default_rng(6)
     values, qs = rng.random((7, 3, 5)), rng.dirichlet(np.ones(5), size=7)
-    order = orders(values)
+    order = sort_experts(values)
     alone = [
-        expected_rewards(q, values[t : t + 1], order[t : t + 1], 4)[0] for t, q in enumerate(qs)
+        expected_rewards_by_round(q, values[t : t + 1], order[t : t + 1], 4)[0]
+        for t, q in enumerate(qs)
     ]
-    assert_array_equal(per_round(qs, values, order, 4), alone)
+    assert_array_equal(expected_rewards_along(qs, values, order, 4), alone)
 
 
 def deviation(q: Floats, values: Floats, M: int, believed: float, n: int = 4_000) -> float:
@@ -173,7 +178,7 @@ def test_the_test_above_would_notice_a_wrong_number_of_draws() -> None:
 
 
 def test_equal_values_are_ordered_by_index_in_small_integers() -> None:
-    order = orders(np.array([[[0.5, 1.0, 0.5, 1.0]]]))
+    order = sort_experts(np.array([[[0.5, 1.0, 0.5, 1.0]]]))
     assert order.dtype == np.int16
     assert_array_equal(order[0, 0], [1, 3, 0, 2])
 
@@ -188,8 +193,8 @@ def test_the_order_is_that_of_a_stable_sort(seed: int, K: int) -> None:
     some = rng.choice([0.0, -0.0, 5e-324, 1e-9, 1.0, 1e300], size=(4, K))
     cases: list[Floats] = [close, some, rng.random((4, K)), np.where(some > 0.5, close, some)]
     for values in cases:
-        assert_array_equal(orders(values), np.argsort(-values, axis=-1, kind="stable"))
-        assert_array_equal(orders(values.T), np.argsort(-values.T, axis=-1, kind="stable"))
+        assert_array_equal(sort_experts(values), np.argsort(-values, axis=-1, kind="stable"))
+        assert_array_equal(sort_experts(values.T), np.argsort(-values.T, axis=-1, kind="stable"))
 
 
 def test_an_empty_panel_earns_nothing() -> None:
@@ -198,5 +203,5 @@ def test_an_empty_panel_earns_nothing() -> None:
 
 def test_an_expert_without_a_chance_still_has_a_slope() -> None:
     values = np.array([[[0.2, 0.9]]])
-    _, slope = with_slope(np.array([1.0, 0.0]), values, orders(values), 3, np.ones(1))
+    _, slope = reward_and_slope(np.array([1.0, 0.0]), values, sort_experts(values), 3, np.ones(1))
     assert_allclose(slope, [0.0, 3 * 0.7], atol=1e-15)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from bylot import Problem, Score, at_least, at_most, optimum, score, simulate
-from bylot.bounds import theorem_1
 from bylot.environments import Drifting, Environment, Given, Noisy
-from bylot.kernels.chance import Chance
-from bylot.metrics import violations
+from bylot.metrics import compute_running_violations
+from bylot.numerics.philox import RngKey
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.contract import decide, learn
-from bylot.policies.dual import Oco
+from bylot.policies.base import decide, learn
+from bylot.policies.omd import DualStep
 from bylot.simulation import Trace
+from bylot.theory import theorem_1
 
 T = 40_000
 EIGHT = (
@@ -32,7 +32,7 @@ WORLDS: dict[str, Environment] = {
     "steady": Noisy(SKILLS, worth=1 / 2),
     "drifting": Drifting(dimensions=1, size=8, period=T / 7),
 }
-DUALS: dict[str, Oco] = {"fixed": Fixed(0.01), "anytime": Anytime(1.0), "adaptive": Adaptive()}
+DUALS: dict[str, DualStep] = {"fixed": Fixed(0.01), "anytime": Anytime(1.0), "adaptive": Adaptive()}
 
 
 def played(world: str, dual: str, seed: int) -> tuple[Trace, Score]:
@@ -60,7 +60,7 @@ def test_the_violation_falls_to_zero(world: str) -> None:
         simulate(sharp, WORLDS[world], Omd.plain(), rounds=T, seed=seed, horizon=T)
         for seed in range(8)
     ]
-    path = np.mean([violations(trace) for trace in traces], axis=0)
+    path = np.mean([compute_running_violations(trace) for trace in traces], axis=0)
     assert path[999] > 0.002
     assert path[9_999] < path[999] / 4
     assert path[-1] < path[999] / 10
@@ -87,7 +87,7 @@ def star_regret(upside_down: bool) -> tuple[float, float]:
     values[:, :, 0] = 1.0
     earned = 0.0
     for t in range(T):
-        ticket = decide(rule, state, 0, Chance(1, t), np.empty(0, np.bool_))
+        ticket = decide(rule, state, 0, RngKey(1, t), np.empty(0, np.bool_))
         reward = float(ticket.draws[0] == 0)
         learn(rule, state, ticket, 1 - reward if upside_down else reward)
         earned += state.q[0, 0] / T

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import linprog
 
-from bylot.kernels.compile import Floats
-from bylot.kernels.tilt import CAP, Tilt, tilt
+from bylot.numerics.jit import Floats
+from bylot.numerics.kl_projection import MAX_MULTIPLIER, KlProjection, kl_project
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=100)
 
@@ -36,12 +36,12 @@ class Answer(NamedTuple):
     theta: Floats
     pi: Floats
     lam: Floats
-    tilt: Tilt
+    tilt: KlProjection
 
 
-def solve(case: Case, cap: float = CAP) -> Answer:
+def solve(case: Case, cap: float = MAX_MULTIPLIER) -> Answer:
     theta, pi, lam = np.empty(case.z.size), np.empty(case.z.size), np.empty(case.b.size)
-    done = tilt(theta, pi, lam, *case[:6], cap)
+    done = kl_project(theta, pi, lam, *case[:6], cap)
     return Answer(theta, pi, lam, done)
 
 
@@ -66,7 +66,7 @@ def mixed(case: Case, pi: Floats) -> Floats:
     return (1 - case.eps) * pi + case.eps * case.p0
 
 
-def judge(case: Case, answer: Answer, cap: float = CAP) -> float:
+def judge(case: Case, answer: Answer, cap: float = MAX_MULTIPLIER) -> float:
     """How far prices are from optimal, max |lam - clip(lam - (b - A p), 0, cap)|, p found anew."""
     lam = answer.lam
     if not ((lam >= 0) & (lam <= cap)).all():
@@ -176,7 +176,7 @@ def test_every_adversarial_case_is_optimal(hard: list[tuple[Case, Answer]]) -> N
 def test_the_adversarial_cases_are_of_all_kinds(hard: list[tuple[Case, Answer]]) -> None:
     assert sum(answer.tilt.evaluations == 1 for _, answer in hard) > 300
     assert sum(answer.tilt.excess > 0.01 for _, answer in hard) > 300
-    assert sum(0 < answer.lam.max() < CAP for _, answer in hard) > 300
+    assert sum(0 < answer.lam.max() < MAX_MULTIPLIER for _, answer in hard) > 300
 
 
 def test_the_judge_rejects_a_price_that_is_off_by_a_millionth() -> None:
@@ -184,7 +184,7 @@ def test_the_judge_rejects_a_price_that_is_off_by_a_millionth() -> None:
     answer = solve(case)
     assert judge(case, answer) <= 1e-11
     worst = answer.lam.argmax()
-    assert 0.1 < answer.lam[worst] < CAP
+    assert 0.1 < answer.lam[worst] < MAX_MULTIPLIER
     wrong = answer.lam * (1 + 1e-6 * np.eye(4)[worst])
     assert judge(case, answer._replace(lam=wrong)) > 1e-9
     assert judge(case, answer._replace(lam=-wrong)) == math.inf
@@ -282,7 +282,7 @@ def test_rows_that_cannot_be_kept_are_missed_by_hardly_more_than_the_least() -> 
         sums = np.sort(case.z)
         log_z = sums[-case.M :].sum() + math.log(math.comb(7, case.M))
         unlikely = log_z - sums[: case.M].sum()
-        assert least - 1e-9 <= over <= least + (1 - case.eps) * unlikely / CAP
+        assert least - 1e-9 <= over <= least + (1 - case.eps) * unlikely / MAX_MULTIPLIER
         missed += least > 0.1
     assert missed > 30
 
@@ -292,7 +292,7 @@ def test_a_row_of_zeros_that_is_missed_bothers_no_other() -> None:
     more = case._replace(A=np.vstack([case.A, np.zeros(10)]), b=np.append(case.b, -0.5))
     answer = solve(more)
     assert_allclose(answer.pi, solve(case).pi, atol=1e-9)
-    assert answer.lam[3] == CAP
+    assert answer.lam[3] == MAX_MULTIPLIER
     assert answer.tilt.excess == 0.5
     assert answer.tilt.residual <= 1e-10
 
@@ -302,13 +302,13 @@ def test_two_opposed_rows_that_cannot_both_be_kept_end_at_the_cap() -> None:
     answer = solve(Case(np.array([0.0, 1.0, 2.0]), A, b, 1, 0.0, np.zeros(3)))
     assert answer.tilt.excess == pytest.approx(0.4, abs=1e-6)
     assert 0.2 - 1e-6 <= answer.pi[0] <= 0.6 + 1e-6
-    assert CAP in answer.lam
+    assert MAX_MULTIPLIER in answer.lam
 
 
 def test_all_experts_leave_nothing_to_tilt() -> None:
     answer = solve(ordinary(2, 5, 5, 4)._replace(b=np.array([9.0, -9.0, 9.0, -9.0])))
     assert_array_equal(answer.pi, 1.0)
-    assert_array_equal(answer.lam, [0.0, CAP, 0.0, CAP])
+    assert_array_equal(answer.lam, [0.0, MAX_MULTIPLIER, 0.0, MAX_MULTIPLIER])
     assert answer.tilt.residual == 0.0
 
 
@@ -350,7 +350,7 @@ def test_a_law_that_was_projected_stays(number: int, M: int) -> None:
 def test_the_answer_may_be_written_over_the_question() -> None:
     case = ordinary(4, 9, 2, 3)
     z, pi, lam = case.z.copy(), np.empty(9), np.empty(3)
-    tilt(z, pi, lam, z, *case[1:6])
+    kl_project(z, pi, lam, z, *case[1:6])
     assert_array_equal(z, solve(case).theta)
 
 

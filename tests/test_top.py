@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Floats
-from bylot.kernels.shuffle import shuffle, some
-from bylot.kernels.top import best
+from bylot.numerics.jit import Floats
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import choose_random_experts, shuffle_front
+from bylot.numerics.set_selection import choose_top_m
 
 ALL = np.empty(0, np.bool_)
 
@@ -29,11 +29,11 @@ def test_the_best_are_those_that_sorting_finds(scores: list[float], count: int, 
         there = [i for i in range(len(scores)) if mask.size == 0 or mask[i]]
         order = sorted(there, key=lambda i: -scores[i])  # stable: equals by index
         expected = list(itertools.islice(itertools.cycle(order[:count]), count))
-        assert best(np.array(scores), count, mask).tolist() == expected
+        assert choose_top_m(np.array(scores), count, mask).tolist() == expected
 
 
 def test_scores_that_are_no_numbers_still_give_experts() -> None:
-    chosen = best(np.full(6, np.nan), 4, np.array([False, True, True, True, True, True]))
+    chosen = choose_top_m(np.full(6, np.nan), 4, np.array([False, True, True, True, True, True]))
     assert set(chosen.tolist()) <= {1, 2, 3, 4, 5}
 
 
@@ -42,7 +42,7 @@ def deviation(believed: Floats, n: int = 20_000) -> float:
     up = np.array([True, True, False, True, True])
     count = np.zeros(5)
     for t in range(n):
-        count[some(5, 3, up, Chance(1, t), 0)] += 1
+        count[choose_random_experts(5, 3, up, RngKey(1, t), 0)] += 1
     spread = np.sqrt(n * believed * (1 - believed))
     return float(np.abs((count - n * believed)[up] / spread[up]).max())
 
@@ -59,7 +59,7 @@ def test_every_order_comes_as_often_as_any_other() -> None:
     seen: dict[tuple[int, ...], int] = {}
     for t in range(12_000):
         items = np.arange(4)
-        shuffle(items, 4, Chance(2, t), 1)
+        shuffle_front(items, 4, RngKey(2, t), 1)
         order = tuple(items.tolist())
         seen[order] = seen.get(order, 0) + 1
     assert len(seen) == 24
@@ -70,6 +70,6 @@ def test_every_order_comes_as_often_as_any_other() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_a_random_panel_has_distinct_members_as_far_as_there_are(count: int) -> None:
     for t in range(50):
-        panel = some(4, count, ALL, Chance(0, t), 0)
+        panel = choose_random_experts(4, count, ALL, RngKey(0, t), 0)
         assert len(panel) == count
         assert len(set(panel.tolist())) == min(4, count)

@@ -8,16 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bylot.errors import DataError
-from bylot.experiments.verdict import LARGE, LEAST, REFERENCE, Choice, Line, verdict
+from bylot_paper.default_rule import (
+    LARGE_POOL_SIZE,
+    MIN_RULE_SEEDS,
+    REFERENCE_POLICY,
+    DefaultChoice,
+    ResultLine,
+    choose_defaults,
+)
 
 WORLDS = {"crowd": ("tight", "loose"), "ward": ("ward",), "many": ("many",)}
 
 
-def line(policy: str, place: str, gaps: list[float], **changes: Any) -> Line:
+def line(policy: str, place: str, gaps: list[float], **changes: Any) -> ResultLine:
     """A policy that kept everything and tells its chances, unless it is changed."""
     world = next(world for world, places in WORLDS.items() if place in places)
-    size = LARGE + 1 if world == "many" else LARGE
-    whole = Line(
+    size = LARGE_POOL_SIZE + 1 if world == "many" else LARGE_POOL_SIZE
+    whole = ResultLine(
         world, place, policy, size, None, dict(enumerate(gaps)), len(gaps), len(gaps), 0, True
     )
     return whole._replace(**changes)
@@ -25,7 +32,7 @@ def line(policy: str, place: str, gaps: list[float], **changes: Any) -> Line:
 
 def table(
     lost: dict[str, float], noise: float = 0.001, seeds: int = 6, **changes: Any
-) -> list[Line]:
+) -> list[ResultLine]:
     """Policies that lose the same everywhere, up to noise."""
     rng = np.random.default_rng(5)
     return [
@@ -36,7 +43,9 @@ def table(
     ]
 
 
-def changed(lines: list[Line], policy: str, place: str | None = None, **changes: Any) -> list[Line]:
+def changed(
+    lines: list[ResultLine], policy: str, place: str | None = None, **changes: Any
+) -> list[ResultLine]:
     """The same with something else in the lines of a policy."""
     return [
         one._replace(**changes) if one.policy == policy and place in (None, one.place) else one
@@ -44,46 +53,48 @@ def changed(lines: list[Line], policy: str, place: str | None = None, **changes:
     ]
 
 
-def by_class(lines: list[Line]) -> dict[str, Choice]:
+def by_class(lines: list[ResultLine]) -> dict[str, DefaultChoice]:
     """All choices by their problems."""
-    return {choice.problems: choice for choice in verdict(lines)}
+    return {choice.problems: choice for choice in choose_defaults(lines)}
 
 
-def default(lines: list[Line]) -> str | None:
+def default(lines: list[ResultLine]) -> str | None:
     """The policy that is chosen."""
-    return verdict(lines)[0].policy
+    return choose_defaults(lines)[0].policy
 
 
-GOOD = table({REFERENCE: 0.03, "better": 0.01, "worse": 0.05})
+GOOD = table({REFERENCE_POLICY: 0.03, "better": 0.01, "worse": 0.05})
 
 
 def test_the_least_loss_wins_and_is_told_in_parts_of_the_reference() -> None:
-    choice = verdict(GOOD)[0]
+    choice = choose_defaults(GOOD)[0]
     assert choice.policy == "better"
-    assert list(choice.scores) == ["better", REFERENCE, "worse"]
+    assert list(choice.scores) == ["better", REFERENCE_POLICY, "worse"]
     assert abs(choice.scores["better"].mean - 1 / 3) < 0.05
-    assert choice.scores[REFERENCE] == (1.0, 0.0)  # the measure, which has no error
-    assert default(table({REFERENCE: 0.03, "better": 0.04, "worse": 0.05})) == REFERENCE
+    assert choice.scores[REFERENCE_POLICY] == (1.0, 0.0)  # the measure, which has no error
+    assert (
+        default(table({REFERENCE_POLICY: 0.03, "better": 0.04, "worse": 0.05})) == REFERENCE_POLICY
+    )
 
 
 def test_one_run_outside_a_limit_is_enough_never_to_be_chosen() -> None:
     broke = changed(GOOD, "better", "loose", kept=5)
-    assert {choice.policy for choice in verdict(broke)} == {REFERENCE}
-    assert verdict(broke)[0].out == {"better": "kept all limits in 5 of 6 runs of loose"}
-    assert {choice.policy for choice in verdict(GOOD)} == {"better"}  # without that run
+    assert {choice.policy for choice in choose_defaults(broke)} == {REFERENCE_POLICY}
+    assert choose_defaults(broke)[0].out == {"better": "kept all limits in 5 of 6 runs of loose"}
+    assert {choice.policy for choice in choose_defaults(GOOD)} == {"better"}  # without that run
 
 
 def test_a_bad_period_or_a_refusal_is_enough_too() -> None:
     spans = [one._replace(period=250, place=f"{one.place}, 250") for one in GOOD]
     assert default(GOOD + spans) == "better"
-    assert default(GOOD + changed(spans, "better", "ward, 250", bad=1)) == REFERENCE
+    assert default(GOOD + changed(spans, "better", "ward, 250", bad=1)) == REFERENCE_POLICY
     refused = changed(spans, "better", "ward, 250", gaps={}, kept=0)
-    assert default(GOOD + refused) == REFERENCE
+    assert default(GOOD + refused) == REFERENCE_POLICY
 
 
 @given(st.data())
 def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) -> None:
-    names = [REFERENCE, "a", "b", "c"]
+    names = [REFERENCE_POLICY, "a", "b", "c"]
     lost = {name: data.draw(st.floats(-0.1, 0.2)) for name in names}
     lines = table(lost, noise=data.draw(st.floats(1e-6, 0.1)))
     told = {name: data.draw(st.booleans()) for name in names}
@@ -91,7 +102,7 @@ def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) 
     breaks = data.draw(st.sets(st.integers(0, len(lines) - 1)))
     lines = [one._replace(kept=one.runs - (n in breaks)) for n, one in enumerate(lines)]
     broke = {lines[n].policy for n in breaks}
-    for choice in verdict(lines):
+    for choice in choose_defaults(lines):
         assert choice.policy not in broke
         assert not choice.scores.keys() & broke
         if choice.problems.endswith("chances told") and choice.policy is not None:
@@ -99,46 +110,50 @@ def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) 
 
 
 def test_a_tie_goes_to_the_one_that_tells_its_chances() -> None:
-    near = changed(table({REFERENCE: 0.03, "model": 0.0299}, noise=0.002), "model", told=False)
+    near = changed(
+        table({REFERENCE_POLICY: 0.03, "model": 0.0299}, noise=0.002), "model", told=False
+    )
     choice = by_class(near)["all, chances not needed"]
-    assert (choice.policy, choice.before) == (REFERENCE, "model")
+    assert (choice.policy, choice.before) == (REFERENCE_POLICY, "model")
     told = by_class(changed(near, "model", told=True))["all, chances not needed"]
     assert (told.policy, told.before) == ("model", None)
 
 
 def test_what_is_clear_is_no_tie() -> None:
-    clear = changed(table({REFERENCE: 0.03, "model": 0.02}, noise=0.002), "model", told=False)
+    clear = changed(
+        table({REFERENCE_POLICY: 0.03, "model": 0.02}, noise=0.002), "model", told=False
+    )
     chosen = by_class(clear)
     assert chosen["all, chances not needed"].policy == "model"
-    assert chosen[f"up to {LARGE} experts, chances not needed"].policy == "model"
-    assert chosen[f"up to {LARGE} experts, chances told"].policy == REFERENCE
-    assert chosen[f"up to {LARGE} experts, chances told"].out == {
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances not needed"].policy == "model"
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances told"].policy == REFERENCE_POLICY
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances told"].out == {
         "model": "does not tell its chances"
     }
 
 
 def test_the_default_tells_its_chances_however_much_that_loses() -> None:
-    clear = changed(table({REFERENCE: 0.03, "model": 0.001}), "model", told=False)
-    assert verdict(clear)[0].policy == REFERENCE
-    assert verdict(changed(clear, "model", told=True))[0].policy == "model"
+    clear = changed(table({REFERENCE_POLICY: 0.03, "model": 0.001}), "model", told=False)
+    assert choose_defaults(clear)[0].policy == REFERENCE_POLICY
+    assert choose_defaults(changed(clear, "model", told=True))[0].policy == "model"
 
 
 def test_places_of_one_world_count_together_as_much_as_another_world() -> None:
-    lines = table({REFERENCE: 0.03, "other": 0.03}, noise=1e-6)
+    lines = table({REFERENCE_POLICY: 0.03, "other": 0.03}, noise=1e-6)
     for place, part in {"tight": 0.6, "loose": 0.6, "ward": 1.5, "many": 1.2}.items():
         gaps = dict.fromkeys(range(6), 0.03 * part)
         lines = changed(lines, "other", place, gaps=gaps)
     assert np.mean([0.6, 0.6, 1.5, 1.2]) < 1  # place by place it would have won
-    choice = verdict(lines)[0]
-    assert choice.policy == REFERENCE
+    choice = choose_defaults(lines)[0]
+    assert choice.policy == REFERENCE_POLICY
     assert abs(choice.scores["other"].mean - (0.6 + 1.5 + 1.2) / 3) < 1e-3
 
 
 def test_a_class_has_a_winner_of_its_own() -> None:
     lines = changed(GOOD, "better", "many", gaps=dict.fromkeys(range(6), 0.09))
     chosen = by_class(lines)
-    assert chosen[f"up to {LARGE} experts, chances told"].policy == "better"
-    assert chosen[f"more than {LARGE} experts, chances told"].policy == REFERENCE
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances told"].policy == "better"
+    assert chosen[f"more than {LARGE_POOL_SIZE} experts, chances told"].policy == REFERENCE_POLICY
 
 
 def test_periods_are_judged_by_length() -> None:
@@ -150,7 +165,7 @@ def test_periods_are_judged_by_length() -> None:
         )
     ]
     chosen = by_class(GOOD + spans)
-    assert chosen["periods of 250 rounds, chances told"].policy == REFERENCE
+    assert chosen["periods of 250 rounds, chances told"].policy == REFERENCE_POLICY
     assert chosen["periods of 1,000 rounds, chances told"].policy == "better"
 
 
@@ -158,21 +173,21 @@ def test_who_is_not_played_where_others_are_judged_is_no_candidate() -> None:
     spans = [one._replace(period=250, place=f"{one.place}, 250") for one in GOOD]
     some = [one for one in spans if one.policy != "better"]
     assert default(GOOD + spans) == "better"
-    choice = verdict(GOOD + some)[0]
-    assert choice.policy == REFERENCE
+    choice = choose_defaults(GOOD + some)[0]
+    assert choice.policy == REFERENCE_POLICY
     assert choice.out == {"better": "was not played in tight, 250 and 3 more"}
 
 
 def test_other_seeds_than_those_of_the_reference_are_told_and_err_more() -> None:
     alike = [
         one._replace(gaps=dict(enumerate(np.linspace(0.02, 0.04, 6) + 0.001 * (one.policy == "b"))))
-        for one in table({REFERENCE: 0.03, "b": 0.03})
+        for one in table({REFERENCE_POLICY: 0.03, "b": 0.03})
     ]
     moved = [
         one._replace(gaps={seed + 6 * (one.policy == "b"): gap for seed, gap in one.gaps.items()})
         for one in alike
     ]
-    paired, apart = verdict(alike)[0], verdict(moved)[0]
+    paired, apart = choose_defaults(alike)[0], choose_defaults(moved)[0]
     assert paired.uneven == ()
     assert apart.uneven == tuple(f"b in {place}" for place in ("tight", "loose", "ward", "many"))
     assert apart.scores["b"].mean == paired.scores["b"].mean
@@ -180,24 +195,29 @@ def test_other_seeds_than_those_of_the_reference_are_told_and_err_more() -> None
 
 
 def test_a_place_in_which_the_reference_loses_nothing_does_not_count() -> None:
-    lines = changed(GOOD, REFERENCE, "ward", gaps=dict.fromkeys(range(6), -0.01))
-    choice = verdict(lines)[0]
+    lines = changed(GOOD, REFERENCE_POLICY, "ward", gaps=dict.fromkeys(range(6), -0.01))
+    choice = choose_defaults(lines)[0]
     assert choice.unsaid == ("ward",)
     assert choice.policy == "better"
 
 
 def test_a_reference_that_loses_nothing_anywhere_is_not_said_to_be_absent() -> None:
-    nothing = changed(GOOD, REFERENCE, gaps=dict.fromkeys(range(6), 0.0))
-    for choice in verdict(nothing):
+    nothing = changed(GOOD, REFERENCE_POLICY, gaps=dict.fromkeys(range(6), 0.0))
+    for choice in choose_defaults(nothing):
         assert choice.policy is None
-        assert choice.out["better"] == f"{REFERENCE}, the measure, loses nothing in any place"
-    for absent in ([one for one in GOOD if one.policy != REFERENCE], unplayed(REFERENCE)):
-        assert verdict(absent)[0].out["better"] == (
-            f"{REFERENCE}, the measure, was not played in any place"
+        assert (
+            choice.out["better"] == f"{REFERENCE_POLICY}, the measure, loses nothing in any place"
+        )
+    for absent in (
+        [one for one in GOOD if one.policy != REFERENCE_POLICY],
+        unplayed(REFERENCE_POLICY),
+    ):
+        assert choose_defaults(absent)[0].out["better"] == (
+            f"{REFERENCE_POLICY}, the measure, was not played in any place"
         )
 
 
-def unplayed(policy: str) -> list[Line]:
+def unplayed(policy: str) -> list[ResultLine]:
     """A table in which no run of a policy came to its end."""
     return changed(GOOD, policy, gaps={})
 
@@ -205,12 +225,12 @@ def unplayed(policy: str) -> list[Line]:
 def test_a_line_that_comes_twice_is_refused() -> None:
     for again in (GOOD[0], GOOD[0]._replace(gaps=dict.fromkeys(range(6), 0.9))):
         with pytest.raises(DataError, match="distinct has two lines in tight; give one"):
-            verdict([*GOOD, again])
+            choose_defaults([*GOOD, again])
 
 
 def test_a_place_is_of_one_world() -> None:
     with pytest.raises(DataError, match="tight is a place of crowd and of town"):
-        verdict([*GOOD, GOOD[0]._replace(world="town", policy="other")])
+        choose_defaults([*GOOD, GOOD[0]._replace(world="town", policy="other")])
     twins = [one._replace(place=f"{one.place}, 2", world="town") for one in GOOD]
     assert default([*GOOD, *twins]) == "better"
 
@@ -218,13 +238,15 @@ def test_a_place_is_of_one_world() -> None:
 @pytest.mark.parametrize("gap", [float("nan"), float("inf"), float("-inf")])
 def test_a_gap_that_is_no_number_is_refused(gap: float) -> None:
     with pytest.raises(DataError, match=f"better in ward, seed 3: a gap of {gap} is no finite"):
-        verdict(changed(GOOD, "better", "ward", gaps={**dict.fromkeys(range(6), 0.01), 3: gap}))
+        choose_defaults(
+            changed(GOOD, "better", "ward", gaps={**dict.fromkeys(range(6), 0.01), 3: gap})
+        )
 
 
 def test_few_seeds_or_missing_places_choose_nobody() -> None:
-    assert default(table({REFERENCE: 0.03}, seeds=LEAST)) == REFERENCE
-    assert default(table({REFERENCE: 0.03}, seeds=LEAST - 1)) is None
+    assert default(table({REFERENCE_POLICY: 0.03}, seeds=MIN_RULE_SEEDS)) == REFERENCE_POLICY
+    assert default(table({REFERENCE_POLICY: 0.03}, seeds=MIN_RULE_SEEDS - 1)) is None
     half = [one for one in GOOD if (one.policy, one.place) != ("better", "ward")]
-    assert verdict(half)[0].out == {"better": "was not played in ward"}
-    assert default([one for one in GOOD if one.policy != REFERENCE]) is None
-    assert verdict([]) == []
+    assert choose_defaults(half)[0].out == {"better": "was not played in ward"}
+    assert default([one for one in GOOD if one.policy != REFERENCE_POLICY]) is None
+    assert choose_defaults([]) == []

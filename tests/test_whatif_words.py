@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bylot.files import read
-from bylot.optima import CheckedPrice
-from bylot.policies import POLICIES, settled
-from bylot.whatif import Findings, Setup, Yardstick
-from bylot.whatif.cast import ABOUT, about
-from bylot.whatif.play import Played, Tried
-from bylot.whatif.setup import Job, Mark, Play
-from bylot.whatif.words import compared, summary
-from bylot.whatif.yardsticks import Nothing
-from bylot.worlds import made_up
+from bylot.optima import ShadowPrice
+from bylot.policies import POLICIES, resolve_policy
+from bylot.problem_files import read
+from bylot.scenario import synthetic_scenario
+from bylot.whatif import Reference, WhatifPlan, WhatifResults
+from bylot.whatif.plan import POLICY_DESCRIPTIONS, ReferenceJob, RunJob, WhatifJob, describe_policy
+from bylot.whatif.plays import RunResult, TrialRuns
+from bylot.whatif.references import MissingReference
+from bylot.whatif.summary import format_comparison, summarize_results
 
 POOL = """\
 draws: 1
@@ -27,37 +26,37 @@ limits: [{cost: usd, at_most: 1.5, per: request}]
 """
 
 
-def played(reward: float, bad: int = 0, away: float = 0.0, periods: int = 2) -> Played:
+def played(reward: float, bad: int = 0, away: float = 0.0, periods: int = 2) -> RunResult:
     """A play of two periods."""
     t = np.array([200])
     each, asked = np.full((periods, 1), 1.5), np.array([0.5, 0.5])
-    return Played(
+    return RunResult(
         *(reward, reward, np.array([1.5]), away, periods, bad, each),
         *(0, asked, t, t / 400, t[None]),
     )
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Findings:
+def found(tmp_path: Path) -> WhatifResults:
     """Two policies, one of which breaks the limit and earns more."""
     (tmp_path / "pool.yaml").write_text(POOL)
     file = read(tmp_path / "pool.yaml")
-    results: dict[Job, object] = {
-        Play("distinct", 0): played(0.6),
-        Play("ts", 0): played(0.8, bad=2, away=0.1),
-        Mark("panels"): Yardstick(0.75, 0.75),
-        Mark("exact"): Yardstick(0.5, 0.5),
-        Mark("equal"): Yardstick(0.4),
-        Mark("set"): Yardstick(0.9, kept=False),
-        Mark("free-panels"): Yardstick(0.9375, 0.9375, kept=False),
-        Mark("free-draws"): Yardstick(0.625, 0.625, kept=False),
+    results: dict[WhatifJob, object] = {
+        RunJob("distinct", 0): played(0.6),
+        RunJob("ts", 0): played(0.8, bad=2, away=0.1),
+        ReferenceJob("panels"): Reference(0.75, 0.75),
+        ReferenceJob("exact"): Reference(0.5, 0.5),
+        ReferenceJob("equal"): Reference(0.4),
+        ReferenceJob("set"): Reference(0.9, kept=False),
+        ReferenceJob("free-panels"): Reference(0.9375, 0.9375, kept=False),
+        ReferenceJob("free-draws"): Reference(0.625, 0.625, kept=False),
     }
-    setup = Setup(file, made_up(file), ["distinct", "ts", "tangent"], [0], 200)
-    return Findings(setup, Tried({}, {}), results)
+    setup = WhatifPlan(file, synthetic_scenario(file), ["distinct", "ts", "tangent"], [0], 200)
+    return WhatifResults(setup, TrialRuns({}, {}), results)
 
 
-def test_the_first_is_about_the_best_of_those_that_keep_the_limits(found: Findings) -> None:
-    earned, kept, cost = summary(found)
+def test_the_first_is_about_the_best_of_those_that_keep_the_limits(found: WhatifResults) -> None:
+    earned, kept, cost = summarize_results(found)
     assert earned == (
         "distinct earns 0.600 of 1 a request over 200 requests (mean of 1 seed): 20.0% less than "
         "the best lot of panels of different experts that keeps the limits (0.750) and 50.0% more "
@@ -70,73 +69,85 @@ def test_the_first_is_about_the_best_of_those_that_keep_the_limits(found: Findin
     )
 
 
-def changed(found: Findings, job: Job, result: object) -> Findings:
+def changed(found: WhatifResults, job: WhatifJob, result: object) -> WhatifResults:
     return replace(found, results={**found.results, job: result})
 
 
 @pytest.mark.parametrize(
     ("change", "which", "said"),
     [
-        (lambda f: changed(f, Play("ts", 0), played(0.8)), 0, "ts earns 0.800"),
-        (lambda f: changed(f, Play("ts", 0), played(0.8)), 1, "distinct and ts kept the limit at"),
+        (lambda f: changed(f, RunJob("ts", 0), played(0.8)), 0, "ts earns 0.800"),
         (
-            lambda f: changed(f, Play("distinct", 0), played(0.6, bad=1)),
+            lambda f: changed(f, RunJob("ts", 0), played(0.8)),
+            1,
+            "distinct and ts kept the limit at",
+        ),
+        (
+            lambda f: changed(f, RunJob("distinct", 0), played(0.6, bad=1)),
             1,
             "No policy kept the limit at the end of every period; distinct left a limit in 1 of 2",
         ),
-        (lambda f: changed(f, Play("distinct", 0), played(0.675)), 0, "10.0% less than the best"),
-        (lambda f: changed(f, Mark("panels"), Yardstick(0.6)), 0, "as much as the best lot"),
+        (lambda f: changed(f, RunJob("distinct", 0), played(0.675)), 0, "10.0% less than the best"),
         (
-            lambda f: changed(f, Play("tangent", 0), played(0.7)),
+            lambda f: changed(f, ReferenceJob("panels"), Reference(0.6)),
+            0,
+            "as much as the best lot",
+        ),
+        (
+            lambda f: changed(f, RunJob("tangent", 0), played(0.7)),
             0,
             "(mean of 1 seed): 40.0% more than the best law of independent draws",
         ),
         (
-            lambda f: changed(f, Play("tangent", 0), played(0.7)),
+            lambda f: changed(f, RunJob("tangent", 0), played(0.7)),
             2,
             "cost 0.125 a request, 20.0% of what independent draws could earn",
         ),
         (
-            lambda f: changed(f, Play("distinct", 0), played(0.6, bad=1)),
+            lambda f: changed(f, RunJob("distinct", 0), played(0.6, bad=1)),
             0,
             "ts, which breaks limits, earns",
         ),
         (
             lambda f: changed(
-                changed(f, Play("distinct", 0), played(0.6, periods=0)),
-                Play("ts", 0),
+                changed(f, RunJob("distinct", 0), played(0.6, periods=0)),
+                RunJob("ts", 0),
                 played(0.8, periods=0, away=0.1),
             ),
             1,
             "No limit fell due: no period of 100 requests was played to its end.",
         ),
         (
-            lambda f: changed(f, Mark("set"), Yardstick(0.3)),
+            lambda f: changed(f, ReferenceJob("set"), Reference(0.3)),
             0,
             "100% more than the best single panel that keeps them (0.300)",
         ),
         (
-            lambda f: changed(f, Mark("equal"), Yardstick(0.4, kept=False)),
+            lambda f: changed(f, ReferenceJob("equal"), Reference(0.4, kept=False)),
             0,
             "equally often (0.400, which breaks limits)",
         ),
-        (lambda f: changed(f, Mark("panels"), Yardstick(0.9375)), 2, "the limits cost nothing"),
         (
-            lambda f: changed(f, Mark("panels"), Nothing("none")),
+            lambda f: changed(f, ReferenceJob("panels"), Reference(0.9375)),
+            2,
+            "the limits cost nothing",
+        ),
+        (
+            lambda f: changed(f, ReferenceJob("panels"), MissingReference("none")),
             2,
             "What the limits cost is not known.",
         ),
     ],
 )
 def test_other_numbers_make_other_sentences(
-    found: Findings, change: Callable[[Findings], Findings], which: int, said: str
+    found: WhatifResults, change: Callable[[WhatifResults], WhatifResults], which: int, said: str
 ) -> None:
-    assert said not in summary(found)[which]
-    assert said in summary(change(found))[which]
+    assert said not in summarize_results(found)[which]
+    assert said in summarize_results(change(found))[which]
 
 
 def test_every_policy_has_a_sentence() -> None:
-    assert set(ABOUT) == set(POLICIES)
+    assert set(POLICY_DESCRIPTIONS) == set(POLICIES)
 
 
 HOLD, OFF = "they hold at the end of every period", "its guard is off: it does not promise"
@@ -160,34 +171,34 @@ SOME, NONE = "it tells the odds of its panels in", "it cannot tell the odds of i
     ],
 )
 def test_what_a_policy_promises_follows_from_its_settings(
-    words: str, said: list[str], unsaid: list[str], found: Findings
+    words: str, said: list[str], unsaid: list[str], found: WhatifResults
 ) -> None:
-    text = about(words, settled(words, found.setup.problem))
-    assert text.startswith(f"{words} {ABOUT[words.partition(':')[0]]}")
+    text = describe_policy(words, resolve_policy(words, found.setup.problem))
+    assert text.startswith(f"{words} {POLICY_DESCRIPTIONS[words.partition(':')[0]]}")
     assert all(part in text for part in said)
     assert not any(part in text for part in unsaid)
 
 
-def test_what_auto_took_promises_what_its_own_settings_do(found: Findings) -> None:
+def test_what_auto_took_promises_what_its_own_settings_do(found: WhatifResults) -> None:
     for words, promised in {"auto": HOLD, "auto:propensities=false": NONE}.items():
-        assert promised in about(words, settled(words, found.setup.problem))
+        assert promised in describe_policy(words, resolve_policy(words, found.setup.problem))
 
 
-def test_a_kink_is_told_by_what_more_room_is_worth(found: Findings) -> None:
+def test_a_kink_is_told_by_what_more_room_is_worth(found: WhatifResults) -> None:
     """Any number between the two sides is a price there."""
     limit = found.setup.problem.limits[0]
-    price = CheckedPrice(limit, 0.4, 1e-3, 0.6, 0.2, "kink")
+    price = ShadowPrice(limit, 0.4, 1e-3, 0.6, 0.2, "kink")
     assert found.gain(price) == pytest.approx(0.2 * 0.01 * 1.5)
     assert found.gain(replace(price, verdict="agrees")) == pytest.approx(0.4 * 0.01 * 1.5)
 
 
-def test_nothing_to_tell_is_told(found: Findings) -> None:
-    assert summary(replace(found, results={})) == [
+def test_nothing_to_tell_is_told(found: WhatifResults) -> None:
+    assert summarize_results(replace(found, results={})) == [
         "No policy was played, so there is nothing to tell."
     ]
 
 
 def test_a_reward_of_nothing_is_no_reason_to_fail() -> None:
-    assert compared(0.0, 0.0) == "as much as"
-    assert compared(0.5, 0.0) == "more than"
-    assert compared(-0.5, -1.0) == "more than"
+    assert format_comparison(0.0, 0.0) == "as much as"
+    assert format_comparison(0.5, 0.0) == "more than"
+    assert format_comparison(-0.5, -1.0) == "more than"

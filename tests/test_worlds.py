@@ -7,9 +7,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.environments import Noisy, Outcomes
 from bylot.errors import DataError
-from bylot.files import ProblemFile, read
 from bylot.optima import optimum
-from bylot.worlds import World, made_up, of_outcomes, of_skills
+from bylot.problem_files import ProblemFile, read
+from bylot.scenario import (
+    Scenario,
+    scenario_from_outcomes,
+    scenario_from_skills,
+    synthetic_scenario,
+)
 
 POOL = """\
 draws: 2
@@ -31,10 +36,10 @@ def pool(folder: Path, content: str = POOL) -> ProblemFile:
     return read(folder / "pool.yaml")
 
 
-def world(folder: Path, content: str = TABLE, problem: str = POOL, **about: str) -> World:
+def world(folder: Path, content: str = TABLE, problem: str = POOL, **about: str) -> Scenario:
     """The world of one file."""
     (folder / "table.csv").write_text(content)
-    return of_outcomes(pool(folder, problem), folder / "table.csv", **about)
+    return scenario_from_outcomes(pool(folder, problem), folder / "table.csv", **about)
 
 
 def test_columns_are_those_of_the_experts_in_their_order(tmp_path: Path) -> None:
@@ -101,21 +106,21 @@ def test_what_does_not_fit_the_problem_file_is_named(
 def test_skills_and_made_up_worlds_are_noise_of_which_optima_see_a_sample(tmp_path: Path) -> None:
     (tmp_path / "skills.csv").write_text("topic,ann,bob\nheart,0.9,0.1\nskin,0.2,0.8\n")
     file = pool(tmp_path)
-    for one in (of_skills(file, tmp_path / "skills.csv"), made_up(file)):
+    for one in (scenario_from_skills(file, tmp_path / "skills.csv"), synthetic_scenario(file)):
         assert isinstance(one.environment, Noisy)
         stack, contexts = one.ground(rounds=200, seeds=[0, 1])
         assert (stack.rounds, contexts) == (400, None)
-    assert of_skills(file, tmp_path / "skills.csv").dimensions == ("heart", "skin")
-    assert made_up(file).made_up
+    assert scenario_from_skills(file, tmp_path / "skills.csv").dimensions == ("heart", "skin")
+    assert synthetic_scenario(file).made_up
 
 
 def test_optima_of_many_values_are_computed_on_fewer_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = made_up(pool(tmp_path))  # three dimensions, two experts
-    monkeypatch.setattr("bylot.worlds.VALUES", 600)
+    one = synthetic_scenario(pool(tmp_path))  # three dimensions, two experts
+    monkeypatch.setattr("bylot.scenario.MAX_OPTIMUM_VALUES", 600)
     assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 100
-    monkeypatch.setattr("bylot.worlds.MOST", 50)
+    monkeypatch.setattr("bylot.scenario.MAX_OPTIMUM_ROUNDS", 50)
     assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 50
 
 
@@ -123,8 +128,8 @@ def test_contexts_that_a_world_does_not_tell_apart_are_owned_up_to(tmp_path: Pat
     (tmp_path / "skills.csv").write_text("topic,ann,bob\nheart,0.9,0.1\n")
     words = "The 2 contexts of pool.yaml are not told apart"
     file = pool(tmp_path, POOL)
-    assert words in of_skills(file, tmp_path / "skills.csv").story
-    assert words in made_up(file).story
+    assert words in scenario_from_skills(file, tmp_path / "skills.csv").story
+    assert words in synthetic_scenario(file).story
     assert words in world(tmp_path, dimension="topic").story
     assert words not in world(tmp_path, context="ward").story
-    assert words not in made_up(pool(tmp_path, POOL.split("contexts")[0])).story
+    assert words not in synthetic_scenario(pool(tmp_path, POOL.split("contexts")[0])).story

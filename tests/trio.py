@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from bylot import Problem
-from bylot.evaluation import Entry
+from bylot.evaluate import LogEntry
 
 TRIO = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=2)
 
@@ -15,7 +15,7 @@ def reward(members: tuple[int, ...], t: int) -> float:
     return math.sin(1 + sum(3**i for i in members) + t) ** 2
 
 
-def fixed(q: list[float], rounds: int, *, told: bool = True) -> list[Entry]:
+def fixed(q: list[float], rounds: int, *, told: bool = True) -> list[LogEntry]:
     """Rounds of two draws from a fixed q."""
     rng, odds = np.random.default_rng(0), np.array(q)
     written = []
@@ -24,5 +24,5 @@ def fixed(q: list[float], rounds: int, *, told: bool = True) -> list[Entry]:
         names, members = tuple(TRIO.experts[i] for i in team), tuple(sorted(set(team.tolist())))
         mine = tuple(odds[team].tolist()) if told else ()
         names = names if told else tuple(dict.fromkeys(names))
-        written.append(Entry(f"d{t}", t, names, reward(members, 0), odds=mine))
+        written.append(LogEntry(f"d{t}", t, names, reward(members, 0), odds=mine))
     return written

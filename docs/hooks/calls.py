@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bylot.service.credentials import SCOPES
-from bylot.service.endpoint import Route
-from bylot.service.errors import KNOWN
-from bylot.service.openapi import ERRORS, document, refusals, tag
-from bylot.service.routes import ROUTES
+from bylot.server.auth import SCOPES
+from bylot.server.endpoint import ApiRoute
+from bylot.server.http_errors import ERROR_TABLE
+from bylot.server.openapi import STATUS_DESCRIPTIONS, build_openapi, error_statuses, operation_tag
+from bylot.server.routes import ROUTES
 
 HEAD = f"""# HTTP
 
@@ -34,7 +34,7 @@ HEADINGS = {
 
 def page() -> str:
     """Routes by heading, refusals, types."""
-    made = document(ROUTES)
+    made = build_openapi(ROUTES)
     parts = [HEAD, *under_headings(made), refused(), "## Types", *types(made)]
     return "\n\n".join(parts)
 
@@ -44,17 +44,17 @@ def under_headings(made: dict[str, Any]) -> Iterator[str]:
     for name, heading in HEADINGS.items():
         yield f"## {heading}"
         for route in ROUTES:
-            if tag(route) == name:
+            if operation_tag(route) == name:
                 yield section(route, made["paths"][route.path][route.method.lower()])
 
 
-def section(route: Route, told: dict[str, Any]) -> str:
+def section(route: ApiRoute, told: dict[str, Any]) -> str:
     """One route."""
     status, kind = route.gives
     gives = "nothing" if kind is None else link(body(told["responses"][str(status)]))
     needs = "no key" if route.scope is None else f"scope `{route.scope}`"
     takes = f"; takes {link(body(told['requestBody']))}" if "requestBody" in told else ""
-    numbers = ", ".join(str(number) for number in refusals(route))
+    numbers = ", ".join(str(number) for number in error_statuses(route))
     lines = [
         f"### `{route.method} {route.path}`",
         f"{told['summary']}.",
@@ -74,12 +74,12 @@ def body(told: dict[str, Any]) -> dict[str, Any]:
 def refused() -> str:
     """What may go wrong."""
     codes: dict[int, list[str]] = {}
-    for _, status, code, _ in KNOWN:
+    for _, status, code, _ in ERROR_TABLE:
         if code not in codes.setdefault(status, []):
             codes[status].append(code)
     rows = [
         f"| {status} | {said} | {', '.join(f'`{code}`' for code in codes.get(status, []))} |"
-        for status, said in ERRORS.items()
+        for status, said in STATUS_DESCRIPTIONS.items()
     ]
     return "\n".join(
         [

@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import bylot
-from bylot import bounds, environments, errors, policies
+from bylot import environments, errors, policies, theory
 from bylot.client import Ask, AsyncRouter, RemoteRouter, Scored
-from bylot.client.answers import Line, Listed, Terms
-from bylot.optima import BestSet, CheckedPrice, Stack, best_set, checked_prices
+from bylot.client.responses import LogLine, RemoteConfig, RemoteRouterSummary
+from bylot.optima import BestSet, ShadowPrice, ValueStack, best_set, check_shadow_prices
 from bylot.policies import Adaptive, Anytime, Fixed
-from bylot.status import Current, Period, Standing, Status
+from bylot.router.status import LimitInPeriod, LimitStatus, PeriodStatus, RouterStatus
 
 Members = tuple[str, ...]
 WIDTH = 88  # of a signature on one line
@@ -50,10 +50,10 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.Router: ("t", "decide", "reward", "status", "save", "load"),
         bylot.Decision: (),
         bylot.Receipt: (),
-        Status: ("kept",),
-        Standing: ("kept", "kept_since_first", "verdict"),
-        Current: (),
-        Period: (),
+        RouterStatus: ("kept",),
+        LimitStatus: ("kept", "kept_since_first", "verdict"),
+        LimitInPeriod: (),
+        PeriodStatus: (),
     },
     "A server's routers": {
         bylot.Client: ("create", "router", "routers", "close"),
@@ -74,9 +74,9 @@ PYTHON: dict[str, dict[Any, Members]] = {
         AsyncRouter: (),
         Ask: (),
         Scored: (),
-        Terms: (),
-        Listed: (),
-        Line: (),
+        RemoteConfig: (),
+        RemoteRouterSummary: (),
+        LogLine: (),
     },
     "Playing": {
         bylot.simulate: (),
@@ -89,22 +89,22 @@ PYTHON: dict[str, dict[Any, Members]] = {
         environments.Drifting: (),
         environments.Regime: (),
         environments.Outcomes: ("expected",),
-        environments.Late: ("due",),
+        environments.RewardDelay: ("due",),
     },
     "Judging": {
         bylot.optimum: (),
         bylot.Optimum: ("ceiling",),
         bylot.best_mixture: (),
         bylot.Mixture: ("ceiling",),
-        Stack: (),
-        checked_prices: (),
-        CheckedPrice: ("central",),
+        ValueStack: (),
+        check_shadow_prices: (),
+        ShadowPrice: ("central",),
         best_set: (),
         BestSet: (),
         bylot.score: (),
         bylot.Score: (),
     },
-    "The theorems' bounds": dict.fromkeys(own(bounds), ()),
+    "The theorems' bounds": dict.fromkeys(own(theory), ()),
     "Errors": dict.fromkeys(own(errors), ()),
 }
 """What the page of Python names shows, and which members of a class."""
@@ -133,7 +133,7 @@ def settings_page() -> str:
     )
     rows = [f"| `{name}` | `{made!r}` |" for name, made in policies.POLICIES.items()]
     table = "\n".join(["| name | is |", "|---|---|", *rows])
-    kinds = [section(kind, ()) for kind in [*policies.ALL.values()][::-1]]
+    kinds = [section(kind, ()) for kind in [*policies.ALL_POLICY_CLASSES.values()][::-1]]
     steps = [section(kind, ()) for kind in (Fixed, Anytime, Adaptive)]
     return "\n\n".join(
         [

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from bylot.cli import parser
+from bylot.cli import make_parser
 
 HEAD = """# Command line
 
@@ -16,7 +16,7 @@ was stopped.
 
 def page() -> str:
     """Every verb with its usage and options, as Markdown."""
-    return HEAD + "\n\n".join(section(verb) for verb in verbs(parser()))
+    return HEAD + "\n\n".join(section(verb) for verb in verbs(make_parser()))
 
 
 def verbs(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

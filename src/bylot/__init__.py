@@ -9,38 +9,37 @@ from typing import TYPE_CHECKING, Any
 from bylot.version import __version__
 
 if TYPE_CHECKING:
-    from bylot import bounds, environments, errors, evaluation, files, policies
+    from bylot import environments, errors, evaluate, policies, problem_files, theory
     from bylot.client import AsyncClient, Client
-    from bylot.decision import Decision, Receipt
     from bylot.metrics import Score, score
     from bylot.optima import Mixture, Optimum, best_mixture, optimum
-    from bylot.playing import play
     from bylot.problem import Limit, Problem, at_least, at_most, share
-    from bylot.router import Router
-    from bylot.simulation import Trace, simulate
+    from bylot.router.decision import Decision, Receipt
+    from bylot.router.router import Router
+    from bylot.simulation import Trace, play, simulate
 
-HOME = {
+PUBLIC_HOMES = {
     "AsyncClient": "client",
     "Client": "client",
-    "Decision": "decision",
+    "Decision": "router.decision",
     "Limit": "problem",
     "Mixture": "optima",
     "Optimum": "optima",
     "Problem": "problem",
-    "Receipt": "decision",
-    "Router": "router",
+    "Receipt": "router.decision",
+    "Router": "router.router",
     "Score": "metrics",
     "Trace": "simulation",
     "at_least": "problem",
     "at_most": "problem",
     "best_mixture": "optima",
     "optimum": "optima",
-    "play": "playing",
+    "play": "simulation",
     "score": "metrics",
     "share": "problem",
     "simulate": "simulation",
 }
-MODULES = ["bounds", "environments", "errors", "evaluation", "files", "policies"]
+PUBLIC_MODULES = ["environments", "errors", "evaluate", "policies", "problem_files", "theory"]
 
 __all__ = [
     "AsyncClient",
@@ -58,17 +57,17 @@ __all__ = [
     "at_least",
     "at_most",
     "best_mixture",
-    "bounds",
     "environments",
     "errors",
-    "evaluation",
-    "files",
+    "evaluate",
     "optimum",
     "play",
     "policies",
+    "problem_files",
     "score",
     "share",
     "simulate",
+    "theory",
 ]
 
 
@@ -77,8 +76,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in MODULES:
+    if name in PUBLIC_MODULES:
         return import_module(f"bylot.{name}")
-    if name not in HOME:
+    if name not in PUBLIC_HOMES:
         raise AttributeError(f"module 'bylot' has no attribute {name!r}")
-    return getattr(import_module(f"bylot.{HOME[name]}"), name)
+    return getattr(import_module(f"bylot.{PUBLIC_HOMES[name]}"), name)

@@ -5,46 +5,53 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot import plots
-from bylot.kernels.compile import Floats
-from bylot.kernels.inclusion import expected_costs
-from bylot.kernels.summax import expected_rewards
-from bylot.optima import Stack, optimum
-from bylot.pools import crowd, skills
+from bylot._text import format_table, print_progress
+from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.jit import Floats
+from bylot.numerics.sum_max import expected_rewards_by_round
+from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem
+from bylot.reports.demo_figure import draw_demo
+from bylot.reports.style import load_pyplot, make_figure_folder
+from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from bylot.simulation import simulate
-from bylot.text import say, table
 
 
 def run(rounds: int, seed: int, out: Path) -> None:
     """Play, print a table, write a figure."""
-    plots.drawing()
-    folder = plots.folder_for(out)
-    problem = crowd(seed=seed)
-    environment = skills(problem, seed=seed)
+    load_pyplot()
+    folder = make_figure_folder(out)
+    problem = make_crowd_problem(seed=seed)
+    environment = make_crowd_environment(problem, seed=seed)
     M = problem.draws
     print(f"{problem.size} made-up workers, {M} asked for each request, {rounds:,} requests")
-    say("... playing two policies (the first time, their code is compiled: a minute or so)")
+    print_progress(
+        "... playing two policies (the first time, their code is compiled: a minute or so)"
+    )
     ours, papers = (
         simulate(problem, environment, name, rounds=rounds, seed=seed, horizon=rounds)
         for name in ("distinct", "omd")
     )
-    stack = Stack(environment.rounds(0, rounds, seed).values)
+    stack = ValueStack(environment.rounds(0, rounds, seed).values)
     uniform = np.full(problem.size, 1 / problem.size)
-    flat = float(expected_rewards(uniform, stack.values, stack.order, M).mean())
-    say("... computing optima in hindsight")
+    flat = float(expected_rewards_by_round(uniform, stack.values, stack.order, M).mean())
+    print_progress("... computing optima in hindsight")
     best, true = optimum(problem, stack), optimum(problem, stack, exact=True)
     bounds = [
         f"{one.name} {'<=' if one.sign < 0 else '>='} {one.bound:.3g}" for one in problem.limits
     ]
     lines = [
-        Line("distinct, the default", ours.rewards.mean(), ours.mean_spend()[-1]),
-        Line("omd, the paper's policy", papers.rewards.mean(), papers.mean_spend()[-1]),
-        Line("equal shares", flat, cost(problem, uniform)),
-        Line("best draws, paper's surrogate", best.value, cost(problem, best.policy)),
-        Line("best draws, exact limits", true.value, cost(problem, true.policy)),
+        DemoRow("distinct, the default", ours.rewards.mean(), ours.mean_spend()[-1]),
+        DemoRow("omd, the paper's policy", papers.rewards.mean(), papers.mean_spend()[-1]),
+        DemoRow("equal shares", flat, compute_limit_costs(problem, uniform)),
+        DemoRow(
+            "best draws, paper's surrogate", best.value, compute_limit_costs(problem, best.policy)
+        ),
+        DemoRow("best draws, exact limits", true.value, compute_limit_costs(problem, true.policy)),
     ]
-    print("\n".join(table([("", "reward", *bounds), *(one.cells(problem) for one in lines)])))
+    print(
+        "\n".join(format_table([("", "reward", *bounds), *(one.cells(problem) for one in lines)]))
+    )
     print(
         "Rewards and limits are averages per request. The best draws come from the best fixed law\n"
         "in hindsight, with replacement; a policy that asks different experts can beat them."
@@ -56,16 +63,16 @@ def run(rounds: int, seed: int, out: Path) -> None:
     }
     title = f"A made-up crowd: {problem.size} workers, {M} draws, {len(problem.limits)} limits"
     plays = {"distinct": ours, "omd": papers}
-    for path in plots.learning_and_limits(plays, levels, title, folder):
+    for path in draw_demo(plays, levels, title, folder):
         print(f"figure: {path}")
 
 
-def cost(problem: Problem, q: Floats) -> Floats:
+def compute_limit_costs(problem: Problem, q: Floats) -> Floats:
     """What q costs per request, in expectation, under each limit."""
-    return expected_costs(q, np.array(problem.rows), problem.draws)
+    return expected_panel_costs(q, np.array(problem.rows), problem.draws)
 
 
-class Line(NamedTuple):
+class DemoRow(NamedTuple):
     """A row of the table: what a way to play earns, and what it costs under each limit."""
 
     name: str

@@ -38,7 +38,7 @@ class ProblemFileError(ProblemError):
     """A problem file cannot be used; one line names the file, the line in it and the remedy."""
 
 
-class InfeasibleFile(ProblemFileError, InfeasibleLimits):
+class InfeasibleProblemFile(ProblemFileError, InfeasibleLimits):
     """No policy whatever can keep all limits of a problem file at once.
 
     lines: where each limit of the conflict is written.
@@ -89,19 +89,19 @@ class StoreError(BylotError):
     """Something about the place where logs are kept."""
 
 
-class StoreDown(StoreError):
+class StoreUnavailable(StoreError):
     """The store cannot be reached, is locked or is full; the same may succeed later."""
 
 
-class StoreDamaged(StoreError):
+class StoreCorrupted(StoreError):
     """The store, or the log of one router in it, is not what was written."""
 
 
-class StoreUnknown(StoreError):
+class UnsupportedStore(StoreError):
     """An address that names no kind of store, or a store of a version this bylot does not know."""
 
 
-class Fenced(StoreError):
+class LeaseLost(StoreError):
     """Another writer has taken over a router's log; nothing was written.
 
     routers: the numbers of those that are no longer ours.
@@ -120,23 +120,23 @@ class RouterBusy(StoreError):
         self.seconds = seconds
 
 
-class NoSuchRouter(StoreError, LookupError):
+class RouterNotFound(StoreError, LookupError):
     """There is no router of this name."""
 
 
-class NoSuchDecision(StoreError, LookupError):
+class DecisionNotFound(StoreError, LookupError):
     """No decision has this id."""
 
 
-class NameTaken(StoreError):
+class RouterExists(StoreError):
     """A router of this name is there already."""
 
 
-class KeyReused(StoreError):
+class IdempotencyKeyReused(StoreError):
     """A key that was used for a request is used for another one; nothing was changed."""
 
 
-class NotNow(StoreError):
+class DecisionStateError(StoreError):
     """A decision is not in a state in which this can be done to it; nothing was changed."""
 
 
@@ -164,7 +164,7 @@ class TargetError(BylotError, ValueError):
     """A policy to be evaluated makes no sense for this pool, or says nothing of a round."""
 
 
-class ThinOverlap(BylotError):
+class InsufficientOverlap(BylotError):
     """A log cannot tell what the target would have earned; the message says what would help."""
 
 
@@ -174,3 +174,31 @@ class OutOfReachWarning(UserWarning):
 
 class SurrogateWarning(UserWarning):
     """The paper's linear stand-in for the limits is empty although the limits are not."""
+
+
+def error_for_running_router(
+    error: InfeasibleLimits | PolicyError,
+) -> InfeasibleLimits | PolicyError:
+    """The same, where policy, horizon and draws stay as they are.
+
+    >>> print(error_for_running_router(PolicyError("too tight; take 'omd'")))
+    too tight; loosen the limits or change the experts, or make a new router and there take 'omd'
+    """
+    if isinstance(error, PolicyError):
+        fault, _, remedy = str(error).rpartition("; ")
+        there = f"make a new router and there {remedy}"
+        return PolicyError(f"{fault}; loosen the limits or change the experts, or {there}")
+    if error.draws is None:
+        return error
+    said, _, _ = str(error).partition(" Or draw more experts")
+    message = f"{said} Or make a new router with draws={error.draws}."
+    return InfeasibleLimits(message, error.conflict, error.remedies, error.smallest, error.draws)
+
+
+def install_command(extra: str) -> str:
+    """The remedy for a missing extra of pyproject.toml; bylot is in no registry of packages.
+
+    >>> install_command("plot")
+    "pip install '.[plot]' in the folder of the repository"
+    """
+    return f"pip install '.[{extra}]' in the folder of the repository"

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bylot import bounds
+from bylot import theory
+from bylot._text import format_table
 from bylot.errors import ValuesError
-from bylot.kernels.compile import Floats
-from bylot.kernels.summax import per_round
-from bylot.optima import Optimum, Stack, optimum
+from bylot.numerics.jit import Floats
+from bylot.numerics.sum_max import expected_rewards_along
+from bylot.optima import Optimum, ValueStack, optimum
 from bylot.policies import Adaptive, Anytime, Omd, Policy
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
-from bylot.text import table
 
-TOLERANCES = (0.0, 1e-3, 1e-2)
+LIMIT_TOLERANCES = (0.0, 1e-3, 1e-2)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Score:
         """What regret is against: which optimum it is, and how well that is known."""
         limits = "the exact limits" if self.exact else "the paper's surrogate of the limits"
         why = ", as the surrogate is empty" if self.empty else ""
-        known = f"proved to within {rounded_up(self.best.gap)}"
+        known = f"proved to within {format_gap(self.best.gap)}"
         return f"OPT {self.best.value:.6f} under {limits}{why}, {known}"
 
     def __str__(self) -> str:
@@ -79,13 +79,13 @@ class Score:
         if self.aggregate != self.regret:
             rows.insert(3, ("R1, one budget for all", f"{self.aggregate:.4f}", "", ""))
         kept = ", ".join(f"{'yes' if ok else 'no'} at {tol:g}" for tol, ok in self.feasible.items())
-        return "\n".join([*table(rows), f"limits kept: {kept}", self.benchmark])
+        return "\n".join([*format_table(rows), f"limits kept: {kept}", self.benchmark])
 
 
-def rounded_up(gap: float) -> str:
+def format_gap(gap: float) -> str:
     """A gap in two digits; one below a millionth in its order only, as its digits are rounding.
 
-    >>> rounded_up(0.00418), rounded_up(3e-10)
+    >>> format_gap(0.00418), format_gap(3e-10)
     ('0.0042', '1e-9')
     """
     order = math.log10(max(gap, 1e-9))
@@ -96,7 +96,11 @@ def rounded_up(gap: float) -> str:
 
 
 def score(
-    trace: Trace, values: ArrayLike | Stack, best: Optimum | None = None, *, exact: bool = False
+    trace: Trace,
+    values: ArrayLike | ValueStack,
+    best: Optimum | None = None,
+    *,
+    exact: bool = False,
 ) -> Score:
     """Judge a play on the values it met, against the best fixed policy in hindsight.
 
@@ -109,7 +113,7 @@ def score(
     of any other the reward that came.
     """
     problem, record = trace.problem, trace.record
-    stack = values if isinstance(values, Stack) else Stack(values)
+    stack = values if isinstance(values, ValueStack) else ValueStack(values)
     T, multinomial = len(record.rewards), trace.policy.multinomial
     if stack.rounds != T or (multinomial and len(record.law) != T):
         raise ValuesError(
@@ -128,9 +132,9 @@ def score(
         shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
     earned = record.rewards
     if multinomial:
-        earned = per_round(record.law, stack.values, stack.order, problem.draws)
+        earned = expected_rewards_along(record.law, stack.values, stack.order, problem.draws)
     expected = float(earned.mean())
-    theorem, regret_bound = reward_bound(trace)
+    theorem, regret_bound = find_regret_bound(trace)
     return Score(
         rounds=T,
         reward=float(record.rewards.mean()),
@@ -141,38 +145,40 @@ def score(
         regret=best.value - expected,
         regret_bound=regret_bound,
         aggregate=shared.value - expected,
-        violation=float(violations(trace)[-1]),
-        violation_bound=cost_bound(trace),
-        feasible={tolerance: worst(trace) <= tolerance for tolerance in TOLERANCES},
+        violation=float(compute_running_violations(trace)[-1]),
+        violation_bound=find_violation_bound(trace),
+        feasible={
+            tolerance: measure_worst_violation(trace) <= tolerance for tolerance in LIMIT_TOLERANCES
+        },
         theorem=theorem,
-        applies=covered(trace.policy) and not empty,
+        applies=has_theorem(trace.policy) and not empty,
     )
 
 
-def violations(trace: Trace) -> Floats:
+def compute_running_violations(trace: Trace) -> Floats:
     """R2 after every round: distance of the running mean cost from the limits."""
-    return distance(trace.problem, running_mean(trace.spend))
+    return measure_distance_from_limits(trace.problem, running_mean(trace.spend))
 
 
-def distance(problem: Problem, means: Floats) -> Floats:
+def measure_distance_from_limits(problem: Problem, means: Floats) -> Floats:
     """How far each row of mean costs (n, d) is from the limits, costs in units of their largest
     value.
 
     >>> from bylot.problem import Problem, at_most
     >>> pair = Problem(["a", "b"], {"usd": [2.0, 4.0]}, [at_most("usd", 3.0)], draws=1)
-    >>> distance(pair, np.array([[2.5], [4.0]]))
+    >>> measure_distance_from_limits(pair, np.array([[2.5], [4.0]]))
     array([0.  , 0.25])
     """
     away = np.maximum(means - problem.target.high, problem.target.low - means) / problem.peaks
     return np.asarray(np.sqrt((np.maximum(away, 0.0) ** 2).sum(axis=1)))
 
 
-def worst(trace: Trace) -> float:
+def measure_worst_violation(trace: Trace) -> float:
     """How far the mean cost of the whole play is outside its worst limit; 0 if all hold."""
-    return outside(trace.problem, trace.spend.mean(axis=0))
+    return measure_worst_excess(trace.problem, trace.spend.mean(axis=0))
 
 
-def outside(problem: Problem, mean: Floats) -> float:
+def measure_worst_excess(problem: Problem, mean: Floats) -> float:
     """How far a mean cost (d,) is outside its worst limit, in units of the largest cost; 0 if none.
 
     A mean of T numbers is known to rounding only; a millionth of a millionth is no violation.
@@ -181,7 +187,7 @@ def outside(problem: Problem, mean: Floats) -> float:
     return float((away / problem.peaks).max(initial=0.0))
 
 
-def reward_bound(trace: Trace) -> tuple[str | None, float]:
+def find_regret_bound(trace: Trace) -> tuple[str | None, float]:
     """The theorem that speaks of this play, and its right-hand side in units of the rewards."""
     problem, policy, T = trace.problem, trace.policy, len(trace.rewards)
     if not isinstance(policy, Omd):
@@ -189,41 +195,41 @@ def reward_bound(trace: Trace) -> tuple[str | None, float]:
     K, M, floor = problem.size, problem.draws, problem.floor
     span = trace.range[1] - trace.range[0]
     # A play that the theorems do not cover is put beside the algorithm that they do cover.
-    eta = policy.proximal(problem, trace.horizon) if covered(policy) else None
+    eta = policy.proximal(problem, trace.horizon) if has_theorem(policy) else None
     if policy.eta is None and trace.horizon is None:
         visits = np.bincount(trace.record.contexts)
-        return "Corollary", span * bounds.corollary_by_visits(visits, K, M, floor, eta)
+        return "Corollary", span * theory.corollary_by_visits(visits, K, M, floor, eta)
     # Each context starts its own telescoping sum, worth eta.
     more = np.unique(trace.record.contexts).size - 1
-    extra = more * (bounds.eta_star(T, K, M, floor) if eta is None else eta) / T
-    return "Theorem 1", span * (bounds.theorem_1(T, K, M, floor, eta) + extra)
+    extra = more * (theory.eta_star(T, K, M, floor) if eta is None else eta) / T
+    return "Theorem 1", span * (theory.theorem_1(T, K, M, floor, eta) + extra)
 
 
-def covered(policy: Policy) -> bool:
+def has_theorem(policy: Policy) -> bool:
     """Do the theorems speak of this policy? They know neither batches nor a baseline."""
     return isinstance(policy, Omd) and policy.batch == 1 and not policy.baseline
 
 
-def cost_bound(trace: Trace) -> float:
+def find_violation_bound(trace: Trace) -> float:
     """The right-hand side of Theorem 2 for the dual player that was used; NaN if it is another."""
     if not isinstance(trace.policy, Omd):
         return math.nan
-    problem, T = in_units(trace.problem), len(trace.rewards)
+    problem, T = scale_problem_costs(trace.problem), len(trace.rewards)
     most = problem.rows.max(axis=1, initial=0.0)
-    return bounds.theorem_2(T, problem.draws, most, dual_regret(trace.policy, problem, T))
+    return theory.theorem_2(T, problem.draws, most, bound_dual_regret(trace.policy, problem, T))
 
 
-def dual_regret(policy: Omd, problem: Problem, T: int) -> float:
+def bound_dual_regret(policy: Omd, problem: Problem, T: int) -> float:
     """Regret_T of the policy's dual player."""
-    slope, step = bounds.slope_bound(problem), policy.dual.step
+    slope, step = theory.slope_bound(problem), policy.dual.step
     if isinstance(policy.dual, Anytime):
-        return bounds.anytime_regret(step, slope, T)
+        return theory.anytime_regret(step, slope, T)
     if isinstance(policy.dual, Adaptive):
-        return bounds.adaptive_regret(step, slope, T)
-    return bounds.fixed_step_regret(step, slope, T)
+        return theory.adaptive_regret(step, slope, T)
+    return theory.fixed_step_regret(step, slope, T)
 
 
-def in_units(problem: Problem) -> Problem:
+def scale_problem_costs(problem: Problem) -> Problem:
     """The same problem as the dual sees it: limited costs in units of their largest value."""
     peak = {limit.name: p for limit, p in zip(problem.limits, problem.peaks, strict=True)}
     costs = {name: row / peak.get(name, 1.0) for name, row in problem.costs.items()}

@@ -1,27 +1,34 @@
 """Playing a policy in an environment: one compiled loop over the very steps the router runs."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bylot.environments import PROMPT, Environment, Late, Rounds
-from bylot.environments.late import NEVER
+from bylot.environments import NO_DELAY, Environment, RewardDelay, Rounds
+from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, Ints, compiled, inlined
-from bylot.kernels.draw import add_cost
-from bylot.kernels.summax import sum_max
-from bylot.policies import Auto, Policy, settled
-from bylot.policies.contract import Ticket, decide, law, learn, odds_of
-from bylot.policies.terms import Terms, agreed, at_least_one, within
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import add_panel_cost
+from bylot.numerics.sum_max import sum_max
+from bylot.policies import Auto, Policy, resolve_policy
+from bylot.policies.base import Ticket, compute_distribution, decide, get_draw_probability, learn
+from bylot.policies.validation import (
+    RunConfig,
+    check_at_least_one,
+    check_run_config,
+    is_reward_in_range,
+)
 from bylot.problem import Problem
+from bylot.router.decision import Decision
 
-CHUNK = 4096  # rounds of values held in memory at a time
+CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
 
 
-class Record(NamedTuple):
-    """What is written down in every round; `law` has no lines if it is not to be kept."""
+class PlayRecord(NamedTuple):
+    """What is written down in every round; `compute_distribution` has no lines if it is not to be kept."""
 
     draws: Ints  # (T, M)
     odds: Floats  # (T, M); NaN where the policy cannot tell
@@ -34,7 +41,7 @@ class Record(NamedTuple):
     law: Floats  # (T or 0, K)
 
 
-class Post(NamedTuple):
+class LateRewards(NamedTuple):
     """Rewards on their way: when they are told, and the tickets of those that are late.
 
     The ticket of round t is in slot t modulo the number of slots, one more than the longest lag.
@@ -60,7 +67,7 @@ class Trace:
     seed: int
     horizon: int | None
     range: tuple[float, float]  # of rewards, mapped to [0, 1] for learning
-    record: Record
+    record: PlayRecord
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self.rewards)} rounds, seed {self.seed}, {self.policy}>"
@@ -95,8 +102,8 @@ def running_mean(rows: Floats) -> Floats:
     return np.cumsum(rows, axis=0) / count.reshape(-1, *[1] * (rows.ndim - 1))
 
 
-@inlined
-def put(post: Post, ticket: Ticket) -> None:
+@jit_inline
+def store_ticket(post: LateRewards, ticket: Ticket) -> None:
     """Keep what a late reward will need; arrays are copied, as a state may write into its own."""
     slot = ticket.t % post.contexts.size
     post.contexts[slot] = ticket.context
@@ -112,8 +119,8 @@ def put(post: Post, ticket: Ticket) -> None:
     post.flags[slot, 1] = ticket.replaced
 
 
-@inlined
-def taken(post: Post, t: int, up: Bools) -> Ticket:
+@jit_inline
+def load_ticket(post: LateRewards, t: int, up: Bools) -> Ticket:
     """The ticket of round t, as it was."""
     slot = t % post.contexts.size
     return Ticket(
@@ -130,8 +137,8 @@ def taken(post: Post, t: int, up: Bools) -> Ticket:
     )
 
 
-@compiled
-def play(
+@jit
+def play_rounds(
     rule: Any,
     state: Any,
     rows: Floats,
@@ -141,8 +148,8 @@ def play(
     start: int,
     low: float,
     span: float,
-    post: Post,
-    record: Record,
+    post: LateRewards,
+    record: PlayRecord,
 ) -> None:
     """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span, each
     when it is told, and those that are told together in the order of their decisions.
@@ -154,26 +161,26 @@ def play(
     for n in range(values.shape[0]):
         t = start + n
         context = contexts[n]
-        ticket = decide(rule, state, context, Chance(seed, t), up)
+        ticket = decide(rule, state, context, RngKey(seed, t), up)
         rewards[t] = sum_max(values[n], ticket.draws)
         if due[t] != t:
-            put(post, ticket)
+            store_ticket(post, ticket)
         while told < order.size and due[order[told]] <= t:
             then = order[told]
-            heard = ticket if then == t else taken(post, then, up)
+            heard = ticket if then == t else load_ticket(post, then, up)
             learn(rule, state, heard, (rewards[then] - low) / span)
             told += 1
         for j in range(ticket.draws.size):
             draws[t, j] = ticket.draws[j]
         for j in range(ticket.draws.size):
-            odds[t, j] = odds_of(ticket, j)
-        add_cost(spend[t], rows, ticket.draws)
+            odds[t, j] = get_draw_probability(ticket, j)
+        add_panel_cost(spend[t], rows, ticket.draws)
         feasible[t] = ticket.feasible
         visited[t] = context
         chances[t] = ticket.chance
         replaced[t] = ticket.replaced
         if laws.shape[0] > 0:
-            q = law(rule, state, context, up)
+            q = compute_distribution(rule, state, context, up)
             for i in range(q.size):
                 laws[t, i] = q[i]
     post.told[0] = told
@@ -188,7 +195,7 @@ def simulate(
     seed: int = 0,
     horizon: int | None = None,
     rewards: tuple[float, float] = (0.0, 1.0),
-    late: Late = PROMPT,
+    late: RewardDelay = NO_DELAY,
     keep_law: bool = True,
 ) -> Trace:
     """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
@@ -200,31 +207,34 @@ def simulate(
              never. The trace has them all, as they were earned.
     keep_law: keep the (rounds x K) distributions played, which true regret needs.
     """
-    terms = agreed(problem, seed, horizon, rewards)
-    at_least_one("rounds", rounds)
-    fitting(environment, problem)
-    settings = settled(policy, problem)
+    terms = check_run_config(problem, seed, horizon, rewards)
+    check_at_least_one("rounds", rounds)
+    check_environment(environment, problem)
+    settings = resolve_policy(policy, problem)
     rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
-    record, mail = blank(problem, rounds, keep_law), posted(problem, late, rounds, seed)
+    record, mail = (
+        make_play_record(problem, rounds, keep_law),
+        make_late_rewards(problem, late, rounds, seed),
+    )
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
-    for start in range(0, rounds, CHUNK):
-        stop = min(start + CHUNK, rounds)
-        values, contexts = met(environment, start, stop, seed)
+    for start in range(0, rounds, CHUNK_ROUNDS):
+        stop = min(start + CHUNK_ROUNDS, rounds)
+        values, contexts = read_rounds(environment, start, stop, seed)
         span = terms.high - terms.low
-        play(rule, state, rows, values, contexts, seed, start, terms.low, span, mail, record)
-        in_range(record.rewards[start:stop], terms)
+        play_rounds(rule, state, rows, values, contexts, seed, start, terms.low, span, mail, record)
+        check_simulated_rewards(record.rewards[start:stop], terms)
     return Trace(problem, settings, seed, horizon, (terms.low, terms.high), record)
 
 
-def posted(problem: Problem, late: Late, rounds: int, seed: int) -> Post:
+def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: int) -> LateRewards:
     """An empty post for so many rounds."""
     due = late.due(rounds, seed)
     slots = min(late.lag, rounds) + 1
     order = np.argsort(due, kind="stable")
-    return Post(
+    return LateRewards(
         due=due,
-        order=order[due[order] < NEVER],
+        order=order[due[order] < NEVER_DUE],
         told=np.zeros(1, np.int64),
         contexts=np.zeros(slots, np.int64),
         draws=np.zeros((slots, problem.draws), np.int64),
@@ -235,7 +245,7 @@ def posted(problem: Problem, late: Late, rounds: int, seed: int) -> Post:
     )
 
 
-def fitting(environment: Environment, problem: Problem) -> None:
+def check_environment(environment: Environment, problem: Problem) -> None:
     """Refuse what is no environment, or one of another pool."""
     if not hasattr(environment, "rounds"):
         raise ValuesError(
@@ -249,7 +259,7 @@ def fitting(environment: Environment, problem: Problem) -> None:
         )
 
 
-def met(environment: Environment, start: int, stop: int, seed: int) -> Rounds:
+def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> Rounds:
     """Rounds of an environment, of the shape it declared: compiled code will not look again."""
     values, contexts = environment.rounds(start, stop, seed)
     values = np.ascontiguousarray(values, dtype=np.float64)
@@ -268,19 +278,22 @@ def met(environment: Environment, start: int, stop: int, seed: int) -> Rounds:
     return Rounds(values, contexts)
 
 
-def in_range(rewards: Floats, terms: Terms) -> None:
+def check_simulated_rewards(rewards: Floats, terms: RunConfig) -> None:
     """Refuse rewards that a router with these terms would refuse."""
     low, high = float(rewards.min()), float(rewards.max())  # NaN, if there is one
-    if not (within(low, terms.low, terms.high) and within(high, terms.low, terms.high)):
+    if not (
+        is_reward_in_range(low, terms.low, terms.high)
+        and is_reward_in_range(high, terms.low, terms.high)
+    ):
         raise ValuesError(
             f"rewards from {low:.4g} to {high:.4g} came up, and the range is "
             f"[{terms.low:g}, {terms.high:g}]; scale the values, or declare rewards=(low, high)"
         )
 
 
-def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:
+def make_play_record(problem: Problem, rounds: int, keep_law: bool) -> PlayRecord:
     """An empty record."""
-    return Record(
+    return PlayRecord(
         draws=np.empty((rounds, problem.draws), np.int64),
         odds=np.full((rounds, problem.draws), np.nan),
         rewards=np.empty(rounds),
@@ -291,3 +304,72 @@ def blank(problem: Problem, rounds: int, keep_law: bool) -> Record:
         replaced=np.zeros(rounds, np.bool_),
         law=np.empty((rounds if keep_law else 0, problem.size)),
     )
+
+
+class Playable(Protocol):
+    """Something to ask, and what it was declared with."""
+
+    @property
+    def problem(self) -> Problem: ...
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def horizon(self) -> int | None: ...
+    @property
+    def rewards(self) -> tuple[float, float]: ...
+
+    def decide(self, context: str | None = None) -> Decision:
+        """Draw a panel."""
+        ...
+
+    def reward(self, id: str, value: float) -> Any:
+        """Tell how well it went."""
+        ...
+
+
+def play(router: Playable, environment: Environment, rounds: int, *, start: int = 0) -> Trace:
+    """Ask a router for the panels of some rounds of an environment, and tell it each reward.
+
+    A new router gives the trace that `simulate` gives for what it was declared with, bit for bit,
+    if the environment's contexts come up in the order of their numbers: a router numbers them as
+    they come. The law is not kept, as a router tells only what it drew from it.
+
+    start: the first round, for a play that goes on where another one ended.
+    """
+    problem = router.problem
+    check_environment(environment, problem)
+    check_at_least_one("rounds", rounds)
+    record = make_play_record(problem, rounds, keep_law=False)
+    place = {name: i for i, name in enumerate(problem.experts)}
+    several = environment.contexts > 1
+    stop = start + rounds
+    for n, values, context in iterate_rounds(environment, start, stop, router.seed):
+        decision = router.decide(str(context) if several else None)
+        record.draws[n] = [place[name] for name in decision.draws]
+        reward = float(sum_max(values, record.draws[n]))
+        router.reward(decision.id, reward)
+        record.rewards[n], record.contexts[n] = reward, context
+        record_decision(record, n, decision, [limit.name for limit in problem.limits])
+    return Trace(problem, router.policy, router.seed, router.horizon, router.rewards, record)
+
+
+def iterate_rounds(
+    environment: Environment, start: int, stop: int, seed: int
+) -> Iterator[tuple[int, Floats, int]]:
+    """Rounds of an environment, counted from 0: the values and the context of each."""
+    for first in range(start, stop, CHUNK_ROUNDS):
+        values, contexts = read_rounds(environment, first, min(first + CHUNK_ROUNDS, stop), seed)
+        for n, context in enumerate(contexts.tolist()):
+            yield first - start + n, values[n], context
+
+
+def record_decision(record: PlayRecord, n: int, decision: Decision, limits: list[str]) -> None:
+    """Write down what a decision tells of itself."""
+    spend: Mapping[str, float] = decision.spend
+    record.odds[n] = decision.odds or np.nan
+    record.spend[n] = [spend[name] for name in limits]
+    record.feasible[n] = decision.feasible
+    record.chance[n] = decision.chance or 0.0
+    record.replaced[n] = decision.replaced

@@ -28,7 +28,7 @@ from bylot.version import __version__
 PLAY = (demo, problem, optimum, simulate, reproduce, evaluate, data, bench)
 SERVE = (serve, keys, router, decide, reward, replay)
 
-UNREAD = 141  # 128 + SIGPIPE: how a shell reports a program whose reader has gone
+READER_GONE = 141  # 128 + SIGPIPE: how a shell reports a program whose reader has gone
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,23 +40,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            return ran(arguments)
+            return run_verb(arguments)
         finally:  # a pipe without a reader shows here, and not when the interpreter ends
             print(end="", flush=True)
     except BrokenPipeError:
-        forget_unwritten()
-        return UNREAD
+        discard_unwritten()
+        return READER_GONE
     except OSError as error:
         if error.filename is not None:  # of a file, not of what we print
             raise
         print(f"bylot: output cannot be written ({error.strerror}); make room", file=sys.stderr)
-        forget_unwritten()
+        discard_unwritten()
         return 1
 
 
-def ran(arguments: Sequence[str] | None) -> int:
+def run_verb(arguments: Sequence[str] | None) -> int:
     """The verb's own answer, or its error in one line."""
-    given = parser().parse_args(arguments)
+    given = make_parser().parse_args(arguments)
     try:
         return int(given.run(given))
     except BylotError as error:
@@ -67,7 +67,7 @@ def ran(arguments: Sequence[str] | None) -> int:
         return 130
 
 
-def forget_unwritten() -> None:
+def discard_unwritten() -> None:
     """Point each broken stream nowhere: the interpreter flushes them once more as it ends."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -78,7 +78,7 @@ def forget_unwritten() -> None:
             os.close(nowhere)
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """All verbs and their options."""
     top = argparse.ArgumentParser(
         prog="bylot",

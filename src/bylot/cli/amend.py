@@ -4,8 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from bylot.cli.reward import amount
-from bylot.cli.server import add_server, connect
+from bylot.cli.reward import parse_named_amount
+from bylot.cli.server import add_server_options, connect_client
 
 
 def add_edit(kinds: Any) -> None:
@@ -20,7 +20,7 @@ def add_edit(kinds: Any) -> None:
     for side in ("at-most", "at-least"):
         edit.add_argument(
             f"--{side}",
-            type=amount,
+            type=parse_named_amount,
             action="append",
             default=[],
             metavar="COST=BOUND",
@@ -31,7 +31,7 @@ def add_edit(kinds: Any) -> None:
     )
     edit.add_argument(
         "--add",
-        type=newcomer,
+        type=parse_expert,
         action="append",
         default=[],
         metavar="NAME:COST=AMOUNT,SHARE",
@@ -43,36 +43,40 @@ def add_edit(kinds: Any) -> None:
         ("resume", "a paused expert"),
     ):
         edit.add_argument(f"--{what}", action="append", default=[], metavar="EXPERT", help=said)
-    edit.add_argument("--wait", type=perhaps, metavar="SECONDS|none", help="as of `create`")
-    edit.add_argument("--default", type=perhaps, metavar="VALUE|none", help="as of `create`")
+    edit.add_argument(
+        "--wait", type=parse_optional_number, metavar="SECONDS|none", help="as of `create`"
+    )
+    edit.add_argument(
+        "--default", type=parse_optional_number, metavar="VALUE|none", help="as of `create`"
+    )
     edit.add_argument("--aggregate", choices=["earliest", "last", "sum"], help="as of `create`")
-    add_server(edit)
+    add_server_options(edit)
     edit.set_defaults(run=run)
 
 
-def newcomer(text: str) -> dict[str, Any]:
+def parse_expert(text: str) -> dict[str, Any]:
     """An expert.
 
-    >>> newcomer("zoe:usd=2.5,junior=1,generalists")
+    >>> parse_expert("zoe:usd=2.5,junior=1,generalists")
     {'name': 'zoe', 'costs': {'usd': 2.5, 'junior': 1.0}, 'shares': ['generalists']}
     """
     name, _, rest = text.partition(":")
     parts = [part.strip() for part in rest.split(",") if part.strip()]
     return {
         "name": name,
-        "costs": dict(amount(part) for part in parts if "=" in part),
+        "costs": dict(parse_named_amount(part) for part in parts if "=" in part),
         "shares": [part for part in parts if "=" not in part],
     }
 
 
-def perhaps(text: str) -> tuple[float | None]:
+def parse_optional_number(text: str) -> tuple[float | None]:
     """A number or none; in a tuple, as a missing option is None too."""
     return (None if text == "none" else float(text),)
 
 
 def run(given: argparse.Namespace) -> int:
     """Look, change, send; 1 if somebody else changed it in between."""
-    with connect(given) as client:
+    with connect_client(given) as client:
         router = client.router(given.name)
         terms = router.terms()
         changes: dict[str, Any] = {
@@ -84,23 +88,25 @@ def run(given: argparse.Namespace) -> int:
             if getattr(given, name) is not None:
                 (changes[name],) = getattr(given, name)
         if given.at_most or given.at_least or given.drop:
-            changes["limits"] = amended(terms.problem.limits, given)
+            changes["limits"] = edit_limits(terms.problem.limits, given)
         made = router.change(version=terms.version, **changes)
     said = {"name": given.name, "version": made.version}
     print(json.dumps(said) if given.json else f"{given.name}: version {made.version}")
     return 0
 
 
-def amended(limits: Any, given: argparse.Namespace) -> list[Any]:
+def edit_limits(limits: Any, given: argparse.Namespace) -> list[Any]:
     """The limits with other bounds, without those that are dropped, and with new ones."""
     from bylot.errors import ProblemError
     from bylot.problem import at_least, at_most
-    from bylot.problem.reading import instead
+    from bylot.problem.validation import suggest_known_name
 
     known = [limit.name for limit in limits]
     for name in given.drop:
         if name not in known:
-            raise ProblemError(f"--drop {name}: no such limit; {instead(name, known, 'limits')}")
+            raise ProblemError(
+                f"--drop {name}: no such limit; {suggest_known_name(name, known, 'limits')}"
+            )
     kept = [limit for limit in limits if limit.name not in given.drop]
     for made, wanted in ((at_most, given.at_most), (at_least, given.at_least)):
         for name, bound in wanted:

@@ -5,7 +5,7 @@ import json
 from importlib import import_module
 from typing import Any
 
-from bylot.cli.numbers import positive
+from bylot.cli.numbers import parse_positive
 
 BENCHES = {
     "qp": "our projection against daqp, quadprog, piqp, osqp and clarabel; then the fuzz",
@@ -31,7 +31,7 @@ def add(verbs: Any) -> None:
         if name == "service":
             kind.add_argument(
                 "--soak",
-                type=positive,
+                type=parse_positive,
                 metavar="SECONDS",
                 help="also keep 64 connections busy for so long, and watch the memory",
             )
@@ -39,7 +39,7 @@ def add(verbs: Any) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Measure and print."""
-    module = import_module(f"bylot.bench.{given.what}")
+    module = import_module(f"bylot_bench.{given.what}")
     asked = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
     result = module.run(**{name: value for name, value in asked.items() if value is not None})
     print(json.dumps(result) if given.json else module.render(result))

@@ -16,11 +16,11 @@ def add(verbs: Any) -> None:
     fetch.set_defaults(run=run_fetch)
 
     show = kinds.add_parser("show", help="read a crowd and tell what is in it")
-    add_source(show)
+    add_crowd_options(show)
     show.set_defaults(run=run_show)
 
 
-def add_source(verb: argparse.ArgumentParser) -> None:
+def add_crowd_options(verb: argparse.ArgumentParser) -> None:
     """Options that say which crowd is meant."""
     verb.add_argument(
         "--data",
@@ -33,33 +33,35 @@ def add_source(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--truth", type=Path, help="and its truth: task label")
 
 
-def crowd(given: argparse.Namespace) -> Any:
+def read_crowd_options(given: argparse.Namespace) -> Any:
     """The crowd that these options mean."""
-    from bylot.data import find, from_files
     from bylot.errors import BylotError
+    from bylot_paper.crowd_sources import crowd_from_files, find_crowd
 
     if (given.crowd is None) != (given.truth is None):
         raise BylotError("--crowd and --truth belong together: give both, or --data")
     if given.crowd is None:
-        return find(given.data, offline=given.offline)
+        return find_crowd(given.data, offline=given.offline)
     if given.data is not None:
         raise BylotError("--data and --crowd both say which crowd to take; give one of them")
-    return from_files(given.crowd, given.truth)
+    return crowd_from_files(given.crowd, given.truth)
 
 
 def run_fetch(given: argparse.Namespace) -> int:
     """Download."""
-    from bylot.data import describe, fetch_trec, find
+    from bylot_paper.crowd import describe_crowd
+    from bylot_paper.crowd_sources import find_crowd
+    from bylot_paper.trec import fetch_trec
 
     folder = fetch_trec(given.to)
-    print(describe(find(str(folder))))
+    print(describe_crowd(find_crowd(str(folder))))
     print(f"in {folder}")
     return 0
 
 
 def run_show(given: argparse.Namespace) -> int:
     """Describe."""
-    from bylot.data import describe
+    from bylot_paper.crowd import describe_crowd
 
-    print(describe(crowd(given)))
+    print(describe_crowd(read_crowd_options(given)))
     return 0

@@ -5,7 +5,7 @@ import json
 import math
 from typing import Any
 
-from bylot.cli.server import add_server, connect
+from bylot.cli.server import add_server_options, connect_client
 
 
 def add(verbs: Any) -> None:
@@ -30,17 +30,17 @@ def add(verbs: Any) -> None:
         action="store_true",
         help="it may come to nothing: the time for its reward begins when it is activated",
     )
-    add_server(verb)
+    add_server_options(verb)
     verb.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Ask, print."""
-    with connect(given) as client:
+    with connect_client(given) as client:
         router = client.router(given.name)
         made = router.decide(given.context, given.available, key=given.under, defer=given.defer)
     if given.json:
-        expected = {name: told(cost) for name, cost in made.expected.items()}
+        expected = {name: nan_to_none(cost) for name, cost in made.expected.items()}
         print(json.dumps({**made._asdict(), "expected": expected}))
     else:
         spend = "".join(f"; {name} {cost:.4g}" for name, cost in made.spend.items())
@@ -50,6 +50,6 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def told(cost: float) -> float | None:
+def nan_to_none(cost: float) -> float | None:
     """A number that JSON knows."""
     return None if math.isnan(cost) else cost

@@ -7,8 +7,8 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bylot.cli.numbers import amount, natural, share
-from bylot.cli.server import add_address, connect
+from bylot.cli.numbers import parse_amount, parse_natural, parse_share
+from bylot.cli.server import add_address_options, connect_client
 
 
 def add(verbs: Any) -> None:
@@ -40,7 +40,7 @@ def add(verbs: Any) -> None:
         metavar="NAME",
         help="a served router: all that, and the log too if none is given",
     )
-    add_address(verb)
+    add_address_options(verb)
     verb.add_argument(
         "--target",
         action="append",
@@ -54,7 +54,7 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument(
         "--since",
-        type=natural,
+        type=parse_natural,
         metavar="T",
         help="only decisions from this number on (default: all)",
     )
@@ -80,11 +80,11 @@ def add(verbs: Any) -> None:
         help="the range of rewards (default: that of --problem-from)",
     )
     verb.add_argument(
-        "--level", type=share, default=0.95, help="of the intervals, in (0, 1) (default 0.95)"
+        "--level", type=parse_share, default=0.95, help="of the intervals, in (0, 1) (default 0.95)"
     )
     verb.add_argument(
         "--least",
-        type=amount,
+        type=parse_amount,
         default=100.0,
         metavar="ROUNDS",
         help="refuse targets of which the log is worth fewer rounds than this (default 100)",
@@ -93,7 +93,7 @@ def add(verbs: Any) -> None:
     verb.set_defaults(run=run)
 
 
-class Case(NamedTuple):
+class EvaluationCase(NamedTuple):
     """What is to be evaluated."""
 
     log: Any
@@ -101,88 +101,92 @@ class Case(NamedTuple):
     rewards: tuple[float, float]
 
 
-def from_files(given: argparse.Namespace) -> Case:
+def case_from_files(given: argparse.Namespace) -> EvaluationCase:
     """The log of a pool that is in a file, as a saved router or as a problem."""
     from bylot.errors import BylotError, OutOfReachWarning, SurrogateWarning
-    from bylot.evaluation import lawful, read
-    from bylot.evaluation.spec import target
+    from bylot.evaluate import can_be_target, read_log
+    from bylot.evaluate.targets import parse_target
 
     if given.log is None:
         raise BylotError("no LOG is given; only a served router (--router) has one of its own")
     with warnings.catch_warnings():  # of a router's policy, which nobody is going to play here
         warnings.simplefilter("ignore", SurrogateWarning)
         warnings.simplefilter("ignore", OutOfReachWarning)
-        problem, rewards, router = pool(given.problem_from)
-        mine = router is not None and lawful(router.policy)
+        problem, rewards, router = read_pool_file(given.problem_from)
+        mine = router is not None and can_be_target(router.policy)
         usual = ("uniform", "now") if mine else ("uniform",)
-        targets = [target(spec, problem, router, given.gone) for spec in given.target or usual]
-    return Case(read(given.log, problem, given.gone), targets, rewards)
+        targets = [
+            parse_target(spec, problem, router, given.gone) for spec in given.target or usual
+        ]
+    return EvaluationCase(read_log(given.log, problem, given.gone), targets, rewards)
 
 
-def served(given: argparse.Namespace) -> Case:
+def case_from_server(given: argparse.Namespace) -> EvaluationCase:
     """The log of a router behind a server, or another one of the same pool."""
-    from bylot.evaluation import gather, read, strangers
-    from bylot.evaluation.spec import target
+    from bylot.evaluate import find_unknown_experts, log_from_entries, read_log
+    from bylot.evaluate.targets import parse_target
 
-    with connect(given) as client:
-        from bylot.client.log import entries
+    with connect_client(given) as client:
+        from bylot.client.decision_log import read_entries
 
         terms = client.router(given.router).terms()
         if given.log is None:
-            made = entries(client, given.router)
-            log = gather(terms.problem, made, strangers(terms.problem, made))
+            made = read_entries(client, given.router)
+            log = log_from_entries(terms.problem, made, find_unknown_experts(terms.problem, made))
         else:
-            log = read(given.log, terms.problem, given.gone)
+            log = read_log(given.log, terms.problem, given.gone)
     specs = given.target or ("uniform",)
-    targets = [target(spec, terms.problem, gone=log.gone) for spec in specs]
-    return Case(log, targets, terms.rewards)
+    targets = [parse_target(spec, terms.problem, gone=log.gone) for spec in specs]
+    return EvaluationCase(log, targets, terms.rewards)
 
 
 def run(given: argparse.Namespace) -> int:
     """Read, evaluate every target, print; 1 if any was refused."""
-    from bylot.errors import ThinOverlap
-    from bylot.evaluation import compare, evaluate, tables
-    from bylot.evaluation.outcome import Refusal, refusal
+    from bylot.errors import InsufficientOverlap
+    from bylot.evaluate import evaluate_target, measure_agreement, report
+    from bylot.evaluate.result import EvaluationRefusal, describe_refusal
 
-    log, wanted, declared = from_files(given) if given.router is None else served(given)
+    log, wanted, declared = (
+        case_from_files(given) if given.router is None else case_from_server(given)
+    )
     if given.since is not None:
         log = log.since(given.since)
     found: list[Any] = []
-    refused: list[Refusal] = []
+    refused: list[EvaluationRefusal] = []
     for one in wanted:
         if given.apprentice:
-            found.append(compare(log, one))
+            found.append(measure_agreement(log, one))
             continue
         try:
             settings = {"level": given.level, "least": given.least}
             rewards = tuple(given.rewards or declared)
-            found.append(evaluate(log, one, rewards=rewards, **settings))
-        except ThinOverlap as error:
-            refused.append(refusal(log, one, error))
+            found.append(evaluate_target(log, one, rewards=rewards, **settings))
+        except InsufficientOverlap as error:
+            refused.append(describe_refusal(log, one, error))
     if given.json:
-        print(json.dumps(tables.plain(log, found, refused)))
+        print(json.dumps(report.evaluations_to_data(log, found, refused)))
     elif given.apprentice:
-        print("\n".join(tables.of_agreements(log, found)))
+        print("\n".join(report.render_agreements(log, found)))
     else:
-        print("\n".join(tables.of_outcomes(log, found, refused)))
+        print("\n".join(report.render_evaluations(log, found, refused)))
     for no in refused:
         print(f"bylot: {no.target}: {no.why}", file=sys.stderr)
     return 1 if refused else 0
 
 
-def pool(path: Path) -> tuple[Any, tuple[float, float], Any]:
+def read_pool_file(path: Path) -> tuple[Any, tuple[float, float], Any]:
     """The problem, the range of rewards, and the router; None if it is from a problem file."""
-    from bylot import files
-    from bylot.router import Router
+    from bylot import problem_files
+    from bylot.router.router import Router
 
-    if is_problem(path):
-        file = files.read(path)
+    if is_problem_file(path):
+        file = problem_files.read(path)
         return file.problem, file.rewards, None
     router = Router.load(path)
     return router.problem, router.rewards, router
 
 
-def is_problem(path: Path) -> bool:
+def is_problem_file(path: Path) -> bool:
     """Is it a problem file? One in JSON names experts, a saved router has its form."""
     if path.suffix.lower() != ".json":
         return path.suffix.lower() in (".yaml", ".yml", ".toml")

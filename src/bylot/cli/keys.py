@@ -5,10 +5,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from bylot.cli.store import add_store, needing_serve
-from bylot.durable import clock
+from bylot.cli.store import add_store_option, explain_missing_extra
+from bylot.eventlog import events
 
-SCOPES = ("decide", "reward", "read", "admin")
+KEY_SCOPES = ("decide", "reward", "read", "admin")
 
 
 def add(verbs: Any) -> None:
@@ -26,7 +26,7 @@ def add(verbs: Any) -> None:
     create.add_argument(
         "--scope",
         action="append",
-        choices=SCOPES,
+        choices=KEY_SCOPES,
         help="what it is good for; may be repeated (default: all but admin, which makes, edits, "
         "deletes and reads routers)",
     )
@@ -37,33 +37,33 @@ def add(verbs: Any) -> None:
         metavar="NAME",
         help="for this router only; may be repeated (default: all)",
     )
-    shared(create)
+    add_key_options(create)
     create.set_defaults(run=run_create)
 
     listing = kinds.add_parser("list", help="all keys, without their secrets")
-    shared(listing)
+    add_key_options(listing)
     listing.set_defaults(run=run_list)
 
     revoke = kinds.add_parser("revoke", help="a key that is none from now on")
     revoke.add_argument("id", metavar="ID", help="as `bylot keys list` tells it")
-    shared(revoke)
+    add_key_options(revoke)
     revoke.set_defaults(run=run_revoke)
 
 
-def shared(verb: argparse.ArgumentParser) -> None:
+def add_key_options(verb: argparse.ArgumentParser) -> None:
     """What all of them take."""
-    add_store(verb)
+    add_store_option(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
-def opened(given: argparse.Namespace, *, make: bool = False) -> Any:
+def open_key_store(given: argparse.Namespace, *, make: bool = False) -> Any:
     """The store; make: a new one, if there is none."""
     from bylot.errors import BylotError
 
-    with needing_serve():
-        from bylot.store import is_there, open_store
+    with explain_missing_extra():
+        from bylot.store import open_store, store_exists
 
-    if not make and not is_there(given.store):
+    if not make and not store_exists(given.store):
         raise BylotError(
             f"there is no store {given.store}; give the --store of the server, "
             "or make the first key with `bylot keys create`"
@@ -73,12 +73,12 @@ def opened(given: argparse.Namespace, *, make: bool = False) -> Any:
 
 def run_create(given: argparse.Namespace) -> int:
     """Make, keep, print."""
-    with needing_serve():
-        from bylot.service.credentials import issue
+    with explain_missing_extra():
+        from bylot.server.auth import issue_key
 
-    scopes: Any = given.scope or SCOPES[:3]
-    secret, key = issue(given.label, scopes, given.router, clock.now())
-    store = opened(given, make=True)
+    scopes: Any = given.scope or KEY_SCOPES[:3]
+    secret, key = issue_key(given.label, scopes, given.router, events.now_us())
+    store = open_key_store(given, make=True)
     try:
         store.add_key(key)
     finally:
@@ -96,9 +96,9 @@ def run_create(given: argparse.Namespace) -> int:
 
 def run_list(given: argparse.Namespace) -> int:
     """Look, print."""
-    from bylot.text import table
+    from bylot._text import format_table
 
-    store = opened(given)
+    store = open_key_store(given)
     try:
         keys = store.keys()
     finally:
@@ -109,8 +109,8 @@ def run_list(given: argparse.Namespace) -> int:
             "label": key.label,
             "scopes": list(key.scopes),
             "routers": list(key.routers),
-            "created": moment(key.created),
-            "revoked": None if key.revoked is None else moment(key.revoked),
+            "created": format_utc(key.created),
+            "revoked": None if key.revoked is None else format_utc(key.revoked),
         }
         for key in keys
     ]
@@ -118,7 +118,11 @@ def run_list(given: argparse.Namespace) -> int:
         print(json.dumps({"keys": rows}))
     elif rows:
         head = tuple(rows[0])
-        print("\n".join(table([head, *(tuple(map(said, row.values())) for row in rows)])))
+        print(
+            "\n".join(
+                format_table([head, *(tuple(map(format_key_cell, row.values())) for row in rows)])
+            )
+        )
     else:
         print("no keys: a server answers to its own machine only")
     return 0
@@ -128,9 +132,9 @@ def run_revoke(given: argparse.Namespace) -> int:
     """Revoke, print; 1 if there is no such key."""
     from bylot.errors import BylotError
 
-    store = opened(given)
+    store = open_key_store(given)
     try:
-        if not store.revoke(given.id, clock.now()):
+        if not store.revoke(given.id, events.now_us()):
             raise BylotError(f"there is no key {given.id!r}; `bylot keys list` has their ids")
     finally:
         store.close()
@@ -138,11 +142,11 @@ def run_revoke(given: argparse.Namespace) -> int:
     return 0
 
 
-def moment(microseconds: int) -> str:
+def format_utc(microseconds: int) -> str:
     """A time to the second, UTC."""
     return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def said(cell: Any) -> str:
+def format_key_cell(cell: Any) -> str:
     """A cell of the table."""
     return " ".join(cell) or "all" if isinstance(cell, list) else cell or "-"

@@ -3,26 +3,26 @@
 import argparse
 import math
 
-MOST = 1_000_000  # rounds, of which a world holds all values in memory
+MAX_COUNT_OPTION = 1_000_000  # rounds, of which a world holds all values in memory
 
 
-def natural(text: str) -> int:
+def parse_natural(text: str) -> int:
     """A whole number, at least 0."""
-    value = whole(text)
+    value = parse_whole(text)
     if value < 0:
-        raise refused(text, "a whole number of 0 or more")
+        raise make_option_error(text, "a whole number of 0 or more")
     return value
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     """A whole number, at least 1 and no more than a machine can play."""
-    value = whole(text)
-    if not 1 <= value <= MOST:
-        raise refused(text, f"a whole number from 1 to {MOST:,}")
+    value = parse_whole(text)
+    if not 1 <= value <= MAX_COUNT_OPTION:
+        raise make_option_error(text, f"a whole number from 1 to {MAX_COUNT_OPTION:,}")
     return value
 
 
-def whole(text: str) -> int:
+def parse_whole(text: str) -> int:
     """-1, which is in no range, if it is none."""
     try:
         return int(text)
@@ -30,23 +30,23 @@ def whole(text: str) -> int:
         return -1
 
 
-def share(text: str) -> float:
+def parse_share(text: str) -> float:
     """A number strictly between 0 and 1."""
-    value = number(text)
+    value = parse_number(text)
     if not 0 < value < 1:
-        raise refused(text, "a number between 0 and 1, such as 0.95")
+        raise make_option_error(text, "a number between 0 and 1, such as 0.95")
     return value
 
 
-def amount(text: str) -> float:
+def parse_amount(text: str) -> float:
     """A finite number of 0 or more."""
-    value = number(text)
+    value = parse_number(text)
     if not 0 <= value < math.inf:
-        raise refused(text, "a number of 0 or more")
+        raise make_option_error(text, "a number of 0 or more")
     return value
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """NaN, which is in no range, if it is none."""
     try:
         return float(text)
@@ -54,6 +54,6 @@ def number(text: str) -> float:
         return math.nan
 
 
-def refused(text: str, wanted: str) -> argparse.ArgumentTypeError:
+def make_option_error(text: str, wanted: str) -> argparse.ArgumentTypeError:
     """The error for an option with a value that it cannot have."""
     return argparse.ArgumentTypeError(f"{text} given; wanted {wanted}")

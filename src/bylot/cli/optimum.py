@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bylot.cli.numbers import natural, positive
-from bylot.cli.world import add_world, read_world
+from bylot.cli.numbers import parse_natural, parse_positive
+from bylot.cli.world import add_scenario_options, read_scenario
 
 
 def add(verbs: Any) -> None:
@@ -20,7 +20,7 @@ def add(verbs: Any) -> None:
         "them, each with a certificate; what they spend under each limit, what each bound is "
         "worth, and the best fixed set beside them.",
     )
-    add_world(verb)
+    add_scenario_options(verb)
     verb.add_argument(
         "--each-context",
         action="store_true",
@@ -34,17 +34,19 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument(
         "--rounds",
-        type=positive,
+        type=parse_positive,
         default=10_000,
         help="requests to draw where there are no outcomes (default 10000)",
     )
     verb.add_argument(
         "--starts",
-        type=positive,
+        type=parse_positive,
         default=8,
         help="of the search under the limits themselves, which has local optima (default 8)",
     )
-    verb.add_argument("--seed", type=natural, default=0, help="seed of all chance (default 0)")
+    verb.add_argument(
+        "--seed", type=parse_natural, default=0, help="seed of all chance (default 0)"
+    )
     verb.add_argument("--csv", type=Path, metavar="FILE", help="write the laws into this file too")
     verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     verb.set_defaults(run=run)
@@ -52,10 +54,15 @@ def add(verbs: Any) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, find, print; 1 if there is no law at all."""
-    from bylot.bestlaws import data, find, render, rows
+    from bylot.optimum_report import (
+        compute_optimum_report,
+        list_optimum_rows,
+        optimum_to_data,
+        render_optimum,
+    )
 
-    file, world = read_world(given)
-    found = find(
+    file, world = read_scenario(given)
+    found = compute_optimum_report(
         file,
         world,
         rounds=given.rounds,
@@ -65,12 +72,12 @@ def run(given: argparse.Namespace) -> int:
         seed=given.seed,
     )
     if given.csv is not None:
-        write(given.csv, list(rows(found)))
-    print(json.dumps(data(found)) if given.json else render(found))
+        write_csv(given.csv, list(list_optimum_rows(found)))
+    print(json.dumps(optimum_to_data(found)) if given.json else render_optimum(found))
     return 0 if found.laws else 1
 
 
-def write(path: Path, lines: list[Any]) -> None:
+def write_csv(path: Path, lines: list[Any]) -> None:
     """A CSV file."""
     from bylot.errors import BylotError
 

@@ -9,31 +9,31 @@ NAMES = (
 )
 """Those of `bylot.policies`, written down once more: help should not wait for that import."""
 
-HELP = (
+POLICY_HELP = (
     f"{', '.join(NAMES)}; settings may follow a colon, as in panel:explore=0.02,pace=none or "
     "auto:propensities=false,contexts=20 (docs/policies.md has them)"
 )
 """What can be written."""
 
 
-def written(policy: Any) -> str:
+def format_policy(policy: Any) -> str:
     """A policy as it can be written here: its name, and the settings that are not as usual."""
-    from bylot.policies import POLICIES, write
+    from bylot.policies import POLICIES, policy_to_data
 
     for name, usual in POLICIES.items():
         if policy == usual:
             return name
-    plain = write(policy)
+    plain = policy_to_data(policy)
     name = plain.pop("name")
-    usual_ones = write(POLICIES[name])
+    usual_ones = policy_to_data(POLICIES[name])
     changed = [f"{key}={value}" for key, value in plain.items() if value != usual_ones[key]]
     return f"{name}:{','.join(changed)}"
 
 
-def apart(text: str) -> list[str]:
+def split_policies(text: str) -> list[str]:
     """The policies of a list with commas, each with its settings, which have commas too.
 
-    >>> apart("distinct, panel:explore=0.02,guard=false,omd")
+    >>> split_policies("distinct, panel:explore=0.02,guard=false,omd")
     ['distinct', 'panel:explore=0.02,guard=false', 'omd']
     """
     found: list[str] = []

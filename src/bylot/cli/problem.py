@@ -13,7 +13,7 @@ def add(verbs: Any) -> None:
 
     check = kinds.add_parser("check", help="tell what is wrong, or what its limits leave room for")
     check.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
-    add_experts(check)
+    add_experts_option(check)
     check.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     check.set_defaults(run=run_check)
 
@@ -24,7 +24,7 @@ def add(verbs: Any) -> None:
     schema.set_defaults(run=run_schema)
 
 
-def add_experts(verb: argparse.ArgumentParser) -> None:
+def add_experts_option(verb: argparse.ArgumentParser) -> None:
     """The option that says where the experts are."""
     verb.add_argument(
         "--experts",
@@ -37,9 +37,9 @@ def add_experts(verb: argparse.ArgumentParser) -> None:
 def run_check(given: argparse.Namespace) -> int:
     """Read, look over, print; 1 if the file is broken or its limits cannot be kept."""
     from bylot.errors import ProblemError
-    from bylot.files import read
-    from bylot.files.check import check
-    from bylot.files.render import data, failure_data, render
+    from bylot.problem_files import read
+    from bylot.problem_files.check import check_problem
+    from bylot.problem_files.check_report import check_data, failure_data, render_check
 
     try:
         file = read(given.file, given.experts)
@@ -48,22 +48,22 @@ def run_check(given: argparse.Namespace) -> int:
             raise
         print(json.dumps(failure_data(str(given.file), error)))
         return 1
-    found = check(file)
-    print(json.dumps(data(found)) if given.json else render(found))
+    found = check_problem(file)
+    print(json.dumps(check_data(found)) if given.json else render_check(found))
     return 0
 
 
 def run_new(given: argparse.Namespace) -> int:
     """Print what comes with the package."""
-    from bylot.files.form import starter
+    from bylot.problem_files.schema import starter_text
 
-    print(starter(), end="")
+    print(starter_text(), end="")
     return 0
 
 
 def run_schema(given: argparse.Namespace) -> int:
     """Print what comes with the package."""
-    from bylot.files.form import published
+    from bylot.problem_files.schema import published_schema
 
-    print(published(), end="")
+    print(published_schema(), end="")
     return 0

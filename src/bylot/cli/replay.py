@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from bylot.cli.store import add_store, needing_serve
+from bylot.cli.store import add_store_option, explain_missing_extra
 
 
 def add(verbs: Any) -> None:
@@ -18,20 +18,20 @@ def add(verbs: Any) -> None:
         "server may run meanwhile.",
     )
     verb.add_argument("name", metavar="NAME", help="the router")
-    add_store(verb)
+    add_store_option(verb)
     verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     verb.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Play, print; 1 at the first difference."""
-    with needing_serve():
-        from bylot.durable.audit import audit
+    with explain_missing_extra():
+        from bylot.eventlog.audit import audit_router
         from bylot.store import open_store
 
     store = open_store(given.store, read_only=True)
     try:
-        found = audit(store, given.name)
+        found = audit_router(store, given.name)
     finally:
         store.close()
     if given.json:

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from bylot.cli.server import add_server, connect
+from bylot.cli.server import add_server_options, connect_client
 
 
 def add(verbs: Any) -> None:
@@ -14,7 +14,7 @@ def add(verbs: Any) -> None:
     verb.add_argument("value", type=float, metavar="VALUE", help="in the router's range of rewards")
     verb.add_argument(
         "--spend",
-        type=amount,
+        type=parse_named_amount,
         action="append",
         default=[],
         metavar="COST=AMOUNT",
@@ -23,11 +23,11 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "--as", dest="under", metavar="NAME", help="which of several rewards of a decision it is"
     )
-    add_server(verb)
+    add_server_options(verb)
     verb.set_defaults(run=run)
 
 
-def amount(text: str) -> tuple[str, float]:
+def parse_named_amount(text: str) -> tuple[str, float]:
     """A name and a number."""
     name, _, value = text.rpartition("=")
     if not name:
@@ -37,10 +37,10 @@ def amount(text: str) -> tuple[str, float]:
 
 def run(given: argparse.Namespace) -> int:
     """Tell, print; 1 if there is no such decision."""
-    from bylot.decision import Receipt
+    from bylot.router.decision import Receipt
 
     name = given.id.partition(".")[0]
-    with connect(given) as client:
+    with connect_client(given) as client:
         spend = dict(given.spend) or None
         receipt = client.router(name).reward(given.id, given.value, spend=spend, key=given.under)
     print(json.dumps({"decision": given.id, "receipt": receipt}) if given.json else receipt)

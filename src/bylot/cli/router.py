@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bylot.cli.amend import add_edit
-from bylot.cli.numbers import natural, positive
-from bylot.cli.policy import HELP, written
-from bylot.cli.problem import add_experts
-from bylot.cli.server import add_server, connect
+from bylot.cli.numbers import parse_natural, parse_positive
+from bylot.cli.policy import POLICY_HELP, format_policy
+from bylot.cli.problem import add_experts_option
+from bylot.cli.server import add_server_options, connect_client
 
 
 def add(verbs: Any) -> None:
@@ -20,25 +20,25 @@ def add(verbs: Any) -> None:
     add_create(kinds)
 
     listing = kinds.add_parser("list", help="all routers of the server")
-    add_server(listing)
+    add_server_options(listing)
     listing.set_defaults(run=run_list)
 
     show = kinds.add_parser("show", help="how a router stands: its limits, what it has learned")
     show.add_argument("name", metavar="NAME", help="the router")
-    add_server(show)
+    add_server_options(show)
     show.set_defaults(run=run_show)
 
     add_edit(kinds)
 
     log = kinds.add_parser("log", help="print its decisions and rewards, for `bylot evaluate`")
     log.add_argument("name", metavar="NAME", help="the router")
-    add_server(log)
+    add_server_options(log)
     log.set_defaults(run=run_log)
 
     delete = kinds.add_parser("delete", help="forget a router and all its decisions")
     delete.add_argument("name", metavar="NAME", help="the router")
     delete.add_argument("--yes", action="store_true", help="without which nothing is deleted")
-    add_server(delete)
+    add_server_options(delete)
     delete.set_defaults(run=run_delete)
 
 
@@ -47,11 +47,15 @@ def add_create(kinds: Any) -> None:
     create = kinds.add_parser("create", help="make a router of a problem file")
     create.add_argument("name", metavar="NAME", help="small letters, digits, - and _; at most 63")
     create.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
-    add_experts(create)
-    create.add_argument("--policy", default="auto", help=f"which policy (default auto): {HELP}")
-    create.add_argument("--seed", type=natural, default=0, help="of everything random (default 0)")
+    add_experts_option(create)
     create.add_argument(
-        "--horizon", type=positive, help="decisions to come (default: nobody knows)"
+        "--policy", default="auto", help=f"which policy (default auto): {POLICY_HELP}"
+    )
+    create.add_argument(
+        "--seed", type=parse_natural, default=0, help="of everything random (default 0)"
+    )
+    create.add_argument(
+        "--horizon", type=parse_positive, help="decisions to come (default: nobody knows)"
     )
     create.add_argument(
         "--rewards",
@@ -80,32 +84,32 @@ def add_create(kinds: Any) -> None:
     )
     create.add_argument(
         "--max-contexts",
-        type=positive,
+        type=parse_positive,
         metavar="COUNT",
         help="contexts made when first seen, up to this many (default: 1000, or as many as the "
         "policy has room for)",
     )
     create.add_argument(
         "--memory",
-        type=positive,
+        type=parse_positive,
         default=100_000,
         metavar="COUNT",
         help="decisions held for their rewards (default 100000)",
     )
-    add_server(create)
+    add_server_options(create)
     create.set_defaults(run=run_create)
 
 
 def run_create(given: argparse.Namespace) -> int:
     """Read, send, print."""
-    from bylot.files import read
-    from bylot.policies import Auto, settled
-    from bylot.room import informed
+    from bylot.policies import Auto, resolve_policy
+    from bylot.policies.capacity import fill_auto_contexts
+    from bylot.problem_files import read
 
     terms = ("seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
     file = read(given.file, given.experts)
-    policy = informed(given.policy, given.max_contexts or len(file.contexts) or None)
-    with connect(given) as client:
+    policy = fill_auto_contexts(given.policy, given.max_contexts or len(file.contexts) or None)
+    with connect_client(given) as client:
         client.create(
             given.name,
             file.problem,
@@ -113,7 +117,7 @@ def run_create(given: argparse.Namespace) -> int:
             rewards=tuple(given.rewards or file.rewards),
             **{name: getattr(given, name) for name in terms},
         )
-    plays = written(settled(policy, file.problem))
+    plays = format_policy(resolve_policy(policy, file.problem))
     said = {"created": given.name, "policy": plays}
     auto = f"{given.policy}: " if isinstance(policy, Auto) else ""
     line = f"{given.name}: {file.problem.size} experts, policy {auto}{plays}"
@@ -123,54 +127,59 @@ def run_create(given: argparse.Namespace) -> int:
 
 def run_list(given: argparse.Namespace) -> int:
     """Ask, print."""
-    from bylot.text import table
+    from bylot._text import format_table
 
     head = ("name", "policy", "created")
-    with connect(given) as client:
-        rows = [(one.name, played(client, one.name), one.created) for one in client.routers()]
+    with connect_client(given) as client:
+        rows = [
+            (one.name, read_router_policy(client, one.name), one.created)
+            for one in client.routers()
+        ]
     if given.json:
         print(json.dumps({"routers": [dict(zip(head, row, strict=True)) for row in rows]}))
     else:
-        print("\n".join(table([head, *rows])) if rows else "no routers yet")
+        print("\n".join(format_table([head, *rows])) if rows else "no routers yet")
     return 0
 
 
-def played(client: Any, name: str) -> str:
+def read_router_policy(client: Any, name: str) -> str:
     """The policy of a router, by the first line of its log: no edit changes it, and routers that
     nobody asks need not be opened for a list.
     """
     import msgspec
 
     from bylot import policies
-    from bylot.client import calls
-    from bylot.client.log import Agreed
+    from bylot.client import requests
+    from bylot.client.decision_log import ConfigLine
 
-    (first,) = client.send(calls.events(name, -1, limit=1)).events
-    return written(policies.read(msgspec.json.decode(first.body, type=Agreed).terms.policy))
+    (first,) = client.send(requests.events_call(name, -1, limit=1)).events
+    return format_policy(
+        policies.policy_from_data(msgspec.json.decode(first.body, type=ConfigLine).terms.policy)
+    )
 
 
 def run_show(given: argparse.Namespace) -> int:
     """Ask, print."""
-    from bylot.client import calls
+    from bylot.client import requests
 
-    with connect(given) as client:
+    with connect_client(given) as client:
         if given.json:
-            print(json.dumps(client.send(calls.view(given.name))))
+            print(json.dumps(client.send(requests.view_call(given.name))))
             return 0
         router = client.router(given.name)
         terms, status = router.terms(), router.status()
     paused = f"; paused: {', '.join(terms.paused)}" if terms.paused else ""
-    plays = written(terms.policy)
+    plays = format_policy(terms.policy)
     print(f"{given.name}, policy {plays}, version {terms.version} of its terms{paused}\n{status}")
     return 0
 
 
 def run_log(given: argparse.Namespace) -> int:
     """Ask, print a line for each decision."""
-    from bylot.client.log import entries
+    from bylot.client.decision_log import read_entries
 
-    with connect(given) as client:
-        for one in entries(client, given.name):
+    with connect_client(given) as client:
+        for one in read_entries(client, given.name):
             print(one.line())
     return 0
 
@@ -183,7 +192,7 @@ def run_delete(given: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    with connect(given) as client:
+    with connect_client(given) as client:
         client.router(given.name).delete()
     print(json.dumps({"deleted": given.name}) if given.json else f"{given.name} is deleted")
     return 0

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from bylot.cli.numbers import positive
-from bylot.cli.store import add_store, needing_serve
+from bylot.cli.numbers import parse_positive
+from bylot.cli.store import add_store_option, explain_missing_extra
 
 
 def add(verbs: Any) -> None:
@@ -16,11 +16,11 @@ def add(verbs: Any) -> None:
         "and reward is on disk before it is answered, so the server may be killed at any time. "
         "Without keys (`bylot keys create`) it answers to this machine only.",
     )
-    add_store(verb)
+    add_store_option(verb)
     verb.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     verb.add_argument(
         "--port",
-        type=port,
+        type=parse_port,
         default=8000,
         help="which port (default 8000; 0: one that is free, printed)",
     )
@@ -38,7 +38,7 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument(
         "--burst",
-        type=positive,
+        type=parse_positive,
         metavar="COUNT",
         help="requests that each key may send at once before --rate applies (default: those of two "
         "seconds, at least 10)",
@@ -53,7 +53,7 @@ def add(verbs: Any) -> None:
     verb.set_defaults(run=run)
 
 
-def port(text: str) -> int:
+def parse_port(text: str) -> int:
     """The number of a port."""
     value = int(text)
     if not 0 <= value < 65_536:
@@ -63,11 +63,11 @@ def port(text: str) -> int:
 
 def run(given: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    with needing_serve():
-        from bylot.service.server import serve
-        from bylot.service.settings import Settings
+    with explain_missing_extra():
+        from bylot.server.lifecycle import run_server
+        from bylot.server.state import ServerSettings
 
     fields = ("store", "host", "port", "log_level", "rate", "burst")
     asked = {name: getattr(given, name) for name in fields}
-    serve(Settings(**asked, group=given.commit == "group"))
+    run_server(ServerSettings(**asked, group=given.commit == "group"))
     return 0

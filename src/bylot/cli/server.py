@@ -4,20 +4,22 @@ import argparse
 import os
 from typing import Any
 
-RETRIES = 5  # fewer than programs make: somebody sits and waits
-HERE = "http://127.0.0.1:8000"
+CLIENT_RETRIES = 5  # fewer than programs make: somebody sits and waits
+DEFAULT_SERVER = "http://127.0.0.1:8000"
 
 
-def add_server(verb: argparse.ArgumentParser) -> None:
+def add_server_options(verb: argparse.ArgumentParser) -> None:
     """What all verbs that only ask a server take."""
-    add_address(verb)
+    add_address_options(verb)
     verb.add_argument("--json", action="store_true", help="print JSON, nothing else")
 
 
-def add_address(verb: argparse.ArgumentParser) -> None:
+def add_address_options(verb: argparse.ArgumentParser) -> None:
     """Where the server is, and the key to it."""
     verb.add_argument(
-        "--server", metavar="URL", help=f"address of the server (default: $BYLOT_SERVER, or {HERE})"
+        "--server",
+        metavar="URL",
+        help=f"address of the server (default: $BYLOT_SERVER, or {DEFAULT_SERVER})",
     )
     verb.add_argument(
         "--key",
@@ -26,12 +28,12 @@ def add_address(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def connect(given: argparse.Namespace) -> Any:
+def connect_client(given: argparse.Namespace) -> Any:
     """The client that these options mean."""
     from bylot.client import Client
 
     return Client(
-        given.server or os.environ.get("BYLOT_SERVER") or HERE,
+        given.server or os.environ.get("BYLOT_SERVER") or DEFAULT_SERVER,
         given.key or os.environ.get("BYLOT_KEY") or None,
-        retries=RETRIES,
+        retries=CLIENT_RETRIES,
     )

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bylot.cli.numbers import positive
-from bylot.cli.policy import HELP, apart
-from bylot.cli.world import add_world, read_world
+from bylot.cli.numbers import parse_positive
+from bylot.cli.policy import POLICY_HELP, split_policies
+from bylot.cli.world import add_scenario_options, read_scenario
 
-OUT = Path("out/whatif")
-POLICIES = "distinct,tangent,omd,ts-bwk"
+WHATIF_FOLDER = Path("out/whatif")
+DEFAULT_POLICIES = "distinct,tangent,omd,ts-bwk"
 
 
 def add(verbs: Any) -> None:
@@ -24,23 +24,23 @@ def add(verbs: Any) -> None:
         "limits over time, the price of each limit, who is asked. (`bylot simulate` plays; "
         "`bylot evaluate` judges what a log of real decisions says.)",
     )
-    add_world(verb)
+    add_scenario_options(verb)
     verb.add_argument(
         "--policies",
         metavar="NAMES",
-        default=POLICIES,
-        help=f"which to play, with commas (default {POLICIES}): {HELP}",
+        default=DEFAULT_POLICIES,
+        help=f"which to play, with commas (default {DEFAULT_POLICIES}): {POLICY_HELP}",
     )
     verb.add_argument(
         "--seeds",
-        type=positive,
+        type=parse_positive,
         default=5,
         metavar="COUNT",
         help="how many plays of each (default 5)",
     )
     verb.add_argument(
         "--rounds",
-        type=positive,
+        type=parse_positive,
         default=10_000,
         help="requests of a play; policies are told of this end unless the file has a period "
         "(default 10000)",
@@ -53,26 +53,34 @@ def add(verbs: Any) -> None:
     )
     cores = os.cpu_count() or 1
     verb.add_argument(
-        "--jobs", type=positive, default=cores, help=f"how many cores to use (default {cores})"
+        "--jobs",
+        type=parse_positive,
+        default=cores,
+        help=f"how many cores to use (default {cores})",
     )
-    verb.add_argument("--out", type=Path, default=OUT, help=f"folder for results (default {OUT})")
+    verb.add_argument(
+        "--out",
+        type=Path,
+        default=WHATIF_FOLDER,
+        help=f"folder for results (default {WHATIF_FOLDER})",
+    )
     verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     verb.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Read, play, write, print; 130 if it was stopped on the way, 1 if nothing was played."""
-    from bylot.whatif import Setup, render, sweep
+    from bylot.whatif import WhatifPlan, parse_sweep, render
     from bylot.whatif import run as simulated
 
-    file, world = read_world(given)
-    setup = Setup(
+    file, world = read_scenario(given)
+    setup = WhatifPlan(
         file=file,
         world=world,
-        policies=policies(given.policies),
+        policies=parse_policies(given.policies),
         seeds=range(given.seeds),
         rounds=given.rounds,
-        sweep=None if given.sweep is None else sweep(file, given.sweep),
+        sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
     )
     made = simulated(setup, given.out, given.jobs)
     print(json.dumps(made.data) if given.json else render(made))
@@ -81,15 +89,15 @@ def run(given: argparse.Namespace) -> int:
     return 0 if made.found.standings else 1
 
 
-def policies(text: str) -> list[str]:
+def parse_policies(text: str) -> list[str]:
     """Policies in words, each once, and each one that there is."""
     from bylot.errors import PolicyError
-    from bylot.policies import named
+    from bylot.policies import find_policy
 
-    found = apart(text)
+    found = split_policies(text)
     for n, one in enumerate(found):
         try:
-            named(one)
+            find_policy(one)
         except PolicyError as error:
             raise PolicyError(f"--policies: {error}") from None
         if one in found[:n]:

@@ -4,29 +4,28 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-FILE = "sqlite:///bylot.db"
+DEFAULT_STORE = "sqlite:///bylot.db"
 
 
-def add_store(verb: argparse.ArgumentParser) -> None:
+def add_store_option(verb: argparse.ArgumentParser) -> None:
     """Where the logs are."""
     verb.add_argument(
         "--store",
-        default=FILE,
+        default=DEFAULT_STORE,
         metavar="ADDRESS",
         help="sqlite:///FILE (three slashes: from here; four: from the root), or "
-        f"postgresql://USER@HOST/DATABASE (default {FILE})",
+        f"postgresql://USER@HOST/DATABASE (default {DEFAULT_STORE})",
     )
 
 
 @contextmanager
-def needing_serve() -> Iterator[None]:
+def explain_missing_extra() -> Iterator[None]:
     """Say how to get the packages of a server, if one is missing."""
-    from bylot.errors import BylotError
-    from bylot.extras import install
+    from bylot.errors import BylotError, install_command
 
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("bylot"):
             raise
-        raise BylotError(f"a server needs {error.name}: {install('serve')}") from None
+        raise BylotError(f"a server needs {error.name}: {install_command('serve')}") from None

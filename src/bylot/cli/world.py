@@ -4,13 +4,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bylot.cli.problem import add_experts
+from bylot.cli.problem import add_experts_option
 
 
-def add_world(verb: argparse.ArgumentParser) -> None:
+def add_scenario_options(verb: argparse.ArgumentParser) -> None:
     """The problem file, and where its experts' answers come from."""
     verb.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
-    add_experts(verb)
+    add_experts_option(verb)
     world = verb.add_mutually_exclusive_group()
     world.add_argument(
         "--outcomes",
@@ -49,33 +49,33 @@ def add_world(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def read_world(given: argparse.Namespace) -> tuple[Any, Any]:
+def read_scenario(given: argparse.Namespace) -> tuple[Any, Any]:
     """The problem file and the world that the options speak of."""
-    from bylot import files, worlds
+    from bylot import problem_files, scenario
 
-    consistent(given)
-    file = files.read(given.file, given.experts)
+    check_outcome_options(given)
+    file = problem_files.read(given.file, given.experts)
     if given.skills is not None:
-        return file, worlds.of_skills(file, given.skills)
+        return file, scenario.scenario_from_skills(file, given.skills)
     if given.outcomes is None:
-        return file, worlds.made_up(file)
-    about = given.questions, dimension(given), given.context
-    return file, worlds.of_outcomes(file, given.outcomes, *about)
+        return file, scenario.synthetic_scenario(file)
+    about = given.questions, find_dimension_column(given), given.context
+    return file, scenario.scenario_from_outcomes(file, given.outcomes, *about)
 
 
-def dimension(given: argparse.Namespace) -> str | None:
+def find_dimension_column(given: argparse.Namespace) -> str | None:
     """The column that says it: the one that was named, or else the second of --questions, unless
     that file is there for its contexts.
     """
-    from bylot.data.parquet import opened
+    from bylot.outcome_tables.sheets import open_sheet
 
     named: str | None = given.dimension
     if named is not None or given.questions is None or given.context is not None:
         return named
-    return opened(given.questions).columns[1]
+    return open_sheet(given.questions).columns[1]
 
 
-def consistent(given: argparse.Namespace) -> None:
+def check_outcome_options(given: argparse.Namespace) -> None:
     """Refuse options that say something of outcomes which are not given."""
     from bylot.errors import BylotError
 

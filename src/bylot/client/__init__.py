@@ -1,17 +1,14 @@
 """Routers behind a server: the methods of `bylot.Router`, over HTTP."""
 
-from bylot.errors import BylotError
-from bylot.extras import install
+from bylot.errors import BylotError, install_command
 
 try:
-    from bylot.client.async_client import AsyncClient
-    from bylot.client.async_router import AsyncRouter
-    from bylot.client.client import Client
-    from bylot.client.forms import Ask, Scored
-    from bylot.client.router import RemoteRouter
+    from bylot.client.async_client import AsyncClient, AsyncRouter
+    from bylot.client.client import Client, RemoteRouter
+    from bylot.client.requests import Ask, Scored
 except ModuleNotFoundError as error:
     if error.name not in ("httpx", "msgspec"):
         raise
-    raise BylotError(f"asking a server needs {error.name}: {install('client')}") from None
+    raise BylotError(f"asking a server needs {error.name}: {install_command('client')}") from None
 
 __all__ = ["Ask", "AsyncClient", "AsyncRouter", "Client", "RemoteRouter", "Scored"]

@@ -1,21 +1,18 @@
 """Worlds to play in: pure in (seed, t), so that all policies meet the same rounds."""
 
-from bylot.environments.base import Environment, Rounds
-from bylot.environments.drifting import Drifting
-from bylot.environments.given import Given
-from bylot.environments.late import PROMPT, Late
-from bylot.environments.noisy import Noisy
+from bylot.environments.base import Environment, Given, Rounds
+from bylot.environments.delays import NO_DELAY, RewardDelay
 from bylot.environments.outcomes import Outcomes
-from bylot.environments.regime import Regime
+from bylot.environments.synthetic import Drifting, Noisy, Regime
 
 __all__ = [
-    "PROMPT",
+    "NO_DELAY",
     "Drifting",
     "Environment",
     "Given",
-    "Late",
     "Noisy",
     "Outcomes",
     "Regime",
+    "RewardDelay",
     "Rounds",
 ]

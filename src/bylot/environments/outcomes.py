@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bylot.environments.base import Rounds, generator
-from bylot.environments.noisy import BLOCK
+from bylot.environments.base import Rounds, make_block_generator
+from bylot.environments.synthetic import BLOCK_ROUNDS
 from bylot.errors import ValuesError
-from bylot.kernels.compile import Floats, Ints
+from bylot.numerics.jit import Floats, Ints
 
-CONTEXTS = 1  # stream of chance that says which context comes
+CONTEXT_STREAM = 1  # stream of chance that says which context comes
 
 
-class Expected(NamedTuple):
+class WeightedRounds(NamedTuple):
     """Rounds of one dimension each, the weight each has in the expected reward of a request, and
     the context it belongs to. The weights of a context sum to the chance that it comes.
     """
@@ -51,10 +51,14 @@ class Outcomes:
         contexts: npt.ArrayLike | None = None,
         chances: npt.ArrayLike | None = None,
     ) -> None:
-        self.table = checked(table)
+        self.table = check_outcome_table(table)
         none = np.zeros(len(self.table), np.int64)
-        self.dimension = counted(none if dimension is None else dimension, len(none), "dimension")
-        self.context = counted(none if contexts is None else contexts, len(none), "context")
+        self.dimension = check_group_numbers(
+            none if dimension is None else dimension, len(none), "dimension"
+        )
+        self.context = check_group_numbers(
+            none if contexts is None else contexts, len(none), "context"
+        )
         self.contexts, N = int(self.context.max()) + 1, int(self.dimension.max()) + 1
         if worth is not None and not 0 < worth < np.inf:
             raise ValuesError(
@@ -62,7 +66,7 @@ class Outcomes:
             )
         cell = self.context * N + self.dimension
         self.counts = np.bincount(cell, minlength=self.contexts * N).reshape(-1, N)
-        self.chances = shares(
+        self.chances = normalise_context_weights(
             self.counts.sum(axis=1) if chances is None else chances, self.contexts
         )
         asked = (self.counts > 0).sum(axis=1)  # dimensions of each context
@@ -88,7 +92,7 @@ class Outcomes:
         """The context of each of the rounds start <= t < stop."""
         if self.contexts == 1:
             return np.zeros(stop - start, np.int64)
-        uniforms = in_blocks(start, stop, 1, seed, CONTEXTS)[:, 0]
+        uniforms = draw_block_uniforms(start, stop, 1, seed, CONTEXT_STREAM)[:, 0]
         ends = np.cumsum(self.chances)[:-1]
         return np.searchsorted(ends, uniforms, side="right").astype(np.int64)
 
@@ -98,14 +102,14 @@ class Outcomes:
         """
         contexts, uniforms = (
             self.came(start, stop, seed),
-            in_blocks(start, stop, *self.shape[:1], seed),
+            draw_block_uniforms(start, stop, *self.shape[:1], seed),
         )
         counts = self.counts[contexts]
         places = np.minimum(self.firsts[contexts], len(self.order) - 1)
         rows = self.order[places + (uniforms * counts).astype(np.int64)]
         return np.where(counts > 0, rows, -1)
 
-    def expected(self) -> Expected:
+    def expected(self) -> WeightedRounds:
         """What a request is worth on average, without drawing any: for every set A of experts
 
         E[sum_n max_{i in A} V[n, i]] = sum_q weight_q max_{i in A} values[q, i],
@@ -119,20 +123,20 @@ class Outcomes:
         """
         x = self.context
         weights = (self.chances / self.asked)[x] / self.counts[x, self.dimension]
-        return Expected((self.most[x, None] * self.table)[:, None], weights, x.copy())
+        return WeightedRounds((self.most[x, None] * self.table)[:, None], weights, x.copy())
 
 
-def in_blocks(start: int, stop: int, width: int, seed: int, stream: int = 0) -> Floats:
+def draw_block_uniforms(start: int, stop: int, width: int, seed: int, stream: int = 0) -> Floats:
     """(stop - start, width) uniforms, those of each round always the same."""
-    first, last = start // BLOCK, -(-stop // BLOCK)
-    uniforms = np.empty((last - first, BLOCK, width))
+    first, last = start // BLOCK_ROUNDS, -(-stop // BLOCK_ROUNDS)
+    uniforms = np.empty((last - first, BLOCK_ROUNDS, width))
     for number, block in enumerate(uniforms, first):
-        generator(seed, number, stream).random(out=block)
-    skip = start - first * BLOCK
+        make_block_generator(seed, number, stream).random(out=block)
+    skip = start - first * BLOCK_ROUNDS
     return uniforms.reshape(-1, width)[skip : skip + stop - start]
 
 
-def checked(table: npt.ArrayLike) -> Floats:
+def check_outcome_table(table: npt.ArrayLike) -> Floats:
     """A table of finite numbers of 0 or more, its blanks filled with 0."""
     given = np.array(table, dtype=np.float64, order="C")  # a copy: later changes do not reach it
     if given.ndim != 2 or 0 in given.shape:
@@ -148,7 +152,7 @@ def checked(table: npt.ArrayLike) -> Floats:
     return given
 
 
-def counted(numbers: npt.ArrayLike, questions: int, what: str) -> Ints:
+def check_group_numbers(numbers: npt.ArrayLike, questions: int, what: str) -> Ints:
     """The number of a dimension or context for each question, no number left out."""
     given = np.asarray(numbers)
     if given.shape != (questions,) or given.dtype.kind not in "iu":
@@ -166,7 +170,7 @@ def counted(numbers: npt.ArrayLike, questions: int, what: str) -> Ints:
     return given.astype(np.int64)
 
 
-def shares(chances: npt.ArrayLike, contexts: int) -> Floats:
+def normalise_context_weights(chances: npt.ArrayLike, contexts: int) -> Floats:
     """Positive numbers, one for each context, scaled to sum to 1."""
     given = np.asarray(chances, dtype=np.float64)
     if given.shape != (contexts,) or not ((given > 0).all() and np.isfinite(given).all()):

@@ -1,20 +1,19 @@
 """The constrained optimum: the best fixed policy in hindsight, with a proof that it is."""
 
-from bylot.optima.best import optimum
-from bylot.optima.mixture import Mixture, best_mixture
-from bylot.optima.prices import CheckedPrice, checked_prices
-from bylot.optima.result import Optimum
-from bylot.optima.sets import BestSet, best_set
-from bylot.optima.stack import Stack
+from bylot.optima.fixed_sets import BestSet, best_set
+from bylot.optima.iid_optimum import Optimum, optimum
+from bylot.optima.mixtures import Mixture, best_mixture
+from bylot.optima.objective import ValueStack
+from bylot.optima.shadow_prices import ShadowPrice, check_shadow_prices
 
 __all__ = [
     "BestSet",
-    "CheckedPrice",
     "Mixture",
     "Optimum",
-    "Stack",
+    "ShadowPrice",
+    "ValueStack",
     "best_mixture",
     "best_set",
-    "checked_prices",
+    "check_shadow_prices",
     "optimum",
 ]

@@ -6,17 +6,63 @@ Owns allowed sets and certificates; it does not know what is being maximised bey
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linprog
 
-from bylot.kernels.compile import Bools, Floats
-from bylot.optima.linear import Corner, Linear
+from bylot.numerics.jit import Bools, Floats
 
-TIGHT = 1e-12
+
+class Vertex(NamedTuple):
+    """A best corner x, and the price v >= 0 of each row of A x <= b."""
+
+    x: Floats
+    prices: Floats
+
+
+class LinearProgram(NamedTuple):
+    """maximise c.x over low <= x <= high with A x <= b and E x = e."""
+
+    c: Floats
+    A: Floats
+    b: Floats
+    E: Floats
+    e: Floats
+    low: Floats
+    high: Floats
+
+    def corner(self) -> Vertex | None:
+        """The answer of HiGHS, to its finest tolerance or else to its usual one; None without any.
+
+        >>> one = np.ones((1, 2))
+        >>> square = LinearProgram(one[0], one, one[0, :1], one[:0], one[0, :0], 0 * one[0], one[0])
+        >>> square.corner().prices
+        array([1.])
+        """
+        for tolerance in (1e-10, 1e-7):
+            best = linprog(
+                -self.c,
+                A_ub=self.A,
+                b_ub=self.b,
+                A_eq=self.E,
+                b_eq=self.e,
+                bounds=list(zip(self.low.tolist(), self.high.tolist(), strict=True)),
+                method="highs",
+                options={
+                    "primal_feasibility_tolerance": tolerance,
+                    "dual_feasibility_tolerance": tolerance,
+                },
+            )
+            if best.status == 0 and best.x is not None:
+                return Vertex(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
+        return None
+
+
+TIGHT_ROOM = 1e-12
 """Less room than this, in units of a row's largest entry, is no room."""
 
-FAR = 1e6
+OUT_OF_SCALE_RATIO = 1e6
 """So many times what a row can reach: a bound there is in another world than the row."""
 
-PLENTY = 0.1
+AMPLE_ROOM = 0.1
 """So many mean shares of room make a point inside that is as good as any."""
 
 
@@ -62,7 +108,7 @@ class Polytope(NamedTuple):
         """
         most = np.abs(self.rows).max(axis=1, initial=0.0)
         far = np.abs(self.bounds) / self.shape[0]
-        unit = np.where(far > FAR * most, far, most)
+        unit = np.where(far > OUT_OF_SCALE_RATIO * most, far, most)
         return np.where(unit > 0.0, unit, 1.0)
 
     def with_rows(self, rows: Floats, bounds: Floats) -> "Polytope":
@@ -96,10 +142,10 @@ class Polytope(NamedTuple):
         most = (self.floor * left.sum(axis=1) + spare * left.max(axis=1)).sum()
         return Certificate(max(0.0, float(most + v @ self.bounds - (slope * q).sum())), v)
 
-    def corner(self, slope: Floats) -> Corner | None:
+    def corner(self, slope: Floats) -> Vertex | None:
         """The allowed q with the largest slope.q, and what each bound is worth to it."""
         n, scale, unit = slope.size, self.scales, float(np.ptp(slope)) or 1.0
-        best = Linear(
+        best = LinearProgram(
             (slope - slope.mean()).ravel() / unit,
             self.rows / scale[:, None],
             self.bounds / scale,
@@ -108,7 +154,7 @@ class Polytope(NamedTuple):
             np.full(n, self.floor),
             np.ones(n),
         ).corner()
-        return best and Corner(best.x.reshape(self.shape), best.prices * unit / scale)
+        return best and Vertex(best.x.reshape(self.shape), best.prices * unit / scale)
 
     def face(self) -> Face | None:
         """A point with all the room there is, and where there is none; None if nothing is allowed.
@@ -126,13 +172,15 @@ class Polytope(NamedTuple):
         room = np.append(
             (self.bounds - self.rows @ equal.ravel()) / self.scales, 1 / K - self.floor
         )
-        if room.min() > PLENTY / K:
+        if room.min() > AMPLE_ROOM / K:
             return Face(equal, np.zeros(n, np.bool_), np.zeros(m, np.bool_))
         rows = self.rows / self.scales[:, None]
-        room = self.bounds / self.scales - self.floor * rows.sum(axis=1) + TIGHT / 10  # rounding
+        room = (
+            self.bounds / self.scales - self.floor * rows.sum(axis=1) + TIGHT_ROOM / 10
+        )  # rounding
         spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))
         # Unknowns: t of the floors, by what y exceeds them, t of the rows, size / most.
-        corner = Linear(
+        corner = LinearProgram(
             np.concatenate([np.ones(n), np.zeros(n), np.ones(m), [0.0]]),
             np.concatenate([rows, rows, np.eye(m), -most * room[:, None]], axis=1),
             np.zeros(m),
@@ -144,10 +192,10 @@ class Polytope(NamedTuple):
         if corner is None:
             return self._last()
         t, over, t_rows, size = np.split(corner.x, [n, 2 * n, 2 * n + m])
-        pinned, tight = t < TIGHT * most, t_rows < TIGHT * most
+        pinned, tight = t < TIGHT_ROOM * most, t_rows < TIGHT_ROOM * most
         y = np.where(pinned, 0.0, (t + over) / (most * size))
         face = self._settled(Face(self.floor + y.reshape(self.shape), pinned, tight))
-        return face if self.excess(face.centre) <= 10 * TIGHT else self._last()
+        return face if self.excess(face.centre) <= 10 * TIGHT_ROOM else self._last()
 
     def _settled(self, face: Face) -> Face:
         """Its point moved by rounding errors: sums and tight rows hold to the last digit."""
@@ -165,7 +213,7 @@ class Polytope(NamedTuple):
             return None
         q, _ = last
         nowhere = np.ones(q.size, dtype=np.bool_), np.zeros(len(self.rows), dtype=np.bool_)
-        return Face(q, *nowhere) if self.excess(q) <= 10 * TIGHT else None
+        return Face(q, *nowhere) if self.excess(q) <= 10 * TIGHT_ROOM else None
 
     def least_broken(self) -> tuple[Floats, float] | None:
         """The policy that breaks the worst row least, and by how many units: a linear program.
@@ -173,7 +221,7 @@ class Polytope(NamedTuple):
         It has an answer, as a large enough excess allows everything; None if numbers fall short.
         """
         (X, K), (m, n), scale = self.shape, self.rows.shape, self.scales
-        corner = Linear(
+        corner = LinearProgram(
             np.append(np.zeros(n), -1.0),
             np.column_stack([self.rows / scale[:, None], -np.ones(m)]),
             self.bounds / scale,

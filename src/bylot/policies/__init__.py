@@ -6,24 +6,22 @@ from difflib import get_close_matches
 from typing import Any
 
 from bylot.errors import PolicyError
-from bylot.policies.auto import Auto
+from bylot.policies.base import HasDerivedState, HasMaxContexts, Policy
 from bylot.policies.distinct import Distinct
-from bylot.policies.dual import OCO, Adaptive, Anytime, Fixed
-from bylot.policies.gate import Moe
-from bylot.policies.index import Cbwk, Cucb, Greedy
-from bylot.policies.omd import Omd
-from bylot.policies.panel import Panel
-from bylot.policies.policy import Confined, Derives, Policy
-from bylot.policies.spelling import FORM, known, spelled
+from bylot.policies.moe import Moe
+from bylot.policies.noisy_or import NoisyOr
+from bylot.policies.omd import DUAL_STEPS, Adaptive, Anytime, Fixed, Omd
+from bylot.policies.random_panels import Random
+from bylot.policies.registry import POLICY_SPEC_FORM, Auto, check_setting_names, parse_policy_spec
 from bylot.policies.strict import Strict
 from bylot.policies.tangent import Tangent
 from bylot.policies.thompson import Ts, TsBwk
-from bylot.policies.uniform import Random
+from bylot.policies.ucb import Cbwk, Cucb, Greedy
 from bylot.problem import Problem
 
-KINDS: Mapping[str, type[Policy]] = {
+POLICY_CLASSES: Mapping[str, type[Policy]] = {
     "distinct": Distinct,
-    "panel": Panel,
+    "panel": NoisyOr,
     "tangent": Tangent,
     "strict": Strict,
     "omd": Omd,
@@ -37,11 +35,11 @@ KINDS: Mapping[str, type[Policy]] = {
 }
 """Settings classes under the names they have in saved files; ours first, as lists show them."""
 
-ALL: Mapping[str, type[Policy] | type[Auto]] = {**KINDS, "auto": Auto}
+ALL_POLICY_CLASSES: Mapping[str, type[Policy] | type[Auto]] = {**POLICY_CLASSES, "auto": Auto}
 """The same, and the one that leaves it to the problem."""
 
 POLICIES: Mapping[str, Policy] = {
-    **{name: kind() for name, kind in KINDS.items()},
+    **{name: kind() for name, kind in POLICY_CLASSES.items()},
     "omd-plain": Omd.plain(),
     "omd-sum": Omd(batch_gradient="sum"),
     "omd-frozen": Omd(freeze_dual_in_batch=True),
@@ -50,87 +48,91 @@ POLICIES: Mapping[str, Policy] = {
 }
 """Policies that go by a name: those above with their usual settings, and variants of them."""
 
-NAMES = ("auto", *POLICIES)
-"""All that `named` knows."""
+POLICY_NAMES = ("auto", *POLICIES)
+"""All that `find_policy` knows."""
 
 __all__ = [
-    "KINDS",
-    "NAMES",
     "POLICIES",
+    "POLICY_CLASSES",
+    "POLICY_NAMES",
     "Adaptive",
     "Anytime",
     "Auto",
     "Cbwk",
-    "Confined",
     "Cucb",
-    "Derives",
     "Distinct",
     "Fixed",
     "Greedy",
+    "HasDerivedState",
+    "HasMaxContexts",
     "Moe",
+    "NoisyOr",
     "Omd",
-    "Panel",
     "Policy",
     "Random",
     "Strict",
     "Tangent",
     "Ts",
     "TsBwk",
-    "named",
-    "read",
-    "settled",
-    "write",
+    "find_policy",
+    "policy_from_data",
+    "policy_to_data",
+    "resolve_policy",
 ]
 
 
-def named(policy: str | Policy | Auto) -> Policy | Auto:
+def find_policy(policy: str | Policy | Auto) -> Policy | Auto:
     """The policy of this name, or the given settings as they are.
 
     Settings other than the usual ones may follow a name:
 
-    >>> named("panel:explore=0.02") == Panel(explore=0.02)
+    >>> find_policy("panel:explore=0.02") == NoisyOr(explore=0.02)
     True
     """
-    if type(policy) in ALL.values():
+    if type(policy) in ALL_POLICY_CLASSES.values():
         return policy  # type: ignore[return-value]
     name, colon, _ = policy.partition(":") if isinstance(policy, str) else (policy, "", "")
-    if not isinstance(name, str) or name not in NAMES:
-        close = get_close_matches(str(name), NAMES, n=1)
+    if not isinstance(name, str) or name not in POLICY_NAMES:
+        close = get_close_matches(str(name), POLICY_NAMES, n=1)
         meant = f"did you mean {close[0]!r}? The" if close else "the"
-        more = f"; {FORM}" if isinstance(name, str) and set(name) & set("=(") else ""
+        more = f"; {POLICY_SPEC_FORM}" if isinstance(name, str) and set(name) & set("=(") else ""
         raise PolicyError(
-            f"there is no policy {name!r}; {meant} ones there are: {', '.join(NAMES)}{more}"
+            f"there is no policy {name!r}; {meant} ones there are: {', '.join(POLICY_NAMES)}{more}"
         )
     usual = Auto() if name == "auto" else POLICIES[name]
-    return spelled(usual, policy) if colon and isinstance(policy, str) else usual
+    return parse_policy_spec(usual, policy) if colon and isinstance(policy, str) else usual
 
 
-def settled(policy: str | Policy | Auto, problem: Problem) -> Policy:
+def resolve_policy(policy: str | Policy | Auto, problem: Problem) -> Policy:
     """The policy that plays on a problem: the one of this name or these settings, or the one that
     the problem calls for.
     """
-    found = named(policy)
+    found = find_policy(policy)
     return found.settled(problem) if isinstance(found, Auto) else found
 
 
-def write(policy: Policy | Auto) -> dict[str, Any]:
+def policy_to_data(policy: Policy | Auto) -> dict[str, Any]:
     """Settings as plain data, for saved files."""
-    name = next(name for name, kind in ALL.items() if type(policy) is kind)
-    settings = {field.name: getattr(policy, field.name) for field in fields(ALL[name])}
+    name = next(name for name, kind in ALL_POLICY_CLASSES.items() if type(policy) is kind)
+    settings = {
+        field.name: getattr(policy, field.name) for field in fields(ALL_POLICY_CLASSES[name])
+    }
     if isinstance(policy, Omd):
-        kind = next(name for name, oco in OCO.items() if isinstance(policy.dual, oco))
+        kind = next(name for name, oco in DUAL_STEPS.items() if isinstance(policy.dual, oco))
         settings["dual"] = {"kind": kind, **policy.dual._asdict()}
     return {"name": name, **settings}
 
 
-def read(data: Mapping[str, Any]) -> Policy | Auto:
-    """Settings from plain data; the inverse of `write`."""
+def policy_from_data(data: Mapping[str, Any]) -> Policy | Auto:
+    """Settings from plain data; the inverse of `policy_to_data`."""
     settings = dict(data)
     name, dual = settings.pop("name"), settings.get("dual")
-    if name not in ALL or (dual and dual["kind"] not in OCO):
+    if name not in ALL_POLICY_CLASSES or (dual and dual["kind"] not in DUAL_STEPS):
         raise PolicyError(f"this bylot does not know the policy {dict(data)!r}; upgrade it")
     later = "; if a later bylot wrote this, upgrade it"
-    known(name, settings, [field.name for field in fields(ALL[name])], later)
+    check_setting_names(
+        name, settings, [field.name for field in fields(ALL_POLICY_CLASSES[name])], later
+    )
     if dual:
-        settings["dual"] = OCO[dual["kind"]](dual["step"])
-    return ALL[name](**settings)
+        settings["dual"] = DUAL_STEPS[dual["kind"]](dual["step"])
+    return ALL_POLICY_CLASSES[name](**settings)

@@ -12,62 +12,79 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.kernels.chance import Chance, uniforms
-from bylot.kernels.compile import Bools, Floats, Ints, compiled
-from bylot.kernels.inclusion import add_costs
-from bylot.kernels.poisson import (
+from bylot.numerics.conditional_poisson import (
     draw_set,
+    fill_count_table,
+    fill_fixed_set_score,
     fill_inclusion,
-    fill_score,
-    fill_table,
-    log_probability,
+    log_fixed_set_probability,
     nth_largest,
-    restricted,
+    restrict_logits,
 )
-from bylot.kernels.tilt import fill_spread, tilt
-from bylot.kernels.top import seat
-from bylot.policies import ascent, pacing
-from bylot.policies.ascent import (
-    Climb,
-    Slope,
-    centred,
-    clamp,
-    climb_by,
-    level,
-    stride,
-    taken,
+from bylot.numerics.inclusion import add_expected_costs
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
+from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.set_selection import fill_draws_from_set
+from bylot.policies import budget, mirror_ascent
+from bylot.policies.base import (
+    MIN_PROPENSITY,
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    decide,
+    learn,
+    step,
 )
-from bylot.policies.books import fair
-from bylot.policies.contract import RAREST, Ticket, chances, decide, law, learn, step
+from bylot.policies.budget import DEFAULT_PACE, Pace, fill_paced_bounds, is_valid_budget, make_pace
+from bylot.policies.constraint_rows import (
+    find_slater_point,
+    make_constraint_rows,
+    solve_max_entropy,
+)
 from bylot.policies.guard import (
-    Account,
+    Budget,
     Guard,
-    admit,
-    foresee,
-    guarded,
-    opened,
-    outside,
-    planned,
-    promised,
+    forecast_shortfall,
+    get_period,
+    guard_panel,
+    is_outside_bounds,
+    make_guard,
+    open_budget,
+    plan_fallback_schedule,
 )
-from bylot.policies.mildest import mildest
-from bylot.policies.onesided import one_sided
-from bylot.policies.pacing import HI, Pace, fill_in_force, paced
-from bylot.policies.price import Till, empty, in_rewards, pay
-from bylot.policies.settings import yes_or_no
-from bylot.policies.slater import slater
-from bylot.policies.tally import membership
-from bylot.policies.tangents import fill_mixture
+from bylot.policies.iid_limits import fill_mixture
+from bylot.policies.mirror_ascent import (
+    AscentSettings,
+    GradientState,
+    add_gradient_step,
+    begin_ascent_step,
+    center_reward,
+    clamp_logits,
+    compute_step_length,
+    make_gradient_state,
+)
+from bylot.policies.multipliers import (
+    MultiplierAverage,
+    add_multipliers,
+    average_shadow_prices,
+    make_multiplier_average,
+)
+from bylot.policies.pull_counts import mark_members
+from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
-SURE = 1e-12  # a variance of being drawn that counts as none: there was no choice
-COIN, SET = 4, 5  # streams of chance: which law to draw from, and the set
-LOW, HIGH = -10.0, 8.0  # of theta at the start of a step, whose M-th largest is 0
-FURTHEST = 700.0  # a logarithm whose exponential is still a number
-FAR = 1e100  # a theta beyond it could not be added up
+NO_CHOICE_VARIANCE = 1e-12  # a variance of being drawn that counts as none: there was no choice
+COIN_STREAM, SET_STREAM = 4, 5  # streams of chance: which law to draw from, and the set
+MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = (
+    -10.0,
+    8.0,
+)  # of theta at the start of a step, whose M-th largest is 0
+MAX_EXPONENT = 700.0  # a logarithm whose exponential is still a number
+MAX_ABS_LOGIT = 1e100  # a theta beyond it could not be added up
 
 
-class Law(NamedTuple):
+class PanelDistribution(NamedTuple):
     """A law of m different experts, and what its draws and chances are read from."""
 
     theta: Floats  # (K,)
@@ -82,9 +99,9 @@ class DistinctRule(NamedTuple):
 
     draws: int  # M
     members: int  # m = min(M, K)
-    climb: Climb
+    climb: AscentSettings
     eps: float  # how much of the mildest law is mixed in
-    mild: Law
+    mild: PanelDistribution
     pace: Pace
     guard: Guard
 
@@ -98,121 +115,131 @@ class DistinctState(NamedTuple):
     pi: Floats  # (X, K)
     log_z: Floats  # (X, 1)
     visits: Ints  # (X,)
-    slope: Slope
-    till: Till
-    account: Account
+    slope: GradientState
+    till: MultiplierAverage
+    account: Budget
     bounds: Floats  # (d,) in force
 
 
-@compiled
-def refresh(law: Law, m: int) -> None:
+@jit
+def refresh_panel_distribution(law: PanelDistribution, m: int) -> None:
     """Table, chances and normaliser of a theta that has changed."""
-    law.log_z[0] = fill_table(law.table, law.coins, law.theta, m)
+    law.log_z[0] = fill_count_table(law.table, law.coins, law.theta, m)
     fill_inclusion(law.pi, law.table, law.coins, m)
 
 
-@compiled
-def line(state: DistinctState, x: int) -> Law:
+@jit
+def get_panel_distribution(state: DistinctState, x: int) -> PanelDistribution:
     """The law of a context."""
-    return Law(state.theta[x], state.table[x], state.coins[x], state.pi[x], state.log_z[x])
+    return PanelDistribution(
+        state.theta[x], state.table[x], state.coins[x], state.pi[x], state.log_z[x]
+    )
 
 
-@compiled
-def refresh_all(state: DistinctState, m: int) -> None:
+@jit
+def refresh_all_contexts(state: DistinctState, m: int) -> None:
     """The same in every context."""
     for x in range(state.visits.size):
-        refresh(line(state, x), m)
+        refresh_panel_distribution(get_panel_distribution(state, x), m)
 
 
-@compiled
-def move(rule: DistinctRule, state: DistinctState, x: int) -> None:
+@jit
+def move_distinct(rule: DistinctRule, state: DistinctState, x: int) -> None:
     """One step of mirror ascent, projected on the limits in force.
 
     The gradient in the chances is Cov^-1 times that in theta, with Cov ~ diag c - c c' / sum c: on
-    the tangent space it is g / c (`fill_spread`). c = pi (1 - pi), right for large sets only, would
+    the tangent space it is g / c (`fill_covariance_diagonal`). c = pi (1 - pi), right for large sets only, would
     lead to a point that is not the best under the limits.
     """
-    here, slope, guard = line(state, x), state.slope, rule.guard
+    here, slope, guard = get_panel_distribution(state, x), state.slope, rule.guard
     theta, pi = here.theta, here.pi
     spread, g = np.empty(pi.size), slope.g[x]
-    fill_spread(spread, pi, rule.members)
+    fill_covariance_diagonal(spread, pi, rule.members)
     for i in range(spread.size):
-        g[i] = g[i] / spread[i] if spread[i] > SURE else 0.0
-    taken(slope, x, spread)
-    s = stride(rule.climb, slope, x)
-    clamp(theta, nth_largest(theta, rule.members), LOW, HIGH)
-    climb_by(theta, slope, x, s)
-    fill_in_force(state.bounds, guard, state.account, rule.pace)
+        g[i] = g[i] / spread[i] if spread[i] > NO_CHOICE_VARIANCE else 0.0
+    begin_ascent_step(slope, x, spread)
+    s = compute_step_length(rule.climb, slope, x)
+    clamp_logits(theta, nth_largest(theta, rule.members), MIN_PANEL_LOGIT, MAX_PANEL_LOGIT)
+    add_gradient_step(theta, slope, x, s)
+    fill_paced_bounds(state.bounds, guard, state.account, rule.pace)
     prices = np.empty(guard.b.size)
-    tilt(theta, pi, prices, theta, guard.A, state.bounds, rule.members, rule.eps, rule.mild.pi)
-    pay(state.till, prices, s)
-    refresh(here, rule.members)
+    kl_project(
+        theta, pi, prices, theta, guard.A, state.bounds, rule.members, rule.eps, rule.mild.pi
+    )
+    add_multipliers(state.till, prices, s)
+    refresh_panel_distribution(here, rule.members)
 
 
-@compiled
-def among(law: Law, up: Bools, m: int) -> Law:
+@jit
+def restrict_panel_distribution(law: PanelDistribution, up: Bools, m: int) -> PanelDistribution:
     """The law of m experts among those that are up."""
-    part = Law(
-        restricted(law.theta, up),
+    part = PanelDistribution(
+        restrict_logits(law.theta, up),
         np.empty((law.theta.size + 1, m + 1)),
         np.empty(law.theta.size),
         np.empty(law.theta.size),
         np.empty(1),
     )
-    refresh(part, m)
+    refresh_panel_distribution(part, m)
     return part
 
 
-@compiled
-def costs_of(A: Floats, here: Law, mild: Law, eps: float) -> Floats:
+@jit
+def compute_mixture_costs(
+    A: Floats, here: PanelDistribution, mild: PanelDistribution, eps: float
+) -> Floats:
     """The expected cost of a panel under each row, A ((1 - eps) pi + eps p_0)."""
     costs, p = np.zeros(A.shape[0]), np.empty(here.pi.size)
     fill_mixture(p, here.pi, eps, mild.pi)
-    add_costs(costs, A, p)
+    add_expected_costs(costs, A, p)
     return costs
 
 
-@compiled
-def laws(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> tuple[Law, Law, int]:
+@jit
+def find_available_distributions(
+    rule: DistinctRule, state: DistinctState, x: int, up: Bools
+) -> tuple[PanelDistribution, PanelDistribution, int]:
     """The law of a context and the mildest, among those that are up, and how many are drawn.
 
     Where renormalising alone would break a limit in force, the law moves as little as it must.
     """
-    here, mild, m = line(state, x), rule.mild, rule.members
+    here, mild, m = get_panel_distribution(state, x), rule.mild, rule.members
     if up.size == 0:
         return here, mild, m
     m = min(m, up.sum())
-    here, mild = among(here, up, m), among(mild, up, m)
+    here, mild = restrict_panel_distribution(here, up, m), restrict_panel_distribution(mild, up, m)
     A, b = rule.guard.A, state.bounds
-    if outside(costs_of(A, here, mild, rule.eps), b):
+    if is_outside_bounds(compute_mixture_costs(A, here, mild, rule.eps), b):
         prices = np.empty(b.size)
-        tilt(here.theta, here.pi, prices, here.theta, A, b, m, rule.eps, mild.pi)
-        refresh(here, m)
+        kl_project(here.theta, here.pi, prices, here.theta, A, b, m, rule.eps, mild.pi)
+        refresh_panel_distribution(here, m)
     return here, mild, m
 
 
 @step(decide, DistinctRule)
-def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up: Bools) -> Ticket:
+def _(rule: DistinctRule, state: DistinctState, context: int, chance: RngKey, up: Bools) -> Ticket:
     if state.visits[context] % rule.climb.batch == 0:
-        move(rule, state, context)
+        move_distinct(rule, state, context)
     state.visits[context] += 1
-    here, mild, m = laws(rule, state, context, up)
-    costs = state.bounds if up.size == 0 else costs_of(rule.guard.A, here, mild, rule.eps)
+    here, mild, m = find_available_distributions(rule, state, context, up)
+    costs = (
+        state.bounds if up.size == 0 else compute_mixture_costs(rule.guard.A, here, mild, rule.eps)
+    )
     short = False
     if up.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
-        short = foresee(rule.guard, state.account, costs, state.bounds)
-    if uniforms(chance, COIN, 1)[0] < rule.eps:
-        members = draw_set(mild.table, mild.coins, m, chance, SET)
+        short = forecast_shortfall(rule.guard, state.account, costs, state.bounds)
+    if draw_uniforms(chance, COIN_STREAM, 1)[0] < rule.eps:
+        members = draw_set(mild.table, mild.coins, m, chance, SET_STREAM)
     else:
-        members = draw_set(here.table, here.coins, m, chance, SET)
-    ours = log_probability(members, here.theta, here.log_z[0])
-    apart = log_probability(members, mild.theta, mild.log_z[0]) - ours
+        members = draw_set(here.table, here.coins, m, chance, SET_STREAM)
+    ours = log_fixed_set_probability(members, here.theta, here.log_z[0])
+    apart = log_fixed_set_probability(members, mild.theta, mild.log_z[0]) - ours
     # In logarithms: among many sets a single one may be rarer than a number can be small.
-    weight = 1.0 / ((1.0 - rule.eps) + rule.eps * np.exp(min(apart, FURTHEST)))
-    told = max(np.exp(ours - np.log(weight)), RAREST)
-    admitted = admit(rule.guard, state.account, members, up)
+    weight = 1.0 / ((1.0 - rule.eps) + rule.eps * np.exp(min(apart, MAX_EXPONENT)))
+    told = max(np.exp(ours - np.log(weight)), MIN_PROPENSITY)
+    admitted = guard_panel(rule.guard, state.account, members, up)
     draws = np.empty(rule.draws, np.int64)
-    seat(draws, admitted.members)
+    fill_draws_from_set(draws, admitted.members)
     if admitted.replaced:
         told = 1.0
     odds, kept, replaced = here.pi.copy(), admitted.kept and not short, admitted.replaced
@@ -225,46 +252,46 @@ def _(rule: DistinctRule, state: DistinctState, context: int, chance: Chance, up
 def _(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
     x = ticket.context
     if not ticket.replaced:
-        weight = ticket.weight * centred(state.slope, x, reward) / rule.climb.batch
-        add_score(state.slope.g[x], ticket.draws, ticket.odds, weight)
+        weight = ticket.weight * center_reward(state.slope, x, reward) / rule.climb.batch
+        add_panel_score(state.slope.g[x], ticket.draws, ticket.odds, weight)
 
 
-@compiled
-def add_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
+@jit
+def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
     """g_i += weight (1[i in A] - pi_i), the score in theta at the law that was drawn from.
 
-    What it says of the chances is told by the covariance of the law that moves (`move`).
+    What it says of the chances is told by the covariance of the law that moves (`move_distinct`).
     """
     score = np.empty(g.size)
-    fill_score(score, draws, pi)  # a member comes twice only where there was no choice
+    fill_fixed_set_score(score, draws, pi)  # a member comes twice only where there was no choice
     for i in range(g.size):
-        if pi[i] * (1.0 - pi[i]) > SURE:
+        if pi[i] * (1.0 - pi[i]) > NO_CHOICE_VARIANCE:
             g[i] += weight * score[i]
 
 
-@compiled
-def mixed(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> Floats:
+@jit
+def mix_inclusion(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> Floats:
     """The chance of every expert to be drawn, the mildest law mixed in."""
-    here, mild, _ = laws(rule, state, x, up)
+    here, mild, _ = find_available_distributions(rule, state, x, up)
     p = np.empty(here.pi.size)
     fill_mixture(p, here.pi, rule.eps, mild.pi)
     return p
 
 
-@step(law, DistinctRule)
+@step(compute_distribution, DistinctRule)
 def _(rule: DistinctRule, state: DistinctState, context: int, up: Bools) -> Floats:
-    p: Floats = mixed(rule, state, context, up)
+    p: Floats = mix_inclusion(rule, state, context, up)
     total = p.sum()
     for i in range(p.size):
         p[i] /= total
     return p
 
 
-@step(chances, DistinctRule)
+@step(compute_inclusion, DistinctRule)
 def _(rule: DistinctRule, state: DistinctState, ticket: Ticket) -> Floats:
     if ticket.replaced:
-        return membership(ticket.draws, state.theta.shape[1])
-    return mixed(rule, state, ticket.context, ticket.up)
+        return mark_members(ticket.draws, state.theta.shape[1])
+    return mix_inclusion(rule, state, ticket.context, ticket.up)
 
 
 @dataclass(frozen=True)
@@ -285,7 +312,7 @@ class Distinct:
     patience: float = 100.0
     batch: int = 10
     eps: float = 0.02
-    pace: float | None = HI
+    pace: float | None = DEFAULT_PACE
     guard: bool = True
     clip: bool = True
 
@@ -295,29 +322,29 @@ class Distinct:
     derived: ClassVar[tuple[str, ...]] = ("table", "coins", "pi", "log_z")
 
     def __post_init__(self) -> None:
-        ascent.checked(self.eta, self.patience, self.batch, self.eps)
-        pacing.checked(self.pace)
-        yes_or_no(guard=self.guard, clip=self.clip)
+        mirror_ascent.check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
+        budget.check_pace(self.pace)
+        check_bools(guard=self.guard, clip=self.clip)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> DistinctRule:
         """The rule for this problem; limits are promised at the end of the horizon, or of every
         period of the problem.
         """
-        members = always_full(problem, "distinct")
-        rows, room = one_sided(problem), slater(problem)
-        period, entropy = promised(problem, horizon), log_binomial(problem.size, members)
-        plan = planned(rows, room.quota, period)
-        theta, _ = mildest(rows, members, room.margin)
+        members = check_full_panels(problem, "distinct")
+        rows, room = make_constraint_rows(problem), find_slater_point(problem)
+        period, entropy = get_period(problem, horizon), log_binomial(problem.size, members)
+        plan = plan_fallback_schedule(rows, room.quota, period)
+        theta, _ = solve_max_entropy(rows, members, room.margin)
         return DistinctRule(
             draws=problem.draws,
             members=members,
-            climb=Climb(
+            climb=AscentSettings(
                 float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
             ),
             eps=float(self.eps),
-            mild=filled(theta, members),
-            pace=paced(self.pace, room.margin, rows.A, members, full=True),
-            guard=guarded(rows, plan, period, full=True, on=self.guard),
+            mild=make_panel_distribution(theta, members),
+            pace=make_pace(self.pace, room.margin, rows.A, members, full=True),
+            guard=make_guard(rows, plan, period, full=True, on=self.guard),
         )
 
     def start(self, rule: DistinctRule, contexts: int = 1) -> DistinctState:
@@ -330,9 +357,9 @@ class Distinct:
             pi=np.tile(mild.pi, (contexts, 1)),
             log_z=np.tile(mild.log_z, (contexts, 1)),
             visits=np.zeros(contexts, np.int64),
-            slope=level(contexts, mild.theta.size),
-            till=empty(guard.b.size),
-            account=opened(guard),
+            slope=make_gradient_state(contexts, mild.theta.size),
+            till=make_multiplier_average(guard.b.size),
+            account=open_budget(guard),
             bounds=guard.b.copy(),
         )
 
@@ -341,23 +368,23 @@ class Distinct:
         return bool(
             len(state.visits) > 0
             and (state.visits >= 0).all()
-            and (np.abs(state.theta) < FAR).all()
+            and (np.abs(state.theta) < MAX_ABS_LOGIT).all()
             and ((state.pi >= 0) & (state.pi <= 1)).all()
             and np.allclose(state.pi.sum(axis=1), rule.members)
-            and ascent.sound(state.slope)
-            and fair(rule.guard, state.account)
+            and mirror_ascent.is_valid_gradient_state(state.slope)
+            and is_valid_budget(rule.guard, state.account)
         )
 
     def prices(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Floats:
         """Multipliers of recent steps."""
-        return in_rewards(problem, state.till)
+        return average_shadow_prices(problem, state.till)
 
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
         """Fill in what follows from theta, in every context."""
-        refresh_all(state, rule.members)
+        refresh_all_contexts(state, rule.members)
 
 
-def always_full(problem: Problem, policy: str) -> int:
+def check_full_panels(problem: Problem, policy: str) -> int:
     """The members of every panel, where panels of so many can keep the limits."""
     members = min(problem.draws, problem.size)
     if problem.full_conflict is not None:
@@ -368,17 +395,17 @@ def always_full(problem: Problem, policy: str) -> int:
     return members
 
 
-def filled(theta: Floats, m: int) -> Law:
+def make_panel_distribution(theta: Floats, m: int) -> PanelDistribution:
     """A law with all that follows from its theta."""
     K = theta.size
-    made = Law(
+    made = PanelDistribution(
         theta - nth_largest(theta, m),
         np.empty((K + 1, m + 1)),
         np.empty(K),
         np.empty(K),
         np.empty(1),
     )
-    refresh(made, m)
+    refresh_panel_distribution(made, m)
     return made
 
 

@@ -9,17 +9,27 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.kernels.compile import Bools, Floats, Ints, compiled
-from bylot.kernels.draw import add_cost
-from bylot.kernels.top import best
-from bylot.policies.onesided import Rows
-from bylot.policies.schedule import CYCLE, Schedule, schedule
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.sampling import add_panel_cost
+from bylot.numerics.set_selection import choose_top_m
+from bylot.policies.constraint_rows import ConstraintRows
+from bylot.policies.fallback_schedule import (
+    SCHEDULE_ROUNDS,
+    FallbackSchedule,
+    make_fallback_schedule,
+)
 from bylot.problem import Problem
 
-PERIOD = 5_000  # rounds, where there is neither a horizon nor a period of the problem
-CYCLES = (CYCLE, 10 * CYCLE, 100 * CYCLE)  # lengths of a rota, the later ones where one must
-KEPT = 1e-9  # an excess of an expected cost that counts as none
-ROUNDING = 5e-13  # of a bound, which a sum of a period's costs may be off by
+DEFAULT_PERIOD_ROUNDS = (
+    5_000  # rounds, where there is neither a horizon nor a period of the problem
+)
+SCHEDULE_LENGTHS = (
+    SCHEDULE_ROUNDS,
+    10 * SCHEDULE_ROUNDS,
+    100 * SCHEDULE_ROUNDS,
+)  # lengths of a rota, the later ones where one must
+LIMIT_TOLERANCE = 1e-9  # an excess of an expected cost that counts as none
+SUM_TOLERANCE = 5e-13  # of a bound, which a sum of a period's costs may be off by
 
 
 class Guard(NamedTuple):
@@ -30,10 +40,10 @@ class Guard(NamedTuple):
     period: int
     A: Floats  # (d, K)
     b: Floats  # (d,)
-    schedule: Schedule
+    schedule: FallbackSchedule
 
 
-class Admitted(NamedTuple):
+class AdmittedPanel(NamedTuple):
     """The panel that is played."""
 
     members: Ints
@@ -41,7 +51,7 @@ class Admitted(NamedTuple):
     kept: bool  # can every limit still be kept after it?
 
 
-class Account(NamedTuple):
+class Budget(NamedTuple):
     """What was spent in this period, and where the schedule stands."""
 
     spent: Floats  # (d,), in units of the one-sided rows
@@ -53,16 +63,16 @@ class Account(NamedTuple):
     alarm: Bools  # any of them? Asked in every round, which a call would make slow
 
 
-def promised(problem: Problem, horizon: int | None) -> int:
+def get_period(problem: Problem, horizon: int | None) -> int:
     """The rounds at whose end limits are to hold: the horizon, or the problem's period."""
-    return horizon or problem.period or PERIOD
+    return horizon or problem.period or DEFAULT_PERIOD_ROUNDS
 
 
-def guarded(
-    rows: Rows, plan: Schedule, period: int, *, full: bool = True, on: bool = True
+def make_guard(
+    rows: ConstraintRows, plan: FallbackSchedule, period: int, *, full: bool = True, on: bool = True
 ) -> Guard:
     """The guard of a period, if that is long enough for it to promise anything."""
-    shortest = shortest_period(rows, plan)
+    shortest = compute_shortest_period(rows, plan)
     if on and period < shortest:
         least = f"at least {shortest:,} as the problem's period, or as the horizon"
         room = "limits that leave some room, or take 'omd', which keeps them in the long run only"
@@ -73,40 +83,43 @@ def guarded(
     return Guard(on, full, period, rows.A, rows.b, plan)
 
 
-def planned(rows: Rows, quota: Floats, period: int) -> Schedule:
+def plan_fallback_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:
     """The rota of these quotas, in a cycle that is long enough for them to be kept in the period:
     a thousand rounds, unless rounding to thousandths leaves no room.
     """
     plans = []
-    for cycle in CYCLES:
-        plans.append(schedule(quota, rows.A, cycle))
-        if shortest_period(rows, plans[-1]) <= period:
+    for cycle in SCHEDULE_LENGTHS:
+        plans.append(make_fallback_schedule(quota, rows.A, cycle))
+        if compute_shortest_period(rows, plans[-1]) <= period:
             return plans[-1]
-    return min(plans, key=lambda plan: shortest_period(rows, plan))
+    return min(plans, key=lambda plan: compute_shortest_period(rows, plan))
 
 
-def shortest_promise(rows: Rows, quota: Floats) -> float:
+def find_shortest_period(rows: ConstraintRows, quota: Floats) -> float:
     """The least period that some rota of these quotas can keep."""
-    return min(shortest_period(rows, schedule(quota, rows.A, cycle)) for cycle in CYCLES)
+    return min(
+        compute_shortest_period(rows, make_fallback_schedule(quota, rows.A, cycle))
+        for cycle in SCHEDULE_LENGTHS
+    )
 
 
-def shortest_period(rows: Rows, plan: Schedule) -> float:
+def compute_shortest_period(rows: ConstraintRows, plan: FallbackSchedule) -> float:
     """The least P with P F_j + max_s ahead_sj <= P b_j for all limits; infinite if there is none.
 
-    >>> rows = Rows(np.array([[1.0, 0.0]]), np.array([0.75]))
-    >>> shortest_period(rows, schedule(np.array([0.5, 0.5]), rows.A, cycle=2))
+    >>> rows = ConstraintRows(np.array([[1.0, 0.0]]), np.array([0.75]))
+    >>> compute_shortest_period(rows, make_fallback_schedule(np.array([0.5, 0.5]), rows.A, cycle=2))
     2
     """
     room, ahead = rows.b - plan.mean, plan.ahead.max(axis=0, initial=0.0)
-    tight = ahead > ROUNDING * np.abs(rows.b)
-    if (room[tight] <= 0).any() or (room < -ROUNDING * np.abs(rows.b)).any():
+    tight = ahead > SUM_TOLERANCE * np.abs(rows.b)
+    if (room[tight] <= 0).any() or (room < -SUM_TOLERANCE * np.abs(rows.b)).any():
         return math.inf
-    return max(1, math.ceil(float((ahead[tight] / room[tight]).max(initial=1.0)) - ROUNDING))
+    return max(1, math.ceil(float((ahead[tight] / room[tight]).max(initial=1.0)) - SUM_TOLERANCE))
 
 
-def opened(guard: Guard) -> Account:
+def open_budget(guard: Guard) -> Budget:
     """An account before the first round."""
-    return Account(
+    return Budget(
         spent=np.zeros(guard.b.size),
         left=np.full(1, guard.period),
         place=np.zeros(1, np.int64),
@@ -117,16 +130,16 @@ def opened(guard: Guard) -> Account:
     )
 
 
-@compiled
-def cost_of(A: Floats, members: Ints) -> Floats:
+@jit
+def compute_panel_cost(A: Floats, members: Ints) -> Floats:
     """What a panel costs under each row."""
     cost = np.zeros(A.shape[0])
-    add_cost(cost, A, members)
+    add_panel_cost(cost, A, members)
     return cost
 
 
-@compiled
-def lost(guard: Guard, account: Account, cost: Floats, place: int) -> float:
+@jit
+def compute_loss(guard: Guard, account: Budget, cost: Floats, place: int) -> float:
     """After a round of this cost, by how much would the schedule from this place on miss limits?
 
     sum_j (spent + cost + n F + ahead - P b)_j^+ with n rounds left after it, in units of the rows.
@@ -136,27 +149,32 @@ def lost(guard: Guard, account: Account, cost: Floats, place: int) -> float:
     """
     n, total = account.left[0] - 1, 0.0
     for j in range(cost.size):
-        over = account.spent[j] + cost[j] + owed(guard, n, place, j) - allowed(guard, j)
+        over = (
+            account.spent[j]
+            + cost[j]
+            + bound_schedule_cost(guard, n, place, j)
+            - compute_allowance(guard, j)
+        )
         total += max(over, 0.0)
     return total
 
 
-@compiled
-def owed(guard: Guard, n: int, place: int, j: int) -> float:
+@jit
+def bound_schedule_cost(guard: Guard, n: int, place: int, j: int) -> float:
     """The most that n rounds of the schedule from a place on can cost at any time: n F + ahead."""
     plan = guard.schedule
     return n * plan.mean[j] + plan.ahead[place, j] if n > 0 else 0.0
 
 
-@compiled
-def allowed(guard: Guard, j: int) -> float:
+@jit
+def compute_allowance(guard: Guard, j: int) -> float:
     """What a period may cost under a limit, P b, up to rounding."""
     b = guard.b[j]
-    return float(guard.period * b + ROUNDING * guard.period * abs(b))
+    return float(guard.period * b + SUM_TOLERANCE * guard.period * abs(b))
 
 
-@compiled
-def settle(guard: Guard, account: Account, cost: Floats) -> None:
+@jit
+def book_round(guard: Guard, account: Budget, cost: Floats) -> None:
     """Book a round; after the last of a period the next one begins with nothing spent."""
     for j in range(cost.size):
         account.spent[j] += cost[j]
@@ -164,78 +182,80 @@ def settle(guard: Guard, account: Account, cost: Floats) -> None:
     if account.left[0] == 0:
         account.left[0] = guard.period
         for j in range(cost.size):
-            account.missed[j] += account.spent[j] > allowed(guard, j)
+            account.missed[j] += account.spent[j] > compute_allowance(guard, j)
             account.spent[j] = 0.0
 
 
-@compiled
-def admit(guard: Guard, account: Account, members: Ints, up: Bools) -> Admitted:
+@jit
+def guard_panel(guard: Guard, account: Budget, members: Ints, up: Bools) -> AdmittedPanel:
     """Let a panel pass, or put the schedule's next in its place; either is booked.
 
     The schedule's loses nothing unless experts are down, or were in this period. Then whatever
     loses least is played: the drawn, the schedule's, or what makes up for most.
     """
-    cost, place = cost_of(guard.A, members), account.place[0]
-    loss = lost(guard, account, cost, place)
+    cost, place = compute_panel_cost(guard.A, members), account.place[0]
+    loss = compute_loss(guard, account, cost, place)
     replaced, on = False, place
     if guard.on and loss > 0.0:
         drawn, after = members, (place + 1) % guard.schedule.sets.shape[0]
         for planned in (True, False):
             if planned:
-                panel, then = stand_in(guard, place, drawn, up), after
+                panel, then = substitute_panel(guard, place, drawn, up), after
             else:
-                panel, then = cheapest(guard, account, drawn.size, up), place
-            paid = cost_of(guard.A, panel)
-            less = lost(guard, account, paid, then)
+                panel, then = find_cheapest_panel(guard, account, drawn.size, up), place
+            paid = compute_panel_cost(guard.A, panel)
+            less = compute_loss(guard, account, paid, then)
             if less < loss:
                 members, cost, loss, replaced, on = panel, paid, less, True, then
             if loss <= 0.0:
                 break  # as the schedule's does, unless there was an outage
     account.place[0] = on
     account.replaced[0] += replaced
-    settle(guard, account, cost)
-    return Admitted(members, replaced, loss <= 0.0)
+    book_round(guard, account, cost)
+    return AdmittedPanel(members, replaced, loss <= 0.0)
 
 
-@compiled
-def cheapest(guard: Guard, account: Account, size: int, up: Bools) -> Ints:
+@jit
+def find_cheapest_panel(guard: Guard, account: Budget, size: int, up: Bools) -> Ints:
     """The panel that costs least in all under limits that the schedule would miss from here on."""
     n, place, scores = account.left[0], account.place[0], np.zeros(guard.A.shape[1])
     for j in range(guard.b.size):
-        if account.spent[j] + owed(guard, n, place, j) > allowed(guard, j):
+        if account.spent[j] + bound_schedule_cost(guard, n, place, j) > compute_allowance(guard, j):
             scores -= guard.A[j]
     wanted = min(size, up.sum() if up.size > 0 else scores.size)
-    members = best(scores, wanted, up)
+    members = choose_top_m(scores, wanted, up)
     while not guard.full and wanted > 1 and scores[members[wanted - 1]] <= 0.0:
         wanted -= 1
     return members[:wanted]
 
 
-@compiled
-def outside(costs: Floats, bounds: Floats) -> bool:
+@jit
+def is_outside_bounds(costs: Floats, bounds: Floats) -> bool:
     """Is any of the expected costs beyond its bound?"""
     some = False
     for j in range(bounds.size):
-        some |= costs[j] > bounds[j] + KEPT
+        some |= costs[j] > bounds[j] + LIMIT_TOLERANCE
     return some
 
 
-@compiled
-def foresee(guard: Guard, account: Account, costs: Floats, bounds: Floats) -> bool:
+@jit
+def forecast_shortfall(guard: Guard, account: Budget, costs: Floats, bounds: Floats) -> bool:
     """Note which limits panels of these expected costs would miss by the period's end: those that
     are beyond the bound in force, and beyond what is left of the period's.
     """
     some, n = False, account.left[0]
     for j in range(bounds.size):
-        needed = (allowed(guard, j) - account.spent[j]) / n
-        account.short[j] = costs[j] > bounds[j] + KEPT and costs[j] > needed + KEPT
+        needed = (compute_allowance(guard, j) - account.spent[j]) / n
+        account.short[j] = (
+            costs[j] > bounds[j] + LIMIT_TOLERANCE and costs[j] > needed + LIMIT_TOLERANCE
+        )
         some |= account.short[j]
     account.alarm[0] = some
     return some
 
 
-@compiled
-def stand_in(guard: Guard, place: int, members: Ints, up: Bools) -> Ints:
+@jit
+def substitute_panel(guard: Guard, place: int, members: Ints, up: Bools) -> Ints:
     """The schedule's next set; whoever of it is down gives way to one that was drawn."""
     planned: Ints = guard.schedule.sets[place].copy()
     if up.size == 0:
@@ -243,18 +263,18 @@ def stand_in(guard: Guard, place: int, members: Ints, up: Bools) -> Ints:
     out, n = np.empty(max(planned.size, members.size), np.int64), 0
     wanted = members.size if guard.full else 1
     for k in range(planned.size):
-        if up[planned[k]] and not holds(out, n, planned[k]):
+        if up[planned[k]] and not is_among_first(out, n, planned[k]):
             out[n] = planned[k]
             n += 1
     for k in range(members.size):
-        if n < wanted and not holds(out, n, members[k]):
+        if n < wanted and not is_among_first(out, n, members[k]):
             out[n] = members[k]
             n += 1
     return out[:n]
 
 
-@compiled
-def holds(members: Ints, n: int, one: int) -> bool:
+@jit
+def is_among_first(members: Ints, n: int, one: int) -> bool:
     """Is this one among the first n?"""
     found = False
     for k in range(n):

@@ -5,22 +5,121 @@ One iterate q per context (Algorithm 1 is the case of one context), one dual pla
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from bylot.bounds import context_rate, eta_star
 from bylot.errors import PolicyError, SurrogateWarning
-from bylot.kernels.box import support
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, Ints, compiled
-from bylot.kernels.draw import accumulate, add_gradient, draw, restrict
-from bylot.kernels.inclusion import inclusion
-from bylot.kernels.project import fill_halfspace, onto_halfspace
-from bylot.policies.contract import Ticket, chances, decide, law, learn, step
-from bylot.policies.dual import Dual, Fixed, Oco, advance, charge, resting
-from bylot.policies.settings import one_of, sane
+from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
+from bylot.numerics.inclusion import iid_inclusion
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
+from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
+from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.validation import check_choice, is_positive_number
 from bylot.problem import Problem
+from bylot.theory import context_rate, eta_star
+
+
+class Fixed(NamedTuple):
+    """Online gradient descent with one step size, as in the paper's experiments."""
+
+    step: float = 0.05
+
+
+class Anytime(NamedTuple):
+    """Step size step / sqrt(n) at the n-th step: no horizon to know."""
+
+    step: float = 1.0
+
+
+class Adaptive(NamedTuple):
+    """Step size step / sqrt(sum of squared slopes so far): no scale to know either (AdaGrad)."""
+
+    step: float = 2.0**0.5
+
+
+DualStep = Fixed | Anytime | Adaptive
+DUAL_STEPS: dict[str, type[DualStep]] = {"fixed": Fixed, "anytime": Anytime, "adaptive": Adaptive}
+
+
+class DualPlayer(NamedTuple):
+    """What the dual player remembers."""
+
+    w: Floats  # its point in the unit ball, one coordinate a limit
+    u: Floats  # surrogate cost of the policies played since its last step, summed
+    rounds: Ints  # how many of them
+    steps: Ints  # steps taken so far
+    energy: Floats  # sum of squared slopes so far
+
+
+def make_dual_player(size: int) -> DualPlayer:
+    """A dual player that has seen nothing: w = 0 asks for nothing."""
+    return DualPlayer(
+        w=np.zeros(size),
+        u=np.zeros(size),
+        rounds=np.zeros(1, np.int64),
+        steps=np.zeros(1, np.int64),
+        energy=np.zeros(1),
+    )
+
+
+def dual_step_length(oco: Any, dual: Any) -> float:
+    """The length of the step about to be taken; compiled code picks it by the type of `oco`."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(dual_step_length, strict=False)  # type: ignore[untyped-decorator]
+def _(oco: Any, dual: Any) -> Any:
+    return DUAL_STEP_LENGTHS[oco.instance_class]
+
+
+def fixed_step_length(oco: Fixed, dual: DualPlayer) -> float:
+    return oco.step
+
+
+def anytime_step_length(oco: Anytime, dual: DualPlayer) -> float:
+    return float(oco.step / np.sqrt(dual.steps[0]))
+
+
+def adaptive_step_length(oco: Adaptive, dual: DualPlayer) -> float:
+    energy = dual.energy[0]
+    return float(oco.step / np.sqrt(energy)) if energy > 0.0 else 0.0
+
+
+DUAL_STEP_LENGTHS: dict[type, Any] = {
+    Fixed: fixed_step_length,
+    Anytime: anytime_step_length,
+    Adaptive: adaptive_step_length,
+}
+
+
+@jit_inline
+def charge_dual_player(dual: DualPlayer, u: Floats) -> None:
+    """Owe the surrogate cost of the policy that was actually played."""
+    for j in range(u.size):
+        dual.u[j] += u[j]
+    dual.rounds[0] += 1
+
+
+@jit_inline
+def step_dual_player(oco: Any, dual: DualPlayer, low: Floats, high: Floats) -> None:
+    """One step up f at the mean of what was charged: w <- project(w + stride * slope)."""
+    energy = 0.0
+    for j in range(dual.w.size):  # in place: a temporary array costs more than all of this
+        dual.u[j] = dual_slope_at(low[j], high[j], dual.u[j] / dual.rounds[0], dual.w[j])
+        energy += dual.u[j] * dual.u[j]
+    dual.steps[0] += 1
+    dual.energy[0] += energy
+    length = dual_step_length(oco, dual)
+    for j in range(dual.w.size):
+        dual.w[j] += length * dual.u[j]
+        dual.u[j] = 0.0
+    clip_to_unit_ball(dual.w)
+    dual.rounds[0] = 0
+
 
 PAPER_DUAL = Fixed(0.05)
 
@@ -39,7 +138,7 @@ class OmdRule(NamedTuple):
     weight: float  # of one reward in a batch's gradient: 1/batch for the mean, 1 for the sum
     baseline: bool
     freeze: bool  # the dual too moves only when q does
-    oco: Oco
+    oco: DualStep
 
 
 class OmdState(NamedTuple):
@@ -53,75 +152,75 @@ class OmdState(NamedTuple):
     visits: Ints  # (X,)
     rewards: Ints  # (X,) how many
     total: Floats  # (X,) and their sum
-    dual: Dual
+    dual: DualPlayer
     paid: Floats  # (d,) multipliers of the steps so far, summed
     moves: Ints  # and how many steps that were
 
 
-@compiled
-def move(rule: OmdRule, state: OmdState, x: int) -> None:
+@jit
+def move_omd(rule: OmdRule, state: OmdState, x: int) -> None:
     """The proximal step (paper, eq. 8) for context x.
 
     max over q >= gamma of q.g - eta/2 |q - q_x|^2  s.t.  w.(C q) <= h_S(w), which is the
     projection of q_x + g/eta on a slice of the simplex.
     """
     w = state.dual.w
-    a, b = halfspace(rule, w)
+    a, b = make_halfspace(rule, w)
     eta = rule.eta * np.sqrt(state.visits[x] + 1.0) if rule.anytime else rule.eta
     q, g = state.q[x], state.g[x]
     for i in range(q.size):
         q[i] += g[i] / eta
         g[i] = 0.0
-    found = fill_halfspace(q, q, rule.floor, a, b)
+    found = fill_halfspace_projection(q, q, rule.floor, a, b)
     state.feasible[x] = found.feasible
-    settle(rule, state, x)
+    refresh_omd_context(rule, state, x)
     for j in range(w.size):
         state.paid[j] += eta * found.multiplier * w[j]
     state.moves[0] += 1
 
 
-@compiled
-def halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
+@jit
+def make_halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
     """What w asks of q: a.q <= b with a = w C and b = h_S(w)."""
     a = np.zeros(rule.rows.shape[1])
     for j in range(w.size):
         for i in range(a.size):
             a[i] += w[j] * rule.rows[j, i]
-    return a, support(rule.low, rule.high, w)
+    return a, box_support(rule.low, rule.high, w)
 
 
-@compiled
-def settle(rule: OmdRule, state: OmdState, x: int) -> None:
+@jit
+def refresh_omd_context(rule: OmdRule, state: OmdState, x: int) -> None:
     """What follows from a new q: its running sums and its surrogate cost."""
-    accumulate(state.q[x], state.mass[x])
-    surrogate(rule.rows, state.q[x], state.u[x])
+    fill_cumulative(state.q[x], state.mass[x])
+    fill_surrogate_cost(rule.rows, state.q[x], state.u[x])
 
 
-@compiled
-def withstand(rule: OmdRule, state: OmdState, x: int, up: Bools) -> bool:
+@jit
+def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, up: Bools) -> bool:
     """Move q, as little as can be, so that q renormalised on the experts that are up keeps w's
     half-space; False, and q as it was, if they cannot.
 
     a.q_up / sum(q_up) <= b is linear in q: sum over those up of (a_i - b) q_i <= 0. Without this an
     outage of the cheap would hand their mass to the dear for as long as it lasts.
     """
-    row, b = halfspace(rule, state.dual.w)
+    row, b = make_halfspace(rule, state.dual.w)
     q, cost = state.q[x], 0.0
     for i in range(q.size):
         row[i] = row[i] - b if up[i] else 0.0
         cost += row[i] * q[i]
     if cost <= 0.0:
         return True
-    found = onto_halfspace(q, rule.floor, row, 0.0)
+    found = project_onto_halfspace(q, rule.floor, row, 0.0)
     if found.feasible:
         for i in range(q.size):
             q[i] = found.q[i]
-        settle(rule, state, x)
+        refresh_omd_context(rule, state, x)
     return found.feasible
 
 
-@compiled
-def surrogate(rows: Floats, q: Floats, u: Floats) -> None:
+@jit
+def fill_surrogate_cost(rows: Floats, q: Floats, u: Floats) -> None:
     """Write u = C q, the cost that the paper charges a policy."""
     for j in range(u.size):
         u[j] = 0.0
@@ -130,29 +229,29 @@ def surrogate(rows: Floats, q: Floats, u: Floats) -> None:
 
 
 @step(decide, OmdRule)
-def _(rule: OmdRule, state: OmdState, context: int, chance: Chance, up: Bools) -> Ticket:
+def _(rule: OmdRule, state: OmdState, context: int, chance: RngKey, up: Bools) -> Ticket:
     dual, visits = state.dual, state.visits
     due = visits[context] % rule.batch == 0
     # (a, b) w answers what was played; it moves even if no reward ever comes: the cost was owed.
     if dual.rounds[0] > 0 and (due or not rule.freeze):
-        advance(rule.oco, dual, rule.low, rule.high)
+        step_dual_player(rule.oco, dual, rule.low, rule.high)
     # (c)
     if due:
-        move(rule, state, context)
+        move_omd(rule, state, context)
     visits[context] += 1
     # (d) from the experts that are up, and it is their cost that is owed
     feasible, share = state.feasible[context], 1.0
     q, mass, u = state.q[context], state.mass[context], state.u[context]
     if up.size > 0:
-        feasible = withstand(rule, state, context, up)  # may move q
+        feasible = keep_available_halfspace(rule, state, context, up)  # may move q
         share = 0.0
         for i in range(q.size):
             share += q[i] if up[i] else 0.0
-        q, mass, u = restrict(q, up), mass.copy(), u.copy()
-        accumulate(q, mass)
-        surrogate(rule.rows, q, u)
-    charge(dual, u)
-    panel = draw(q, mass, rule.draws, chance)
+        q, mass, u = restrict_distribution(q, up), mass.copy(), u.copy()
+        fill_cumulative(q, mass)
+        fill_surrogate_cost(rule.rows, q, u)
+    charge_dual_player(dual, u)
+    panel = draw_iid(q, mass, rule.draws, chance)
     return Ticket(chance.t, context, panel.draws, panel.odds, up, share, feasible, 0.0, 1.0, False)
 
 
@@ -174,15 +273,15 @@ def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
     total[x] += reward
 
 
-@step(law, OmdRule)
+@step(compute_distribution, OmdRule)
 def _(rule: OmdRule, state: OmdState, context: int, up: Bools) -> Floats:
-    q: Floats = restrict(state.q[context], up).copy()
+    q: Floats = restrict_distribution(state.q[context], up).copy()
     return q
 
 
-@step(chances, OmdRule)
+@step(compute_inclusion, OmdRule)
 def _(rule: OmdRule, state: OmdState, ticket: Ticket) -> Floats:
-    return inclusion(restrict(state.q[ticket.context], ticket.up), rule.draws)
+    return iid_inclusion(restrict_distribution(state.q[ticket.context], ticket.up), rule.draws)
 
 
 @dataclass(frozen=True)
@@ -206,35 +305,35 @@ class Omd:
     batch_gradient: Literal["mean", "sum"] = "mean"
     baseline: bool = True
     freeze_dual_in_batch: bool = False
-    dual: Oco = PAPER_DUAL
+    dual: DualStep = PAPER_DUAL
 
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = True
     whole: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.eta is not None and not sane(self.eta):
+        if self.eta is not None and not is_positive_number(self.eta):
             raise PolicyError(f"eta={self.eta} is not positive; leave it out for the paper's")
-        if not sane(self.eta_mult):
+        if not is_positive_number(self.eta_mult):
             raise PolicyError(f"eta_mult={self.eta_mult} is not positive; Theorem 1 has 1")
         if type(self.batch) is not int or not 1 <= self.batch < 2**31:
             raise PolicyError(f"batch={self.batch!r} is not a number of rounds; Algorithm 1 has 1")
-        one_of("batch_gradient", self.batch_gradient, "mean", "sum")
-        if not isinstance(self.dual, Oco):
+        check_choice("batch_gradient", self.batch_gradient, "mean", "sum")
+        if not isinstance(self.dual, DualStep):
             raise PolicyError(f"dual={self.dual!r}; use Fixed, Anytime or Adaptive")
         if not isinstance(self.baseline, bool) or not isinstance(self.freeze_dual_in_batch, bool):
             raise PolicyError("baseline and freeze_dual_in_batch are True or False")
-        if not sane(self.dual.step):
+        if not is_positive_number(self.dual.step):
             raise PolicyError(f"the dual's step={self.dual.step} is not positive")
 
     @classmethod
-    def plain(cls, dual: Oco = PAPER_DUAL) -> "Omd":
+    def plain(cls, dual: DualStep = PAPER_DUAL) -> "Omd":
         """Algorithm 1 to the letter, which is what the theorems speak of."""
         return cls(eta_mult=1.0, batch=1, baseline=False, dual=dual)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
         """The rule for this problem, over a known horizon or for as long as it is asked."""
-        warn_if_empty(problem)
+        warn_if_surrogate_empty(problem)
         peak = problem.peaks  # so that a change of unit changes no decision
         return OmdRule(
             draws=problem.draws,
@@ -271,7 +370,7 @@ class Omd:
             visits=np.zeros(contexts, np.int64),
             rewards=np.zeros(contexts, np.int64),
             total=np.zeros(contexts),
-            dual=resting(d),
+            dual=make_dual_player(d),
             paid=np.zeros(d),
             moves=np.zeros(1, np.int64),
         )
@@ -306,7 +405,7 @@ class Omd:
         return np.where(problem.signs < 0, per_round / problem.draws, per_round)
 
 
-def warn_if_empty(problem: Problem) -> None:
+def warn_if_surrogate_empty(problem: Problem) -> None:
     """Say so if the paper's linear stand-in cannot be met, however one plays."""
     if problem.surrogate_conflict is not None:
         warnings.warn(

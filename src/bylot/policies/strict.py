@@ -13,22 +13,36 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, compiled
-from bylot.kernels.draw import accumulate
-from bylot.kernels.tilt import tilt
-from bylot.policies import ascent, lot
-from bylot.policies.ascent import Climb, clamp, climb_by, stride, taken
-from bylot.policies.contract import Ticket, decide, step
-from bylot.policies.guard import KEPT, Guard, guarded, planned, promised
-from bylot.policies.lot import LOW, LotState, drawn, playing
-from bylot.policies.mildest import mildest
-from bylot.policies.onesided import Rows, one_sided
-from bylot.policies.price import in_rewards, pay
-from bylot.policies.safeset import safe_rows
-from bylot.policies.settings import yes_or_no
-from bylot.policies.slater import slater
-from bylot.policies.tangents import fill_mixture
+from bylot.numerics.jit import Bools, Floats, jit
+from bylot.numerics.kl_projection import kl_project
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import fill_cumulative
+from bylot.policies import iid_draws, mirror_ascent
+from bylot.policies.base import Ticket, decide, step
+from bylot.policies.constraint_rows import (
+    ConstraintRows,
+    find_slater_point,
+    make_constraint_rows,
+    solve_max_entropy,
+)
+from bylot.policies.guard import (
+    LIMIT_TOLERANCE,
+    Guard,
+    get_period,
+    make_guard,
+    plan_fallback_schedule,
+)
+from bylot.policies.iid_draws import MIN_IID_LOGIT, IidState, draw_iid_panel, register_iid_steps
+from bylot.policies.iid_limits import fill_mixture, make_safe_rows
+from bylot.policies.mirror_ascent import (
+    AscentSettings,
+    add_gradient_step,
+    begin_ascent_step,
+    clamp_logits,
+    compute_step_length,
+)
+from bylot.policies.multipliers import add_multipliers, average_shadow_prices
+from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
 
@@ -36,38 +50,38 @@ class StrictRule(NamedTuple):
     """The settings of one run, bound to a problem."""
 
     draws: int  # M
-    climb: Climb
+    climb: AscentSettings
     eps: float  # how much of the mildest law is mixed in
     mild: Floats  # (K,) f0
-    safe: Rows
+    safe: ConstraintRows
     guard: Guard
 
 
-@compiled
-def move(rule: StrictRule, state: LotState, x: int) -> None:
+@jit
+def move_strict(rule: StrictRule, state: IidState, x: int) -> None:
     """One step of mirror ascent, projected on the safe set."""
     theta, q, slope, safe = state.theta[x], state.q[x], state.slope, rule.safe
-    taken(slope, x, q)
-    s = stride(rule.climb, slope, x)
-    clamp(theta, theta.max(), LOW, 0.0)
-    climb_by(theta, slope, x, s)
+    begin_ascent_step(slope, x, q)
+    s = compute_step_length(rule.climb, slope, x)
+    clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
+    add_gradient_step(theta, slope, x, s)
     prices, pi = np.empty(safe.b.size), np.empty(q.size)
-    tilt(theta, pi, prices, theta, safe.A, safe.b, 1, rule.eps, rule.mild)
+    kl_project(theta, pi, prices, theta, safe.A, safe.b, 1, rule.eps, rule.mild)
     fill_mixture(q, pi, rule.eps, rule.mild)
-    pay(state.till, prices, s)
-    clamp(theta, theta.max(), -np.inf, 0.0)
-    accumulate(q, state.mass[x])
+    add_multipliers(state.till, prices, s)
+    clamp_logits(theta, theta.max(), -np.inf, 0.0)
+    fill_cumulative(q, state.mass[x])
 
 
 @step(decide, StrictRule)
-def _(rule: StrictRule, state: LotState, context: int, chance: Chance, up: Bools) -> Ticket:
+def _(rule: StrictRule, state: IidState, context: int, chance: RngKey, up: Bools) -> Ticket:
     if state.visits[context] % rule.climb.batch == 0:
-        move(rule, state, context)
+        move_strict(rule, state, context)
     state.visits[context] += 1
-    return drawn(rule, state, context, chance, up)
+    return draw_iid_panel(rule, state, context, chance, up)
 
 
-playing(StrictRule)
+register_iid_steps(StrictRule)
 
 
 @dataclass(frozen=True)
@@ -93,45 +107,47 @@ class Strict:
     whole: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        ascent.checked(self.eta, self.patience, self.batch, self.eps)
-        yes_or_no(guard=self.guard)
+        mirror_ascent.check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
+        check_bools(guard=self.guard)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> StrictRule:
         """The rule for this problem, if its safe set is not empty."""
-        rows, M = one_sided(problem), problem.draws
-        safe = safe_rows(rows, M)
-        period = promised(problem, horizon)
-        plan = planned(rows, slater(problem, fewer=True).quota, period)
+        rows, M = make_constraint_rows(problem), problem.draws
+        safe = make_safe_rows(rows, M)
+        period = get_period(problem, horizon)
+        plan = plan_fallback_schedule(rows, find_slater_point(problem, fewer=True).quota, period)
         entropy = math.log(max(2, problem.size))
         return StrictRule(
             draws=M,
-            climb=Climb(float(self.eta), float(self.patience), self.batch, False, True, entropy),
+            climb=AscentSettings(
+                float(self.eta), float(self.patience), self.batch, False, True, entropy
+            ),
             eps=float(self.eps),
-            mild=inside(problem, safe),
+            mild=find_safe_distribution(problem, safe),
             safe=safe,
-            guard=guarded(rows, plan, period, full=False, on=self.guard),
+            guard=make_guard(rows, plan, period, full=False, on=self.guard),
         )
 
-    def start(self, rule: StrictRule, contexts: int = 1) -> LotState:
+    def start(self, rule: StrictRule, contexts: int = 1) -> IidState:
         """The mildest law in every context, and a period with nothing spent."""
-        return lot.started(rule.guard, rule.mild, contexts)
+        return iid_draws.start_iid_state(rule.guard, rule.mild, contexts)
 
-    def sound(self, rule: StrictRule, state: LotState) -> bool:
+    def sound(self, rule: StrictRule, state: IidState) -> bool:
         """Could this be a state of ours? Asked of files, which may have been edited."""
-        return lot.sound(rule.guard, state)
+        return iid_draws.is_valid_iid_state(rule.guard, state)
 
-    def prices(self, problem: Problem, rule: StrictRule, state: LotState) -> Floats:
+    def prices(self, problem: Problem, rule: StrictRule, state: IidState) -> Floats:
         """Multipliers of recent steps, in units of the limits: b* is taken to move as b does."""
         safe, b = rule.safe.b, rule.guard.b
         moves: Floats = np.divide(safe, b, out=np.full(b.size, 1.0 / rule.draws), where=b != 0)
-        return in_rewards(problem, state.till) * moves
+        return average_shadow_prices(problem, state.till) * moves
 
 
-def inside(problem: Problem, safe: Rows) -> Floats:
+def find_safe_distribution(problem: Problem, safe: ConstraintRows) -> Floats:
     """The mildest law inside the safe set, with a little room where there is some."""
     for margin in (1.0, 0.0):
-        law = mildest(safe, 1, margin)
-        if (safe.A @ law.chances - safe.b).max(initial=0.0) <= KEPT:
+        law = solve_max_entropy(safe, 1, margin)
+        if (safe.A @ law.chances - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
             return law.chances
     limits = ", ".join(map(str, problem.limits))
     raise PolicyError(

@@ -12,20 +12,36 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.errors import OutOfReachWarning
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, compiled
-from bylot.kernels.draw import accumulate
-from bylot.policies import ascent, lot, pacing
-from bylot.policies.ascent import Climb, clamp, climb_by, stride, taken
-from bylot.policies.contract import Ticket, decide, step
-from bylot.policies.guard import KEPT, Guard, guarded, planned, promised
-from bylot.policies.lot import LOW, LotState, drawn, playing
-from bylot.policies.onesided import Rows, one_sided
-from bylot.policies.pacing import HI, Pace, fill_in_force, paced
-from bylot.policies.price import in_rewards, pay
-from bylot.policies.settings import yes_or_no
-from bylot.policies.slater import slater
-from bylot.policies.tangents import floor_of_draws, keep, margin_of_draws, mildest_draws
+from bylot.numerics.jit import Bools, Floats, jit
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import fill_cumulative
+from bylot.policies import budget, iid_draws, mirror_ascent
+from bylot.policies.base import Ticket, decide, step
+from bylot.policies.budget import DEFAULT_PACE, Pace, fill_paced_bounds, make_pace
+from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
+from bylot.policies.guard import (
+    LIMIT_TOLERANCE,
+    Guard,
+    get_period,
+    make_guard,
+    plan_fallback_schedule,
+)
+from bylot.policies.iid_draws import MIN_IID_LOGIT, IidState, draw_iid_panel, register_iid_steps
+from bylot.policies.iid_limits import (
+    find_iid_floor,
+    find_iid_margin,
+    project_onto_tangents,
+    solve_max_entropy_draws,
+)
+from bylot.policies.mirror_ascent import (
+    AscentSettings,
+    add_gradient_step,
+    begin_ascent_step,
+    clamp_logits,
+    compute_step_length,
+)
+from bylot.policies.multipliers import add_multipliers, average_shadow_prices
+from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
 
@@ -33,38 +49,38 @@ class TangentRule(NamedTuple):
     """The settings of one run, bound to a problem."""
 
     draws: int  # M
-    climb: Climb
+    climb: AscentSettings
     eps: float  # how much of the mildest law is mixed in
     mild: Floats  # (K,) f0
     pace: Pace
     guard: Guard
 
 
-@compiled
-def move(rule: TangentRule, state: LotState, x: int) -> None:
+@jit
+def move_tangent(rule: TangentRule, state: IidState, x: int) -> None:
     """One step of mirror ascent, projected on the limits in force."""
     theta, q, slope, guard = state.theta[x], state.q[x], state.slope, rule.guard
-    taken(slope, x, q)
-    s = stride(rule.climb, slope, x)
-    clamp(theta, theta.max(), LOW, 0.0)
-    climb_by(theta, slope, x, s)
-    fill_in_force(state.bounds, guard, state.account, rule.pace)
+    begin_ascent_step(slope, x, q)
+    s = compute_step_length(rule.climb, slope, x)
+    clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
+    add_gradient_step(theta, slope, x, s)
+    fill_paced_bounds(state.bounds, guard, state.account, rule.pace)
     prices = np.empty(guard.b.size)
-    keep(theta, q, prices, guard.A, state.bounds, rule.draws, rule.eps, rule.mild)
-    pay(state.till, prices, s)
-    clamp(theta, theta.max(), -np.inf, 0.0)
-    accumulate(q, state.mass[x])
+    project_onto_tangents(theta, q, prices, guard.A, state.bounds, rule.draws, rule.eps, rule.mild)
+    add_multipliers(state.till, prices, s)
+    clamp_logits(theta, theta.max(), -np.inf, 0.0)
+    fill_cumulative(q, state.mass[x])
 
 
 @step(decide, TangentRule)
-def _(rule: TangentRule, state: LotState, context: int, chance: Chance, up: Bools) -> Ticket:
+def _(rule: TangentRule, state: IidState, context: int, chance: RngKey, up: Bools) -> Ticket:
     if state.visits[context] % rule.climb.batch == 0:
-        move(rule, state, context)
+        move_tangent(rule, state, context)
     state.visits[context] += 1
-    return drawn(rule, state, context, chance, up)
+    return draw_iid_panel(rule, state, context, chance, up)
 
 
-playing(TangentRule)
+register_iid_steps(TangentRule)
 
 
 @dataclass(frozen=True)
@@ -85,7 +101,7 @@ class Tangent:
     patience: float = 100.0
     batch: int = 10
     eps: float = 0.02
-    pace: float | None = HI
+    pace: float | None = DEFAULT_PACE
     guard: bool = True
     clip: bool = True
 
@@ -94,49 +110,49 @@ class Tangent:
     whole: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        ascent.checked(self.eta, self.patience, self.batch, self.eps)
-        pacing.checked(self.pace)
-        yes_or_no(guard=self.guard, clip=self.clip)
+        mirror_ascent.check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
+        budget.check_pace(self.pace)
+        check_bools(guard=self.guard, clip=self.clip)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> TangentRule:
         """The rule for this problem; limits are promised at the end of the horizon, or of every
         period of the problem.
         """
-        rows, M = one_sided(problem), problem.draws
-        room = slater(problem, fewer=True)
-        margin = margin_of_draws(rows, M, room.margin)
+        rows, M = make_constraint_rows(problem), problem.draws
+        room = find_slater_point(problem, fewer=True)
+        margin = find_iid_margin(rows, M, room.margin)
         if margin <= 0.0:
-            warn_if_missed(problem, rows)
-        period = promised(problem, horizon)
-        plan = planned(rows, room.quota, period)
+            warn_if_iid_infeasible(problem, rows)
+        period = get_period(problem, horizon)
+        plan = plan_fallback_schedule(rows, room.quota, period)
         entropy = math.log(max(2, problem.size))
         return TangentRule(
             draws=M,
-            climb=Climb(
+            climb=AscentSettings(
                 float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
             ),
             eps=float(self.eps),
-            mild=floor_of_draws(rows, M, margin),
-            pace=paced(self.pace, margin, rows.A, min(M, problem.size), full=False),
-            guard=guarded(rows, plan, period, full=False, on=self.guard),
+            mild=find_iid_floor(rows, M, margin),
+            pace=make_pace(self.pace, margin, rows.A, min(M, problem.size), full=False),
+            guard=make_guard(rows, plan, period, full=False, on=self.guard),
         )
 
-    def start(self, rule: TangentRule, contexts: int = 1) -> LotState:
+    def start(self, rule: TangentRule, contexts: int = 1) -> IidState:
         """The mildest law in every context, and a period with nothing spent."""
-        return lot.started(rule.guard, rule.mild, contexts)
+        return iid_draws.start_iid_state(rule.guard, rule.mild, contexts)
 
-    def sound(self, rule: TangentRule, state: LotState) -> bool:
+    def sound(self, rule: TangentRule, state: IidState) -> bool:
         """Could this be a state of ours? Asked of files, which may have been edited."""
-        return lot.sound(rule.guard, state)
+        return iid_draws.is_valid_iid_state(rule.guard, state)
 
-    def prices(self, problem: Problem, rule: TangentRule, state: LotState) -> Floats:
+    def prices(self, problem: Problem, rule: TangentRule, state: IidState) -> Floats:
         """Multipliers of recent steps; a tangent row is divided by M."""
-        return in_rewards(problem, state.till, problem.draws)
+        return average_shadow_prices(problem, state.till, problem.draws)
 
 
-def warn_if_missed(problem: Problem, rows: Rows) -> None:
+def warn_if_iid_infeasible(problem: Problem, rows: ConstraintRows) -> None:
     """Say so if no law of independent draws was found to keep the limits in expectation."""
-    if mildest_draws(rows, problem.draws, 0.0).excess > KEPT:
+    if solve_max_entropy_draws(rows, problem.draws, 0.0).excess > LIMIT_TOLERANCE:
         warnings.warn(
             "independent draws were not found to keep all limits, so the guard will replace many "
             "panels; 'distinct' asks different experts, which can give more to minimum shares",

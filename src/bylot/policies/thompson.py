@@ -8,20 +8,33 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bylot.kernels.beta import fill_betas
-from bylot.kernels.chance import Chance
-from bylot.kernels.compile import Bools, Floats, Ints
-from bylot.kernels.draw import is_new
-from bylot.kernels.top import best
-from bylot.policies import lagrangian, tally, warmup
-from bylot.policies.contract import Ticket, chances, decide, law, learn, step
-from bylot.policies.lagrangian import DualOn, Knapsacks, Multipliers, add_pressure, advance, charge
-from bylot.policies.settings import one_of, positive
-from bylot.policies.tally import count, membership, shares, untold
-from bylot.policies.warmup import round_robin, set_order
+from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.set_selection import choose_top_m
+from bylot.numerics.variates import fill_betas
+from bylot.policies import multipliers, pull_counts
+from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.multipliers import (
+    DualOn,
+    KnapsackLimits,
+    Multipliers,
+    add_multiplier_terms,
+    charge_multipliers,
+    step_multipliers,
+)
+from bylot.policies.pull_counts import (
+    compute_pull_shares,
+    count_members,
+    draw_warmup_order,
+    fill_warmup_scores,
+    make_plain_ticket,
+    mark_members,
+)
+from bylot.policies.validation import check_choice, check_positive
 from bylot.problem import Problem
 
-BELIEFS = 2  # the stream of chance that beliefs are drawn from
+BELIEF_STREAM = 2  # the stream of chance that beliefs are drawn from
 
 
 class ThompsonRule(NamedTuple):
@@ -29,7 +42,7 @@ class ThompsonRule(NamedTuple):
 
     draws: int  # M
     warmup: int  # visits of a context that go round
-    limits: Knapsacks
+    limits: KnapsackLimits
 
 
 class ThompsonState(NamedTuple):
@@ -44,24 +57,24 @@ class ThompsonState(NamedTuple):
 
 
 @step(decide, ThompsonRule)
-def _(rule: ThompsonRule, state: ThompsonState, context: int, chance: Chance, up: Bools) -> Ticket:
+def _(rule: ThompsonRule, state: ThompsonState, context: int, chance: RngKey, up: Bools) -> Ticket:
     # lam answers what was spent; it moves even if no reward ever comes: the cost was owed.
-    advance(rule.limits, state.multipliers)
+    step_multipliers(rule.limits, state.multipliers)
     turn = state.visits[context]
     state.visits[context] = turn + 1
     place, drawn = state.place[context], state.drawn[context]
     scores = np.empty(drawn.size)
     if turn == 0:
-        set_order(place, chance)
+        draw_warmup_order(place, chance)
     if turn < rule.warmup:
-        round_robin(scores, place, turn, rule.draws)
+        fill_warmup_scores(scores, place, turn, rule.draws)
     else:
-        fill_betas(scores, state.alpha[context], state.beta[context], chance, BELIEFS)
-        add_pressure(scores, rule.limits, state.multipliers)
-    draws = best(scores, rule.draws, up)
-    count(drawn, draws)
-    charge(rule.limits, state.multipliers, draws)
-    return untold(chance.t, context, draws, up)
+        fill_betas(scores, state.alpha[context], state.beta[context], chance, BELIEF_STREAM)
+        add_multiplier_terms(scores, rule.limits, state.multipliers)
+    draws = choose_top_m(scores, rule.draws, up)
+    count_members(drawn, draws)
+    charge_multipliers(rule.limits, state.multipliers, draws)
+    return make_plain_ticket(chance.t, context, draws, up)
 
 
 @step(learn, ThompsonRule)
@@ -70,22 +83,22 @@ def _(rule: ThompsonRule, state: ThompsonState, ticket: Ticket, reward: float) -
     r = min(max(reward, 0.0), 1.0)
     alpha, beta = state.alpha[ticket.context], state.beta[ticket.context]
     for j in range(ticket.draws.size):
-        if is_new(ticket.draws, j):
+        if is_first_draw(ticket.draws, j):
             alpha[ticket.draws[j]] += r
             beta[ticket.draws[j]] += 1.0 - r
 
 
-@step(law, ThompsonRule)
+@step(compute_distribution, ThompsonRule)
 def _(rule: ThompsonRule, state: ThompsonState, context: int, up: Bools) -> Floats:
-    return shares(state.drawn[context])
+    return compute_pull_shares(state.drawn[context])
 
 
-@step(chances, ThompsonRule)
+@step(compute_inclusion, ThompsonRule)
 def _(rule: ThompsonRule, state: ThompsonState, ticket: Ticket) -> Floats:
-    return membership(ticket.draws, state.drawn.shape[1])
+    return mark_members(ticket.draws, state.drawn.shape[1])
 
 
-def fresh(rule: ThompsonRule, contexts: int = 1) -> ThompsonState:
+def start_thompson(rule: ThompsonRule, contexts: int = 1) -> ThompsonState:
     """Every expert may be anything: Beta(1, 1)."""
     shape = contexts, rule.limits.rows.shape[1]
     return ThompsonState(
@@ -94,19 +107,19 @@ def fresh(rule: ThompsonRule, contexts: int = 1) -> ThompsonState:
         drawn=np.zeros(shape, np.int64),
         alpha=np.ones(shape),
         beta=np.ones(shape),
-        multipliers=lagrangian.resting(rule.limits),
+        multipliers=multipliers.make_multipliers(rule.limits),
     )
 
 
-def plausible(rule: ThompsonRule, state: ThompsonState) -> bool:
+def is_valid_thompson_state(rule: ThompsonRule, state: ThompsonState) -> bool:
     """Could this be a state of ours? Asked of files, which may have been edited."""
     return bool(
-        tally.counted(state.visits, state.drawn)
-        and warmup.orderly(state.visits, state.place)
+        pull_counts.has_valid_counts(state.visits, state.drawn)
+        and pull_counts.has_valid_warmup_order(state.visits, state.place)
         and (state.alpha >= 1).all()
         and (state.beta >= 1).all()
         and (state.alpha + state.beta <= 2 + 1.0001 * state.drawn).all()
-        and lagrangian.sound(state.multipliers)
+        and multipliers.is_valid_multipliers(state.multipliers)
     )
 
 
@@ -117,13 +130,17 @@ class Ts:
     aware: ClassVar[bool] = False
     multinomial: ClassVar[bool] = False
     whole: ClassVar[bool] = False
-    start = staticmethod(fresh)
-    sound = staticmethod(plausible)
-    prices = staticmethod(lagrangian.unpriced)
+    start = staticmethod(start_thompson)
+    sound = staticmethod(is_valid_thompson_state)
+    prices = staticmethod(multipliers.make_unknown_prices)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> ThompsonRule:
         """The rule for this problem; the horizon does not matter."""
-        return ThompsonRule(problem.draws, warmup.length(problem), lagrangian.unlimited(problem))
+        return ThompsonRule(
+            problem.draws,
+            pull_counts.count_warmup_visits(problem),
+            multipliers.make_no_limits(problem),
+        )
 
 
 @dataclass(frozen=True)
@@ -141,18 +158,18 @@ class TsBwk:
     aware: ClassVar[bool] = True
     multinomial: ClassVar[bool] = False
     whole: ClassVar[bool] = False
-    start = staticmethod(fresh)
-    sound = staticmethod(plausible)
+    start = staticmethod(start_thompson)
+    sound = staticmethod(is_valid_thompson_state)
 
     def __post_init__(self) -> None:
-        positive("step", self.step, 10.0)
-        one_of("dual_on", self.dual_on, "average", "instant")
+        check_positive("step", self.step, 10.0)
+        check_choice("dual_on", self.dual_on, "average", "instant")
 
     def bind(self, problem: Problem, horizon: int | None = None) -> ThompsonRule:
         """The rule for this problem, over a known horizon or for as long as it is asked."""
-        limits = lagrangian.paced(problem, float(self.step), horizon, self.dual_on)
-        return ThompsonRule(problem.draws, warmup.length(problem), limits)
+        limits = multipliers.make_horizon_limits(problem, float(self.step), horizon, self.dual_on)
+        return ThompsonRule(problem.draws, pull_counts.count_warmup_visits(problem), limits)
 
     def prices(self, problem: Problem, rule: ThompsonRule, state: ThompsonState) -> Floats:
         """The multipliers as they are now."""
-        return lagrangian.prices(problem, state.multipliers)
+        return multipliers.compute_multiplier_prices(problem, state.multipliers)

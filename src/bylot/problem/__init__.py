@@ -1,9 +1,8 @@
 """The problem: experts, costs, limits, and whether the limits can be kept at all."""
 
 from bylot.problem.box import Box
-from bylot.problem.conflict import Conflict
+from bylot.problem.feasibility import Conflict, Remedy
 from bylot.problem.limits import Limit, Share, at_least, at_most, share
 from bylot.problem.problem import Problem
-from bylot.problem.remedy import Remedy
 
 __all__ = ["Box", "Conflict", "Limit", "Problem", "Remedy", "Share", "at_least", "at_most", "share"]

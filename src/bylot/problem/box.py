@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError
-from bylot.kernels import box as kernel
-from bylot.kernels.compile import Floats
+from bylot.numerics import box as kernel
+from bylot.numerics.jit import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +53,11 @@ class Box:
 
     def support(self, w: ArrayLike) -> float:
         """h(w) = max of w.x over the box, see the table above."""
-        return kernel.support(self.low, self.high, self._point(w))
+        return kernel.box_support(self.low, self.high, self._point(w))
 
     def peak(self, w: ArrayLike) -> Floats:
         """A point x of the box with w.x = h(w); where w_j = 0, the one nearest 0."""
-        return kernel.peak(self.low, self.high, self._point(w))
+        return kernel.box_maximiser(self.low, self.high, self._point(w))
 
     def slope(self, u: ArrayLike, w: ArrayLike) -> Floats:
         """The shortest of u - x over all maximisers x of w.x: what a dual step at w follows.
@@ -65,11 +65,11 @@ class Box:
         >>> Box([0.0], [1.0]).slope([0.5], [0.0])
         array([0.])
         """
-        return kernel.slope(self.low, self.high, self._point(u), self._point(w))
+        return kernel.dual_slope(self.low, self.high, self._point(u), self._point(w))
 
     def distance(self, x: ArrayLike) -> float:
         """Euclidean distance of x to the box: max over |w| <= 1 of w.x - h(w)."""
-        return kernel.distance(self.low, self.high, self._point(x))
+        return kernel.box_distance(self.low, self.high, self._point(x))
 
     def _point(self, x: ArrayLike) -> Floats:
         point = np.ascontiguousarray(x, dtype=np.float64)

@@ -14,7 +14,7 @@ from bylot.errors import ProblemError
 UPPER, LOWER = -1, +1
 """The sign of a limit: -1 for an upper bound, +1 for a lower one."""
 
-TINY, HUGE = 1e-100, 1e100
+MIN_POSITIVE_COST, MAX_COST = 1e-100, 1e100
 """Costs and bounds are 0 or between these, so that no product of a few of them can overflow."""
 
 
@@ -67,7 +67,7 @@ class Limit:
                 f"limit on {self.name!r}: sign={self.sign!r} is neither -1 (upper) nor +1 (lower); "
                 "use at_most or at_least"
             )
-        object.__setattr__(self, "bound", _checked_bound(self.name, self.side, self.bound))
+        object.__setattr__(self, "bound", _check_bound(self.name, self.side, self.bound))
 
     @property
     def name(self) -> str:
@@ -123,20 +123,20 @@ def share(group: str, members: Iterable[str]) -> Share:
     return Share(group, tuple(members))
 
 
-def listed(limits: Sequence[Limit]) -> str:
+def format_limits(limits: Sequence[Limit]) -> str:
     """In words.
 
-    >>> listed([at_most("usd", 2), at_least("usd", 1), at_most("gpu", 3)])
+    >>> format_limits([at_most("usd", 2), at_least("usd", 1), at_most("gpu", 3)])
     "at_most('usd', 2.0), at_least('usd', 1.0) and at_most('gpu', 3.0)"
     """
     *others, last = map(str, limits)
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def real(given: object) -> float | None:
+def float_from_real(given: object) -> float | None:
     """A real number as a float, None if it is something else; True is no number.
 
-    >>> real(2), real("2"), real(True)
+    >>> float_from_real(2), float_from_real("2"), float_from_real(True)
     (2.0, None, None)
     """
     if isinstance(given, bool) or not isinstance(given, Real):
@@ -147,8 +147,8 @@ def real(given: object) -> float | None:
         return math.inf
 
 
-def _checked_bound(name: str, side: str, bound: object) -> float:
-    given, value = f"limit on {name!r}: {side}={bound!r}", real(bound)
+def _check_bound(name: str, side: str, bound: object) -> float:
+    given, value = f"limit on {name!r}: {side}={bound!r}", float_from_real(bound)
     if value is None or math.isnan(value):
         raise ProblemError(f"{given} is not a number; give a finite bound of 0 or more")
     if value == math.inf:
@@ -156,8 +156,8 @@ def _checked_bound(name: str, side: str, bound: object) -> float:
         raise ProblemError(f"{given} {what}; a bound is finite, leave this limit out")
     if value < 0:
         raise ProblemError(f"{given} is negative, but costs never are; use 0 or more")
-    if value and not TINY <= value <= HUGE:
+    if value and not MIN_POSITIVE_COST <= value <= MAX_COST:
         raise ProblemError(
-            f"{given} is neither 0 nor between {TINY} and {HUGE}; measure in another unit"
+            f"{given} is neither 0 nor between {MIN_POSITIVE_COST} and {MAX_COST}; measure in another unit"
         )
     return value

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bylot.kernels.compile import Floats, Ints
-from bylot.problem import feasibility, reading
+from bylot.numerics.jit import Floats, Ints
+from bylot.problem import feasibility, validation
 from bylot.problem.box import Box
-from bylot.problem.conflict import Conflict
+from bylot.problem.feasibility import Conflict
 from bylot.problem.limits import Limit
 
 
@@ -91,16 +91,16 @@ class Problem:
         floor: float | None,
         period: int | None,
     ) -> None:
-        names = reading.experts(experts)
-        promises = reading.limits(limits)
-        rows = reading.shares(names, reading.costs(names, costs), promises)
-        reading.consistent(promises, rows)
+        names = validation.check_experts(experts)
+        promises = validation.check_limits(limits)
+        rows = validation.add_share_costs(names, validation.check_costs(names, costs), promises)
+        validation.check_limit_consistency(promises, rows)
         self._set("experts", names)
         self._set("costs", MappingProxyType(rows))
         self._set("limits", promises)
-        self._set("draws", reading.draws(draws))
-        self._set("floor", reading.floor(floor, len(names)))
-        self._set("period", reading.period(period))
+        self._set("draws", validation.check_draws(draws))
+        self._set("floor", validation.check_floor(floor, len(names)))
+        self._set("period", validation.check_period(period))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -114,17 +114,21 @@ class Problem:
     def rows(self) -> Floats:
         """The (d, K) costs under limit: row j is the cost of limit j."""
         rows = [self.costs[limit.name] for limit in self.limits]
-        return reading.locked(np.array(rows, dtype=np.float64).reshape(-1, self.size))
+        return validation.lock_array(np.array(rows, dtype=np.float64).reshape(-1, self.size))
 
     @cached_property
     def bounds(self) -> Floats:
         """The (d,) bounds, in the order of the limits."""
-        return reading.locked(np.array([limit.bound for limit in self.limits], dtype=np.float64))
+        return validation.lock_array(
+            np.array([limit.bound for limit in self.limits], dtype=np.float64)
+        )
 
     @cached_property
     def signs(self) -> Ints:
         """The (d,) sides: -1 for an upper bound, +1 for a lower one."""
-        return reading.locked(np.array([limit.sign for limit in self.limits], dtype=np.int64))
+        return validation.lock_array(
+            np.array([limit.sign for limit in self.limits], dtype=np.int64)
+        )
 
     @cached_property
     def peaks(self) -> Floats:
@@ -159,18 +163,18 @@ class Problem:
         The surrogate is stricter than the limits: three minimum shares of 0.5 ask for 1.5 experts
         per request, which 2 draws can give, but a distribution q sums to 1.
         """
-        return feasibility.surrogate_conflict(self)
+        return feasibility.find_surrogate_conflict(self)
 
     @cached_property
     def full_conflict(self) -> Conflict | None:
         """The limits that cannot be kept together by asking min(M, K) different experts each time,
         None if they all can. Draws with replacement may ask fewer, and so stay under a budget.
         """
-        return feasibility.full_conflict(self)
+        return feasibility.find_full_conflict(self)
 
     def range_of(self, limit: Limit) -> tuple[float, float]:
         """The smallest and largest average the cost of a limit can have, the other limits kept."""
-        return feasibility.range_of(self, limit)
+        return feasibility.find_reachable_range(self, limit)
 
     @cached_property
     def _content(self) -> tuple[object, ...]:
@@ -186,7 +190,7 @@ class Problem:
     def __reduce__(self) -> tuple[Any, ...]:
         # Built anew when unpickled: a pickled array forgets that it is read-only.
         fields = self.experts, dict(self.costs), self.limits, self.draws, self.floor, self.period
-        return _rebuilt, fields
+        return _rebuild_problem, fields
 
     def __repr__(self) -> str:
         limits = ", ".join(map(str, self.limits))
@@ -197,7 +201,7 @@ class Problem:
         )
 
 
-def _rebuilt(
+def _rebuild_problem(
     experts: tuple[str, ...],
     costs: dict[str, Floats],
     limits: tuple[Limit, ...],

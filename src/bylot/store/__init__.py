@@ -1,16 +1,16 @@
 """Where logs of decisions are kept: the only modules that speak SQL."""
 
-from bylot.store.address import is_there, open_store, shown
-from bylot.store.contract import ApiKey, Event, Past, RouterRow, Snapshot, Store
+from bylot.store.protocol import ApiKey, DecisionEvents, Event, RouterRow, Snapshot, Store
+from bylot.store.url import hide_password, open_store, store_exists
 
 __all__ = [
     "ApiKey",
+    "DecisionEvents",
     "Event",
-    "Past",
     "RouterRow",
     "Snapshot",
     "Store",
-    "is_there",
+    "hide_password",
     "open_store",
-    "shown",
+    "store_exists",
 ]

@@ -11,18 +11,26 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
-from bylot.errors import NameTaken, NoSuchRouter, StoreDamaged, StoreDown, StoreError
-from bylot.store.contract import ApiKey, Event, RouterRow, Snapshot
-from bylot.store.lookups import Lookups, Queries
-from bylot.store.refusals import VERSION, alien, fenced, known, twice, unkept
+from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
+from bylot.store.protocol import ApiKey, Event, RouterRow, Snapshot
+from bylot.store.queries import (
+    STORE_VERSION,
+    EventQueries,
+    EventReader,
+    check_store_version,
+    make_duplicate_event_error,
+    make_fenced_error,
+    make_foreign_database_error,
+    make_unstorable_value_error,
+)
 
-PATIENCE = 3.0
+SQLITE_BUSY_TIMEOUT_S = 3.0
 """Seconds to wait for another process that is writing."""
 
-NOW = "(julianday('now') - 2440587.5) * 86400.0"
+SQLITE_NOW_SQL = "(julianday('now') - 2440587.5) * 86400.0"
 """Seconds since 1970, to the millisecond."""
 
-SCHEMA = (
+SQLITE_SCHEMA_SQL = (
     "CREATE TABLE routers (number INTEGER PRIMARY KEY AUTOINCREMENT,"
     " name TEXT NOT NULL UNIQUE, created INTEGER NOT NULL)",
     "CREATE TABLE events (router INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL,"
@@ -38,49 +46,55 @@ SCHEMA = (
     "CREATE TABLE keys (id TEXT PRIMARY KEY, digest BLOB NOT NULL, label TEXT NOT NULL,"
     " scopes TEXT NOT NULL, routers TEXT NOT NULL, created INTEGER NOT NULL, revoked INTEGER)",
     "CREATE TABLE bylot_meta (version INTEGER NOT NULL)",
-    f"INSERT INTO bylot_meta VALUES ({VERSION})",
+    f"INSERT INTO bylot_meta VALUES ({STORE_VERSION})",
 )
 
-LINES = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
-LINE = "(?, ?, ?, ?, ?, ?, ?, ?)"
-ADD = f"INSERT INTO events VALUES {LINE}"
-PARCEL = 64  # lines of one statement, at most: a power of two
-KEEP = (
+SQLITE_EVENTS_SQL = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
+SQLITE_EVENT_PLACEHOLDERS = "(?, ?, ?, ?, ?, ?, ?, ?)"
+SQLITE_ADD_EVENT_SQL = f"INSERT INTO events VALUES {SQLITE_EVENT_PLACEHOLDERS}"
+SQLITE_MAX_EVENTS_PER_STATEMENT = 64  # lines of one statement, at most: a power of two
+SQLITE_ADD_SNAPSHOT_SQL = (
     "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router) DO UPDATE"
     " SET seq = excluded.seq, body = excluded.body, seal = excluded.seal"
     " WHERE excluded.seq >= snapshots.seq"
 )
-STANDING = (
+SQLITE_LOG_END_SQL = (
     "SELECT (SELECT max(seq) FROM events WHERE router = number), EXISTS (SELECT 1 FROM leases"
-    f" WHERE router = number AND owner <> ? AND until > {NOW}) FROM routers WHERE number = ?"
+    f" WHERE router = number AND owner <> ? AND until > {SQLITE_NOW_SQL}) FROM routers WHERE number = ?"
 )
-LEASE = (
-    f"INSERT INTO leases SELECT number, ?, {NOW} + ? FROM routers WHERE number = ?"
+SQLITE_LEASE_SQL = (
+    f"INSERT INTO leases SELECT number, ?, {SQLITE_NOW_SQL} + ? FROM routers WHERE number = ?"
     " ON CONFLICT (router) DO UPDATE SET owner = excluded.owner, until = excluded.until"
-    f" WHERE leases.owner = excluded.owner OR leases.until <= {NOW}"
+    f" WHERE leases.owner = excluded.owner OR leases.until <= {SQLITE_NOW_SQL}"
 )
-OWNERS = "SELECT DISTINCT owner FROM leases WHERE router = coalesce(?, router) ORDER BY owner"
-EVENT = f"{LINES} AND seq = ?"
-LAST = f"{LINES} ORDER BY seq DESC LIMIT 1"
-AFTER = f"{LINES} AND seq > ? ORDER BY seq LIMIT ?"
-LATEST = (
-    f"{LINES} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000 AND kind = ?"
+SQLITE_OWNERS_SQL = (
+    "SELECT DISTINCT owner FROM leases WHERE router = coalesce(?, router) ORDER BY owner"
+)
+SQLITE_EVENT_SQL = f"{SQLITE_EVENTS_SQL} AND seq = ?"
+SQLITE_LAST_EVENT_SQL = f"{SQLITE_EVENTS_SQL} ORDER BY seq DESC LIMIT 1"
+SQLITE_EVENTS_AFTER_SQL = f"{SQLITE_EVENTS_SQL} AND seq > ? ORDER BY seq LIMIT ?"
+SQLITE_LATEST_EVENTS_SQL = (
+    f"{SQLITE_EVENTS_SQL} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000 AND kind = ?"
     " ORDER BY seq DESC LIMIT ?"
 )
-EDITS = f"{LINES} AND kind = 'edited' ORDER BY seq DESC LIMIT ?".replace(
+SQLITE_EDITS_SQL = f"{SQLITE_EVENTS_SQL} AND kind = 'edited' ORDER BY seq DESC LIMIT ?".replace(
     "events", "events INDEXED BY events_edited"
 )
 # left to itself, the planner walks the whole log by its primary key, for the sake of the order
-SINCE = f"{LINES} AND of = ? ORDER BY seq".replace("events", "events INDEXED BY events_of")
-BEFORE = (
+SQLITE_EVENTS_OF_DECISION_SQL = f"{SQLITE_EVENTS_SQL} AND of = ? ORDER BY seq".replace(
+    "events", "events INDEXED BY events_of"
+)
+SQLITE_PRECEDING_EVENTS_SQL = (
     "SELECT one.router, one.seq, one.kind, one.of, one.key, one.at, one.body, one.seal"
     " FROM events said INDEXED BY events_of CROSS JOIN events one"  # in this order
     " WHERE said.router = ? AND said.of = ? AND one.router = said.router AND one.seq = said.seq - 1"
 )
-KEYED = f"{LINES} AND key = ? AND kind = 'decided' AND key IS NOT NULL"
+SQLITE_DECISION_BY_KEY_SQL = (
+    f"{SQLITE_EVENTS_SQL} AND key = ? AND kind = 'decided' AND key IS NOT NULL"
+)
 
-REASONS = {
-    sqlite3.SQLITE_BUSY: f"another process has been writing to it for {PATIENCE:g} s; "
+SQLITE_REMEDIES = {
+    sqlite3.SQLITE_BUSY: f"another process has been writing to it for {SQLITE_BUSY_TIMEOUT_S:g} s; "
     "see which has it open",
     sqlite3.SQLITE_LOCKED: "another process has it locked; see which has it open",
     sqlite3.SQLITE_FULL: "the disk is full; make room",
@@ -90,16 +104,25 @@ REASONS = {
     "can be written to",
     sqlite3.SQLITE_IOERR: "the disk does not answer as it should; see the system's log",
 }
-DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+SQLITE_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
-class SqliteStore(Lookups):
+class SqliteStore(EventReader):
     """A `Store` in a file; used after `close`, it opens the file again.
 
     owner: whose leases are ours, set by `lease`
     """
 
-    queries = Queries(EVENT, LAST, AFTER, LATEST, EDITS, SINCE, BEFORE, KEYED)
+    queries = EventQueries(
+        SQLITE_EVENT_SQL,
+        SQLITE_LAST_EVENT_SQL,
+        SQLITE_EVENTS_AFTER_SQL,
+        SQLITE_LATEST_EVENTS_SQL,
+        SQLITE_EDITS_SQL,
+        SQLITE_EVENTS_OF_DECISION_SQL,
+        SQLITE_PRECEDING_EVENTS_SQL,
+        SQLITE_DECISION_BY_KEY_SQL,
+    )
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.read_only = path.absolute(), read_only
@@ -114,11 +137,11 @@ class SqliteStore(Lookups):
         """A router under a new number, with line 0 of its log."""
         with self._writing() as db:
             if db.execute("SELECT 1 FROM routers WHERE name = ?", (name,)).fetchone():
-                raise NameTaken(f"a router {name!r} is there already; give another name")
+                raise RouterExists(f"a router {name!r} is there already; give another name")
             insert = "INSERT INTO routers (name, created) VALUES (?, ?)"
             number = db.execute(insert, (name, at)).lastrowid
             assert number is not None
-            db.execute(ADD, first._replace(router=number))
+            db.execute(SQLITE_ADD_EVENT_SQL, first._replace(router=number))
         return RouterRow(number, name, at)
 
     def delete(self, router: int) -> None:
@@ -146,12 +169,15 @@ class SqliteStore(Lookups):
         with self._writing() as db:
             self._defend(db, events, snapshots)
             try:
-                for some in parcels(events):
-                    db.execute(ADD + f", {LINE}" * (len(some) - 1), [*chain.from_iterable(some)])
+                for some in split_events(events):
+                    db.execute(
+                        SQLITE_ADD_EVENT_SQL + f", {SQLITE_EVENT_PLACEHOLDERS}" * (len(some) - 1),
+                        [*chain.from_iterable(some)],
+                    )
             except sqlite3.IntegrityError as error:
-                raise twice(self.address, error) from None
+                raise make_duplicate_event_error(self.address, error) from None
             if snapshots:
-                db.executemany(KEEP, snapshots)
+                db.executemany(SQLITE_ADD_SNAPSHOT_SQL, snapshots)
 
     def _defend(
         self, db: sqlite3.Connection, events: Sequence[Event], snapshots: Sequence[Snapshot]
@@ -162,11 +188,11 @@ class SqliteStore(Lookups):
             starts[event.router] = event.seq
         lost = []
         for router, start in starts.items():
-            standing = db.execute(STANDING, (self.owner, router)).fetchone()
+            standing = db.execute(SQLITE_LOG_END_SQL, (self.owner, router)).fetchone()
             if not standing or standing[1] or (start is not None and standing[0] != start - 1):
                 lost.append(router)
         if lost:
-            raise fenced(self.address, lost)
+            raise make_fenced_error(self.address, lost)
 
     def _lines(self, query: str, *values: int | str) -> list[Event]:
         with self._reading() as db:
@@ -182,11 +208,11 @@ class SqliteStore(Lookups):
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
         """Take or renew the right to write to a log, by the clock of this machine."""
         with self._writing() as db:
-            granted = db.execute(LEASE, (owner, seconds, router)).rowcount
-            query = f"SELECT until - {NOW} FROM leases WHERE router = ?"
+            granted = db.execute(SQLITE_LEASE_SQL, (owner, seconds, router)).rowcount
+            query = f"SELECT until - {SQLITE_NOW_SQL} FROM leases WHERE router = ?"
             left = db.execute(query, (router,)).fetchone()
         if left is None:
-            raise NoSuchRouter(f"{self.address} has no router of number {router} any more")
+            raise RouterNotFound(f"{self.address} has no router of number {router} any more")
         if not granted:
             return max(0.0, float(left[0]))
         self.owner = owner
@@ -194,14 +220,14 @@ class SqliteStore(Lookups):
 
     def renew(self, owner: str, seconds: float) -> set[int]:
         """Renew all leases of an owner, also those that ran out and that nobody took."""
-        query = f"UPDATE leases SET until = {NOW} + ? WHERE owner = ? RETURNING router"
+        query = f"UPDATE leases SET until = {SQLITE_NOW_SQL} + ? WHERE owner = ? RETURNING router"
         with self._writing() as db:
             return {router for (router,) in db.execute(query, (seconds, owner)).fetchall()}
 
     def owners(self, router: int | None = None) -> list[str]:
         """Whoever has leases, of one router or of any, also such as ran out."""
         with self._reading() as db:
-            found = db.execute(OWNERS, (router,)).fetchall()
+            found = db.execute(SQLITE_OWNERS_SQL, (router,)).fetchall()
         return [owner for (owner,) in found]
 
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
@@ -233,7 +259,7 @@ class SqliteStore(Lookups):
             for k in rows
         ]
 
-    def revoke(self, id: str, at: int) -> bool:  # noqa: A002
+    def revoke(self, id: str, at: int) -> bool:
         """From now on this credential is none; the time of the first revocation stays."""
         with self._writing() as db:
             query = "UPDATE keys SET revoked = coalesce(revoked, ?) WHERE id = ?"
@@ -251,7 +277,7 @@ class SqliteStore(Lookups):
         try:
             yield self._db or self._connect()
         except (sqlite3.DataError, UnicodeEncodeError, OverflowError) as error:
-            raise unkept(error) from None
+            raise make_unstorable_value_error(error) from None
         except sqlite3.ProgrammingError:
             raise
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -276,9 +302,9 @@ class SqliteStore(Lookups):
         try:
             found = os.stat(self.path)
         except OSError as error:
-            raise StoreDown(f"{self.path} is gone ({error.strerror}); put it back") from None
+            raise StoreUnavailable(f"{self.path} is gone ({error.strerror}); put it back") from None
         if (found.st_dev, found.st_ino) != self._inode:
-            raise StoreDown(
+            raise StoreUnavailable(
                 f"{self.path} is another file than the one that was opened; put the first one "
                 "back, or restart what uses it"
             )
@@ -288,13 +314,13 @@ class SqliteStore(Lookups):
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             self.close()
-        if code in DAMAGE:
-            return StoreDamaged(
+        if code in SQLITE_DAMAGE_CODES:
+            return StoreCorrupted(
                 f"{self.path} is not a store of bylot, or a damaged one ({error}); "
                 "restore it from a copy, or name another file"
             )
-        reason = REASONS.get(code, "SQLite cannot use it")
-        return StoreDown(f"{self.path}: {reason} ({error})")
+        reason = SQLITE_REMEDIES.get(code, "SQLite cannot use it")
+        return StoreUnavailable(f"{self.path}: {reason} ({error})")
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file; make a store of it if it is new, refuse it if it is something else."""
@@ -306,7 +332,7 @@ class SqliteStore(Lookups):
         db = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
             uri=True,
-            timeout=PATIENCE,
+            timeout=SQLITE_BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -322,34 +348,34 @@ class SqliteStore(Lookups):
 
     def _prepare(self, db: sqlite3.Connection, new: bool) -> None:
         """Nothing is written before the file is known to be ours, or empty."""
-        if new and not tables(db):
+        if new and not list_sqlite_tables(db):
             db.execute("BEGIN IMMEDIATE")
-            if not tables(db):  # nobody else was quicker
-                for statement in SCHEMA:
+            if not list_sqlite_tables(db):  # nobody else was quicker
+                for statement in SQLITE_SCHEMA_SQL:
                     db.execute(statement)
             db.execute("COMMIT")
-        if "bylot_meta" not in tables(db):
-            raise alien(str(self.path))
-        known(str(self.path), db.execute("SELECT version FROM bylot_meta").fetchall())
+        if "bylot_meta" not in list_sqlite_tables(db):
+            raise make_foreign_database_error(str(self.path))
+        check_store_version(str(self.path), db.execute("SELECT version FROM bylot_meta").fetchall())
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA journal_size_limit = 67108864")  # bytes that stay after a large delete
         if not self.read_only:
-            mode = with_wal(db)
+            mode = enable_wal(db)
             if mode != "wal":
-                raise StoreDown(
+                raise StoreUnavailable(
                     f"{self.path}: its disk cannot have a write-ahead log (mode {mode}); "
                     "put the file on a local disk"
                 )
 
 
-def parcels(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+def split_events(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
     """Lines, split into as few sizes as possible, so that their statements are prepared once.
 
     One statement for many lines, as `executemany` lets go of Python's lock for each line, and takes
     it again: two threads then hand it to and fro, for more than the writing takes.
     """
-    first, size = 0, PARCEL
+    first, size = 0, SQLITE_MAX_EVENTS_PER_STATEMENT
     while first < len(events):
         while size > len(events) - first:
             size //= 2
@@ -357,12 +383,12 @@ def parcels(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
         first += size
 
 
-def tables(db: sqlite3.Connection) -> set[str]:
+def list_sqlite_tables(db: sqlite3.Connection) -> set[str]:
     """What a file has."""
     return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
-def with_wal(db: sqlite3.Connection) -> str:
+def enable_wal(db: sqlite3.Connection) -> str:
     """The journal's mode, once it is a write-ahead log if it can be.
 
     To change it SQLite does not wait for others who do the same, as it does for a transaction.

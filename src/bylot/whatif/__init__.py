@@ -1,20 +1,19 @@
 """What-if runs: policies on a user's own world, against optima, and what each limit costs."""
 
-from bylot.whatif.findings import Findings, Standing
-from bylot.whatif.levels import Level, Sweep, sweep
-from bylot.whatif.run import Made, render, run
-from bylot.whatif.setup import Setup
-from bylot.whatif.yardsticks import Yardstick
+from bylot.whatif.plan import BoundSweep, SweepLevel, WhatifPlan, parse_sweep
+from bylot.whatif.references import Reference
+from bylot.whatif.results import PolicyResult, WhatifResults
+from bylot.whatif.runner import WhatifOutput, render, run
 
 __all__ = [
-    "Findings",
-    "Level",
-    "Made",
-    "Setup",
-    "Standing",
-    "Sweep",
-    "Yardstick",
+    "BoundSweep",
+    "PolicyResult",
+    "Reference",
+    "SweepLevel",
+    "WhatifOutput",
+    "WhatifPlan",
+    "WhatifResults",
+    "parse_sweep",
     "render",
     "run",
-    "sweep",
 ]

@@ -1,0 +1,49 @@
+"""Text for people: the one table that everything prints, and progress."""
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+def print_progress(line: str) -> None:
+    """Progress, on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def announce_if_slow(line: str, seconds: float = 3.0) -> Iterator[None]:
+    """Say what is being waited for, if it takes longer than so many seconds."""
+    timer = threading.Timer(seconds, print_progress, [line])
+    timer.daemon = True  # whoever gives up waiting need not wait for it
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of aligned columns under a head: those of numbers to the right, words to the left.
+
+    >>> format_table([("name", "n", "why"), ("a", "10", "so"), ("b", "9", "")])
+    ['name   n  why', 'a     10  so', 'b      9']
+    """
+    columns = [align_column(column) for column in zip(*rows, strict=True)]
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+
+
+def align_column(column: Sequence[str]) -> list[str]:
+    """Cells of one width."""
+    width = max(map(len, column))
+    numbers = all(cell == "" or cell[0] in "+-0123456789" for cell in column[1:])
+    return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]
+
+
+def format_percent(part: float) -> str:
+    """A share in per cent, with as many digits as are of use.
+
+    >>> format_percent(0.004), format_percent(0.237), format_percent(1.5)
+    ('0.4%', '23.7%', '150%')
+    """
+    return f"{100 * part:.0f}%" if part >= 1 else f"{100 * part:.1f}%"

@@ -1,0 +1,125 @@
+"""A box prod_j [low_j, high_j] as the dual sees it: support, peak, slope and distance.
+
+Ends may be infinite (a half-line); what the box means is left to the problem.
+"""
+
+import math
+
+import numpy as np
+
+from bylot.numerics.jit import Floats, jit, jit_inline
+
+EDGE_ROUNDING = 1e-12
+
+
+@jit
+def box_support(low: Floats, high: Floats, w: Floats) -> float:
+    """h(w) = max of w.x over the box = sum_j (high_j w_j if w_j > 0, low_j w_j if w_j < 0).
+
+    >>> box_support(np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0, -1.0]))
+    1.0
+    """
+    h = 0.0
+    for j in range(low.size):
+        if w[j] > 0.0:
+            h += high[j] * w[j]
+        elif w[j] < 0.0:  # w_j = 0 adds nothing, not 0 * inf
+            h += low[j] * w[j]
+    return h
+
+
+@jit
+def box_maximiser(low: Floats, high: Floats, w: Floats) -> Floats:
+    """A point of the box where w.x is largest; where w_j = 0 leaves the choice, the one nearest 0.
+
+    >>> box_maximiser(
+    ...     np.array([0.0, 1.0, 1.0]), np.array([2.0, 3.0, 3.0]), np.array([1.0, -1.0, 0.0])
+    ... )
+    array([2., 1., 1.])
+    """
+    x = np.empty(low.size)
+    for j in range(low.size):
+        if w[j] > 0.0:
+            x[j] = high[j]
+        elif w[j] < 0.0:
+            x[j] = low[j]
+        else:
+            x[j] = min(max(0.0, low[j]), high[j])
+    return x
+
+
+@jit
+def dual_slope_at(low: float, high: float, u: float, w: float) -> float:
+    """One coordinate of `dual_slope`."""
+    if w > 0.0:
+        return u - high
+    if w < 0.0:
+        return u - low
+    gap = u - min(max(u, low), high)
+    # A u on the edge, as that of equal shares may be, is known to the rounding of a sum only: were
+    # that to wake a multiplier, the last bit would decide what is played from then on.
+    return gap if abs(gap) > EDGE_ROUNDING * max(abs(u), abs(min(max(u, low), high))) else 0.0
+
+
+@jit
+def dual_slope(low: Floats, high: Floats, u: Floats, w: Floats) -> Floats:
+    """The shortest subgradient at w of the dual's payoff f(w) = w.u - h(w).
+
+    All subgradients are u - x with x a maximiser of w.x over the box. Where w_j = 0 every x_j of
+    [low_j, high_j] is one, and the shortest difference is u_j - clip(u_j, low_j, high_j): zero if
+    u_j lies inside, so that a limit which is kept never moves a multiplier that is at rest.
+
+    >>> low, high = np.array([0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0])
+    >>> dual_slope(low, high, np.array([0.5, 0.5, 1.5]), np.array([1.0, 0.0, 0.0]))
+    array([-0.5,  0. ,  0.5])
+    """
+    s = np.empty(low.size)
+    for j in range(low.size):
+        s[j] = dual_slope_at(low[j], high[j], u[j], w[j])
+    return s
+
+
+@jit
+def box_distance(low: Floats, high: Floats, x: Floats) -> float:
+    """Euclidean distance to the box: the length of max(low - x, x - high, 0).
+
+    >>> box_distance(np.array([0.0, -np.inf]), np.array([1.0, 2.0]), np.array([4.0, 6.0]))
+    5.0
+    """
+    total = 0.0
+    for j in range(low.size):
+        gap = max(low[j] - x[j], x[j] - high[j], 0.0)
+        total += gap * gap
+    return float(np.sqrt(total))
+
+
+@jit_inline
+def clip_to_unit_ball(w: Floats) -> None:
+    """Move w, in place, to the nearest point of the unit ball: w / max(1, |w|).
+
+    >>> import numpy as np
+    >>> w = np.array([3.0, 4.0])
+    >>> clip_to_unit_ball(w)
+    >>> w
+    array([0.6, 0.8])
+    """
+    square = 0.0
+    for j in range(w.size):
+        square += w[j] * w[j]
+    if square > 1.0:
+        length = math.sqrt(square)
+        for j in range(w.size):
+            w[j] /= length
+
+
+@jit
+def project_onto_unit_ball(w: Floats) -> Floats:
+    """The nearest point of the unit ball, in a new array.
+
+    >>> import numpy as np
+    >>> project_onto_unit_ball(np.array([3.0, 4.0]))
+    array([0.6, 0.8])
+    """
+    near = w.copy()
+    clip_to_unit_ball(near)
+    return near

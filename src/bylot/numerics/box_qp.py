@@ -1,0 +1,102 @@
+"""The smallest quadratic program on a box: a few variables, the Hessian given as it is.
+
+Written out in loops, as each array expression would add a second to the compiling.
+"""
+
+import math
+
+import numpy as np
+
+from bylot.numerics.jit import Bools, Floats, jit
+
+GRADIENT_ROUNDING = 2.0**-46  # a slope, in parts of its terms, that rounding may have made
+
+
+@jit
+def fill_newton_step(y: Floats, H: Floats, slope: Floats, held: Bools, L: Floats) -> None:
+    """Write the way to where the slopes of all that are not held are zero, H y = -slope.
+
+    Cholesky, into the same rows and columns of L. A pivot that rounding left without a sign is a
+    wall: there is no way in that direction.
+    """
+    d = slope.size
+    for a in range(d):
+        y[a] = 0.0 if held[a] else -slope[a]
+        for c in range(a + 1):
+            if held[a] or held[c]:
+                L[a, c] = 0.0
+                continue
+            h = H[a, c]
+            for k in range(c):
+                h -= L[a, k] * L[c, k]
+            if c < a:
+                L[a, c] = h / L[c, c]
+                y[a] -= L[a, c] * y[c]
+            else:
+                L[a, a] = math.sqrt(h) if h > 0.0 else np.inf
+                y[a] /= L[a, a]
+    for a in range(d - 1, -1, -1):
+        if not held[a]:
+            for k in range(a + 1, d):
+                y[a] -= L[k, a] * y[k]
+            y[a] /= L[a, a]
+
+
+@jit
+def fill_qp_gradient(slope: Floats, H: Floats, g: Floats, x: Floats) -> None:
+    """Write g + H x, and zero for what rounding may have made."""
+    for j in range(x.size):
+        slope[j], size = g[j], abs(g[j])
+        for k in range(x.size):
+            term = H[j, k] * x[k]
+            slope[j] += term
+            size += abs(term)
+        if abs(slope[j]) <= GRADIENT_ROUNDING * size:
+            slope[j] = 0.0
+
+
+@jit
+def release_worst_bound(held: Bools, slope: Floats, x: Floats, low: Floats, high: Floats) -> bool:
+    """Free the one that most wants to leave its bound, if any does."""
+    worst, most = -1, 0.0
+    for j in range(x.size):
+        inward = -slope[j] if x[j] == low[j] else slope[j]
+        if held[j] and low[j] < high[j] and inward > most:
+            worst, most = j, inward
+    if worst >= 0:
+        held[worst] = False
+    return worst >= 0
+
+
+@jit
+def solve_box_qp(x: Floats, H: Floats, g: Floats, low: Floats, high: Floats) -> None:
+    """Write the x in [low, high] that minimises g.x + x.H x / 2, by a primal active set.
+
+    H is positive definite, low <= 0 <= high. From x = 0 every turn goes down: variables are held
+    when they reach a bound, and freed, worst first, when their slope there says that they should.
+
+    >>> x, wall = np.empty(2), np.array([2.0, 2.0])
+    >>> solve_box_qp(x, np.eye(2), np.array([-1.0, 3.0]), -wall, wall)
+    >>> x
+    array([ 1., -2.])
+    """
+    d = g.size
+    y, slope, held, L = np.empty(d), np.empty(d), np.empty(d, np.bool_), np.empty((d, d))
+    for j in range(d):
+        x[j], slope[j] = 0.0, g[j]
+        held[j] = (low[j] == 0.0 and g[j] >= 0.0) or (high[j] == 0.0 and g[j] <= 0.0)
+    for _ in range(20 + 10 * d):
+        fill_newton_step(y, H, slope, held, L)
+        share, blocking = 1.0, -1
+        for j in range(d):
+            room = (low[j] if y[j] < 0.0 else high[j]) - x[j]
+            if abs(room) < share * abs(y[j]):
+                share, blocking = room / y[j], j
+        for j in range(d):
+            x[j] = min(max(x[j] + share * y[j], low[j]), high[j])
+        if blocking >= 0:
+            x[blocking] = low[blocking] if y[blocking] < 0.0 else high[blocking]
+            held[blocking] = True
+        fill_qp_gradient(slope, H, g, x)
+        if blocking < 0 and not release_worst_bound(held, slope, x, low, high):
+            break

@@ -1,0 +1,101 @@
+"""How numerics are compiled: one decorator, and a disk cache that cannot go stale."""
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
+COMPILED_PARTS = ("numerics", "policies", "problem", "theory.py", "simulation.py")
+"""The parts of the package that compiled code is made of; others may change without compiling."""
+
+
+def list_sources(package: Path, parts: Iterable[str]) -> list[Path]:
+    """The Python files of some parts of a package: modules, and all that is in folders."""
+    places = [package / part for part in parts]
+    return sorted(
+        path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))
+    )
+
+
+def fingerprint_sources() -> str:
+    """A short name for this exact state of all that is compiled.
+
+    numba invalidates a cached function when its own file changes, not when a function it calls
+    does; a cache folder per state of all these files cannot be stale.
+    """
+    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
+    for path in list_sources(PACKAGE_FOLDER, COMPILED_PARTS):
+        stat = path.stat()
+        digest.update(
+            f"{path.relative_to(PACKAGE_FOLDER)} {stat.st_mtime_ns} {stat.st_size}\n".encode()
+        )
+    return digest.hexdigest()[:16]
+
+
+def find_cache_folder() -> str | None:
+    """First folder that can be written: $NUMBA_CACHE_DIR, the user's cache, the temporary one."""
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    spare = Path(tempfile.gettempdir()) / f"bylot-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    for base in [Path(given)] if given else [Path(user) / "bylot", spare]:
+        folder = base / "compiled" / fingerprint_sources()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if base == spare:  # everybody can write beside it, and what is in it will be run
+                base.chmod(0o700)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+            for entry in folder.rglob("*.nb?"):
+                if entry.stat().st_size == 0:  # a full disk or a crash left it; numba would choke
+                    entry.unlink()
+            return str(folder)
+        except OSError:
+            continue
+    return None
+
+
+CACHE_FOLDER = find_cache_folder()
+
+
+def jit(function: FunctionT) -> FunctionT:
+    """Compile a kernel: no GIL, no Python fallback, strict IEEE arithmetic, kept on disk.
+
+    Strict arithmetic (no fastmath) is what makes the simulator's loop and the router's single
+    calls agree to the last bit, whatever gets inlined where.
+    """
+    return compile_with_numba(function)
+
+
+def jit_inline(function: FunctionT) -> FunctionT:
+    """Compile a kernel that is written out where it is called: small ones of the hot loop.
+
+    A call would count a reference to every array it is handed, which costs more than the work.
+    """
+    return compile_with_numba(function, inline="always")
+
+
+def compile_with_numba(function: FunctionT, **options: str) -> FunctionT:
+    """numba's decorator, with our settings and our cache folder."""
+    # The folder is read when a function is decorated: set it for ours, leave other packages alone.
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE_FOLDER or ""
+    try:
+        decorate = numba.njit(
+            nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None, **options
+        )
+        return decorate(function)  # type: ignore[no-any-return]
+    finally:
+        numba.config.CACHE_DIR = before

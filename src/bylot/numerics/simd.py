@@ -1,0 +1,182 @@
+"""Eight numbers at once: the vector unit, for sums that strict arithmetic keeps in one order.
+
+A compiler may not reorder a sum of floats, so it adds one number at a time. `Lanes` fixes the
+order itself: eight running sums side by side, added up in pairs by `sum_lanes`. The same bits come
+out wherever the code is inlined and however wide the vectors of the machine are.
+
+    acc = splat(0.0)
+    for i in range(0, x.size, WIDTH):
+        acc = acc + load(x, i, 0.0)
+    return total(acc)
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+from bylot.numerics.jit import Floats
+
+SIMD_WIDTH = 8
+INT32 = ir.IntType(32)
+VECTOR_TYPE = ir.VectorType(ir.DoubleType(), SIMD_WIDTH)
+UNDEFINED_VECTOR = ir.Constant(VECTOR_TYPE, ir.Undefined)
+ZERO_VECTOR = ir.Constant(VECTOR_TYPE, [0.0] * SIMD_WIDTH)
+
+
+class Lanes:
+    """Eight float64 side by side: a value of compiled code alone, with + - * by lane."""
+
+    def __add__(self, other: "Lanes | float") -> "Lanes":
+        raise NotImplementedError
+
+    __sub__ = __mul__ = __rmul__ = __add__
+
+
+class LanesType(types.Type):  # type: ignore[misc]
+    """`Lanes`, as the compiler knows it."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Lanes")
+
+
+LANES_TYPE = LanesType()
+
+
+@register_model(LanesType)
+class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    """Held in one vector register."""
+
+    def __init__(self, manager: Any, fe_type: Any) -> None:
+        super().__init__(manager, fe_type, VECTOR_TYPE)
+
+
+def emit_splat(builder: Any, x: Any) -> Any:
+    """A vector of eight times x."""
+    first = builder.insert_element(UNDEFINED_VECTOR, x, INT32(0))
+    return builder.shuffle_vector(
+        first, UNDEFINED_VECTOR, ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
+    )
+
+
+def split_halves(builder: Any, v: Any) -> tuple[Any, Any]:
+    """The lower and the upper half of a vector."""
+    h = v.type.count // 2
+    low, high = (ir.Constant(ir.VectorType(INT32, h), list(range(k, k + h))) for k in (0, h))
+    return builder.shuffle_vector(v, v, low), builder.shuffle_vector(v, v, high)
+
+
+def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
+    """The larger of two vectors, by lane."""
+    return builder.select(builder.fcmp_ordered(">", v, w), v, w)
+
+
+def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any, Any], Any]) -> Any:
+    """Eight lanes to four, to two, to one: always the same pairs."""
+    while v.type.count > 1:
+        v = pair(builder, *split_halves(builder, v))
+    return builder.extract_element(v, INT32(0))
+
+
+def _splat(context: Any, x: Any) -> Any:
+    return LANES_TYPE(types.float64), lambda target, builder, form, given: emit_splat(
+        builder, given[0]
+    )
+
+
+def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        array = target.make_array(values)(target, builder, given[0])
+        size = builder.extract_value(array.shape, 0)
+        end = builder.add(given[1], size.type(SIMD_WIDTH))
+        whole = builder.icmp_signed("<=", end, size)
+        if values.layout != "C":
+            whole = ir.Constant(ir.IntType(1), 0)
+
+        def at(index: Any) -> Any:
+            return cgutils.get_item_pointer(target, builder, values, array, [index])
+
+        with builder.if_else(whole) as (inside, across):
+            with inside:
+                place = builder.bitcast(at(given[1]), VECTOR_TYPE.as_pointer())
+                full, full_block = builder.load(place, align=8), builder.block
+            with across:
+                part = emit_splat(builder, given[2])
+                for k in range(SIMD_WIDTH):  # reads the first one again where there is none
+                    index = builder.add(given[1], size.type(k))
+                    there = builder.icmp_signed("<", index, size)
+                    x = builder.load(at(builder.select(there, index, given[1])))
+                    x = builder.select(there, x, given[2])
+                    part = builder.insert_element(part, x, INT32(k))
+                part_block = builder.block
+        result = builder.phi(VECTOR_TYPE)
+        result.add_incoming(full, full_block)
+        result.add_incoming(part, part_block)
+        return result
+
+    return LANES_TYPE(values, types.intp, types.float64), emit
+
+
+def _kept(context: Any, p: Any, x: Any) -> Any:
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        return builder.select(
+            builder.fcmp_ordered(">=", given[0], ZERO_VECTOR), given[1], ZERO_VECTOR
+        )
+
+    return LANES_TYPE(LANES_TYPE, LANES_TYPE), emit
+
+
+def _larger(context: Any, x: Any, y: Any) -> Any:
+    return LANES_TYPE(LANES_TYPE, LANES_TYPE), lambda target, builder, form, given: emit_maximum(
+        builder, *given
+    )
+
+
+def _total(context: Any, x: Any) -> Any:
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        return emit_reduction(builder, given[0], lambda build, v, w: build.fadd(v, w))
+
+    return types.float64(LANES_TYPE), emit
+
+
+def _largest(context: Any, x: Any) -> Any:
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        return emit_reduction(builder, given[0], emit_maximum)
+
+    return types.float64(LANES_TYPE), emit
+
+
+splat: Callable[[float], Lanes] = intrinsic(_splat)
+load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
+keep_where_nonnegative: Callable[[Lanes, Lanes], Lanes] = intrinsic(_kept)
+elementwise_max: Callable[[Lanes, Lanes], Lanes] = intrinsic(_larger)
+sum_lanes: Callable[[Lanes], float] = intrinsic(_total)
+max_lanes: Callable[[Lanes], float] = intrinsic(_largest)
+
+
+def register_arithmetic(operation: Any, instruction: str) -> None:
+    """Teach the compiler an operation on two `Lanes`, or on `Lanes` and a number."""
+
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        return getattr(builder, instruction)(*given)
+
+    both = intrinsic(lambda context, x, y: (LANES_TYPE(LANES_TYPE, LANES_TYPE), emit))
+
+    @overload(operation, strict=False)  # type: ignore[untyped-decorator]
+    def _(x: Any, y: Any) -> Any:
+        if isinstance(x, LanesType) and isinstance(y, LanesType):
+            return lambda x, y: both(x, y)
+        if isinstance(x, LanesType) and isinstance(y, types.Float):
+            return lambda x, y: both(x, splat(y))
+        if isinstance(x, types.Float) and isinstance(y, LanesType):
+            return lambda x, y: both(splat(x), y)
+        return None
+
+
+register_arithmetic(operator.add, "fadd")
+register_arithmetic(operator.sub, "fsub")
+register_arithmetic(operator.mul, "fmul")

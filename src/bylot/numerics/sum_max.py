@@ -1,0 +1,254 @@
+"""The sum-max reward of a panel, and its exact expectation Phi(q) with slope and curvature.
+
+Owns no optimisation: what to do with Phi is the business of policies, metrics and the optimum.
+
+Sort a row of V decreasingly, v_(1) >= ... >= v_(K) >= v_(K+1) = 0, and let Q_l be the mass of q on
+the l best experts. The best of M draws is worth at least v_(l) unless all draws fall below, so
+
+    Phi(q) = sum_k sum_l (v_(l) - v_(l+1)) (1 - (1 - Q_l)^M).
+
+On the simplex 1 - Q_l = R_l, the mass *below* the l best. Summing from the worst expert upwards
+gives R_l by additions only, and value, slope and curvature as running (suffix) sums of the same
+pass. Powers are repeated products. `order` is the sorting of each row, computed once per stack by
+`sort_experts` and good for every q, M and weighting.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from bylot.numerics.jit import Floats, Ints, jit, jit_inline
+
+SortOrder = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+
+SORT_BLOCK_VALUES = 2**16
+"""So many values are sorted at a time: what is made of them stays in the processor's cache."""
+
+
+@jit_inline
+def sum_max(values: Floats, draws: Ints) -> float:
+    """Reward of a panel: r(A) = sum_k max_{i in A} V[k, i]; an empty panel earns 0.
+
+    >>> sum_max(np.array([[0.9, 0.1, 0.4], [0.0, 0.7, 0.2]]), np.array([0, 2, 2]))
+    1.1
+    """
+    total = 0.0
+    if draws.size == 0:
+        return total
+    for k in range(values.shape[0]):
+        best = values[k, draws[0]]
+        for j in range(1, draws.size):
+            best = max(best, values[k, draws[j]])
+        total += best
+    return total
+
+
+def sort_experts(values: Floats) -> SortOrder:
+    """Experts of each row from best to worst, equals by index; last axis sorted, small integers.
+
+    >>> sort_experts(np.array([[[0.1, 0.9, 0.1]]]))
+    array([[[1, 0, 2]]], dtype=int16)
+    """
+    K = values.shape[-1]
+    order: SortOrder = np.empty(values.shape, np.int16 if K <= 2**15 else np.int32)
+    rows, sorted_rows, many = (
+        values.reshape(-1, K),
+        order.reshape(-1, K),
+        -(-SORT_BLOCK_VALUES // K),
+    )
+    for start in range(0, len(rows), many):
+        sorted_rows[start : start + many] = sort_rows(rows[start : start + many])
+    return order
+
+
+def sort_rows(rows: Floats) -> Ints:
+    """Places of each row from best to worst, equals by index.
+
+    The bits of a number that is not negative grow with it, and the place fits into the lowest:
+    whole numbers are sorted far faster than places are.
+    """
+    K = rows.shape[1]
+    low = np.uint64((1 << (K - 1).bit_length()) - 1)
+    keys = (rows + 0.0).view(np.uint64)  # a copy, without any -0.0
+    np.invert(keys, out=keys)
+    keys &= ~low
+    keys |= np.arange(K, dtype=np.uint64)
+    keys.sort(axis=1)
+    keys &= low
+    order = keys.view(np.int64)
+    found = rows.ravel().take(order + K * np.arange(len(rows))[:, None])
+    astray = (found[:, 1:] > found[:, :-1]).any(axis=1)  # nearly equal, and so out of order
+    if astray.any():
+        order[astray] = np.argsort(-rows[astray], axis=1, kind="stable")
+    return order
+
+
+@jit
+def integer_power(x: float, n: int) -> float:
+    """x^n by repeated products, x^0 = 1.
+
+    >>> integer_power(0.5, 3)
+    0.125
+    """
+    product = 1.0
+    for _ in range(n):
+        product *= x
+    return product
+
+
+@jit
+def expected_row_reward(q: Floats, v: Floats, order: SortOrder, M: int) -> float:
+    """Expected best of M draws in one row: sum_l (v_(l) - v_(l+1)) (1 - R_l^M).
+
+    >>> expected_row_reward(np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1, 0]), 2)
+    0.75
+    """
+    phi, R, below = 0.0, 0.0, 0.0
+    for p in range(order.size - 1, -1, -1):
+        i = order[p]
+        phi += (v[i] - below) * (1.0 - integer_power(R, M))
+        below = v[i]
+        R += q[i]
+    return phi
+
+
+@jit
+def expected_rewards_by_round(q: Floats, values: Floats, order: SortOrder, M: int) -> Floats:
+    """Phi^{r_t}(q) of every round t for one policy: values (T, N, K) -> (T,).
+
+    >>> values = np.array([[[0.0, 1.0]], [[1.0, 1.0]]])
+    >>> expected_rewards_by_round(np.array([0.5, 0.5]), values, sort_experts(values), 2)
+    array([0.75, 1.  ])
+    """
+    T, N, _ = values.shape
+    phi = np.zeros(T)
+    for t in range(T):
+        for k in range(N):
+            phi[t] += expected_row_reward(q, values[t, k], order[t, k], M)
+    return phi
+
+
+@jit
+def expected_rewards_along(qs: Floats, values: Floats, order: SortOrder, M: int) -> Floats:
+    """Phi^{r_t}(q_t) of a played sequence of policies: qs (T, K), values (T, N, K) -> (T,).
+
+    >>> values = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
+    >>> expected_rewards_along(np.array([[0.5, 0.5], [0.0, 1.0]]), values, sort_experts(values), 2)
+    array([0.75, 1.  ])
+    """
+    T, N, _ = values.shape
+    phi = np.zeros(T)
+    for t in range(T):
+        for k in range(N):
+            phi[t] += expected_row_reward(qs[t], values[t, k], order[t, k], M)
+    return phi
+
+
+@jit
+def reward_and_slope(
+    q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
+) -> tuple[float, Floats]:
+    """sum_t weights_t Phi^{r_t}(q) and its slope, the derivative of the formula in Q above:
+
+    slope[s_i] = sum_t weights_t sum_k M sum_{l >= i} (v_(l) - v_(l+1)) R_l^(M-1),
+
+    s_i being the i-th best expert of the row. It differs from `expected_reward_gradient` by a multiple of the
+    all-ones vector, so both rank the moves within the simplex alike.
+
+    >>> values = np.array([[[0.0, 1.0]]])
+    >>> reward_and_slope(np.array([0.5, 0.5]), values, sort_experts(values), 2, np.ones(1))
+    (0.75, array([0., 1.]))
+    """
+    T, N, K = values.shape
+    phi, slope = 0.0, np.zeros(K)
+    for t in range(T):
+        for k in range(N):
+            v, s = values[t, k], order[t, k]
+            row, R, below, suffix = 0.0, 0.0, 0.0, 0.0
+            for p in range(K - 1, -1, -1):
+                i = np.uint32(s[p])  # unsigned, an index is not asked if it counts from the end
+                step = weights[t] * (v[i] - below)
+                others = integer_power(R, M - 1)
+                row += step * (1.0 - others * R)
+                suffix += step * others
+                slope[i] += suffix
+                below = v[i]
+                R += q[i]
+            phi += row
+    return phi, M * slope
+
+
+@jit
+def reward_hessian(q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats) -> Floats:
+    """The Hessian of the formula that `reward_and_slope` differentiates, negative semidefinite:
+
+    H[s_i, s_j] = -sum_t weights_t sum_k M (M-1) sum_{l >= max(i, j)} (v_(l) - v_(l+1)) R_l^(M-2).
+
+    >>> values = np.array([[[0.0, 1.0]]])
+    >>> reward_hessian(np.array([0.5, 0.5]), values, sort_experts(values), 2, np.ones(1))
+    array([[-0., -0.],
+           [-0., -2.]])
+    """
+    T, N, K = values.shape
+    half = np.zeros((K, K))
+    s, suffixes = np.zeros(K, np.uint32), np.zeros(K)
+    for t in range(T):
+        for k in range(N):
+            if M < 2:
+                break
+            v = values[t, k]
+            R, below, suffix = 0.0, 0.0, 0.0
+            for p in range(K - 1, -1, -1):
+                i = s[p] = np.uint32(order[t, k, p])
+                suffix += weights[t] * (v[i] - below) * integer_power(R, M - 2)
+                suffixes[p] = suffix
+                below = v[i]
+                R += q[i]
+            for p in range(K):
+                if suffixes[p] == 0.0:  # everyone from here on is worth nothing more
+                    break
+                row = half[s[p]]
+                for j in range(p):
+                    row[s[j]] += suffixes[p]
+                row[s[p]] += 0.5 * suffixes[p]
+    return -M * (M - 1.0) * (half + half.T)
+
+
+def reward_slope_and_hessian(
+    q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
+) -> tuple[float, Floats, Floats]:
+    """The value and the slope of `reward_and_slope`, and the `reward_hessian`."""
+    phi, slope = reward_and_slope(q, values, order, M, weights)
+    return phi, slope, reward_hessian(q, values, order, M, weights)
+
+
+@jit
+def expected_reward_gradient(
+    q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
+) -> Floats:
+    """The gradient of Lemma 1, sum_t weights_t E[r_t(B) / q_i * (number of draws equal to i)].
+
+    It is the derivative of the M-homogeneous extension of Phi, the sum over all K^M sequences of
+    draws of prod q[draws] * r(draws), and exceeds the slope of the formula in Q by the same
+    amount for every expert, M times the expected reward of M - 1 draws:
+
+    gradient = slope + M Phi_{M-1}(q) (1, ..., 1).
+
+    >>> values = np.array([[[0.0, 1.0]]])
+    >>> expected_reward_gradient(np.array([0.5, 0.5]), values, sort_experts(values), 2, np.ones(1))
+    array([1., 2.])
+    """
+    lift = 0.0
+    for t in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            lift += weights[t] * expected_row_reward(q, values[t, k], order[t, k], M - 1)
+    return reward_and_slope(q, values, order, M, weights)[1] + M * lift
+
+
+def expected_reward(q: Floats, values: Floats, M: int) -> float:
+    """Mean over t of Phi^{r_t}(q), for a stack (T, N, K) or one matrix (N, K), sorted on the spot.
+
+    >>> expected_reward(np.array([0.5, 0.5]), np.array([[0.0, 1.0]]), 2)
+    0.75
+    """
+    stack = values.reshape(-1, *values.shape[-2:])
+    return float(expected_rewards_by_round(q, stack, sort_experts(stack), M).mean())

@@ -1,0 +1,130 @@
+"""Stack: value matrices with their rows sorted once, to evaluate many policies on.
+
+Owns the check and the sorting of values; what is maximised over them is left to the landscape.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bylot.errors import ValuesError
+from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.sum_max import SortOrder, reward_and_slope, reward_hessian, sort_experts
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ValueStack:
+    """T value matrices (T, N, K), the sorting of their rows, and the weight of each round.
+
+    Sorting costs as much as five evaluations: make one stack and pass it wherever `values` go.
+    Made from values of shape (T, N, K) or (N, K); rounds weigh 1/T each if nothing else is given.
+
+    >>> stack = ValueStack([[0.0, 1.0]])
+    >>> stack.rounds, stack.value(np.array([0.5, 0.5]), 2)
+    (1, 0.75)
+    """
+
+    values: Floats
+    order: SortOrder
+    weights: Floats
+
+    def __init__(
+        self, values: ArrayLike, order: SortOrder | None = None, weights: Floats | None = None
+    ) -> None:
+        array = check_values(values) if order is None else np.asarray(values, dtype=np.float64)
+        T = len(array)
+        object.__setattr__(self, "values", array)
+        object.__setattr__(self, "order", sort_experts(array) if order is None else order)
+        object.__setattr__(self, "weights", np.full(T, 1.0 / T) if weights is None else weights)
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds T."""
+        return len(self.values)
+
+    @property
+    def size(self) -> int:
+        """The number of experts K."""
+        return int(self.values.shape[2])
+
+    def part(self, rounds: Ints) -> "ValueStack":
+        """Some of the rounds, each with the weight that it has here."""
+        return ValueStack(self.values[rounds], self.order[rounds], self.weights[rounds])
+
+    def thinned(self, step: int) -> "ValueStack":
+        """Every step-th round, weighing as much in all as the whole."""
+        few = np.arange(0, self.rounds, step)
+        weights = self.weights[few] * (self.weights.sum() / self.weights[few].sum())
+        return ValueStack(self.values[few], self.order[few], weights)
+
+    def everyone(self) -> float:
+        """sum_t weight_t r_t(all experts): no policy earns more."""
+        best = np.take_along_axis(self.values, self.order[:, :, :1], axis=2)
+        return float(self.weights @ best.sum(axis=(1, 2)))
+
+    def value(self, q: Floats, M: int) -> float:
+        """sum_t weight_t Phi^{r_t}(q)."""
+        return self.slope(q, M)[0]
+
+    def slope(self, q: Floats, M: int) -> tuple[float, Floats]:
+        """The value at q and its slope, see `kernels.summax.with_slope`."""
+        return reward_and_slope(q, self.values, self.order, M, self.weights)
+
+    def curvature(self, q: Floats, M: int) -> Floats:
+        """The Hessian at q, see `kernels.summax.hessian`."""
+        return reward_hessian(q, self.values, self.order, M, self.weights)
+
+
+def check_values(values: ArrayLike) -> Floats:
+    """Values as (T, N, K), finite and not negative."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim not in (2, 3) or array.size == 0:
+        raise ValuesError(
+            f"values have shape {array.shape}; "
+            "give one matrix (N, K), or one per round (T, N, K), none of them empty"
+        )
+    if not (np.isfinite(array).all() and (array >= 0.0).all()):
+        raise ValuesError(
+            f"values range from {array.min()} to {array.max()}; "
+            "a value is a finite number of 0 or more, shift or repair them first"
+        )
+    stack = np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
+    # To compiled code a locked array is another type, and a reason to compile everything again.
+    return stack if stack.flags.writeable else stack.copy()
+
+
+class Objective(NamedTuple):
+    """F(q) = sum_x F_x(q_x), F_x the weighted expected reward of the rounds of context x.
+
+    q is (X, K), a row per context; without contexts X = 1. Concave, as every F_x is.
+    """
+
+    parts: tuple[ValueStack, ...]
+    draws: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(X, K): how many contexts, how many experts."""
+        return len(self.parts), self.parts[0].size
+
+    @property
+    def rounds(self) -> int:
+        """Value matrices in all."""
+        return sum(part.rounds for part in self.parts)
+
+    def thinned(self, step: int) -> "Objective":
+        """The same from every step-th round of each context: nearly as high, far cheaper."""
+        return self._replace(parts=tuple(part.thinned(step) for part in self.parts))
+
+    def slope(self, q: Floats) -> tuple[float, Floats]:
+        """F(q) and its slope (X, K)."""
+        pairs = [part.slope(row, self.draws) for part, row in zip(self.parts, q, strict=True)]
+        return sum(value for value, _ in pairs), np.stack([slope for _, slope in pairs])
+
+    def curvature(self, q: Floats) -> Floats:
+        """The Hessian of F, (X, K, K): contexts do not touch each other."""
+        return np.stack(
+            [part.curvature(row, self.draws) for part, row in zip(self.parts, q, strict=True)]
+        )

@@ -1,0 +1,1 @@
+"""outcome_tables."""

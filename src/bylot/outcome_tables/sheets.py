@@ -1,0 +1,170 @@
+"""Sheets: text files whose line 1 names the columns; what the columns hold is left to the reader.
+
+Fields lie between tabs or commas and may be blank, but for the first of a line: it is the name of
+that line, which no other line has. What else a file may look like is in `lines`.
+"""
+
+import math
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bylot.errors import install_command
+from bylot.outcome_tables.text_lines import (
+    data_error,
+    describe_lines,
+    format_location,
+    quote_field,
+    read_text_lines,
+    split_at_commas,
+    split_at_tabs,
+)
+from bylot.problem.validation import suggest_known_name
+
+DECIMAL_NUMBER = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE
+)
+
+
+class Sheet(NamedTuple):
+    """The lines of one file, each with a field for each column."""
+
+    path: Path
+    columns: tuple[str, ...]
+    fields: list[list[str]]
+    text: bool = True  # has it lines, or rows that no editor numbers?
+
+    @property
+    def names(self) -> list[str]:
+        """The first field of every line."""
+        return [fields[0] for fields in self.fields]
+
+    def column(self, name: str) -> list[str]:
+        """The field of every line in a column."""
+        if name not in self.columns:
+            what = f"there is no column {quote_field(name)}"
+            raise data_error(self.path, what, suggest_known_name(name, self.columns, "columns"), 1)
+        place = self.columns.index(name)
+        return [fields[place] for fields in self.fields]
+
+    def line(self, row: int) -> int:
+        """The number, from 1, of a row's line in the file."""
+        return row + 2
+
+    def place(self, row: int) -> int | str:
+        """Where a row is, for a message: its line, or what else it can be found by."""
+        return self.line(row) if self.text else f"row {row + 1}"
+
+
+def read_sheet(path: Path, largest: int = -1) -> Sheet:
+    """A file with a header and at least one line below it, of at most so many bytes."""
+    lines = read_text_lines(path, largest)
+    cut = split_at_tabs if "\t" in lines[0] else split_at_commas
+    columns, *fields = map(cut, lines)
+    check_columns(path, columns)
+    bad = [n for n, row in enumerate(fields, 2) if len(row) != len(columns)]
+    if bad:
+        what = (
+            f"{describe_lines(bad, len(lines))} do not hold {len(columns)} fields, as line 1 does"
+        )
+        raise data_error(path, what, "correct or remove them; fields lie between tabs or commas")
+    if not fields:
+        raise data_error(path, "holds a header and nothing else", "give a file with entries")
+    return check_unique_names(Sheet(path, tuple(columns), fields))
+
+
+def check_columns(path: Path, columns: list[str]) -> None:
+    """Refuse a header of fewer than two columns, or in which a name is missing or met again.
+
+    The first column may be without a name, as it is where tables are saved with their index.
+    """
+    if len(columns) < 2:
+        what = "is not a header that names two columns or more"
+        semicolons = ", not semicolons" if columns and ";" in columns[0] else ""
+        raise data_error(
+            path, what, f"write one, with tabs or commas{semicolons} between the names", 1
+        )
+    seen: dict[str, int] = {}
+    for n, name in enumerate(columns, 1):
+        before = seen.setdefault(name, n)
+        if before != n:
+            what = f"columns {before} and {n} are both called {quote_field(name)}"
+            raise data_error(path, what, "give each column a name of its own", 1)
+        if not name and n > 1:
+            raise data_error(path, f"column {n} has no name", "give it one, or remove it", 1)
+
+
+def check_unique_names(read: Sheet) -> Sheet:
+    """Refuse a line without a name, and a second line of the same name."""
+    what = quote_field(read.columns[0]) if read.columns[0] else "the name"
+    seen: dict[str, int] = {}
+    for row, name in enumerate(read.names):
+        if not name:
+            raise data_error(read.path, f"{what} is blank", "fill it in", read.place(row))
+        before = seen.setdefault(name, row)
+        if before != row:
+            said = f"{what} is {quote_field(name)}, as in {format_location(read.place(before))}"
+            raise data_error(read.path, said, "keep one of the two lines", read.place(row))
+    return read
+
+
+def parse_decimal(field: str) -> float | None:
+    """A finite number in plain writing, None if a field holds something else.
+
+    >>> parse_decimal("-.5e1"), parse_decimal("nan"), parse_decimal("1,5"), parse_decimal("")
+    (-5.0, None, None, None)
+    """
+    value = float(field) if DECIMAL_NUMBER.fullmatch(field) else math.inf
+    return value if math.isfinite(value) else None
+
+
+def open_sheet(path: Path) -> Sheet:
+    """The sheet in a file, by its name: *.parquet, or text."""
+    return sheet_from_parquet(path) if path.suffix.lower() == ".parquet" else read_sheet(path)
+
+
+def sheet_from_parquet(path: Path) -> Sheet:
+    """The rows of a table; nulls and NaN are blanks, True and False 1 and 0."""
+    table = load_parquet(path)
+    check_columns(path, table.columns)
+    if not len(table):
+        raise data_error(path, "holds no rows", "give a table with entries")
+    fields = [[format_field(value) for value in row] for row in table.rows()]
+    return check_unique_names(Sheet(path, tuple(table.columns), fields, text=False))
+
+
+def load_parquet(path: Path) -> Any:
+    """The table in a file."""
+    try:
+        import polars as pl
+    except ModuleNotFoundError:
+        remedy = f"{install_command('reproduce')}, or save it as CSV"
+        raise data_error(path, "is in Parquet, which needs polars", remedy) from None
+    if not path.is_file():
+        raise data_error(path, "no such file", "give the path of a file that exists")
+    try:
+        return pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = " ".join(str(error).split())
+        what = f"cannot be read as Parquet ({reason})"
+        raise data_error(path, what, "write it anew, or save it as CSV") from None
+
+
+def format_field(value: object) -> str:
+    """A value as a field of a text file would have it.
+
+    >>> (
+    ...     format_field(True),
+    ...     format_field(0.25),
+    ...     format_field(7),
+    ...     format_field(None),
+    ...     format_field(math.nan),
+    ...     format_field(" a"),
+    ... )
+    ('1', '0.25', '7', '', '', 'a')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else str(value).strip()

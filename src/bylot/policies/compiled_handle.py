@@ -1,0 +1,113 @@
+"""Where a router's calls cross into compiled code: rule, state, ledger and costs in one handle.
+
+Handing over some thirty arrays by themselves costs more than deciding does; a `CompiledHandle` is handed
+over as one pointer. It holds the very arrays of the NamedTuples it was made from, not copies.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.experimental import structref
+
+from bylot.numerics.iid_sets import log_iid_set_probability
+from bylot.numerics.inclusion import add_expected_costs
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import add_panel_cost
+from bylot.policies.base import (
+    MIN_PROPENSITY,
+    Ticket,
+    compute_distribution_compiled,
+    compute_inclusion,
+    decide,
+    learn,
+)
+from bylot.policies.iid_draws import select_member_probabilities
+
+
+class Totals(NamedTuple):
+    """Sums since the first decision; one column a named cost."""
+
+    rounds: Ints
+    spent: Floats
+    expected: Floats
+    rewards: Ints
+    total: Floats  # of the rewards, as they were given
+
+
+def make_totals(costs: int) -> Totals:
+    """A ledger with nothing in it."""
+    return Totals(
+        rounds=np.zeros(1, np.int64),
+        spent=np.zeros(costs),
+        expected=np.zeros(costs),
+        rewards=np.zeros(1, np.int64),
+        total=np.zeros(1),
+    )
+
+
+@jit
+def add_to_totals(ledger: Totals, costs: Floats) -> None:
+    """One more decision: what it costs in fact (line 0) and as expected (line 1)."""
+    ledger.rounds[0] += 1
+    for j in range(costs.shape[1]):
+        ledger.spent[j] += costs[0, j]
+        ledger.expected[j] += costs[1, j]
+
+
+@structref.register
+class CompiledHandleType(types.StructRef):  # type: ignore[misc]
+    """The compiled side of `CompiledHandle`."""
+
+
+class CompiledHandle(structref.StructRefProxy):  # type: ignore[misc]
+    """Desk(rule, state, ledger, costs), with costs (n, K) in the order of their names."""
+
+
+structref.define_proxy(CompiledHandle, CompiledHandleType, ["rule", "state", "ledger", "costs"])
+
+
+class BookedDecision(NamedTuple):
+    """A decision, what it costs, and what can be told of the law it was drawn from."""
+
+    ticket: Ticket
+    costs: Floats  # (2, n): line 0 in fact, line 1 as expected before the draw
+    included: Floats  # (K,) the chances to be in the panel, as `contract.chances` has them
+    chance: float  # of the whole set: the ticket's, or by the odds of independent draws; 0: unknown
+
+
+@jit
+def decide_and_book(desk: Any, context: int, seed: int, t: int, up: Bools) -> BookedDecision:
+    """Decide and book: the cost is owed from now on, whether or not a reward ever comes."""
+    ticket = decide(desk.rule, desk.state, context, RngKey(seed, t), up)
+    costs = np.zeros((2, desk.costs.shape[0]))
+    included = compute_inclusion(desk.rule, desk.state, ticket)
+    add_panel_cost(costs[0], desk.costs, ticket.draws)
+    add_expected_costs(costs[1], desk.costs, included)
+    add_to_totals(desk.ledger, costs)
+    chance = ticket.chance
+    if chance == 0.0 and ticket.odds.size > 0:
+        masses = select_member_probabilities(ticket.odds, ticket.draws)
+        chance = max(np.exp(log_iid_set_probability(masses, ticket.draws.size)), MIN_PROPENSITY)
+    return BookedDecision(ticket, costs, included, chance)
+
+
+@jit
+def learn_reward(desk: Any, ticket: Ticket, value: float, low: float, high: float) -> None:
+    """Book a reward as it was given, and let the policy learn from it on the scale [0, 1]."""
+    learn(desk.rule, desk.state, ticket, (value - low) / (high - low))
+    desk.ledger.rewards[0] += 1
+    desk.ledger.total[0] += value
+
+
+@jit
+def average_distribution(desk: Any, weights: Floats, up: Bools) -> Floats:
+    """sum_x w_x law(x) / sum_x w_x over the first contexts, as many as there are weights."""
+    mean, total = np.zeros(desk.costs.shape[1]), weights.sum()
+    for x in range(weights.size):
+        if weights[x] > 0.0:
+            q = compute_distribution_compiled(desk.rule, desk.state, x, up)
+            for i in range(mean.size):
+                mean[i] += weights[x] / total * q[i]
+    return mean

@@ -1,0 +1,98 @@
+"""How much room the limits leave: the Slater margin, and how often to ask whom to have it all."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from bylot.numerics.jit import Floats
+from bylot.numerics.kl_projection import kl_project
+from bylot.problem import Problem
+
+
+class ConstraintRows(NamedTuple):
+    """A (d, K) and b (d,): costs in units of their own, turned round where there is a minimum."""
+
+    A: Floats
+    b: Floats
+
+
+def make_constraint_rows(problem: Problem) -> ConstraintRows:
+    """The limits of a problem, in units in which a change of unit changes nothing.
+
+    >>> from bylot.problem import at_least, at_most
+    >>> costs = {"usd": [2.0, 4.0], "junior": [0, 1]}
+    >>> limits = [at_most("usd", 3.0), at_least("junior", 0.3)]
+    >>> rows = make_constraint_rows(Problem(["a", "b"], costs, limits, draws=1))
+    >>> rows.A.tolist(), rows.b.tolist()
+    ([[0.6666666666666666, 1.3333333333333333], [-0.0, -3.3333333333333335]], [1.0, -1.0])
+    """
+    turn = -problem.signs / compute_row_units(problem)
+    return ConstraintRows(problem.rows * turn[:, None], problem.bounds * turn)
+
+
+def compute_row_units(problem: Problem) -> Floats:
+    """What each row is measured in: the bound, or the largest cost if that is less or the bound 0.
+
+    Not simply the largest cost: beside a price of 100 a budget of 0.001 would be a rounding error.
+    """
+    bounded = (problem.bounds > 0) & (problem.bounds < problem.peaks)
+    return np.where(bounded, problem.bounds, problem.peaks)
+
+
+class SlaterPoint(NamedTuple):
+    """delta, and the inclusion probabilities that keep all limits tightened by delta of themselves.
+
+    They are a corner of a polytope: all but d + 1 of them are 0 or 1.
+    """
+
+    margin: float
+    quota: Floats  # (K,), of sum min(M, K), or less where panels may have fewer members
+
+
+def find_slater_point(problem: Problem, fewer: bool = False) -> SlaterPoint:
+    """The largest delta with C_j p <= (1 - delta) u_j and C_j p >= (1 + delta) l_j for all limits.
+
+    sum p = min(M, K); with `fewer` it may be anything from 1 to that.
+
+    >>> from bylot.problem import at_most
+    >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 2.0)], draws=2)
+    >>> find_slater_point(pair)
+    SlaterPoint(margin=0.5, quota=array([1., 1.]))
+    >>> find_slater_point(pair, fewer=True)
+    SlaterPoint(margin=1.0, quota=array([1., 0.]))
+    """
+    A, b = make_constraint_rows(problem)
+    K, members = problem.size, min(problem.draws, problem.size)
+    found = linprog(  # over p, the places that stay empty, and delta
+        np.append(np.zeros(K + 1), -1.0),
+        A_ub=np.column_stack([A, np.zeros(len(b)), np.abs(b)]) if len(b) else None,
+        b_ub=b if len(b) else None,
+        A_eq=np.append(np.ones(K + 1), 0.0)[None],
+        b_eq=[float(members)],
+        bounds=[*[(0.0, 1.0)] * K, (0.0, members - 1.0 if fewer else 0.0), (0.0, 1.0)],
+        method="highs-ds",  # a corner, not a point inside a face
+    )
+    if found.x is None:  # HiGHS misses an interior thinner than its tolerance
+        return SlaterPoint(0.0, np.full(K, members / K))
+    return SlaterPoint(float(found.x[-1]), np.clip(found.x[:K], 0.0, 1.0))
+
+
+BOUND_TIGHTENING = 0.05  # of every bound, unless the Slater margin is less than twice that
+
+
+class MaxEntropyPanels(NamedTuple):
+    """Parameters theta_0 and the chances p_0 to be asked, as near to equal as the limits allow."""
+
+    theta: Floats
+    chances: Floats
+
+
+def solve_max_entropy(rows: ConstraintRows, members: int, margin: float) -> MaxEntropyPanels:
+    """max entropy over laws of `members` different experts with A p <= b, tightened a little."""
+    K = rows.A.shape[1]
+    theta, chances, prices = np.zeros(K), np.empty(K), np.zeros(rows.b.size)
+    b = rows.b - min(BOUND_TIGHTENING, margin / 2) * np.abs(rows.b)
+    A = np.ascontiguousarray(rows.A)
+    kl_project(theta, chances, prices, np.zeros(K), A, b, members, 0.0, np.zeros(K))
+    return MaxEntropyPanels(theta, chances)

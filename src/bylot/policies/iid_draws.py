@@ -1,0 +1,203 @@
+"""M i.i.d. draws from q = (1 - eps) softmax(theta) + eps f0, learned by the score of their set.
+
+What q has to keep, and how a step is projected on that, is left to `tangent` and `strict`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
+from bylot.numerics.iid_sets import fill_iid_set_score, log_iid_set_probability
+from bylot.numerics.inclusion import expected_panel_costs, iid_inclusion
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import IidDraws, draw_iid, fill_cumulative, is_first_draw
+from bylot.numerics.set_selection import fill_draws_from_set
+from bylot.policies import mirror_ascent
+from bylot.policies.base import (
+    MIN_PROPENSITY,
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    learn,
+    step,
+)
+from bylot.policies.budget import is_valid_budget
+from bylot.policies.guard import (
+    Budget,
+    Guard,
+    forecast_shortfall,
+    guard_panel,
+    is_outside_bounds,
+    open_budget,
+)
+from bylot.policies.iid_limits import fill_mixture, project_onto_tangents
+from bylot.policies.mirror_ascent import GradientState, center_reward, make_gradient_state
+from bylot.policies.multipliers import MultiplierAverage, make_multiplier_average
+from bylot.policies.pull_counts import mark_members
+
+MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
+
+
+class IidState(NamedTuple):
+    """What is remembered: a line per context, and the shared account."""
+
+    theta: Floats  # (X, K)
+    q: Floats  # (X, K)
+    mass: Floats  # (X, K) running sums of q, which draws are looked up in
+    visits: Ints  # (X,)
+    slope: GradientState
+    till: MultiplierAverage
+    account: Budget
+    bounds: Floats  # (d,) in force
+
+
+class IidDistribution(NamedTuple):
+    """What one panel is drawn from."""
+
+    q: Floats
+    mass: Floats
+
+
+def start_iid_state(guard: Guard, mild: Floats, contexts: int) -> IidState:
+    """The mildest law in every context, and a period with nothing spent."""
+    return IidState(
+        theta=np.tile(np.log(np.maximum(mild / mild.max(), np.exp(MIN_IID_LOGIT))), (contexts, 1)),
+        q=np.tile(mild, (contexts, 1)),
+        mass=np.tile(np.cumsum(mild), (contexts, 1)),
+        visits=np.zeros(contexts, np.int64),
+        slope=make_gradient_state(contexts, mild.size),
+        till=make_multiplier_average(guard.b.size),
+        account=open_budget(guard),
+        bounds=guard.b.copy(),
+    )
+
+
+def is_valid_iid_state(guard: Guard, state: IidState) -> bool:
+    """Could this be a state of ours? Asked of files, which may have been edited."""
+    return bool(
+        len(state.visits) > 0
+        and (state.visits >= 0).all()
+        and (state.theta <= 1e-9).all()
+        and (state.q >= 0).all()
+        and np.allclose(state.q.sum(axis=1), 1.0, atol=1e-9)
+        and np.allclose(state.mass, np.cumsum(state.q, axis=1), atol=1e-9)
+        and mirror_ascent.is_valid_gradient_state(state.slope)
+        and is_valid_budget(guard, state.account)
+    )
+
+
+@jit
+def restrict_iid_distribution(rule: Any, state: IidState, x: int, up: Bools) -> IidDistribution:
+    """The law of a context among the experts that are up, an empty mask standing for all.
+
+    Where renormalising alone would break a limit in force, it moves as little as it must.
+    """
+    if up.size == 0:
+        return IidDistribution(state.q[x], state.mass[x])
+    theta, mild = restrict_logits(state.theta[x], up), np.zeros(up.size)
+    q, pi, whole = np.empty(up.size), np.empty(up.size), 0.0
+    for i in range(up.size):
+        mild[i] = rule.mild[i] if up[i] else 0.0
+        whole += mild[i]
+    for i in range(up.size):
+        mild[i] /= whole
+    fill_softmax(pi, theta)
+    fill_mixture(q, pi, rule.eps, mild)
+    if is_outside_bounds(expected_panel_costs(q, rule.guard.A, rule.draws), state.bounds):
+        prices = np.empty(state.bounds.size)
+        project_onto_tangents(
+            theta, q, prices, rule.guard.A, state.bounds, rule.draws, rule.eps, mild
+        )
+    mass = np.empty(up.size)
+    fill_cumulative(q, mass)
+    return IidDistribution(q, mass)
+
+
+@jit_inline
+def draw_iid_panel(rule: Any, state: IidState, context: int, chance: RngKey, up: Bools) -> Ticket:
+    """M draws, if the guard lets them pass, and the chance of the set that they make."""
+    q, mass, costs = state.q[context], state.mass[context], state.bounds
+    if up.size > 0:
+        q, mass = restrict_iid_distribution(rule, state, context, up)
+        costs = expected_panel_costs(q, rule.guard.A, rule.draws)
+    short = False
+    if up.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
+        short = forecast_shortfall(rule.guard, state.account, costs, state.bounds)
+    panel = draw_iid(q, mass, rule.draws, chance)
+    admitted = guard_panel(rule.guard, state.account, panel.draws, up)
+    replaced, told = admitted.replaced, 1.0
+    if replaced:
+        replace_draws(panel, admitted.members)
+    else:
+        masses = select_member_probabilities(panel.odds, panel.draws)
+        told = max(np.exp(log_iid_set_probability(masses, rule.draws)), MIN_PROPENSITY)
+    kept = admitted.kept and not short
+    return Ticket(chance.t, context, panel.draws, panel.odds, up, 1.0, kept, told, 1.0, replaced)
+
+
+@jit
+def replace_draws(panel: IidDraws, members: Ints) -> None:
+    """Write the members into a panel's draws; nothing about them was left to chance."""
+    fill_draws_from_set(panel.draws, members)
+    for k in range(panel.odds.size):
+        panel.odds[k] = 1.0
+
+
+@jit
+def select_member_probabilities(odds: Floats, draws: Ints) -> Floats:
+    """The masses of a panel's distinct members, in the order in which they were first drawn."""
+    masses, n = np.empty(draws.size), 0
+    for j in range(draws.size):
+        if is_first_draw(draws, j):
+            masses[n] = odds[j]
+            n += 1
+    return masses[:n]
+
+
+@jit
+def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
+    """Add the score of the *set*: who was drawn, not how often.
+
+    Among experts that are up it is taken along their simplex: as q.score = M, less M for each.
+    """
+    masses = select_member_probabilities(ticket.odds, ticket.draws)
+    score, n = np.empty(masses.size), 0
+    fill_iid_set_score(score, masses, M)
+    for j in range(ticket.draws.size):
+        if is_first_draw(ticket.draws, j):
+            g[ticket.draws[j]] += weight * score[n]
+            n += 1
+    for i in range(ticket.up.size):
+        if ticket.up[i]:
+            g[i] -= weight * M
+
+
+def learn_iid(rule: Any, state: IidState, ticket: Ticket, reward: float) -> None:
+    """`learn`: g += (r - baseline) score(A) / B, if the panel was one that was drawn."""
+    if not ticket.replaced:
+        weight = center_reward(state.slope, ticket.context, reward) / rule.climb.batch
+        add_set_score(state.slope.g[ticket.context], ticket, rule.draws, weight)
+
+
+def compute_iid_distribution(rule: Any, state: IidState, context: int, up: Bools) -> Floats:
+    """`compute_distribution`: q."""
+    q: Floats = restrict_iid_distribution(rule, state, context, up).q.copy()
+    return q
+
+
+def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
+    """`compute_inclusion`: 1 - (1 - q)^M, or the panel itself where it was put in the place of a draw."""
+    if ticket.replaced:
+        return mark_members(ticket.draws, state.theta.shape[1])
+    return iid_inclusion(
+        restrict_iid_distribution(rule, state, ticket.context, ticket.up).q, rule.draws
+    )
+
+
+def register_iid_steps(rule: type) -> None:
+    """Register what all policies of i.i.d. draws have in common; `decide` is their own."""
+    step(learn, rule)(learn_iid)
+    step(compute_distribution, rule)(compute_iid_distribution)
+    step(compute_inclusion, rule)(compute_iid_inclusion)

@@ -1,0 +1,232 @@
+"""Limits on the exact expected cost of i.i.d. draws, as rows that are tangent to it.
+
+h_j(q) = sum_i A_ji (1 - (1 - q_i)^M) is concave where A is positive, so its tangent at any q is an
+over-estimate: a law that keeps the tangent row of an upper limit keeps the limit. The row is also
+the loosest there is through h(q); M A.q <= b, the paper's, is the tangent at 0. For a lower limit,
+-h is convex, and a tangent alone is not safe: there it is drawn a second time, at the result.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.jit import Floats, jit
+from bylot.numerics.kl_projection import KlProjection, kl_project
+from bylot.policies.constraint_rows import BOUND_TIGHTENING, ConstraintRows
+from bylot.policies.guard import LIMIT_TOLERANCE
+
+SAFE_BOUND_HALVINGS = 60
+MAX_SAFE_BOUND_PRICE = 1e6  # a price of h in units of c.q at which spending is no object
+MAX_ROW_VALUES = 500  # different costs of a row; pairs of more take long, and have little to gain
+
+
+def make_safe_rows(rows: ConstraintRows, M: int) -> ConstraintRows:
+    """A q <= b* for one-sided limits h(q) <= b.
+
+    >>> make_safe_rows(ConstraintRows(np.array([[1.0, 0.0]]), np.array([0.75])), 2).b.round(9)
+    array([0.5])
+    >>> make_safe_rows(ConstraintRows(np.array([[-1.0, 0.0]]), np.array([-0.75])), 2).b.round(9)
+    array([-0.5])
+    """
+    sides = [
+        find_safe_upper_bound(row, b, M) if b >= 0 else -find_safe_lower_bound(-row, -b, M)
+        for row, b in zip(rows.A, rows.b, strict=True)
+    ]
+    return ConstraintRows(rows.A, np.array(sides))
+
+
+def compute_hit_probability(q: Floats, M: int) -> Floats:
+    """1 - (1 - q)^M, also where q is tiny."""
+    chance: Floats = -np.expm1(M * np.log1p(-np.minimum(q, 1.0 - 2.0**-53)))
+    return chance
+
+
+def compute_iid_cost(c: Floats, q: Floats, M: int) -> float:
+    """h(q)."""
+    return float(c @ compute_hit_probability(q, M))
+
+
+def bisect_threshold(
+    low: float, high: float, too_low: Callable[[float], bool]
+) -> tuple[float, float]:
+    """An interval of next to no length that holds the place from which it is no longer too low."""
+    for _ in range(SAFE_BOUND_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_low(middle) else (low, middle)
+    return low, high
+
+
+def find_safe_upper_bound(c: Floats, u: float, M: int) -> float:
+    """b* of an upper limit: the q that maximise mu h(q) - c.q spend least for their h(q), which
+    grows with the price mu; at b* it is u.
+    """
+
+    def kept(mu: float) -> bool:
+        return compute_iid_cost(c, maximize_priced_cost(c, mu, M), M) <= u
+
+    if M == 1 or not kept(1.0 / MAX_SAFE_BOUND_PRICE):
+        return u / M
+    low, high = bisect_threshold(1.0 / MAX_SAFE_BOUND_PRICE, MAX_SAFE_BOUND_PRICE, kept)
+    if high == MAX_SAFE_BOUND_PRICE:  # no law costs more than u
+        return float(c.max())
+    return max(u / M, float(c @ maximize_priced_cost(c, low, M)))
+
+
+def maximize_priced_cost(c: Floats, mu: float, M: int) -> Floats:
+    """The q on the simplex that maximises mu h(q) - c.q, zero where nothing is paid.
+
+    (1 - q_i)^(M-1) = (1 + nu / c_i) / (mu M), nu such that the q_i sum to 1: to at most 1, with
+    nu = 0, where there is someone to be had for nothing.
+    """
+    paid = c[c > 0]
+
+    def at(nu: float) -> Floats:
+        root = np.maximum(1.0 + nu / paid, 0.0) / (mu * M)
+        return np.clip(1.0 - root ** (1.0 / (M - 1)), 0.0, 1.0)
+
+    q = np.zeros(c.size)
+    if paid.size == c.size or at(0.0).sum() > 1.0:
+        _, nu = bisect_threshold(-paid.max(), mu * M * paid.max(), lambda nu: at(nu).sum() > 1.0)
+        q[c > 0] = at(nu)
+    else:
+        q[c > 0] = at(0.0)
+    return q
+
+
+def find_safe_lower_bound(c: Floats, l: float, M: int) -> float:  # noqa: E741
+    """b* of a lower limit. h is concave, so its least value where c.q >= b is at a corner of that
+    set: one expert alone, or two of them with c.q = b.
+    """
+    values = np.unique(c)
+    if (
+        values.size > MAX_ROW_VALUES or l > values[-1]
+    ):  # one expert alone gives less: nothing is safe
+        return l
+
+    def least(b: float) -> float:
+        more, less = values[values >= b], values[values < b]
+        high, low = more[:, None], less[None, :]
+        share = (b - low) / (high - low)
+        pair = high * compute_hit_probability(share, M) + low * compute_hit_probability(
+            1.0 - share, M
+        )
+        return float(min(more.min(initial=np.inf), pair.min(initial=np.inf)))
+
+    return bisect_threshold(0.0, l, lambda b: least(b) < l)[1]
+
+
+MAX_TANGENT_ITERATIONS = 60  # of drawing tangents at the last result, until the results stand still
+MARGIN_HALVINGS = 10  # of what is not known of the margin: to a thousandth of it
+
+
+@jit
+def fill_tangent_rows(At: Floats, bt: Floats, A: Floats, b: Floats, q: Floats, M: int) -> None:
+    """Write the rows At p <= bt tangent at q to h_j(p) <= b_j, each divided by M.
+
+    h_j(q) + M sum_i A_ji (1 - q_i)^(M-1) (p_i - q_i) <= b_j.
+
+    >>> At, bt, one = np.empty((1, 2)), np.empty(1), np.ones((1, 2))
+    >>> fill_tangent_rows(At, bt, one, np.array([1.5]), np.array([0.5, 0.5]), 2)  # h = 1.5 there
+    >>> At, bt
+    (array([[0.5, 0.5]]), array([0.5]))
+    """
+    d, K = A.shape
+    for j in range(d):
+        bt[j] = b[j] / M
+    for i in range(K):
+        stay = 1.0
+        for _ in range(M - 1):
+            stay *= 1.0 - q[i]
+        drawn = 1.0 - stay * (1.0 - q[i])
+        for j in range(d):
+            At[j, i] = A[j, i] * stay
+            bt[j] += A[j, i] * (stay * q[i] - drawn / M)
+
+
+@jit
+def fill_mixture(q: Floats, pi: Floats, eps: float, mild: Floats) -> None:
+    """Write q = (1 - eps) pi + eps f0."""
+    for i in range(q.size):
+        q[i] = (1.0 - eps) * pi[i] + eps * mild[i]
+
+
+@jit
+def project_onto_tangents(
+    theta: Floats,
+    q: Floats,
+    prices: Floats,
+    A: Floats,
+    b: Floats,
+    M: int,
+    eps: float,
+    mild: Floats,
+) -> KlProjection:
+    """Move theta as little as it must for q = (1 - eps) softmax(theta) + eps f0 to keep h(q) <= b.
+
+    q comes as the law that the tangents are drawn at, and leaves as the new one.
+    """
+    d, K = A.shape
+    At, bt, pi, z = np.empty((d, K)), np.empty(d), np.empty(K), theta.copy()
+    fill_tangent_rows(At, bt, A, b, q, M)
+    found = kl_project(theta, pi, prices, z, At, bt, 1, eps, mild)
+    fill_mixture(q, pi, eps, mild)
+    if has_lower_limit(b):
+        fill_tangent_rows(At, bt, A, b, q, M)
+        found = kl_project(theta, pi, prices, z, At, bt, 1, eps, mild)
+        fill_mixture(q, pi, eps, mild)
+    return found
+
+
+@jit
+def has_lower_limit(b: Floats) -> bool:
+    """Is any one-sided limit a minimum?"""
+    some = False
+    for j in range(b.size):
+        some |= b[j] < 0.0
+    return some
+
+
+class MaxEntropyDraws(NamedTuple):
+    """The law of largest entropy found inside limits, and by how much it misses one of them."""
+
+    theta: Floats
+    q: Floats
+    excess: float
+
+
+def solve_max_entropy_draws(rows: ConstraintRows, M: int, tighter: float) -> MaxEntropyDraws:
+    """max entropy over q with h(q) <= b, every bound tightened by this part of itself."""
+    K, d = rows.A.shape[1], rows.b.size
+    b = rows.b - tighter * np.abs(rows.b)
+    theta, q, prices, nothing = np.zeros(K), np.full(K, 1.0 / K), np.zeros(d), np.zeros(K)
+    for _ in range(MAX_TANGENT_ITERATIONS):
+        theta[:], before = 0.0, q.copy()
+        project_onto_tangents(theta, q, prices, rows.A, b, M, 0.0, nothing)
+        if np.abs(q - before).max() <= 1e-12:
+            break
+    missed = (expected_panel_costs(q, rows.A, M) - b).max(initial=-np.inf)
+    return MaxEntropyDraws(theta, q, float(missed))
+
+
+def find_iid_margin(rows: ConstraintRows, M: int, most: float) -> float:
+    """The largest tightening, at most `most`, that i.i.d. draws are found to keep; 0 if none is.
+
+    It may be less than there is: upper limits on h are not convex, and the search is local.
+    """
+    low, high = 0.0, most
+    if solve_max_entropy_draws(rows, M, most).excess <= LIMIT_TOLERANCE:
+        return most
+    for _ in range(MARGIN_HALVINGS):
+        middle = (low + high) / 2
+        if solve_max_entropy_draws(rows, M, middle).excess <= LIMIT_TOLERANCE:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def find_iid_floor(rows: ConstraintRows, M: int, margin: float) -> Floats:
+    """f0: the mildest law inside limits tightened a little, which is mixed into every draw."""
+    return solve_max_entropy_draws(rows, M, min(BOUND_TIGHTENING, margin / 2)).q

@@ -1,0 +1,148 @@
+"""MoE: a gate of one logit an expert, opened by Gumbel noise and trained by REINFORCE.
+
+Limits act on what it learns from, not on the choice: a panel that breaks them is worth less.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bylot.numerics.conditional_poisson import fill_softmax
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import add_panel_cost, is_first_draw
+from bylot.numerics.set_selection import choose_top_m
+from bylot.numerics.variates import add_gumbels
+from bylot.policies import multipliers, pull_counts
+from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.multipliers import (
+    DualOn,
+    KnapsackLimits,
+    Multipliers,
+    charge_multipliers,
+    step_multipliers,
+)
+from bylot.policies.pull_counts import (
+    compute_pull_shares,
+    count_members,
+    make_plain_ticket,
+    mark_members,
+)
+from bylot.policies.validation import check_choice, check_positive
+from bylot.problem import Problem
+
+GUMBEL_STREAM = 3  # the stream of chance that the noise is drawn from
+
+
+class MoeRule(NamedTuple):
+    """The settings of one run, bound to a problem."""
+
+    draws: int  # M
+    rate: float
+    limits: KnapsackLimits
+
+
+class MoeState(NamedTuple):
+    """What it remembers: a line per context, and the shared multipliers."""
+
+    visits: Ints  # (X,)
+    drawn: Ints  # (X, K) rounds in which i was a member
+    theta: Floats  # (X, K) logits
+    multipliers: Multipliers
+
+
+@jit
+def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
+    """theta_i += length (1[i in panel] - p_i) with p = softmax(theta)."""
+    p = np.empty(theta.size)
+    fill_softmax(p, theta)
+    for i in range(theta.size):
+        theta[i] -= length * p[i]
+    for j in range(draws.size):
+        theta[draws[j]] += length if is_first_draw(draws, j) else 0.0
+
+
+@step(decide, MoeRule)
+def _(rule: MoeRule, state: MoeState, context: int, chance: RngKey, up: Bools) -> Ticket:
+    # lam answers what was spent; it moves even if no reward ever comes: the cost was owed.
+    step_multipliers(rule.limits, state.multipliers)
+    state.visits[context] += 1
+    scores = state.theta[context].copy()
+    add_gumbels(scores, chance, GUMBEL_STREAM)
+    draws = choose_top_m(scores, rule.draws, up)
+    count_members(state.drawn[context], draws)
+    charge_multipliers(rule.limits, state.multipliers, draws)
+    return make_plain_ticket(chance.t, context, draws, up)
+
+
+@step(learn, MoeRule)
+def _(rule: MoeRule, state: MoeState, ticket: Ticket, reward: float) -> None:
+    # For a prompt reward p and lam are those of the decision; a late one meets them as they are
+    # then, as the gate has moved and the gradient is to be taken where it stands.
+    limits, lam = rule.limits, state.multipliers.lam
+    cost = np.zeros(lam.size)
+    add_panel_cost(cost, limits.rows, ticket.draws)
+    effective = reward
+    for j in range(lam.size):
+        effective += lam[j] * limits.signs[j] * cost[j]
+    reinforce_logits(state.theta[ticket.context], ticket.draws, rule.rate * effective)
+
+
+@step(compute_distribution, MoeRule)
+def _(rule: MoeRule, state: MoeState, context: int, up: Bools) -> Floats:
+    return compute_pull_shares(state.drawn[context])
+
+
+@step(compute_inclusion, MoeRule)
+def _(rule: MoeRule, state: MoeState, ticket: Ticket) -> Floats:
+    return mark_members(ticket.draws, state.drawn.shape[1])
+
+
+@dataclass(frozen=True)
+class Moe:
+    """Constrained online gating: the M largest of theta_i + Gumbel noise.
+
+    rate:    theta moves by rate * r_eff * (1_A - softmax(theta)), r_eff being the reward, in
+             [0, 1], plus sum_j lam_j sign_j cost_j
+    step:    the multipliers move in steps of this length, whatever the horizon
+    dual_on: the violation they answer: of the running "average", or of the last round ("instant")
+    """
+
+    rate: float = 0.01
+    step: float = 4e-4
+    dual_on: DualOn = "average"
+
+    aware: ClassVar[bool] = True
+    multinomial: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_positive("rate", self.rate, 0.01)
+        check_positive("step", self.step, 4e-4)
+        check_choice("dual_on", self.dual_on, "average", "instant")
+
+    def bind(self, problem: Problem, horizon: int | None = None) -> MoeRule:
+        """The rule for this problem; the horizon does not matter."""
+        limits = multipliers.make_knapsack_limits(problem, float(self.step), False, self.dual_on)
+        return MoeRule(problem.draws, float(self.rate), limits)
+
+    def start(self, rule: MoeRule, contexts: int = 1) -> MoeState:
+        """An open gate: all logits zero."""
+        shape = contexts, rule.limits.rows.shape[1]
+        return MoeState(
+            visits=np.zeros(contexts, np.int64),
+            drawn=np.zeros(shape, np.int64),
+            theta=np.zeros(shape),
+            multipliers=multipliers.make_multipliers(rule.limits),
+        )
+
+    def sound(self, rule: MoeRule, state: MoeState) -> bool:
+        """Could this be a state of ours? Asked of files, which may have been edited."""
+        counted = pull_counts.has_valid_counts(state.visits, state.drawn)
+        bounded = (np.abs(state.theta) < 1e200).all()
+        return bool(counted and bounded and multipliers.is_valid_multipliers(state.multipliers))
+
+    def prices(self, problem: Problem, rule: MoeRule, state: MoeState) -> Floats:
+        """The multipliers as they are now."""
+        return multipliers.compute_multiplier_prices(problem, state.multipliers)

@@ -1,0 +1,247 @@
+"""What is believed of every expert: a noisy-or model of what a set misses, and how sure that is.
+
+E[1 - r | A] = exp(sum_{i in A} b_i) with b ~ N(beta, P), a belief per context. P is kept as a root,
+P = T'T, which every observation changes by one product of rank one: it cannot stop being a
+covariance, and a draw is beta + T'z with no factor to find. Whom to ask is left to the policy.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.variates import Xoshiro, draw_normal
+
+PRIOR_MISS = 0.4  # of a full panel, as long as nothing is known
+PRIOR_VARIANCE = 1.0  # of each b_i then: less would take an expert that seldom fails for impossible
+PRIOR_NOISE = 0.3  # phi then: the variance of 1 - r over its mean, about 1 if rewards are 0 or 1
+MIN_BETA, MAX_BETA = -8.0, 0.3  # of beta
+MIN_EXPECTED_MISS = 0.003  # that a set is believed to miss, when something is learned from it
+MAX_BETA_STEP = 1.0  # that one observation moves a member's beta
+NOISE_RATE, NOISE_PRIOR_ROUNDS = (
+    0.01,
+    10.0,
+)  # of phi: its rate, and the rounds that count as seen before
+NOISE_MISSES = 0.05  # of a miss a round: phi is a mean over so few of them at least
+MIN_NOISE, MAX_NOISE = 0.001, 1.0  # of phi; without a cap it blows up after a switch
+DRIFT_RATE = 0.05  # of the drift, which is a running mean of standardised surprises
+DRIFT_SKEW_SQUARED = 0.25  # of the square of a skew: over so many rounds at least
+MAX_SKEW_MISS = 0.9  # that anything succeeds
+MAX_SURPRISE = 3.0  # counts as no more than that
+DRIFT_ALARM_SD = 4.0  # standard deviations that are hardly chance
+MAX_WIDENING = (
+    2.0  # times: what an alarm makes of the variance of those who did not raise it, at most
+)
+MIN_PIVOT = 1e-12  # a variance that counts as none
+
+
+class Posterior(NamedTuple):
+    """A line per context."""
+
+    beta: Floats  # (X, K)
+    root: Floats  # (X, K, K), T: the covariance of i and j is sum_k T_ki T_kj
+    squares: Floats  # (X,) of what was missed beside what was expected to be: a running mean
+    missed: Floats  # (X,) what was expected to be: a running mean
+    drift: Floats  # (X, K) of the surprises that each expert was part of
+    rewards: Ints  # (X,) how many
+
+
+def make_prior(contexts: int, size: int, members: int) -> Posterior:
+    """Nothing known: panels of so many members miss 0.4, give or take, whoever is in them."""
+    return Posterior(
+        beta=np.full((contexts, size), math.log(PRIOR_MISS) / members),
+        root=np.tile(math.sqrt(PRIOR_VARIANCE) * np.eye(size), (contexts, 1, 1)),
+        squares=np.full(contexts, PRIOR_NOISE * PRIOR_MISS),
+        missed=np.full(contexts, PRIOR_MISS),
+        drift=np.zeros((contexts, size)),
+        rewards=np.zeros(contexts, np.int64),
+    )
+
+
+def is_valid_posterior(belief: Posterior) -> bool:
+    """Could these be beliefs of ours? Asked of files."""
+    variances = (belief.root**2).sum(axis=1)
+    return bool(
+        ((belief.beta >= MIN_BETA) & (belief.beta <= MAX_BETA)).all()
+        and ((variances > 0) & (variances < PRIOR_VARIANCE * 1.001)).all()
+        and ((belief.squares >= 0) & (belief.squares <= 1)).all()
+        and ((belief.missed > 0) & (belief.missed <= 1)).all()
+        and (np.abs(belief.drift) <= MAX_SURPRISE).all()
+        and (belief.rewards >= 0).all()
+    )
+
+
+@jit
+def estimate_noise(belief: Posterior, x: int) -> float:
+    """phi, the mean of (y - mu)^2 over that of mu. The mean of ratios would be that of few rounds
+    where little is missed, and it mostly is not.
+    """
+    return float(min(max(belief.squares[x] / belief.missed[x], MIN_NOISE), MAX_NOISE))
+
+
+@jit
+def sample_posterior(
+    beta: Floats, root: Floats, scale: float, stream: Xoshiro
+) -> tuple[Floats, Xoshiro]:
+    """b ~ N(beta, scale^2 P), and the stream after it."""
+    b, s = beta.copy(), stream
+    for k in range(b.size):
+        z, s = draw_normal(s)
+        add_scaled_row(b, root[k], scale * z)
+    return b, s
+
+
+@jit
+def add_scaled_row(out: Floats, row: Floats, factor: float) -> None:
+    """out += factor row: all that is done with a root, as this runs as wide as the machine is."""
+    for i in range(out.size):
+        out[i] += factor * row[i]
+
+
+@jit
+def update_posterior(belief: Posterior, x: int, members: Ints, reward: float) -> None:
+    """Learn that a set of different members has earned so much.
+
+    mu = exp(sum_A beta), v = 1_A' P 1_A, step = (y - mu) / (mu v + phi), with y = 1 - r:
+    beta += P 1_A step,  P -= mu / (mu v + phi) P 1_A 1_A' P
+    """
+    beta, root = belief.beta[x], belief.root[x]
+    phi = estimate_noise(belief, x)
+    total = 0.0
+    for i in members:
+        total += beta[i]
+    mu, y = math.exp(min(total, 0.0)), 1.0 - reward
+    known = mu < MIN_EXPECTED_MISS and y < MIN_EXPECTED_MISS  # it says what is believed already
+    mu = max(mu, MIN_EXPECTED_MISS)
+    w, Px = np.empty(beta.size), np.zeros(beta.size)
+    v = fill_covariance_product(w, Px, root, members)
+    den = mu * v + phi
+    if not known:
+        shift_beta(beta, Px, members, (y - mu) / den)
+    shrink_covariance(root, w, Px, mu / den, math.sqrt(phi / den))
+    belief.rewards[x] += 1
+    rate = max(
+        min(NOISE_RATE, NOISE_MISSES * mu / phi), 1.0 / (belief.rewards[x] - 1 + NOISE_PRIOR_ROUNDS)
+    )
+    belief.squares[x] += rate * ((y - mu) ** 2 - belief.squares[x])
+    belief.missed[x] += rate * (mu - belief.missed[x])
+    surprise = 0.0 if known else (y - mu) / math.sqrt(mu * den)
+    skew = compute_surprise_skew(min(mu, MAX_SKEW_MISS), phi)
+    track_drift(
+        belief.drift[x], root, members, min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE), skew
+    )
+
+
+@jit
+def fill_covariance_product(w: Floats, Px: Floats, root: Floats, members: Ints) -> float:
+    """Write w = T 1_A and P 1_A = T'w; returns 1_A' P 1_A = w.w."""
+    v = 0.0
+    for k in range(w.size):
+        w[k] = 0.0
+        for i in members:
+            w[k] += root[k, i]
+        v += w[k] * w[k]
+        add_scaled_row(Px, root[k], w[k])
+    return v
+
+
+@jit
+def shift_beta(beta: Floats, Px: Floats, members: Ints, step: float) -> None:
+    """beta += P 1_A step, shortened so that no member moves by more than 1."""
+    top = 0.0
+    for i in members:
+        top = max(top, abs(Px[i] * step))
+    if top > MAX_BETA_STEP:
+        step *= MAX_BETA_STEP / top
+    for i in range(beta.size):
+        beta[i] = min(max(beta[i] + step * Px[i], MIN_BETA), MAX_BETA)
+
+
+@jit
+def shrink_covariance(root: Floats, w: Floats, Px: Floats, c: float, kept: float) -> None:
+    """P -= c P 1_A 1_A' P by way of its root: T -= c / (1 + sqrt(1 - c w.w)) w (P 1_A)'.
+
+    I - c w w' is the square of I - s w w' with s = (1 - sqrt(1 - c w.w)) / w.w, which is the same
+    without a difference of numbers that are almost equal; kept is that square root.
+    """
+    s = c / (1.0 + kept)
+    for k in range(w.size):
+        add_scaled_row(root[k], Px, -s * w[k])
+
+
+@jit
+def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, skew: float) -> None:
+    """Note a surprise with everybody who was part of it; after too many of one sign, the belief
+    about that expert begins anew, and is held less firmly of all.
+
+    Where surprises are skewed, a few large ones in a row are nothing strange: the mean is one of
+    more rounds, and must be larger on that side.
+    """
+    fade = min(DRIFT_RATE, DRIFT_SKEW_SQUARED / max(skew * skew, DRIFT_SKEW_SQUARED))
+    low, high = (
+        -compute_drift_threshold(fade, max(-skew, 0.0)),
+        compute_drift_threshold(fade, max(skew, 0.0)),
+    )
+    some, fired = False, np.zeros(drift.size, np.bool_)
+    for i in members:
+        drift[i] += fade * (surprise - drift[i])
+        if not low <= drift[i] <= high:
+            drift[i] = 0.0
+            fired[i] = True
+            some = True
+    if some:
+        widen_covariance(root, fired)
+
+
+@jit
+def compute_surprise_skew(mu: float, phi: float) -> float:
+    """The skew of surprises: that of a coin, y = 0 or 1 with mean mu, if phi = 1 - mu as with a
+    coin, and less in the way of sqrt(phi) where they are quieter.
+    """
+    return (1.0 - 2.0 * mu) / (1.0 - mu) * math.sqrt(phi / mu)
+
+
+@jit
+def compute_drift_threshold(fade: float, skew: float) -> float:
+    """What a running mean of surprises does not exceed by chance: sigma (z + s (z^2 - 1) / 6) with
+    z = FAR and s the skew of the mean, by Cornish and Fisher.
+
+    Of numbers with variance 1 the mean has sigma^2 = fade / 2 and, from the sums of the squares and
+    cubes of its weights, s = skew fade^2 / 3 / sigma^3.
+    """
+    sigma = math.sqrt(fade / 2.0)
+    s = skew * fade * fade / 3.0 / sigma**3
+    return sigma * (DRIFT_ALARM_SD + s * (DRIFT_ALARM_SD * DRIFT_ALARM_SD - 1.0) / 6.0)
+
+
+@jit
+def widen_covariance(root: Floats, fired: Bools) -> None:
+    """S P S with S_i^2 = VARIANCE / P_ii, at least 1, and at most WIDER but for those fired: their
+    sums with others are known as little as they are.
+    """
+    widths = np.zeros(fired.size)
+    for k in range(fired.size):
+        for i in range(fired.size):
+            widths[i] += root[k, i] * root[k, i]
+    for i in range(fired.size):
+        factor = max(PRIOR_VARIANCE / max(widths[i], MIN_PIVOT), 1.0)
+        widths[i] = math.sqrt(factor if fired[i] else min(factor, MAX_WIDENING))
+    for k in range(fired.size):
+        for i in range(fired.size):
+            root[k, i] *= widths[i]
+
+
+@jit
+def fill_cholesky_root(root: Floats, P: Floats) -> None:
+    """Write the upper triangle T with T'T = P (Cholesky), row by row; P is used up. That takes
+    O(K^3), which only a change of the pool asks for.
+    """
+    K = P.shape[0]
+    for k in range(K):
+        pivot = math.sqrt(max(P[k, k], MIN_PIVOT))
+        for i in range(K):
+            root[k, i] = P[k, i] / pivot if i > k else 0.0
+        root[k, k] = pivot
+        for i in range(k + 1, K):
+            add_scaled_row(P[i], root[k], -root[k, i])

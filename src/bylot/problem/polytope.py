@@ -1,0 +1,227 @@
+"""Region: the long-run averages within reach of a policy, and linear programs over them.
+
+Which limits conflict, and what to do about it, is left to conflict and remedy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from bylot.errors import ProblemError
+from bylot.numerics.jit import Floats, Ints
+from bylot.problem.limits import UPPER
+
+BOUND_TOLERANCE = 1e-9
+"""Limits count as feasible if they are once each bound gives way by this fraction of itself."""
+
+MAX_COST_RATIO = 1e6
+"""A lower bound under 1/STEEPEST of the largest cost is judged to TOLERANCE of that instead: larger
+ratios between numbers of one row are more than a solver in floating point can be trusted with."""
+
+
+@dataclass(frozen=True, eq=False)
+class LimitPolytope:
+    """{p : least <= p_i <= 1, fewest <= sum_i p_i <= most}, and d limits on rows @ p.
+
+    With least 0, fewest 1 and most m = min(M, K), this is exactly what policies can reach, p_i
+    being how often expert i is consulted. A policy plays in each request, at random and as the
+    past suggests, some set of 1 to m experts; its averages are mixtures of the 0/1 vectors of such
+    sets, so they lie in the region. Conversely the region's corners *are* those 0/1 vectors: its
+    constraints are single variables and one sum, an interval matrix, which is totally unimodular,
+    and all right-hand sides are whole. Hence each p in the region is a mixture of sets, and the
+    policy that draws its set from that mixture in each request has the averages p.
+
+    With least gamma and fewest = most = 1 it is the floored simplex of the paper's q.
+    """
+
+    least: float
+    fewest: float
+    most: float
+    rows: Floats
+    bounds: Floats
+    signs: Ints
+
+    @property
+    def size(self) -> int:
+        """The number of experts K."""
+        return int(self.rows.shape[1])
+
+    @property
+    def every(self) -> list[int]:
+        """All limits, by their places."""
+        return list(range(self.bounds.size))
+
+    @property
+    def units(self) -> Floats:
+        """What a change of each bound is measured by: itself or, where it is 0, the largest cost.
+
+        >>> rows = np.array([[1.0, 2.0], [0.0, 3.0]])
+        >>> LimitPolytope(0.0, 1.0, 2.0, rows, np.array([0.5, 0.0]), np.array([-1, -1])).units
+        array([0.5, 3. ])
+        """
+        units = np.where(self.bounds > 0, self.bounds, self.rows.max(axis=1, initial=0.0))
+        return np.where(units > 0, units, 1.0)
+
+    def excess(self, p: Floats) -> Floats:
+        """By how many units p is outside each limit, 0 if inside."""
+        outside: Floats = np.maximum(self.signs * (self.bounds - self.rows @ p), 0.0) / self.units
+        return outside
+
+    def moved(self, changes: dict[int, float]) -> "LimitPolytope":
+        """The same region with other bounds for some limits."""
+        bounds = self.bounds.copy()
+        bounds[list(changes)] = list(changes.values())
+        return replace(self, bounds=bounds)
+
+    def witness(self, active: Iterable[int]) -> Floats | None:
+        """A point that keeps these limits, None if there is none."""
+        t, program, answer = self._give(sorted(active))
+        return program.ceiling * answer.x[:-1] if t <= BOUND_TOLERANCE else None
+
+    def culprits(self) -> list[int]:
+        """Limits that cannot be kept together, not always few: those that press on t (Farkas).
+
+        Of limits that can all be kept, none does.
+        """
+        t, _, answer = self._give(self.every)
+        pressing = np.abs(answer.multipliers[:-2]) > BOUND_TOLERANCE
+        return np.flatnonzero(pressing).tolist() if t > BOUND_TOLERANCE else []
+
+    def feasible(self, active: Iterable[int]) -> bool:
+        """Whether some point keeps these limits.
+
+        >>> cheap = LimitPolytope(
+        ...     0.0, 1.0, 2.0, np.array([[1.0, 2.0]]), np.array([0.9]), np.array([-1])
+        ... )
+        >>> cheap.feasible([0]), cheap.moved({0: 1.0}).feasible([0])
+        (False, True)
+        """
+        return self.witness(active) is not None
+
+    def extreme(self, cost: Floats, sign: int, active: Iterable[int]) -> float | None:
+        """The largest (sign +1) or smallest (-1) cost.p while these limits are kept."""
+        program = self._program(sorted(active))
+        slope = -sign * cost * program.ceiling
+        slope /= np.abs(slope).max() or 1.0
+        for t in (0.0, BOUND_TOLERANCE):  # the second for limits that leave no room at all
+            b = program.b + t * program.give
+            answer = solve_linear_program(slope, program.a, b, program.start, np.ones(self.size))
+            if answer is not None:
+                return float(cost @ (program.ceiling * answer.x))
+        return None
+
+    def nearest(self, kept: Iterable[int] = ()) -> Floats | None:
+        """A point that keeps these limits and breaks the others by the fewest units in all."""
+        largest = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
+        scale = np.where(largest > 0, largest, 1.0)
+        weight = scale / np.maximum(self.units, scale / MAX_COST_RATIO)
+        side = -self.signs / scale
+        ones = np.ones((1, self.size))
+        a = np.vstack([self.rows * side[:, None], ones / self.most, -ones])
+        give = np.vstack([-np.eye(scale.size), np.zeros((2, scale.size))])
+        most = np.full(scale.size, np.inf)
+        most[list(kept)] = 0.0
+        answer = solve_linear_program(
+            np.append(np.zeros(self.size), weight / weight.max()),
+            np.hstack([a, give]),
+            np.concatenate([self.bounds * side, [1.0, -self.fewest]]),
+            np.append(np.full(self.size, self.least), np.zeros(scale.size)),
+            np.append(np.ones(self.size), most),
+        )
+        return None if answer is None else answer.x[: self.size]
+
+    def _give(self, active: list[int]) -> tuple[float, "PolytopeProgram", "PolytopeSolution"]:
+        """By which fraction t the bounds must give way: minimise t >= 0 over the p and t with
+
+        c_j.p <= (1 + t) u_j,   c_j.p >= (1 - t) l_j,   sum p >= (1 - t) fewest
+        """
+        program = self._program(active)
+        answer = solve_linear_program(
+            np.append(np.zeros(self.size), 1.0),
+            np.column_stack([program.a, -program.give]),
+            program.b,
+            np.append(program.start, 0.0),
+            np.append(np.ones(self.size), np.inf),
+        )
+        if answer is None:  # every p keeps limits that give way far enough
+            raise self.undecided()
+        return float(answer.x[-1]), program, answer
+
+    def undecided(self) -> ProblemError:
+        """The error for limits whose numbers are more than the solver can tell apart."""
+        numbers = np.append(self.rows, self.bounds)
+        small, large = numbers[numbers > 0].min(initial=np.inf), numbers.max(initial=0.0)
+        return ProblemError(
+            f"no solver in floating point can tell what these limits leave room for: their costs "
+            f"and bounds run from {small:g} to {large:g}; measure each cost in a unit that brings "
+            "its numbers near 1, and write 0 for those that hardly count"
+        )
+
+    def _ceiling(self, active: list[int]) -> Floats:
+        """The most that upper limits leave to each expert, as c_ij p_i <= c_j.p <= u_j.
+
+        Measuring p_i by this keeps an expert that costs a million times the budget from drowning
+        the others in rounding.
+        """
+        top = np.ones(self.size)
+        for j in active:
+            if self.signs[j] == UPPER:
+                paid = self.rows[j] > 0
+                top[paid] = np.minimum(top[paid], self.bounds[j] / self.rows[j, paid])
+        return np.maximum(top, self.least)
+
+    def _program(self, active: list[int]) -> "PolytopeProgram":
+        ceiling = self._ceiling(active)
+        costs, bounds = self.rows[active] * ceiling, self.bounds[active]
+        units = np.maximum(bounds, costs.max(axis=1, initial=0.0) / MAX_COST_RATIO)
+        side = -self.signs[active] / np.where(units > 0, units, 1.0)
+        return PolytopeProgram(
+            a=np.vstack([costs * side[:, None], ceiling / self.most, -ceiling]),
+            b=np.concatenate([bounds * side, [1.0, -self.fewest]]),
+            give=np.concatenate([np.ones(bounds.size), [0.0, 1.0]]),
+            start=self.least / np.where(ceiling > 0, ceiling, 1.0),
+            ceiling=ceiling,
+        )
+
+
+class PolytopeProgram(NamedTuple):
+    """The region and some limits as a x <= b (+ t give), start <= x <= 1, where p = ceiling x."""
+
+    a: Floats
+    b: Floats
+    give: Floats
+    start: Floats
+    ceiling: Floats
+
+
+class PolytopeSolution(NamedTuple):
+    """A minimiser, and what one unit more of each right-hand side would change in the minimum."""
+
+    x: Floats
+    multipliers: Floats
+
+
+def solve_linear_program(
+    cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats
+) -> PolytopeSolution | None:
+    """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
+    accuracy = BOUND_TOLERANCE / 10
+    for presolve in (True, False):  # the second try is for the rare case that the first gives up
+        found = linprog(
+            cost,
+            A_ub=a,
+            b_ub=b,
+            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
+            method="highs-ds",
+            options={
+                "presolve": presolve,
+                "primal_feasibility_tolerance": accuracy,
+                "dual_feasibility_tolerance": accuracy,
+            },
+        )
+        if found.status == 0:
+            return PolytopeSolution(np.asarray(found.x), np.asarray(found.ineqlin.marginals))
+    return None

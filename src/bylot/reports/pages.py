@@ -1,0 +1,172 @@
+"""A report as one HTML file that needs nothing else: styles and figures are within it."""
+
+import base64
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from bylot.reports.blocks import (
+    Banner,
+    Block,
+    Bullets,
+    Figure,
+    Heading,
+    Paragraph,
+    TableBlock,
+    Verdicts,
+)
+from bylot_paper.claims import FAILS, HOLDS, UNKNOWN, JudgedClaim
+
+PAGE_CSS = """
+:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #595959; --line: #d4d4d4;
+  --holds: #005b8f; --fails: #a63a00; --unknown: #595959; --banner: #fff3d6; --stripe: #f6f6f6; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181b; --faint: #a6a6a6;
+  --line: #43474d; --holds: #6fbdf0; --fails: #ff9d66; --unknown: #b5b5b5; --banner: #4a3a0c;
+  --stripe: #1e2125; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+main { max-width: 76rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
+h3 { font-size: 1.05rem; margin-top: 1.6rem; }
+.banner { background: var(--banner); padding: .7rem 1rem; border-left: .35rem solid var(--fails);
+  font-weight: 600; }
+.scroll { overflow-x: auto; margin: 0 0 1rem; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
+.caption { color: var(--faint); font-size: .85rem; margin: 1rem 0 .3rem; }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+th.word, td.word { text-align: left; white-space: normal; min-width: 4.5rem; }
+th.word:first-child, td.word:first-child { min-width: 9rem; }
+tbody tr:nth-child(even) { background: var(--stripe); }
+figure { margin: 1.5rem 0; } figure img { width: 100%; height: auto; background: #fff; }
+figcaption { color: var(--faint); font-size: .9rem; }
+@media screen and (max-width: 50rem) { .drawing { overflow-x: auto; }
+  figure img { width: auto; max-width: none; } } /* as large as drawn, or its text is too small */
+article { border-top: 1px solid var(--line); padding: .6rem 0; }
+article p { margin: .15rem 0; } .rule, .measured { font-size: .88rem; }
+.rule { color: var(--faint); }
+.verdict { font-weight: 700; } .holds { color: var(--holds); } .fails { color: var(--fails); }
+.unknown { color: var(--unknown); } code { font-size: .85em; color: var(--faint); }
+@media print { main { max-width: none; padding: 0; } body { font-size: 10pt; }
+  figure, article, tr { break-inside: avoid; } .scroll { overflow: visible; }
+  table { font-size: 7pt; } th, td { padding: .1rem .25rem; white-space: normal; } }
+"""
+VERDICT_MARKS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNKNOWN: ("unknown", "?")}
+"""Class and sign of a verdict: not the colour alone."""
+
+
+def render_html(blocks: Sequence[Block], title: str) -> str:
+    """The whole page."""
+    body = "\n".join(render_block_html(block) for block in blocks)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{PAGE_CSS}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def render_block_html(block: Block) -> str:
+    """One block."""
+    match block:
+        case Heading(text, level):
+            return f"<h{level}>{escape(text)}</h{level}>"
+        case Paragraph(text):
+            return f"<p>{escape(text)}</p>"
+        case Banner(text):
+            return f'<p class="banner">{escape(text)}</p>'
+        case Bullets(items):
+            return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+        case TableBlock():
+            return render_table_html(block)
+        case Figure():
+            return render_figure_html(block)
+        case Verdicts(rows):
+            return "\n".join(map(render_claim_html, rows))
+
+
+def render_table_html(block: TableBlock) -> str:
+    """A table that scrolls on its own where it is wider than the screen."""
+
+    def cells(tag: str, row: Sequence[str]) -> str:
+        kinds = [' class="word"' if place < block.words else "" for place in range(len(row))]
+        pairs = zip(kinds, row, strict=True)
+        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in pairs)
+
+    head = f"<thead><tr>{cells('th', block.head)}</tr></thead>"
+    rows = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in block.rows)
+    return (
+        f'<p class="caption">{escape(block.caption)}</p>\n'
+        f'<div class="scroll"><table aria-label="{escape(block.caption)}">\n'
+        f"{head}\n<tbody>\n{rows}\n</tbody></table></div>"
+    )
+
+
+def render_figure_html(block: Figure) -> str:
+    """The drawing itself, as data: sharp on any screen and on paper."""
+    drawn = base64.b64encode(block.svg.read_bytes()).decode()
+    return (
+        f'<figure><div class="drawing"><img alt="{escape(block.alt)}" '
+        f'src="data:image/svg+xml;base64,{drawn}"></div>'
+        f"<figcaption>{escape(block.caption)}</figcaption></figure>"
+    )
+
+
+def render_claim_html(row: JudgedClaim) -> str:
+    """A claim with its verdict."""
+    kind, sign = VERDICT_MARKS[row.verdict]
+    return (
+        f'<article id="{escape(row.id)}"><p><span class="verdict {kind}">{sign} '
+        f"{escape(row.verdict)}</span>: {escape(row.claim)} <code>{escape(row.id)}</code></p>"
+        f'<p class="measured">Measured: {escape(row.measured)}</p>'
+        f'<p class="rule">Rule: {escape(row.rule)}</p></article>'
+    )
+
+
+def render_markdown(blocks: Sequence[Block], folder: Path) -> str:
+    """The whole report, to be saved in a folder that the links are relative to."""
+    return "\n\n".join(render_block_markdown(block, folder) for block in blocks) + "\n"
+
+
+def render_block_markdown(block: Block, folder: Path) -> str:
+    """One block."""
+    match block:
+        case Heading(text, level):
+            return f"{'#' * level} {escape_markdown(text)}"
+        case Paragraph(text):
+            return escape_markdown(text)
+        case Banner(text):
+            return f"> **{escape_markdown(text)}**"
+        case Bullets(items):
+            return "\n".join(f"- {escape_markdown(item)}" for item in items)
+        case TableBlock(caption, head, rows, words):
+            return f"{escape_markdown(caption)}\n\n{render_table_markdown(head, rows, words)}"
+        case Figure(png, _, alt, caption):
+            link = png.relative_to(folder).as_posix()
+            return f"![{escape_markdown(alt)}]({link})\n\n{escape_markdown(caption)}"
+        case Verdicts(rows):
+            head = ("verdict", "claim", "measured", "rule", "id")
+            judged = [(row.verdict, row.claim, row.measured, row.rule, row.id) for row in rows]
+            return render_table_markdown(head, judged, words=len(head))
+
+
+def render_table_markdown(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
+    r"""A table; numbers stand to the right.
+
+    >>> print(render_table_markdown(("a", "b"), [("x|y", "1")], words=1))
+    | a | b |
+    |---|--:|
+    | x\|y | 1 |
+    """
+    rule = "|".join("---" if column < words else "--:" for column in range(len(head)))
+    lines = [f"| {' | '.join(map(escape_markdown, row))} |" for row in (head, *rows)]
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+
+
+def escape_markdown(text: str) -> str:
+    """No character that Markdown or HTML within it would take for markup."""
+    flat = " ".join(text.split())
+    for sign in ("\\", "|", "*", "_", "`", "[", "]", "#"):
+        flat = flat.replace(sign, f"\\{sign}")
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

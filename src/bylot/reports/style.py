@@ -1,0 +1,144 @@
+"""How figures look: colours that colour-blind eyes can part, lines that survive a grey print."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot._atomic_write import save_file
+from bylot.errors import BylotError, install_command
+from bylot.numerics.jit import Floats, Ints
+from bylot_paper.analysis import SeedCurves
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's, and grey
+PURPLE, SKY, AMBER, BLACK = "#CC79A7", "#56B4E9", "#E69F00", "#000000"
+LIMIT_STYLES = [(BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PURPLE, ":"), (SKY, "-")]
+
+
+class SeriesStyle(NamedTuple):
+    """How one series is drawn; line and marker differ as well as the colour."""
+
+    name: str
+    colour: str
+    line: Any
+    marker: str
+
+
+PAPER_POLICY_STYLES = {
+    "omd": SeriesStyle("OMD (the paper's)", BLUE, "-", "o"),
+    "ts-bwk": SeriesStyle("TS-BwK", SKY, (0, (5, 1.5)), "s"),
+    "cbwk": SeriesStyle("CBwK", PURPLE, (0, (4, 1.5, 1, 1.5)), "D"),
+    "moe": SeriesStyle("MoE", BLACK, (0, (1, 1)), "P"),
+    "ts": SeriesStyle("TS", GREEN, (0, (7, 2)), "^"),
+    "cucb": SeriesStyle("CUCB", ORANGE, (0, (3, 1, 1, 1, 1, 1)), "v"),
+    "greedy": SeriesStyle("Greedy", AMBER, (0, (2, 1)), "<"),
+    "random": SeriesStyle("Random", "#8A8A8A", (0, (1, 2)), "X"),
+}
+"""The eight policies in the order of legends: those that know of limits, then those that do not."""
+
+BEYOND_POLICY_STYLES = {
+    **{name: PAPER_POLICY_STYLES[name] for name in ("omd", "ts-bwk", "cbwk")},
+    "strict": SeriesStyle("strict", AMBER, (0, (2, 1)), "<"),
+    "tangent": SeriesStyle("tangent", GREEN, (0, (7, 2)), "^"),
+    "distinct": SeriesStyle("distinct", ORANGE, (0, (12, 1.5)), "v"),
+}
+"""Past the paper: its best beside ours."""
+
+LEVEL_STYLES = {
+    "tight": SeriesStyle("tight", BLUE, "-", "o"),
+    "medium": SeriesStyle("medium", ORANGE, (0, (6, 1.5)), "s"),
+    "loose": SeriesStyle("loose", GREEN, (0, (3, 1, 1, 1)), "^"),
+    "none": SeriesStyle("no limits", GREY, (0, (1, 1)), "D"),
+}
+BEYOND_LEVEL_STYLES = {
+    **{name: LEVEL_STYLES[name] for name in ("tight", "medium", "loose")},
+    "stress": SeriesStyle("stress", PURPLE, (0, (5, 1, 1, 1)), "D"),
+}
+"""Past the paper: its limits and one more level."""
+
+ENVIRONMENT_LABELS = {"stochastic": "stochastic", "regime": "regime-switching"}
+
+
+def make_figure_folder(path: Path) -> Path:
+    """The folder, made if need be: to be asked before the work whose figures go there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BylotError(
+            f"{path} cannot be a folder for figures: {error.strerror}; give another folder"
+        ) from None
+    return path
+
+
+def load_pyplot() -> Any:
+    """matplotlib without a screen; it is an extra, so its absence is explained."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise BylotError(f"figures need matplotlib: {install_command('plot')}") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Save as PNG and SVG; the same figure gives the same bytes, so no date and no random ids."""
+    plt = load_pyplot()
+    png, svg = io.BytesIO(), io.BytesIO()
+    figure.savefig(png, format="png", dpi=150)
+    with plt.rc_context({"svg.hashsalt": name}):
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    for path, content in zip(paths, (png, svg), strict=True):
+        save_file(path, content.getvalue())
+    return paths
+
+
+def draw_std_band(
+    axes: Any,
+    x: Floats | Ints,
+    curve: SeedCurves,
+    look: SeriesStyle,
+    alpha: float,
+    least: float = -np.inf,
+) -> None:
+    """Shade it, but not under `least`: a distance, for one, is never negative."""
+    low = np.maximum(curve.mean - curve.std, least)
+    fill_band(axes, x, low, curve.mean + curve.std, look, alpha)
+
+
+def draw_seed_range(
+    axes: Any, x: Floats | Ints, curve: SeedCurves, look: SeriesStyle, alpha: float
+) -> None:
+    """Shade from the lowest seed to the highest: what a limit is about."""
+    fill_band(axes, x, curve.seeds.min(axis=0), curve.seeds.max(axis=0), look, alpha)
+
+
+def fill_band(
+    axes: Any, x: Floats | Ints, low: Floats, high: Floats, look: SeriesStyle, alpha: float
+) -> None:
+    """Fill between two lines, without an edge."""
+    axes.fill_between(x, low, high, color=look.colour, alpha=alpha, linewidth=0)
+
+
+KNOWN_POLICY_STYLES = {**PAPER_POLICY_STYLES, **BEYOND_POLICY_STYLES}
+
+
+def assign_styles(policies: Sequence[str]) -> dict[str, SeriesStyle]:
+    """A look for each policy, no two of one colour as long as there are colours.
+
+    >>> made = assign_styles(["tangent", "ts"])  # both are green where they are on their own
+    >>> made["tangent"].colour == made["ts"].colour
+    False
+    """
+    made: dict[str, SeriesStyle] = {}
+    for policy in policies:
+        taken = {look.colour for look in made.values()}
+        own = [KNOWN_POLICY_STYLES[policy]] if policy in KNOWN_POLICY_STYLES else []
+        free = [look for look in [*own, *KNOWN_POLICY_STYLES.values()] if look.colour not in taken]
+        made[policy] = (free or own or [*KNOWN_POLICY_STYLES.values()])[0]._replace(name=policy)
+    return made

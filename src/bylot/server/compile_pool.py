@@ -1,0 +1,40 @@
+"""Where problems are checked and policies compiled, so that nobody else waits for that."""
+
+import logging
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from bylot.problem import Problem, at_most
+from bylot.router.router import Router
+
+log = logging.getLogger("bylot.server")
+
+COMPILE_THREAD_PREFIX = "bylot-workshop"
+COMPILE_THREADS = 4  # one compiles at a time; the others make routers whose policies are compiled
+
+
+def make_compile_pool() -> ThreadPoolExecutor:
+    """Threads for work that takes long."""
+    return ThreadPoolExecutor(COMPILE_THREADS, thread_name_prefix=COMPILE_THREAD_PREFIX)
+
+
+def compile_default_policy() -> None:
+    """Load the default policy, or compile it the first time, before the first router needs it."""
+    start = time.monotonic()
+    Router(Problem(["a", "b"], {"cost": [1.0, 2.0]}, [at_most("cost", 2.0)], draws=1))
+    log.info("the default policy is ready, after %.1f s", time.monotonic() - start)
+
+
+def exit_while_compiling(patience: float = 1.0) -> None:
+    """End the process if something is still being compiled: that cannot be stopped, and whoever
+    waited for it is gone. All that was answered is in the store.
+    """
+    workers = [one for one in threading.enumerate() if one.name.startswith(COMPILE_THREAD_PREFIX)]
+    for one in workers:
+        one.join(patience)
+    if any(one.is_alive() for one in workers):
+        sys.stderr.flush()
+        os._exit(0)

@@ -1,0 +1,215 @@
+"""The right-hand sides of the paper's theorems, as regret per round.
+
+Rewards lie in [0, 1], as in the theory: divide larger ones by their largest value first. What was
+measured, and whether it stays below, is left to the metrics.
+
+The letters: T rounds, K experts, M draws, floor gamma, and G^2 = K M (1/gamma + M - 1), which
+bounds the expected squared length of the gradient estimate (paper, proof of Theorem 1, step 3).
+"""
+
+from math import log, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bylot.problem import Problem
+
+
+def second_moment(K: int, M: int, floor: float) -> float:
+    """G^2 = K M (1/gamma + M - 1) >= E |g_t|^2.
+
+    >>> second_moment(K=2, M=1, floor=0.25)
+    8.0
+    """
+    return K * M * (1.0 / floor + M - 1)
+
+
+def eta_star(T: int, K: int, M: int, floor: float) -> float:
+    """The proximal parameter of Theorem 1: sqrt(2 T) G, which minimises `theorem_1`.
+
+    >>> eta_star(T=4, K=2, M=1, floor=0.25)
+    8.0
+    """
+    return sqrt(2 * T * second_moment(K, M, floor))
+
+
+def theorem_1(T: int, K: int, M: int, floor: float, eta: float | None = None) -> float:
+    """E R1(T) <= (eta + 2 T G^2 / eta) / T; with eta_star, if none is given, 2 sqrt(2 / T) G.
+
+    >>> theorem_1(T=4, K=2, M=1, floor=0.25)
+    4.0
+    """
+    eta = eta_star(T, K, M, floor) if eta is None else eta
+    return (eta + 2 * T * second_moment(K, M, floor) / eta) / T
+
+
+def tight_eta(T: int, K: int, M: int, floor: float) -> float:
+    """sqrt(T / 2) G, half of `eta_star`, which minimises `tight_theorem_1`.
+
+    >>> tight_eta(T=4, K=2, M=1, floor=0.25)
+    4.0
+    """
+    return eta_star(T, K, M, floor) / 2
+
+
+def tight_theorem_1(T: int, K: int, M: int, floor: float, eta: float | None = None) -> float:
+    """E R1(T) <= (eta + T G^2 / (2 eta)) / T; with tight_eta, if none is given, sqrt(2 / T) G.
+
+    The proof of Theorem 1 needs g.d <= a |g|^2 + (eta / 2) |d|^2, which it has with a = 2 / eta;
+    by Young's inequality a = 1 / (2 eta) is enough, the rest stands. At best half the paper's.
+
+    >>> tight_theorem_1(T=4, K=2, M=1, floor=0.25)
+    2.0
+    """
+    eta = tight_eta(T, K, M, floor) if eta is None else eta
+    return (eta + T * second_moment(K, M, floor) / (2 * eta)) / T
+
+
+def slope_bound(problem: Problem) -> float:
+    """How steep the dual's f_t can be: >= |u - x| for all mean costs u = rows @ q and all x in S.
+
+    In coordinate j: u_j from the least to the largest cost, x_j in S_j.
+
+    >>> from bylot.problem import at_most
+    >>> slope_bound(Problem(["a", "b"], {"usd": [1.0, 3.0]}, [at_most("usd", 4.0)], draws=2))
+    3.0
+    """
+    low, high = problem.box.low, problem.box.high
+    least, most = problem.rows.min(axis=1), problem.rows.max(axis=1)
+    return float(np.linalg.norm(np.maximum(most - low, high - least)))
+
+
+def fixed_step_regret(step: float, slope: float, T: int) -> float:
+    """Regret_T of gradient ascent on the unit ball from w = 0 with one step, all slopes <= slope:
+
+    |w* - w_1|^2 / (2 step) + step T slope^2 / 2, and |w* - 0| <= 1.
+
+    >>> fixed_step_regret(step=0.5, slope=1.0, T=4)
+    2.0
+    """
+    return 1 / (2 * step) + step * T * slope**2 / 2
+
+
+def anytime_regret(step: float, slope: float, T: int) -> float:
+    """The same with step / sqrt(t) at round t.
+
+    sum_t |w* - w_t|^2 (1/step_t - 1/step_{t-1}) / 2 + slope^2 sum_t step_t / 2, where
+    |w* - w_1| <= 1, |w* - w_t| <= 2 and sum_t 1/sqrt(t) <= 2 sqrt(T) - 1:
+
+    (4 sqrt(T) - 3) / (2 step) + step slope^2 (2 sqrt(T) - 1) / 2.
+
+    >>> anytime_regret(step=1.0, slope=1.0, T=4)
+    4.0
+    """
+    return (4 * sqrt(T) - 3) / (2 * step) + step * slope**2 * (2 * sqrt(T) - 1) / 2
+
+
+def adaptive_regret(step: float, slope: float, T: int) -> float:
+    """The same with step / sqrt(sum_{s <= t} |slope_s|^2) at round t (AdaGrad-Norm).
+
+    With n_t the root: 4 n_T / (2 step) by |w* - w_t| <= 2, plus (step / 2) sum_t |slope_t|^2 / n_t,
+    which is at most step n_T; and n_T <= slope sqrt(T): (2 / step + step) slope sqrt(T).
+
+    >>> adaptive_regret(step=1.0, slope=1.0, T=4)
+    6.0
+    """
+    return (2 / step + step) * slope * sqrt(T)
+
+
+def sampling_error(T: int, M: int, most: ArrayLike) -> float:
+    """E |mean of costs paid - mean of expected costs| <= M |cbar| L sqrt(log(2d) / T), where
+
+    L = sqrt(2) + 1 / (sqrt(2) log(2d)) from the integral in the paper's sampling lemma, and `most`
+    is the largest cost cbar_j of each of the d limits. (With one cbar for all, |cbar| is
+    cbar sqrt(d), as the paper has it.)
+
+    >>> round(sampling_error(T=100, M=1, most=[1.0]), 6)
+    0.202673
+    """
+    cbar = np.asarray(most, dtype=np.float64)
+    if cbar.size == 0:
+        return 0.0
+    logarithm = log(2 * cbar.size)
+    L = sqrt(2) + 1 / (sqrt(2) * logarithm)
+    return M * float(np.linalg.norm(cbar)) * L * sqrt(logarithm / T)
+
+
+def tight_sampling_error(T: int, M: int, most: ArrayLike) -> float:
+    """The same without the logarithm: M |cbar| / (2 sqrt(T)).
+
+    The deviations of different rounds are uncorrelated, so that the mean square of their mean is
+    the sum of their variances over T^2; what lies in [0, M cbar_j] varies by (M cbar_j)^2 / 4.
+
+    >>> tight_sampling_error(T=100, M=1, most=[1.0])
+    0.05
+    """
+    return M * float(np.linalg.norm(np.asarray(most, dtype=np.float64))) / (2 * sqrt(T))
+
+
+def theorem_2(T: int, M: int, most: ArrayLike, regret: float) -> float:
+    """E R2(T) <= M Regret_T / T + sampling error, for a dual player with this Regret_T.
+
+    >>> round(theorem_2(T=100, M=1, most=[1.0], regret=fixed_step_regret(0.1, 1.0, 100)), 6)
+    0.302673
+    """
+    return M * regret / T + sampling_error(T, M, most)
+
+
+def tight_theorem_2(T: int, M: int, most: ArrayLike, regret: float) -> float:
+    """E R2(T) <= M Regret_T / T + tight sampling error.
+
+    >>> tight_theorem_2(T=100, M=1, most=[1.0], regret=10.0)
+    0.15000000000000002
+    """
+    return M * regret / T + tight_sampling_error(T, M, most)
+
+
+def corollary(T: int, K: int, M: int, floor: float, contexts: int) -> float:
+    """E R1^ctx(T) <= 4 sqrt(|X| / T) G, with eta = 2 G sqrt(n_x) and |X| contexts.
+
+    >>> corollary(T=4, K=2, M=1, floor=0.5, contexts=4)
+    8.0
+    """
+    return 4 * sqrt(contexts * second_moment(K, M, floor) / T)
+
+
+def context_rate(K: int, M: int, floor: float) -> float:
+    """The a of the Corollary's eta = a sqrt(n_x): 2 G, which minimises `corollary_by_visits`.
+
+    >>> context_rate(K=2, M=1, floor=0.5)
+    4.0
+    """
+    return 2 * sqrt(second_moment(K, M, floor))
+
+
+def corollary_by_visits(
+    visits: ArrayLike, K: int, M: int, floor: float, rate: float | None = None
+) -> float:
+    """The Corollary before its last step: (a + 4 G^2 / a) sum_x sqrt(T_x) / T, where `visits` are
+    the T_x. Equal ones give the most, and with a = 2 G the Corollary as stated.
+
+    >>> corollary_by_visits([1, 1, 1, 1], K=2, M=1, floor=0.5)
+    8.0
+    """
+    a = context_rate(K, M, floor) if rate is None else rate
+    return (a + 4 * second_moment(K, M, floor) / a) * _mean_root_visits(visits)
+
+
+def tight_corollary_by_visits(
+    visits: ArrayLike, K: int, M: int, floor: float, rate: float | None = None
+) -> float:
+    """(a + G^2 / a) sum_x sqrt(T_x) / T, at best 2 G sum_x sqrt(T_x) / T with a = G.
+
+    As `tight_theorem_1`, with sum_s G^2 / (2 a sqrt(s)) <= G^2 sqrt(T_x) / a.
+
+    >>> tight_corollary_by_visits([1, 1, 1, 1], K=2, M=1, floor=0.5)
+    4.0
+    """
+    a = context_rate(K, M, floor) / 2 if rate is None else rate
+    return (a + second_moment(K, M, floor) / a) * _mean_root_visits(visits)
+
+
+def _mean_root_visits(visits: ArrayLike) -> float:
+    """sum_x sqrt(T_x) / T."""
+    counts = np.asarray(visits, dtype=np.float64)
+    return float(np.sqrt(counts).sum() / counts.sum())

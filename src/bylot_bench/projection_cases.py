@@ -1,0 +1,264 @@
+"""Projection problems made to be hard, each known by one number, and the judge of an answer.
+
+The judge knows nothing of how an answer was found; the solvers are left to `bylot.numerics`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from scipy.optimize import nnls
+
+from bylot.numerics.jit import Floats
+
+
+class ProjectionCase(NamedTuple):
+    """Project z on {sum q = 1, q >= floor, A q <= b}; `title` says what makes it hard."""
+
+    z: Floats
+    floor: float
+    A: Floats
+    b: Floats
+    title: str
+
+
+class KktResidual(NamedTuple):
+    """How far q and its multipliers are from the optimality (KKT) conditions, scaled.
+
+    With t_i = sum_j lam_j (A_ji - min A_j) and S = max(1, max z - min z, max t_i over the free i),
+    that is the i with q_i > floor:
+
+    mass            |sum q - 1|
+    floor           max(0, floor - min q)
+    row             max(0, A_j q - b_j) / max |A_j|, the worst j
+    price           max(0, -lam_j) (max A_j - min A_j) / S, the worst j
+    complementary   min(lam_j (max A_j - min A_j) / S, |A_j q - b_j| / max |A_j|), the worst j
+    stationary      (largest s_i - smallest free s_i) / S, where s_i = z_i - q_i - t_i
+
+    The last is zero if and only if some tau has s_i = tau where q_i is free and s_i <= tau where
+    it is not. S is the size of the numbers that cancel in s: no answer in floating point does
+    better than a few units of rounding of S. Shifting z or a row, or scaling a row, moves no
+    entry but by rounding; large multipliers do not enter S unless free points pay them.
+    """
+
+    mass: float
+    floor: float
+    row: float
+    price: float
+    complementary: float
+    stationary: float
+
+    @property
+    def worst(self) -> float:
+        """The largest of all; NaN counts as infinite."""
+        return max(math.inf if math.isnan(x) else x for x in self)
+
+
+def compute_row_scales(case: ProjectionCase) -> Floats:
+    """max |A_j| of each row, or 1 for a row of zeros: what its excess is measured in."""
+    largest = np.abs(case.A).max(axis=1)
+    return np.where(largest > 0.0, largest, 1.0)
+
+
+def compute_excess(case: ProjectionCase, q: Floats) -> Floats:
+    """A_j q - b_j of each row, rounded once, in parts of max |A_j|."""
+    over = [math.fsum([*(a * q), -b]) for a, b in zip(case.A, case.b, strict=True)]
+    return np.array(over) / compute_row_scales(case)
+
+
+def compute_kkt_residual(case: ProjectionCase, q: Floats, multipliers: Floats) -> KktResidual:
+    """Residual of an answer, with sums rounded once (`math.fsum`)."""
+    z, floor, A = case.z, case.floor, case.A
+    cheapest = A.min(axis=1, keepdims=True)
+    t = multipliers @ (A - cheapest)
+    free = q > floor
+    S = max(1.0, np.ptp(z), t[free].max(initial=0.0))
+    s = (z - z.max()) - q - t
+    over = compute_excess(case, q)
+    price = multipliers * np.ptp(A, axis=1) / S
+    return KktResidual(
+        mass=abs(math.fsum([*q, -1.0])),
+        floor=max(0.0, floor - q.min()),
+        row=over.max(initial=0.0),
+        price=(-price).max(initial=0.0),
+        complementary=np.minimum(price, np.abs(over)).max(initial=0.0),
+        stationary=max(0.0, s.max() - s[free].min()) / S if free.any() else 0.0,
+    )
+
+
+def minimise_row(case: ProjectionCase, row: int = 0) -> float:
+    """The smallest a.q on {sum q = 1, q >= floor}: floor sum a + (1 - K floor) min a."""
+    a = case.A[row]
+    rest = math.fsum([1.0, *(-case.floor for _ in a)])
+    return math.fsum([*(case.floor * a), rest * a.min()])
+
+
+def judge_halfspace(case: ProjectionCase, q: Floats, multiplier: float, feasible: bool) -> float:
+    """Worst scaled KKT residual of an answer to a case of one row; infinite if `feasible` lies.
+
+    An answer to an empty set must be optimal for the row a.q <= min a.q instead.
+    """
+    if not feasible:
+        edge = minimise_row(case)
+        if edge <= case.b[0]:
+            return math.inf
+        case = case._replace(b=np.array([edge]))
+    return compute_kkt_residual(case, q, np.array([multiplier])).worst
+
+
+def draw_size(rng: Generator) -> int:
+    """K: mostly small, where ties and corners are frequent; now and then up to 1,000."""
+    top = rng.choice([3, 12, 60, 300, 1_000], p=[0.2, 0.4, 0.25, 0.1, 0.05])
+    return int(rng.integers(1, top + 1))
+
+
+def draw_magnitude(rng: Generator) -> float:
+    """A scale from 1e-8 to 1e8, even in decades."""
+    return float(10.0 ** rng.uniform(-8, 8))
+
+
+def draw_floor(rng: Generator, K: int) -> float:
+    """None, the default, half, all, all but rounding, or any share of 1/K."""
+    share = rng.choice([0.0, 0.1, 0.5, 1.0, 1.0 - 1e-9, rng.random()])
+    return float(share) / K
+
+
+def draw_point(rng: Generator, K: int, floor: float) -> tuple[str, Floats]:
+    """A point to project, and what it is like."""
+    scale = draw_magnitude(rng)
+    q = floor + (1.0 - K * floor) * rng.dirichlet(np.full(K, 10.0 ** rng.uniform(-1.0, 1.0)))
+    spikes = np.where(rng.random(K) < 5.0 / K, rng.standard_normal(K), 0.0)
+    kinds: dict[str, Callable[[], Any]] = {
+        "normal": lambda: scale * rng.standard_normal(K),
+        "tied": lambda: scale * rng.integers(0, 3, K),
+        "equal": lambda: np.full(K, scale),
+        "decades": lambda: rng.choice([-1.0, 1.0], K) * 10.0 ** rng.uniform(-8, 8, K),
+        "far": lambda: 1e8 + rng.standard_normal(K),
+        "inside": lambda: q,
+        "step": lambda: q + 0.1 * spikes,
+        "leap": lambda: q + scale * np.abs(spikes),
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, np.asarray(kinds[kind](), np.float64)
+
+
+def draw_cost_row(rng: Generator, z: Floats) -> tuple[str, Floats]:
+    """A row of costs, and what it is like."""
+    K, scale = z.size, draw_magnitude(rng)
+    kinds: dict[str, Callable[[], Any]] = {
+        "uniform": lambda: rng.random(K),
+        "signed": lambda: rng.standard_normal(K),
+        "binary": lambda: rng.integers(0, 2, K),
+        "tied": lambda: rng.integers(0, 4, K),
+        "constant": lambda: np.ones(K),
+        "nearly constant": lambda: 1.0 + 1e-12 * rng.standard_normal(K),
+        "one": lambda: np.arange(K) == rng.integers(0, K),
+        "all but one": lambda: np.arange(K) != rng.integers(0, K),
+        "decades": lambda: 10.0 ** rng.uniform(-16, 0, K),
+        "lifted": lambda: 1e3 + rng.random(K),
+        "like z": lambda: z / (np.abs(z).max() or 1.0),
+        "unlike z": lambda: -z / (np.abs(z).max() or 1.0),
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, scale * np.asarray(kinds[kind](), np.float64)
+
+
+def draw_bound(rng: Generator, z: Floats, floor: float, a: Floats) -> tuple[str, float]:
+    """A bound on a.q, and where it lies among the values that a.q can take."""
+    rest = 1.0 - z.size * floor
+    low, high = floor * a.sum() + rest * a.min(), floor * a.sum() + rest * a.max()
+    corner = np.full(z.size, floor)
+    corner[z.argmax()] += rest
+    little = 10.0 ** rng.uniform(-16, -3) * max(high - low, 1e-3 * np.abs(a).max())
+    kinds = {
+        "on the edge": low,
+        "just inside": low + little,
+        "just outside": low - little,
+        "inside": low + rng.random() * (high - low),
+        "at the corner": float(a @ corner),
+        "at the far edge": high,
+        "slack": high + abs(high) + rng.random() * (high - low),
+        "out of reach": low - abs(low) - rng.random() * np.abs(a).max(),
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, float(kinds[kind])
+
+
+def make_halfspace_case(number: int, seed: int = 0) -> ProjectionCase:
+    """The case of one row with this number: the same one every time."""
+    rng = np.random.default_rng((seed, number))
+    K = draw_size(rng)
+    floor = draw_floor(rng, K)
+    kind_z, z = draw_point(rng, K, floor)
+    kind_a, a = draw_cost_row(rng, z)
+    kind_b, b = draw_bound(rng, z, floor, a)
+    title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, a {kind_a}, b {kind_b}"
+    return ProjectionCase(z, floor, a[None, :], np.array([b]), title)
+
+
+def make_rows_case(number: int, seed: int = 0) -> ProjectionCase:
+    """The case of several rows (or none) with this number: independent, repeated or opposed."""
+    rng = np.random.default_rng((seed, number, 1))
+    K = draw_size(rng)
+    floor = draw_floor(rng, K)
+    kind_z, z = draw_point(rng, K, floor)
+    rows: list[Floats] = []
+    kinds, bounds = [], []
+    for _ in range(rng.integers(0, 6)):
+        kind, a = draw_cost_row(rng, z)
+        if rows and rng.random() < 0.4:
+            kind, a = draw_dependent_row(rng, rows[rng.integers(len(rows))])
+        place, b = draw_bound(rng, z, floor, a)
+        rows.append(a)
+        bounds.append(b)
+        kinds.append(f"{kind} {place}")
+    title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, rows {', '.join(kinds)}"
+    return ProjectionCase(z, floor, np.array(rows).reshape(-1, K), np.array(bounds), title)
+
+
+def draw_dependent_row(rng: Generator, a: Floats) -> tuple[str, Floats]:
+    """A row that depends on another one, exactly or nearly."""
+    nearly = 10.0 ** rng.uniform(-12, -1) * np.abs(a).max() * rng.standard_normal(a.size)
+    kinds = {
+        "the same": a,
+        "a multiple": draw_magnitude(rng) * a,
+        "the opposite": -a,
+        "nearly the same": a + nearly,
+        "nearly the opposite": nearly - a,
+    }
+    kind = str(rng.choice(list(kinds)))
+    return kind, kinds[kind]
+
+
+def compute_least_norm(case: ProjectionCase) -> float:
+    """The least norm of max(0, excess) on the floored simplex, by non-negative least squares.
+
+    Over p >= 0 and slacks s >= 0, minimise |A' (floor + p) + s - b'|^2 with A', b' in parts of
+    max |A_j| and a heavy row for the mass of p. What is found is a point of the simplex, so it
+    bounds the least from above; it is the least as far as Lawson and Hanson's method finds it.
+    """
+    A, b = case.A / compute_row_scales(case)[:, None], case.b / compute_row_scales(case)
+    d, K = A.shape
+    rest, heavy = 1.0 - K * case.floor, 1e5
+    M = np.block([[A, np.eye(d)], [np.full((1, K), heavy), np.zeros((1, d))]])
+    p = nnls(M, np.append(b - case.floor * A.sum(axis=1), heavy * rest))[0][:K]
+    q = case.floor + p * (rest / p.sum() if p.sum() > 0.0 else 0.0)
+    return float(np.linalg.norm(np.maximum(compute_excess(case, q), 0.0)))
+
+
+def judge_rows(case: ProjectionCase, q: Floats, multipliers: Floats, feasible: bool) -> float:
+    """Worst scaled KKT residual of an answer to a case of several rows; infinite if it lies.
+
+    An answer to an empty set must be optimal for the rows that it just keeps. Whether it
+    misses them by the least is for `compute_least_norm` to say.
+    """
+    if feasible:
+        return compute_kkt_residual(case, q, multipliers).worst
+    over = np.maximum(compute_excess(case, q), 0.0)
+    if over.max() <= 1e-14:
+        return math.inf
+    return compute_kkt_residual(
+        case._replace(b=case.b + over * compute_row_scales(case)), q, multipliers
+    ).worst

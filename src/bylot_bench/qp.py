@@ -1,0 +1,366 @@
+"""Our exact projection against general QP solvers, in one run, and then against hard cases.
+
+Timed is the step of the policy: z = q + g / eta from the middle of a play, with a row that binds.
+`ours_us` is a call from compiled code, which is where policy and simulator call it;
+`ours_python_us` one from Python, as all peers are called. One thread, one solver at a time, the
+quickest of several passes over the same consecutive steps. A peer is left out, with a note, if
+it is not installed, is dense where that makes no sense, or solves a different problem. The fuzz
+judges every answer of ours by its optimality conditions.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module, metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bylot._text import format_table, print_progress
+from bylot.errors import BylotError, install_command
+from bylot.numerics.jit import Floats, jit
+from bylot.numerics.simplex_projection import project_onto_halfspace
+from bylot_bench.projection_cases import judge_halfspace, make_halfspace_case
+
+SolveProjection = Callable[[Floats, Floats, float], Floats]  # z, a, b -> q
+
+
+def make_daqp(K: int, floor: float) -> SolveProjection:
+    """Dual active set, dense, from the last active set."""
+    model = import_module("daqp").Model()
+    A, upper, lower = np.ones((2, K)), np.full(K + 2, 1e30), np.full(K + 2, floor)
+    upper[K], lower[K], lower[K + 1] = 1.0, 1.0, -1e30
+    sense = np.zeros(K + 2, np.int32)
+    sense[K] = 5  # an equality
+    model.setup(np.eye(K), np.zeros(K), A, upper, lower, sense)
+
+    def solve(z: Floats, a: Floats, b: float) -> Floats:
+        A[1], upper[K + 1] = a, b
+        model.update(f=-z, A=A, bupper=upper)
+        q: Floats = model.solve()[0]
+        return q
+
+    return solve
+
+
+def make_quadprog(K: int, floor: float) -> SolveProjection:
+    """Goldfarb and Idnani's dual method, dense, told that the Hessian is factorised."""
+    solver = import_module("quadprog")
+    H, rows, sides = np.eye(K), np.zeros((K, K + 2)), np.full(K + 2, floor)
+    rows[:, 0], rows[:, 2:], sides[0] = 1.0, np.eye(K), 1.0
+
+    def solve(z: Floats, a: Floats, b: float) -> Floats:
+        rows[:, 1], sides[1] = -a, -b
+        q: Floats = solver.solve_qp(H, z, rows, sides, 1, True)[0]
+        return q
+
+    return solve
+
+
+def make_piqp(K: int, floor: float) -> SolveProjection:
+    """Proximal interior point, sparse."""
+    solver = import_module("piqp").SparseSolver()
+    G = sp.csc_matrix(np.ones((1, K)))
+    side = np.ones(1)
+    one, low = np.ones(1), np.full(K, floor)
+    eye, ones = sp.eye_array(K, format="csc"), sp.csc_matrix(np.ones((1, K)))
+    solver.setup(sp.csc_matrix(eye), np.zeros(K), ones, one, G, None, side, low, None)
+
+    def solve(z: Floats, a: Floats, b: float) -> Floats:
+        G.data[:], side[0] = a, b
+        solver.update(c=-z, G=G, h_u=side)
+        solver.solve()
+        q: Floats = solver.result.x
+        return q
+
+    return solve
+
+
+def stack_rows(K: int, sign: float) -> Any:
+    """Two full rows over sign times the identity, in columns of three entries each."""
+    full, eye = sp.csc_matrix(np.ones((2, K))), sp.csc_matrix(sign * sp.eye_array(K))
+    return sp.vstack([full, eye], format="csc")
+
+
+def make_osqp(K: int, floor: float) -> SolveProjection:
+    """Operator splitting, sparse, from the last answer."""
+    solver = import_module("osqp").OSQP()
+    A = stack_rows(K, 1.0)
+    per_expert = A.data.reshape(K, 3)
+    lower = np.concatenate([[1.0, -np.inf], np.full(K, floor)])
+    upper = np.concatenate([[1.0, 1.0], np.full(K, np.inf)])
+    eye = sp.csc_matrix(sp.eye_array(K))
+    solver.setup(eye, np.zeros(K), A, lower, upper, verbose=False)
+
+    def solve(z: Floats, a: Floats, b: float) -> Floats:
+        per_expert[:, 1], upper[1] = a, b
+        solver.update(q=-z, Ax=A.data, u=upper)
+        q: Floats = solver.solve(raise_error=False).x
+        return q
+
+    return solve
+
+
+def make_clarabel(K: int, floor: float) -> SolveProjection:
+    """Interior point, sparse, with data updates."""
+    module = import_module("clarabel")
+    A = stack_rows(K, -1.0)
+    per_expert = A.data.reshape(K, 3)
+    sides = np.concatenate([[1.0, 1.0], np.full(K, -floor)])
+    settings = module.DefaultSettings()
+    settings.verbose, settings.max_threads = False, 1
+    settings.presolve_enable = False  # or else the data cannot be updated
+    cones = [module.ZeroConeT(1), module.NonnegativeConeT(K + 1)]
+    eye = sp.csc_matrix(sp.eye_array(K))
+    solver = module.DefaultSolver(eye, np.zeros(K), A, sides, cones, settings)
+
+    def solve(z: Floats, a: Floats, b: float) -> Floats:
+        per_expert[:, 1], sides[1] = a, b
+        solver.update(q=-z, A=A.data, b=sides)
+        return np.asarray(solver.solve().x)
+
+    return solve
+
+
+QP_SOLVERS: dict[str, Callable[[int, float], SolveProjection]] = {
+    "daqp": make_daqp,
+    "quadprog": make_quadprog,
+    "piqp": make_piqp,
+    "osqp": make_osqp,
+    "clarabel": make_clarabel,
+}
+MAX_DENSE_SIZE = {
+    "daqp": 1_000,
+    "quadprog": 1_000,
+}  # largest K at which a dense K x K matrix makes sense
+SOLVER_TOLERANCES = {
+    "osqp": 0.1
+}  # of the largest q, 1e-3 for the others: by how much an answer may be off
+
+
+def find_version(name: str) -> str | None:
+    """The installed version of a peer, or None."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def list_missing_solvers() -> list[str]:
+    """The peers that are not installed."""
+    return [name for name in QP_SOLVERS if find_version(name) is None]
+
+
+def measure_difference(theirs: list[Floats], ours: list[Floats]) -> float:
+    """How far apart answers are at most, in parts of the largest q; NaN counts as infinite."""
+    parts = [np.abs(t - q).max() / q.max() for t, q in zip(theirs, ours, strict=True)]
+    return float(np.nan_to_num(parts, nan=np.inf).max())
+
+
+STEP_DRAWS, STEP_BATCH, STEP_DIMENSIONS, STEP_KAPPA, STEP_ROUNDS = 5, 10, 3, 20.0, 10_000
+
+
+class ProjectionSteps(NamedTuple):
+    """Consecutive steps in which the row binds: project z[n] on {q >= floor, a[n].q <= b[n]}."""
+
+    floor: float
+    z: Floats
+    a: Floats
+    b: Floats
+
+
+class StepPool(NamedTuple):
+    """Costs (3, K) with the box that their means must lie in, and skills (3, K)."""
+
+    costs: Floats
+    low: Floats
+    high: Floats
+    skills: Floats
+
+
+def make_step_pool(K: int, rng: np.random.Generator) -> StepPool:
+    """A pool of K workers."""
+    workload = rng.lognormal(-1.5, 1.0, K).clip(0.01)
+    workload /= workload.max()
+    practice = workload.argsort().argsort() / K
+    costs = np.array([workload, practice >= 0.8, practice < 0.2])
+    skills = 0.2 + 0.6 * practice + 0.15 * rng.standard_normal((STEP_DIMENSIONS, K))
+    high = np.array([workload.mean(), 0.8 / STEP_DRAWS, 1.0])
+    return StepPool(costs, np.array([0.0, 0.0, 0.5]), high, skills.clip(0.01, 0.99))
+
+
+def record_steps(K: int, count: int, skip: int = 500, seed: int = 0) -> ProjectionSteps:
+    """`count` steps of a play, after `skip` of the 1,000 that the paper's experiments have."""
+    rng = np.random.default_rng(seed)
+    costs, low, high, skills = make_step_pool(K, rng)
+    floor = 1 / (10 * K)
+    eta = 0.03 * np.sqrt(2 * STEP_ROUNDS * K * STEP_DRAWS * (1 / floor + STEP_DRAWS - 1))
+    q, w, total, played = np.full(K, 1 / K), np.zeros(3), 0.0, 0
+    found: list[tuple[Floats, Floats, float]] = []
+    while len(found) < count:
+        g, mass, spend = np.zeros(K), np.cumsum(q), costs @ q
+        for _ in range(STEP_BATCH):
+            draws = np.searchsorted(mass, mass[-1] * rng.random(STEP_DRAWS))
+            v = skills[:, draws]
+            reward = rng.beta(STEP_KAPPA * v, STEP_KAPPA * (1 - v)).max(axis=1).sum()
+            centred = reward - total / played if played else 0.0
+            np.add.at(g, draws, centred / q[draws] / STEP_BATCH)
+            total, played = total + reward, played + 1
+            peak = np.where(w > 0, high, np.where(w < 0, low, spend.clip(low, high)))
+            w = w + 0.05 * (spend - peak)
+            w /= max(1.0, float(np.linalg.norm(w)))
+        z, a, b = q + g / eta, w @ costs, float(np.where(w > 0, w * high, w * low).sum())
+        answer = project_onto_halfspace(z, floor, a, b)
+        q = answer.q
+        if answer.multiplier > 0 and played > skip * STEP_BATCH:
+            found.append((z, a, b))
+    z_all, a_all, b_all = zip(*found, strict=True)
+    return ProjectionSteps(floor, np.array(z_all), np.array(a_all), np.array(b_all))
+
+
+QP_SIZES = (50, 200, 1_000, 10_000, 100_000)
+MAX_KKT_RESIDUAL = 1e-12  # of the scaled KKT residual
+
+
+@jit
+def project_steps(floor: float, z: Floats, a: Floats, b: Floats) -> float:
+    """All steps from compiled code; the sum keeps the work from being optimised away."""
+    total = 0.0
+    for n in range(b.size):
+        total += project_onto_halfspace(z[n], floor, a[n], b[n]).q[0]
+    return total
+
+
+def run(
+    cases: int = 60_000, sizes: Sequence[int] = QP_SIZES, seconds: float = 1.5, seed: int = 0
+) -> dict[str, Any]:
+    """Time all solvers at each size, then fuzz."""
+    if len(list_missing_solvers()) == len(QP_SOLVERS):
+        raise BylotError(f"no solver to compare with: {install_command('bench')}")
+    rows = [compare_solvers(K, seconds) for K in sizes]
+    return {
+        "qp": rows,
+        "fuzz": fuzz_projection(cases, seed),
+        "versions": {name: find_version(name) for name in QP_SOLVERS},
+        "absent": list_missing_solvers(),
+    }
+
+
+def compare_solvers(K: int, seconds: float) -> dict[str, Any]:
+    """Microseconds per projection at one size, ours and everyone else's."""
+    print_progress(f"K = {K:,}: playing")
+    work = record_steps(K, max(3, min(200, 10_000 // K)))
+    peers, notes = time_solvers(K, work, seconds)
+    print_progress(f"K = {K:,}: ours")
+    scale = 1e6 / work.b.size
+    inside = scale * time_quickest(partial(project_steps, *work), seconds)
+    outside = scale * time_quickest(partial(solve_each, make_own_solver(work.floor), work), seconds)
+    best = min(peers.values(), default=0.0)
+    return {
+        "K": K,
+        "ours_us": inside,
+        "ours_python_us": outside,
+        "peers_us": peers,
+        "ratio_to_best": best / inside,
+        "python_ratio_to_best": best / outside,
+        "notes": notes,
+    }
+
+
+def time_solvers(
+    K: int, work: ProjectionSteps, seconds: float
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Microseconds per projection of the peers, and why some have none."""
+    times, notes = {}, {}
+    ours = solve_each(make_own_solver(work.floor), work)
+    for name, make in QP_SOLVERS.items():
+        if name in list_missing_solvers():
+            notes[name] = "not installed"
+            continue
+        if MAX_DENSE_SIZE.get(name, K) < K:
+            notes[name] = "dense: a K x K matrix makes no sense here"
+            continue
+        print_progress(f"K = {K:,}: {name}")
+        solve = make(K, work.floor)
+        off = measure_difference(solve_each(solve, work), ours)
+        if off > SOLVER_TOLERANCES.get(name, 1e-3):
+            notes[name] = f"its answers are off by {off:.1e} of the largest q"
+        else:
+            seconds_each = time_quickest(partial(solve_each, solve, work), seconds) / work.b.size
+            times[name] = 1e6 * seconds_each
+    return times, notes
+
+
+def make_own_solver(floor: float) -> SolveProjection:
+    """Our projection as the peers are called."""
+    return lambda z, a, b: project_onto_halfspace(z, floor, a, b).q
+
+
+def solve_each(solve: SolveProjection, work: ProjectionSteps) -> list[Floats]:
+    """One call for each step; a solver may hand out the same array again, so it is copied."""
+    return [np.array(solve(z, a, float(b))) for z, a, b in zip(*work[1:], strict=True)]
+
+
+def time_quickest(work: Callable[[], Any], seconds: float) -> float:
+    """Seconds of the quickest pass among as many as the time allows, one at least."""
+    best, begun = np.inf, time.perf_counter()
+    while best == np.inf or time.perf_counter() - begun < seconds:
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def fuzz_projection(cases: int, seed: int) -> dict[str, Any]:
+    """Judge our answers to numbered hard cases; a failure can be re-run by its number."""
+    worst, failures = 0.0, []
+    for number in range(cases):
+        case = make_halfspace_case(number, seed)
+        answer = project_onto_halfspace(case.z, case.floor, case.A[0], float(case.b[0]))
+        residual = judge_halfspace(case, answer.q, answer.multiplier, answer.feasible)
+        worst = max(worst, residual)
+        if not residual <= MAX_KKT_RESIDUAL:
+            failures.append(case.title)
+        if number % 10_000 == 0:
+            print_progress(f"fuzz: {number:,} of {cases:,} cases, worst residual {worst:.1e}")
+    return {
+        "cases": cases,
+        "failures": len(failures),
+        "worst_kkt": worst,
+        "first_failures": failures[:5],
+    }
+
+
+def render(result: dict[str, Any]) -> str:
+    """The result as a table, and what there is to say about it."""
+    head = ("K", "ours", "from Python", *QP_SOLVERS, "ratio to best")
+    rows = [
+        (
+            f"{row['K']:,}",
+            format_micros(row["ours_us"]),
+            format_micros(row["ours_python_us"]),
+            *(
+                format_micros(row["peers_us"][name]) if name in row["peers_us"] else ""
+                for name in QP_SOLVERS
+            ),
+            f"{row['ratio_to_best']:.0f}",
+        )
+        for row in result["qp"]
+    ]
+    notes = [
+        f"K = {row['K']:,}: {name}: {note}"
+        for row in result["qp"]
+        for name, note in row["notes"].items()
+    ]
+    found = result["fuzz"]
+    tail = (
+        f"fuzz: {found['cases']:,} hard cases, {found['failures']} failures, "
+        f"worst scaled KKT residual {found['worst_kkt']:.1e}"
+    )
+    return "\n".join(["microseconds per projection", *format_table([head, *rows]), *notes, tail])
+
+
+def format_micros(us: float) -> str:
+    """Microseconds with two digits at least."""
+    return f"{us:,.0f}" if us >= 10 else f"{us:.2f}"

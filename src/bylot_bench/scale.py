@@ -1,0 +1,136 @@
+"""How the compiled loop's rounds per CPU-second fall as the pool grows, policy by policy.
+
+A made-up pool under a budget, a cap and a minimum share; N = 3 dimensions, batches of 10. What is
+done once for a problem (`bind`: linear programs, the rota, the mildest law) is timed apart.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bylot._text import format_table
+from bylot.environments import NO_DELAY
+from bylot.numerics.jit import Floats
+from bylot.policies import POLICIES, Policy
+from bylot.problem import Problem, at_least, at_most, share
+from bylot.simulation import make_late_rewards, make_play_record, play_rounds
+
+SCALED_POLICIES = ("omd", "distinct", "tangent", "strict", "panel")
+POOL_SIZES = ((50, 5), (200, 5), (1_000, 5), (10_000, 5), (10_000, 50))  # K, M
+MAX_POLICY_SIZE = {
+    "panel": 1_000
+}  # K that a policy is timed at: its time grows with pairs of experts
+REWARD_DIMENSIONS = 3
+MAX_HELD_VALUES = 2_000_000  # numbers in the values held, which are met again and again
+PlayTurn = Callable[[float], float]  # seconds to play for -> rounds per CPU-second
+
+
+def run(
+    sizes: tuple[tuple[int, int], ...] = POOL_SIZES, seconds: float = 0.6, turns: int = 3
+) -> dict[str, Any]:
+    """Every policy there is at every size: the best of turns that alternate between policies.
+
+    The best, because what else the machine does can only slow a turn down.
+    """
+    names = [name for name in SCALED_POLICIES if name in POLICIES]
+    rows: list[dict[str, Any]] = []
+    for K, M in sizes:
+        there = [name for name in names if MAX_POLICY_SIZE.get(name, K) >= K]
+        players = {name: prepare_policy(POLICIES[name], K, M) for name in there}
+        rates = dict.fromkeys(there, 0.0)
+        for _ in range(turns):
+            for name, (_, turn) in players.items():
+                rates[name] = max(rates[name], turn(seconds))
+        for name, rate in rates.items():
+            speed = {"rounds_per_cpu_s": rate, "us_per_round": 1e6 / rate}
+            rows.append({"policy": name, "K": K, "M": M, **speed, "bind_s": players[name][0]})
+    for smaller, larger in pair_sizes(rows):
+        slower = larger["us_per_round"] / smaller["us_per_round"]
+        larger["growth"] = math.log(slower) / math.log(larger["K"] / smaller["K"])
+    return {"scale": rows}
+
+
+def make_scale_problem(K: int, M: int) -> Problem:
+    """Workloads with a heavy tail; the busiest fifth is capped, the least busy has a minimum."""
+    workload = np.random.default_rng(0).lognormal(-1.5, 1.0, K)
+    names, order = [f"worker-{i}" for i in range(K)], np.argsort(workload)
+    novice = share("novice", [names[i] for i in order[: K // 5]])
+    busy = share("busy", [names[i] for i in order[-K // 5 :]])
+    limits = [
+        at_most("workload", float(M * workload.mean())),
+        at_most(busy, 0.16 * M),
+        at_least(novice, 0.5),
+    ]
+    return Problem(names, {"workload": workload}, limits, draws=M)
+
+
+def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
+    """CPU-seconds that `bind` takes, and plays from the start, each for so many seconds."""
+    policy.bind(make_scale_problem(K, M))  # compile first
+    problem = make_scale_problem(
+        K, M
+    )  # another one, as problems remember what was found out about them
+    start = time.process_time()
+    rule = policy.bind(problem)
+    bind_s = time.process_time() - start
+    rows, values = np.array(problem.rows), draw_scale_values(K)
+    contexts, record = (
+        np.zeros(len(values), np.int64),
+        make_play_record(problem, len(values), keep_law=False),
+    )
+
+    def turn(seconds: float) -> float:
+        state, done, start = policy.start(rule), 0, time.process_time()
+        while done == 0 or time.process_time() - start < seconds:
+            # The same values in the same record, with other chance: the count serves as the seed.
+            mail = make_late_rewards(problem, NO_DELAY, len(values), done)
+            play_rounds(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, mail, record)
+            done += len(values)
+        return done / (time.process_time() - start)
+
+    turn(0.0)  # compile the loop, too
+    return bind_s, turn
+
+
+def draw_scale_values(K: int) -> Floats:
+    """Rounds of values of experts who differ, together worth at most 1 in each."""
+    rng, rounds = (
+        np.random.default_rng(0),
+        min(max(MAX_HELD_VALUES // (REWARD_DIMENSIONS * K), 64), 4_096),
+    )
+    return np.asarray(
+        rng.random((REWARD_DIMENSIONS, K))
+        * rng.random((rounds, REWARD_DIMENSIONS, K))
+        / REWARD_DIMENSIONS
+    )
+
+
+def pair_sizes(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Pairs of rows of one policy and one M, from each K to the next."""
+    for kind in {(row["policy"], row["M"]): None for row in rows}:
+        yield from pairwise(row for row in rows if (row["policy"], row["M"]) == kind)
+
+
+def render(result: dict[str, Any]) -> str:
+    """The result as a table, policy by policy, and how to read it."""
+    head = ("policy", "K", "M", "rounds per CPU-second", "us a round", "growth", "bind, s")
+    found = sorted(result["scale"], key=lambda row: SCALED_POLICIES.index(row["policy"]))
+    rows = [
+        (
+            row["policy"],
+            f"{row['K']:,}",
+            f"{row['M']}",
+            f"{row['rounds_per_cpu_s']:,.0f}",
+            f"{row['us_per_round']:.2f}",
+            f"{row['growth']:.2f}" if "growth" in row else "",
+            f"{row['bind_s']:.3f}",
+        )
+        for row in found
+    ]
+    return "\n".join(
+        [*format_table([head, *rows]), "growth: the power of K that a round's time grows by"]
+    )

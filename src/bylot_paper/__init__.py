@@ -1,0 +1,1 @@
+"""bylot_paper."""

@@ -1,0 +1,272 @@
+"""Records in groups: the cells that differ only in their seed, and their curves as arrays."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from bylot.numerics.jit import Floats, Ints
+from bylot_paper.crowd_scenario import ALL_LEVELS
+from bylot_paper.default_rule import ResultLine
+from bylot_paper.grid import (
+    COMPARISON_EXPERIMENTS,
+    CROWD_ENVIRONMENTS,
+    OTHER_SCENARIOS,
+    count_rounds,
+)
+from bylot_paper.outcome import SWEEP_STEP_ROUNDS
+from bylot_paper.policy_settings import COMPARED_POLICIES
+from bylot_paper.scenarios import SHARED_POOLS
+
+RunManifest = Mapping[str, Any]
+"""What `run.json` says of the run that wrote the records."""
+
+
+class GroupKey(NamedTuple):
+    """What the cells of one group share."""
+
+    experiment: str
+    environment: str
+    level: str
+    policy: str
+    dimensions: int
+    period: int | None = None
+
+    def __str__(self) -> str:
+        """The group in words.
+
+        >>> print(GroupKey("periods", "regime", "tight", "distinct", 3, period=250))
+        distinct in periods of 250 (tight, regime, N = 3)
+        """
+        period = "" if self.period is None else f" of {self.period:,}"
+        place = f"{self.level}, {self.environment}, N = {self.dimensions}"
+        return f"{self.policy} in {self.experiment}{period} ({place})"
+
+
+def crowd_key(environment: str, level: str, policy: str) -> GroupKey:
+    """A group of the comparison of policies."""
+    return GroupKey("crowd", environment, level, policy, 3)
+
+
+def sweep_key(dimensions: int, level: str) -> GroupKey:
+    """A group of the sweep of limits."""
+    return GroupKey("sweep", "stochastic", level, "omd", dimensions)
+
+
+class SeedCurves(NamedTuple):
+    """A row a seed, sampled at rounds t; `names` are the numbers of the seeds."""
+
+    t: Ints
+    seeds: Floats
+    names: list[int]
+
+    @property
+    def n(self) -> Floats:
+        """The clock of the sweep: updates of OMD, one every BATCH rounds."""
+        return self.t / SWEEP_STEP_ROUNDS
+
+    @property
+    def mean(self) -> Floats:
+        """Mean over seeds."""
+        return np.asarray(self.seeds.mean(axis=0))
+
+    @property
+    def std(self) -> Floats:
+        """Standard deviation over seeds (ddof = 1); 0 if there is one seed only."""
+        return seed_std(self.seeds)
+
+
+def seed_std(values: Floats) -> Floats:
+    """Standard deviation along the seeds, ddof = 1; a single seed shows none.
+
+    >>> seed_std(np.array([1.0, 3.0])).round(3)
+    np.float64(1.414)
+    """
+    if len(values) < 2:
+        return np.zeros(values.shape[1:])
+    return np.asarray(values.std(axis=0, ddof=1))[()]
+
+
+class RecordGroups:
+    """All groups of a table of records; what is missing, or was refused, is simply not there."""
+
+    def __init__(self, cells: pl.DataFrame) -> None:
+        self.tables: dict[GroupKey, pl.DataFrame] = {}
+        if cells.is_empty():
+            return
+        played = cells.filter(pl.col("refused").is_null()).sort("seed")
+        parts = played.partition_by(list(GroupKey._fields), as_dict=True)
+        self.tables = {GroupKey(*key): part for key, part in parts.items()}
+
+    def __contains__(self, key: GroupKey) -> bool:
+        return key in self.tables
+
+    def __getitem__(self, key: GroupKey) -> pl.DataFrame:
+        return self.tables[key]
+
+    def __iter__(self) -> Iterator[GroupKey]:
+        return iter(sorted(self.tables))
+
+    def values(self, key: GroupKey, column: str) -> Floats:
+        """One number a seed; an absent group, like an empty value, gives none."""
+        if key not in self.tables:
+            return np.zeros(0)
+        return self.tables[key][column].drop_nulls().to_numpy().astype(float)
+
+    def curve(self, key: GroupKey, column: str) -> SeedCurves | None:
+        """A curve over all seeds of a group; None if it has none.
+
+        Seeds of one run are sampled at the same rounds; of runs of unequal length, what all have.
+        """
+        if key not in self.tables:
+            return None
+        table = self.tables[key].select("seed", "curve_t", column).drop_nulls()
+        rows = [np.asarray(row, dtype=float) for row in table[column].to_list()]
+        size = min(map(len, rows), default=0)
+        if size == 0:
+            return None
+        t = np.asarray(table["curve_t"][0].to_list()[:size], dtype=np.int64)
+        return SeedCurves(t, np.stack([row[:size] for row in rows]), table["seed"].to_list())
+
+    def seeds(self, experiment: str) -> tuple[int, int]:
+        """How many seeds the groups of an experiment have, the fewest and the most."""
+        counts = [len(one) for key, one in self.tables.items() if key.experiment == experiment]
+        return min(counts, default=0), max(counts, default=0)
+
+
+def is_synthetic(run: RunManifest) -> bool:
+    """Is the crowd made up? Every output says so if it is."""
+    return bool(run.get("data", {}).get("synthetic", False))
+
+
+def make_figure_title(
+    title: str, run: RunManifest, seeds: tuple[int, int], experiment: str = "crowd"
+) -> str:
+    """Title of a figure, and under it the data, the rounds and the seeds behind it."""
+    data = (
+        "a made-up crowd" if is_synthetic(run) else f"{run.get('data', {}).get('name', '?')} data"
+    )
+    rounds = "unknown number of rounds"
+    if "rounds" in run:
+        rounds = f"{count_rounds(experiment, run['rounds']):,} rounds"
+    mark = "SYNTHETIC: " if is_synthetic(run) else ""
+    return f"{mark}{title}\n{data}, {rounds}, {format_seed_count(seeds)}"
+
+
+def format_seed_count(seeds: tuple[int, int]) -> str:
+    """A number of seeds, or from how few to how many.
+
+    >>> format_seed_count((1, 1)), format_seed_count((14, 20))
+    ('1 seed', '14 to 20 seeds')
+    """
+    fewest, most = seeds
+    return f"{fewest} seed{'s' * (fewest != 1)}" if fewest == most else f"{fewest} to {most} seeds"
+
+
+NORMAL_QUANTILE_95 = 1.959963984540054
+"""The normal quantile of 97.5%."""
+
+
+def wilson_interval(
+    successes: int, runs: int, z: float = NORMAL_QUANTILE_95
+) -> tuple[float, float]:
+    """Wilson's score interval of a share; 0 to 1 if there was no run.
+
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)
+
+    >>> [round(end, 3) for end in wilson_interval(20, 20)]
+    [0.839, 1.0]
+    """
+    if runs == 0:
+        return 0.0, 1.0
+    share = successes / runs
+    centre = share + z * z / (2 * runs)
+    reach = z * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
+    scale = 1 + z * z / runs
+    low = 0.0 if successes == 0 else (centre - reach) / scale  # exact ends: rounding would miss
+    high = 1.0 if successes == runs else (centre + reach) / scale
+    return low, high
+
+
+POLICY_ORDER = COMPARED_POLICIES[::-1]
+"""The order of policies in tables and figures: ours first."""
+
+
+class ContestEntry(NamedTuple):
+    """A line of the rule, and the records behind it, those of refused runs left out."""
+
+    line: ResultLine
+    cells: pl.DataFrame
+
+
+def collect_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]:
+    """All places in their order, and in each the policies in theirs."""
+    if cells.is_empty():
+        return []
+    by = ["experiment", "environment", "level", "period", "policy"]
+    parts = cells.filter(pl.col("experiment").is_in(COMPARISON_EXPERIMENTS)).partition_by(
+        by, as_dict=True
+    )
+    found = {key: make_entry(part, run) for key, part in parts.items()}
+    return [found[key] for key in sorted(found, key=entry_sort_key)]
+
+
+def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
+    """Where a group stands: by experiment, world, level, period and policy."""
+    experiment, environment, level, period, policy = key
+    worlds = [*CROWD_ENVIRONMENTS, *dict.fromkeys(world for world, _, _ in OTHER_SCENARIOS)]
+    levels = [*ALL_LEVELS, "own"]
+    own = experiment == "worlds" or environment not in CROWD_ENVIRONMENTS
+    place = (worlds.index(str(environment)), levels.index(str(level)))
+    return (
+        COMPARISON_EXPERIMENTS.index(str(experiment)),
+        int(own),
+        *(place if own else place[::-1]),
+        int(str(period or 0)),
+        POLICY_ORDER.index(str(policy)) if policy in POLICY_ORDER else len(POLICY_ORDER),
+    )
+
+
+def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
+    """The line of one group of cells that differ only in their seed."""
+    first = group.row(0, named=True)
+    played = group.filter(pl.col("refused").is_null()).sort("seed")
+    gaps = (played["mixture"] - played["reward"]).to_list()
+    line = ResultLine(
+        world=name_scenario(first["environment"], run),
+        place=name_case(first["environment"], first["level"], first["period"], run),
+        policy=first["policy"],
+        size=int(played["size"].max() or 0),  # type: ignore[arg-type]
+        period=first["period"],
+        gaps=dict(zip(played["seed"].to_list(), gaps, strict=True)),
+        runs=len(group),
+        kept=int(played["feasible"].sum()),
+        bad=int(played["bad_periods"].sum()),
+        told=not played.is_empty() and bool(played["told"].all()),
+        pool=SHARED_POOLS.get(first["environment"], ""),
+    )
+    return ContestEntry(line, played)
+
+
+def name_scenario(environment: str, run: RunManifest) -> str:
+    """What counts as one world: both environments and all levels of the crowd together."""
+    return f"{name_crowd(run)} crowd" if environment in CROWD_ENVIRONMENTS else environment
+
+
+def name_case(environment: str, level: str, period: int | None, run: RunManifest) -> str:
+    """A place in words.
+
+    >>> name_case("regime", "tight", 250, {"data": {"name": "trec"}})
+    'trec tight, regime, periods of 250'
+    """
+    where = environment if level == "own" else f"{environment} {level}"
+    if environment in CROWD_ENVIRONMENTS:
+        where = f"{name_crowd(run)} {level}, {environment}"
+    return where if period is None else f"{where}, periods of {period:,}"
+
+
+def name_crowd(run: RunManifest) -> str:
+    """The name of the crowd that was played on."""
+    return str(run.get("data", {}).get("name", "unknown"))

@@ -1,0 +1,120 @@
+"""Reading a crowd: a file of answers and a file of truths, joined on the task."""
+
+from os import PathLike
+from pathlib import Path
+
+from bylot.errors import DataError
+from bylot.outcome_tables.text_lines import FieldRows, data_error, quote_field, read_field_rows
+from bylot_paper.crowd import WHOLE_NUMBER, Annotation, Crowd, UnjudgedCounts, assemble_crowd
+
+
+def read_crowd(
+    crowd_file: str | PathLike[str], truth_file: str | PathLike[str], name: str | None = None
+) -> Crowd:
+    """A crowd from lines `task worker label` and lines `task label`.
+
+    Ids and labels are compared as they are written; how files may be written is in `lines`.
+    A task has one truth, and a worker one answer to a task: a second line for either is an error
+    even if it says the same, as it would have to be dropped or be counted twice.
+    Answers to tasks without a truth are left out, as in the paper, and counted in `unjudged`.
+    """
+    answers = read_field_rows(Path(crowd_file), ("task", "worker", "label"))
+    truths = read_field_rows(Path(truth_file), ("task", "label"))
+    check_header(answers, truths)
+    check_header(truths, answers)
+    check_unique_answers(answers, 2)
+    check_unique_answers(truths, 1)
+    truth = {row[0]: row[1] for row in truths.fields}
+    judged = [(t, w, label) for t, w, label in answers.fields if t in truth]
+    check_labels(answers, truths, judged, truth)
+    return assemble_crowd(
+        Path(crowd_file).stem if name is None else name,
+        (Annotation(task, worker, label == truth[task]) for task, worker, label in judged),
+        unjudged=count_unjudged(answers, judged, truth),
+    )
+
+
+def count_unjudged(
+    answers: FieldRows, judged: list[tuple[str, str, str]], truth: dict[str, str]
+) -> UnjudgedCounts:
+    """What the join leaves out on either side."""
+    all_tasks, all_workers = ({row[column] for row in answers.fields} for column in (0, 1))
+    return UnjudgedCounts(
+        annotations=len(answers.fields) - len(judged),
+        tasks=len(all_tasks - truth.keys()),
+        workers=len(all_workers - {worker for _, worker, _ in judged}),
+        unannotated=len(truth.keys() - all_tasks),
+    )
+
+
+def check_header(file: FieldRows, other: FieldRows) -> None:
+    """Refuse a line 1 that may be a header in words we do not know, or data: we cannot tell.
+
+    It is data if a field of it is a number, if its label is used elsewhere, or its task is.
+    """
+    if not has_unknown_header(file):
+        return
+    first, *rest = file.fields
+    beyond = rest + other.fields[has_unknown_header(other) :]
+    if not any(row[0] == first[0] or row[-1] == first[-1] for row in beyond):
+        columns = " ".join(("task", "worker", "label") if len(first) == 3 else ("task", "label"))
+        what = f"{quote_field(' '.join(first))} may be a header or data"
+        raise data_error(
+            file.path, what, f"write the line '{columns}' instead of it or above it", 1
+        )
+
+
+def has_unknown_header(file: FieldRows) -> bool:
+    """Is line 1 without a number, as headers are, and yet not known to be one?"""
+    first = file.fields[:1]
+    return bool(first) and not file.header and not any(map(WHOLE_NUMBER.fullmatch, first[0]))
+
+
+def check_unique_answers(file: FieldRows, key: int) -> None:
+    """Refuse a second line for the same first `key` fields."""
+    seen: dict[tuple[str, ...], int] = {}
+    for row, fields in enumerate(file.fields):
+        before = seen.setdefault(fields[:key], row)
+        if before != row:
+            whose = " by worker ".join(map(quote_field, fields[:key]))
+            same = file.fields[before][-1] == fields[-1]
+            what = (
+                f"task {whose} has label {quote_field(fields[-1])}, and the "
+                f"{'same' if same else f'other label {quote_field(file.fields[before][-1])}'} "
+                f"already in line {file.line(before)}"
+            )
+            raise data_error(file.path, what, "keep one of the two lines", file.line(row))
+
+
+def check_labels(
+    answers: FieldRows, truths: FieldRows, judged: list[tuple[str, str, str]], truth: dict[str, str]
+) -> None:
+    """Is there an answer with a truth, and do answers and truths differ among themselves?"""
+    if not judged:
+        raise explain_empty_join(answers, truths)
+    given = {label for _, _, label in judged}
+    wanted = {truth[task] for task, _, _ in judged}
+    for file, labels, nouns in ((answers, given, "answers"), (truths, wanted, "truths")):
+        if len(labels) == 1:
+            what = f"all {nouns} of the joined tasks are {quote_field(*labels)}"
+            raise data_error(
+                file.path, what, "nothing can be learned from one class: give two or more"
+            )
+    if not given & wanted:
+        what = f"no answer such as {quote_field(min(given))} is a truth such as {quote_field(min(wanted))}"
+        raise data_error(
+            answers.path, what, f"use the same labels here and in {truths.path.name!r}"
+        )
+
+
+def explain_empty_join(answers: FieldRows, truths: FieldRows) -> DataError:
+    """The error for files that have no task in common."""
+    if not answers.fields or not truths.fields:
+        bare = truths if answers.fields else answers
+        return data_error(bare.path, "holds a header and nothing else", "give a file with entries")
+    a, b = answers.fields[0][0], truths.fields[0][0]
+    what = (
+        f"no worker has a task with a truth: no task such as {quote_field(a)} is in "
+        f"{truths.path.name!r}, which has tasks such as {quote_field(b)}"
+    )
+    return data_error(answers.path, what, "give files that belong together, with ids written alike")

@@ -1,0 +1,1 @@
+"""Figures of finished records; nothing here plays or computes an optimum."""

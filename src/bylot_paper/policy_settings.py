@@ -1,0 +1,104 @@
+"""Who plays: the eight policies of section 6.3, other readings of five of them, and our own.
+
+The paper's settings speak of raw rewards, sums over N dimensions between 0 and N; a policy here
+learns from rewards in [0, 1]. What multiplies a reward or is compared with one is converted: an
+index mu + c sqrt(...) + lambda.C keeps its order when all of it is divided by N, and a step
+r / eta stays what it is when eta is.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any, cast
+
+from bylot.policies import (
+    POLICY_CLASSES,
+    Cbwk,
+    Cucb,
+    Greedy,
+    Moe,
+    Omd,
+    Policy,
+    Random,
+    Ts,
+    TsBwk,
+    find_policy,
+)
+
+PAPER_POLICIES = ("random", "greedy", "cucb", "cbwk", "ts", "ts-bwk", "moe", "omd")
+VARIANT_POLICIES = ("cbwk-instant", "ts-bwk-instant", "omd-sum", "omd-frozen", "omd-plain")
+BEYOND_POLICIES = ("omd", "ts-bwk", "cbwk", "strict", "tangent", "distinct")
+"""The paper's best three beside ours."""
+
+GUARDED_POLICIES = ("tangent", "distinct")
+"""Ours that promise limits at the end of every period."""
+
+OWN_POLICIES = ("strict", "tangent", "distinct", "panel")
+COMPARED_POLICIES = (*PAPER_POLICIES, *OWN_POLICIES)
+"""All that the default is chosen from: the one list of them."""
+
+ABLATED_PARTS = {
+    "guard=False": "no guard",
+    "pace=None": "no pacing",
+    "guard=False,pace=None": "neither",
+    "eps=0.0": "no floor",
+    "clip=False": "no clip",
+}
+"""What the ablation takes away, as settings and in words."""
+
+PAPER_ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
+
+
+def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Policy:
+    """The settings of a policy in an experiment with rewards of 0 to N = dimensions; other policies
+    have those that their names spell out.
+
+    >>> make_experiment_policy("omd:eta_mult=0.1", "beyond", dimensions=3) == Omd(eta_mult=0.1)
+    True
+    """
+    N = dimensions
+    eta_mult = PAPER_ETA_MULT["sweep" if experiment == "sweep" else "crowd"] / N
+    makers: dict[str, Callable[[], Policy]] = {
+        "random": Random,
+        "greedy": Greedy,
+        "cucb": lambda: Cucb(c=2.0 / N),
+        "cbwk": lambda: Cbwk(c=2.0 / N, step=10.0 / N),
+        "cbwk-instant": lambda: Cbwk(c=2.0 / N, step=10.0 / N, dual_on="instant"),
+        "ts": Ts,
+        "ts-bwk": TsBwk,  # its posterior is of r / N as it is
+        "ts-bwk-instant": lambda: TsBwk(dual_on="instant"),
+        "moe": lambda: Moe(rate=0.01 * N, step=4e-4 / N),
+        "omd": lambda: Omd(eta_mult=eta_mult),
+        "omd-sum": lambda: Omd(eta_mult=eta_mult, batch_gradient="sum"),
+        "omd-frozen": lambda: Omd(eta_mult=eta_mult, freeze_dual_in_batch=True),
+        "omd-plain": Omd.plain,  # the theorems speak of rewards in [0, 1]
+    }
+    return makers[policy]() if policy in makers else cast(Policy, find_policy(policy))
+
+
+def is_period_aware(policy: str) -> bool:
+    """Does it play another game if the problem names another period?"""
+    return policy.partition(":")[0] in GUARDED_POLICIES
+
+
+def list_tuning_policies() -> list[str]:
+    """The settings of the sweep over settings: a grid around the default, which is one of them."""
+    grid = product((0.5, 1.0, 2.0), (30.0, 100.0, 300.0), (0.005, 0.02, 0.08), (5, 10, 20))
+    return [
+        f"{name}:{format_tuning(*settings)}"
+        for name, settings in product(GUARDED_POLICIES, list(grid))
+    ]
+
+
+def format_tuning(eta: float, patience: float, eps: float, batch: int) -> str:
+    """The settings that are swept, as a name spells them."""
+    return f"eta={eta},patience={patience},eps={eps},batch={batch}"
+
+
+def format_default_tuning(policy: str) -> str:
+    """The default of a policy, as the sweep over settings spells it.
+
+    >>> format_default_tuning("distinct")
+    'eta=1.0,patience=100.0,eps=0.02,batch=10'
+    """
+    made: Any = POLICY_CLASSES[policy]()
+    return format_tuning(made.eta, made.patience, made.eps, made.batch)
