@@ -8,7 +8,7 @@ import numpy as np
 
 import bylot
 from bylot import policies
-from bylot.eventlog.commands import DecisionRecord, RewardRecord, RouterView, StoredDecision
+from bylot.api import DecisionRecord, RewardRecord, RouterView, StoredDecision
 from bylot.eventlog.history import format_timestamp
 from bylot.eventlog.timeline import make_empty_timeline
 from bylot.policies.base import compute_distribution

@@ -10,16 +10,10 @@ import msgspec
 import pytest
 
 from bylot import policies
+from bylot.api import RouterView
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import (
-    CreateRouter,
-    EditRouter,
-    GiveReward,
-    MakeDecision,
-    RouterView,
-    ShowRouter,
-)
+from bylot.eventlog.commands import CreateRouter, EditRouter, GiveReward, MakeDecision, ShowRouter
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.dashboard import source

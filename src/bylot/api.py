@@ -1,44 +1,52 @@
-"""What requests and answers look like; the OpenAPI document is made from these."""
+"""Types that cross the wire: what server and client send each other.
 
+The OpenAPI document is generated from these types. How requests are routed and answered is left to
+`bylot.server`, how they are sent to `bylot.client`.
+"""
+
+import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from bylot.eventlog.commands import RewardReceipt, StoredDecision
-from bylot.router.config import RewardAggregation
-from bylot.server import request_parsing
-from bylot.server.http_errors import ErrorDetail
+from bylot import errors
+from bylot.router.config import RewardAggregation, RouterConfig
+from bylot.router.decision import Decision
+
+MAX_TEXT_CHARS = 200  # of a context, a key or the name of an expert
+MAX_BATCH_ITEMS = 1_000
+MAX_EXPERTS, MAX_COSTS, MAX_LIMITS, MAX_DRAWS = 5_000, 50, 100, 1_000
+MAX_CONTEXTS, MAX_HELD_DECISIONS = 100_000, 1_000_000
+
+END_OF_TEXT = r"(?!\n)$"  # Python's $ alone also matches before a trailing line break
+NAME_PATTERN = rf"^[a-z0-9][a-z0-9_-]{{0,62}}{END_OF_TEXT}"
+KEY_PATTERN = rf"^[ -~]+{END_OF_TEXT}"
+PRINTABLE_PATTERN = rf"^[^\x00-\x1f\x7f]*{END_OF_TEXT}"
 
 FiniteFloat = Annotated[float, Meta(ge=-1e300, le=1e300)]
 WaitSeconds = Annotated[float, Meta(gt=0, le=1e9)]
 PositiveCount = Annotated[int, Meta(ge=1, le=2**53)]
-ShortText = Annotated[
-    str, Meta(max_length=request_parsing.MAX_TEXT_CHARS, pattern=request_parsing.PRINTABLE_PATTERN)
-]
-LabelText = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=request_parsing.MAX_TEXT_CHARS,
-        pattern=request_parsing.PRINTABLE_PATTERN,
-    ),
-]
-IdempotencyKey = Annotated[
-    str,
-    Meta(
-        min_length=1, max_length=request_parsing.MAX_TEXT_CHARS, pattern=request_parsing.KEY_PATTERN
-    ),
-]
-RouterName = Annotated[str, Meta(min_length=1, max_length=63, pattern=request_parsing.NAME_PATTERN)]
-ExpertNames = Annotated[tuple[LabelText, ...], Meta(max_length=request_parsing.MAX_EXPERTS)]
-SpendByCost = Annotated[dict[LabelText, FiniteFloat], Meta(max_length=request_parsing.MAX_COSTS)]
-CostRow = Annotated[tuple[FiniteFloat, ...], Meta(max_length=request_parsing.MAX_EXPERTS)]
-CostTable = Annotated[dict[LabelText, CostRow], Meta(max_length=request_parsing.MAX_COSTS)]
+ShortText = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=PRINTABLE_PATTERN)]
+LabelText = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern=PRINTABLE_PATTERN)]
+IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern=KEY_PATTERN)]
+RouterName = Annotated[str, Meta(min_length=1, max_length=63, pattern=NAME_PATTERN)]
+ExpertNames = Annotated[tuple[LabelText, ...], Meta(max_length=MAX_EXPERTS)]
+SpendByCost = Annotated[dict[LabelText, FiniteFloat], Meta(max_length=MAX_COSTS)]
+CostRow = Annotated[tuple[FiniteFloat, ...], Meta(max_length=MAX_EXPERTS)]
+CostTable = Annotated[dict[LabelText, CostRow], Meta(max_length=MAX_COSTS)]
 PolicySetting = bool | int | float | ShortText | None | dict[ShortText, int | float | ShortText]
+
+ReceiptName = Literal["learned", "pending", "noted", "late", "duplicate"]
+DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
+EventKind = Literal["created", "decided", "rewarded", "activated", "cancelled", "closed", "edited"]
+
+
+# Requests
 
 
 class LimitBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A bound on a long-run average: of a `cost`, or of the `share` of some `members`; either
+    """A bound on the long-run average of a `cost`, or of the `share` of some `members`; either
     `at_most` or `at_least`.
     """
 
@@ -49,20 +57,18 @@ class LimitBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     at_least: FiniteFloat | UnsetType = UNSET
 
 
-LimitBodies = Annotated[tuple[LimitBody, ...], Meta(max_length=request_parsing.MAX_LIMITS)]
+LimitBodies = Annotated[tuple[LimitBody, ...], Meta(max_length=MAX_LIMITS)]
 
 
 class ProblemBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whom to choose from, what asking each of them costs, and what is promised.
+    """Experts, their costs and the limits.
 
-    draws: experts of a panel; floor: the least chance of each; period: decisions at whose end the
-    limits hold
+    draws: experts of a panel; floor: the smallest probability of an expert; period: number of
+    decisions after which the limits hold
     """
 
-    experts: Annotated[
-        tuple[LabelText, ...], Meta(min_length=1, max_length=request_parsing.MAX_EXPERTS)
-    ]
-    draws: Annotated[int, Meta(ge=1, le=request_parsing.MAX_DRAWS)]
+    experts: Annotated[tuple[LabelText, ...], Meta(min_length=1, max_length=MAX_EXPERTS)]
+    draws: Annotated[int, Meta(ge=1, le=MAX_DRAWS)]
     costs: CostTable = {}
     limits: LimitBodies = ()
     floor: FiniteFloat | None = None
@@ -70,18 +76,18 @@ class ProblemBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PolicyBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A policy with settings other than the usual ones."""
+    """A policy, with the settings that differ from its defaults."""
 
     name: ShortText
     settings: dict[ShortText, PolicySetting] = {}
 
 
 class CreateRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A router to be made.
+    """A router to create.
 
-    wait: seconds within which a reward counts; default: what counts if none came in that time;
-    aggregate: which of several keyed rewards counts; max_contexts: 1,000 if left out, or as many as
-    the policy has room for
+    wait: seconds within which a reward counts; default: the reward learned if none arrives in that
+    time; aggregate: which of several keyed rewards counts; max_contexts: if omitted, 1,000 or as
+    many as the policy supports
     """
 
     name: RouterName
@@ -90,34 +96,31 @@ class CreateRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     horizon: PositiveCount | None = None
     rewards: tuple[FiniteFloat, FiniteFloat] = (0.0, 1.0)
-    max_contexts: Annotated[int, Meta(ge=1, le=request_parsing.MAX_CONTEXTS)] | None = None
-    memory: Annotated[int, Meta(ge=1, le=request_parsing.MAX_HELD_DECISIONS)] = 100_000
+    max_contexts: Annotated[int, Meta(ge=1, le=MAX_CONTEXTS)] | None = None
+    memory: Annotated[int, Meta(ge=1, le=MAX_HELD_DECISIONS)] = 100_000
     wait: WaitSeconds | None = None
     default: FiniteFloat | None = None
     aggregate: RewardAggregation = "earliest"
 
 
 class NewExpert(Struct, frozen=True, forbid_unknown_fields=True):
-    """An expert to be added: what it costs, and the shares that it is a member of."""
+    """An expert to add: its costs, and the shares of which it is a member."""
 
     name: LabelText
     costs: SpendByCost = {}
-    shares: Annotated[tuple[LabelText, ...], Meta(max_length=request_parsing.MAX_LIMITS)] = ()
-
-
-NewExperts = Annotated[tuple[NewExpert, ...], Meta(max_length=request_parsing.MAX_EXPERTS)]
+    shares: Annotated[tuple[LabelText, ...], Meta(max_length=MAX_LIMITS)] = ()
 
 
 class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Other terms for a router that runs; what is left out stays.
+    """Changes to the configuration of a running router; omitted fields stay as they are.
 
-    version: that of the terms that are edited; 409 if they are others by now
-    limits:  all limits, in place of those there are
+    version: the version that the caller has seen; 409 if the router has another one by now
+    limits:  the complete list of limits, which replaces the current one
     """
 
     version: PositiveCount | UnsetType = UNSET
     limits: LimitBodies | UnsetType = UNSET
-    add: NewExperts = ()
+    add: Annotated[tuple[NewExpert, ...], Meta(max_length=MAX_EXPERTS)] = ()
     remove: ExpertNames = ()
     pause: ExpertNames = ()
     resume: ExpertNames = ()
@@ -127,11 +130,11 @@ class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A decision to be made.
+    """A decision to make.
 
-    available: the experts that are up now, all if left out; key: the caller's own name for it, also
-    as header Idempotency-Key: the same again is the same decision; defer: its time begins when it
-    is activated
+    available: the experts that are available now, all if omitted; key: idempotency key, also
+    accepted as header Idempotency-Key: the same request with the same key returns the same
+    decision; defer: the decision starts to wait for its reward when it is activated
     """
 
     context: ShortText | None = None
@@ -141,9 +144,9 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """How well a decision went.
+    """The reward of a decision.
 
-    spend: what its panel really cost; key: which of several rewards
+    spend: the actual costs of its panel; key: tells several rewards of one decision apart
     """
 
     value: float
@@ -152,9 +155,9 @@ class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewardItem(Struct, frozen=True, forbid_unknown_fields=True):
-    """A reward, and whose it is."""
+    """A reward of a batch, with the id of its decision."""
 
-    decision: Annotated[str, Meta(max_length=request_parsing.MAX_TEXT_CHARS)]
+    decision: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
     value: float
     spend: SpendByCost | None = None
     key: IdempotencyKey | None = None
@@ -164,48 +167,127 @@ class DecisionBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Several decisions of one router."""
 
     decisions: Annotated[
-        tuple[DecisionRequest, ...], Meta(min_length=1, max_length=request_parsing.MAX_BATCH_ITEMS)
+        tuple[DecisionRequest, ...], Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
     ]
 
 
 class RewardBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Several rewards, of any routers."""
 
-    rewards: Annotated[
-        tuple[RewardItem, ...], Meta(min_length=1, max_length=request_parsing.MAX_BATCH_ITEMS)
-    ]
+    rewards: Annotated[tuple[RewardItem, ...], Meta(min_length=1, max_length=MAX_BATCH_ITEMS)]
 
 
-class DecisionResult(Struct, frozen=True, omit_defaults=True):
-    """What became of one item: the status that it would have had alone, and its answer."""
+class RouterListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of the list of routers: those after a name."""
 
-    status: int
-    decision: StoredDecision | UnsetType = UNSET
-    error: ErrorDetail | UnsetType = UNSET
-
-
-class RewardResult(Struct, frozen=True, omit_defaults=True):
-    """What became of one item: the status that it would have had alone, and its answer."""
-
-    status: int
-    credited: RewardReceipt | UnsetType = UNSET
-    error: ErrorDetail | UnsetType = UNSET
+    after: Annotated[str, Meta(max_length=63, pattern=PRINTABLE_PATTERN)] = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
-class DecisionBatchResponse(Struct, frozen=True):
-    """One for every item, in order."""
+class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of an event log: the events after a sequence number."""
 
-    results: tuple[DecisionResult, ...]
+    after: Annotated[int, Meta(ge=-1, lt=2**62)] = -1
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
-class RewardBatchResponse(Struct, frozen=True):
-    """One for every item, in order."""
+# Responses
 
-    results: tuple[RewardResult, ...]
+
+class StoredDecision(Struct, frozen=True, kw_only=True):
+    """A decision as its caller gets it: a function of the log alone, so the same at any time.
+
+    odds:      as `bylot.Decision.odds`: of each draw, or to be in the set; empty where not told
+    inclusion: the chance that each member of the subset had to be in the panel, before it was
+               drawn; null where the policy tells no chances
+    chance:    of the whole panel, likewise
+    """
+
+    id: str
+    router: str
+    version: int  # of the router's terms
+    t: int
+    at: str  # RFC 3339, UTC
+    context: str | None
+    draws: tuple[str, ...]
+    subset: tuple[str, ...]
+    odds: tuple[float, ...]
+    inclusion: dict[str, float] | None
+    chance: float | None
+    spend: Mapping[str, float | None]  # JSON has no NaN: null if unknown
+    expected: Mapping[str, float | None]
+    feasible: bool
+    replaced: bool
+    deferred: bool
+    key: str | None = None
+
+    def to_decision(self) -> Decision:
+        """The decision as `bylot.Router.decide` returns it."""
+        return Decision(
+            id=self.id,
+            t=self.t,
+            context=self.context,
+            draws=self.draws,
+            odds=self.odds,
+            subset=self.subset,
+            spend=nan_for_null(self.spend),
+            expected=nan_for_null(self.expected),
+            feasible=self.feasible,
+            chance=self.chance,
+            replaced=self.replaced,
+        )
+
+
+def nan_for_null(numbers: Mapping[str, float | None]) -> dict[str, float]:
+    """Numbers by name, NaN for those that are null."""
+    return {name: math.nan if value is None else value for name, value in numbers.items()}
+
+
+class RewardRecord(Struct, frozen=True, kw_only=True):
+    """One reward that a decision received."""
+
+    at: str
+    value: float
+    receipt: ReceiptName
+    spend: dict[str, float] | None
+    key: str | None
+    by: str | None
+
+
+class DecisionRecord(Struct, frozen=True, kw_only=True):
+    """A decision and its history.
+
+    learned: the value that was learned when the decision was closed: a reward, the aggregate of
+             several, or the default; null if there is none
+    """
+
+    decision: StoredDecision
+    state: DecisionState
+    rewards: tuple[RewardRecord, ...]
+    learned: float | None = None
+
+
+class RewardReceipt(Struct, frozen=True, kw_only=True):
+    """What the router did with a reward."""
+
+    decision: str
+    receipt: ReceiptName
+    value: float
+
+
+class RouterView(Struct, frozen=True, kw_only=True):
+    """A router at one moment: its configuration and its status."""
+
+    name: str
+    number: int
+    created: str  # RFC 3339, UTC
+    seq: int  # of the last event of its log
+    terms: RouterConfig
+    status: dict[str, Any]
 
 
 class RouterSummary(Struct, frozen=True):
-    """A router of the list."""
+    """An entry of the list of routers."""
 
     name: str
     number: int
@@ -213,46 +295,98 @@ class RouterSummary(Struct, frozen=True):
 
 
 class RouterList(Struct, frozen=True):
-    """Routers by name; next: what to give as `after` for those that follow, null at the end."""
+    """Routers by name; next: the `after` of the next page, null on the last one."""
 
     routers: tuple[RouterSummary, ...]
     next: str | None
 
 
 class EventRecord(Struct, frozen=True):
-    """A line of a router's log; of: the line of the decision that it speaks of."""
+    """An event of a router's log; of: the sequence number of the decision that it is about."""
 
     seq: int
-    kind: Literal["created", "decided", "rewarded", "activated", "cancelled", "closed", "edited"]
+    kind: EventKind
     of: int | None
     key: str | None
     at: str  # RFC 3339, UTC
-    body: Any
+    body: Raw
     seal: str
 
 
 class EventList(Struct, frozen=True):
-    """Lines in order; next: what to give as `after` for those that follow, null at the end."""
+    """Events in order; next: the `after` of the next page, null on the last one."""
 
     events: tuple[EventRecord, ...]
     next: int | None
 
 
-class RouterListQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which page of the list."""
-
-    after: Annotated[str, Meta(max_length=63, pattern=request_parsing.PRINTABLE_PATTERN)] = ""
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
-
-
-class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which page of the log."""
-
-    after: Annotated[int, Meta(ge=-1, lt=2**62)] = -1
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
-
-
 class HealthResponse(Struct, frozen=True):
-    """The server is there."""
+    """The server is up, or ready to serve requests."""
 
     status: Literal["up", "ready"]
+
+
+# Errors
+
+
+class ErrorDetail(Struct, frozen=True, omit_defaults=True):
+    """An error: a code for programs, a message for people, the offending field of the request."""
+
+    code: str
+    message: str
+    field: str | UnsetType = UNSET
+
+
+class ErrorBody(Struct, frozen=True):
+    """The body of every response that is not a success."""
+
+    error: ErrorDetail
+
+
+class DecisionResult(Struct, frozen=True, omit_defaults=True):
+    """Result of one item of a batch: the status and body it would have had on its own."""
+
+    status: int
+    decision: StoredDecision | UnsetType = UNSET
+    error: ErrorDetail | UnsetType = UNSET
+
+
+class RewardResult(Struct, frozen=True, omit_defaults=True):
+    """Result of one item of a batch: the status and body it would have had on its own."""
+
+    status: int
+    credited: RewardReceipt | UnsetType = UNSET
+    error: ErrorDetail | UnsetType = UNSET
+
+
+class DecisionBatchResponse(Struct, frozen=True):
+    """One result for each item, in order."""
+
+    results: tuple[DecisionResult, ...]
+
+
+class RewardBatchResponse(Struct, frozen=True):
+    """One result for each item, in order."""
+
+    results: tuple[RewardResult, ...]
+
+
+ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
+    (errors.RouterNotFound, 404, "no_such_router"),
+    (errors.DecisionNotFound, 404, "no_such_decision"),
+    (errors.RouterExists, 409, "name_taken"),
+    (errors.RewardConflict, 409, "reward_conflict"),
+    (errors.DecisionStateError, 409, "not_now"),
+    (errors.IdempotencyKeyReused, 422, "key_reused"),
+    (errors.InfeasibleLimits, 422, "infeasible_limits"),
+    (errors.ProblemError, 422, "bad_problem"),
+    (errors.PolicyError, 422, "bad_policy"),
+    (errors.DecisionError, 422, "bad_decision"),
+    (errors.RewardError, 422, "bad_reward"),
+    (errors.ValuesError, 422, "bad_values"),
+    (errors.StoreUnavailable, 503, "store_down"),
+    (errors.LeaseLost, 503, "router_busy"),
+    (errors.RouterBusy, 503, "leased"),
+    (errors.StoreCorrupted, 500, "store_damaged"),
+)
+"""Errors with a meaning for the caller: status and code; the first class that matches counts."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import MsgspecError, Struct, msgpack, structs
 
+from bylot.api import DecisionRecord, DecisionState, StoredDecision
 from bylot.errors import (
     BylotError,
     DecisionError,
@@ -22,7 +23,7 @@ from bylot.errors import (
     error_for_running_router,
 )
 from bylot.eventlog import snapshots, status, timeline
-from bylot.eventlog.commands import DecisionId, DecisionRecord, DecisionState, StoredDecision
+from bylot.eventlog.commands import DecisionId
 from bylot.eventlog.config_validation import (
     check_config_edit,
     mask_active_experts,

@@ -7,6 +7,7 @@ then all lines are written in one transaction; then the answers are given out.
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from bylot.api import DecisionRecord, RewardReceipt, RouterView, StoredDecision
 from bylot.errors import (
     BylotError,
     DecisionNotFound,
@@ -18,15 +19,7 @@ from bylot.errors import (
 )
 from bylot.eventlog import commands
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.commands import (
-    DecisionId,
-    DecisionRecord,
-    RewardReceipt,
-    RouterView,
-    StoredDecision,
-    decision_id_from_text,
-    is_router_name,
-)
+from bylot.eventlog.commands import DecisionId, decision_id_from_text, is_router_name
 from bylot.eventlog.history import BODY_DECODERS, format_timestamp
 from bylot.eventlog.repository import LEASE_S, MIN_EVENTS_BETWEEN_SNAPSHOTS, RouterRepository
 from bylot.policies.capacity import check_max_contexts

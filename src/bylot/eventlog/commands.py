@@ -1,14 +1,11 @@
 """What a keeper of routers can be asked, and what it answers."""
 
 import re
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from bylot.eventlog.events import ReceiptName
 from bylot.router.config import RouterConfig
-
-DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
 
 
 class CreateRouter(Struct, frozen=True):
@@ -93,77 +90,6 @@ Command = (
     | RecallDecision
     | ShowRouter
 )
-
-
-class StoredDecision(Struct, frozen=True, kw_only=True):
-    """A decision as its caller gets it: a function of the log alone, so the same at any time.
-
-    odds:      as `bylot.Decision.odds`: of each draw, or to be in the set; empty where not told
-    inclusion: the chance that each member of the subset had to be in the panel, before it was
-               drawn; null where the policy tells no chances
-    chance:    of the whole panel, likewise
-    """
-
-    id: str
-    router: str
-    version: int  # of the router's terms
-    t: int
-    at: str  # RFC 3339, UTC
-    context: str | None
-    draws: tuple[str, ...]
-    subset: tuple[str, ...]
-    odds: tuple[float, ...]
-    inclusion: dict[str, float] | None
-    chance: float | None
-    spend: dict[str, float]
-    expected: dict[str, float]
-    feasible: bool
-    replaced: bool
-    deferred: bool
-    key: str | None = None
-
-
-class RewardRecord(Struct, frozen=True, kw_only=True):
-    """One reward that was told of a decision."""
-
-    at: str
-    value: float
-    receipt: ReceiptName
-    spend: dict[str, float] | None
-    key: str | None
-    by: str | None
-
-
-class DecisionRecord(Struct, frozen=True, kw_only=True):
-    """A decision, and what became of it.
-
-    learned: the value that counted in the end, if it is over and one did: a reward, what several
-             came to, or the default
-    """
-
-    decision: StoredDecision
-    state: DecisionState
-    rewards: tuple[RewardRecord, ...]
-    learned: float | None = None
-
-
-class RewardReceipt(Struct, frozen=True, kw_only=True):
-    """What became of a reward."""
-
-    decision: str
-    receipt: ReceiptName
-    value: float
-
-
-class RouterView(Struct, frozen=True, kw_only=True):
-    """A router at one moment: its terms, and how it stands."""
-
-    name: str
-    number: int
-    created: str
-    seq: int  # of the last line of its log
-    terms: RouterConfig
-    status: dict[str, Any]  # plain data of `durable.standing`
 
 
 ROUTER_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)

@@ -1,13 +1,11 @@
 """What the lines of a log say, beyond what every line has."""
 
 import time
-from typing import Literal
 
 from msgspec import Struct
 
+from bylot.api import ReceiptName
 from bylot.router.config import RouterConfig
-
-ReceiptName = Literal["learned", "pending", "noted", "late", "duplicate"]
 
 
 class RouterCreated(Struct, frozen=True):

@@ -9,13 +9,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, msgpack, structs
 
-from bylot.eventlog.commands import (
-    DecisionId,
-    DecisionRecord,
-    DecisionState,
-    RewardRecord,
-    StoredDecision,
-)
+from bylot.api import DecisionRecord, DecisionState, RewardRecord, StoredDecision
+from bylot.eventlog.commands import DecisionId
 from bylot.eventlog.events import (
     ConfigChanged,
     DecisionActivated,

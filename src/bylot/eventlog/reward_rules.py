@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from bylot.api import ReceiptName
 from bylot.errors import DecisionError, DecisionStateError, RewardConflict, RewardError
-from bylot.eventlog.events import ReceiptName, RewardReceived
+from bylot.eventlog.events import RewardReceived
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.policies.validation import is_reward_in_range
 from bylot.problem import Problem, Share

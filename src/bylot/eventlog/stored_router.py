@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bylot import policies
+from bylot.api import StoredDecision
 from bylot.eventlog import commands
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.events import now_us
@@ -138,8 +139,8 @@ class StoredRouter:
     ) -> Decision:
         """Draw a panel for one request; under a key that was used before, the one drawn then."""
         up = None if available is None else tuple(available)
-        made = self.ask(commands.MakeDecision(self.name, context, up, key, defer))
-        return decision_from_stored(made)
+        made: StoredDecision = self.ask(commands.MakeDecision(self.name, context, up, key, defer))
+        return made.to_decision()
 
     def reward(
         self,
@@ -163,20 +164,3 @@ class StoredRouter:
         """Leave a snapshot and let the store go."""
         with self._lock:
             self.keeper.close()
-
-
-def decision_from_stored(made: commands.StoredDecision) -> Decision:
-    """A decision as `bylot.Router` has it."""
-    return Decision(
-        id=made.id,
-        t=made.t,
-        context=made.context,
-        draws=made.draws,
-        odds=made.odds,
-        subset=made.subset,
-        spend=made.spend,
-        expected=made.expected,
-        feasible=made.feasible,
-        chance=made.chance,
-        replaced=made.replaced,
-    )

@@ -11,6 +11,7 @@ from bylot.api import (
     RewardBatchRequest,
     RewardBatchResponse,
     RewardItem,
+    RewardReceipt,
     RewardRequest,
     RewardResult,
 )
@@ -21,7 +22,6 @@ from bylot.eventlog.commands import (
     GiveReward,
     MakeDecision,
     RecallDecision,
-    RewardReceipt,
 )
 from bylot.server import request_parsing
 from bylot.server.auth import Caller

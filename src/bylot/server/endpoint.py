@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from bylot.api import ErrorBody
 from bylot.server import request_parsing
 from bylot.server.auth import Caller, Scope
-from bylot.server.http_errors import ApiError, ErrorBody, classify_error, retry_after_value
+from bylot.server.http_errors import ApiError, classify_error, retry_after_value
 from bylot.server.state import ServerState
 
 log = logging.getLogger("bylot.server")

@@ -9,25 +9,12 @@ import secrets
 from http import HTTPStatus
 from typing import NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 
 from bylot import errors
+from bylot.api import ErrorBody, ErrorDetail
 
 log = logging.getLogger("bylot.server")
-
-
-class ErrorDetail(Struct, frozen=True, omit_defaults=True):
-    """What is wrong: a word for programs, a sentence for people, and where in the request."""
-
-    code: str
-    message: str
-    field: str | UnsetType = UNSET
-
-
-class ErrorBody(Struct, frozen=True):
-    """The body of every answer that is not a success."""
-
-    error: ErrorDetail
 
 
 class ApiError(errors.BylotError):

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from bylot.server import request_parsing
+from bylot import api
+from bylot.api import ErrorBody
 from bylot.server.endpoint import ApiRoute
-from bylot.server.http_errors import ErrorBody
 from bylot.version import __version__
 
 SCHEMA_REF = "#/components/schemas/{name}"
@@ -128,8 +128,8 @@ def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str,
         schema = {
             "type": "string",
             "minLength": 1,
-            "maxLength": request_parsing.MAX_TEXT_CHARS,
-            "pattern": request_parsing.KEY_PATTERN,
+            "maxLength": api.MAX_TEXT_CHARS,
+            "pattern": api.KEY_PATTERN,
         }
         found.append({"name": "Idempotency-Key", "in": "header", "schema": schema})
     return found

@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from bylot.api import ExpertNames, IdempotencyKey, LabelText
+from bylot import api
+from bylot.api import ExpertNames, IdempotencyKey, LabelText, StoredDecision
 from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
-from bylot.eventlog.commands import ActivateDecision, GiveReward, MakeDecision, StoredDecision
+from bylot.eventlog.commands import ActivateDecision, GiveReward, MakeDecision
 from bylot.server import request_parsing
 from bylot.server.auth import Scope
 from bylot.server.decision_endpoints import count_decision, count_reward
@@ -25,9 +26,7 @@ class RankAction(Struct, frozen=True):
 class RankRequest(Struct, frozen=True, rename="camel"):
     """Actions must be experts of the router; features of the context become its name."""
 
-    actions: Annotated[
-        tuple[RankAction, ...], Meta(min_length=1, max_length=request_parsing.MAX_EXPERTS)
-    ]
+    actions: Annotated[tuple[RankAction, ...], Meta(min_length=1, max_length=api.MAX_EXPERTS)]
     context_features: Annotated[list[dict[str, Any]], Meta(max_length=50)] = []
     excluded_actions: ExpertNames = ()
     event_id: IdempotencyKey | None = None
@@ -96,12 +95,10 @@ def context_from_features(features: list[dict[str, Any]]) -> str | None:
     """
     flat = sorted(pair for one in features for pair in flatten_features(one, ""))
     name = ",".join(f"{feature}={value}" for feature, value in flat)
-    if len(name) > request_parsing.MAX_TEXT_CHARS or not request_parsing.PRINTABLE_REGEX.search(
-        name
-    ):
+    if len(name) > api.MAX_TEXT_CHARS or not request_parsing.PRINTABLE_REGEX.search(name):
         message = (
             f"contextFeatures written out are {len(name)} characters; a context is a name of at "
-            f"most {request_parsing.MAX_TEXT_CHARS} printable ones: send fewer, coarser features"
+            f"most {api.MAX_TEXT_CHARS} printable ones: send fewer, coarser features"
         )
         raise ApiError(422, "invalid", message, field="contextFeatures")
     return name or None
@@ -166,11 +163,7 @@ async def find_event(call: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
 def decision_for_key(store: Store, name: str, key: str) -> str | None:
     """The decision that was made under a key."""
     row = store.find(name)
-    if (
-        row is None
-        or len(key) > request_parsing.MAX_TEXT_CHARS
-        or not request_parsing.KEY_REGEX.search(key)
-    ):
+    if row is None or len(key) > api.MAX_TEXT_CHARS or not request_parsing.KEY_REGEX.search(key):
         return None
     decided = store.keyed(row.number, key)
     return None if decided is None else f"{name}.{row.number}.{decided.seq}"

@@ -7,22 +7,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from bylot.api import KEY_PATTERN, MAX_TEXT_CHARS, NAME_PATTERN, PRINTABLE_PATTERN
 from bylot.errors import DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.server.http_errors import ApiError
 
 ParsedT = TypeVar("ParsedT")
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
-MAX_TEXT_CHARS = 200  # characters of a context, of a key, of the name of an expert
-MAX_BATCH_ITEMS = 1_000  # of a batch
-MAX_EXPERTS, MAX_COSTS, MAX_LIMITS, MAX_DRAWS = 5_000, 50, 100, 1_000
-MAX_CONTEXTS, MAX_HELD_DECISIONS = 100_000, 1_000_000
-
-END_OF_TEXT = r"(?!\n)$"  # Python's $ alone would let a line break pass
-NAME_PATTERN = rf"^[a-z0-9][a-z0-9_-]{{0,62}}{END_OF_TEXT}"
-KEY_PATTERN = rf"^[ -~]+{END_OF_TEXT}"
-PRINTABLE_PATTERN = rf"^[^\x00-\x1f\x7f]*{END_OF_TEXT}"
 
 UNIQUE_HEADERS = (b"idempotency-key", b"authorization", b"content-type", b"content-length", b"host")
 """Headers that mean something here."""

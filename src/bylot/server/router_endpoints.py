@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from bylot.api import (
     CreateRouterRequest,
@@ -16,13 +16,14 @@ from bylot.api import (
     RouterList,
     RouterListQuery,
     RouterSummary,
+    RouterView,
 )
 from bylot.errors import RouterNotFound
-from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, RouterView, ShowRouter
+from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, ShowRouter
 from bylot.eventlog.history import body_for_readers, format_timestamp
 from bylot.router.config import RouterConfig
 from bylot.server import config_requests, request_parsing
-from bylot.server.endpoint import ApiRequest, HttpResponse, json_response
+from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response
 from bylot.server.state import ServerState
 from bylot.store import Event, RouterRow, Store
 
@@ -140,6 +141,6 @@ def event_record(event: Event) -> EventRecord:
         event.of,
         event.key,
         format_timestamp(event.at),
-        body_for_readers(event),
+        Raw(encode_json(body_for_readers(event))),
         event.seal.hex(),
     )

@@ -6,14 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from bylot import api
-from bylot.api import HealthResponse
-from bylot.eventlog.commands import (
-    DecisionRecord,
-    RewardReceipt,
-    RouterView,
-    ShowRouter,
-    StoredDecision,
-)
+from bylot.api import DecisionRecord, HealthResponse, RewardReceipt, RouterView, StoredDecision
+from bylot.eventlog.commands import ShowRouter
 from bylot.server import decision_endpoints, personalizer, router_endpoints
 from bylot.server.endpoint import ApiRequest, ApiRoute, Endpoint, HttpResponse, json_response
 from bylot.server.http_errors import ApiError

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylot.eventlog.commands import DecisionRecord, RouterView
+from bylot.api import DecisionRecord, RouterView
 from bylot.eventlog.history import format_timestamp
 from bylot.server.dashboard.config_history import (
     ConfigVersion,
@@ -127,7 +127,7 @@ class SpendItem(Struct, frozen=True):
     """What a panel cost, under one name."""
 
     cost: str
-    value: float
+    value: float | None
 
 
 class LatestDecision(Struct, frozen=True, kw_only=True):

@@ -7,14 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy, RouterNotFound
-from bylot.eventlog.commands import (
-    DecisionId,
-    DecisionRecord,
-    RecallDecision,
-    RouterView,
-    ShowRouter,
-)
+from bylot.eventlog.commands import DecisionId, RecallDecision, ShowRouter
 from bylot.eventlog.history import BODY_DECODERS, format_timestamp
 from bylot.router.config import RouterConfig
 from bylot.store import Event, RouterRow, Store
