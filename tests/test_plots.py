@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from bylot.reports.style import LEVEL_STYLES, PAPER_POLICY_STYLES
-from bylot_paper.analysis import RecordGroups, SeedCurves, make_figure_title
+from bylot_paper.analysis import RecordGroups, UpdateCurves, make_figure_title
 from bylot_paper.plots.comparison import draw_crowd, draw_rolling
 from bylot_paper.plots.sweep import draw_sweep_figure
 from fabricated import AS_WRITTEN, tell
@@ -87,10 +87,10 @@ def test_no_two_series_look_alike_even_without_colour() -> None:
 
 
 def test_a_band_is_the_deviation_over_seeds() -> None:
-    curve = SeedCurves(np.array([10, 20]), np.array([[1.0, 2.0], [3.0, 2.0]]), [0, 1])
+    curve = UpdateCurves(np.array([10, 20]), np.array([[1.0, 2.0], [3.0, 2.0]]), [0, 1])
     assert curve.std.tolist() == [np.sqrt(2.0), 0.0]
     assert curve.n.tolist() == [1.0, 2.0]
-    assert SeedCurves(curve.t, curve.seeds[:1], [0]).std.tolist() == [0.0, 0.0]
+    assert UpdateCurves(curve.t, curve.seeds[:1], [0]).std.tolist() == [0.0, 0.0]
 
 
 def test_seeds_of_unequal_length_are_drawn_over_what_all_have(records: Any) -> None:

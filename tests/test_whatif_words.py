@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bylot.harness import PlaySummary
 from bylot.optima import ShadowPrice
 from bylot.policies import POLICIES, resolve_policy
 from bylot.problem_files import read
 from bylot.scenario import synthetic_scenario
 from bylot.whatif import Reference, WhatifPlan, WhatifResults
 from bylot.whatif.plan import POLICY_DESCRIPTIONS, ReferenceJob, RunJob, WhatifJob, describe_policy
-from bylot.whatif.plays import RunResult, TrialRuns
 from bylot.whatif.references import MissingReference
+from bylot.whatif.results import TrialRuns
 from bylot.whatif.summary import format_comparison, summarize_results
 
 POOL = """\
@@ -26,11 +27,11 @@ limits: [{cost: usd, at_most: 1.5, per: request}]
 """
 
 
-def played(reward: float, bad: int = 0, away: float = 0.0, periods: int = 2) -> RunResult:
+def played(reward: float, bad: int = 0, away: float = 0.0, periods: int = 2) -> PlaySummary:
     """A play of two periods."""
     t = np.array([200])
     each, asked = np.full((periods, 1), 1.5), np.array([0.5, 0.5])
-    return RunResult(
+    return PlaySummary(
         *(reward, reward, np.array([1.5]), away, periods, bad, each),
         *(0, asked, t, t / 400, t[None]),
     )

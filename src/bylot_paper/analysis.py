@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from bylot.numerics.jit import Floats, Ints
+from bylot.harness import SeedCurves
+from bylot.numerics.jit import Floats
 from bylot_paper.crowd_scenario import ALL_LEVELS
 from bylot_paper.default_rule import ResultLine
 from bylot_paper.grid import (
@@ -55,38 +56,13 @@ def sweep_key(dimensions: int, level: str) -> GroupKey:
     return GroupKey("sweep", "stochastic", level, "omd", dimensions)
 
 
-class SeedCurves(NamedTuple):
-    """A row a seed, sampled at rounds t; `names` are the numbers of the seeds."""
-
-    t: Ints
-    seeds: Floats
-    names: list[int]
+class UpdateCurves(SeedCurves):
+    """Curves over seeds with the clock of the sweep."""
 
     @property
     def n(self) -> Floats:
-        """The clock of the sweep: updates of OMD, one every BATCH rounds."""
+        """Updates of OMD, one every SWEEP_STEP_ROUNDS rounds."""
         return self.t / SWEEP_STEP_ROUNDS
-
-    @property
-    def mean(self) -> Floats:
-        """Mean over seeds."""
-        return np.asarray(self.seeds.mean(axis=0))
-
-    @property
-    def std(self) -> Floats:
-        """Standard deviation over seeds (ddof = 1); 0 if there is one seed only."""
-        return seed_std(self.seeds)
-
-
-def seed_std(values: Floats) -> Floats:
-    """Standard deviation along the seeds, ddof = 1; a single seed shows none.
-
-    >>> seed_std(np.array([1.0, 3.0])).round(3)
-    np.float64(1.414)
-    """
-    if len(values) < 2:
-        return np.zeros(values.shape[1:])
-    return np.asarray(values.std(axis=0, ddof=1))[()]
 
 
 class RecordGroups:
@@ -115,7 +91,7 @@ class RecordGroups:
             return np.zeros(0)
         return self.tables[key][column].drop_nulls().to_numpy().astype(float)
 
-    def curve(self, key: GroupKey, column: str) -> SeedCurves | None:
+    def curve(self, key: GroupKey, column: str) -> UpdateCurves | None:
         """A curve over all seeds of a group; None if it has none.
 
         Seeds of one run are sampled at the same rounds; of runs of unequal length, what all have.
@@ -128,7 +104,7 @@ class RecordGroups:
         if size == 0:
             return None
         t = np.asarray(table["curve_t"][0].to_list()[:size], dtype=np.int64)
-        return SeedCurves(t, np.stack([row[:size] for row in rows]), table["seed"].to_list())
+        return UpdateCurves(t, np.stack([row[:size] for row in rows]), table["seed"].to_list())
 
     def seeds(self, experiment: str) -> tuple[int, int]:
         """How many seeds the groups of an experiment have, the fewest and the most."""

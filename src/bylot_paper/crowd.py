@@ -4,7 +4,6 @@ the readers.
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 from bylot._text import format_table
 from bylot.errors import DataError
 from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.outcome_tables.text_lines import sort_ids
 from bylot.problem.validation import lock_array
 
 POOL_STREAM = 2 << 32  # of chance: apart from those of policies (below 1 << 32) and of environments
@@ -74,7 +74,6 @@ def flag_most_accurate(accuracy: Floats, experts: int) -> Floats:
 
 MIN_ANNOTATIONS = 5  # annotations below which the paper does not trust an accuracy
 PAPER_POOL_SIZE = 50  # workers in a pool of the paper
-WHOLE_NUMBER = re.compile("-?[0-9]{1,18}", re.ASCII)
 
 
 class CrowdCounts(NamedTuple):
@@ -231,18 +230,6 @@ def assemble_crowd(
         correct=lock_array(columns[2] == 1),
         unjudged=unjudged,
     )
-
-
-def sort_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """Different ids in their order: that of numbers if all are whole numbers, else of text.
-
-    >>> sort_ids(["10", "9", "10"]), sort_ids(["10", "9", "a"])
-    (('9', '10'), ('10', '9', 'a'))
-    """
-    different = set(ids)
-    if all(WHOLE_NUMBER.fullmatch(name) for name in different):
-        return tuple(sorted(different, key=lambda name: (int(name), name)))  # "7", "07": two
-    return tuple(sorted(different))
 
 
 def describe_crowd(crowd: Crowd) -> str:

@@ -4,8 +4,14 @@ from os import PathLike
 from pathlib import Path
 
 from bylot.errors import DataError
-from bylot.outcome_tables.text_lines import FieldRows, data_error, quote_field, read_field_rows
-from bylot_paper.crowd import WHOLE_NUMBER, Annotation, Crowd, UnjudgedCounts, assemble_crowd
+from bylot.outcome_tables.text_lines import (
+    WHOLE_NUMBER,
+    FieldRows,
+    data_error,
+    quote_field,
+    read_field_rows,
+)
+from bylot_paper.crowd import Annotation, Crowd, UnjudgedCounts, assemble_crowd
 
 
 def read_crowd(

@@ -14,7 +14,7 @@ from bylot_paper.analysis import (
     GroupKey,
     RecordGroups,
     RunManifest,
-    SeedCurves,
+    UpdateCurves,
     format_seed_count,
     wilson_interval,
 )
@@ -90,7 +90,7 @@ class Evidence:
         values = dict(zip(table["seed"].to_list(), table[column].to_list(), strict=True))
         return self.enough(values, key, column)
 
-    def curve(self, key: GroupKey, column: str) -> SeedCurves:
+    def curve(self, key: GroupKey, column: str) -> UpdateCurves:
         """A row a seed."""
         self.asked.add(key)
         curve = self.groups.curve(key, column)
@@ -167,14 +167,14 @@ GRID_POINTS_PER_DECADE = 10
 """Points of the logarithmic grid that curves are compared on: early n count as much as late."""
 
 
-def require_update(curve: SeedCurves, n: float) -> None:
+def require_update(curve: UpdateCurves, n: float) -> None:
     """Refuse a run that is over before n."""
     if curve.n[-1] < n:
         raise Untestable(f"the run ends at n = {curve.n[-1]:g}, the claim speaks of n = {n:g}")
 
 
 def sample_log_grid(
-    curve: SeedCurves, low: float, high: float | None = None
+    curve: UpdateCurves, low: float, high: float | None = None
 ) -> tuple[Floats, Floats]:
     """The mean curve at logarithmically even n from low to high (the end if not given)."""
     end = float(curve.n[-1]) if high is None else high

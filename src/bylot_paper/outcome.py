@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot import theory
+from bylot.harness import rolling_mean, sample_rounds
 from bylot.metrics import measure_distance_from_limits, measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import Optimum
@@ -15,7 +16,6 @@ from bylot_paper.crowd_scenario import PAPER_DRAWS, CrowdScenario
 from bylot_paper.grid import SHARED_SCENARIO_EXPERIMENTS, Cell
 
 SWEEP_STEP_ROUNDS = 10  # rounds between two updates of the paper's policy: the clock of the sweep
-CURVE_POINTS = 200  # of a crowd curve
 
 
 class CrowdPlay(NamedTuple):
@@ -145,7 +145,8 @@ def sample_curves(world: CrowdScenario, cell: Cell, played: CrowdPlay, window: i
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum and, as the paper has
     it, the final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
     """
-    t, problem = sample_rounds(world.rounds, cell.experiment), world.problems[cell.level]
+    step = SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None
+    t, problem = sample_rounds(world.rounds, step), world.problems[cell.level]
     means = played.means[t - 1]
     away = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
     earned = played.earned[t - 1]
@@ -165,26 +166,3 @@ def sample_curves(world: CrowdScenario, cell: Cell, played: CrowdPlay, window: i
         "curve_r1_proxy": proxy,
         "curve_r2": away,
     }
-
-
-def sample_rounds(rounds: int, experiment: str) -> Ints:
-    """The rounds of a curve, counted from 1, the last one always among them.
-
-    >>> sample_rounds(25, "sweep")
-    array([10, 20, 25])
-    """
-    step = SWEEP_STEP_ROUNDS if experiment == "sweep" else max(1, rounds // CURVE_POINTS)
-    points = np.arange(step, rounds + 1, step)
-    return points if points.size and points[-1] == rounds else np.append(points, rounds)
-
-
-def rolling_mean(rewards: Floats, window: int) -> Floats:
-    """Mean of the last `window` rewards at every round, of fewer at the start.
-
-    >>> rolling_mean(np.array([1.0, 3.0, 5.0]), 2)
-    array([1., 2., 4.])
-    """
-    sums = np.concatenate([[0.0], np.cumsum(rewards)])
-    stop = np.arange(1, len(rewards) + 1)
-    start = np.maximum(0, stop - window)
-    return np.asarray((sums[stop] - sums[start]) / (stop - start))

@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.sheets import Sheet, open_sheet, parse_decimal, read_sheet
-from bylot.outcome_tables.text_lines import data_error, quote_field
+from bylot.outcome_tables.text_lines import data_error, quote_field, sort_ids
 from bylot.problem.validation import lock_array
-from bylot_paper.crowd import sort_ids
 
 MAX_LISTED_NAMES = 5  # names that a message spells out
 

@@ -7,7 +7,7 @@ missing, spare or empty field is malformed, and no malformed line is ever passed
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,3 +185,18 @@ def format_location(line: int | str) -> str:
 def quote_field(text: str) -> str:
     """A field for a message: in quotes, on one line, and not too long."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+WHOLE_NUMBER = re.compile("-?[0-9]{1,18}", re.ASCII)
+
+
+def sort_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """Different ids in their order: that of numbers if all are whole numbers, else of text.
+
+    >>> sort_ids(["10", "9", "10"]), sort_ids(["10", "9", "a"])
+    (('9', '10'), ('10', '9', 'a'))
+    """
+    different = set(ids)
+    if all(WHOLE_NUMBER.fullmatch(name) for name in different):
+        return tuple(sorted(different, key=lambda name: (int(name), name)))  # "7", "07": two
+    return tuple(sorted(different))

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from bylot_paper.claims import JudgedClaim
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
 
 
 class Heading(NamedTuple):
@@ -48,6 +48,19 @@ class Figure(NamedTuple):
     svg: Path
     alt: str
     caption: str
+
+
+class JudgedClaim(NamedTuple):
+    """A judged claim."""
+
+    id: str
+    section: str
+    claim: str
+    rule: str
+    measured: str
+    numbers: dict[str, Any]
+    verdict: str
+    caveats: list[str]
 
 
 class Verdicts(NamedTuple):

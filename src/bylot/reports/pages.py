@@ -1,21 +1,28 @@
 """A report as one HTML file that needs nothing else: styles and figures are within it."""
 
 import base64
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
+from bylot._atomic_write import save_file
 from bylot.reports.blocks import (
+    FAILS,
+    HOLDS,
+    UNKNOWN,
     Banner,
     Block,
     Bullets,
     Figure,
     Heading,
+    JudgedClaim,
     Paragraph,
     TableBlock,
     Verdicts,
 )
-from bylot_paper.claims import FAILS, HOLDS, UNKNOWN, JudgedClaim
 
 PAGE_CSS = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #595959; --line: #d4d4d4;
@@ -170,3 +177,39 @@ def escape_markdown(text: str) -> str:
     for sign in ("\\", "|", "*", "_", "`", "[", "]", "#"):
         flat = flat.replace(sign, f"\\{sign}")
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def write_pages(
+    blocks: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any]
+) -> list[Path]:
+    """A report as report.md and report.html, and the numbers behind it as JSON files."""
+    texts = {
+        "report.md": render_markdown(blocks, folder),
+        "report.html": render_html(blocks, name),
+        **{file: format_json(content) for file, content in data.items()},
+    }
+    for file, text in texts.items():
+        save_file(folder / file, text.encode())
+    return [folder / file for file in texts]
+
+
+def format_json(value: Any) -> str:
+    """Indented, so that a person can read it too."""
+    return (
+        json.dumps(replace_nonfinite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    )
+
+
+def replace_nonfinite(value: Any) -> Any:
+    """The same with null for what JSON has no number for.
+
+    >>> replace_nonfinite({"a": [1.0, math.inf]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: replace_nonfinite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [replace_nonfinite(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

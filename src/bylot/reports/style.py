@@ -9,8 +9,8 @@ import numpy as np
 
 from bylot._atomic_write import save_file
 from bylot.errors import BylotError, install_command
+from bylot.harness import SeedCurves
 from bylot.numerics.jit import Floats, Ints
-from bylot_paper.analysis import SeedCurves
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's, and grey
 PURPLE, SKY, AMBER, BLACK = "#CC79A7", "#56B4E9", "#E69F00", "#000000"

@@ -3,18 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.harness import PlaySummary, SeedCurves, seed_std
 from bylot.numerics.jit import Floats
 from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
 from bylot.problem_files import WrittenLimit
 from bylot.whatif.plan import DISTRIBUTION_KINDS, ReferenceJob, RunJob, WhatifJob, WhatifPlan
-from bylot.whatif.plays import RunResult, TrialRuns
 from bylot.whatif.references import REFERENCES, MissingReference, Reference
-from bylot_paper.analysis import SeedCurves, seed_std
+
+
+class TrialRuns(NamedTuple):
+    """What policies said before they played: why some would not, what others warned of."""
+
+    refused: dict[str, str]
+    warned: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class PolicyResult:
     policy: str
     kind: str  # of the law it plays
     seeds: Sequence[int]
-    plays: Sequence[RunResult]
+    plays: Sequence[PlaySummary]
 
     @cached_property
     def reward(self) -> float:
@@ -83,7 +89,7 @@ class PolicyResult:
     @property
     def keeps(self) -> bool:
         """Were the limits kept whenever they were due, under every seed?"""
-        return all(one.promised for one in self.plays)
+        return all(one.kept_in_all_periods for one in self.plays)
 
     @property
     def breaks(self) -> bool:
@@ -128,7 +134,7 @@ class WhatifResults:
             plays = {
                 seed: found
                 for seed in self.setup.seeds
-                if isinstance(found := self.results.get(RunJob(policy, seed, level)), RunResult)
+                if isinstance(found := self.results.get(RunJob(policy, seed, level)), PlaySummary)
             }
             if plays:
                 kind = self.setup.kind(policy, level)

@@ -6,17 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bylot._text import format_table, print_progress
-from bylot.parallel import ThreadEngine, show_progress
+from bylot._text import announce_if_slow, format_table, print_progress
+from bylot.errors import OutOfReachWarning, PolicyError, SurrogateWarning
+from bylot.harness import PlaySummary, play_cell, run_jobs, summarize_play
+from bylot.parallel import ThreadEngine
+from bylot.problem import Problem
+from bylot.reports.pages import write_pages
 from bylot.reports.style import load_pyplot, make_figure_folder
+from bylot.simulation import Trace
 from bylot.whatif.figures import draw_whatif
 from bylot.whatif.plan import RunJob, WhatifJob, WhatifPlan
-from bylot.whatif.plays import BINDING_WARNINGS, run_cell, try_policies
 from bylot.whatif.references import REFERENCES, compute_reference
 from bylot.whatif.report import build_whatif_report, describe_partial_period, whatif_title
-from bylot.whatif.results import WhatifResults, results_data
+from bylot.whatif.results import TrialRuns, WhatifResults, results_data
 from bylot.whatif.summary import summarize_results
-from bylot_paper.report.write import write_pages
+
+WARMUP_ROUNDS = 20  # enough to compile all that a longer play needs
+BINDING_WARNINGS = (OutOfReachWarning, SurrogateWarning)
+"""What a policy may warn of when it is bound to a problem."""
 
 
 class WhatifOutput(NamedTuple):
@@ -57,15 +64,53 @@ def compute_results(setup: WhatifPlan, workers: int) -> WhatifResults:
             f"... {len(jobs):,} jobs: plays of {setup.rounds:,} requests, and yardsticks"
         )
         try:
-            with show_progress(len(jobs), unit="job") as advance:
-                for done in ThreadEngine(workers).run(jobs, partial(run_whatif_job, setup)):
-                    results[done.job] = done.result
-                    advance(1)
+            for done in run_jobs(ThreadEngine(workers), jobs, partial(run_whatif_job, setup)):
+                results[done.job] = done.result
         except KeyboardInterrupt:
             print_progress(f"stopped after {len(results):,} of {len(jobs):,} jobs")
             return WhatifResults(setup, said, results, stopped=True)
     print_progress(f"... computed in {time.monotonic() - start:.1f} s")
     return WhatifResults(setup, said, results)
+
+
+def try_policies(setup: WhatifPlan) -> TrialRuns:
+    """Let every policy play a few rounds: compiles it, and hears what it has to say."""
+    said, count = TrialRuns({}, {}), len(setup.policies)
+    for n, policy in enumerate(setup.policies, 1):
+        print_progress(f"... {policy} is made ready, {n} of {count}")
+        wait = announce_if_slow(
+            "    it is compiled, which takes half a minute or more, once per machine"
+        )
+        with wait, warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            played = play_policy(
+                setup, setup.problem, policy, min(WARMUP_ROUNDS, setup.rounds), setup.seeds[0]
+            )
+        if isinstance(played, PolicyError):
+            said.refused[policy] = setup.file.worded(str(played))
+        mine = [one for one in heard if issubclass(one.category, BINDING_WARNINGS)]
+        if mine:
+            said.warned[policy] = setup.file.worded(str(mine[0].message))
+    return said
+
+
+def run_cell(setup: WhatifPlan, job: RunJob) -> PlaySummary | str:
+    """A play, or why its policy would not play."""
+    problem = setup.at(job.level)
+    assert problem is not None, "levels that cannot be kept are not played"
+    played = play_policy(setup, problem, job.policy, setup.rounds, job.seed)
+    if isinstance(played, PolicyError):
+        return setup.file.worded(str(played), problem)
+    return summarize_play(played, setup.period, setup.window, setup.file.rewards)
+
+
+def play_policy(
+    setup: WhatifPlan, problem: Problem, policy: str, rounds: int, seed: int
+) -> Trace | PolicyError:
+    """As many rounds as are wanted, with the end that all plays are told of."""
+    return play_cell(
+        problem, setup.met[seed], policy, rounds=rounds, seed=seed, horizon=setup.horizon
+    )
 
 
 def run_whatif_job(setup: WhatifPlan, job: WhatifJob) -> Any:

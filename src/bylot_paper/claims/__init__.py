@@ -3,6 +3,7 @@
 Each module says which sentences it leaves out, and why. Verdicts are computed, never typed in.
 """
 
+from bylot.reports.blocks import FAILS, HOLDS, UNKNOWN, JudgedClaim
 from bylot_paper.claims import (  # noqa: F401 - importing a module registers its claims
     changing,
     dynamics,
@@ -11,6 +12,6 @@ from bylot_paper.claims import (  # noqa: F401 - importing a module registers it
     sweep_regret,
     tradeoff,
 )
-from bylot_paper.claims.judging import CLAIMS, FAILS, HOLDS, UNKNOWN, JudgedClaim, judge_claims
+from bylot_paper.claims.judging import CLAIMS, judge_claims
 
 __all__ = ["CLAIMS", "FAILS", "HOLDS", "UNKNOWN", "JudgedClaim", "judge_claims"]

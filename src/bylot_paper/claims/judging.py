@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from bylot.reports.blocks import FAILS, HOLDS, UNKNOWN, JudgedClaim
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic
 from bylot_paper.evidence import Evidence, Untestable
 from bylot_paper.grid import (
@@ -17,8 +18,6 @@ from bylot_paper.grid import (
     spans,
 )
 from bylot_paper.trec import TREC_DIGEST
-
-HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
 
 
 class ClaimFinding(NamedTuple):
@@ -38,19 +37,6 @@ class Claim(NamedTuple):
     rule: str
     judge: Callable[[Evidence], ClaimFinding]
     feasibility: bool
-
-
-class JudgedClaim(NamedTuple):
-    """A judged claim."""
-
-    id: str
-    section: str
-    claim: str
-    rule: str
-    measured: str
-    numbers: dict[str, Any]
-    verdict: str
-    caveats: list[str]
 
 
 CLAIMS: dict[str, Claim] = {}

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from bylot.reports.blocks import UNKNOWN
 from bylot_paper.analysis import RunManifest
-from bylot_paper.claims.judging import UNKNOWN, judge_claim, order_claims
+from bylot_paper.claims.judging import judge_claim, order_claims
 from bylot_paper.evidence import Evidence
 
 READING_VARIANTS = {

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from bylot_paper.analysis import SeedCurves, sweep_key
+from bylot_paper.analysis import UpdateCurves, sweep_key
 from bylot_paper.claims.judging import ClaimFinding, register_claim
 from bylot_paper.evidence import (
     Evidence,
@@ -45,7 +45,7 @@ def both_ways(name: str, says: str, rule: str) -> Callable[..., None]:
 
 
 def six(
-    column: str, evidence: Evidence, measure: Callable[[SeedCurves], float]
+    column: str, evidence: Evidence, measure: Callable[[UpdateCurves], float]
 ) -> dict[str, float]:
     """A number of each of the six curves."""
     return {
@@ -70,7 +70,7 @@ def listed(values: dict[str, float], form: str = ".2f") -> str:
 def near_zero(column: str, evidence: Evidence) -> ClaimFinding:
     """How much of the largest R1 is left."""
 
-    def left(curve: SeedCurves) -> float:
+    def left(curve: UpdateCurves) -> float:
         _, y = sample_log_grid(curve, ANCHOR)
         return float(abs(y[-1]) / y.max()) if y.max() > 0 else float("inf")
 
@@ -90,7 +90,7 @@ def near_zero(column: str, evidence: Evidence) -> ClaimFinding:
 def above(column: str, evidence: Evidence) -> ClaimFinding:
     """Share of points on or over the line."""
 
-    def share(curve: SeedCurves) -> float:
+    def share(curve: UpdateCurves) -> float:
         n, y = sample_log_grid(curve, ANCHOR)
         return float((y >= y[0] * np.sqrt(n[0] / n) - 1e-12).mean())
 

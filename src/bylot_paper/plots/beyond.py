@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from bylot.harness import seed_std
 from bylot.reports.style import (
     BEYOND_LEVEL_STYLES,
     BEYOND_POLICY_STYLES,
@@ -16,7 +17,7 @@ from bylot.reports.style import (
     load_pyplot,
     save_figure,
 )
-from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, make_figure_title, seed_std
+from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, make_figure_title
 from bylot_paper.grid import BINDING_LEVELS
 from bylot_paper.policy_settings import ABLATED_PARTS, GUARDED_POLICIES
 

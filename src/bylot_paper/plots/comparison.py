@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from bylot.harness import seed_std
 from bylot.reports.style import (
     BEYOND_LEVEL_STYLES,
     BEYOND_POLICY_STYLES,
@@ -28,7 +29,6 @@ from bylot_paper.analysis import (
     RecordGroups,
     RunManifest,
     make_figure_title,
-    seed_std,
     wilson_interval,
 )
 from bylot_paper.grid import BINDING_LEVELS

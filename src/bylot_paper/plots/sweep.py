@@ -15,7 +15,13 @@ from bylot.reports.style import (
     load_pyplot,
     save_figure,
 )
-from bylot_paper.analysis import RecordGroups, RunManifest, SeedCurves, make_figure_title, sweep_key
+from bylot_paper.analysis import (
+    RecordGroups,
+    RunManifest,
+    UpdateCurves,
+    make_figure_title,
+    sweep_key,
+)
 
 SWEEP_DIMENSIONS = (3, 5)
 SWEEP_LEVELS = ("tight", "medium", "loose")
@@ -73,7 +79,7 @@ def draw_r2(axes: Any, groups: RecordGroups, dimensions: int) -> None:
 
 
 def draw_sweep_curve(
-    axes: Any, curve: SeedCurves, look: SeriesStyle, least: float = -np.inf
+    axes: Any, curve: UpdateCurves, look: SeriesStyle, least: float = -np.inf
 ) -> None:
     """The mean over seeds, with a band of one standard deviation either side, not under `least`."""
     marks = np.unique(np.geomspace(1, len(curve.t), 9).astype(int)) - 1

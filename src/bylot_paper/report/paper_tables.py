@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from bylot.harness import seed_std
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import TableBlock
 from bylot.reports.style import ENVIRONMENT_LABELS, LEVEL_STYLES, PAPER_POLICY_STYLES
-from bylot_paper.analysis import GroupKey, RecordGroups, crowd_key, seed_std, sweep_key
+from bylot_paper.analysis import GroupKey, RecordGroups, crowd_key, sweep_key
 from bylot_paper.crowd_scenario import PAPER_LEVELS
 from bylot_paper.evidence import RunShare
 

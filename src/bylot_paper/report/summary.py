@@ -1,12 +1,12 @@
 """The numbers of a run for machines: one row a group of cells."""
 
-import math
 from typing import Any
 
 import polars as pl
 
+from bylot.harness import seed_std
 from bylot.metrics import LIMIT_TOLERANCES
-from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic, seed_std
+from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic
 
 
 def summarise_run(
@@ -59,18 +59,3 @@ def average_group(groups: RecordGroups, key: GroupKey, column: str) -> float | N
     """Mean over seeds; null if there is no value."""
     values = groups.values(key, column)
     return float(values.mean()) if values.size else None
-
-
-def replace_nonfinite(value: Any) -> Any:
-    """The same with null for what JSON has no number for.
-
-    >>> replace_nonfinite({"a": [1.0, math.inf]})
-    {'a': [1.0, None]}
-    """
-    if isinstance(value, dict):
-        return {key: replace_nonfinite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [replace_nonfinite(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

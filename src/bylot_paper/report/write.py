@@ -1,15 +1,13 @@
 """Everything that is made of a run's records, written into a folder."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from bylot._atomic_write import save_file
 from bylot.reports.blocks import Block
-from bylot.reports.pages import render_html, render_markdown
+from bylot.reports.pages import write_pages
 from bylot.reports.style import make_figure_folder
 from bylot_paper.analysis import RecordGroups, RunManifest
 from bylot_paper.claims import JudgedClaim, judge_claims
@@ -27,7 +25,7 @@ from bylot_paper.report.paper import (
     count_verdicts,
     make_report_title,
 )
-from bylot_paper.report.summary import replace_nonfinite, summarise_run
+from bylot_paper.report.summary import summarise_run
 
 FIGURE_DRAWERS = {
     "sweep": sweep.draw_sweep_figure,
@@ -112,20 +110,6 @@ def write_report(
     return WrittenReport(figures + pages, "\n".join(verdicts))
 
 
-def write_pages(
-    blocks: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any]
-) -> list[Path]:
-    """A report as report.md and report.html, and the numbers behind it as JSON files."""
-    texts = {
-        "report.md": render_markdown(blocks, folder),
-        "report.html": render_html(blocks, name),
-        **{file: format_json(content) for file, content in data.items()},
-    }
-    for file, text in texts.items():
-        save_file(folder / file, text.encode())
-    return [folder / file for file in texts]
-
-
 def build_paper_blocks(
     cells: pl.DataFrame, run: RunManifest, claims: list[JudgedClaim], paths: dict[str, list[Path]]
 ) -> list[Block]:
@@ -141,10 +125,3 @@ def read_core_seconds(folder: Path) -> float | None:
         return float(json.loads((folder / "summary.json").read_text())["core_seconds"])
     except (OSError, ValueError, TypeError, LookupError):
         return None
-
-
-def format_json(value: Any) -> str:
-    """Indented, so that a person can read it too."""
-    return (
-        json.dumps(replace_nonfinite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    )

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
+from bylot.reports.blocks import JudgedClaim
 from bylot.reports.style import ENVIRONMENT_LABELS
 from bylot_paper.analysis import GroupKey, RunManifest
 from bylot_paper.claims.common import format_named, in_every_run
@@ -16,7 +17,6 @@ from bylot_paper.claims.judging import (
     Claim,
     ClaimFinding,
     Judge,
-    JudgedClaim,
     describe_missing,
     judge_claim,
     list_run_differences,

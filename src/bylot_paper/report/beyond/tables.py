@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bylot.harness import seed_std
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import TableBlock
-from bylot_paper.analysis import GroupKey, RecordGroups, seed_std
+from bylot_paper.analysis import GroupKey, RecordGroups
 from bylot_paper.plots.beyond import ABLATION_LABELS
 from bylot_paper.policy_settings import BEYOND_POLICIES, GUARDED_POLICIES
 from bylot_paper.report.beyond.places import (

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
+from bylot.harness import seed_std
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import TableBlock
-from bylot_paper.analysis import POLICY_ORDER, ContestEntry, seed_std
+from bylot_paper.analysis import POLICY_ORDER, ContestEntry
 from bylot_paper.default_rule import REFERENCE_POLICY, DefaultChoice
 from bylot_paper.report.paper_tables import NO_VALUE
 

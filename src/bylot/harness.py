@@ -1,0 +1,195 @@
+"""The experiment harness: play a cell, measure it, run many cells in parallel.
+
+A cell is one policy on one problem in one environment under one seed. What-if runs, the paper's
+experiments and the comparison behind the default policy differ only in their cells and reports.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot.environments import NO_DELAY, Environment, RewardDelay
+from bylot.errors import PolicyError
+from bylot.metrics import measure_worst_excess
+from bylot.numerics.jit import Floats, Ints
+from bylot.parallel import Engine, FinishedJob, Job, Result, show_progress
+from bylot.policies import Policy
+from bylot.problem import Problem
+from bylot.simulation import Trace, running_mean, simulate
+
+CURVE_POINTS = 200
+
+
+def play_cell(
+    problem: Problem,
+    environment: Environment,
+    policy: str | Policy,
+    *,
+    rounds: int,
+    seed: int,
+    horizon: int | None = None,
+    rewards: tuple[float, float] = (0.0, 1.0),
+    late: RewardDelay = NO_DELAY,
+    keep_law: bool = False,
+) -> Trace | PolicyError:
+    """Simulate one cell; return the error of a policy that refuses the problem."""
+    given: dict[str, Any] = {"horizon": horizon, "rewards": rewards, "late": late}
+    try:
+        return simulate(
+            problem, environment, policy, rounds=rounds, seed=seed, keep_law=keep_law, **given
+        )
+    except PolicyError as error:
+        return error
+
+
+class PlaySummary(NamedTuple):
+    """What is kept of a trace.
+
+    reward:      mean reward of all rounds; late: of the last tenth
+    spend:       (d,) mean cost per request under each limit, over the whole periods if there are any
+    outside:     how far that is outside the worst limit, in units of the largest cost
+    periods:     number of whole periods; bad_periods: those that ended outside a limit
+    by_period:   (periods, d) mean cost in each
+    replaced:    panels that the guard replaced
+    asked:       (K,) share of the requests whose panel included each expert
+    t:           the sampled rounds of the curves
+    reward_curve, spend_curve: rolling mean of the reward, running mean of the costs (n, d)
+    """
+
+    reward: float
+    late: float
+    spend: Floats
+    outside: float
+    periods: int
+    bad_periods: int
+    by_period: Floats
+    replaced: int
+    asked: Floats
+    t: Ints
+    reward_curve: Floats
+    spend_curve: Floats
+
+    @property
+    def kept(self) -> bool:
+        """Were all limits kept on average over the whole periods?"""
+        return self.periods > 0 and self.outside <= 0.0
+
+    @property
+    def kept_in_all_periods(self) -> bool:
+        """Were all limits kept at the end of every period, of which there was at least one?"""
+        return self.periods > 0 and self.bad_periods == 0
+
+
+def summarize_play(
+    trace: Trace, period: int, window: int, rewards: tuple[float, float] = (0.0, 1.0)
+) -> PlaySummary:
+    """Summarize a trace; its rewards, which lie in [0, 1], are mapped to the range `rewards`."""
+    problem, rounds = trace.problem, len(trace.rewards)
+    low, span = rewards[0], rewards[1] - rewards[0]
+    t, tenth = sample_rounds(rounds), max(1, rounds // 10)
+    by_period = average_periods(trace.spend, period)
+    spend = trace.spend[: len(by_period) * period or None].mean(axis=0)
+    return PlaySummary(
+        reward=low + span * float(trace.rewards.mean()),
+        late=low + span * float(trace.rewards[-tenth:].mean()),
+        spend=spend,
+        outside=measure_worst_excess(problem, spend),
+        periods=len(by_period),
+        bad_periods=sum(measure_worst_excess(problem, mean) > 0.0 for mean in by_period),
+        by_period=by_period,
+        replaced=int(trace.record.replaced.sum()),
+        asked=request_shares(trace.draws, problem.size),
+        t=t,
+        reward_curve=low + span * rolling_mean(trace.rewards, window)[t - 1],
+        spend_curve=running_mean(trace.spend)[t - 1],
+    )
+
+
+def average_periods(spend: Floats, period: int) -> Floats:
+    """(periods, d) mean cost in each whole period.
+
+    >>> average_periods(np.array([[1.0], [3.0], [3.0], [3.0], [3.0]]), 2)
+    array([[2.],
+           [3.]])
+    """
+    count = len(spend) // period
+    means = spend[: count * period].reshape(count, period, spend.shape[1]).mean(axis=1)
+    return np.asarray(means)
+
+
+def request_shares(draws: Ints, size: int) -> Floats:
+    """The share of panels that include each expert, however often it was drawn for one.
+
+    >>> request_shares(np.array([[0, 1], [1, 1]]), size=3)
+    array([0.5, 1. , 0. ])
+    """
+    panels = np.sort(draws, axis=1)
+    new = np.ones(panels.shape, np.bool_)
+    new[:, 1:] = panels[:, 1:] != panels[:, :-1]
+    return np.bincount(panels[new], minlength=size) / len(draws)
+
+
+def sample_rounds(rounds: int, step: int | None = None) -> Ints:
+    """The rounds of a curve, counted from 1; the last one is always included.
+
+    >>> sample_rounds(25, step=10)
+    array([10, 20, 25])
+    """
+    step = max(1, rounds // CURVE_POINTS) if step is None else step
+    points = np.arange(step, rounds + 1, step)
+    return points if points.size and points[-1] == rounds else np.append(points, rounds)
+
+
+def rolling_mean(rewards: Floats, window: int) -> Floats:
+    """Mean of the last `window` rewards at every round, of fewer at the start.
+
+    >>> rolling_mean(np.array([1.0, 3.0, 5.0]), 2)
+    array([1., 2., 4.])
+    """
+    sums = np.concatenate([[0.0], np.cumsum(rewards)])
+    stop = np.arange(1, len(rewards) + 1)
+    start = np.maximum(0, stop - window)
+    return np.asarray((sums[stop] - sums[start]) / (stop - start))
+
+
+class SeedCurves(NamedTuple):
+    """One curve per seed, sampled at the rounds t."""
+
+    t: Ints
+    seeds: Floats
+    names: list[int]
+
+    @property
+    def mean(self) -> Floats:
+        """Mean over seeds."""
+        return np.asarray(self.seeds.mean(axis=0))
+
+    @property
+    def std(self) -> Floats:
+        """Standard deviation over seeds (ddof = 1); 0 for a single seed."""
+        return seed_std(self.seeds)
+
+
+def seed_std(values: Floats) -> Floats:
+    """Standard deviation over the first axis (ddof = 1); 0 for a single seed.
+
+    >>> seed_std(np.array([1.0, 3.0])).round(3)
+    np.float64(1.414)
+    """
+    if len(values) < 2:
+        return np.zeros(values.shape[1:])
+    return np.asarray(values.std(axis=0, ddof=1))[()]
+
+
+def run_jobs(
+    engine: Engine, jobs: Sequence[Job], work: Callable[[Job], Result], unit: str = "job"
+) -> Iterator[FinishedJob[Job, Result]]:
+    """Run all jobs and yield each as it finishes, with progress on standard error.
+
+    After Ctrl-C the engine yields the jobs that were running and raises KeyboardInterrupt.
+    """
+    with show_progress(len(jobs), unit=unit) as advance:
+        for finished in engine.run(jobs, work):
+            yield finished
+            advance(1)
