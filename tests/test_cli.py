@@ -24,7 +24,7 @@ def test_help_lists_the_verbs() -> None:
 
 def test_help_does_not_load_the_compiler() -> None:
     code = (
-        "import sys; from bylot.cli import parser; parser().format_help();"
+        "import sys; from bylot.cli import make_parser; make_parser().format_help();"
         "print([m for m in ('numba', 'numpy', 'scipy', 'matplotlib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -43,7 +43,7 @@ def test_bad_usage_is_two_and_an_explained_error_is_one(
     ):
         answer = bylot("demo", option, wrong)
         assert answer.returncode == 2
-        assert f"argument {option}: {wrong} given; wanted {wanted}" in answer.stderr
+        assert f"argument {option}: invalid value {wrong!r}: expected {wanted}" in answer.stderr
     (tmp_path / "file").touch()
     assert main(["demo", "--out", str(tmp_path / "file")]) == 1
     assert "cannot be a folder for figures" in capsys.readouterr().err

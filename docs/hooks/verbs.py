@@ -4,12 +4,13 @@ import argparse
 from collections.abc import Iterator
 
 from bylot.cli import make_parser
+from bylot.cli.options import DefaultsFormatter, VerbParser
 
 HEAD = """# Command line
 
-Made from the parser when this site was built; `bylot --help` and `bylot VERB --help` say the same.
-A verb ends with 0 if it went well, 1 for an error that it explains, 2 for bad usage and 130 if it
-was stopped.
+Generated from the parser when this site was built; `bylot --help` and `bylot VERB --help` print the
+same. A verb exits with 0 on success, 1 for an error that it explains, 2 for wrong usage and 130 if
+it was interrupted.
 
 """
 
@@ -19,21 +20,20 @@ def page() -> str:
     return HEAD + "\n\n".join(section(verb) for verb in verbs(make_parser()))
 
 
-def verbs(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def verbs(top: VerbParser) -> Iterator[VerbParser]:
     """The parsers that do something: those without verbs of their own."""
     below = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         yield top
     for action in below:
-        for name, verb in action.choices.items():
-            lines = {choice.dest: choice.help for choice in action._choices_actions}
-            verb.description = verb.description or lines[name]
+        for verb in action.choices.values():
             yield from verbs(verb)
 
 
-def section(verb: argparse.ArgumentParser) -> str:
+def section(verb: VerbParser) -> str:
     """One verb."""
     verb.formatter_class = wide
+    verb.fill_in_policies()
     usage = verb.format_usage().removeprefix("usage: ").replace("\n       ", "\n").strip()
     said = verb.description or ""
     sentence = (said[:1].upper() + said[1:]).rstrip(".") + "."
@@ -43,7 +43,7 @@ def section(verb: argparse.ArgumentParser) -> str:
 
 def wide(prog: str) -> argparse.HelpFormatter:
     """The width of a page, whatever the terminal's."""
-    return argparse.HelpFormatter(prog, width=88)
+    return DefaultsFormatter(prog, width=88)
 
 
 def option(verb: argparse.ArgumentParser, action: argparse.Action) -> str:

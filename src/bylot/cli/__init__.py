@@ -1,61 +1,45 @@
-"""The command line: parse, call, print; everything else is imported when a verb needs it."""
+"""The command line: parse, call, print. Each verb imports what it needs when it runs."""
 
-import argparse
 import io
 import os
 import sys
 from collections.abc import Sequence
 
-from bylot.cli import (
-    bench,
-    data,
-    decide,
-    demo,
-    evaluate,
-    keys,
-    optimum,
-    problem,
-    replay,
-    reproduce,
-    reward,
-    router,
-    serve,
-    simulate,
-)
+from bylot.cli import bench, evaluate, keys, paper, problem, routers, serve, whatif
+from bylot.cli.options import VerbParser
 from bylot.errors import BylotError
 from bylot.version import __version__
 
-PLAY = (demo, problem, optimum, simulate, reproduce, evaluate, data, bench)
-SERVE = (serve, keys, router, decide, reward, replay)
-
-READER_GONE = 141  # 128 + SIGPIPE: how a shell reports a program whose reader has gone
+CHAPTERS = (whatif, problem, evaluate, paper, bench, serve, keys, routers)
+READER_GONE = 141  # 128 + SIGPIPE, as a shell reports it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 if it went well, 1 for an error that we can explain, 2 for bad usage.
+    """Run one verb.
 
-    141 if whoever read what we print (`| head -1`) has gone: nobody is left to be told of it.
+    Returns 0 on success, 1 for an error that it explains, 2 for wrong usage, 130 if interrupted,
+    and 141 (128 + SIGPIPE) if the reader of standard output has closed the pipe (`| head -1`).
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a sign that it has not is no end of the work
+    if isinstance(sys.stdout, io.TextIOWrapper):  # escape what the terminal cannot encode
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             return run_verb(arguments)
-        finally:  # a pipe without a reader shows here, and not when the interpreter ends
+        finally:  # so that a broken pipe shows here, not when the interpreter exits
             print(end="", flush=True)
     except BrokenPipeError:
         discard_unwritten()
         return READER_GONE
     except OSError as error:
-        if error.filename is not None:  # of a file, not of what we print
+        if error.filename is not None:  # about a file, not about standard output
             raise
-        print(f"bylot: output cannot be written ({error.strerror}); make room", file=sys.stderr)
+        print(f"bylot: cannot write output: {error.strerror}; free some space", file=sys.stderr)
         discard_unwritten()
         return 1
 
 
 def run_verb(arguments: Sequence[str] | None) -> int:
-    """The verb's own answer, or its error in one line."""
+    """Run the verb; print an expected error on one line."""
     given = make_parser().parse_args(arguments)
     try:
         return int(given.run(given))
@@ -63,12 +47,12 @@ def run_verb(arguments: Sequence[str] | None) -> int:
         print(f"bylot: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("bylot: stopped", file=sys.stderr)
+        print("bylot: interrupted", file=sys.stderr)
         return 130
 
 
 def discard_unwritten() -> None:
-    """Point each broken stream nowhere: the interpreter flushes them once more as it ends."""
+    """Redirect broken streams to /dev/null: the interpreter flushes them again when it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -78,15 +62,15 @@ def discard_unwritten() -> None:
             os.close(nowhere)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """All verbs and their options."""
-    top = argparse.ArgumentParser(
+def make_parser() -> VerbParser:
+    """Make the parser of all verbs and their options."""
+    top = VerbParser(
         prog="bylot",
-        description="Draw a panel of experts for every request, learn from one reward per panel, "
-        "and keep long-run limits on both sides.",
+        description="Route each request to a small panel of experts, learn from one reward per "
+        "panel, and keep long-run limits, both upper and lower.",
     )
     top.add_argument("--version", action="version", version=f"bylot {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for verb in (*PLAY, *SERVE):
-        verb.add(verbs)
+    for chapter in CHAPTERS:
+        chapter.add(verbs)
     return top

@@ -1,46 +1,40 @@
-"""`bylot bench WHAT`."""
+"""`bylot bench WHAT`: the benchmarks of the package bylot_bench."""
 
 import argparse
 import json
 from importlib import import_module
 from typing import Any
 
-from bylot.cli.numbers import parse_positive
+from bylot.cli.options import add_group, add_verb
 
 BENCHES = {
-    "qp": "our projection against daqp, quadprog, piqp, osqp and clarabel; then the fuzz",
-    "decide": "a router's decide + reward against river and MABWiser choosing 5 of 50",
-    "simulate": "the compiled loop against a plain NumPy loop of the same algorithm",
-    "scale": "rounds per CPU-second and the time to prepare, from 50 to 10,000 experts",
-    "service": "what a durable request costs, next to a bare uvicorn that says hello",
+    "qp": "our projection against daqp, quadprog, piqp, osqp and clarabel, then a fuzz test",
+    "decide": "decide + reward of a router against river and MABWiser, choosing 5 of 50 experts",
+    "simulate": "the compiled loop against a NumPy loop of the same algorithm",
+    "scale": "rounds per CPU-second and setup time, from 50 to 10,000 experts",
+    "service": "CPU and latency of durable requests against a bare uvicorn",
     "large": "a server on a store of 1,000 routers and 10 million decisions (minutes, gigabytes)",
 }
 
 
 def add(verbs: Any) -> None:
-    """The verb, one choice for each bench."""
-    measure = verbs.add_parser("bench", help="measure speed, as ratios within one run")
-    kinds = measure.add_subparsers(title="what to measure", metavar="WHAT", required=True)
-    for name, line in BENCHES.items():
-        kind = kinds.add_parser(name, help=line, description=line)
-        kind.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
-        kind.set_defaults(run=run, what=name)
-        if name == "large":
-            for option, many in (("--routers", 1_000), ("--decisions", 10_000_000)):
-                kind.add_argument(option, type=int, default=many, help=f"default {many:,}")
-        if name == "service":
-            kind.add_argument(
-                "--soak",
-                type=parse_positive,
-                metavar="SECONDS",
-                help="also keep 64 connections busy for so long, and watch the memory",
-            )
+    """Add `bench` with one verb per benchmark."""
+    kinds = add_group(verbs, "bench", "measure speed, as ratios within one run")
+    parsers = {name: add_verb(kinds, name, run, line) for name, line in BENCHES.items()}
+    for name, parser in parsers.items():
+        parser.set_defaults(bench=name)
+        parser.add_json()
+    parsers["large"].add_argument("--routers", type=int, default=1_000)
+    parsers["large"].add_argument("--decisions", type=int, default=10_000_000)
+    parsers["service"].add_count(
+        "--soak", None, "seconds for which to keep 64 connections busy and watch the memory"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
-    """Measure and print."""
-    module = import_module(f"bylot_bench.{given.what}")
-    asked = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
-    result = module.run(**{name: value for name, value in asked.items() if value is not None})
+    """Run one benchmark and print its result."""
+    module = import_module(f"bylot_bench.{given.bench}")
+    options = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
+    result = module.run(**{name: value for name, value in options.items() if value is not None})
     print(json.dumps(result) if given.json else module.render(result))
     return 0

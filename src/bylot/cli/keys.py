@@ -1,108 +1,90 @@
-"""`bylot keys create|list|revoke`: who may ask a server, straight in its store."""
+"""`bylot keys create|list|revoke`: the API keys of a server, directly in its store."""
 
 import argparse
 import json
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bylot.cli.store import add_store_option, explain_missing_extra
-from bylot.eventlog import events
+from bylot.cli.options import add_group, add_verb, explain_missing_extra
+from bylot.errors import BylotError
+
+if TYPE_CHECKING:
+    from bylot.store import Store
 
 KEY_SCOPES = ("decide", "reward", "read", "admin")
 
 
 def add(verbs: Any) -> None:
-    """The verb and what it can do."""
-    keys = verbs.add_parser("keys", help="make, list and revoke the keys of a server")
-    kinds = keys.add_subparsers(title="what to do", metavar="WHAT", required=True)
-
-    create = kinds.add_parser(
+    """Add `keys` and its verbs."""
+    kinds = add_group(verbs, "keys", "create, list and revoke API keys of a server")
+    create = add_verb(
+        kinds,
         "create",
-        help="make a key, and print it once",
-        description="Make a key. It is printed now and never again: the store has a digest of it. "
-        "A server that runs knows it within a second; from then on it wants one of everybody.",
+        run_create_key,
+        "create a key and print it once",
+        "Create a key. It is printed once; the store keeps only a digest of it. A running server "
+        "accepts it within a second, and from then on requires a key for every request.",
     )
-    create.add_argument("label", metavar="LABEL", help="what it is for, such as triage-frontend")
+    create.add_argument("label", metavar="LABEL", help="purpose of the key, e.g. triage-frontend")
     create.add_argument(
         "--scope",
         action="append",
         choices=KEY_SCOPES,
-        help="what it is good for; may be repeated (default: all but admin, which makes, edits, "
-        "deletes and reads routers)",
+        help="what the key may do; repeatable (default: all but admin, which creates, edits and "
+        "deletes routers)",
     )
-    create.add_argument(
-        "--router",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="for this router only; may be repeated (default: all)",
+    create.add_list(
+        "--router", "NAME", "restrict the key to this router; repeatable (default: all routers)"
     )
-    add_key_options(create)
-    create.set_defaults(run=run_create)
-
-    listing = kinds.add_parser("list", help="all keys, without their secrets")
-    add_key_options(listing)
-    listing.set_defaults(run=run_list)
-
-    revoke = kinds.add_parser("revoke", help="a key that is none from now on")
-    revoke.add_argument("id", metavar="ID", help="as `bylot keys list` tells it")
-    add_key_options(revoke)
-    revoke.set_defaults(run=run_revoke)
+    listing = add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
+    revoke = add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
+    revoke.add_argument("id", metavar="ID", help="id of the key, as shown by `bylot keys list`")
+    for verb in (create, listing, revoke):
+        verb.add_store()
+        verb.add_json()
 
 
-def add_key_options(verb: argparse.ArgumentParser) -> None:
-    """What all of them take."""
-    add_store_option(verb)
-    verb.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
-
-
-def open_key_store(given: argparse.Namespace, *, make: bool = False) -> Any:
-    """The store; make: a new one, if there is none."""
-    from bylot.errors import BylotError
-
-    with explain_missing_extra():
+def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store":
+    """Open the store; `create` makes a new one if there is none."""
+    with explain_missing_extra("serve"):
         from bylot.store import open_store, store_exists
 
-    if not make and not store_exists(given.store):
+    if not create and not store_exists(given.store):
         raise BylotError(
-            f"there is no store {given.store}; give the --store of the server, "
-            "or make the first key with `bylot keys create`"
+            f"no store at {given.store}; give the --store of the server, or create the first key "
+            "with `bylot keys create`"
         )
     return open_store(given.store)
 
 
-def run_create(given: argparse.Namespace) -> int:
-    """Make, keep, print."""
-    with explain_missing_extra():
+def run_create_key(given: argparse.Namespace) -> int:
+    """Create, store and print a key."""
+    with explain_missing_extra("serve"):
+        from bylot.eventlog.events import now_us
         from bylot.server.auth import issue_key
 
     scopes: Any = given.scope or KEY_SCOPES[:3]
-    secret, key = issue_key(given.label, scopes, given.router, events.now_us())
-    store = open_key_store(given, make=True)
-    try:
+    secret, key = issue_key(given.label, scopes, given.router, now_us())
+    with closing(open_key_store(given, create=True)) as store:
         store.add_key(key)
-    finally:
-        store.close()
     if given.json:
-        told = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
-        print(json.dumps(told))
+        data = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
+        print(json.dumps(data))
     else:
         print(
-            f"{secret}\n\nKeep it: it is not shown again. It may {', '.join(key.scopes)}, "
-            f"at servers of {store.address}."
+            f"{secret}\n\nSave it now: it is not shown again. "
+            f"Scopes: {', '.join(key.scopes)}; store: {store.address}"
         )
     return 0
 
 
-def run_list(given: argparse.Namespace) -> int:
-    """Look, print."""
+def run_list_keys(given: argparse.Namespace) -> int:
+    """List all keys."""
     from bylot._text import format_table
 
-    store = open_key_store(given)
-    try:
+    with closing(open_key_store(given)) as store:
         keys = store.keys()
-    finally:
-        store.close()
     rows = [
         {
             "id": key.id,
@@ -117,36 +99,29 @@ def run_list(given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps({"keys": rows}))
     elif rows:
-        head = tuple(rows[0])
-        print(
-            "\n".join(
-                format_table([head, *(tuple(map(format_key_cell, row.values())) for row in rows)])
-            )
-        )
+        cells = [[format_key_cell(cell) for cell in row.values()] for row in rows]
+        print("\n".join(format_table([tuple(rows[0]), *cells])))
     else:
-        print("no keys: a server answers to its own machine only")
+        print("no keys: the server accepts requests from its own machine only")
     return 0
 
 
-def run_revoke(given: argparse.Namespace) -> int:
-    """Revoke, print; 1 if there is no such key."""
-    from bylot.errors import BylotError
+def run_revoke_key(given: argparse.Namespace) -> int:
+    """Revoke a key; 1 if it does not exist."""
+    from bylot.eventlog.events import now_us
 
-    store = open_key_store(given)
-    try:
-        if not store.revoke(given.id, events.now_us()):
-            raise BylotError(f"there is no key {given.id!r}; `bylot keys list` has their ids")
-    finally:
-        store.close()
+    with closing(open_key_store(given)) as store:
+        if not store.revoke(given.id, now_us()):
+            raise BylotError(f"no key {given.id!r}; `bylot keys list` shows the ids")
     print(json.dumps({"revoked": given.id}) if given.json else f"{given.id} is revoked")
     return 0
 
 
 def format_utc(microseconds: int) -> str:
-    """A time to the second, UTC."""
+    """Format a time to the second, in UTC."""
     return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def format_key_cell(cell: Any) -> str:
-    """A cell of the table."""
+    """Format a cell of the table of keys."""
     return " ".join(cell) or "all" if isinstance(cell, list) else cell or "-"

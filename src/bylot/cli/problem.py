@@ -2,40 +2,23 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
+
+from bylot.cli.options import add_group, add_verb
 
 
 def add(verbs: Any) -> None:
-    """The verb and what it can do."""
-    problem = verbs.add_parser("problem", help="look over a problem file; begin one")
-    kinds = problem.add_subparsers(title="what to do", metavar="WHAT", required=True)
-
-    check = kinds.add_parser("check", help="tell what is wrong, or what its limits leave room for")
-    check.add_argument("file", type=Path, metavar="PROBLEM", help="a .yaml, .toml or .json file")
-    add_experts_option(check)
-    check.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
-    check.set_defaults(run=run_check)
-
-    new = kinds.add_parser("new", help="print a problem with comments, to start from")
-    new.set_defaults(run=run_new)
-
-    schema = kinds.add_parser("schema", help="print the JSON Schema of problem files, for editors")
-    schema.set_defaults(run=run_schema)
-
-
-def add_experts_option(verb: argparse.ArgumentParser) -> None:
-    """The option that says where the experts are."""
-    verb.add_argument(
-        "--experts",
-        type=Path,
-        metavar="CSV",
-        help="file of experts to take instead of the one that the problem file names",
-    )
+    """Add `problem` and its verbs."""
+    kinds = add_group(verbs, "problem", "check a problem file, or start one")
+    check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
+    check.add_problem()
+    check.add_json()
+    add_verb(kinds, "new", run_new, "print a commented problem file to start from")
+    add_verb(kinds, "schema", run_schema, "print the JSON Schema of problem files, for editors")
 
 
 def run_check(given: argparse.Namespace) -> int:
-    """Read, look over, print; 1 if the file is broken or its limits cannot be kept."""
+    """Check a problem file; 1 if it is invalid or its limits conflict."""
     from bylot.errors import ProblemError
     from bylot.problem_files import read
     from bylot.problem_files.check import check_problem
@@ -54,7 +37,7 @@ def run_check(given: argparse.Namespace) -> int:
 
 
 def run_new(given: argparse.Namespace) -> int:
-    """Print what comes with the package."""
+    """Print the starter file of the package."""
     from bylot.problem_files.schema import starter_text
 
     print(starter_text(), end="")
@@ -62,7 +45,7 @@ def run_new(given: argparse.Namespace) -> int:
 
 
 def run_schema(given: argparse.Namespace) -> int:
-    """Print what comes with the package."""
+    """Print the schema file of the package."""
     from bylot.problem_files.schema import published_schema
 
     print(published_schema(), end="")

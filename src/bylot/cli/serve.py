@@ -1,73 +1,90 @@
-"""`bylot serve`: routers over HTTP, every decision and reward on disk before it is told."""
+"""`bylot serve` and `bylot replay`: run a server, and verify the log of a stored router."""
 
 import argparse
+import json
+import sys
+from contextlib import closing
 from typing import Any
 
-from bylot.cli.numbers import parse_positive
-from bylot.cli.store import add_store_option, explain_missing_extra
+from bylot.cli.options import add_verb, explain_missing_extra, parse_port
 
 
 def add(verbs: Any) -> None:
-    """The verb and its options."""
-    verb = verbs.add_parser(
+    """Add `serve` and `replay`."""
+    serve = add_verb(
+        verbs,
         "serve",
-        help="serve routers over HTTP, nothing lost if it is killed",
-        description="Serve the routers of a store over HTTP, with a dashboard at /. Every decision "
-        "and reward is on disk before it is answered, so the server may be killed at any time. "
-        "Without keys (`bylot keys create`) it answers to this machine only.",
+        run_serve,
+        "serve routers over HTTP; survives being killed",
+        "Serve the routers of a store over HTTP, with a dashboard at /. Every decision and reward "
+        "is on disk before it is answered, so the server can be killed at any time. Without API "
+        "keys (`bylot keys create`) it accepts requests from this machine only.",
     )
-    add_store_option(verb)
-    verb.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
-    verb.add_argument(
-        "--port",
-        type=parse_port,
-        default=8000,
-        help="which port (default 8000; 0: one that is free, printed)",
+    serve.add_store()
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    serve.add_argument(
+        "--port", type=parse_port, default=8000, help="port to listen on; 0 picks a free one"
     )
-    verb.add_argument(
+    serve.add_argument(
         "--log-level",
         choices=["debug", "info", "warning", "error"],
         default="info",
-        help="how much to say on standard error (default info; debug has a line for each request)",
+        help="amount of logging on standard error; debug logs every request",
     )
-    verb.add_argument(
-        "--rate",
-        type=float,
-        metavar="PER_SECOND",
-        help="requests that each key may send in the long run (default: any number)",
+    serve.add_argument(
+        "--rate", type=float, help="requests per second and key, in the long run (default: any)"
     )
-    verb.add_argument(
+    serve.add_count(
         "--burst",
-        type=parse_positive,
-        metavar="COUNT",
-        help="requests that each key may send at once before --rate applies (default: those of two "
-        "seconds, at least 10)",
+        None,
+        "requests per key at once before --rate applies (default: 2 seconds' worth, at least 10)",
     )
-    verb.add_argument(
+    serve.add_choice(
         "--commit",
-        choices=["group", "each"],
-        default="group",
-        help="write what came in together in one transaction, or each request by itself "
-        "(default group; no request is answered before it is on disk in either case)",
+        ["group", "each"],
+        "commit concurrent requests in one transaction, or each in its own; every request is "
+        "on disk before it is answered either way",
     )
-    verb.set_defaults(run=run)
+    replay = add_verb(
+        verbs,
+        "replay",
+        run_replay,
+        "replay a stored router's log and verify every event",
+        "Replay the log of a stored router from its first event. Every decision, its propensity "
+        "and the state must be equal to the last bit. Nothing is written, and the server may keep "
+        "running.",
+    )
+    replay.add_argument("name", metavar="NAME", help="name of the router")
+    replay.add_store()
+    replay.add_json()
 
 
-def parse_port(text: str) -> int:
-    """The number of a port."""
-    value = int(text)
-    if not 0 <= value < 65_536:
-        raise argparse.ArgumentTypeError(f"{text} given; wanted a number from 0 to 65,535")
-    return value
-
-
-def run(given: argparse.Namespace) -> int:
-    """Serve until told to stop."""
-    with explain_missing_extra():
+def run_serve(given: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    with explain_missing_extra("serve"):
         from bylot.server.lifecycle import run_server
         from bylot.server.state import ServerSettings
 
-    fields = ("store", "host", "port", "log_level", "rate", "burst")
-    asked = {name: getattr(given, name) for name in fields}
-    run_server(ServerSettings(**asked, group=given.commit == "group"))
+    names = ("store", "host", "port", "log_level", "rate", "burst")
+    options = {name: getattr(given, name) for name in names}
+    run_server(ServerSettings(**options, group=given.commit == "group"))
     return 0
+
+
+def run_replay(given: argparse.Namespace) -> int:
+    """Replay a log; 1 at the first difference."""
+    with explain_missing_extra("serve"):
+        from bylot.eventlog.audit import audit_router
+        from bylot.store import open_store
+
+    with closing(open_store(given.store, read_only=True)) as store:
+        found = audit_router(store, given.name)
+    if given.json:
+        print(json.dumps(found._asdict()))
+    elif found.fault is None:
+        print(f"{given.name}: {found.lines:,} events, {found.decisions:,} decisions, all verified")
+        print(f"state {found.fingerprint}")
+    if found.fault is not None:
+        text = f"{given.name}: {found.lines:,} events verified, then: {found.fault}"
+        print(f"bylot: {text}", file=sys.stderr)
+    return 0 if found.fault is None else 1

@@ -1,0 +1,279 @@
+"""What several verbs share: the parser class, option types, and the options of servers, stores,
+policies and scenarios. Nothing here imports the compiler, so that `bylot --help` is quick.
+"""
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bylot.errors import BylotError, install_command
+
+if TYPE_CHECKING:
+    from bylot.client import Client
+    from bylot.policies import Auto, Policy
+    from bylot.problem_files import ProblemFile
+    from bylot.scenario import Scenario
+
+MAX_COUNT = 1_000_000  # a scenario holds the values of all its rounds in memory
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+CLIENT_RETRIES = 5  # fewer than in programs: a person is waiting
+POLICY_HELP = (
+    "{policies}. Settings follow a colon, as in distinct:eps=0.05,guard=false or "
+    "auto:propensities=false,contexts=20 (see docs/policies.md)"
+)
+
+Number = TypeVar("Number", int, float)
+
+
+class VerbParser(argparse.ArgumentParser):
+    """A parser with short ways to add the options that verbs have in common.
+
+    Its help states defaults and, where a policy can be given, the names of all policies: those
+    come from the registry of policies, which is imported only when help is printed.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": DefaultsFormatter, **settings})
+
+    def format_help(self) -> str:
+        self.fill_in_policies()
+        return super().format_help()
+
+    def fill_in_policies(self) -> None:
+        """Replace {policies} in the help of options by the names in the registry."""
+        for action in self._actions:
+            if action.help and "{policies}" in action.help:
+                from bylot.policies import POLICY_NAMES
+
+                action.help = action.help.format(policies=", ".join(POLICY_NAMES))
+
+    def add_flag(self, name: str, text: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(name, action="store_true", help=text)
+
+    def add_count(self, name: str, default: int | None, text: str) -> None:
+        """Add an option that takes a positive whole number."""
+        self.add_argument(name, type=parse_positive, default=default, metavar="COUNT", help=text)
+
+    def add_path(self, name: str, text: str, default: str | None = None) -> None:
+        """Add an option that takes a file or folder."""
+        path = None if default is None else Path(default)
+        self.add_argument(name, type=Path, default=path, metavar="PATH", help=text)
+
+    def add_list(self, name: str, metavar: str, text: str, parse: Any = str) -> None:
+        """Add an option that may be repeated."""
+        self.add_argument(name, type=parse, action="append", default=[], metavar=metavar, help=text)
+
+    def add_choice(self, name: str, choices: Sequence[str], text: str) -> None:
+        """Add an option that takes one of some words, by default the first."""
+        self.add_argument(name, choices=choices, default=choices[0], help=text)
+
+    def add_seed(self) -> None:
+        """Add --seed."""
+        self.add_argument("--seed", type=parse_natural, default=0, metavar="N", help="random seed")
+
+    def add_json(self) -> None:
+        """Add --json."""
+        self.add_flag("--json", "print one JSON object and nothing else")
+
+    def add_server(self) -> None:
+        """Add the address of a server and the API key."""
+        text = f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
+        self.add_argument("--server", metavar="URL", help=text)
+        text = "API key (default: $BYLOT_KEY, which other users of this machine cannot see)"
+        self.add_argument("--key", help=text)
+
+    def add_store(self) -> None:
+        """Add the URL of a store."""
+        text = "sqlite:///FILE, sqlite:////ABSOLUTE/FILE or postgresql://USER@HOST/DATABASE"
+        self.add_argument("--store", default="sqlite:///bylot.db", metavar="URL", help=text)
+
+    def add_problem(self) -> None:
+        """Add the problem file, and the experts file that can replace the one it names."""
+        text = "problem file (.yaml, .toml or .json)"
+        self.add_argument("file", type=Path, metavar="PROBLEM", help=text)
+        self.add_path("--experts", "CSV file of experts, instead of the problem file's")
+
+
+class DefaultsFormatter(argparse.HelpFormatter):
+    """Append the default of an option to its help, unless its help already states one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        unset = any(action.default is value for value in (None, False, argparse.SUPPRESS))
+        if not action.help or "(default" in action.help or unset or action.default == []:
+            return action.help
+        return f"{action.help} (default: %(default)s)"
+
+
+def add_verb(
+    verbs: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    summary: str,
+    description: str = "",
+) -> VerbParser:
+    """Add a verb that calls `run`; the summary stands in the list of verbs."""
+    verb: VerbParser = verbs.add_parser(name, help=summary, description=description or summary)
+    verb.set_defaults(run=run)
+    return verb
+
+
+def add_group(verbs: Any, name: str, summary: str) -> Any:
+    """Add a verb that has verbs of its own."""
+    group = verbs.add_parser(name, help=summary, description=summary)
+    return group.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+
+def make_number_parser(
+    kind: type[Number], accepts: Callable[[Number], bool], expected: str
+) -> Callable[[str], Number]:
+    """Make an option type: argparse names the option if it raises."""
+
+    def parse(text: str) -> Number:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not accepts(value):
+            raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected {expected}")
+        return value
+
+    return parse
+
+
+parse_natural = make_number_parser(int, lambda n: n >= 0, "a whole number of 0 or more")
+parse_positive = make_number_parser(
+    int, lambda n: 1 <= n <= MAX_COUNT, f"a whole number from 1 to {MAX_COUNT:,}"
+)
+parse_fraction = make_number_parser(
+    float, lambda x: 0 < x < 1, "a number between 0 and 1, such as 0.95"
+)
+parse_amount = make_number_parser(float, lambda x: 0 <= x < math.inf, "a number of 0 or more")
+parse_port = make_number_parser(int, lambda n: 0 <= n < 65_536, "a number from 0 to 65,535")
+
+
+def parse_names(text: str) -> list[str]:
+    """Split names at commas."""
+    return [name.strip() for name in text.split(",")]
+
+
+def parse_named_amount(text: str) -> tuple[str, float]:
+    """Parse NAME=AMOUNT."""
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected NAME=AMOUNT, such as usd=2.5"
+        )
+    return name, float(value)
+
+
+@contextmanager
+def explain_missing_extra(extra: str) -> Iterator[None]:
+    """Turn the failed import of a package of an extra into an error that says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("bylot"):
+            raise
+        raise BylotError(
+            f"this verb needs the package {error.name!r}; {install_command(extra)}"
+        ) from None
+
+
+def connect_client(given: argparse.Namespace) -> "Client":
+    """Make the client for the server options."""
+    from bylot.client import Client
+
+    url = given.server or os.environ.get("BYLOT_SERVER") or DEFAULT_SERVER
+    key = given.key or os.environ.get("BYLOT_KEY") or None
+    return Client(url, key, retries=CLIENT_RETRIES)
+
+
+def add_scenario_options(verb: VerbParser) -> None:
+    """Add the problem file and the source of its experts' values."""
+    verb.add_problem()
+    values = verb.add_mutually_exclusive_group()
+    values.add_argument(
+        "--outcomes",
+        type=Path,
+        metavar="PATH",
+        help="CSV or Parquet table, one row per question and one column per expert: how well the "
+        "expert answered, from 0 to 1, blank if it did not",
+    )
+    values.add_argument(
+        "--skills",
+        type=Path,
+        metavar="PATH",
+        help="table, one row per dimension and one column per expert: mean values from 0 to 1. "
+        "Without --outcomes or --skills, skills are made up and every result says so",
+    )
+    verb.add_path(
+        "--questions",
+        "table that describes the questions of --outcomes (default: the outcomes file itself)",
+    )
+    verb.add_argument(
+        "--dimension",
+        metavar="COLUMN",
+        help="column with the dimension of a question; a request asks one question of each "
+        "dimension (default: the second column of --questions, or no dimensions)",
+    )
+    verb.add_argument(
+        "--context",
+        metavar="COLUMN",
+        help="column with the context of a question; a request asks questions of its own context "
+        "(default: questions do not depend on the context)",
+    )
+
+
+def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]:
+    """Read the problem file and the scenario that the options describe."""
+    from bylot import problem_files, scenario
+    from bylot.outcome_tables.sheets import open_sheet
+
+    for option in ("questions", "dimension", "context"):
+        if getattr(given, option) is not None and given.outcomes is None:
+            raise BylotError(f"--{option} describes --outcomes, which is missing; add --outcomes")
+    file = problem_files.read(given.file, given.experts)
+    if given.skills is not None:
+        return file, scenario.scenario_from_skills(file, given.skills)
+    if given.outcomes is None:
+        return file, scenario.synthetic_scenario(file)
+    dimension = given.dimension
+    if dimension is None and given.questions is not None and given.context is None:
+        dimension = open_sheet(given.questions).columns[1]
+    return file, scenario.scenario_from_outcomes(
+        file, given.outcomes, given.questions, dimension, given.context
+    )
+
+
+def split_policies(text: str) -> list[str]:
+    """Split a comma-separated list of policies, whose settings contain commas too.
+
+    >>> split_policies("distinct, tangent:eps=0.02,guard=false,omd")
+    ['distinct', 'tangent:eps=0.02,guard=false', 'omd']
+    """
+    found: list[str] = []
+    for part in text.split(","):
+        if found and "=" in part and ":" not in part:
+            found[-1] += f",{part.strip()}"
+        else:
+            found.append(part.strip())
+    return found
+
+
+def format_policy(policy: "Policy | Auto") -> str:
+    """Write a policy as it can be given here: its name and the settings that differ."""
+    from bylot.policies import POLICIES, policy_to_data
+
+    for name, usual in POLICIES.items():
+        if policy == usual:
+            return name
+    data = policy_to_data(policy)
+    name = data.pop("name")
+    defaults = policy_to_data(POLICIES[name])
+    changed = [f"{key}={value}" for key, value in data.items() if value != defaults[key]]
+    return f"{name}:{','.join(changed)}"

@@ -1,0 +1,209 @@
+"""`bylot reproduce`, `plot`, `report` and `data`: the paper's experiments (package bylot_paper)."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bylot.cli.options import VerbParser, add_group, add_verb, explain_missing_extra
+from bylot.errors import BylotError
+
+if TYPE_CHECKING:
+    from bylot_paper.crowd import Crowd
+    from bylot_paper.scenarios import HospitalPanel
+
+PAPER_FOLDER = Path("out/paper")
+RESULT_FOLDERS = {
+    **dict.fromkeys(("sweep", "crowd", "paper"), PAPER_FOLDER),
+    **{name: Path("out") / name for name in ("beyond", "all", "default")},
+}
+"""Default folder of results by experiment; `sweep` and `crowd` make one report together."""
+
+
+def add(verbs: Any) -> None:
+    """Add the verbs."""
+    add_reproduce(verbs)
+    for name, run, summary in (
+        ("plot", run_plot, "redraw the figures from the records in a folder"),
+        ("report", run_report, "rewrite figures, report, claims and summary from records"),
+    ):
+        verb = add_verb(verbs, name, run, summary)
+        verb.add_argument(
+            "folder", type=Path, nargs="?", default=PAPER_FOLDER, help="folder of a run"
+        )
+    kinds = add_group(verbs, "data", "fetch the paper's data, or describe a crowd")
+    fetch = add_verb(kinds, "fetch", run_fetch, "download a data set and check its sha256")
+    fetch.add_argument("name", choices=["trec"], help="the TREC 2010 crowd, used by the paper")
+    fetch.add_path("--to", "folder (default: the user's cache)")
+    add_crowd_options(add_verb(kinds, "show", run_show, "read a crowd and describe it"))
+
+
+def add_reproduce(verbs: Any) -> None:
+    """Add `reproduce`."""
+    verb = add_verb(
+        verbs,
+        "reproduce",
+        run_reproduce,
+        "run the paper's experiments: records, figures, a verdict on every claim",
+        "Run the experiments of section 6 of the paper, those beyond it, or the comparison that "
+        "chooses the default policy. Finished cells are kept: the same command resumes an "
+        "interrupted run.",
+    )
+    verb.add_argument(
+        "what",
+        nargs="?",
+        choices=list(RESULT_FOLDERS),
+        default="all",
+        help="sweep: regret of OMD at N = 3 and 5 under three levels of limits (Figure 1); crowd: "
+        "eight policies, four levels, two environments (Figures 2 and 3); paper: both; beyond: "
+        "our policies beside the paper's, also at a harder level, in periods, and without some of "
+        "their parts; all: paper and beyond; default: all policies in all scenarios, and the rule "
+        "that chooses the default policy",
+    )
+    add_crowd_options(verb)
+    verb.add_count(
+        "--seeds",
+        None,
+        "number of seeds, from 0 on (default: 5 for sweep, 20 for crowd, 20 for beyond, 5 for "
+        "its periods, 4 for its settings, 20 for default on the crowd and 6 elsewhere); verdicts "
+        "need at least 3",
+    )
+    verb.add_count("--rounds", 10_000, "rounds per run, at least 10")
+    verb.add_flag(
+        "--variants",
+        "also run five other readings of the paper: cbwk-instant, ts-bwk-instant, omd-sum, "
+        "omd-frozen, omd-plain",
+    )
+    verb.add_flag(
+        "--settings",
+        "also run a grid of settings of our policies, to report what tuning would gain",
+    )
+    verb.add_path(
+        "--hospital",
+        "for default: folder with outcomes.csv, questions.csv and experts.csv of a panel of "
+        "language models (default: $BYLOT_HOSPITAL; without either it is left out)",
+    )
+    verb.add_list(
+        "--only",
+        "PATTERN",
+        "run only cells whose id matches this file-name pattern; repeatable. An id is "
+        "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'",
+    )
+    verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores")
+    verb.add_choice(
+        "--engine", ["threads", "ray"], "run on threads of this process or on a Ray cluster"
+    )
+    verb.add_argument(
+        "--address", help="host:port of a running Ray cluster (default: start one here)"
+    )
+    verb.add_path(
+        "--out",
+        "folder for results (default: out/paper for sweep, crowd and paper; out/beyond, "
+        "out/all or out/default for the others)",
+    )
+    verb.add_flag("--fresh", "delete the records in the folder first")
+
+
+def add_crowd_options(verb: VerbParser) -> None:
+    """Add the options that choose a crowd."""
+    verb.add_argument(
+        "--data",
+        metavar="DIR|synthetic",
+        help="folder with trec_crowd.txt and trec_truth.txt, or 'synthetic' (default: $BYLOT_DATA, "
+        "then the user's cache, then a download, and synthetic if there is no network)",
+    )
+    verb.add_flag("--offline", "never download anything")
+    verb.add_path("--crowd", "your own answers, one per line: task worker label")
+    verb.add_path("--truth", "the truth for --crowd, one per line: task label")
+
+
+def read_crowd_options(given: argparse.Namespace) -> "Crowd":
+    """Read the crowd that the options choose."""
+    from bylot_paper.crowd_sources import crowd_from_files, find_crowd
+
+    if (given.crowd is None) != (given.truth is None):
+        raise BylotError("--crowd and --truth belong together; give both, or --data")
+    if given.crowd is None:
+        return find_crowd(given.data, offline=given.offline)
+    if given.data is not None:
+        raise BylotError("--data and --crowd both choose a crowd; give one of them")
+    return crowd_from_files(given.crowd, given.truth)
+
+
+def read_hospital_option(given: Path | None) -> "HospitalPanel | None":
+    """Read the folder of --hospital or $BYLOT_HOSPITAL; None without either."""
+    from bylot_paper.scenarios import HOSPITAL_FILES, read_hospital
+
+    variable = os.environ.get("BYLOT_HOSPITAL")
+    folder = given or (Path(variable) if variable else None)
+    if folder is None:
+        return None
+    for name in HOSPITAL_FILES:
+        if not (folder / name).is_file():
+            option = "--hospital" if given else "$BYLOT_HOSPITAL"
+            raise BylotError(
+                f"{option} {folder} has no {name}; give a folder with {', '.join(HOSPITAL_FILES)}"
+            )
+    return read_hospital(folder)
+
+
+def run_reproduce(given: argparse.Namespace) -> int:
+    """Run experiments and report on them."""
+    with explain_missing_extra("reproduce"):
+        from bylot_paper.reproduce import EXPERIMENT_SETS, ReproduceRequest, make_engine, reproduce
+
+    if given.address is not None and given.engine != "ray":
+        raise BylotError("--address is for a Ray cluster; add --engine ray")
+    if given.rounds < 10:
+        raise BylotError(f"--rounds {given.rounds} is too small: the regime has 10 blocks; give 10")
+    request = ReproduceRequest(
+        experiments=EXPERIMENT_SETS.get(given.what, (given.what,)),
+        seeds=given.seeds,
+        rounds=given.rounds,
+        only=tuple(given.only),
+        variants=given.variants,
+        settings=given.settings,
+        hospital=read_hospital_option(given.hospital) if given.what == "default" else None,
+    )
+    engine = make_engine(given.engine, given.jobs, given.address)
+    out = given.out or RESULT_FOLDERS[given.what]
+    return reproduce(request, read_crowd_options(given), engine, out, fresh=given.fresh)
+
+
+def run_plot(given: argparse.Namespace) -> int:
+    """Redraw the figures."""
+    with explain_missing_extra("reproduce"):
+        from bylot_paper.records import read_records
+        from bylot_paper.report import draw_figures
+
+    print(*draw_figures(read_records(given.folder), given.folder), sep="\n")
+    return 0
+
+
+def run_report(given: argparse.Namespace) -> int:
+    """Rewrite everything that is made from records."""
+    with explain_missing_extra("reproduce"):
+        from bylot_paper.records import read_records
+        from bylot_paper.report import write_report
+
+    print(*write_report(read_records(given.folder), given.folder).paths, sep="\n")
+    return 0
+
+
+def run_fetch(given: argparse.Namespace) -> int:
+    """Download the TREC crowd and describe it."""
+    from bylot_paper.crowd import describe_crowd
+    from bylot_paper.crowd_sources import find_crowd
+    from bylot_paper.trec import fetch_trec
+
+    folder = fetch_trec(given.to)
+    print(describe_crowd(find_crowd(str(folder))), f"in {folder}", sep="\n")
+    return 0
+
+
+def run_show(given: argparse.Namespace) -> int:
+    """Describe a crowd."""
+    from bylot_paper.crowd import describe_crowd
+
+    print(describe_crowd(read_crowd_options(given)))
+    return 0

@@ -1,0 +1,348 @@
+"""`bylot router create|list|show|edit|log|delete`, `bylot decide`, `bylot reward`: served routers."""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bylot.cli.options import (
+    POLICY_HELP,
+    VerbParser,
+    add_group,
+    add_verb,
+    connect_client,
+    format_policy,
+    parse_named_amount,
+    parse_names,
+)
+
+if TYPE_CHECKING:
+    from bylot.client import Client
+    from bylot.problem import Limit
+
+AGGREGATES = ["earliest", "last", "sum"]
+
+
+def add(verbs: Any) -> None:
+    """Add `router` with its verbs, `decide` and `reward`."""
+    kinds = add_group(verbs, "router", "create, list, show, edit and delete served routers")
+    add_create(kinds)
+    listing = add_verb(kinds, "list", run_list, "list the routers of the server")
+    listing.add_server()
+    listing.add_json()
+    add_named_verb(kinds, "show", run_show, "show the limits of a router and what it has learned")
+    add_edit(kinds)
+    add_named_verb(kinds, "log", run_log, "print decisions and rewards, for `bylot evaluate`")
+    delete = add_named_verb(kinds, "delete", run_delete, "delete a router and all its decisions")
+    delete.add_flag("--yes", "confirm the deletion")
+    add_decide(verbs)
+    add_reward(verbs)
+
+
+def add_named_verb(verbs: Any, name: str, *rest: Any) -> VerbParser:
+    """Add a verb about one router of a server."""
+    verb = add_verb(verbs, name, *rest)
+    verb.add_argument("name", metavar="NAME", help="name of the router")
+    verb.add_server()
+    verb.add_json()
+    return verb
+
+
+def add_create(kinds: Any) -> None:
+    """Add `router create`."""
+    create = add_verb(kinds, "create", run_create, "create a router from a problem file")
+    create.add_argument("name", metavar="NAME", help="up to 63 lower-case letters, digits, - and _")
+    create.add_problem()
+    create.add_argument("--policy", default="auto", help=f"policy to use: {POLICY_HELP}")
+    create.add_seed()
+    create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
+    create.add_argument(
+        "--rewards",
+        type=float,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="range of rewards (default: that of the file, or 0 1)",
+    )
+    create.add_argument(
+        "--wait",
+        type=float,
+        metavar="SECONDS",
+        help="time within which a reward counts (default: as long as its decision is open)",
+    )
+    create.add_argument(
+        "--default",
+        type=float,
+        metavar="VALUE",
+        help="reward to assume if none arrives in that time (default: learn nothing)",
+    )
+    create.add_choice("--aggregate", AGGREGATES, "how to combine several rewards of one decision")
+    create.add_count(
+        "--max-contexts",
+        None,
+        "contexts to create on first use, at most (default: 1000, or what the policy allows)",
+    )
+    create.add_count("--memory", 100_000, "open decisions to keep for their rewards")
+    create.add_server()
+    create.add_json()
+
+
+def add_edit(kinds: Any) -> None:
+    """Add `router edit`."""
+    edit = add_named_verb(
+        kinds,
+        "edit",
+        run_edit,
+        "change limits, experts and waiting times of a running router",
+        "Change the configuration of a router from its next decision on. The change is validated "
+        "like a new problem and recorded in the router's log.",
+    )
+    for side in ("at-most", "at-least"):
+        edit.add_list(
+            f"--{side}",
+            "COST=BOUND",
+            "new bound of a limit on this side, or a new limit on a cost",
+            parse_named_amount,
+        )
+    edit.add_list(
+        "--add",
+        "NAME:COST=AMOUNT,SHARE",
+        "add an expert with all its costs, and the shares it belongs to",
+        parse_expert,
+    )
+    for option, metavar, text in (
+        ("--drop", "COST", "drop all limits on a cost or share"),
+        ("--remove", "EXPERT", "remove an expert for good"),
+        ("--pause", "EXPERT", "stop asking an expert for now"),
+        ("--resume", "EXPERT", "ask a paused expert again"),
+    ):
+        edit.add_list(option, metavar, text)
+    edit.add_argument(
+        "--wait", type=parse_optional_number, metavar="SECONDS|none", help="see `router create`"
+    )
+    edit.add_argument(
+        "--default", type=parse_optional_number, metavar="VALUE|none", help="see `router create`"
+    )
+    edit.add_argument("--aggregate", choices=AGGREGATES, help="see `router create`")
+
+
+def add_decide(verbs: Any) -> None:
+    """Add `decide`."""
+    verb = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
+    verb.add_argument("--context", help="kind of request (default: none)")
+    verb.add_argument(
+        "--available",
+        type=parse_names,
+        metavar="EXPERTS",
+        help="experts that can be asked now, comma-separated (default: all)",
+    )
+    verb.add_argument(
+        "--as",
+        dest="key_name",
+        metavar="NAME",
+        help="idempotency key: the same key returns the same decision",
+    )
+    verb.add_flag(
+        "--defer", "the decision may not be used: its waiting time starts when it is activated"
+    )
+
+
+def add_reward(verbs: Any) -> None:
+    """Add `reward`."""
+    verb = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
+    verb.add_argument("id", metavar="ID", help="id of the decision")
+    verb.add_argument("value", type=float, metavar="VALUE", help="in the router's reward range")
+    verb.add_list(
+        "--spend",
+        "COST=AMOUNT",
+        "what the panel really cost; repeatable (default: the costs of the problem)",
+        parse_named_amount,
+    )
+    verb.add_argument(
+        "--as", dest="key_name", metavar="NAME", help="key of this reward, if there are several"
+    )
+    verb.add_server()
+    verb.add_json()
+
+
+def parse_expert(text: str) -> dict[str, Any]:
+    """Parse an expert.
+
+    >>> parse_expert("zoe:usd=2.5,junior=1,generalists")
+    {'name': 'zoe', 'costs': {'usd': 2.5, 'junior': 1.0}, 'shares': ['generalists']}
+    """
+    name, _, rest = text.partition(":")
+    parts = [part.strip() for part in rest.split(",") if part.strip()]
+    return {
+        "name": name,
+        "costs": dict(parse_named_amount(part) for part in parts if "=" in part),
+        "shares": [part for part in parts if "=" not in part],
+    }
+
+
+def parse_optional_number(text: str) -> tuple[float | None]:
+    """Parse a number or none; in a tuple, because an absent option is None too."""
+    return (None if text == "none" else float(text),)
+
+
+def run_create(given: argparse.Namespace) -> int:
+    """Create a router."""
+    from bylot.policies import Auto, resolve_policy
+    from bylot.policies.capacity import fill_auto_contexts
+    from bylot.problem_files import read
+
+    names = ("seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
+    file = read(given.file, given.experts)
+    policy = fill_auto_contexts(given.policy, given.max_contexts or len(file.contexts) or None)
+    low, high = given.rewards or file.rewards
+    options = {name: getattr(given, name) for name in names}
+    with connect_client(given) as client:
+        client.create(given.name, file.problem, policy, rewards=(low, high), **options)
+    played = format_policy(resolve_policy(policy, file.problem))
+    auto = f"{given.policy}: " if isinstance(policy, Auto) else ""
+    line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
+    print(json.dumps({"created": given.name, "policy": played}) if given.json else line)
+    return 0
+
+
+def run_list(given: argparse.Namespace) -> int:
+    """List routers."""
+    from bylot._text import format_table
+
+    head = ("name", "policy", "created")
+    with connect_client(given) as client:
+        rows = [
+            (router.name, read_router_policy(client, router.name), router.created)
+            for router in client.routers()
+        ]
+    if given.json:
+        print(json.dumps({"routers": [dict(zip(head, row, strict=True)) for row in rows]}))
+    else:
+        print("\n".join(format_table([head, *rows])) if rows else "no routers yet")
+    return 0
+
+
+def read_router_policy(client: "Client", name: str) -> str:
+    """Read the policy from the first event of a router: no edit changes it, and this way the
+    server does not have to load every router for a list.
+    """
+    import msgspec
+
+    from bylot.client import requests
+    from bylot.client.decision_log import ConfigLine
+    from bylot.policies import policy_from_data
+
+    (first,) = client.send(requests.events_call(name, -1, limit=1)).events
+    return format_policy(
+        policy_from_data(msgspec.json.decode(first.body, type=ConfigLine).terms.policy)
+    )
+
+
+def run_show(given: argparse.Namespace) -> int:
+    """Show the configuration and the status of a router."""
+    from bylot.client import requests
+
+    with connect_client(given) as client:
+        if given.json:
+            print(json.dumps(client.send(requests.view_call(given.name))))
+            return 0
+        router = client.router(given.name)
+        config, status = router.terms(), router.status()
+    paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
+    policy = format_policy(config.policy)
+    print(f"{given.name}, policy {policy}, configuration version {config.version}{paused}")
+    print(status)
+    return 0
+
+
+def run_log(given: argparse.Namespace) -> int:
+    """Print one line per decision."""
+    from bylot.client.decision_log import read_entries
+
+    with connect_client(given) as client:
+        for entry in read_entries(client, given.name):
+            print(entry.line())
+    return 0
+
+
+def run_delete(given: argparse.Namespace) -> int:
+    """Delete a router; 2 without --yes."""
+    if not given.yes:
+        text = f"this would delete {given.name} and all its decisions; add --yes to confirm"
+        print(f"bylot: {text}", file=sys.stderr)
+        return 2
+    with connect_client(given) as client:
+        client.router(given.name).delete()
+    print(json.dumps({"deleted": given.name}) if given.json else f"{given.name} is deleted")
+    return 0
+
+
+def run_edit(given: argparse.Namespace) -> int:
+    """Edit a router; 1 if it was changed by somebody else in between."""
+    with connect_client(given) as client:
+        router = client.router(given.name)
+        config = router.terms()
+        names = ("add", "remove", "pause", "resume", "aggregate")
+        changes = {name: getattr(given, name) for name in names if getattr(given, name)}
+        for name in ("wait", "default"):
+            if getattr(given, name) is not None:
+                (changes[name],) = getattr(given, name)
+        if given.at_most or given.at_least or given.drop:
+            changes["limits"] = edit_limits(config.problem.limits, given)
+        edited = router.change(version=config.version, **changes)
+    data = {"name": given.name, "version": edited.version}
+    print(json.dumps(data) if given.json else f"{given.name}: version {edited.version}")
+    return 0
+
+
+def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["Limit"]:
+    """Change bounds, drop limits, and append new ones."""
+    from bylot.errors import ProblemError
+    from bylot.problem import at_least, at_most
+    from bylot.problem.validation import suggest_known_name
+
+    names = [limit.name for limit in limits]
+    for name in given.drop:
+        if name not in names:
+            raise ProblemError(
+                f"--drop {name}: no such limit; {suggest_known_name(name, names, 'limits')}"
+            )
+    edited = {(limit.name, limit.sign): limit for limit in limits if limit.name not in given.drop}
+    for make, bounds in ((at_most, given.at_most), (at_least, given.at_least)):
+        for name, bound in bounds:
+            new = make(name, bound)
+            old = edited.get((name, new.sign))
+            edited[name, new.sign] = new if old is None else old.at(bound)
+    return list(edited.values())
+
+
+def run_decide(given: argparse.Namespace) -> int:
+    """Ask for a panel."""
+    with connect_client(given) as client:
+        router = client.router(given.name)
+        decision = router.decide(
+            given.context, given.available, key=given.key_name, defer=given.defer
+        )
+    if given.json:
+        expected = {
+            name: None if math.isnan(cost) else cost for name, cost in decision.expected.items()
+        }
+        print(json.dumps({**decision._asdict(), "expected": expected}))
+    else:
+        spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
+        propensity = f"{decision.chance:.4g}" if decision.chance else "unknown"
+        print(f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}")
+    return 0
+
+
+def run_reward(given: argparse.Namespace) -> int:
+    """Send a reward; 1 if the decision is unknown."""
+    from bylot.router.decision import Receipt
+
+    with connect_client(given) as client:
+        router = client.router(given.id.partition(".")[0])
+        spend = dict(given.spend) or None
+        receipt = router.reward(given.id, given.value, spend=spend, key=given.key_name)
+    print(json.dumps({"decision": given.id, "receipt": receipt}) if given.json else receipt)
+    return 1 if receipt is Receipt.UNKNOWN else 0

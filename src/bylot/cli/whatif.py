@@ -1,0 +1,168 @@
+"""`bylot demo`, `simulate` and `optimum`: what policies would earn, before going live."""
+
+import argparse
+import csv
+import json
+import os
+from typing import Any
+
+from bylot.cli.options import (
+    POLICY_HELP,
+    add_scenario_options,
+    add_verb,
+    read_scenario,
+    split_policies,
+)
+from bylot.errors import BylotError, PolicyError
+
+
+def add(verbs: Any) -> None:
+    """Add the three verbs."""
+    demo = add_verb(verbs, "demo", run_demo, "play a built-in pool: a table and a figure")
+    demo.add_count("--rounds", 20_000, "number of requests")
+    demo.add_seed()
+    demo.add_path("--out", "folder for the figure", "out/tour")
+    add_simulate(verbs)
+    add_optimum(verbs)
+
+
+def add_simulate(verbs: Any) -> None:
+    """Add `simulate`."""
+    verb = add_verb(
+        verbs,
+        "simulate",
+        run_simulate,
+        "play policies on a problem file: rewards, limits, shadow prices",
+        "Play policies on the experts of a problem file, with values from a table of outcomes or "
+        "skills, and write a report: reward against the best possible, limits over time, the price "
+        "of each limit, who is asked. (`simulate` plays; `evaluate` estimates from a log of real "
+        "decisions.)",
+    )
+    add_scenario_options(verb)
+    verb.add_argument(
+        "--policies",
+        metavar="NAMES",
+        default="distinct,tangent,omd,ts-bwk",
+        help=f"policies to play, comma-separated: {POLICY_HELP}",
+    )
+    verb.add_count("--seeds", 5, "runs of each policy")
+    verb.add_count(
+        "--rounds",
+        10_000,
+        "requests per run; policies know this horizon unless the file sets a period",
+    )
+    verb.add_argument(
+        "--sweep",
+        metavar="NAME=FROM:TO:COUNT",
+        help="also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
+        "NAME.at_most or NAME.at_least if the cost is limited on both sides",
+    )
+    verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores")
+    verb.add_path("--out", "folder for results", "out/whatif")
+    verb.add_json()
+
+
+def add_optimum(verbs: Any) -> None:
+    """Add `optimum`."""
+    verb = add_verb(
+        verbs,
+        "optimum",
+        run_optimum,
+        "best fixed distribution for a problem file: reward, certificate, shadow prices",
+        "Compute the best fixed distributions for a problem file: over panels of different "
+        "experts, and over independent draws under the limits and under the paper's surrogate of "
+        "them. Each comes with a certificate, its spend under each limit and the price of each "
+        "limit; the best fixed panel is shown beside them.",
+    )
+    add_scenario_options(verb)
+    verb.add_flag(
+        "--each-context",
+        "every context keeps the limits by itself, as in the paper (default: all together)",
+    )
+    verb.add_flag(
+        "--floor",
+        "draw every expert with at least the problem's floor, as the paper's policies do; "
+        "does not apply to panels",
+    )
+    verb.add_count("--rounds", 10_000, "requests to sample if there is no table of outcomes")
+    verb.add_count(
+        "--starts", 8, "starting points of the search under exact costs, which has local optima"
+    )
+    verb.add_seed()
+    verb.add_path("--csv", "also write the distributions into this file")
+    verb.add_json()
+
+
+def run_demo(given: argparse.Namespace) -> int:
+    """Play the built-in pool."""
+    from bylot import demo
+
+    demo.run(given.rounds, given.seed, given.out)
+    return 0
+
+
+def run_simulate(given: argparse.Namespace) -> int:
+    """Play and report; 130 if interrupted, 1 if nothing could be played."""
+    from bylot.whatif import WhatifPlan, parse_sweep, render
+    from bylot.whatif import run as run_whatif
+
+    file, scenario = read_scenario(given)
+    plan = WhatifPlan(
+        file=file,
+        world=scenario,
+        policies=parse_policies(given.policies),
+        seeds=range(given.seeds),
+        rounds=given.rounds,
+        sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
+    )
+    result = run_whatif(plan, given.out, given.jobs)
+    print(json.dumps(result.data) if given.json else render(result))
+    if result.found.stopped:
+        return 130
+    return 0 if result.found.standings else 1
+
+
+def parse_policies(text: str) -> list[str]:
+    """Split and check the policies of --policies."""
+    from bylot.policies import find_policy
+
+    policies = split_policies(text)
+    for n, policy in enumerate(policies):
+        try:
+            find_policy(policy)
+        except PolicyError as error:
+            raise PolicyError(f"--policies: {error}") from None
+        if policy in policies[:n]:
+            raise PolicyError(f"--policies: {policy!r} is listed twice")
+    return policies
+
+
+def run_optimum(given: argparse.Namespace) -> int:
+    """Compute and print the optima; 1 if no distribution keeps the limits."""
+    from bylot.optimum_report import (
+        compute_optimum_report,
+        list_optimum_rows,
+        optimum_to_data,
+        render_optimum,
+    )
+
+    file, scenario = read_scenario(given)
+    found = compute_optimum_report(
+        file,
+        scenario,
+        rounds=given.rounds,
+        each=given.each_context,
+        floor=given.floor,
+        starts=given.starts,
+        seed=given.seed,
+    )
+    if given.csv is not None:
+        try:
+            with given.csv.open("w", encoding="utf-8", newline="") as table:
+                csv.writer(table, lineterminator="\n").writerows(list_optimum_rows(found))
+        except OSError as error:
+            raise BylotError(
+                f"cannot write {given.csv}: {error.strerror}; give a file in an existing folder"
+            ) from None
+    print(json.dumps(optimum_to_data(found)) if given.json else render_optimum(found))
+    return 0 if found.laws else 1
