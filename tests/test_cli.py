@@ -1,18 +1,38 @@
-"""The command line: quick to help, plain about errors, JSON where it is asked for."""
+"""The command line as a whole: quick help, errors on one line, output that cannot be delivered, and
+hints about packages that are not installed.
+"""
 
+import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from bylot.cli import main
+from bylot.errors import install_command
+
+BYLOT = [sys.executable, "-m", "bylot"]
+ROOT = Path(__file__).parent.parent
 
 
 def bylot(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A real process, as a person would start it."""
-    command = [sys.executable, "-m", "bylot", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    """Run a real process, as a person would start it."""
+    return subprocess.run([*BYLOT, *arguments], capture_output=True, text=True, check=False)
+
+
+def bylot_without_reader(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a process whose standard output is a pipe that nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        return subprocess.run(
+            [*BYLOT, *arguments], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(write)
 
 
 def test_help_lists_the_verbs() -> None:
@@ -25,25 +45,39 @@ def test_help_lists_the_verbs() -> None:
 def test_help_does_not_load_the_compiler() -> None:
     code = (
         "import sys; from bylot.cli import make_parser; make_parser().format_help();"
-        "print([m for m in ('numba', 'numpy', 'scipy', 'matplotlib') if m in sys.modules])"
+        "print([m for m in ('numba', 'numpy', 'scipy', 'matplotlib', 'msgspec', 'polars') "
+        "if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_bad_usage_is_two_and_an_explained_error_is_one(
+def test_simulate_loads_few_modules_and_nothing_of_the_paper() -> None:
+    code = (
+        "import sys; import bylot.whatif, bylot.scenario, bylot.problem_files;"
+        "print(*(m for m in sys.modules if m.partition('.')[0].startswith(('bylot', 'polars'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert not [name for name in loaded if name.startswith(("bylot_", "polars"))]
+    assert len(loaded) <= 110
+
+
+def test_wrong_usage_is_two_and_an_explained_error_is_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bylot("fly").returncode == 2
-    for option, wrong, wanted in (
+    for option, wrong, expected in (
         ("--rounds", "0", "a whole number from 1 to 1,000,000"),
         ("--rounds", "many", "a whole number from 1 to 1,000,000"),
         ("--rounds", "2.5", "a whole number from 1 to 1,000,000"),
         ("--seed", "-1", "a whole number of 0 or more"),
     ):
-        answer = bylot("demo", option, wrong)
-        assert answer.returncode == 2
-        assert f"argument {option}: invalid value {wrong!r}: expected {wanted}" in answer.stderr
+        with pytest.raises(SystemExit) as stopped:
+            main(["demo", option, wrong])
+        assert stopped.value.code == 2
+        error = capsys.readouterr().err
+        assert f"argument {option}: invalid value {wrong!r}: expected {expected}" in error
     (tmp_path / "file").touch()
     assert main(["demo", "--out", str(tmp_path / "file")]) == 1
     assert "cannot be a folder for figures" in capsys.readouterr().err
@@ -59,3 +93,105 @@ def test_the_demo_prints_a_table_and_writes_figures(
     assert "best draws, exact limits" in out
     for kind in ("png", "svg"):
         assert (tmp_path / "new" / f"demo.{kind}").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("verb", [["problem", "schema"], ["problem", "new"]], ids=" ".join)
+def test_a_verb_whose_reader_has_gone_exits_quietly_with_the_code_of_a_broken_pipe(
+    verb: list[str],
+) -> None:
+    done = bylot_without_reader(*verb)
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
+def test_help_that_nobody_reads_is_no_error() -> None:
+    assert bylot_without_reader("--help").stderr == ""  # argparse may have swallowed the error
+
+
+def test_an_error_is_printed_even_if_nobody_reads_the_output(tmp_path: Path) -> None:
+    done = bylot_without_reader("problem", "check", str(tmp_path / "none.yaml"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("bylot: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_error_that_nobody_reads_exits_quietly_too(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [*BYLOT, "problem", "check", str(tmp_path / "none.yaml")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=write, check=False)
+    os.close(write)
+    assert done.returncode == 141
+    assert done.stdout == b""
+
+
+def test_the_beginning_of_a_long_output_can_be_read_alone(tmp_path: Path) -> None:
+    names = [f"expert-{i:05d}-{'x' * 60}" for i in range(3_000)]  # more than a pipe holds
+    lines = [f"  - {{name: {name}, usd: {1 + i % 3}}}\n" for i, name in enumerate(names)]
+    rest = "costs: {usd: dollars}\nlimits:\n  - {cost: usd, at_most: 4, per: request}\n"
+    pool = tmp_path / "pool.yaml"
+    pool.write_text("draws: 2\nexperts:\n" + "".join(lines) + rest)
+    writer = subprocess.Popen(
+        [*BYLOT, "problem", "check", "--json", str(pool)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    with writer, writer.stdout, writer.stderr:
+        assert writer.stdout.read(10).startswith(b"{")
+        writer.stdout.close()
+        assert writer.stderr.read() == b""
+    assert writer.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_on_a_full_disk_is_an_error_of_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*BYLOT, "problem", "schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("bylot: cannot write output: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_character_that_the_terminal_cannot_encode_is_escaped(tmp_path: Path) -> None:
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(
+        "draws: 1\nexperts: [{name: ann, group: été}, {name: bob, group: hiver}]\n"
+        "limits: [{group: été, at_least: 0.2, per: request}]\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [*BYLOT, "problem", "check", str(pool)],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"\xe9t\xe9 at_least" in done.stdout
+
+
+def hinted_extras() -> set[str]:
+    """The extras that hints in the source name."""
+    pattern = re.compile(r"(?:install_command|explain_missing_extra)\([\"'](\w+)[\"']\)")
+    files = (ROOT / "src").rglob("*.py")
+    return {extra for path in files for extra in pattern.findall(path.read_text(encoding="utf-8"))}
+
+
+def test_every_extra_that_is_hinted_at_is_one_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    served = {"client", "serve", "postgres"}
+    assert hinted_extras() == {"plot", "reproduce", "ray", "bench"} | served
+    assert hinted_extras() <= set(project["optional-dependencies"])
+
+
+def test_the_hint_is_written_in_one_place_only() -> None:
+    files = (ROOT / "src").rglob("*.py")
+    assert [path.name for path in files if "pip install" in path.read_text(encoding="utf-8")] == [
+        "errors.py"
+    ]
+
+
+def test_the_hint_installs_from_the_folder_and_not_from_a_registry() -> None:
+    assert install_command("ray").startswith("pip install '.[ray]' in the folder")

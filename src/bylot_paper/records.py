@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from bylot._atomic_write import save_file
 from bylot._text import print_progress
-from bylot.errors import BylotError, install_command
-
-try:
-    import polars as pl
-except ModuleNotFoundError:
-    raise BylotError(f"records need polars: {install_command('reproduce')}") from None
+from bylot.errors import BylotError
 
 RECORD_SCHEMA = pl.Schema(
     {

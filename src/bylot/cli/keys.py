@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import add_group, add_verb, explain_missing_extra
+from bylot.cli.options import add_group, add_verb
 from bylot.errors import BylotError
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def add(verbs: Any) -> None:
 
 def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store":
     """Open the store; `create` makes a new one if there is none."""
-    with explain_missing_extra("serve"):
-        from bylot.store import open_store, store_exists
+    from bylot.store import open_store, store_exists
 
     if not create and not store_exists(given.store):
         raise BylotError(
@@ -60,9 +59,8 @@ def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store
 
 def run_create_key(given: argparse.Namespace) -> int:
     """Create, store and print a key."""
-    with explain_missing_extra("serve"):
-        from bylot.eventlog.events import now_us
-        from bylot.server.auth import issue_key
+    from bylot.eventlog.events import now_us
+    from bylot.server.auth import issue_key
 
     scopes: Any = given.scope or KEY_SCOPES[:3]
     secret, key = issue_key(given.label, scopes, given.router, now_us())

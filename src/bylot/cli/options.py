@@ -179,9 +179,7 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("bylot"):
             raise
-        raise BylotError(
-            f"this verb needs the package {error.name!r}; {install_command(extra)}"
-        ) from None
+        raise BylotError(f"this verb needs {error.name}; {install_command(extra)}") from None
 
 
 def connect_client(given: argparse.Namespace) -> "Client":

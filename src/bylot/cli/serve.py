@@ -73,9 +73,8 @@ def run_serve(given: argparse.Namespace) -> int:
 
 def run_replay(given: argparse.Namespace) -> int:
     """Replay a log; 1 at the first difference."""
-    with explain_missing_extra("serve"):
-        from bylot.eventlog.audit import audit_router
-        from bylot.store import open_store
+    from bylot.eventlog.audit import audit_router
+    from bylot.store import open_store
 
     with closing(open_store(given.store, read_only=True)) as store:
         found = audit_router(store, given.name)
