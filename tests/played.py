@@ -1,10 +1,11 @@
 """Routers that were really played, as a source of the dashboard."""
 
-from collections import Counter
+import collections
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 import bylot
 from bylot import policies
@@ -15,10 +16,9 @@ from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
-from bylot.router.status import LimitStatus
+from bylot.router.status import ContextDistribution, Counters, RouterStatus
 from bylot.server.dashboard.source import ConfigChange, ListedRouter
 
-COUNTS = ("noted", "late", "missing", "defaulted", "cancelled", "replaced", "infeasible")
 START, SECOND = 1_794_000_000_000_000, 1_000_000
 
 
@@ -34,7 +34,7 @@ class Played:
         self.skill = self.rng.random((len(self.contexts), problem.size))
         self.at = START
         self.course = make_empty_timeline(problem.costs)
-        self.counts = Counter[str]()
+        self.counts = collections.Counter[str]()
         self.past: list[DecisionRecord] = []
         self.terms = RouterConfig(
             problem=persistence.problem_to_data(problem),
@@ -107,63 +107,23 @@ class Played:
             status=self.status(),
         )
 
-    def status(self) -> dict[str, Any]:
-        """Plain data of its status."""
+    def status(self) -> RouterStatus:
+        """Its status as a server sends it."""
         one, state = self.router.status(), self.router.state
-        q = np.array(list(one.q.values()))
-        q /= q.sum()
-        return {
-            "decisions": one.rounds,
-            "rewards": one.rewards,
-            "waiting": one.waiting,
-            "deferred": 0,
-            "contexts": one.contexts,
-            "max_contexts": one.max_contexts,
-            "mean_reward": one.mean_reward,
-            "kept": one.kept,
-            "limits": [limit_of(limit) for limit in one.limits],
-            "costs": {
-                name: {
-                    "stated": mean * one.rounds,
-                    "expected": one.expected_cost[name] * one.rounds,
-                    "settled": mean * one.rounds,
-                    "decisions": one.rounds,
-                }
-                for name, mean in one.mean_cost.items()
-            },
-            "q": dict(one.q),
-            "effective_experts": float(np.exp(-(q * np.log(q)).sum())),
-            "multinomial": one.multinomial,
-            "whole": one.whole,
-            "period": vars(one.period),
-            "laws": [
-                {
-                    "context": context,
-                    "visits": int(state.visits[i]),
-                    "law": compute_distribution(
-                        self.router.rule, state, i, np.empty(0, np.bool_)
-                    ).tolist(),
-                }
+        rule, everybody = self.router.rule, np.empty(0, np.bool_)
+        return structs.replace(
+            one,
+            distributions=tuple(
+                ContextDistribution(
+                    context,
+                    int(state.visits[i]),
+                    compute_distribution(rule, state, i, everybody).tolist(),
+                )
                 for context, i in list(self.router.contexts.items())[:12]
-            ],
-            "counts": {name: self.counts[name] for name in COUNTS},
-            "course": self.course.points(one.rounds),
-        }
-
-
-def limit_of(one: LimitStatus) -> dict[str, Any]:
-    """One limit."""
-    return {
-        "cost": one.limit.name,
-        "side": one.limit.side,
-        "bound": one.limit.bound,
-        "mean": one.mean,
-        "slack": one.slack,
-        "price": one.price,
-        "kept": one.kept,
-        "verdict": one.verdict,
-        "current": one.current and vars(one.current),
-    }
+            ),
+            counters=Counters(**self.counts),
+            timeline=self.course.points(one.decisions),
+        )
 
 
 class Standins:

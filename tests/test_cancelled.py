@@ -36,16 +36,21 @@ def half_used(rounds: int) -> tuple[Diary, list[float]]:
 
 def test_averages_are_per_decision_that_was_used() -> None:
     diary, used = half_used(300)
-    standing = diary.fold.standing()
-    assert standing["decisions"] == 300
-    cost = standing["costs"]["usd"]
-    assert cost["decisions"] == 150
-    assert_allclose(cost["settled"], sum(used))
-    assert_allclose(cost["stated"], sum(used))
-    assert_allclose(standing["limits"][0]["mean"], sum(used) / 150)
-    assert standing["period"]["played"] == 150
-    assert_allclose(standing["limits"][0]["current"]["mean"], sum(used) / 150)
-    assert sum(standing["course"]["decisions"]) == 150
+    status = diary.fold.status()
+    assert status.decisions == 300
+    cost = status.costs["usd"]
+    assert cost.decisions == 150
+    assert_allclose(cost.settled, sum(used))
+    assert_allclose(cost.stated, sum(used))
+    assert_allclose(status.limits[0].mean, sum(used) / 150)
+    assert status.period is not None
+    assert status.period.played == 150
+    current = status.limits[0].current
+    assert current is not None
+    assert current.mean is not None
+    assert_allclose(current.mean, sum(used) / 150)
+    assert status.timeline is not None
+    assert sum(status.timeline.decisions) == 150
     assert diary.replayed().fingerprint() == diary.fold.fingerprint()
 
 

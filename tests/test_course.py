@@ -22,8 +22,8 @@ def test_bins_hold_exactly_what_happened_to_their_decisions(n: int, data: st.Dat
     for i in range(len(course.begun)):
         inside = range(i * width, min(n, (i + 1) * width))
         rewards = [value for t, value in told if t in inside]
-        assert points["begun"][i] == 1000 + inside[0]
-        assert points["decisions"][i] == len(inside)
-        assert points["rewards"][i] == len(rewards)
-        assert points["total"][i] == sum(rewards)
-        assert points["spent"]["usd"][i] == sum(t % 7 for t in inside) + 2 * len(rewards)
+        assert points.started[i] == 1000 + inside[0]
+        assert points.decisions[i] == len(inside)
+        assert points.rewards[i] == len(rewards)
+        assert points.total[i] == sum(rewards)
+        assert points.spent["usd"][i] == sum(t % 7 for t in inside) + 2 * len(rewards)

@@ -170,9 +170,9 @@ def test_a_page_shows_every_limit_and_whether_it_is_kept(visit: Visit) -> None:
     cards = page.locator(".limits article")
     for standing, i in zip(visit.site.triage.router.status().limits, range(9), strict=False):
         card = cards.nth(i)
-        side = standing.limit.side.replace("_", " ")
+        side = standing.side.replace("_", " ")
         assert card.locator("h3").inner_text() == (
-            f"{standing.limit.name} {side} {formatting.number(standing.limit.bound)}"
+            f"{standing.cost} {side} {formatting.number(standing.bound)}"
         )
         assert card.locator(".state").inner_text() == standing.verdict
         assert card.locator("svg.gauge line.bound").get_attribute("x1") != "0%"

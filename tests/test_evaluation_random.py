@@ -40,4 +40,4 @@ def test_its_log_tells_what_other_sets_would_have_earned() -> None:
 def test_its_status_tells_chances() -> None:
     router = Router(five(), "random")
     router.decide()
-    assert "chances now: ann 40.0%" in str(router.status())
+    assert "inclusion probabilities now: ann 40.0%" in str(router.status())

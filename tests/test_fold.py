@@ -234,13 +234,13 @@ def test_chances_are_among_those_who_are_not_paused(policy: str) -> None:
     for _ in range(30):
         diary.reward(diary.decide(context="a"), 0.5)
     diary.edit(paused=("ann", "dan"))
-    standing = diary.fold.standing()
+    status = diary.fold.status()
     seats = 2 if policy == "distinct" else 1
-    assert standing["q"]["ann"] == standing["q"]["dan"] == 0.0
-    assert sum(standing["q"].values()) == pytest.approx(seats)
-    (law,) = standing["laws"]
-    assert law["law"][0] == law["law"][3] == 0.0
-    assert sum(law["law"]) == pytest.approx(1.0)
+    assert status.q["ann"] == status.q["dan"] == 0.0
+    assert sum(status.q.values()) == pytest.approx(seats)
+    (law,) = status.distributions
+    assert law.distribution[0] == law.distribution[3] == 0.0
+    assert sum(law.distribution) == pytest.approx(1.0)
 
 
 def test_an_edit_leaves_the_count_of_decisions_of_a_context() -> None:
@@ -250,10 +250,10 @@ def test_an_edit_leaves_the_count_of_decisions_of_a_context() -> None:
     for problem in (with_frank(3.0), five()):
         diary.edit(problem)
         diary.reopen()
-        laws = {one["context"]: one["visits"] for one in diary.fold.standing()["laws"]}
+        laws = {one.context: one.visits for one in diary.fold.status().distributions}
         assert laws == {"a": 25, "b": 12}
     diary.decide(context="b")
-    assert [one["visits"] for one in diary.fold.standing()["laws"]] == [25, 13]
+    assert [one.visits for one in diary.fold.status().distributions] == [25, 13]
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent"])

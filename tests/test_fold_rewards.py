@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 from numpy.testing import assert_allclose
 
 from bylot import Problem, at_least, at_most, share
@@ -23,7 +24,7 @@ def law_of(diary: Diary) -> Any:
 
 def counts(diary: Diary) -> dict[str, int]:
     """The counts that are not 0."""
-    return {name: n for name, n in diary.fold.standing()["counts"].items() if n}
+    return {name: n for name, n in asdict(diary.fold.counters).items() if n}
 
 
 # Once.
@@ -289,13 +290,15 @@ def test_the_real_cost_takes_the_place_of_the_stated_one() -> None:
     stated = decided(diary.log[one]).spend["usd"] + decided(diary.log[two]).spend["usd"]
     diary.reward(one, 0.5, spend={"usd": 7.5})
     other = decided(diary.log[two]).spend["usd"]
-    cost = diary.fold.standing()["costs"]["usd"]
-    assert_allclose([cost["stated"], cost["settled"]], [stated, 7.5 + other], rtol=1e-12)
+    cost = diary.fold.status().costs["usd"]
+    assert_allclose([cost.stated, cost.settled], [stated, 7.5 + other], rtol=1e-12)
     diary.reward(one, 0.5, spend={"usd": 3.0}, key="late news")
-    limit = diary.fold.standing()["limits"][0]
-    assert_allclose(limit["mean"], (3.0 + other) / 2, rtol=1e-12)
-    assert_allclose(limit["current"]["mean"], (3.0 + other) / 2, rtol=1e-12)
-    assert_allclose(sum(diary.fold.course.spent["usd"]), 3.0 + other, rtol=1e-12)
+    limit = diary.fold.status().limits[0]
+    assert_allclose(limit.mean, (3.0 + other) / 2, rtol=1e-12)
+    assert limit.current is not None
+    assert limit.current.mean is not None
+    assert_allclose(limit.current.mean, (3.0 + other) / 2, rtol=1e-12)
+    assert_allclose(sum(diary.fold.timeline.spent["usd"]), 3.0 + other, rtol=1e-12)
 
 
 def test_a_late_reward_settles_the_cost_all_the_same() -> None:
@@ -303,7 +306,7 @@ def test_a_late_reward_settles_the_cost_all_the_same() -> None:
     one = diary.decide(0)
     diary.close(2 * SECOND)
     assert diary.reward(one, 0.5, 3 * SECOND, spend={"usd": 9.0}) == "late"
-    assert_allclose(diary.fold.standing()["costs"]["usd"]["settled"], 9.0, rtol=1e-12)
+    assert_allclose(diary.fold.status().costs["usd"].settled, 9.0, rtol=1e-12)
 
 
 def test_the_same_reward_with_another_cost_is_a_conflict() -> None:
@@ -396,19 +399,19 @@ def test_sums_go_on_by_the_names_of_costs_and_a_new_one_counts_from_its_first_de
     diary = Diary()
     for _ in range(10):
         diary.reward(diary.decide(), 0.5)
-    spent = diary.fold.standing()["costs"]["usd"]["settled"]
+    spent = diary.fold.status().costs["usd"].settled
     diary.edit(with_frank(3.0))
-    costs = diary.fold.standing()["costs"]
+    costs = diary.fold.status().costs
     assert list(costs) == ["junior", "usd", "ms"]
-    assert costs["usd"]["settled"] == spent
-    assert (costs["ms"]["settled"], costs["ms"]["decisions"]) == (0.0, 0)
+    assert costs["usd"].settled == spent
+    assert (costs["ms"].settled, costs["ms"].decisions) == (0.0, 0)
     line = decided(diary.log[diary.decide()])
-    limit = diary.fold.standing()["limits"][2]
-    assert (limit["cost"], limit["mean"]) == ("ms", line.spend["ms"])
-    assert {*diary.fold.course.spent} == {"junior", "usd", "ms"}
+    limit = diary.fold.status().limits[2]
+    assert (limit.cost, limit.mean) == ("ms", line.spend["ms"])
+    assert {*diary.fold.timeline.spent} == {"junior", "usd", "ms"}
     diary.edit(five())
-    assert list(diary.fold.standing()["costs"]) == ["usd", "junior"]
-    assert_allclose(diary.fold.standing()["costs"]["usd"]["settled"], spent + line.spend["usd"])
+    assert list(diary.fold.status().costs) == ["usd", "junior"]
+    assert_allclose(diary.fold.status().costs["usd"].settled, spent + line.spend["usd"])
 
 
 def test_pending_rewards_survive_an_edit_of_how_they_are_added_up() -> None:

@@ -285,7 +285,7 @@ def test_waits_that_are_over_are_closed_by_the_sweep(store: Store) -> None:
     keeper.sweep(11 * SECOND + 1)
     assert asked(keeper, RecallDecision(made.id)).state == "closed"
     assert asked(keeper, RecallDecision(made.id)).learned == 0.25
-    assert asked(keeper, ShowRouter("triage")).status["counts"]["defaulted"] == 1
+    assert asked(keeper, ShowRouter("triage")).status.counters.defaulted == 1
     assert asked(keeper, GiveReward(made.id, 0.5), at=12 * SECOND).receipt == "late"
     assert audit_router(store, "triage").fault is None
 
@@ -487,11 +487,11 @@ def test_a_reward_that_was_noted_beside_pending_ones_is_known_again(store: Store
     asked(keeper, EditRouter("triage", terms(wait=99.0)))
     told = GiveReward(made.id, 0.3, {"usd": 50.0}, "k2")
     assert asked(keeper, told).receipt == "noted"
-    spent = asked(keeper, ShowRouter("triage")).status["costs"]["usd"]["settled"]
+    spent = asked(keeper, ShowRouter("triage")).status.costs["usd"].settled
     assert asked(keeper, told).receipt == "duplicate"
     with pytest.raises(RewardConflict):
         asked(keeper, GiveReward(made.id, 0.9, {"usd": 50.0}, "k2"))
-    assert asked(keeper, ShowRouter("triage")).status["costs"]["usd"]["settled"] == spent
+    assert asked(keeper, ShowRouter("triage")).status.costs["usd"].settled == spent
     assert audit_router(store, "triage").fault is None
 
 
@@ -509,9 +509,9 @@ def test_an_audit_knows_of_cancelled_decisions_and_of_costs_that_came_and_went(
     for one in (made[0], made[5], made[6]):
         asked(keeper, CancelDecision(one.id))
     assert audit_router(store, "triage").fault is None
-    costs = asked(keeper, ShowRouter("triage")).status["costs"]
-    assert costs["senior"]["settled"] == costs["senior"]["stated"] == 0.0
-    keeper.shelf.folds["triage"].accounts.stated["usd"] += 1.0
+    costs = asked(keeper, ShowRouter("triage")).status.costs
+    assert costs["senior"].settled == costs["senior"].stated == 0.0
+    keeper.shelf.folds["triage"].stated["usd"] += 1.0
     keeper.shelf.due["triage"] = 0
     asked(keeper, MakeDecision("triage"))
     assert audit_router(store, "triage").fault is not None

@@ -11,6 +11,7 @@ import pytest
 
 import bylot
 from bylot.router.config import RouterConfig
+from bylot.router.status import TimelinePoints
 from bylot.server.dashboard.config_history import describe_changes
 from bylot.server.dashboard.limit_gauge import make_gauge, view_limits
 from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
@@ -89,7 +90,7 @@ def test_a_page_holds_the_data_of_its_twin(triage: Played) -> None:
 def test_the_numbers_are_those_of_the_router(triage: Played) -> None:
     status = triage.router.status()
     twin = visit(triage).get("/routers/triage.json").json()
-    assert twin["tally"]["decisions"] == status.rounds == 600
+    assert twin["tally"]["decisions"] == status.decisions == 600
     assert twin["tally"]["mean_reward"] == status.mean_reward
     assert [one["mean"] for one in twin["limits"]] == [one.mean for one in status.limits]
     assert [one["state"] for one in twin["limits"]] == [one.verdict for one in status.limits]
@@ -176,19 +177,18 @@ def test_a_router_without_limits_has_a_page() -> None:
 
 
 def test_a_policy_that_guards_nothing_has_no_period(triage: Played) -> None:
-    status = triage.status()
-    status["period"] = None
-    status["limits"] = [{**one, "current": None, "price": None} for one in status["limits"]]
-    view = msgspec.structs.replace(triage.view(), status=status)
+    status, replace = triage.status(), msgspec.structs.replace
+    limits = tuple(replace(one, current=None, price=None) for one in status.limits)
+    view = replace(triage.view(), status=replace(status, period=None, limits=limits))
     page = build_router_page(view, [], [])
     assert page.period is None
     assert {(one.now, one.in_force, one.missed) for one in page.limits} == {(None, None, None)}
 
 
 def test_the_list_counts_what_needs_attention(triage: Played) -> None:
-    view = triage.view()
-    limits = [{**one, "verdict": "out of reach"} for one in view.status["limits"]]
-    outside = msgspec.structs.replace(view, status={**view.status, "limits": limits})
+    view, replace = triage.view(), msgspec.structs.replace
+    limits = tuple(replace(one, verdict="out of reach") for one in view.status.limits)
+    outside = replace(view, status=replace(view.status, limits=limits))
     found = build_overview(
         [
             ListedRouter(name="a", view=view),
@@ -216,19 +216,19 @@ def test_a_gauge_tints_the_side_that_is_outside() -> None:
 def test_stated_and_expected_costs_are_means(triage: Played) -> None:
     status = triage.status()
     first = view_limits(status)[0]
-    assert first.stated == pytest.approx(status["costs"]["usd"]["stated"] / 600)
-    assert first.expected == pytest.approx(status["costs"]["usd"]["expected"] / 600)
+    assert first.stated == pytest.approx(status.costs["usd"].stated / 600)
+    assert first.expected == pytest.approx(status.costs["usd"].expected / 600)
 
 
 @pytest.mark.parametrize("bins", [0, 1, MAX_CHART_SPANS, MAX_CHART_SPANS + 1, 4 * MAX_CHART_SPANS])
 def test_a_long_course_is_merged_and_loses_nothing(bins: int) -> None:
-    points = {
-        "begun": [i * 1_000_000 for i in range(bins)],
-        "decisions": [2] * bins,
-        "rewards": [1] * bins,
-        "total": [0.5] * bins,
-        "spent": {"usd": [3.0] * bins},
-    }
+    points = TimelinePoints(
+        started=[i * 1_000_000 for i in range(bins)],
+        decisions=[2] * bins,
+        rewards=[1] * bins,
+        total=[0.5] * bins,
+        spent={"usd": [3.0] * bins},
+    )
     spans = timeline_spans(points, ["usd"])
     assert len(spans) <= MAX_CHART_SPANS
     assert sum(span.decisions for span in spans) == 2 * bins

@@ -135,7 +135,7 @@ def test_the_price_is_in_the_unit_of_the_rewards(policy: str) -> None:
         for router, most in ((unit, 1.0), (percent, 64.0)):
             decision = router.decide()
             router.reward(decision.id, most * decision.spend["usd"] / 8)  # the dearest are the best
-    prices = [[one.price for one in router.status().limits] for router in (unit, percent)]
+    prices = [[one.price or 0.0 for one in router.status().limits] for router in (unit, percent)]
     assert max(prices[0]) > 0
     assert_allclose(np.array(prices[1]), 64 * np.array(prices[0]), rtol=1e-9)
 
@@ -314,7 +314,7 @@ def test_the_status_reads_well() -> None:
     assert "guard" not in text
     assert "usd <=" in text
     assert "junior >=" in text
-    assert "odds now:" in text
+    assert "draw probabilities now:" in text
     assert str(Router(five()).status()).startswith("0 decisions")
 
 

@@ -128,11 +128,18 @@ def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
     rewarded(router, 30)
     text = str(router.status())
     assert "replaced by the guard; round 30 of a period of 200" in text
-    words = {"distinct": "chances now: ", "tangent": "odds now: ", "panel": "drawn so far: "}
+    words = {
+        "distinct": "inclusion probabilities now: ",
+        "tangent": "draw probabilities now: ",
+        "panel": "drawn so far: ",
+    }
     assert words[policy] in text
     rewarded(router, 160, ["ann", "bob"])
     lines = str(router.status()).splitlines()
-    assert "out of reach for the 10 decisions left, whoever is up: usd" in " ".join(lines)
+    assert (
+        "out of reach for the 10 decisions left, whichever experts are available: usd"
+        in " ".join(lines)
+    )
     assert [line.split()[-3:] for line in lines if line.startswith("usd <=")] == [
         ["out", "of", "reach"]
     ]
@@ -225,14 +232,14 @@ def test_what_cannot_be_kept_any_more_is_told_apart_from_what_others_could_keep(
         [usd] = router.status().limits
         assert usd.current is not None
         assert usd.current.lost == (spent + 99 - t > 200)
-        assert ("whoever is up: usd" in str(router.status())) == usd.current.lost
-        assert ("unless experts come back: usd" in str(router.status())) == (
-            usd.way_out == "unless experts come back"
+        assert ("whichever experts are available: usd" in str(router.status())) == usd.current.lost
+        assert ("unless experts become available again: usd" in str(router.status())) == (
+            usd.way_out == "unless experts become available again"
         )
         if t >= 60:
-            assert usd.way_out != "unless experts come back"  # as all are there
+            assert usd.way_out != "unless experts become available again"  # as all are there
         told.add(usd.way_out)
-    assert told == {"unless experts come back", "whoever is up"}
+    assert told == {"unless experts become available again", "whichever experts are available"}
 
 
 def test_what_the_rota_would_miss_other_panels_may_still_keep() -> None:
@@ -243,10 +250,12 @@ def test_what_the_rota_would_miss_other_panels_may_still_keep() -> None:
     spent = sum(router.decide().spend["usd"] for _ in range(50))
     assert router.status().limits[0].way_out is None
     router.settle({"usd": 149.0 - spent})  # it was more: 51 are left for 50 decisions
-    said = "out of reach for the 50 decisions left, unless other panels than the rota's make up"
+    said = "out of reach for the 50 decisions left, unless panels other than the fallback"
     assert said in str(router.status())
     router.settle({"usd": 2.0})
-    assert "out of reach for the 50 decisions left, whoever is up: usd" in str(router.status())
+    assert "out of reach for the 50 decisions left, whichever experts are available: usd" in str(
+        router.status()
+    )
 
 
 def test_a_panel_that_need_not_be_full_may_cost_less() -> None:
@@ -262,7 +271,7 @@ def test_in_a_short_outage_the_others_make_up_for_it() -> None:
         decisions = rewarded(router, 10)
         decisions += rewarded(router, 10, ["ann", "bob"])
         assert not decisions[-1].feasible  # if it stayed at that
-        assert "unless experts come back" in str(router.status())
+        assert "unless experts become available again" in str(router.status())
         decisions += rewarded(router, 60)
         assert all(one.feasible for one in decisions[20:])
         assert inside(costs(decisions, problem), problem)

@@ -6,13 +6,14 @@ The OpenAPI document is generated from these types. How requests are routed and 
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from bylot import errors
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision
+from bylot.router.status import RouterStatus
 
 MAX_TEXT_CHARS = 200  # of a context, a key or the name of an expert
 MAX_BATCH_ITEMS = 1_000
@@ -283,7 +284,7 @@ class RouterView(Struct, frozen=True, kw_only=True):
     created: str  # RFC 3339, UTC
     seq: int  # of the last event of its log
     terms: RouterConfig
-    status: dict[str, Any]
+    status: RouterStatus
 
 
 class RouterSummary(Struct, frozen=True):

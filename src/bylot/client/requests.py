@@ -16,7 +16,6 @@ from bylot.client.responses import (
     RemoteConfig,
     RouterListResponse,
     RouterStatusResponse,
-    status_from_response,
 )
 from bylot.errors import BylotError, DecisionError, ProblemError, RewardError, ServiceError
 from bylot.problem import Limit, Problem
@@ -173,7 +172,7 @@ read_decision = compose_reader(
 read_config = compose_reader(
     response_reader(responses.RouterResponse), lambda view: view.terms.terms()
 )
-read_status = compose_reader(response_reader(RouterStatusResponse), status_from_response)
+read_status = compose_reader(response_reader(RouterStatusResponse), lambda view: view.status)
 
 
 def create_call(form: JsonBody) -> HttpCall[RemoteConfig]:

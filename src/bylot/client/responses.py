@@ -5,15 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct
 
 from bylot import errors, policies
 from bylot.errors import BylotError, DecisionError, RewardError, ServiceError
-from bylot.problem import Limit, Problem
+from bylot.problem import Problem
 from bylot.router import persistence
 from bylot.router.decision import Decision, Receipt
-from bylot.router.persistence import limit_from_data
-from bylot.router.status import LimitInPeriod, LimitStatus, PeriodStatus, RouterStatus
+from bylot.router.status import RouterStatus
 
 ERROR_BY_CODE: Mapping[str, type[BylotError]] = {
     "no_such_router": errors.RouterNotFound,
@@ -258,93 +257,7 @@ def nan_for_missing(numbers: OptionalNumbers) -> Mapping[str, float]:
     return {name: math.nan if one is None else one for name, one in numbers.items()}
 
 
-class LimitPeriodResponse(Struct):
-    """A limit in the current period."""
-
-    mean: float | None
-    in_force: float
-    within_reach: bool
-    short: bool
-    lost: bool
-    missed: int
-
-
-class LimitResponse(Struct):
-    """A limit; JSON has no NaN, so that a price that is not known is null."""
-
-    mean: float
-    slack: float
-    price: float | None
-    current: LimitPeriodResponse | None
-
-    def standing(self, limit: Limit) -> LimitStatus:
-        """As a router in memory has it."""
-        price = math.nan if self.price is None else self.price
-        now = self.current
-        current = None if now is None else LimitInPeriod(**structs.asdict(now))
-        return LimitStatus(limit, self.mean, self.slack, price, current)
-
-
-class CostResponse(Struct):
-    """Sums over the decisions that it was known for, and how many those are."""
-
-    expected: float | None
-    settled: float
-    decisions: int
-
-    def mean(self, total: float | None) -> float:
-        """Per decision; NaN of what is not known."""
-        return math.nan if total is None else total / max(1, self.decisions)
-
-
-class PeriodResponse(Struct):
-    """Where the current period stands."""
-
-    length: int
-    played: int
-    replaced: int
-
-
-class StatusResponse(Struct):
-    """What `bylot.Status` needs of all that a server tells."""
-
-    decisions: int
-    rewards: int
-    waiting: int
-    contexts: int
-    max_contexts: int
-    mean_reward: float | None
-    limits: tuple[LimitResponse, ...]
-    costs: dict[str, CostResponse]
-    q: dict[str, float]
-    multinomial: bool
-    whole: bool
-    period: PeriodResponse | None
-
-
 class RouterStatusResponse(Struct):
-    """A router at one moment, and its terms: they tell who the members of a share are."""
+    """The status of a router."""
 
-    terms: ConfigResponse
-    status: StatusResponse
-
-
-def status_from_response(stood: RouterStatusResponse) -> RouterStatus:
-    """As a router in memory has it."""
-    told, at = stood.status, stood.status.period
-    limits = map(limit_from_data, stood.terms.problem["limits"])
-    return RouterStatus(
-        rounds=told.decisions,
-        rewards=told.rewards,
-        waiting=told.waiting,
-        contexts=told.contexts,
-        max_contexts=told.max_contexts,
-        mean_reward=told.mean_reward,
-        limits=tuple(k.standing(limit) for k, limit in zip(told.limits, limits, strict=True)),
-        mean_cost={name: one.mean(one.settled) for name, one in told.costs.items()},
-        expected_cost={name: one.mean(one.expected) for name, one in told.costs.items()},
-        q=told.q,
-        multinomial=told.multinomial,
-        whole=told.whole,
-        period=None if at is None else PeriodStatus(at.length, at.played, at.replaced),
-    )
+    status: RouterStatus

@@ -7,7 +7,7 @@ kept, and who may write them, is left to the keeper.
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError, Struct, msgpack, structs
 
@@ -22,7 +22,7 @@ from bylot.errors import (
     StoreUnavailable,
     error_for_running_router,
 )
-from bylot.eventlog import snapshots, status, timeline
+from bylot.eventlog import snapshots
 from bylot.eventlog.commands import DecisionId
 from bylot.eventlog.config_validation import (
     check_config_edit,
@@ -60,12 +60,13 @@ from bylot.eventlog.reward_rules import (
     receipt_for_closed_decision,
     receipt_for_open_decision,
 )
-from bylot.eventlog.status import Counters
+from bylot.eventlog.timeline import build_router_status, make_empty_timeline
 from bylot.numerics.jit import Bools
 from bylot.policies.base import Ticket
 from bylot.policies.state_migration import has_same_pool
 from bylot.router.config import RouterConfig
 from bylot.router.router import Router
+from bylot.router.status import Counters, RouterStatus
 from bylot.store.protocol import DecisionEvents, Event, Snapshot
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def find_no_events(seq: int) -> DecisionEvents | None:
 
 
 class RouterAggregate:
-    """A router, its open decisions, its accounts and its course, after line `seq` of its log.
+    """A router, its open decisions, counters and timeline, after event `seq` of its log.
 
     recall: looks a decision up in the log; set by the owner, who knows where that is. Lines later
             than the fold stands at, as there are during a replay, are passed over.
@@ -142,8 +143,9 @@ class RouterAggregate:
             None,
         )  # a decision, and its body
         self.open = OpenDecisions()
-        self.course = timeline.make_empty_timeline(router.problem.costs)
-        self.accounts = Counters(stated=dict.fromkeys(router.problem.costs, 0.0))
+        self.timeline = make_empty_timeline(router.problem.costs)
+        self.counters = Counters()
+        self.stated = dict.fromkeys(router.problem.costs, 0.0)  # sums of stated cost, by name
         self.awake = mask_active_experts(router, terms)
 
     @classmethod
@@ -192,7 +194,11 @@ class RouterAggregate:
         fold = cls(frozen.router, name, frozen.terms, snapshots.router_from_snapshot(frozen))
         fold.seq, fold.at, fold.created = frozen.seq, frozen.at, frozen.created
         fold.seal, fold.pool = frozen.seal, frozen.pool
-        fold.course, fold.accounts = frozen.course, frozen.accounts
+        fold.timeline, fold.counters, fold.stated = (
+            frozen.timeline,
+            frozen.counters,
+            frozen.stated,
+        )
         fold.open = OpenDecisions.read(frozen.held)
         return fold
 
@@ -213,8 +219,9 @@ class RouterAggregate:
             pool=self.pool,
             terms=self.terms,
             held=self.open.write(),
-            course=self.course,
-            accounts=self.accounts,
+            timeline=self.timeline,
+            counters=self.counters,
+            stated=self.stated,
             **snapshots.router_to_snapshot(self.router),
         )
         return snapshots.encode_snapshot(frozen)
@@ -270,10 +277,13 @@ class RouterAggregate:
         """Book a decision, and keep what its reward will need; the oldest are let go."""
         due = NOT_STARTED if body.defer else self.end_of_wait(event.at)
         self.open.add(event.seq, OpenDecision(body.t, due, ticket, body.spend))
-        self.course.decided(body.t, event.at, body.spend)
-        self.accounts.decided(body.spend, body.replaced, body.feasible)
+        self.timeline.decided(body.t, event.at, body.spend)
+        for name, cost in body.spend.items():
+            self.stated[name] += cost
+        self.counters.replaced += body.replaced
+        self.counters.infeasible += not body.feasible
         for held in self.open.let_go(body.t - self.terms.memory + 1):
-            self.accounts.missing += not (held.deferred or held.told)
+            self.counters.missing += not (held.deferred or held.told)
 
     def end_of_wait(self, at: int) -> int:
         """The last moment at which the reward of a decision that is used now is in time."""
@@ -315,15 +325,15 @@ class RouterAggregate:
         match body.receipt:
             case "learned":
                 self.learn(known, body.value)
-                self.accounts.learned += 1
+                self.counters.learned += 1
                 self.open.close(of)
             case "pending":
                 known.told = {**(known.told or {}), body.key: body}
             case "late":
                 known.told = {**(known.told or {}), body.key: body}
-                self.accounts.late += 1
+                self.counters.late += 1
             case "noted":
-                self.accounts.noted += 1
+                self.counters.noted += 1
                 if self.open.get(of) is not None and not known.pending:
                     self.open.close(of)
                 else:  # it stays open for those, and must know this one again
@@ -333,12 +343,12 @@ class RouterAggregate:
         """Learn from a reward, by the odds of its decision."""
         assert held.ticket is not None  # it was loaded, and is of this pool
         self.router.learn(held.ticket, value)
-        self.course.rewarded(held.t, value)
+        self.timeline.rewarded(held.t, value)
 
     def settle(self, t: int, more: Mapping[str, float]) -> None:
         """Book that decision t cost more than was booked, or less."""
         self.router.settle(more)
-        self.course.settled(t, more)
+        self.timeline.settled(t, more)
 
     def loaded(self, of: int, held: OpenDecision) -> OpenDecision:
         """An open decision with all that learning needs, from the log if it is not at hand."""
@@ -386,8 +396,10 @@ class RouterAggregate:
             )
         line: DecisionMade = BODY_DECODERS["decided"](self.past(of).decided.body)
         booked = self.router.withdraw(line.t, line.spend, line.expected)
-        self.course.cancelled(line.t, booked)
-        self.accounts.take_back(booked)
+        self.timeline.cancelled(line.t, booked)
+        for name, cost in booked.items():
+            self.stated[name] -= cost
+        self.counters.cancelled += 1
         self.open.close(of)
         return self.line("cancelled", max(at, self.at), DecisionCancelled(by), of=of)
 
@@ -422,10 +434,10 @@ class RouterAggregate:
         counted = bool(held.pending)
         if value is not None:
             self.learn(held, value)
-            self.accounts.learned += counted
-            self.accounts.defaulted += not counted
+            self.counters.learned += counted
+            self.counters.defaulted += not counted
         elif not counted:
-            self.accounts.missing += 1
+            self.counters.missing += 1
         self.open.close(seq)
 
     def edit(self, at: int, terms: RouterConfig, by: str | None = None) -> Event:
@@ -442,8 +454,8 @@ class RouterAggregate:
             self.terms = structs.replace(found.terms, problem=self.terms.problem)
         else:
             self.terms = found.terms
-            self.course.rename(problem.costs)
-            self.accounts.rename(problem.costs)
+            self.timeline.rename(problem.costs)
+            self.stated = {name: self.stated.get(name, 0.0) for name in problem.costs}
         self.awake = mask_active_experts(self.router, self.terms)
         event = self.line("edited", max(at, self.at), ConfigChanged(self.terms, by))
         if not has_same_pool(old, problem):
@@ -496,9 +508,9 @@ class RouterAggregate:
         """A decision, and what became of it."""
         return decision_record_from_events(self.name, past, self.open.get(past.decided.seq))
 
-    def standing(self) -> dict[str, Any]:
-        """How it stands, as plain data."""
-        return status.build_router_status(self)
+    def status(self) -> RouterStatus:
+        """The status of the router, with what only its log knows."""
+        return build_router_status(self)
 
     def id(self, seq: int) -> str:
         """Of the decision that this line tells of."""

@@ -99,7 +99,7 @@ def find_state_mismatch(store: Store, row: RouterRow, fold: RouterAggregate) -> 
 
 def find_cost_mismatch(fold: RouterAggregate, stated: StatedCosts) -> str | None:
     """Are the books other than the sums of the log, taken in another way?"""
-    for name, book in fold.accounts.stated.items():
+    for name, book in fold.stated.items():
         total = stated.total(name, fold.router.since.get(name, 0))
         if not math.isclose(
             book, total, rel_tol=AUDIT_RELATIVE_TOLERANCE, abs_tol=AUDIT_RELATIVE_TOLERANCE

@@ -249,7 +249,7 @@ class CommandHandler:
             created=format_timestamp(row.created),
             seq=fold.seq,
             terms=fold.terms,
-            status=fold.standing(),
+            status=fold.status(),
         )
 
     ACTS: ClassVar[dict[type, Callable[["CommandHandler", Any], Any]]] = {

@@ -14,7 +14,6 @@ from msgspec import Struct, msgpack
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.config_validation import trust_config
 from bylot.eventlog.open_decisions import OpenDecisionColumns
-from bylot.eventlog.status import Counters
 from bylot.eventlog.timeline import Timeline
 from bylot.policies import HasDerivedState, Policy
 from bylot.policies.compiled_handle import make_totals
@@ -24,6 +23,7 @@ from bylot.problem import Problem
 from bylot.router.config import RouterConfig
 from bylot.router.persistence import iterate_arrays, list_derived_fields
 from bylot.router.router import Router
+from bylot.router.status import Counters
 
 SNAPSHOT_VERSION = 2  # the version of all this
 
@@ -49,8 +49,9 @@ class SnapshotContent(Struct, frozen=True, kw_only=True):
     period: tuple[int, int]
     skipped: list[int]
     held: OpenDecisionColumns
-    course: Timeline
-    accounts: Counters
+    timeline: Timeline
+    counters: Counters
+    stated: dict[str, float]
 
 
 encode_snapshot = msgpack.Encoder().encode

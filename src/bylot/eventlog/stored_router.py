@@ -1,6 +1,5 @@
 """A router in a store, to hold in the hand: every call is in the log when it returns."""
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -158,7 +157,7 @@ class StoredRouter:
         """Averages so far, of settled cost; the slack and price of every limit; the law in use."""
         with self._lock:
             fold = self.keeper.shelf.fold(self.name, self.clock())
-            return dataclasses.replace(fold.router.status(), waiting=len(fold.open))
+            return fold.status()
 
     def close(self) -> None:
         """Leave a snapshot and let the store go."""

@@ -1,11 +1,19 @@
-"""The course of a router: its whole history in at most 256 points, for charts."""
+"""Timeline: the history of a stored router in at most 256 bins, and its RouterStatus."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import numpy as np
+from msgspec import Struct, structs
+
+from bylot.policies.base import compute_distribution
+from bylot.router.status import ContextDistribution, RouterStatus, TimelinePoints
+
+if TYPE_CHECKING:
+    from bylot.eventlog.aggregate import RouterAggregate
 
 TIMELINE_BINS = 256
+MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 
 
 class Timeline(Struct):
@@ -66,19 +74,19 @@ class Timeline(Struct):
         none = [0.0] * len(self.begun)
         self.spent = {name: self.spent.get(name, none.copy()) for name in costs}
 
-    def points(self, decisions: int) -> dict[str, Any]:
-        """Plain columns, with the decisions of each bin that were used, of so many in all; copies,
-        as they are read while the course goes on.
+    def points(self, decisions: int) -> TimelinePoints:
+        """The bins of so many decisions in all, without the cancelled ones; copies, as they are
+        read while the timeline grows.
         """
         width = 1 << self.power
         sizes = [min(width, decisions - i * width) - n for i, n in enumerate(self.unused)]
-        return {
-            "begun": self.begun.copy(),
-            "decisions": sizes,
-            "rewards": self.rewards.copy(),
-            "total": self.total.copy(),
-            "spent": {name: sums.copy() for name, sums in self.spent.items()},
-        }
+        return TimelinePoints(
+            started=self.begun.copy(),
+            decisions=sizes,
+            rewards=self.rewards.copy(),
+            total=self.total.copy(),
+            spent={name: sums.copy() for name, sums in self.spent.items()},
+        )
 
 
 def make_empty_timeline(costs: Iterable[str]) -> Timeline:
@@ -93,3 +101,36 @@ def sum_neighbours(column: list[Any]) -> list[Any]:
     [3, 7]
     """
     return [a + b for a, b in zip(column[::2], column[1::2], strict=True)]
+
+
+def build_router_status(aggregate: "RouterAggregate") -> RouterStatus:
+    """The status of the router, with what only its log knows. Limits are judged by settled cost."""
+    status = aggregate.router.standing(aggregate.awake)
+    deferred = sum(one.deferred for _, one in aggregate.open)
+    return structs.replace(
+        status,
+        waiting=len(aggregate.open) - deferred,
+        deferred=deferred,
+        costs={
+            name: structs.replace(cost, stated=aggregate.stated[name])
+            for name, cost in status.costs.items()
+        },
+        counters=structs.replace(aggregate.counters),
+        distributions=list_context_distributions(aggregate),
+        timeline=aggregate.timeline.points(status.decisions),
+    )
+
+
+def list_context_distributions(aggregate: "RouterAggregate") -> tuple[ContextDistribution, ...]:
+    """The distributions over active experts in the contexts visited most."""
+    router = aggregate.router
+    visits, labels = router.visits(), list(router.contexts)
+    most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
+    return tuple(
+        ContextDistribution(
+            labels[x],
+            int(visits[x]),
+            compute_distribution(router.rule, router.state, x, aggregate.awake).tolist(),
+        )
+        for x in most
+    )

@@ -47,7 +47,14 @@ from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.router import persistence
 from bylot.router.decision import Decision, Receipt
-from bylot.router.status import LimitInPeriod, LimitStatus, PeriodStatus, RouterStatus
+from bylot.router.status import (
+    CostStatus,
+    LimitInPeriod,
+    PeriodStatus,
+    RouterStatus,
+    count_effective_experts,
+    make_limit_status,
+)
 
 MAX_ABS_REWARD = 1e300  # a reward beyond it is not a number to learn from
 COMPILED_HANDLE_TYPES: set[Any] = set()  # the types of desks that were compiled in this process
@@ -428,33 +435,36 @@ class Router:
             return self.standing(self._all_up)
 
     def standing(self, up: Bools) -> RouterStatus:
-        """The status with the chances among these, while nobody else is at work."""
-        rounds, rewards = self.t, int(self.ledger.rewards[0])
-        spent = self.by_cost(self.ledger.spent / self.spans())
+        """The status, with the distribution over these experts.
+
+        Not thread-safe: the caller must hold the lock.
+        """
+        rewards = int(self.ledger.rewards[0])
+        means = self.by_cost(self.ledger.spent / self.spans())
         span = self.rewards[1] - self.rewards[0]
         prices = span * self.policy.prices(self.problem, self.rule, self.state)
         now = report_budget(self.problem, self.rule, self.state)
         limits = tuple(
-            LimitStatus(
-                limit=one,
-                mean=spent[one.name],
-                slack=one.sign * (spent[one.name] - one.bound),
-                price=float(price),
-                current=now and LimitInPeriod(*now.of(j)),
-            )
+            make_limit_status(one, means[one.name], float(price), now and LimitInPeriod(*now.of(j)))
             for j, (one, price) in enumerate(zip(self.problem.limits, prices, strict=True))
         )
+        spent, expected = self.by_cost(self.ledger.spent), self.by_cost(self.ledger.expected)
+        q = self.average_law(up).tolist()
         return RouterStatus(
-            rounds=rounds,
+            decisions=self.t,
             rewards=rewards,
             waiting=sum(isinstance(held, Ticket) for held in self.held.values()),
             contexts=len(self.contexts),
             max_contexts=self.room(),
             mean_reward=float(self.ledger.total[0]) / rewards if rewards else None,
+            kept=all(one.kept for one in limits),
             limits=limits,
-            mean_cost=spent,
-            expected_cost=self.by_cost(self.ledger.expected / self.spans()),
-            q=dict(zip(self.problem.experts, self.average_law(up).tolist(), strict=True)),
+            costs={
+                name: CostStatus(spent[name], expected[name], spent[name], self.owing(name))
+                for name in self.problem.costs
+            },
+            q=dict(zip(self.problem.experts, q, strict=True)),
+            effective_experts=count_effective_experts(q),
             multinomial=self.policy.multinomial,
             whole=self.policy.whole,
             period=now and PeriodStatus(now.period, now.played, now.replaced),

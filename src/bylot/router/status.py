@@ -1,93 +1,112 @@
-"""How a router stands: its promises, what they cost, what it has learned; as data and as text."""
+"""RouterStatus: the state of a router for people, as typed data (JSON on the wire) and as text."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
 
 from bylot._text import format_table
 from bylot.problem import Limit
 
+RECOVERY_CONDITIONS = (
+    "whichever experts are available",
+    "unless experts become available again",
+    "unless panels other than the fallback schedule's compensate",
+)
+"""What could still bring a limit within reach: nothing, experts, or luck."""
 
-@dataclass(frozen=True)
-class LimitInPeriod:
-    """One limit in the current period, at whose end a guard keeps it."""
 
-    mean: float | None  # of this period's decisions; None before the first
+class LimitInPeriod(Struct, frozen=True):
+    """One limit in the current period, at whose end the guard enforces it."""
+
+    mean: float | None  # over the decisions of this period; None before the first
     in_force: float  # the bound that panels are drawn under now
-    within_reach: bool  # can it still be kept, by the guard and by those who were up last?
-    short: bool  # would those who were up last miss it, so that others must come back?
-    lost: bool  # would any panels miss it at their stated costs, whoever is up?
-    missed: int  # periods that ended outside the limit, since it has this bound
+    within_reach: bool  # the guard and the experts available last can still meet the limit
+    short: bool  # the experts available last would miss it
+    lost: bool  # every panel at stated cost would miss it, whichever experts are available
+    missed: int  # periods that ended outside the limit since it has this bound
 
 
-@dataclass(frozen=True)
-class LimitStatus:
-    """One limit: where the average is, how far from the bound, and what the bound costs."""
+class LimitStatus(Struct, frozen=True, kw_only=True):
+    """One limit: its average, the distance from the bound, and what the bound costs.
 
-    limit: Limit
-    mean: float  # since the first decision, under whatever bounds there were
-    slack: float  # its distance inside the bound; negative: outside
-    price: float  # reward per request that loosening the bound by one unit would buy; NaN: unknown
-    current: LimitInPeriod | None  # None where the policy guards no limits
+    mean:             average since the first decision, under whatever bounds there were
+    slack:            distance inside the bound; negative: outside
+    price:            reward per request that one more unit of the bound would buy; None: unknown
+    kept:             the limit holds now; with periods: it can hold at the end of this one
+    kept_since_first: `mean` is inside the bound
+    verdict:          kept, within reach, out of reach or outside
+    current:          the current period; None if the policy does not guard its limits
+    """
 
-    @property
-    def kept(self) -> bool:
-        """Is it kept: of a limit with periods, will it be at the end of this one, for all that is
-        known? Of another one: is the average since the first decision inside?
-        """
-        return self.verdict in ("kept", "within reach")
-
-    @property
-    def kept_since_first(self) -> bool:
-        """Is the average of all decisions inside the bound, also of those before there was this
-        bound?
-        """
-        return is_within_bound(self.limit, self.mean)
-
-    @property
-    def verdict(self) -> str:
-        """In a word or two; where there are periods, of the current one."""
-        now = self.current
-        if now is None:
-            return "kept" if self.kept_since_first else "outside"
-        if not now.within_reach:
-            return "out of reach"
-        return (
-            "kept" if now.mean is None or is_within_bound(self.limit, now.mean) else "within reach"
-        )
+    cost: str
+    side: Literal["at_most", "at_least"]
+    bound: float
+    mean: float
+    slack: float
+    price: float | None
+    kept: bool
+    kept_since_first: bool
+    verdict: str
+    current: LimitInPeriod | None
 
     @property
     def way_out(self) -> str | None:
-        """What could still bring a limit within reach that is out of it; None: it is not."""
+        """What could bring the limit within reach again; None if it is within reach."""
         now = self.current
         if now is None or now.within_reach:
             return None
-        return (
-            RECOVERY_CONDITIONS[0]
-            if now.lost
-            else RECOVERY_CONDITIONS[1]
-            if now.short
-            else RECOVERY_CONDITIONS[2]
-        )
+        return RECOVERY_CONDITIONS[0 if now.lost else 1 if now.short else 2]
 
 
-RECOVERY_CONDITIONS = (
-    "whoever is up",
-    "unless experts come back",
-    "unless other panels than the rota's make up for it",
-)
+def make_limit_status(
+    limit: Limit, mean: float, price: float, current: LimitInPeriod | None
+) -> LimitStatus:
+    """Judge a limit by its averages; a price that is not a number is unknown."""
+    inside = is_within_bound(limit, mean)
+    if current is None:
+        verdict = "kept" if inside else "outside"
+    elif not current.within_reach:
+        verdict = "out of reach"
+    else:
+        now_inside = current.mean is None or is_within_bound(limit, current.mean)
+        verdict = "kept" if now_inside else "within reach"
+    return LimitStatus(
+        cost=limit.name,
+        side="at_most" if limit.sign < 0 else "at_least",
+        bound=limit.bound,
+        mean=mean,
+        slack=limit.sign * (mean - limit.bound),
+        price=None if math.isnan(price) else price,
+        kept=verdict in ("kept", "within reach"),
+        kept_since_first=inside,
+        verdict=verdict,
+        current=current,
+    )
 
 
 def is_within_bound(limit: Limit, mean: float) -> bool:
-    """Is an average inside the bound, up to its rounding?"""
+    """Check an average against a bound, up to rounding."""
     return limit.sign * (mean - limit.bound) >= -1e-12 * limit.bound
 
 
-@dataclass(frozen=True)
-class PeriodStatus:
-    """Where a policy that guards its limits stands in time."""
+class CostStatus(Struct, frozen=True):
+    """Sums of one cost over the decisions it was known for, cancelled ones excluded.
 
-    length: int  # decisions at whose end limits hold
+    stated: by the problem; expected: before the draw; settled: as reported with rewards.
+    """
+
+    stated: float
+    expected: float
+    settled: float
+    decisions: int
+
+
+class PeriodStatus(Struct, frozen=True):
+    """Position in the current period of a policy that guards its limits."""
+
+    length: int  # decisions; limits hold at the end
     played: int  # decisions of it so far
     replaced: int  # panels that the guard replaced since the first decision
 
@@ -98,64 +117,125 @@ class PeriodStatus:
         return f"{panels}; round {self.played:,} of a period of {self.length:,}"
 
 
-@dataclass(frozen=True)
-class RouterStatus:
-    """A router at one moment; means are per decision that was used, or per reward, since the first.
+class Counters(Struct):
+    """Events of a stored router, counted since its first decision.
 
-    q:           the distribution that draws come from; where a panel is drawn as one set, the
-                 chance of every expert to be in it
-    multinomial: are draws independent?
-    whole:       is a panel drawn as one set? If neither, q is how often each expert was drawn
-    period:      None where the policy guards no limits
+    learned:    rewards that the policy learned from, without those of `defaulted`
+    noted:      rewards of decisions that had one already, or were made before the pool changed
+    late:       rewards after the deadline, or of decisions no longer open
+    missing:    decisions whose deadline passed without a reward; nothing was learned
+    defaulted:  decisions whose deadline passed and for which the default was learned
+    cancelled:  decisions that were never used
+    replaced:   panels that the guard replaced
+    infeasible: decisions at which a limit was out of reach
     """
 
-    rounds: int
+    learned: int = 0
+    noted: int = 0
+    late: int = 0
+    missing: int = 0
+    defaulted: int = 0
+    cancelled: int = 0
+    replaced: int = 0
+    infeasible: int = 0
+
+
+class ContextDistribution(Struct, frozen=True):
+    """The distribution of the next draw in one context, over the experts in their order."""
+
+    context: str | None
+    visits: int
+    distribution: list[float]
+
+
+class TimelinePoints(Struct, frozen=True):
+    """The history of a stored router in at most 256 bins of equally many decisions.
+
+    started: microseconds since 1970 of the first decision of each bin
+    total:   sum of the bin's rewards
+    spent:   settled cost by name
+    """
+
+    started: list[int]
+    decisions: list[int]
+    rewards: list[int]
+    total: list[float]
+    spent: dict[str, list[float]]
+
+
+class RouterStatus(Struct, frozen=True, kw_only=True):
+    """A router at one moment; averages are per decision that was used, since the first.
+
+    waiting:           decisions whose reward may still come
+    deferred:          decisions that are not in use yet
+    max_contexts:      as declared, or as many as the policy can hold
+    kept:              all limits are kept
+    q:                 distribution of a draw; if `whole`, inclusion probability of every expert
+    effective_experts: exp(entropy of q as shares)
+    multinomial:       draws are independent
+    whole:             a panel is drawn as one set; if neither, q is how often each was drawn
+    period:            None if the policy does not guard its limits
+    counters, distributions, timeline: of stored routers only
+    """
+
+    decisions: int
     rewards: int
     waiting: int
+    deferred: int = 0
     contexts: int
-    max_contexts: int  # as declared, or as many as the policy has room for
+    max_contexts: int
     mean_reward: float | None
+    kept: bool
     limits: tuple[LimitStatus, ...]
-    mean_cost: Mapping[str, float]
-    expected_cost: Mapping[str, float]
-    q: Mapping[str, float]
+    costs: dict[str, CostStatus]
+    q: dict[str, float]
+    effective_experts: float
     multinomial: bool
     whole: bool
     period: PeriodStatus | None
+    counters: Counters | None = None
+    distributions: tuple[ContextDistribution, ...] = ()
+    timeline: TimelinePoints | None = None
 
     @property
-    def kept(self) -> bool:
-        """Are all limits kept, in this period if there are periods?"""
-        return all(standing.kept for standing in self.limits)
+    def mean_cost(self) -> Mapping[str, float]:
+        """Settled cost per decision, by name."""
+        return {name: one.settled / max(1, one.decisions) for name, one in self.costs.items()}
+
+    @property
+    def expected_cost(self) -> Mapping[str, float]:
+        """Cost per decision expected before the draw, by name."""
+        return {name: one.expected / max(1, one.decisions) for name, one in self.costs.items()}
 
     def __str__(self) -> str:
         reward = "none yet" if self.mean_reward is None else f"{self.mean_reward:.4f} on average"
         head = (
-            f"{self.rounds} decisions, {self.rewards} rewards ({reward}), {self.waiting} waiting, "
-            f"{self.contexts} context{'s' * (self.contexts != 1)}"
+            f"{self.decisions} decisions, {self.rewards} rewards ({reward}), {self.waiting} "
+            f"waiting, {self.contexts} context{'s' * (self.contexts != 1)}"
         )
-        if self.rounds == 0:
+        if self.decisions == 0:
             return head
-        best = sorted(self.q.items(), key=lambda item: -item[1])[:5]
-        word = "chances now" if self.whole else "odds now" if self.multinomial else "drawn so far"
-        tail = ", ".join(f"{name} {share:.1%}" for name, share in best)
-        return "\n".join([head, *self.promises(), f"{word}: {tail}"])
+        top = sorted(self.q.items(), key=lambda item: -item[1])[:5]
+        word = "inclusion" if self.whole else "draw" if self.multinomial else None
+        label = "drawn so far" if word is None else f"{word} probabilities now"
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in top)
+        return "\n".join([head, *self.limit_lines(), f"{label}: {shares}"])
 
-    def promises(self) -> list[str]:
-        """The table of limits, and where the period stands if there is one."""
-        course = () if self.period is None else ("this period", "in force")
-        head = ("limit", "average", "bound", "slack", *course, "price", "")
+    def limit_lines(self) -> list[str]:
+        """The table of limits, and the position in the period if there are periods."""
+        period_columns = () if self.period is None else ("this period", "in force")
+        head = ("limit", "average", "bound", "slack", *period_columns, "price", "")
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
         if self.period is None:
             return lines
         left = self.period.length - self.period.played
-        for way_out in RECOVERY_CONDITIONS:
-            names = [one.limit.name for one in self.limits if one.way_out == way_out]
+        for condition in RECOVERY_CONDITIONS:
+            names = [one.cost for one in self.limits if one.way_out == condition]
             if names:
-                what = f"out of reach for the {left:,} decisions left, {way_out}"
-                lines.append(f"{what}: {', '.join(names)}")
+                text = f"out of reach for the {left:,} decisions left, {condition}"
+                lines.append(f"{text}: {', '.join(names)}")
         missed = [
-            f"{one.limit.name} in {one.current.missed:,}"
+            f"{one.cost} in {one.current.missed:,}"
             for one in self.limits
             if one.current is not None and one.current.missed
         ]
@@ -166,13 +246,18 @@ class RouterStatus:
 
 def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
     """A limit's row of the table."""
-    name = f"{one.limit.name} {'<=' if one.limit.sign < 0 else '>='}"
-    so_far, price = (one.mean, one.limit.bound, one.slack), one.price
+    name = f"{one.cost} {'<=' if one.side == 'at_most' else '>='}"
     now = one.current
-    course = () if now is None else (math.nan if now.mean is None else now.mean, now.in_force)
-    return (name, *map(format_four_digits, (*so_far, *course, price)), one.verdict)
+    in_period = () if now is None else (now.mean, now.in_force)
+    numbers = (one.mean, one.bound, one.slack, *in_period, one.price)
+    return (name, *("-" if x is None else f"{x:.4g}" for x in numbers), one.verdict)
 
 
-def format_four_digits(x: float) -> str:
-    """Four digits; a dash for what is not known."""
-    return "-" if math.isnan(x) else f"{x:.4g}"
+def count_effective_experts(shares: Sequence[float]) -> float:
+    """Effective number of experts: exp(entropy of the shares).
+
+    >>> round(count_effective_experts([0.5, 0.5, 0.0]), 12)
+    2.0
+    """
+    total = sum(shares)
+    return math.exp(-sum(s / total * math.log(s / total) for s in shares if s > 0))

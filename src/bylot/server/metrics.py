@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bylot.api import RouterView
+from bylot.router.status import LimitStatus, RouterStatus
 
 MAX_LABELLED_ROUTERS = 200  # that are told one by one: those that were asked last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -81,11 +81,11 @@ class RouterCollector(Collector):
             for view in self.views:
                 family.add_metric([view.name], float_or_nan(of(view.status)))
             yield family
-        for name, (said, of) in LIMIT_GAUGES.items():
+        for name, (said, of_limit) in LIMIT_GAUGES.items():
             family = GaugeMetricFamily(f"bylot_limit_{name}", said, labels=LIMIT_LABELS)
             for view in self.views:
-                for one in view.status["limits"]:
-                    family.add_metric([view.name, one["cost"], one["side"]], float_or_nan(of(one)))
+                for one in view.status.limits:
+                    family.add_metric([view.name, one.cost, one.side], float_or_nan(of_limit(one)))
             yield family
         yield self.missed()
 
@@ -96,10 +96,10 @@ class RouterCollector(Collector):
         said = "Periods that ended outside it, since it has this bound"
         family = CounterMetricFamily("bylot_limit_missed_periods", said, labels=LIMIT_LABELS)
         for view in self.views:
-            for one in view.status["limits"]:
-                if one["current"] is not None:
-                    labels = [view.name, one["cost"], one["side"]]
-                    family.add_metric(labels, one["current"]["missed"])
+            for one in view.status.limits:
+                if one.current is not None:
+                    labels = [view.name, one.cost, one.side]
+                    family.add_metric(labels, one.current.missed)
         return family
 
 
@@ -108,30 +108,28 @@ def float_or_nan(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-GaugeTable = Mapping[str, tuple[str, Callable[[dict[str, Any]], float | None]]]
-
-ROUTER_GAUGES: GaugeTable = {
-    "decisions": ("Decisions since its creation", lambda status: status["decisions"]),
-    "rewards": ("Rewards learned since its creation", lambda status: status["rewards"]),
-    "waiting": ("Decisions whose reward may still come", lambda status: status["waiting"]),
-    "mean_reward": ("Mean reward", lambda status: status["mean_reward"]),
-    "kept": ("1 if all limits are kept, as bylot_limit_kept", lambda status: status["kept"]),
+ROUTER_GAUGES: Mapping[str, tuple[str, Callable[[RouterStatus], float | None]]] = {
+    "decisions": ("Decisions since its creation", lambda status: status.decisions),
+    "rewards": ("Rewards learned since its creation", lambda status: status.rewards),
+    "waiting": ("Decisions whose reward may still come", lambda status: status.waiting),
+    "mean_reward": ("Mean reward", lambda status: status.mean_reward),
+    "kept": ("1 if all limits are kept, as bylot_limit_kept", lambda status: status.kept),
     "effective_experts": (
         "Experts that would be as hard to guess if all were drawn equally often",
-        lambda status: status["effective_experts"],
+        lambda status: status.effective_experts,
     ),
 }
-LIMIT_GAUGES: GaugeTable = {
-    "mean": ("Settled cost per decision since the first", lambda one: one["mean"]),
+LIMIT_GAUGES: Mapping[str, tuple[str, Callable[[LimitStatus], float | None]]] = {
+    "mean": ("Settled cost per decision since the first", lambda one: one.mean),
     "period_mean": (
         "Settled cost per decision of this period",
-        lambda one: one["current"] and one["current"]["mean"],
+        lambda one: None if one.current is None else one.current.mean,
     ),
-    "bound": ("Its bound", lambda one: one["bound"]),
-    "price": ("Reward per decision that one unit of the bound would buy", lambda one: one["price"]),
+    "bound": ("Its bound", lambda one: one.bound),
+    "price": ("Reward per decision that one unit of the bound would buy", lambda one: one.price),
     "kept": (
         "1 if it can be kept at the end of this period; without periods, if it is kept so far",
-        lambda one: one["kept"],
+        lambda one: one.kept,
     ),
 }
-"""What is told, by name: in words, and where it stands in a status of `durable.standing`."""
+"""What is told, by name: its description, and how to read it from a status."""

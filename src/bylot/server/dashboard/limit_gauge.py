@@ -1,9 +1,10 @@
 """Each limit as a gauge: where its averages are between nothing and a good deal past the bound."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
+
+from bylot.router.status import CostStatus, LimitStatus, RouterStatus
 
 GAUGE_HEADROOM = 1.25
 """A gauge ends this far past the largest of the bound and the averages."""
@@ -43,31 +44,33 @@ class LimitView(Struct, frozen=True, kw_only=True):
     gauge: LimitGauge
 
 
-def view_limits(status: dict[str, Any]) -> list[LimitView]:
+def view_limits(status: RouterStatus) -> list[LimitView]:
     """The limits of a router, in the order of its problem."""
-    begun = status["decisions"] > 0
-    return [view_limit(one, status["costs"][one["cost"]], begun) for one in status["limits"]]
+    begun = status.decisions > 0
+    return [view_limit(one, status.costs[one.cost], begun) for one in status.limits]
 
 
-def view_limit(one: dict[str, Any], sums: dict[str, float], begun: bool) -> LimitView:
+def view_limit(one: LimitStatus, cost: CostStatus, begun: bool) -> LimitView:
     """One limit."""
-    decisions, current = max(1, sums["decisions"]), one["current"] or {}
-    now, in_force = current.get("mean"), current.get("in_force")
+    decisions, current = max(1, cost.decisions), one.current
+    now, in_force, missed = (
+        (None, None, None) if current is None else (current.mean, current.in_force, current.missed)
+    )
     return LimitView(
-        cost=one["cost"],
-        side=one["side"].replace("_", " "),
-        bound=one["bound"],
-        state=one["verdict"] if begun else "not begun",
-        kept=one["kept"],
-        mean=one["mean"],
-        slack=one["slack"],
-        price=one["price"],
+        cost=one.cost,
+        side=one.side.replace("_", " "),
+        bound=one.bound,
+        state=one.verdict if begun else "not begun",
+        kept=one.kept,
+        mean=one.mean,
+        slack=one.slack,
+        price=one.price,
         now=now,
         in_force=in_force,
-        missed=current.get("missed"),
-        stated=sums["stated"] / decisions,
-        expected=sums["expected"] / decisions,
-        gauge=make_gauge(one["side"], one["bound"], one["mean"], now, in_force),
+        missed=missed,
+        stated=cost.stated / decisions,
+        expected=cost.expected / decisions,
+        gauge=make_gauge(one.side, one.bound, one.mean, now, in_force),
     )
 
 

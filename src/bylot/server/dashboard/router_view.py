@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from bylot.api import DecisionRecord, RouterView
 from bylot.eventlog.history import format_timestamp
+from bylot.router.status import Counters, PeriodStatus, RouterStatus, TimelinePoints
 from bylot.server.dashboard.config_history import (
     ConfigVersion,
     format_setting,
@@ -44,17 +45,19 @@ class TimelineSpan(Struct, frozen=True):
     costs: list[RunningMean]  # settled, per decision
 
 
-def timeline_spans(points: dict[str, Any], costs: Iterable[str]) -> list[TimelineSpan]:
-    """The spans, oldest first: columns of sums as `durable.course` has them, at most `MAX_CHART_SPANS`."""
-    by = -(-len(points["begun"]) // MAX_CHART_SPANS) or 1
-    decisions, rewards = sum_groups(points["decisions"], by), sum_groups(points["rewards"], by)
-    reward = running_means(sum_groups(points["total"], by), rewards)
-    spent = [running_means(sum_groups(points["spent"][name], by), decisions) for name in costs]
+def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[TimelineSpan]:
+    """The spans of a timeline, oldest first, at most `MAX_CHART_SPANS`."""
+    if points is None:
+        return []
+    by = -(-len(points.started) // MAX_CHART_SPANS) or 1
+    decisions, rewards = sum_groups(points.decisions, by), sum_groups(points.rewards, by)
+    reward = running_means(sum_groups(points.total, by), rewards)
+    spent = [running_means(sum_groups(points.spent[name], by), decisions) for name in costs]
     return [
         TimelineSpan(
             format_timestamp(at), decisions[i], rewards[i], reward[i], [row[i] for row in spent]
         )
-        for i, at in enumerate(points["begun"][::by])
+        for i, at in enumerate(points.started[::by])
     ]
 
 
@@ -198,9 +201,9 @@ def build_router_page(
         of=len(limits),
         tally=count_decisions(status),
         range=terms.rewards,
-        period=period_progress(status["period"]),
+        period=period_progress(status.period),
         limits=limits,
-        course=timeline_spans(status["course"], [one.cost for one in limits]),
+        course=timeline_spans(status.timeline, [one.cost for one in limits]),
         law=build_selection(status, terms),
         sample=effective_sample([one.decision.chance for one in latest]),
         latest=[latest_decision(one) for one in latest],
@@ -209,31 +212,31 @@ def build_router_page(
     )
 
 
-def count_decisions(status: dict[str, Any]) -> DecisionCounts:
+def count_decisions(status: RouterStatus) -> DecisionCounts:
     """The counts."""
-    counts = status["counts"]
+    counts = status.counters or Counters()
     return DecisionCounts(
-        decisions=status["decisions"],
-        rewards=status["rewards"],
-        mean_reward=status["mean_reward"],
-        waiting=status["waiting"],
-        deferred=status["deferred"],
-        cancelled=counts["cancelled"],
-        missing=counts["missing"],
-        defaulted=counts["defaulted"],
-        late=counts["late"],
-        noted=counts["noted"],
-        contexts=status["contexts"],
-        infeasible=counts["infeasible"],
-        replaced=counts["replaced"],
+        decisions=status.decisions,
+        rewards=status.rewards,
+        mean_reward=status.mean_reward,
+        waiting=status.waiting,
+        deferred=status.deferred,
+        cancelled=counts.cancelled,
+        missing=counts.missing,
+        defaulted=counts.defaulted,
+        late=counts.late,
+        noted=counts.noted,
+        contexts=status.contexts,
+        infeasible=counts.infeasible,
+        replaced=counts.replaced,
     )
 
 
-def period_progress(data: dict[str, Any] | None) -> PeriodProgress | None:
+def period_progress(period: PeriodStatus | None) -> PeriodProgress | None:
     """Where the period stands; None where limits are not guarded."""
-    if data is None:
+    if period is None:
         return None
-    return PeriodProgress(data["length"], data["played"], data["played"] / data["length"])
+    return PeriodProgress(period.length, period.played, period.played / period.length)
 
 
 def latest_decision(past: DecisionRecord) -> LatestDecision:
@@ -288,7 +291,7 @@ def list_settings(view: RouterView) -> list[tuple[str, str]]:
         ("paused", ", ".join(terms.paused) or "nobody"),
         ("horizon", format_setting(terms.horizon)),
         ("seed", str(terms.seed)),
-        ("contexts at most", format_setting(view.status["max_contexts"])),
+        ("contexts at most", format_setting(view.status.max_contexts)),
         ("decisions held", format_setting(terms.memory)),
     ]
 
@@ -346,6 +349,7 @@ def overview_row(one: ListedRouter) -> OverviewRow:
 def served_overview_row(one: ListedRouter, view: RouterView) -> OverviewRow:
     """The line of a router that could be asked."""
     status, limits = view.status, view_limits(view.status)
+    counts = status.counters or Counters()
     return OverviewRow(
         name=one.name,
         place=one.place,
@@ -354,9 +358,9 @@ def served_overview_row(one: ListedRouter, view: RouterView) -> OverviewRow:
         kept=count_kept_limits(limits),
         of=len(limits),
         policy=view.terms.policy["name"],
-        decisions=status["decisions"],
-        mean_reward=status["mean_reward"],
-        waiting=status["waiting"],
-        missing=status["counts"]["missing"],
-        late=status["counts"]["late"],
+        decisions=status.decisions,
+        mean_reward=status.mean_reward,
+        waiting=status.waiting,
+        missing=counts.missing,
+        late=counts.late,
     )

@@ -1,11 +1,11 @@
 """Whom a router asks: the chance of every expert, over all and in each context."""
 
 import math
-from typing import Any
 
 from msgspec import Struct
 
 from bylot.router.config import RouterConfig
+from bylot.router.status import RouterStatus
 
 
 class ContextColumn(Struct, frozen=True):
@@ -35,20 +35,22 @@ class SelectionTable(Struct, frozen=True):
     effective: float  # exp(entropy): equal chances for so many experts would be as even
 
 
-def build_selection(status: dict[str, Any], terms: RouterConfig) -> SelectionTable:
+def build_selection(status: RouterStatus, terms: RouterConfig) -> SelectionTable:
     """The table of chances."""
-    laws, whole = status["laws"], status["whole"]
-    seats = min(terms.problem["draws"], len(status["q"])) if whole else 1
+    shown, whole = status.distributions, status.whole
+    seats = min(terms.problem["draws"], len(status.q)) if whole else 1
     rows = [
-        ExpertRow(name, name in terms.paused, chance, [seats * one["law"][i] for one in laws])
-        for i, (name, chance) in enumerate(status["q"].items())
+        ExpertRow(
+            name, name in terms.paused, chance, [seats * one.distribution[i] for one in shown]
+        )
+        for i, (name, chance) in enumerate(status.q.items())
     ]
-    effective = status["effective_experts"]
+    effective = status.effective_experts
     return SelectionTable(
-        kind=selection_kind(whole, status["multinomial"]),
-        columns=[ContextColumn(context_label(one["context"]), one["visits"]) for one in laws],
+        kind=selection_kind(whole, status.multinomial),
+        columns=[ContextColumn(context_label(one.context), one.visits) for one in shown],
         rows=sorted(rows, key=lambda row: -row.overall),
-        others=status["contexts"] - len(laws),
+        others=status.contexts - len(shown),
         entropy=math.log(effective),
         effective=effective,
     )
