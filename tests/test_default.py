@@ -20,7 +20,7 @@ from bylot.policies import policy_to_data as written
 from bylot.problem import Problem
 from bylot_paper import scenarios
 from bylot_paper.analysis import RecordGroups, collect_entries
-from bylot_paper.claims.judging import describe_missing
+from bylot_paper.claims import describe_missing
 from bylot_paper.comparison import run_comparison_job
 from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.default_rule import LARGE_POOL_SIZE, ResultLine, choose_defaults

@@ -18,13 +18,13 @@ from bylot.reports.style import ENVIRONMENT_LABELS
 from bylot_paper import grid
 from bylot_paper.analysis import RecordGroups, RunManifest, format_seed_count, is_synthetic
 from bylot_paper.claims import FAILS, HOLDS, UNKNOWN, JudgedClaim
-from bylot_paper.claims.judging import (
+from bylot_paper.claims import (
     describe_missing,
     describe_other_data,
     list_complete_cells,
     list_run_differences,
 )
-from bylot_paper.claims.readings import READING_VARIANTS, Reading
+from bylot_paper.claims import READING_VARIANTS, Reading
 from bylot_paper.evidence import NEAR_OPTIMAL, Evidence
 from bylot_paper.report import paper_tables
 from bylot_paper.report.summary import name_data

@@ -12,8 +12,8 @@ import polars as pl
 from bylot.reports.blocks import JudgedClaim
 from bylot.reports.style import ENVIRONMENT_LABELS
 from bylot_paper.analysis import GroupKey, RunManifest
-from bylot_paper.claims.common import format_named, in_every_run
-from bylot_paper.claims.judging import (
+from bylot_paper.claims.predicates import format_values
+from bylot_paper.claims import (
     Claim,
     ClaimFinding,
     Judge,

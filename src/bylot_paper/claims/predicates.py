@@ -1,0 +1,388 @@
+"""The predicates that judge claims. Each takes the evidence and the cases that a claim is about."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from bylot.reports.style import ENVIRONMENT_LABELS, PAPER_POLICY_STYLES
+from bylot_paper.analysis import GroupKey
+from bylot_paper.claims.measures import NO_VIOLATION, bump, peak, share_above
+from bylot_paper.evidence import (
+    Evidence,
+    PairedDifference,
+    RunShare,
+    SeedValues,
+    paired_difference,
+    require_update,
+    seed_mean,
+    subtract_by_seed,
+)
+
+Cases = Mapping[str, Sequence[GroupKey]]
+"""Labels, and the groups of records that are measured under each."""
+Measure = Callable[..., Any]
+"""(evidence, *groups): a number, or the share of runs in which something is true."""
+SeedMeasure = Callable[..., SeedValues]
+
+POLICY_LABELS = {policy: style.name for policy, style in PAPER_POLICY_STYLES.items()} | {
+    "omd": "OMD"
+}
+
+
+class ClaimFinding(NamedTuple):
+    """What a predicate found; the verdict follows from `holds` alone."""
+
+    holds: bool
+    measured: str
+    numbers: dict[str, Any]
+
+
+def list_cases(
+    experiment: str = "crowd",
+    environments: Sequence[str] | None = None,
+    levels: Sequence[str] = ("tight",),
+    policies: Sequence[str] = ("omd",),
+    dimensions: Sequence[int] | None = None,
+    versus: Sequence[str] | None = None,
+    versus_all: Sequence[str] = (),
+    within: Sequence[str] = (),
+    label: str = "{}",
+) -> dict[str, list[GroupKey]]:
+    """All combinations of the given fields, labelled by those that vary.
+
+    versus:     rivals; each combination is paired with each of them
+    versus_all: rivals that are all measured together with each combination
+    within:     fields whose values are measured together, in one case
+    label:      how a policy is labelled, "{}" by its id, "{name}" as people write it
+
+    >>> cases = list_cases(policies=("omd", "ts"), within=("environment",))
+    >>> {label: [key.environment for key in keys] for label, keys in cases.items()}
+    {'omd': ['stochastic', 'regime'], 'ts': ['stochastic', 'regime']}
+    """
+    sweep = experiment == "sweep"
+    fields: dict[str, Sequence[Any]] = {
+        "dimensions": dimensions or ((3, 5) if sweep else (3,)),
+        "environment": environments or (("stochastic",) if sweep else tuple(ENVIRONMENT_LABELS)),
+        "level": levels,
+        "policy": policies,
+        "rival": versus or [""],
+    }
+    shown = [name for name, values in fields.items() if len(values) > 1 and name not in within]
+    cases: dict[str, list[GroupKey]] = {}
+    for values in product(*fields.values()):
+        one = dict(zip(fields, values, strict=True))
+        words = {**one, "dimensions": f"N={one['dimensions']}"}
+        for role in ("policy", "rival"):
+            words[role] = label.format(one[role], name=POLICY_LABELS.get(one[role], ""))
+        rivals = [one.pop("rival")] if versus else versus_all
+        key = GroupKey(
+            experiment, *(one[name] for name in ("environment", "level", "policy", "dimensions"))
+        )
+        case = cases.setdefault(" ".join(words[name] for name in shown), [])
+        case += [key, *(key._replace(policy=rival) for rival in rivals)]
+    return cases
+
+
+def format_values(values: Mapping[str, object], form: str = "") -> str:
+    """Labels with their values; a value without a label stands alone."""
+    named = {POLICY_LABELS.get(label, label): value for label, value in values.items()}
+    return ", ".join(f"{label} {value:{form}}".strip() for label, value in named.items())
+
+
+def number_from(value: float | RunShare) -> float:
+    """The number that is compared."""
+    return value.value if isinstance(value, RunShare) else value
+
+
+def numbers_from(values: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """Values for machines, under a name if one is given; an unlabelled one is a plain number."""
+    plain = {label: number_from(value) for label, value in values.items()}
+    if name is None:
+        return plain
+    return {name: plain[""] if list(plain) == [""] else plain}
+
+
+def every(
+    evidence: Evidence,
+    cases: Cases,
+    measure: Measure,
+    *,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    above: float = -math.inf,
+    near_optimal: bool = False,
+    form: str = "",
+    text: str = "{}",
+    number: str | None = None,
+    least_only: bool = False,
+    also: Measure | None = None,
+    also_number: str | None = None,
+    uniform: bool = False,
+) -> ClaimFinding:
+    """The measure is within bounds in every case.
+
+    least_only: report the smallest value only
+    also:       another measure to report; the text has a second place for it
+    uniform:    report what equal shares earn: near-optimal is a weak demand if they are near it
+    """
+    found = {label: measure(evidence, *keys) for label, keys in cases.items()}
+    low = evidence.near if near_optimal else at_least
+    holds = all(low <= one <= at_most and one > above for one in map(number_from, found.values()))
+    said, numbers = [format_values(found, form)], numbers_from(found, number)
+    if least_only:
+        where = min(found, key=lambda label: number_from(found[label]))
+        said = [f"least {found[where]:{form}} in {where}"]
+        numbers = numbers if number else {"least": number_from(found[where])}
+    if also:
+        others = {label: also(evidence, *keys) for label, keys in cases.items()}
+        said.append(format_values(others, ".5g"))
+        numbers |= numbers_from(others, also_number) if also_number else {}
+    measured = text.format(*said) + (note_uniform(evidence, cases) if uniform else "")
+    return ClaimFinding(holds, measured, numbers)
+
+
+def note_uniform(evidence: Evidence, cases: Cases) -> str:
+    """What equal shares earn."""
+    least = min(evidence.ratio(key, "uniform") for keys in cases.values() for key in keys)
+    return f"; equal shares earn {least:.1%} of the optimum or more"
+
+
+def clearly_larger(
+    evidence: Evidence,
+    cases: Cases,
+    measure: SeedMeasure,
+    *,
+    other: SeedMeasure | None = None,
+    columns: Mapping[str, str] | None = None,
+    text: str = "{}",
+    number: str | None = None,
+) -> ClaimFinding:
+    """In every case, the first group is larger than the last by more than two standard errors.
+
+    other:   the measure of the last group, if it is a different one
+    columns: of the measure by name, if there are several
+    """
+    found = {
+        f"{label} {name}".strip(): paired_difference(
+            measure(evidence, keys[0], **column), (other or measure)(evidence, keys[-1], **column)
+        )
+        for label, keys in cases.items()
+        for name, column in (
+            {name: {"column": column} for name, column in columns.items()} if columns else {"": {}}
+        ).items()
+    }
+    measured = text.format(describe_differences(found))
+    numbers = numbers_from({label: gap.mean for label, gap in found.items()}, number)
+    return ClaimFinding(all(gap.clear for gap in found.values()), measured, numbers)
+
+
+def describe_differences(gaps: Mapping[str, PairedDifference]) -> str:
+    """The only difference; or how many of them are clear, and the smallest."""
+    if len(gaps) == 1:
+        return str(*gaps.values())
+    where = min(gaps, key=lambda label: gaps[label].mean)
+    clear = sum(gap.clear for gap in gaps.values())
+    return f"{clear} of {len(gaps)} clear; least {gaps[where]} for {where}"
+
+
+def mean_clearly_larger(
+    evidence: Evidence,
+    cases: Cases,
+    measure: SeedMeasure,
+    *,
+    larger: Sequence[str],
+    than: str,
+    by: float = 0.0,
+    form: str,
+    text: str = "{}",
+    number: str | None = None,
+    logarithms: bool = False,
+) -> ClaimFinding:
+    """The means of some cases exceed that of another by `by` and by two standard errors."""
+    seeds = {label: measure(evidence, *keys) for label, keys in cases.items()}
+    gaps = {label: paired_difference(seeds[label], seeds[than]) for label in larger}
+    means = {label: seed_mean(values) for label, values in seeds.items()}
+    if logarithms:
+        means = {label: math.exp(value) for label, value in means.items()}
+    holds = all(gap.clear and gap.mean >= by - 1e-9 for gap in gaps.values())
+    named = {POLICY_LABELS.get(label, label): gap for label, gap in gaps.items()}
+    apart = ("difference " if len(gaps) == 1 else "") + describe_differences(named)
+    measured = f"{text.format(format_values(means, form))}; {apart}"
+    return ClaimFinding(holds, measured, numbers_from(means, number))
+
+
+def only_omd(
+    evidence: Evidence, cases: Cases, measure: Measure, near_optimal: bool
+) -> ClaimFinding:
+    """Of all cases, which are policies, OMD alone is at 100% (and near-optimal) in every group."""
+    able = [
+        policy
+        for policy, keys in cases.items()
+        if all(
+            (not near_optimal or evidence.ratio(key) >= evidence.near)
+            and measure(evidence, key).value == 1
+            for key in keys
+        )
+    ]
+    who = ", ".join(POLICY_LABELS[policy] for policy in able) or "no policy"
+    if near_optimal:
+        return ClaimFinding(able == ["omd"], f"does both: {who}", {"both": able})
+    shares = {name: [measure(evidence, key).value for key in keys] for name, keys in cases.items()}
+    return ClaimFinding(able == ["omd"], f"in all runs: {who}", {"share": shares})
+
+
+def interval_meets(evidence: Evidence, cases: Cases, low: float, high: float) -> ClaimFinding:
+    """Wilson's 95% interval of the share of feasible runs meets [low, high]."""
+    [[key]] = cases.values()
+    share = evidence.feasible(key)
+    bottom, top = share.interval
+    return ClaimFinding(bottom <= high and low <= top, str(share), {"share": share.value})
+
+
+def never_falls(evidence: Evidence, cases: Cases) -> ClaimFinding:
+    """The share of feasible runs never falls along the groups of a case."""
+    shares = {
+        label: [evidence.feasible(key).value for key in keys] for label, keys in cases.items()
+    }
+    falling = [label for label, along in shares.items() if along != sorted(along)]
+    measured = f"{len(shares) - len(falling)} of {len(shares)} never fall"
+    measured += f"; these do: {', '.join(falling)}" if falling else ""
+    return ClaimFinding(not falling, measured, {"share": shares})
+
+
+def close_together(
+    evidence: Evidence, cases: Cases, measure: Measure, within: float, number: str
+) -> ClaimFinding:
+    """All cases are within a share of the largest."""
+    found = {label: measure(evidence, *keys) for label, keys in cases.items()}
+    apart = 1 - min(found.values()) / max(found.values())
+    measured = f"{apart:.1%} apart: {format_values(found, '.3f')}"
+    return ClaimFinding(apart <= within, measured, {number: found})
+
+
+def above_all(evidence: Evidence, cases: Cases, share: float) -> ClaimFinding:
+    """The first group is above all the others at more than a share of the sampled rounds."""
+    [[ours, *rivals]] = cases.values()
+    found = {"both": share_above(evidence, ours, *rivals)}
+    found |= {POLICY_LABELS[one.policy]: share_above(evidence, ours, one) for one in rivals}
+    return ClaimFinding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
+
+
+def largest_bump(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
+    """The bump of the last case, N = 5 loose, is clearly larger than those it shares a field with."""
+    *others, (ours,) = cases.values()
+    first = bump(evidence, ours, column)
+    near = [
+        key for (key,) in others if key.level == ours.level or key.dimensions == ours.dimensions
+    ]
+    seeds = {f"N={key.dimensions} {key.level}": bump(evidence, key, column) for key in near}
+    gaps = {label: paired_difference(first, other) for label, other in seeds.items()}
+    said = ", ".join(f"over {label} {gap}" for label, gap in gaps.items())
+    means = {label: seed_mean(other) for label, other in seeds.items()}
+    numbers = {"rise": seed_mean(first), "others": means}
+    holds = all(gap.clear for gap in gaps.values())
+    return ClaimFinding(holds, f"bump {seed_mean(first):.4f}; {said}", numbers)
+
+
+def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
+    """The bump is clearly larger in the second case, but not per dimension of reward."""
+    (low,), (high,) = cases.values()
+    more, less = (bump(evidence, key, column) for key in (high, low))
+    plain = paired_difference(more, less)
+    scaled = paired_difference(
+        {seed: value / high.dimensions for seed, value in more.items()},
+        {seed: value / low.dimensions for seed, value in less.items()},
+    )
+    numbers = {"difference": plain.mean, "per_dimension": scaled.mean}
+    measured = f"difference {plain}, per dimension {scaled}"
+    return ClaimFinding(plain.clear and not scaled.clear, measured, numbers)
+
+
+def only_tight_violates(evidence: Evidence, cases: Cases) -> ClaimFinding:
+    """The peak of R2 is above 0.01 at the tight level and below a quarter of that at the others."""
+    peaks: dict[str, float] = {}
+    holds = True
+    for label, keys in cases.items():
+        tight, *others = (peak(evidence, key, "curve_r2") for key in keys)
+        peaks |= {
+            f"{label} {key.level}": one for key, one in zip(keys, (tight, *others), strict=True)
+        }
+        holds = holds and tight > 0.01 and max(others) < tight / 4
+    return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
+
+
+def starts_above_cap(evidence: Evidence, cases: Cases) -> ClaimFinding:
+    """The mean number of experts at the first update is above the cap."""
+    starts, caps = {}, {}
+    for label, (key,) in cases.items():
+        starts[label] = seed_mean(evidence.each(key, "curve_expert", lambda t, y: y[0]))
+        caps[label] = seed_mean(evidence.values(key, "expert_bound"))
+    measured = f"experts per round at n = 1: {format_values(starts, '.2f')}; "
+    measured += f"cap: {format_values(caps, 'g')}"
+    holds = all(starts[label] > caps[label] for label in starts)
+    return ClaimFinding(holds, measured, {"start": starts, "cap": caps})
+
+
+def small_early_violation(evidence: Evidence, cases: Cases) -> ClaimFinding:
+    """R2 of the medium level is above 0 up to n = 30, and always below the tight level's peak."""
+    peaks: dict[str, float] = {}
+    holds = True
+    for label, (medium, tight) in cases.items():
+        curve = evidence.curve(medium, "curve_r2")
+        require_update(curve, 30)
+        early, largest = float(curve.mean[curve.n <= 30].max()), peak(evidence, tight, "curve_r2")
+        peaks |= {f"{label} medium": early, f"{label} tight": largest}
+        holds = holds and early > NO_VIOLATION and float(curve.mean.max()) < largest
+    return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
+
+
+def ignores_limits(evidence: Evidence, cases: Cases) -> ClaimFinding:
+    """Limits do not change the use of experts, and most infeasible runs are above the cap."""
+    moved, over, broken = 0.0, 0, 0
+    for tight, free in cases.values():
+        used = evidence.values(tight, "expert")
+        change = subtract_by_seed(used, evidence.values(free, "expert"))
+        moved = max(moved, *(abs(gap) for gap in change.values()))
+        cap, kept = evidence.values(tight, "expert_bound"), evidence.kept(tight)
+        infeasible = [seed for seed in kept if not kept[seed]]
+        broken += len(infeasible)
+        over += sum(used[seed] > cap[seed] for seed in infeasible)
+    measured = f"largest change {moved:.4f}; above the cap in {over} of {broken} infeasible runs"
+    numbers = {"moved": moved, "over_cap": over, "infeasible": broken}
+    return ClaimFinding(moved <= 1e-9 and 2 * over > broken, measured, numbers)
+
+
+def near_optimal_and_feasible(evidence: Evidence, cases: Cases) -> ClaimFinding:
+    """In every case the reward is near-optimal and every run is feasible."""
+    ratio = min(evidence.ratio(key) for (key,) in cases.values())
+    share = min((evidence.feasible(key) for (key,) in cases.values()), key=number_from)
+    measured = f"least reward {ratio:.1%} of the optimum, least feasible {share}"
+    measured += note_uniform(evidence, cases)
+    holds = ratio >= evidence.near and share.value == 1
+    return ClaimFinding(holds, measured, {"ratio": ratio, "share": share.value})
+
+
+def range_larger_when_binding(
+    evidence: Evidence, cases: Cases, aware: Sequence[str]
+) -> ClaimFinding:
+    """Policies differ more in feasibility, and the aware ones in reward, where limits bind."""
+
+    def span(keys: Sequence[GroupKey], level: str, column: str) -> float:
+        some = [key for key in keys if key.level == level]
+        if column == "feasible":
+            values = [evidence.feasible(key).value for key in some]
+        else:  # the others play the same at every level
+            ours = [key for key in some if key.policy in aware]
+            values = [seed_mean(evidence.values(key, "reward")) for key in ours]
+        return max(values) - min(values)
+
+    excess = {}
+    for environment, keys in cases.items():
+        for column in ("feasible", "reward"):
+            tight, medium, loose, none = (
+                span(keys, level, column) for level in ("tight", "medium", "loose", "none")
+            )
+            excess[f"{environment} {column}"] = (tight + medium - loose - none) / 2
+    measured = f"excess of the range: {format_values(excess, '+.3f')}"
+    return ClaimFinding(min(excess.values()) > 0, measured, {"excess": excess})
