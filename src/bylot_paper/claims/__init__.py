@@ -28,6 +28,7 @@ from bylot_paper.grid import (
 )
 from bylot_paper.trec import TREC_DIGEST
 
+
 class Claim(NamedTuple):
     """A sentence of the paper in our words, and the rule that judges it.
 
@@ -77,8 +78,8 @@ def claim_from_row(row: dict[str, Any]) -> Claim:
             measure = dict(row[role])
             arguments[role] = partial(getattr(measures, measure.pop("name")), **measure)
     judge = partial(predicate, cases=list_cases(**row["groups"]), **arguments)
-    texts = (row[name] for name in ("id", "section", "claim", "rule"))
-    return Claim(*texts, judge, row.get("feasibility", False))
+    feasibility = row.get("feasibility", False)
+    return Claim(row["id"], row["section"], row["claim"], row["rule"], judge, feasibility)
 
 
 CLAIMS = {claim.id: claim for claim in read_claims(Path(__file__).with_name("claims.toml"))}

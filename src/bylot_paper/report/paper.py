@@ -5,11 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bylot.reports.blocks import (
+    FAILS,
+    HOLDS,
+    UNKNOWN,
     Banner,
     Block,
     Bullets,
     Figure,
     Heading,
+    JudgedClaim,
     Paragraph,
     TableBlock,
     Verdicts,
@@ -17,14 +21,14 @@ from bylot.reports.blocks import (
 from bylot.reports.style import ENVIRONMENT_LABELS
 from bylot_paper import grid
 from bylot_paper.analysis import RecordGroups, RunManifest, format_seed_count, is_synthetic
-from bylot_paper.claims import FAILS, HOLDS, UNKNOWN, JudgedClaim
 from bylot_paper.claims import (
+    READING_VARIANTS,
+    Reading,
     describe_missing,
     describe_other_data,
     list_complete_cells,
     list_run_differences,
 )
-from bylot_paper.claims import READING_VARIANTS, Reading
 from bylot_paper.evidence import NEAR_OPTIMAL, Evidence
 from bylot_paper.report import paper_tables
 from bylot_paper.report.summary import name_data
@@ -240,7 +244,7 @@ def build_readings(others: Sequence[Reading]) -> list[Block]:
     rows = [
         (one.variant, one.claim, one.usual, one.other, one.measured)
         for one in others
-        if one.changes
+        if one.usual != one.other
     ]
     used = [
         variant for variant in READING_VARIANTS if any(one.variant == variant for one in others)

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from bylot.reports.blocks import Block
+from bylot.reports.blocks import Block, JudgedClaim
 from bylot.reports.pages import write_pages
 from bylot.reports.style import make_figure_folder
 from bylot_paper.analysis import RecordGroups, RunManifest
-from bylot_paper.claims import JudgedClaim, judge_claims
-from bylot_paper.claims import compare_readings, find_threshold_changes
+from bylot_paper.claims import compare_readings, find_threshold_changes, judge_claims
 from bylot_paper.evidence import Evidence
 from bylot_paper.grid import COMPARISON_EXPERIMENTS
 from bylot_paper.plots import beyond, comparison, default, sweep

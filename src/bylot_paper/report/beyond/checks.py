@@ -12,15 +12,8 @@ import polars as pl
 from bylot.reports.blocks import JudgedClaim
 from bylot.reports.style import ENVIRONMENT_LABELS
 from bylot_paper.analysis import GroupKey, RunManifest
-from bylot_paper.claims.predicates import format_values
-from bylot_paper.claims import (
-    Claim,
-    ClaimFinding,
-    Judge,
-    describe_missing,
-    judge_claim,
-    list_run_differences,
-)
+from bylot_paper.claims import Claim, describe_missing, judge_claim, list_run_differences
+from bylot_paper.claims.predicates import ClaimFinding, format_values
 from bylot_paper.evidence import Evidence, Untestable, paired_difference, seed_mean
 from bylot_paper.policy_settings import ABLATED_PARTS, GUARDED_POLICIES
 from bylot_paper.report.beyond.places import (
@@ -34,6 +27,8 @@ from bylot_paper.report.beyond.places import (
 
 REGRET_SHARE_LIMIT, REGRET_SHARE_AIM = 0.35, 0.15
 """Regret in parts of OMD's: what is asked for, and what is aimed at."""
+
+Judge = Callable[[Evidence], ClaimFinding]
 
 CHECKS: dict[str, Claim] = {}
 """All checks by id, in the order of the report."""
@@ -64,7 +59,7 @@ def judge_feasible(policy: str, evidence: Evidence) -> ClaimFinding:
     share = pooled_feasible_share(evidence, keys)
     least = min((evidence.feasible(key) for key in keys), key=lambda one: one.value)
     text = f"{share}; least in one place {least.value:.0%}"
-    return ClaimFinding(in_every_run(share), text, {"share": share.value, "least": least.value})
+    return ClaimFinding(share.value == 1, text, {"share": share.value, "least": least.value})
 
 
 def judge_regret(policy: str, most: float, evidence: Evidence) -> ClaimFinding:
@@ -118,7 +113,7 @@ def judge_beats_multinomial(evidence: Evidence) -> ClaimFinding:
         gains[key.environment] = paired_difference(reward, best)
         proved += sum(reward[seed] > best[seed] + gap[seed] for seed in reward)
         worlds += len(reward)
-    text = f"reward less the optimum: {format_named({**gains})}; above the proved ceiling of all "
+    text = f"reward less the optimum: {format_values(gains)}; above the proved ceiling of all "
     text += f"multinomial policies in {proved} of {worlds} worlds"
     numbers = {"gain": {name: gain.mean for name, gain in gains.items()}, "proved": proved}
     return ClaimFinding(all(gain.clear for gain in gains.values()), text, numbers)
@@ -159,6 +154,4 @@ def judge_guard(evidence: Evidence) -> ClaimFinding:
     )
     rounds = np.mean([seed_mean(evidence.values(key, "replaced")) for key in keys])
     text += f"; {rounds:.1f} rounds of a run replaced on average"
-    return ClaimFinding(
-        in_every_run(share), text, {"share": share.value, "replaced": float(rounds)}
-    )
+    return ClaimFinding(share.value == 1, text, {"share": share.value, "replaced": float(rounds)})

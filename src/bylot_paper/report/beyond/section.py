@@ -7,9 +7,20 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from bylot.reports.blocks import Block, Bullets, Figure, Heading, Paragraph, TableBlock, Verdicts
+from bylot.reports.blocks import (
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    Block,
+    Bullets,
+    Figure,
+    Heading,
+    JudgedClaim,
+    Paragraph,
+    TableBlock,
+    Verdicts,
+)
 from bylot_paper.analysis import GroupKey, RecordGroups, is_synthetic
-from bylot_paper.claims import FAILS, HOLDS, UNKNOWN, JudgedClaim
 from bylot_paper.evidence import Evidence
 from bylot_paper.plots.beyond import ABLATION_LABELS
 from bylot_paper.policy_settings import BEYOND_POLICIES, GUARDED_POLICIES
