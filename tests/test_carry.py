@@ -240,7 +240,7 @@ def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
     before = [leaf.copy() for leaf in iterate_arrays(made.state)]
     with pytest.raises(InfeasibleLimits):
         made.change(other(limits=[at_most("usd", 0.1)]))
-    only = "which cannot keep .*; loosen the limits or change the experts, or make a new router"
+    only = "which cannot keep .*; loosen the limits or change the experts, or create a new router"
     with pytest.raises(PolicyError, match=f"asks 2 different experts every time, {only}"):
         made.change(other(limits=[at_most("usd", 1.2)]))
     with pytest.raises(ProblemError, match=r"wanted a bylot\.Problem"):
@@ -258,7 +258,7 @@ def test_a_change_to_a_period_that_is_too_short_says_what_can_be_done_while_it_r
         "draws": 1,
     }
     made = Router(Problem(**parts))
-    with pytest.raises(PolicyError, match="or make a new router and there give at least 3 as the"):
+    with pytest.raises(PolicyError, match="or create a new router: use at least 3 as the"):
         made.change(Problem(**parts, period=2))
 
 

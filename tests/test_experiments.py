@@ -223,7 +223,7 @@ def test_policies_past_the_paper_play_and_their_records_do_not_depend_on_the_job
 def test_a_play_that_a_policy_refuses_is_a_record_that_says_why() -> None:
     cells = [Cell("periods", "stress", "stochastic", name, 3, 0, 1) for name in ("distinct", "omd")]
     refused, played = run_job(RunSetup(CROWD, rounds=20), job(*cells))
-    assert "a period of 1 rounds is too short to promise the limits" in refused["refused"]
+    assert "a period of 1 rounds is too short to guarantee the limits" in refused["refused"]
     assert refused.keys() == played.keys() == RECORD_SCHEMA.keys()
     assert refused["reward"] is None
     assert refused["cell"] == cells[0].id

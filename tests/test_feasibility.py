@@ -161,8 +161,8 @@ def test_the_oracle_can_say_no() -> None:
 
 
 def printed_remedies(message: str, limits: Sequence[Limit]) -> list[Remedy]:
-    """The proposals, read back from the words after `would do:`."""
-    proposal = re.split(r"would do: ", message)[1]
+    """Read the proposals back from the words after `use`."""
+    proposal = re.split(r"; use ", message)[1]
     known = {(limit.side, limit.name): limit for limit in limits}
     found = re.findall(r"(at_most|at_least)\('(\w+)', ([^)]*)\)", proposal)
     return [Remedy((known[side, name].at(float(bound)),)) for side, name, bound in found]
@@ -205,8 +205,8 @@ def test_the_message_says_all_of_it() -> None:
         setting.problem()
     assert str(refusal.value) == (
         "no policy that asks 1 to 2 of 3 experts per request can keep at_most('usd', 1.5) and "
-        "at_least('senior', 0.5) together (the smallest conflict among 3 limits). "
-        "Any one of these would do: at_most('usd', 2.5) or at_least('senior', 0.166666)."
+        "at_least('senior', 0.5) together (the smallest conflict among 3 limits); "
+        "use at_most('usd', 2.5) or at_least('senior', 0.166666)"
     )
     assert refusal.value.conflict == (limits[0], limits[1])
 
@@ -216,9 +216,8 @@ def test_a_single_limit_out_of_reach_has_one_remedy_and_perhaps_more_draws() -> 
     refusal = setting.refusal()
     assert refusal is not None
     assert str(refusal) == (
-        "no policy that asks 1 to 2 of 4 experts per request can keep at_least('junior', 2.5). "
-        "The nearest bound that would do: at_least('junior', 2.0). "
-        "Or draw more experts per request: draws=3."
+        "no policy that asks 1 to 2 of 4 experts per request can keep at_least('junior', 2.5); "
+        "use at_least('junior', 2.0), or draw more experts per request: draws=3"
     )
 
 
@@ -229,7 +228,9 @@ def test_two_conflicts_apart_need_a_joint_change() -> None:
     assert refusal is not None
     assert len(refusal.conflict) == 1
     assert refusal.remedies == (Remedy((at_most("a", 1.0), at_most("b", 1.0))),)
-    assert "No single change would do" in str(refusal)
+    assert str(refusal).endswith(
+        "; use at_most('a', 1.0) and at_most('b', 1.0) together, as no single change is enough"
+    )
     setting.problem(refusal.remedies[0].apply(limits))
 
 

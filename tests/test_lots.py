@@ -367,5 +367,5 @@ def test_the_margin_of_draws_may_be_less_than_there_is_as_its_search_is_local() 
 def test_minima_that_independent_draws_cannot_keep_are_warned_of() -> None:
     group = {"g": [1, 1, 1, 1, 0, 0]}
     problem = Problem(list("abcdef"), group, [at_least("g", 2.5)], draws=3)
-    with pytest.warns(OutOfReachWarning, match="'distinct' asks different experts"):
+    with pytest.warns(OutOfReachWarning, match="use 'distinct': it asks different experts"):
         Tangent().bind(problem)

@@ -115,9 +115,9 @@ def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
 @pytest.mark.parametrize(
     ("edit", "remedy"),
     [
-        ({"limits": [{"cost": "usd", "at_most": 1.2}]}, "or make a new router and there take"),
-        ({"limits": [{"cost": "usd", "at_least": 7.5}]}, "Or make a new router with draws="),
-        ({"pause": ["dan", "eve"]}, "resume one of them, or change limits"),
+        ({"limits": [{"cost": "usd", "at_most": 1.2}]}, "or create a new router: use '"),
+        ({"limits": [{"cost": "usd", "at_least": 7.5}]}, ", or create a new router with draws="),
+        ({"pause": ["dan", "eve"]}, "resume one of them, or change the limits"),
         (
             {"add": [{"name": f"n{i}", "costs": {"usd": 1, "junior": 0}} for i in range(99)]},
             "add fewer, or make a new router with a lower floor",
@@ -130,8 +130,8 @@ def test_an_edit_that_is_refused_says_what_can_be_done_with_a_router_that_runs(
     router = server.router()
     message = problem_of(server.patch(router, json=edit), 422)["message"]
     assert remedy in message
-    assert "; take '" not in message
-    assert "Or draw more" not in message
+    assert "; use '" not in message
+    assert "draw more" not in message
 
 
 @pytest.mark.parametrize(

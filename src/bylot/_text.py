@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -38,6 +38,16 @@ def align_column(column: Sequence[str]) -> list[str]:
     width = max(map(len, column))
     numbers = all(cell == "" or cell[0] in "+-0123456789" for cell in column[1:])
     return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]
+
+
+def join_words(words: Iterable[str], last: str) -> str:
+    """Join words to a list with "and" or "or" before the last one.
+
+    >>> join_words(["a", "b", "c"], "or"), join_words(["a"], "or")
+    ('a, b or c', 'a')
+    """
+    *others, final = list(words) or [""]
+    return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def format_percent(part: float) -> str:

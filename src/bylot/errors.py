@@ -1,96 +1,197 @@
-"""All that bylot raises on purpose: what was given, what was wanted, what to do."""
+"""Errors and warnings that bylot raises on purpose: their parts are data, `explain` writes the text."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, ClassVar, Self
+
+from bylot._text import join_words
+
+MAX_REMEDIES_SHOWN = 6
+"""Changes of bounds that a message spells out; the error carries all of them."""
+
+NOT_GIVEN: Any = ...
+"""`got` of an error that is not about a single value (None is a value)."""
 
 
-class BylotError(Exception):
+class Explained(Exception):
+    """What errors and warnings have in common: the parts of their message.
+
+    Parameters
+    ----------
+    what : str, optional
+        The fault; with `got`, the name of the invalid value, by default the `subject` of the class.
+        ``{limits}`` in it stands for `limits`.
+    got : object, optional
+        The invalid value.
+    expected : str, optional
+        What a valid value is.
+    remedy : str, optional
+        What the caller can do.
+    limits : sequence of Limit, optional
+        The limits that the message names.
+
+    Examples
+    --------
+    >>> print(RewardError(got=1.2, expected="a number in [0, 1]", remedy="declare a wider range"))
+    invalid reward 1.2: expected a number in [0, 1]; declare a wider range
+    >>> print(PolicyError("the horizon is too short", remedy="give at least 30 rounds"))
+    the horizon is too short; give at least 30 rounds
+    """
+
+    subject: ClassVar[str] = "value"
+
+    def __init__(
+        self,
+        what: str | None = None,
+        *,
+        got: Any = NOT_GIVEN,
+        expected: str | None = None,
+        remedy: str | None = None,
+        limits: Sequence[Any] = (),
+    ) -> None:
+        self.what = self.subject if what is None else what
+        self.got, self.expected, self.remedy, self.limits = got, expected, remedy, tuple(limits)
+        self.running = False
+        super().__init__(self.what)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def explain(self, format_limit: Callable[[Any], str] = str) -> str:
+        """Write the message, each limit as `format_limit` writes it."""
+        limits = join_words(map(format_limit, self.limits), "and")
+        text = self.what.replace("{limits}", limits) if limits else self.what
+        if self.got is not NOT_GIVEN:
+            text = f"invalid {text} {self.got!r}"
+        if self.expected is not None:
+            text = f"{text}: expected {self.expected}"
+        return "; ".join(filter(None, [text, self.advise(format_limit)]))
+
+    def advise(self, format_limit: Callable[[Any], str] = str) -> str:
+        """Write what the caller can do."""
+        if not self.running:
+            return self.remedy or ""
+        other = f", or create a new router: {self.remedy}" if self.remedy else ""
+        return f"loosen the limits or change the experts{other}"
+
+    def for_running_router(self) -> Self:
+        """Copy the error for a router whose policy, horizon and draws cannot change any more.
+
+        >>> print(PolicyError("too few draws", remedy="use 'omd'").for_running_router())
+        too few draws; loosen the limits or change the experts, or create a new router: use 'omd'
+        """
+        other = copy(self)
+        other.running = True
+        return other
+
+
+class BylotError(Explained):
     """Root of all errors that a caller may want to catch."""
 
 
 class ProblemError(BylotError, ValueError):
-    """The description of a pool, its costs or its limits does not make sense."""
+    """The description of a pool, its costs or its limits is invalid."""
 
 
 class InfeasibleLimits(ProblemError):
-    """No policy whatever can keep all limits at once.
+    """No policy can keep all limits at once.
 
-    conflict: the limits that cannot be kept together; smallest: no fewer limits are in conflict
-    (otherwise none of these can be spared, but another conflict may be smaller). remedies: changes
-    of bounds each of which would do. draws: the draws per request that would do, None if none.
+    Parameters
+    ----------
+    limits : sequence of Limit
+        The conflict: limits that cannot be kept together.
+    remedies : sequence of Remedy
+        Changes of bounds; each of them resolves the conflict on its own.
+    smallest : bool
+        Whether no conflict has fewer limits. If not, none of these limits can be left out, but
+        another conflict may be smaller.
+    draws : int, optional
+        A number of draws per request that resolves the conflict.
     """
 
     def __init__(
         self,
-        message: str,
-        conflict: tuple[Any, ...] = (),
-        remedies: tuple[Any, ...] = (),
+        what: str | None = None,
+        *,
+        remedies: Sequence[Any] = (),
         smallest: bool = True,
         draws: int | None = None,
+        **parts: Any,
     ) -> None:
-        super().__init__(message)
-        self.conflict = conflict
-        self.remedies = remedies
-        self.smallest = smallest
-        self.draws = draws
+        super().__init__(what, **parts)
+        self.remedies, self.smallest, self.draws = tuple(remedies), smallest, draws
+
+    @property
+    def conflict(self) -> tuple[Any, ...]:
+        """The limits that cannot be kept together."""
+        return self.limits
+
+    def advise(self, format_limit: Callable[[Any], str] = str) -> str:
+        """Write the bounds that resolve the conflict, and the number of draws that does."""
+        if self.remedy is not None or not (self.remedies or self.draws):
+            return super().advise(format_limit)
+        bounds = [join_words(map(format_limit, one.changes), "and") for one in self.remedies]
+        more = len(bounds) - MAX_REMEDIES_SHOWN
+        if more > 0:
+            bounds[MAX_REMEDIES_SHOWN:] = [f"one of {more} more in .remedies"]
+        ways = [f"use {' or '.join(bounds)}"] if bounds else []
+        if self.remedies and len(self.remedies[0].changes) > 1:
+            ways = [f"use {bounds[0]} together, as no single change is enough"]
+        if self.draws and self.running:
+            ways.append(f"create a new router with draws={self.draws}")
+        elif self.draws:
+            ways.append(f"draw more experts per request: draws={self.draws}")
+        return ", or ".join(ways)
 
 
 class ProblemFileError(ProblemError):
-    """A problem file cannot be used; one line names the file, the line in it and the remedy."""
+    """A problem file cannot be used; the message names the file, the line and the remedy."""
 
 
 class InfeasibleProblemFile(ProblemFileError, InfeasibleLimits):
-    """No policy whatever can keep all limits of a problem file at once.
+    """No policy can keep all limits of a problem file; `lines` are the lines of the conflict."""
 
-    lines: where each limit of the conflict is written.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        conflict: tuple[Any, ...] = (),
-        remedies: tuple[Any, ...] = (),
-        smallest: bool = True,
-        draws: int | None = None,
-        lines: tuple[int, ...] = (),
-    ) -> None:
-        super().__init__(message, conflict, remedies, smallest, draws)
-        self.lines = lines
+    def __init__(self, what: str | None = None, *, lines: Sequence[int] = (), **parts: Any) -> None:
+        super().__init__(what, **parts)
+        self.lines = tuple(lines)
 
 
 class PolicyError(BylotError, ValueError):
-    """A policy was asked for that does not exist, or with settings it cannot have."""
+    """A policy does not exist, or a setting of it is invalid."""
 
 
 class ValuesError(BylotError, ValueError):
-    """Values or contexts to play on have the wrong shape or content."""
+    """Values or contexts of an environment have the wrong shape or content."""
 
 
 class DecisionError(BylotError, ValueError):
-    """A decision was asked for that cannot be made, such as from an empty set of experts."""
+    """A decision cannot be made, for example from an empty set of experts."""
 
 
 class RewardError(BylotError, ValueError):
     """A reward is not a finite number in the declared range; nothing was changed."""
 
+    subject = "reward"
+
 
 class RewardConflict(BylotError):
-    """A decision already has another reward; nothing was changed."""
+    """The decision already has a different reward; nothing was changed."""
 
 
 class SavedFileError(BylotError, ValueError):
-    """A saved router cannot be read, or was written by a version this one does not know."""
+    """A saved router cannot be read, or has a version that this bylot does not support."""
 
 
 class SavedFileMissing(SavedFileError, FileNotFoundError):
-    """There is no saved router where one was looked for."""
+    """The file of a saved router does not exist."""
 
 
 class StoreError(BylotError):
-    """Something about the place where logs are kept."""
+    """Base of errors about stored routers."""
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, is locked or is full; the same may succeed later."""
+    """The store cannot be reached, is locked or is full; a later attempt may succeed."""
 
 
 class StoreCorrupted(StoreError):
@@ -98,30 +199,29 @@ class StoreCorrupted(StoreError):
 
 
 class UnsupportedStore(StoreError):
-    """An address that names no kind of store, or a store of a version this bylot does not know."""
+    """The URL names no supported store, or the store has an unsupported version."""
 
 
 class LeaseLost(StoreError):
-    """Another writer has taken over a router's log; nothing was written.
+    """Another writer has taken over the logs of `routers` (their numbers); nothing was written."""
 
-    routers: the numbers of those that are no longer ours.
-    """
-
-    def __init__(self, message: str, routers: tuple[int, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, what: str | None = None, routers: tuple[int, ...] = (), **parts: Any
+    ) -> None:
+        super().__init__(what, **parts)
         self.routers = routers
 
 
 class RouterBusy(StoreError):
-    """Another server has the lease of a router, for so many seconds more."""
+    """Another server holds the lease of a router for `seconds` more."""
 
-    def __init__(self, message: str, seconds: float = 1.0) -> None:
-        super().__init__(message)
+    def __init__(self, what: str | None = None, seconds: float = 1.0, **parts: Any) -> None:
+        super().__init__(what, **parts)
         self.seconds = seconds
 
 
 class RouterNotFound(StoreError, LookupError):
-    """There is no router of this name."""
+    """No router has this name."""
 
 
 class DecisionNotFound(StoreError, LookupError):
@@ -129,74 +229,59 @@ class DecisionNotFound(StoreError, LookupError):
 
 
 class RouterExists(StoreError):
-    """A router of this name is there already."""
+    """A router of this name exists already."""
 
 
 class IdempotencyKeyReused(StoreError):
-    """A key that was used for a request is used for another one; nothing was changed."""
+    """An idempotency key was reused for a different request; nothing was changed."""
 
 
 class DecisionStateError(StoreError):
-    """A decision is not in a state in which this can be done to it; nothing was changed."""
+    """The state of the decision does not allow this; nothing was changed."""
 
 
 class ServiceError(BylotError):
-    """A server failed, or it and this bylot do not understand each other."""
+    """A server failed, or its answer cannot be understood."""
 
 
 class ServerUnreachable(ServiceError):
-    """No answer came from a server, however often it was asked."""
+    """The server did not answer, after all retries."""
 
 
 class AccessDenied(ServiceError):
-    """A server wants a key, or one that may do this."""
+    """The server requires a key, or one with this permission."""
 
 
 class DataError(BylotError, ValueError):
-    """A file of data cannot be used; one line names the file, the place in it and the remedy."""
+    """A data file cannot be used; the message names the file, the place and the remedy."""
 
 
 class DataUnreachable(DataError):
-    """Data that must be downloaded cannot be: no network, or the server does not give it."""
+    """Data cannot be downloaded: no network, or the server refuses."""
 
 
 class TargetError(BylotError, ValueError):
-    """A policy to be evaluated makes no sense for this pool, or says nothing of a round."""
+    """A policy to be evaluated does not fit this pool, or does not cover a round."""
 
 
 class InsufficientOverlap(BylotError):
-    """A log cannot tell what the target would have earned; the message says what would help."""
+    """A log contains too little information about the target policy."""
 
 
-class OutOfReachWarning(UserWarning):
+class BylotWarning(Explained, UserWarning):
+    """Base of warnings; they carry their parts as errors do."""
+
+
+class OutOfReachWarning(BylotWarning):
     """The chosen policy cannot keep the limits, although another one could."""
 
 
-class SurrogateWarning(UserWarning):
-    """The paper's linear stand-in for the limits is empty although the limits are not."""
-
-
-def error_for_running_router(
-    error: InfeasibleLimits | PolicyError,
-) -> InfeasibleLimits | PolicyError:
-    """The same, where policy, horizon and draws stay as they are.
-
-    >>> print(error_for_running_router(PolicyError("too tight; take 'omd'")))
-    too tight; loosen the limits or change the experts, or make a new router and there take 'omd'
-    """
-    if isinstance(error, PolicyError):
-        fault, _, remedy = str(error).rpartition("; ")
-        there = f"make a new router and there {remedy}"
-        return PolicyError(f"{fault}; loosen the limits or change the experts, or {there}")
-    if error.draws is None:
-        return error
-    said, _, _ = str(error).partition(" Or draw more experts")
-    message = f"{said} Or make a new router with draws={error.draws}."
-    return InfeasibleLimits(message, error.conflict, error.remedies, error.smallest, error.draws)
+class SurrogateWarning(BylotWarning):
+    """The paper's linear surrogate of the limits is empty although the limits are not."""
 
 
 def install_command(extra: str) -> str:
-    """The remedy for a missing extra of pyproject.toml; bylot is in no registry of packages.
+    """Write the remedy for a missing extra of pyproject.toml; no package registry has bylot.
 
     >>> install_command("plot")
     "pip install '.[plot]' in the folder of the repository"

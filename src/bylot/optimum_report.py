@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot._text import format_table
+from bylot._text import format_table, join_words
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.optima import (
@@ -20,7 +20,6 @@ from bylot.optima import (
     optimum,
 )
 from bylot.problem import Problem
-from bylot.problem.limits import format_limits
 from bylot.problem_files import ProblemFile
 from bylot.problem_files.limits import WrittenLimit
 from bylot.scenario import OptimumInput, Scenario
@@ -154,12 +153,12 @@ def make_best_distribution(
 def explain_missing_kind(file: ProblemFile, kind: str, error: InfeasibleLimits) -> str:
     """Why there is no law of a kind: for the stand-in, the fewest limits that empty it."""
     if kind == "panels":
-        full = file.worded(str(file.problem.full_conflict))
+        full = join_words(map(file.format_limit, error.limits), "and")
         return f"panels that always have {file.problem.draws} members cannot keep {full}"
     conflict = file.problem.surrogate_conflict if kind == "surrogate" else None
     if conflict is None:
-        return file.worded(str(error))
-    limits = file.worded(format_limits(conflict.limits))
+        return error.explain(file.format_limit)
+    limits = join_words(map(file.format_limit, conflict.limits), "and")
     return f"it is empty, by {limits}, though the limits themselves are not"
 
 

@@ -234,7 +234,7 @@ def parse_entry(fields: Any) -> LogEntry:
         )
     for name in fields:
         if name not in LOG_FIELDS:
-            remedy = suggest_known_name(name, LOG_FIELDS, "fields").removesuffix(", or add it")
+            remedy = suggest_known_name(name, LOG_FIELDS, "fields", can_add=False)
             raise InvalidLogEntry(
                 f"there is no field {shorten_repr(name)}", f"{remedy}; what is yours goes in note"
             )

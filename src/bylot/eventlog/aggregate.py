@@ -20,7 +20,6 @@ from bylot.errors import (
     InfeasibleLimits,
     StoreCorrupted,
     StoreUnavailable,
-    error_for_running_router,
 )
 from bylot.eventlog import snapshots
 from bylot.eventlog.commands import DecisionId
@@ -445,7 +444,7 @@ class RouterAggregate:
         try:
             found = validate_config(structs.replace(terms, version=self.terms.version + 1))
         except InfeasibleLimits as error:
-            raise error_for_running_router(error) from None
+            raise error.for_running_router() from None
         check_config_edit(self.terms, found)
         old, problem = self.router.problem, found.problem
         self.router.change(problem)

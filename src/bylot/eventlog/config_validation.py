@@ -16,7 +16,6 @@ from bylot.errors import (
     ProblemError,
     RewardError,
     SurrogateWarning,
-    error_for_running_router,
 )
 from bylot.numerics.jit import Bools
 from bylot.policies import validation as run
@@ -170,8 +169,9 @@ def check_active_experts(found: ValidatedConfig) -> None:
                 found.policy.bind(restrict_problem(problem, left), found.run.horizon)
     except (InfeasibleLimits, PolicyError) as error:
         raise InfeasibleLimits(
-            f"paused: {', '.join(map(repr, paused))}; resume one of them, or change limits that "
-            f"those who are left cannot keep: {error_for_running_router(error)}"
+            f"with {', '.join(map(repr, paused))} paused, the active experts cannot keep the limits "
+            f"({error.for_running_router()})",
+            remedy="resume one of them, or change the limits",
         ) from error
 
 

@@ -240,8 +240,9 @@ class MultistartSearch(NamedTuple):
         roof = maximise_upper_bound(task, costs.tightened(-LIMIT_SLACK))
         if roof is None:
             raise InfeasibleLimits(
-                f"no fixed policy with floor {task.floor:.6g} keeps {task.limits} on average; "
-                f"use {task.lower_floor}more draws, or looser limits"
+                f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average",
+                limits=task.problem.limits,
+                remedy=f"use {task.lower_floor}more draws, or looser limits",
             )
         first = [roof.q] if start is None else [start, roof.q]
         for bounded, slack in list_bound_variants(costs):
@@ -250,8 +251,9 @@ class MultistartSearch(NamedTuple):
                 return max(tops, key=lambda top: top.value), [top.value for top in tops]
         raise InfeasibleLimits(
             f"none of {self.starts} starts led to a policy with floor {task.floor:.6g} that keeps "
-            f"{task.limits} on average; that is no proof that there is none: try more starts, "
-            f"{task.lower_floor}or looser limits"
+            "{limits} on average, which is no proof that there is none",
+            limits=task.problem.limits,
+            remedy=f"try more starts, {task.lower_floor}or looser limits",
         )
 
     def tops(

@@ -99,7 +99,7 @@ class MixtureProgram:
         while True:
             corner = self.corner(rows, bounds)
             if corner is None:
-                raise InfeasibleLimits(explain_infeasible_mixture(problem, self.covers[0]))
+                raise infeasible_mixture_error(problem, self.covers[0])
             charges = self.shares[:, None] * (corner.prices @ rows)
             if not self.picked(charges, corner.x):
                 return away, corner, charges
@@ -112,7 +112,7 @@ class MixtureProgram:
         )
         p = region.witness(region.every)
         if p is None:
-            raise InfeasibleLimits(explain_infeasible_mixture(problem, cover))
+            raise infeasible_mixture_error(problem, cover)
         sets = list_systematic_sets(p)
         for x, cover in enumerate(self.covers):
             rows = np.array([cover.row(members) for members in sets])
@@ -152,15 +152,16 @@ class MixtureProgram:
         return len(self.columns.f) > len(f)
 
 
-def explain_infeasible_mixture(problem: Problem, cover: SetValues) -> str:
-    """That no mixture keeps the limits, by which of them, and what to do."""
+def infeasible_mixture_error(problem: Problem, cover: SetValues) -> InfeasibleLimits:
+    """Make the error that no mixture keeps the limits."""
     if cover.fewest < cover.most:
-        return f"no mixture of panels of 1 to {cover.most} experts keeps the limits; loosen some"
+        what = f"no mixture of panels of 1 to {cover.most} experts keeps {{limits}}"
+        return InfeasibleLimits(what, limits=problem.limits, remedy="loosen some of the limits")
     conflict = problem.full_conflict
-    return (
-        f"no mixture of panels of {cover.most} different experts keeps "
-        f"{'the limits' if conflict is None else conflict}; use fewer=True for panels that may "
-        "have fewer members, fewer draws, or looser limits"
+    return InfeasibleLimits(
+        f"no mixture of panels of {cover.most} different experts keeps {{limits}}",
+        limits=problem.limits if conflict is None else conflict.limits,
+        remedy="use fewer=True for smaller panels, fewer draws, or looser limits",
     )
 
 

@@ -28,11 +28,6 @@ class Subproblem(NamedTuple):
     tolerance: float
 
     @property
-    def limits(self) -> str:
-        """The limits, to be named in an error."""
-        return ", ".join(map(str, self.problem.limits))
-
-    @property
     def lower_floor(self) -> str:
         """An advice that makes sense while there is a floor."""
         return "floor=False, " if self.floor > 0.0 else ""
@@ -64,8 +59,10 @@ def maximise_surrogate(task: Subproblem, start: Floats | None = None) -> Certifi
         if face is None:
             raise InfeasibleLimits(
                 f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
-                f"{task.limits}, which asks for more than the limits do; "
-                f"use exact=True for the limits themselves, {task.lower_floor}or looser limits"
+                "{limits}, which asks for more than the limits do",
+                limits=task.problem.limits,
+                remedy="use exact=True for the limits themselves, "
+                f"{task.lower_floor}or looser limits",
             )
         begin = face.centre if start is None else start
         if hill.rounds > COARSE_ROUNDS:

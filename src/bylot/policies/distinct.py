@@ -389,8 +389,9 @@ def check_full_panels(problem: Problem, policy: str) -> int:
     members = min(problem.draws, problem.size)
     if problem.full_conflict is not None:
         raise PolicyError(
-            f"{policy} asks {members} different experts every time, which cannot keep "
-            f"{problem.full_conflict}; take 'tangent', which may ask fewer, or fewer draws"
+            f"{policy} asks {members} different experts every time, which cannot keep {{limits}}",
+            limits=problem.full_conflict.limits,
+            remedy="use 'tangent', which may ask fewer, or fewer draws",
         )
     return members
 

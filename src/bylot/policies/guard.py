@@ -74,11 +74,11 @@ def make_guard(
     """The guard of a period, if that is long enough for it to promise anything."""
     shortest = compute_shortest_period(rows, plan)
     if on and period < shortest:
-        least = f"at least {shortest:,} as the problem's period, or as the horizon"
-        room = "limits that leave some room, or take 'omd', which keeps them in the long run only"
+        least = f"use at least {shortest:,} as the problem's period or the horizon"
+        loose = "loosen the limits, or use 'omd', which keeps them in the long run only"
         raise PolicyError(
-            f"a period of {period:,} rounds is too short to promise the limits at its end; "
-            f"give {least if shortest < math.inf else room}"
+            f"a period of {period:,} rounds is too short to guarantee the limits at its end",
+            remedy=least if shortest < math.inf else loose,
         )
     return Guard(on, full, period, rows.A, rows.b, plan)
 

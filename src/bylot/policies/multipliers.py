@@ -157,10 +157,12 @@ def warn_if_out_of_reach(problem: Problem) -> None:
     if problem.full_conflict is not None:
         members = min(problem.draws, problem.size)
         warnings.warn(
-            f"this policy asks {members} different experts every time, which cannot keep "
-            f"{problem.full_conflict}; take a policy that draws with replacement, such as 'omd', "
-            "or fewer draws",
-            OutOfReachWarning,
+            OutOfReachWarning(
+                f"this policy asks {members} different experts every time, which cannot keep "
+                "{limits}",
+                limits=problem.full_conflict.limits,
+                remedy="use a policy that draws with replacement, such as 'omd', or fewer draws",
+            ),
             stacklevel=5,
         )
 

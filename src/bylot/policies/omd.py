@@ -409,9 +409,12 @@ def warn_if_surrogate_empty(problem: Problem) -> None:
     """Say so if the paper's linear stand-in cannot be met, however one plays."""
     if problem.surrogate_conflict is not None:
         warnings.warn(
-            "the limits can be kept, but the paper's linear surrogate of "
-            f"{problem.surrogate_conflict} cannot with a floor of {problem.floor:.3g} for every "
-            "expert, so OMD will play the least-violating point: loosen these or lower the floor",
-            SurrogateWarning,
+            SurrogateWarning(
+                "the limits can be kept, but the paper's linear surrogate of {limits} cannot with "
+                f"a floor of {problem.floor:.3g} for every expert, so OMD will play the "
+                "least-violating point",
+                limits=problem.surrogate_conflict.limits,
+                remedy="loosen these limits or lower the floor",
+            ),
             stacklevel=4,
         )

@@ -149,8 +149,8 @@ def find_safe_distribution(problem: Problem, safe: ConstraintRows) -> Floats:
         law = solve_max_entropy(safe, 1, margin)
         if (safe.A @ law.chances - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
             return law.chances
-    limits = ", ".join(map(str, problem.limits))
     raise PolicyError(
-        f"no fixed set of laws keeps {limits} for certain, which 'strict' needs; take 'tangent', "
-        "whose set moves with its law, or loosen the limits"
+        "no fixed set of distributions keeps {limits} with certainty, as 'strict' requires",
+        limits=problem.limits,
+        remedy="use 'tangent', whose set moves with its distribution, or loosen the limits",
     )

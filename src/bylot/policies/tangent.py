@@ -154,8 +154,10 @@ def warn_if_iid_infeasible(problem: Problem, rows: ConstraintRows) -> None:
     """Say so if no law of independent draws was found to keep the limits in expectation."""
     if solve_max_entropy_draws(rows, problem.draws, 0.0).excess > LIMIT_TOLERANCE:
         warnings.warn(
-            "independent draws were not found to keep all limits, so the guard will replace many "
-            "panels; 'distinct' asks different experts, which can give more to minimum shares",
-            OutOfReachWarning,
+            OutOfReachWarning(
+                "no distribution of independent draws was found that keeps all limits, so the "
+                "guard will replace many panels",
+                remedy="use 'distinct': it asks different experts, which helps minimum shares",
+            ),
             stacklevel=3,
         )

@@ -218,9 +218,6 @@ def _candidate_roundings(
 if TYPE_CHECKING:
     from bylot.problem.problem import Problem
 
-MAX_REMEDIES_SHOWN = 6
-"""Remedies that a message spells out; the exception carries all."""
-
 
 def reachable_polytope(problem: "Problem") -> LimitPolytope:
     """The averages of all policies: mixtures of sets of 1 to min(M, K) experts."""
@@ -253,8 +250,17 @@ def require_feasible(problem: "Problem") -> None:
         joint = find_joint_remedy(region, problem.limits)
         remedies = () if joint is None else (joint,)
     draws = find_sufficient_draws(region)
-    message = explain_conflict(problem, conflict, remedies, draws)
-    raise InfeasibleLimits(message, conflict.limits, remedies, conflict.smallest, draws)
+    most, count = min(problem.draws, problem.size), len(problem.limits)
+    kind = "the smallest" if conflict.smallest else "an irreducible"
+    together = f" together ({kind} conflict among {count} limits)"
+    raise InfeasibleLimits(
+        f"no policy that asks {'1' if most == 1 else f'1 to {most}'} of {problem.size} experts per "
+        f"request can keep {{limits}}{together if len(conflict.limits) > 1 else ''}",
+        limits=conflict.limits,
+        remedies=remedies,
+        smallest=conflict.smallest,
+        draws=draws,
+    )
 
 
 def find_surrogate_conflict(problem: "Problem") -> Conflict | None:
@@ -305,44 +311,3 @@ def find_sufficient_draws(region: LimitPolytope) -> int | None:
         return None
     draws = ceil(total * (1 - BOUND_TOLERANCE))
     return draws if replace(region, most=float(draws)).feasible(region.every) else None
-
-
-def explain_conflict(
-    problem: "Problem", conflict: Conflict, remedies: Sequence[Remedy], draws: int | None
-) -> str:
-    """What cannot be kept, and all that would help."""
-    return " ".join(
-        [
-            f"no policy that asks {_describe_panel_size(problem)} experts per request can keep {conflict}"
-            f"{_describe_minimality(problem, conflict)}.",
-            *_describe_remedies(remedies),
-            *([f"Or draw more experts per request: draws={draws}."] if draws else []),
-        ]
-    )
-
-
-def _describe_panel_size(problem: "Problem") -> str:
-    most = min(problem.draws, problem.size)
-    return f"{'1' if most == 1 else f'1 to {most}'} of {problem.size}"
-
-
-def _describe_minimality(problem: "Problem", conflict: Conflict) -> str:
-    if len(conflict.limits) == 1:
-        return ""
-    if conflict.smallest:
-        return f" together (the smallest conflict among {len(problem.limits)} limits)"
-    return f" together (an irreducible conflict among {len(problem.limits)} limits)"
-
-
-def _describe_remedies(remedies: Sequence[Remedy]) -> list[str]:
-    if not remedies:
-        return []
-    if len(remedies[0].changes) > 1:
-        return [f"No single change would do, the nearest that do together: {remedies[0]}."]
-    if len(remedies) == 1:
-        return [f"The nearest bound that would do: {remedies[0]}."]
-    more = len(remedies) - MAX_REMEDIES_SHOWN
-    rest = f" or one of {more} more in .remedies" if more > 0 else ""
-    return [
-        f"Any one of these would do: {' or '.join(map(str, remedies[:MAX_REMEDIES_SHOWN]))}{rest}."
-    ]

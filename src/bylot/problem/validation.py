@@ -114,9 +114,9 @@ def check_limit_consistency(promises: tuple[Limit, ...], rows: Mapping[str, Floa
         upper = sides.get((name, UPPER))
         if sign == LOWER and upper and limit.bound > upper.bound:
             raise InfeasibleLimits(
-                f"{limit} is above {upper}, so that no average can keep both; "
-                "swap the two bounds, or lower the first",
-                conflict=(limit, upper),
+                f"{limit} is above {upper}, so no average can keep both",
+                limits=(limit, upper),
+                remedy="swap the two bounds, or lower the first",
             )
 
 
@@ -258,12 +258,14 @@ def lock_array(array: ArrayT) -> ArrayT:
     return array
 
 
-def suggest_known_name(wrong: object, known: Sequence[str], what: str) -> str:
-    """The end of an error about an unknown name: what was meant, or what there is."""
+def suggest_known_name(
+    wrong: object, known: Sequence[str], what: str, *, can_add: bool = True
+) -> str:
+    """Write the remedy for an unknown name: the name that was meant, or the names there are."""
     close = difflib.get_close_matches(str(wrong), known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     if not known:
         return f"there are no {what}; add it to {what}"
     shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
-    return f"the {what} are {shown}; use one of these, or add it"
+    return f"the {what} are {shown}; use one of these{', or add it' if can_add else ''}"

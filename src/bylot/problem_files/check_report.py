@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-from bylot._text import format_table
+from bylot._text import format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies.guard import get_period
 from bylot.problem import Conflict
 from bylot.problem_files.check import ProblemCheck
 from bylot.problem_files.limits import WrittenLimit
-from bylot.problem_files.problem_file import ProblemFile, join_words
+from bylot.problem_files.problem_file import ProblemFile
 
 REPORTED_MEMORY_BYTES = 2**20  # bytes of beliefs from which on they are told
 FULL_PANEL_COLUMNS = ("distinct from", "to")  # columns

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from bylot._text import join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
-from bylot.problem import Problem, Remedy, validation
+from bylot.problem import Limit, Problem, Remedy, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
 from bylot.problem.limits import MAX_COST
 from bylot.problem_files import json_nodes, toml_nodes, yaml_nodes
@@ -46,15 +47,11 @@ class ProblemFile:
     promises: Sequence[WrittenLimit]
     csv: Path | None
 
-    def worded(self, text: str, problem: Problem | None = None) -> str:
-        """A text of the library with its limits, which are per request, in the words of the file;
-        those of a problem that differs in bounds, if one is given.
-        """
-        limits = (self.problem if problem is None else problem).limits
-        for promise, limit in zip(self.promises, limits, strict=True):
-            bound = limit.bound / (self.problem.draws if promise.per == "draw" else 1)
-            text = text.replace(str(limit), f'"{promise._replace(written=bound).words}"')
-        return text
+    def format_limit(self, limit: Limit) -> str:
+        """Write a limit, which is per request, in the words and the unit of the file."""
+        written = next(one for one in self.promises if one.limit.key == limit.key)
+        bound = limit.bound / (self.problem.draws if written.per == "draw" else 1)
+        return f'"{written._replace(written=bound).words}"'
 
 
 def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) -> ProblemFile:
@@ -152,11 +149,16 @@ def restate_conflict(path: Path, made: Sequence[WrittenLimit], draws: int) -> It
         said = [f"{promise} (line {promise.place.line})" for promise in conflict]
         message = (
             f"{format_path(path)}, line {format_lines(lines)}: no policy can keep "
-            f"{join_words(said, 'and')}{' together' if len(said) > 1 else ''}; "
-            f"{conflict_remedy(error, at, draws)}"
+            f"{join_words(said, 'and')}{' together' if len(said) > 1 else ''}"
         )
         raise InfeasibleProblemFile(
-            message, error.conflict, error.remedies, error.smallest, error.draws, lines
+            message,
+            limits=error.limits,
+            remedies=error.remedies,
+            smallest=error.smallest,
+            draws=error.draws,
+            lines=lines,
+            remedy=conflict_remedy(error, at, draws),
         ) from None
     except ProblemError as error:  # of the limits together: what is of one line was said of it
         lines = tuple(promise.place.line for promise in made)
@@ -201,12 +203,3 @@ def format_remedy(remedy: Remedy, at: Mapping[tuple[str, int], WrittenLimit], dr
             bound = round_outward(bound / draws, limit.sign, REMEDY_DIGITS)
         parts.append(f"{limit.side}: {bound!r} in line {promise.place.line}")
     return join_words(parts, "and")
-
-
-def join_words(parts: Sequence[str], last: str) -> str:
-    """A list in a sentence.
-
-    >>> join_words(["a", "b", "c"], "or")
-    'a, b or c'
-    """
-    return f" {last} ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))

@@ -264,9 +264,7 @@ class RecordShape:
                 self.others.check(value, key)
             else:
                 unknown = f"{what} has no key {quote_value(key)}"
-                remedy = suggest_known_name(key, list(self.fields), "keys").removesuffix(
-                    ", or add it"
-                )
+                remedy = suggest_known_name(key, list(self.fields), "keys", can_add=False)
                 raise file_error(node.keys[key], unknown, remedy)
         self.complete(node, what)
 

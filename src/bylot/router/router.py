@@ -16,7 +16,6 @@ from bylot.errors import (
     RewardConflict,
     RewardError,
     SavedFileError,
-    error_for_running_router,
 )
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.policies.base import Ticket
@@ -342,7 +341,7 @@ class Router:
         try:
             return self.policy.bind(problem, self.horizon)
         except PolicyError as error:
-            raise error_for_running_router(error) from None
+            raise error.for_running_router() from None
 
     def narrowed(self, size: int) -> Any:
         """The state without spare lines, if there is no room for them with so many experts."""

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from bylot import policies
 from bylot.api import CreateRouterRequest, EditRouterRequest, LimitBody, NewExpert, PolicyBody
-from bylot.errors import InfeasibleLimits, PolicyError, ProblemError, error_for_running_router
+from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.policies.capacity import choose_stored_contexts
 from bylot.policies.registry import check_setting_names
 from bylot.problem.validation import suggest_known_name
@@ -87,7 +87,7 @@ def config_from_edit(terms: RouterConfig, form: EditRouterRequest) -> RouterConf
             msgspec.structs.replace(terms, problem=problem, paused=order, **given)
         )
     except (InfeasibleLimits, PolicyError) as error:
-        raise error_for_running_router(error) from None
+        raise error.for_running_router() from None
 
 
 def remove_expert(problem: dict[str, Any], name: str) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bylot._text import format_percent
-from bylot.problem_files.problem_file import join_words
+from bylot._text import format_percent, join_words
 from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
 from bylot.whatif.figures import (
     MAX_EXPERT_ROWS,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bylot._text import announce_if_slow, format_table, print_progress
-from bylot.errors import OutOfReachWarning, PolicyError, SurrogateWarning
+from bylot.errors import BylotWarning, PolicyError
 from bylot.harness import PlaySummary, play_cell, run_jobs, summarize_play
 from bylot.parallel import ThreadEngine
 from bylot.problem import Problem
@@ -22,8 +22,6 @@ from bylot.whatif.results import TrialRuns, WhatifResults, results_data
 from bylot.whatif.summary import summarize_results
 
 WARMUP_ROUNDS = 20  # enough to compile all that a longer play needs
-BINDING_WARNINGS = (OutOfReachWarning, SurrogateWarning)
-"""What a policy may warn of when it is bound to a problem."""
 
 
 class WhatifOutput(NamedTuple):
@@ -55,8 +53,7 @@ def compute_results(setup: WhatifPlan, workers: int) -> WhatifResults:
     results: dict[WhatifJob, Any] = {}
     with warnings.catch_warnings():
         # Of every play: `try_policies` has heard each once, and the report repeats it.
-        for kind in BINDING_WARNINGS:
-            warnings.simplefilter("ignore", kind)
+        warnings.simplefilter("ignore", BylotWarning)
         said = try_policies(setup)
         jobs = setup.jobs(said.refused, [*REFERENCES])
         start = time.monotonic()
@@ -87,10 +84,10 @@ def try_policies(setup: WhatifPlan) -> TrialRuns:
                 setup, setup.problem, policy, min(WARMUP_ROUNDS, setup.rounds), setup.seeds[0]
             )
         if isinstance(played, PolicyError):
-            said.refused[policy] = setup.file.worded(str(played))
-        mine = [one for one in heard if issubclass(one.category, BINDING_WARNINGS)]
+            said.refused[policy] = played.explain(setup.file.format_limit)
+        mine = [one.message for one in heard if isinstance(one.message, BylotWarning)]
         if mine:
-            said.warned[policy] = setup.file.worded(str(mine[0].message))
+            said.warned[policy] = mine[0].explain(setup.file.format_limit)
     return said
 
 
@@ -100,7 +97,7 @@ def run_cell(setup: WhatifPlan, job: RunJob) -> PlaySummary | str:
     assert problem is not None, "levels that cannot be kept are not played"
     played = play_policy(setup, problem, job.policy, setup.rounds, job.seed)
     if isinstance(played, PolicyError):
-        return setup.file.worded(str(played), problem)
+        return played.explain(setup.file.format_limit)
     return summarize_play(played, setup.period, setup.window, setup.file.rewards)
 
 

@@ -1,7 +1,6 @@
 """The summary: three sentences, every word of which depends on the numbers."""
 
-from bylot._text import format_percent
-from bylot.problem_files.problem_file import join_words
+from bylot._text import format_percent, join_words
 from bylot.whatif.plan import DISTRIBUTION_KINDS
 from bylot.whatif.results import PolicyResult, WhatifResults
 
