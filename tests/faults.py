@@ -6,14 +6,10 @@ there twice, the replay must be equal and the ledger the sum of the log's lines.
 """
 
 import asyncio
-import contextlib
 import math
 import random
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from bylot_bench.http_load import ServerProcess
+from server_process import serve_store
 
 POOLS: dict[str, tuple[str, list[str | None]]] = {
     "triage": ("distinct", ["chest", "head", None]),
@@ -47,51 +46,6 @@ class Witness:
     receipts: Counter[str] = field(default_factory=Counter)
     retries: int = 0
     faults: list[str] = field(default_factory=list)
-
-
-class Server:
-    """`bylot serve` in a process of its own, to be killed and started again on the same port."""
-
-    def __init__(self, store: str, folder: Path) -> None:
-        self.store, self.folder = store, folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Begin, and wait until it is ready."""
-        line = [sys.executable, "-m", "bylot", "serve", "--store", self.store]
-        with open(self.folder / "server.log", "ab") as log:
-            self.process = subprocess.Popen(
-                [*line, "--port", str(self.port)], stdout=log, stderr=log
-            )
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{self.url}/readyz", timeout=1).status_code == 200:
-                    return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise RuntimeError(f"no server: see {self.folder / 'server.log'}")
-
-    def kill(self) -> None:
-        """As a power cut would."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        """As an operator would."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
 
 
 async def insist(client: httpx.AsyncClient, path: str, body: dict[str, Any], seen: Witness) -> Any:
@@ -151,7 +105,7 @@ async def tell(
             seen.faults.append(f"{id_} rewarded otherwise: {other.status_code} {other.text}")
 
 
-async def campaign(server: Server, kills: int, seed: int, callers: int) -> Witness:
+async def campaign(server: ServerProcess, kills: int, seed: int, callers: int) -> Witness:
     """Load, and a kill at a random instant of it, so many times."""
     chance, seen, over = random.Random(seed), Witness(), asyncio.Event()
     async with httpx.AsyncClient(base_url=server.url) as client:
@@ -192,7 +146,7 @@ def lines(url: str, name: str) -> list[dict[str, Any]]:
         after = page[-1]["seq"]
 
 
-def compare(server: Server, seen: Witness) -> dict[str, int]:
+def compare(server: ServerProcess, seen: Witness) -> dict[str, int]:
     """The log against what callers were told."""
     counts: Counter[str] = Counter()
     for name in POOLS:
@@ -249,8 +203,7 @@ def run(
     address: str, folder: Path, kills: int, seed: int, callers: int = 16
 ) -> tuple[Witness, dict[str, int]]:
     """A whole campaign on a store; what was seen, and what was counted."""
-    server = Server(address, folder)
-    server.start()
+    server = serve_store(address, log=folder / "server.log")
     try:
         for name, (policy, _) in POOLS.items():
             body = {"name": name, "problem": PROBLEM, "policy": policy, "seed": seed}
@@ -258,7 +211,7 @@ def run(
         seen = asyncio.run(campaign(server, kills, seed, callers))
         counts = compare(server, seen)
     finally:
-        if server.process is not None and server.process.poll() is None:
+        if server.process.poll() is None:
             server.stop()
     for name in POOLS:
         line = [sys.executable, "-m", "bylot", "replay", name, "--store", address]

@@ -18,4 +18,4 @@ def test_a_short_run_has_the_promised_keys_and_a_table() -> None:
 
 def test_an_absent_peer_is_named_with_the_remedy() -> None:
     result = {"rounds_per_cpu_s": {"bylot": 2.0}, "ratios": {}, "absent": ["river"]}
-    assert "river is not installed: pip install '.[bench]'" in decide.render(result)
+    assert "river is not installed; pip install '.[bench]'" in decide.render(result)

@@ -13,8 +13,9 @@ from bylot import AsyncClient, Client, Receipt, Router, at_most, errors, play, s
 from bylot.client import Ask, RemoteRouter, Scored, retry
 from bylot.policies import Omd
 from bylot.router.status import RouterStatus
+from bylot_bench.http_load import ServerProcess
 from scripted import Passes, scripted
-from server_process import ServerProcess, started
+from server_process import serve_store
 from small import five, recorded
 from traces import same
 
@@ -23,7 +24,7 @@ from traces import same
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for all tests of this file."""
     folder = tmp_path_factory.mktemp("served")
-    with started(f"sqlite:///{folder}/bylot.db") as server:
+    with serve_store(f"sqlite:///{folder}/bylot.db") as server:
         yield server
 
 
@@ -84,7 +85,7 @@ def test_without_a_key_the_same_would_be_two_decisions(
 
 def test_a_server_that_is_killed_and_comes_back_goes_unnoticed(tmp_path: Path) -> None:
     world = recorded(60)
-    with started(f"sqlite:///{tmp_path}/bylot.db") as server, Client(server.url) as client:
+    with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server, Client(server.url) as client:
         client.retries = 12
         router = client.create("lazarus", five(), "omd", seed=6)
         first = play(router, world, 30)

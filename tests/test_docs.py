@@ -16,7 +16,7 @@ from documents import blocks, commands, follow
 from fabricated import AS_WRITTEN, tell
 from formulas import FormulaError, mathml
 from names import python_page, settings_page
-from server_process import started
+from server_process import serve_store
 from verbs import page as verbs_page
 from verbs import verbs
 
@@ -57,7 +57,7 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(
     if page == "problem-files.md":  # reads the file that it shows
         Path("pool.yaml").write_text(blocks(text(page), "yaml")[0], encoding="utf-8")
     if page == "service.md":  # asks a server that is there
-        with started("sqlite:///bylot.db") as server:
+        with serve_store("sqlite:///bylot.db") as server:
             follow(text(page).replace("http://127.0.0.1:8000", server.url), page, capsys)
         return
     follow(text(page), page, capsys)

@@ -14,8 +14,9 @@ import pytest
 
 from bylot import Client, errors
 from bylot.cli import main
+from bylot_bench.http_load import ServerProcess
 from documents import blocks
-from server_process import ServerProcess, started
+from server_process import serve_store
 
 ROOT = Path(__file__).parent.parent
 
@@ -41,7 +42,7 @@ Say = Callable[..., str]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for all tests of this file that need no keys."""
     folder = tmp_path_factory.mktemp("served")
-    with started(f"sqlite:///{folder}/bylot.db") as server:
+    with serve_store(f"sqlite:///{folder}/bylot.db") as server:
         yield server
 
 
@@ -238,7 +239,7 @@ def test_keys_say_who_may_do_what(
     asker = json.loads(keys("create", "shop", "--scope", "decide", "--json"))
     assert admin not in keys("list")
     assert "shop" in keys("list")
-    with started(store) as server:
+    with serve_store(store) as server:
         words = ["router", "create", "triage", pool, "--policy", "omd", "--server", server.url]
         assert main(words) == 1
         assert "no valid key" in capsys.readouterr().err
@@ -318,7 +319,7 @@ def test_the_edits_of_the_documents_are_for_the_routers_of_both(say: Say) -> Non
 
 def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
     (block,) = blocks((ROOT / "README.md").read_text(), "sh")
-    with started(f"sqlite:///{tmp_path}/bylot.db") as server:
+    with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
         lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
         script = lines.replace("curl ", "curl -sS --fail-with-body -w '\\n' ")
         told = subprocess.run(

@@ -1,14 +1,16 @@
-"""How many rounds routers play per CPU-second, next to river's and MABWiser's UCB.
+"""Rounds per CPU-second of routers, against UCB in river and MABWiser.
 
-Everyone chooses 5 of 50 experts, sees one reward for the panel and learns from it, in the same
-process, in turns. The peers learn one arm at a time, so they credit the panel's reward to each
-member; neither knows limits.
+All choose 5 of 50 experts, see one reward for the panel and learn from it, in the same process, in
+turns. The other libraries learn one arm at a time, so the panel's reward is credited to each
+member; neither supports limits.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,14 @@ from bylot.numerics.sum_max import sum_max
 from bylot.router.router import Router
 from bylot.sample_problems import make_crowd_problem
 
-DECIDE_EXPERTS, DECIDE_DRAWS, DECIDE_DIMENSIONS = 50, 5, 3
+K, M, N = 50, 5, 3  # experts, panel size, dimensions
 OWN_ROUTERS = {"bylot": "omd", "bylot distinct": "distinct", "bylot tangent": "tangent"}
 PlayRound = Callable[[Any], None]  # plays one round on one value matrix
 
 
 def make_bylot_round(policy: str) -> PlayRound:
-    """decide + reward of our router under three limits, from Python."""
-    router = Router(
-        make_crowd_problem(DECIDE_EXPERTS, DECIDE_DRAWS), policy, rewards=(0.0, DECIDE_DIMENSIONS)
-    )
+    """decide + reward of a router under three limits, from Python."""
+    router = Router(make_crowd_problem(K, M), policy, rewards=(0.0, N))
     place = {name: i for i, name in enumerate(router.problem.experts)}
 
     def one(values: Any) -> None:
@@ -42,15 +42,15 @@ def make_bylot_round(policy: str) -> PlayRound:
 def make_river_round() -> PlayRound:
     """Five pulls without repetition, five updates."""
     policy = import_module("river.bandit").UCB(delta=1, seed=0)
-    arms = list(range(DECIDE_EXPERTS))
+    arms = list(range(K))
 
     def one(values: Any) -> None:
         left, panel = arms.copy(), []
-        for _ in range(DECIDE_DRAWS):
+        for _ in range(M):
             arm = policy.pull(left)
             left.remove(arm)
             panel.append(arm)
-        reward = sum_max(values, np.array(panel)) / DECIDE_DIMENSIONS
+        reward = sum_max(values, np.array(panel)) / N
         for arm in panel:
             policy.update(arm, reward)
 
@@ -60,25 +60,31 @@ def make_river_round() -> PlayRound:
 def make_mabwiser_round() -> PlayRound:
     """The five largest upper confidence bounds, one partial fit."""
     mab = import_module("mabwiser.mab")
-    policy = mab.MAB(list(range(DECIDE_EXPERTS)), mab.LearningPolicy.UCB1(alpha=1.0))
-    policy.fit(list(range(DECIDE_EXPERTS)), [0.5] * DECIDE_EXPERTS)
+    policy = mab.MAB(list(range(K)), mab.LearningPolicy.UCB1(alpha=1.0))
+    policy.fit(list(range(K)), [0.5] * K)
 
     def one(values: Any) -> None:
         bounds = policy.predict_expectations()
-        panel = sorted(bounds, key=bounds.__getitem__)[-DECIDE_DRAWS:]
-        reward = sum_max(values, np.array(panel)) / DECIDE_DIMENSIONS
-        policy.partial_fit(panel, [reward] * DECIDE_DRAWS)
+        panel = sorted(bounds, key=bounds.__getitem__)[-M:]
+        reward = sum_max(values, np.array(panel)) / N
+        policy.partial_fit(panel, [reward] * M)
 
     return one
 
 
 def run(seconds: float = 2.0, turns: int = 5) -> dict[str, Any]:
-    """Rounds per CPU-second of each, the median over turns that alternate between them."""
-    values = np.random.default_rng(0).random((1_000, DECIDE_DIMENSIONS, DECIDE_EXPERTS))
+    """Measure all in alternating turns; the median turn counts."""
+    values = np.random.default_rng(0).random((1_000, N, K))
     ours = {name: partial(make_bylot_round, policy) for name, policy in OWN_ROUTERS.items()}
-    players, absent = make_installed_rounds(
-        {**ours, "river": make_river_round, "mabwiser": make_mabwiser_round}
-    )
+    makers: dict[str, Callable[[], PlayRound]] = {
+        **ours,
+        "river": make_river_round,
+        "mabwiser": make_mabwiser_round,
+    }
+    players: dict[str, PlayRound] = {}
+    for name, make in makers.items():
+        with suppress(ModuleNotFoundError):
+            players[name] = make()
     rates: dict[str, list[float]] = {name: [] for name in players}
     for one in players.values():
         measure_rate(one, values, 0.2)  # compile and fill caches
@@ -87,27 +93,14 @@ def run(seconds: float = 2.0, turns: int = 5) -> dict[str, Any]:
             rates[name].append(measure_rate(one, values, seconds / turns))
     medians = {name: float(np.median(rate)) for name, rate in rates.items()}
     ratios = {name: medians["bylot"] / medians[name] for name in medians if name not in OWN_ROUTERS}
+    absent = [name for name in makers if name not in players]
     return {"rounds_per_cpu_s": medians, "ratios": ratios, "absent": absent}
-
-
-def make_installed_rounds(
-    makers: dict[str, Callable[[], PlayRound]],
-) -> tuple[dict[str, PlayRound], list[str]]:
-    """The players that are installed, and the names of those that are not."""
-    players: dict[str, PlayRound] = {}
-    absent = []
-    for name, make in makers.items():
-        try:
-            players[name] = make()
-        except ModuleNotFoundError:
-            absent.append(name)
-    return players, absent
 
 
 def measure_rate(one: PlayRound, values: Any, seconds: float) -> float:
     """Rounds per CPU-second over about this much time."""
     done, start = 0, time.process_time()
-    for matrix in cycle_values(values):
+    for matrix in cycle(values):
         one(matrix)
         done += 1
         if done % 50 == 0 and time.process_time() - start >= seconds:
@@ -115,19 +108,13 @@ def measure_rate(one: PlayRound, values: Any, seconds: float) -> float:
     return done / (time.process_time() - start)
 
 
-def cycle_values(values: Any) -> Iterator[Any]:
-    """The matrices, over and over."""
-    while True:
-        yield from values
-
-
 def render(result: dict[str, Any]) -> str:
-    """The result as a table; ours are also told as multiples of the peers'."""
+    """The result as a table; ours also as multiples of the others."""
     rates, peers = result["rounds_per_cpu_s"], list(result["ratios"])
     rows = [("decide + reward, 5 of 50", "rounds per CPU-second", *(f"/ {one}" for one in peers))]
     for name, rate in rates.items():
         multiples = [f"{rate / rates[one]:.1f}" if name in OWN_ROUTERS else "" for one in peers]
         rows.append((f"{name} omd" if name == "bylot" else name, f"{rate:,.0f}", *multiples))
     lines = format_table(rows)
-    lines += [f"{name} is not installed: {install_command('bench')}" for name in result["absent"]]
+    lines += [f"{name} is not installed; {install_command('bench')}" for name in result["absent"]]
     return "\n".join(lines)

@@ -1,19 +1,129 @@
-"""Load on a server of ours: many connections, each with one request in the air at a time.
+"""Server processes on loopback, and load on them: many connections with one request in flight each.
 
-Requests are written and answers read by hand: a client library would take more of the machine than
-the server that is being measured.
+Requests are written and answers parsed by hand: a client library would use more CPU than the server
+that is being measured.
 """
 
 import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, NamedTuple
+import urllib.request
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+START_TIMEOUT_S = 120.0  # a server may have to compile first
+STOP_TIMEOUT_S = 60.0
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+AsgiMessage = MutableMapping[str, Any]
+HELLO_START = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/plain"), (b"content-length", b"5")],
+}
+
+
+async def hello_app(
+    scope: AsgiMessage,
+    receive: Callable[[], Awaitable[AsgiMessage]],
+    send: Callable[[AsgiMessage], Awaitable[None]],
+) -> None:
+    """The least that uvicorn can do, as a baseline: read the request, answer hello."""
+    if scope["type"] != "http":
+        return
+    while (await receive()).get("more_body"):
+        pass
+    await send(HELLO_START)
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+class ServerProcess:
+    """`python -m COMMAND --port PORT` on a free loopback port; it can be killed and restarted.
+
+    ready: path that answers once the server is up; log: file for its output
+    """
+
+    def __init__(
+        self,
+        *command: str,
+        ready: str = "/readyz",
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.command = [sys.executable, "-m", *command, "--port", str(self.port)]
+        self.ready, self.log, self.environment = f"{self.url}{ready}", log, environment
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the process and wait until it answers."""
+        with open(self.log or os.devnull, "ab") as output:
+            self.process = subprocess.Popen(
+                self.command, stdout=output, stderr=output, env=self.environment
+            )
+        end = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                with urllib.request.urlopen(self.ready, timeout=1):
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError(f"{' '.join(self.command)} did not start; see {self.log or '--log'}")
+
+    def kill(self) -> None:
+        """Kill it at once (SIGKILL)."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to stop (SIGTERM); return its exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def get(self, path: str) -> Any:
+        """GET a JSON document."""
+        with urllib.request.urlopen(self.url + path) as answer:
+            return json.load(answer)
+
+    def post(self, path: str, body: Any) -> None:
+        """POST a JSON document; raise unless it succeeds."""
+        head = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), head)
+        with urllib.request.urlopen(request, timeout=120):
+            pass
+
+    def cpu(self) -> float:
+        """Seconds of CPU used so far, user and system."""
+        fields = self.read_stat()
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+
+    def memory(self) -> int:
+        """Resident memory in bytes."""
+        return int(self.read_stat()[21]) * os.sysconf("SC_PAGE_SIZE")
+
+    def read_stat(self) -> list[str]:
+        """The fields of /proc/PID/stat after the name of the command."""
+        text = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return text.rpartition(")")[2].split()
+
 
 class LoadResult(NamedTuple):
-    """What some connections came to."""
+    """What a load measured."""
 
     requests: int
     seconds: float
@@ -23,7 +133,7 @@ class LoadResult(NamedTuple):
 
 
 def format_post(path: str, body: bytes) -> bytes:
-    """A request over a connection that stays."""
+    """A POST request over a persistent connection."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -31,36 +141,37 @@ def format_post(path: str, body: bytes) -> bytes:
 async def drive_connections(
     port: int,
     connections: int,
-    following: Callable[[], bytes | None],
-    heard: Callable[[bytes], bool],
+    next_request: Callable[[], bytes | None],
+    is_expected: Callable[[bytes], bool],
 ) -> LoadResult:
-    """Send what `following` gives, from as many connections, until it gives None; `heard` says
-    whether an answer (its status line and body) is as expected.
+    """Send requests over all connections until there is no next one.
+
+    is_expected: judges an answer, given as its status line and body
     """
-    took: list[float] = []
+    latencies: list[float] = []
     errors = 0
 
-    async def one() -> None:
+    async def drive_one() -> None:
         nonlocal errors
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while (request := following()) is not None:
+        while (request := next_request()) is not None:
             start = time.perf_counter()
             writer.write(request)
             answer = await read_answer(reader)
-            took.append(time.perf_counter() - start)
-            errors += not heard(answer)
+            latencies.append(time.perf_counter() - start)
+            errors += not is_expected(answer)
         writer.close()
         await writer.wait_closed()
 
     began = time.perf_counter()
-    await asyncio.gather(*(one() for _ in range(connections)))
+    await asyncio.gather(*(drive_one() for _ in range(connections)))
     seconds = time.perf_counter() - began
-    p50, p99 = 1e3 * np.percentile(took, [50, 99])
-    return LoadResult(len(took), seconds, float(p50), float(p99), errors)
+    p50, p99 = 1e3 * np.percentile(latencies, [50, 99])
+    return LoadResult(len(latencies), seconds, float(p50), float(p99), errors)
 
 
 async def read_answer(reader: asyncio.StreamReader) -> bytes:
-    """The status line and the body of one answer."""
+    """Read the status line and the body of one answer."""
     head = await reader.readuntil(b"\r\n\r\n")
     status, _, fields = head.partition(b"\r\n")
     for line in fields.lower().split(b"\r\n"):
@@ -69,24 +180,12 @@ async def read_answer(reader: asyncio.StreamReader) -> bytes:
     return status + b"\n"
 
 
-AsgiMessage = MutableMapping[str, Any]
-HELLO_START = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [(b"content-type", b"text/plain"), (b"content-length", b"5")],
-}
-HELLO_BODY = {"type": "http.response.body", "body": b"hello"}
+def make_answer_check(status: bytes, ids: list[str] | None = None) -> Callable[[bytes], bool]:
+    """Make a check of the status of answers that also collects the ids of decisions."""
 
+    def is_expected(answer: bytes) -> bool:
+        if ids is not None and status in answer:
+            ids.append(json.loads(answer.partition(b"\n")[2])["id"])
+        return status in answer[:20]
 
-async def hello_app(
-    scope: AsgiMessage,
-    receive: Callable[[], Awaitable[AsgiMessage]],
-    send: Callable[[AsgiMessage], Awaitable[None]],
-) -> None:
-    """Read the request, say hello."""
-    if scope["type"] != "http":
-        return
-    while (await receive()).get("more_body"):
-        pass
-    await send(HELLO_START)
-    await send(HELLO_BODY)
+    return is_expected

@@ -1,14 +1,12 @@
-"""A store with many routers and a long log: how soon a server is up, and whether it is as quick.
+"""Start-up time and latency of a server whose store has many routers and a long log.
 
-The log is written by the keeper itself, in batches; then `bylot serve` is started on it, and on a
-store with nothing in it but one router.
+The command handler writes the log directly, in batches; then `bylot serve` runs on it, and on a
+store with a single router for comparison.
 """
 
 import asyncio
-import json
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -20,119 +18,95 @@ from bylot.policies import find_policy, policy_to_data
 from bylot.router.config import RouterConfig
 from bylot.router.persistence import problem_to_data
 from bylot.store import open_store
-from bylot_bench.http_load import LoadResult, drive_connections, format_post
-from bylot_bench.service import (
-    MeasuredServer,
-    make_listener,
-    make_service_problem,
-    run_server_process,
+from bylot_bench.http_load import (
+    LoadResult,
+    ServerProcess,
+    drive_connections,
+    format_post,
+    make_answer_check,
 )
+from bylot_bench.service import make_service_problem
 
-FILL_BATCH_DECISIONS = 1_000  # decisions of one commit
-TIMED_REQUESTS = 2_000  # requests of a measurement
-TIMED_PAGES = 200  # of 100 lines each
+FILL_BATCH_DECISIONS = 1_000
+TIMED_REQUESTS = 2_000
+TIMED_PAGES = 200  # repetitions; the quickest counts
 
 
 def run(routers: int = 1_000, decisions: int = 10_000_000) -> dict[str, Any]:
-    """Fill, start, ask."""
+    """Fill a small and a large store, and measure a server on each."""
     with tempfile.TemporaryDirectory() as folder:
         small, large = (f"sqlite:///{folder}/{name}.db" for name in ("small", "large"))
         fill_store(small, 1, 1_000)
         began = time.perf_counter()
         fill_store(large, routers, decisions)
-        filled = time.perf_counter() - began
-        size = Path(f"{folder}/large.db").stat().st_size
-        before, after = measure_server(small, 1), measure_server(large, routers)
-    return {
-        "routers": routers,
-        "decisions": decisions,
-        "fill_s": filled,
-        "file_gb": size / 2**30,
-        "empty": before,
-        "full": after,
-    }
+        return {
+            "routers": routers,
+            "decisions": decisions,
+            "fill_s": time.perf_counter() - began,
+            "file_gb": Path(f"{folder}/large.db").stat().st_size / 2**30,
+            "empty": measure_server(small, 1),
+            "full": measure_server(large, routers),
+        }
 
 
-def fill_store(address: str, routers: int, decisions: int) -> None:
-    """Routers that have been asked, all equally often, each in a stretch of batches."""
-    keeper = CommandHandler(open_store(address), "bench")
+def fill_store(url: str, routers: int, decisions: int) -> None:
+    """Create routers and let each make its share of the decisions, in batches."""
+    handler = CommandHandler(open_store(url), "bench")
     policy = policy_to_data(find_policy("distinct"))
+    problem = problem_to_data(make_service_problem())
     for n in range(routers):
-        terms = RouterConfig(problem=problem_to_data(make_service_problem()), policy=policy, seed=n)
-        raise_failures(keeper.perform([CreateRouter(f"r{n}", terms)], now_us()))
-        left = decisions // routers
-        while left > 0:
-            raise_failures(
-                keeper.perform([MakeDecision(f"r{n}")] * min(left, FILL_BATCH_DECISIONS), now_us())
-            )
-            left -= FILL_BATCH_DECISIONS
+        commands: list[Any] = [
+            CreateRouter(f"r{n}", RouterConfig(problem=problem, policy=policy, seed=n))
+        ]
+        commands += [MakeDecision(f"r{n}")] * (decisions // routers)
+        for start in range(0, len(commands), FILL_BATCH_DECISIONS):
+            batch = commands[start : start + FILL_BATCH_DECISIONS]
+            for answer in handler.perform(batch, now_us()):
+                if isinstance(answer, Exception):
+                    raise answer
         if n % 50 == 49:
             print_progress(f"... {n + 1:,} of {routers:,} routers")
-    keeper.close()
+    handler.close()
 
 
-def raise_failures(answers: list[Any]) -> None:
-    """Nothing here may fail."""
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer
-
-
-def measure_server(address: str, routers: int) -> dict[str, Any]:
-    """Seconds until a server is ready, then milliseconds of requests to it."""
+def measure_server(store: str, routers: int) -> dict[str, Any]:
+    """Measure the seconds until a server is ready, then milliseconds of requests to it."""
     began = time.perf_counter()
-    with run_server_process("bylot", "serve", "--store", address, ready="/readyz") as server:
+    with ServerProcess("bylot", "serve", "--store", store) as server:
         ready = time.perf_counter() - began
         firsts = [time_first_decision(server, n) for n in range(0, routers, max(1, routers // 20))]
         load = asyncio.run(load_one_connection(server))
-        last = read_last_seq(server)
+        last = int(server.get("/v1/routers/r0")["seq"])
+        pages = {"first": -1, "middle": last // 2, "last": max(-1, last - 100)}
         return {
             "start_s": ready,
             "first_decide_ms": 1e3 * sum(firsts) / len(firsts),
             "decide_p50_ms": load.p50_ms,
             "decide_p99_ms": load.p99_ms,
-            "page_ms": {
-                name: time_log_page(server, at) for name, at in choose_log_pages(last).items()
-            },
+            "page_ms": {name: time_log_page(server, after) for name, after in pages.items()},
         }
 
 
-def time_first_decision(server: MeasuredServer, n: int) -> float:
-    """Seconds for the first decision of a router, which opens it."""
+def time_first_decision(server: ServerProcess, n: int) -> float:
+    """Seconds for the first decision of a router, which loads it."""
     began = time.perf_counter()
-    url = f"http://127.0.0.1:{server.port}/v1/routers/r{n}/decisions"
-    head = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, b"{}", head), timeout=60):
-        return time.perf_counter() - began
+    server.post(f"/v1/routers/r{n}/decisions", {})
+    return time.perf_counter() - began
 
 
-async def load_one_connection(server: MeasuredServer) -> LoadResult:
-    """Decisions over one connection, one after the other."""
-    several = iter([format_post("/v1/routers/r0/decisions", b"{}")] * TIMED_REQUESTS)
-    return await drive_connections(
-        server.port, 1, lambda: next(several, None), make_listener(b" 201 ", None)
-    )
+async def load_one_connection(server: ServerProcess) -> LoadResult:
+    """Send decisions over one connection, one after the other."""
+    requests = iter([format_post("/v1/routers/r0/decisions", b"{}")] * TIMED_REQUESTS)
+    check = make_answer_check(b" 201 ")
+    return await drive_connections(server.port, 1, lambda: next(requests, None), check)
 
 
-def read_last_seq(server: MeasuredServer) -> int:
-    """The last line of the first router."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v1/routers/r0") as answer:
-        return int(json.load(answer)["seq"])
-
-
-def choose_log_pages(last: int) -> dict[str, int]:
-    """Where to read pages of the log."""
-    return {"first": -1, "middle": last // 2, "last": max(-1, last - 100)}
-
-
-def time_log_page(server: MeasuredServer, after: int) -> float:
-    """Milliseconds for a hundred lines of the log after one, the quickest of some turns."""
-    url = f"http://127.0.0.1:{server.port}/v1/routers/r0/events?after={after}&limit=100"
+def time_log_page(server: ServerProcess, after: int) -> float:
+    """Milliseconds to read 100 events after this one, the quickest of some repetitions."""
     best = float("inf")
     for _ in range(TIMED_PAGES):
         began = time.perf_counter()
-        with urllib.request.urlopen(url) as answer:
-            answer.read()
+        server.get(f"/v1/routers/r0/events?after={after}&limit=100")
         best = min(best, time.perf_counter() - began)
     return 1e3 * best
 
@@ -148,8 +122,8 @@ def render(result: dict[str, Any]) -> str:
         ("decide, p99 ms", "decide_p99_ms"),
     ):
         rows.append((name, f"{result['empty'][key]:.2f}", f"{result['full'][key]:.2f}"))
-    for place in ("first", "middle", "last"):
-        times = (result[one]["page_ms"][place] for one in ("empty", "full"))
-        rows.append((f"{place} 100 lines of a log, ms", *(f"{ms:.2f}" for ms in times)))
+    for page in ("first", "middle", "last"):
+        times = (result[store]["page_ms"][page] for store in ("empty", "full"))
+        rows.append((f"{page} 100 events of a log, ms", *(f"{ms:.2f}" for ms in times)))
     filled = f"written in {result['fill_s']:.0f} s, {result['file_gb']:.1f} GB"
     return "\n".join([*format_table(rows), filled])

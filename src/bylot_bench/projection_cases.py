@@ -1,6 +1,6 @@
-"""Projection problems made to be hard, each known by one number, and the judge of an answer.
+"""Hard projection problems, each identified by a number, and the check of a solution.
 
-The judge knows nothing of how an answer was found; the solvers are left to `bylot.numerics`.
+The check uses only the optimality conditions; the solvers are in `bylot.numerics`.
 """
 
 import math
@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy.optimize import nnls
 
 from bylot.numerics.jit import Floats
 
 
 class ProjectionCase(NamedTuple):
-    """Project z on {sum q = 1, q >= floor, A q <= b}; `title` says what makes it hard."""
+    """Project z onto {sum q = 1, q >= floor, A q <= b}; `title` says what makes it hard."""
 
     z: Floats
     floor: float
@@ -38,9 +37,9 @@ class KktResidual(NamedTuple):
     stationary      (largest s_i - smallest free s_i) / S, where s_i = z_i - q_i - t_i
 
     The last is zero if and only if some tau has s_i = tau where q_i is free and s_i <= tau where
-    it is not. S is the size of the numbers that cancel in s: no answer in floating point does
-    better than a few units of rounding of S. Shifting z or a row, or scaling a row, moves no
-    entry but by rounding; large multipliers do not enter S unless free points pay them.
+    it is not. S is the size of the numbers that cancel in s, so no floating-point solution does
+    better than a few units of rounding of S. Shifting z or a row, or scaling a row, changes the
+    residual only by rounding; large multipliers enter S only through free points.
     """
 
     mass: float
@@ -57,19 +56,19 @@ class KktResidual(NamedTuple):
 
 
 def compute_row_scales(case: ProjectionCase) -> Floats:
-    """max |A_j| of each row, or 1 for a row of zeros: what its excess is measured in."""
+    """max |A_j| of each row, the unit of its excess; 1 for a row of zeros."""
     largest = np.abs(case.A).max(axis=1)
     return np.where(largest > 0.0, largest, 1.0)
 
 
 def compute_excess(case: ProjectionCase, q: Floats) -> Floats:
-    """A_j q - b_j of each row, rounded once, in parts of max |A_j|."""
+    """A_j q - b_j of each row in units of max |A_j|, rounded once."""
     over = [math.fsum([*(a * q), -b]) for a, b in zip(case.A, case.b, strict=True)]
     return np.array(over) / compute_row_scales(case)
 
 
 def compute_kkt_residual(case: ProjectionCase, q: Floats, multipliers: Floats) -> KktResidual:
-    """Residual of an answer, with sums rounded once (`math.fsum`)."""
+    """Residual of a solution, with sums rounded once (`math.fsum`)."""
     z, floor, A = case.z, case.floor, case.A
     cheapest = A.min(axis=1, keepdims=True)
     t = multipliers @ (A - cheapest)
@@ -96,9 +95,9 @@ def minimise_row(case: ProjectionCase, row: int = 0) -> float:
 
 
 def judge_halfspace(case: ProjectionCase, q: Floats, multiplier: float, feasible: bool) -> float:
-    """Worst scaled KKT residual of an answer to a case of one row; infinite if `feasible` lies.
+    """Worst scaled KKT residual of a solution with one row; infinite if `feasible` is wrong.
 
-    An answer to an empty set must be optimal for the row a.q <= min a.q instead.
+    If the set is empty, the solution must be optimal for the row a.q <= min a.q instead.
     """
     if not feasible:
         edge = minimise_row(case)
@@ -109,24 +108,24 @@ def judge_halfspace(case: ProjectionCase, q: Floats, multiplier: float, feasible
 
 
 def draw_size(rng: Generator) -> int:
-    """K: mostly small, where ties and corners are frequent; now and then up to 1,000."""
+    """Draw K: mostly small, where ties and corners are frequent; sometimes up to 1,000."""
     top = rng.choice([3, 12, 60, 300, 1_000], p=[0.2, 0.4, 0.25, 0.1, 0.05])
     return int(rng.integers(1, top + 1))
 
 
 def draw_magnitude(rng: Generator) -> float:
-    """A scale from 1e-8 to 1e8, even in decades."""
+    """Draw a scale from 1e-8 to 1e8, uniform in its logarithm."""
     return float(10.0 ** rng.uniform(-8, 8))
 
 
 def draw_floor(rng: Generator, K: int) -> float:
-    """None, the default, half, all, all but rounding, or any share of 1/K."""
+    """Draw a floor: none, the default, half, all, all but rounding, or any share of 1/K."""
     share = rng.choice([0.0, 0.1, 0.5, 1.0, 1.0 - 1e-9, rng.random()])
     return float(share) / K
 
 
 def draw_point(rng: Generator, K: int, floor: float) -> tuple[str, Floats]:
-    """A point to project, and what it is like."""
+    """Draw a point to project and the name of its kind."""
     scale = draw_magnitude(rng)
     q = floor + (1.0 - K * floor) * rng.dirichlet(np.full(K, 10.0 ** rng.uniform(-1.0, 1.0)))
     spikes = np.where(rng.random(K) < 5.0 / K, rng.standard_normal(K), 0.0)
@@ -145,7 +144,7 @@ def draw_point(rng: Generator, K: int, floor: float) -> tuple[str, Floats]:
 
 
 def draw_cost_row(rng: Generator, z: Floats) -> tuple[str, Floats]:
-    """A row of costs, and what it is like."""
+    """Draw a row of costs and the name of its kind."""
     K, scale = z.size, draw_magnitude(rng)
     kinds: dict[str, Callable[[], Any]] = {
         "uniform": lambda: rng.random(K),
@@ -166,7 +165,7 @@ def draw_cost_row(rng: Generator, z: Floats) -> tuple[str, Floats]:
 
 
 def draw_bound(rng: Generator, z: Floats, floor: float, a: Floats) -> tuple[str, float]:
-    """A bound on a.q, and where it lies among the values that a.q can take."""
+    """Draw a bound on a.q and the name of its place in the range of a.q."""
     rest = 1.0 - z.size * floor
     low, high = floor * a.sum() + rest * a.min(), floor * a.sum() + rest * a.max()
     corner = np.full(z.size, floor)
@@ -187,7 +186,7 @@ def draw_bound(rng: Generator, z: Floats, floor: float, a: Floats) -> tuple[str,
 
 
 def make_halfspace_case(number: int, seed: int = 0) -> ProjectionCase:
-    """The case of one row with this number: the same one every time."""
+    """Make the case of one row with this number; it is the same every time."""
     rng = np.random.default_rng((seed, number))
     K = draw_size(rng)
     floor = draw_floor(rng, K)
@@ -196,69 +195,3 @@ def make_halfspace_case(number: int, seed: int = 0) -> ProjectionCase:
     kind_b, b = draw_bound(rng, z, floor, a)
     title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, a {kind_a}, b {kind_b}"
     return ProjectionCase(z, floor, a[None, :], np.array([b]), title)
-
-
-def make_rows_case(number: int, seed: int = 0) -> ProjectionCase:
-    """The case of several rows (or none) with this number: independent, repeated or opposed."""
-    rng = np.random.default_rng((seed, number, 1))
-    K = draw_size(rng)
-    floor = draw_floor(rng, K)
-    kind_z, z = draw_point(rng, K, floor)
-    rows: list[Floats] = []
-    kinds, bounds = [], []
-    for _ in range(rng.integers(0, 6)):
-        kind, a = draw_cost_row(rng, z)
-        if rows and rng.random() < 0.4:
-            kind, a = draw_dependent_row(rng, rows[rng.integers(len(rows))])
-        place, b = draw_bound(rng, z, floor, a)
-        rows.append(a)
-        bounds.append(b)
-        kinds.append(f"{kind} {place}")
-    title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, rows {', '.join(kinds)}"
-    return ProjectionCase(z, floor, np.array(rows).reshape(-1, K), np.array(bounds), title)
-
-
-def draw_dependent_row(rng: Generator, a: Floats) -> tuple[str, Floats]:
-    """A row that depends on another one, exactly or nearly."""
-    nearly = 10.0 ** rng.uniform(-12, -1) * np.abs(a).max() * rng.standard_normal(a.size)
-    kinds = {
-        "the same": a,
-        "a multiple": draw_magnitude(rng) * a,
-        "the opposite": -a,
-        "nearly the same": a + nearly,
-        "nearly the opposite": nearly - a,
-    }
-    kind = str(rng.choice(list(kinds)))
-    return kind, kinds[kind]
-
-
-def compute_least_norm(case: ProjectionCase) -> float:
-    """The least norm of max(0, excess) on the floored simplex, by non-negative least squares.
-
-    Over p >= 0 and slacks s >= 0, minimise |A' (floor + p) + s - b'|^2 with A', b' in parts of
-    max |A_j| and a heavy row for the mass of p. What is found is a point of the simplex, so it
-    bounds the least from above; it is the least as far as Lawson and Hanson's method finds it.
-    """
-    A, b = case.A / compute_row_scales(case)[:, None], case.b / compute_row_scales(case)
-    d, K = A.shape
-    rest, heavy = 1.0 - K * case.floor, 1e5
-    M = np.block([[A, np.eye(d)], [np.full((1, K), heavy), np.zeros((1, d))]])
-    p = nnls(M, np.append(b - case.floor * A.sum(axis=1), heavy * rest))[0][:K]
-    q = case.floor + p * (rest / p.sum() if p.sum() > 0.0 else 0.0)
-    return float(np.linalg.norm(np.maximum(compute_excess(case, q), 0.0)))
-
-
-def judge_rows(case: ProjectionCase, q: Floats, multipliers: Floats, feasible: bool) -> float:
-    """Worst scaled KKT residual of an answer to a case of several rows; infinite if it lies.
-
-    An answer to an empty set must be optimal for the rows that it just keeps. Whether it
-    misses them by the least is for `compute_least_norm` to say.
-    """
-    if feasible:
-        return compute_kkt_residual(case, q, multipliers).worst
-    over = np.maximum(compute_excess(case, q), 0.0)
-    if over.max() <= 1e-14:
-        return math.inf
-    return compute_kkt_residual(
-        case._replace(b=case.b + over * compute_row_scales(case)), q, multipliers
-    ).worst

@@ -1,11 +1,16 @@
 """Our exact projection against general QP solvers, in one run, and then against hard cases.
 
-Timed is the step of the policy: z = q + g / eta from the middle of a play, with a row that binds.
-`ours_us` is a call from compiled code, which is where policy and simulator call it;
-`ours_python_us` one from Python, as all peers are called. One thread, one solver at a time, the
-quickest of several passes over the same consecutive steps. A peer is left out, with a note, if
-it is not installed, is dense where that makes no sense, or solves a different problem. The fuzz
-judges every answer of ours by its optimality conditions.
+The problem is min 1/2 |q - z|^2 over sum q = 1, q >= floor, a.q <= b, where z, a and b are new in
+every call. The steps come from the middle of a run of the paper's policy and have a binding row.
+Each solver is called the fastest way that its own interface offers: what does not change is set up
+before timing, it may warm-start, and it is sparse if the solver is. Tolerances are the solvers'
+defaults: 1e-6 to 1e-8, but only 1e-3 for osqp.
+
+`ours_us` is a call from compiled code, as policies and the simulator call it; `ours_python_us` is a
+call from Python, as all other solvers are called. One thread, one solver at a time, the fastest of
+several passes over the same steps. A solver is left out, with a note, if it is not installed, is
+dense where that makes no sense, or returns another solution. The fuzz test checks every solution of
+ours by its optimality conditions.
 """
 
 import time
@@ -23,11 +28,13 @@ from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simplex_projection import project_onto_halfspace
 from bylot_bench.projection_cases import judge_halfspace, make_halfspace_case
 
+QP_SIZES = (50, 200, 1_000, 10_000, 100_000)
+MAX_KKT_RESIDUAL = 1e-12  # scaled
 SolveProjection = Callable[[Floats, Floats, float], Floats]  # z, a, b -> q
 
 
 def make_daqp(K: int, floor: float) -> SolveProjection:
-    """Dual active set, dense, from the last active set."""
+    """Dual active set, dense, warm-started from the last active set."""
     model = import_module("daqp").Model()
     A, upper, lower = np.ones((2, K)), np.full(K + 2, 1e30), np.full(K + 2, floor)
     upper[K], lower[K], lower[K + 1] = 1.0, 1.0, -1e30
@@ -45,7 +52,7 @@ def make_daqp(K: int, floor: float) -> SolveProjection:
 
 
 def make_quadprog(K: int, floor: float) -> SolveProjection:
-    """Goldfarb and Idnani's dual method, dense, told that the Hessian is factorised."""
+    """Goldfarb and Idnani's dual method, dense, with a factorised Hessian."""
     solver = import_module("quadprog")
     H, rows, sides = np.eye(K), np.zeros((K, K + 2)), np.full(K + 2, floor)
     rows[:, 0], rows[:, 2:], sides[0] = 1.0, np.eye(K), 1.0
@@ -84,7 +91,7 @@ def stack_rows(K: int, sign: float) -> Any:
 
 
 def make_osqp(K: int, floor: float) -> SolveProjection:
-    """Operator splitting, sparse, from the last answer."""
+    """Operator splitting, sparse, warm-started from the last solution."""
     solver = import_module("osqp").OSQP()
     A = stack_rows(K, 1.0)
     per_expert = A.data.reshape(K, 3)
@@ -130,17 +137,12 @@ QP_SOLVERS: dict[str, Callable[[int, float], SolveProjection]] = {
     "osqp": make_osqp,
     "clarabel": make_clarabel,
 }
-MAX_DENSE_SIZE = {
-    "daqp": 1_000,
-    "quadprog": 1_000,
-}  # largest K at which a dense K x K matrix makes sense
-SOLVER_TOLERANCES = {
-    "osqp": 0.1
-}  # of the largest q, 1e-3 for the others: by how much an answer may be off
+MAX_DENSE_SIZE = {"daqp": 1_000, "quadprog": 1_000}  # largest K for a dense K x K matrix
+SOLVER_TOLERANCES = {"osqp": 0.1}  # relative to the largest q; 1e-3 for the others
 
 
 def find_version(name: str) -> str | None:
-    """The installed version of a peer, or None."""
+    """The installed version of a solver, or None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -148,21 +150,18 @@ def find_version(name: str) -> str | None:
 
 
 def list_missing_solvers() -> list[str]:
-    """The peers that are not installed."""
+    """The solvers that are not installed."""
     return [name for name in QP_SOLVERS if find_version(name) is None]
 
 
 def measure_difference(theirs: list[Floats], ours: list[Floats]) -> float:
-    """How far apart answers are at most, in parts of the largest q; NaN counts as infinite."""
+    """Largest difference between solutions, relative to the largest q; NaN is infinite."""
     parts = [np.abs(t - q).max() / q.max() for t, q in zip(theirs, ours, strict=True)]
     return float(np.nan_to_num(parts, nan=np.inf).max())
 
 
-STEP_DRAWS, STEP_BATCH, STEP_DIMENSIONS, STEP_KAPPA, STEP_ROUNDS = 5, 10, 3, 20.0, 10_000
-
-
 class ProjectionSteps(NamedTuple):
-    """Consecutive steps in which the row binds: project z[n] on {q >= floor, a[n].q <= b[n]}."""
+    """Steps whose row binds: project z[n] onto {q >= floor, a[n].q <= b[n]}."""
 
     floor: float
     z: Floats
@@ -170,42 +169,33 @@ class ProjectionSteps(NamedTuple):
     b: Floats
 
 
-class StepPool(NamedTuple):
-    """Costs (3, K) with the box that their means must lie in, and skills (3, K)."""
+def record_steps(K: int, count: int, skip: int = 500, seed: int = 0) -> ProjectionSteps:
+    """Record `count` steps of a run after its first `skip`, with the settings of the paper.
 
-    costs: Floats
-    low: Floats
-    high: Floats
-    skills: Floats
-
-
-def make_step_pool(K: int, rng: np.random.Generator) -> StepPool:
-    """A pool of K workers."""
+    The pool is made up: heavy-tailed workloads under a budget, a cap on the busiest fifth, a share
+    for the least busy one, and skill that comes with practice. Only what a step needs is computed,
+    so that a pool of 100,000 takes seconds.
+    """
+    M, N, batch, kappa, rounds = 5, 3, 10, 20.0, 10_000
+    rng = np.random.default_rng(seed)
     workload = rng.lognormal(-1.5, 1.0, K).clip(0.01)
     workload /= workload.max()
     practice = workload.argsort().argsort() / K
     costs = np.array([workload, practice >= 0.8, practice < 0.2])
-    skills = 0.2 + 0.6 * practice + 0.15 * rng.standard_normal((STEP_DIMENSIONS, K))
-    high = np.array([workload.mean(), 0.8 / STEP_DRAWS, 1.0])
-    return StepPool(costs, np.array([0.0, 0.0, 0.5]), high, skills.clip(0.01, 0.99))
-
-
-def record_steps(K: int, count: int, skip: int = 500, seed: int = 0) -> ProjectionSteps:
-    """`count` steps of a play, after `skip` of the 1,000 that the paper's experiments have."""
-    rng = np.random.default_rng(seed)
-    costs, low, high, skills = make_step_pool(K, rng)
+    low, high = np.array([0.0, 0.0, 0.5]), np.array([workload.mean(), 0.8 / M, 1.0])
+    skills = (0.2 + 0.6 * practice + 0.15 * rng.standard_normal((N, K))).clip(0.01, 0.99)
     floor = 1 / (10 * K)
-    eta = 0.03 * np.sqrt(2 * STEP_ROUNDS * K * STEP_DRAWS * (1 / floor + STEP_DRAWS - 1))
+    eta = 0.03 * np.sqrt(2 * rounds * K * M * (1 / floor + M - 1))
     q, w, total, played = np.full(K, 1 / K), np.zeros(3), 0.0, 0
     found: list[tuple[Floats, Floats, float]] = []
     while len(found) < count:
         g, mass, spend = np.zeros(K), np.cumsum(q), costs @ q
-        for _ in range(STEP_BATCH):
-            draws = np.searchsorted(mass, mass[-1] * rng.random(STEP_DRAWS))
+        for _ in range(batch):
+            draws = np.searchsorted(mass, mass[-1] * rng.random(M))
             v = skills[:, draws]
-            reward = rng.beta(STEP_KAPPA * v, STEP_KAPPA * (1 - v)).max(axis=1).sum()
+            reward = rng.beta(kappa * v, kappa * (1 - v)).max(axis=1).sum()
             centred = reward - total / played if played else 0.0
-            np.add.at(g, draws, centred / q[draws] / STEP_BATCH)
+            np.add.at(g, draws, centred / q[draws] / batch)
             total, played = total + reward, played + 1
             peak = np.where(w > 0, high, np.where(w < 0, low, spend.clip(low, high)))
             w = w + 0.05 * (spend - peak)
@@ -213,19 +203,15 @@ def record_steps(K: int, count: int, skip: int = 500, seed: int = 0) -> Projecti
         z, a, b = q + g / eta, w @ costs, float(np.where(w > 0, w * high, w * low).sum())
         answer = project_onto_halfspace(z, floor, a, b)
         q = answer.q
-        if answer.multiplier > 0 and played > skip * STEP_BATCH:
+        if answer.multiplier > 0 and played > skip * batch:
             found.append((z, a, b))
     z_all, a_all, b_all = zip(*found, strict=True)
     return ProjectionSteps(floor, np.array(z_all), np.array(a_all), np.array(b_all))
 
 
-QP_SIZES = (50, 200, 1_000, 10_000, 100_000)
-MAX_KKT_RESIDUAL = 1e-12  # of the scaled KKT residual
-
-
 @jit
 def project_steps(floor: float, z: Floats, a: Floats, b: Floats) -> float:
-    """All steps from compiled code; the sum keeps the work from being optimised away."""
+    """Project all steps from compiled code; the sum keeps them from being optimised away."""
     total = 0.0
     for n in range(b.size):
         total += project_onto_halfspace(z[n], floor, a[n], b[n]).q[0]
@@ -235,9 +221,9 @@ def project_steps(floor: float, z: Floats, a: Floats, b: Floats) -> float:
 def run(
     cases: int = 60_000, sizes: Sequence[int] = QP_SIZES, seconds: float = 1.5, seed: int = 0
 ) -> dict[str, Any]:
-    """Time all solvers at each size, then fuzz."""
+    """Time all solvers at each size, then run the fuzz test."""
     if len(list_missing_solvers()) == len(QP_SOLVERS):
-        raise BylotError(f"no solver to compare with: {install_command('bench')}")
+        raise BylotError(f"no solver to compare with; {install_command('bench')}")
     rows = [compare_solvers(K, seconds) for K in sizes]
     return {
         "qp": rows,
@@ -248,7 +234,7 @@ def run(
 
 
 def compare_solvers(K: int, seconds: float) -> dict[str, Any]:
-    """Microseconds per projection at one size, ours and everyone else's."""
+    """Microseconds per projection at one size, ours and the others'."""
     print_progress(f"K = {K:,}: playing")
     work = record_steps(K, max(3, min(200, 10_000 // K)))
     peers, notes = time_solvers(K, work, seconds)
@@ -271,7 +257,7 @@ def compare_solvers(K: int, seconds: float) -> dict[str, Any]:
 def time_solvers(
     K: int, work: ProjectionSteps, seconds: float
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Microseconds per projection of the peers, and why some have none."""
+    """Microseconds per projection of the other solvers, and why some are left out."""
     times, notes = {}, {}
     ours = solve_each(make_own_solver(work.floor), work)
     for name, make in QP_SOLVERS.items():
@@ -285,7 +271,7 @@ def time_solvers(
         solve = make(K, work.floor)
         off = measure_difference(solve_each(solve, work), ours)
         if off > SOLVER_TOLERANCES.get(name, 1e-3):
-            notes[name] = f"its answers are off by {off:.1e} of the largest q"
+            notes[name] = f"its solutions are off by {off:.1e} of the largest q"
         else:
             seconds_each = time_quickest(partial(solve_each, solve, work), seconds) / work.b.size
             times[name] = 1e6 * seconds_each
@@ -293,17 +279,17 @@ def time_solvers(
 
 
 def make_own_solver(floor: float) -> SolveProjection:
-    """Our projection as the peers are called."""
+    """Our projection, called like the other solvers."""
     return lambda z, a, b: project_onto_halfspace(z, floor, a, b).q
 
 
 def solve_each(solve: SolveProjection, work: ProjectionSteps) -> list[Floats]:
-    """One call for each step; a solver may hand out the same array again, so it is copied."""
+    """Solve every step; copy, because a solver may return the same array again."""
     return [np.array(solve(z, a, float(b))) for z, a, b in zip(*work[1:], strict=True)]
 
 
 def time_quickest(work: Callable[[], Any], seconds: float) -> float:
-    """Seconds of the quickest pass among as many as the time allows, one at least."""
+    """Seconds of the fastest pass, among as many as the time allows."""
     best, begun = np.inf, time.perf_counter()
     while best == np.inf or time.perf_counter() - begun < seconds:
         start = time.perf_counter()
@@ -313,7 +299,7 @@ def time_quickest(work: Callable[[], Any], seconds: float) -> float:
 
 
 def fuzz_projection(cases: int, seed: int) -> dict[str, Any]:
-    """Judge our answers to numbered hard cases; a failure can be re-run by its number."""
+    """Check our solutions of numbered hard cases; a failure can be re-run by its number."""
     worst, failures = 0.0, []
     for number in range(cases):
         case = make_halfspace_case(number, seed)
@@ -333,7 +319,7 @@ def fuzz_projection(cases: int, seed: int) -> dict[str, Any]:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table, and what there is to say about it."""
+    """The result as a table with notes."""
     head = ("K", "ours", "from Python", *QP_SOLVERS, "ratio to best")
     rows = [
         (
@@ -362,5 +348,5 @@ def render(result: dict[str, Any]) -> str:
 
 
 def format_micros(us: float) -> str:
-    """Microseconds with two digits at least."""
+    """Microseconds with at least two digits."""
     return f"{us:,.0f}" if us >= 10 else f"{us:.2f}"

@@ -1,7 +1,8 @@
-"""How the compiled loop's rounds per CPU-second fall as the pool grows, policy by policy.
+"""Rounds per CPU-second of the compiled loop as the pool grows, by policy.
 
-A made-up pool under a budget, a cap and a minimum share; N = 3 dimensions, batches of 10. What is
-done once for a problem (`bind`: linear programs, the rota, the mildest law) is timed apart.
+A made-up pool under a budget, a cap and a minimum share; N = 3 dimensions, batches of 10. The work
+done once per problem (`bind`: linear programs, fallback schedule, max-entropy distribution) is
+timed separately.
 """
 
 import math
@@ -21,20 +22,17 @@ from bylot.simulation import make_late_rewards, make_play_record, play_rounds
 
 SCALED_POLICIES = ("omd", "distinct", "tangent", "strict", "panel")
 POOL_SIZES = ((50, 5), (200, 5), (1_000, 5), (10_000, 5), (10_000, 50))  # K, M
-MAX_POLICY_SIZE = {
-    "panel": 1_000
-}  # K that a policy is timed at: its time grows with pairs of experts
-REWARD_DIMENSIONS = 3
-MAX_HELD_VALUES = 2_000_000  # numbers in the values held, which are met again and again
+MAX_POLICY_SIZE = {"panel": 1_000}  # largest K timed: its time grows with pairs of experts
+MAX_HELD_VALUES = 2_000_000  # numbers in the value array, which is played again and again
 PlayTurn = Callable[[float], float]  # seconds to play for -> rounds per CPU-second
 
 
 def run(
     sizes: tuple[tuple[int, int], ...] = POOL_SIZES, seconds: float = 0.6, turns: int = 3
 ) -> dict[str, Any]:
-    """Every policy there is at every size: the best of turns that alternate between policies.
+    """Measure every policy at every size, in alternating turns.
 
-    The best, because what else the machine does can only slow a turn down.
+    The best turn counts, because other load on the machine can only slow a turn down.
     """
     names = [name for name in SCALED_POLICIES if name in POLICIES]
     rows: list[dict[str, Any]] = []
@@ -55,7 +53,9 @@ def run(
 
 
 def make_scale_problem(K: int, M: int) -> Problem:
-    """Workloads with a heavy tail; the busiest fifth is capped, the least busy has a minimum."""
+    """Make a pool with heavy-tailed workloads, a cap on the busiest fifth and a minimum share for
+    the least busy one.
+    """
     workload = np.random.default_rng(0).lognormal(-1.5, 1.0, K)
     names, order = [f"worker-{i}" for i in range(K)], np.argsort(workload)
     novice = share("novice", [names[i] for i in order[: K // 5]])
@@ -69,26 +69,22 @@ def make_scale_problem(K: int, M: int) -> Problem:
 
 
 def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
-    """CPU-seconds that `bind` takes, and plays from the start, each for so many seconds."""
+    """Measure `bind` in CPU-seconds; return it with a function that plays for some seconds."""
     policy.bind(make_scale_problem(K, M))  # compile first
-    problem = make_scale_problem(
-        K, M
-    )  # another one, as problems remember what was found out about them
+    problem = make_scale_problem(K, M)  # a new one, because problems cache derived results
     start = time.process_time()
     rule = policy.bind(problem)
     bind_s = time.process_time() - start
     rows, values = np.array(problem.rows), draw_scale_values(K)
-    contexts, record = (
-        np.zeros(len(values), np.int64),
-        make_play_record(problem, len(values), keep_law=False),
-    )
+    record = make_play_record(problem, len(values), keep_law=False)
+    contexts = np.zeros(len(values), np.int64)
 
     def turn(seconds: float) -> float:
         state, done, start = policy.start(rule), 0, time.process_time()
         while done == 0 or time.process_time() - start < seconds:
-            # The same values in the same record, with other chance: the count serves as the seed.
-            mail = make_late_rewards(problem, NO_DELAY, len(values), done)
-            play_rounds(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, mail, record)
+            # The same values and record with fresh randomness: the count serves as the seed.
+            late = make_late_rewards(problem, NO_DELAY, len(values), done)
+            play_rounds(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, late, record)
             done += len(values)
         return done / (time.process_time() - start)
 
@@ -97,26 +93,20 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
 
 
 def draw_scale_values(K: int) -> Floats:
-    """Rounds of values of experts who differ, together worth at most 1 in each."""
-    rng, rounds = (
-        np.random.default_rng(0),
-        min(max(MAX_HELD_VALUES // (REWARD_DIMENSIONS * K), 64), 4_096),
-    )
-    return np.asarray(
-        rng.random((REWARD_DIMENSIONS, K))
-        * rng.random((rounds, REWARD_DIMENSIONS, K))
-        / REWARD_DIMENSIONS
-    )
+    """Draw values of experts who differ, at most 1 in total per round."""
+    N, rng = 3, np.random.default_rng(0)
+    rounds = min(max(MAX_HELD_VALUES // (N * K), 64), 4_096)
+    return np.asarray(rng.random((N, K)) * rng.random((rounds, N, K)) / N)
 
 
 def pair_sizes(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of rows of one policy and one M, from each K to the next."""
+    """Pair the rows of one policy and one M, from each K to the next."""
     for kind in {(row["policy"], row["M"]): None for row in rows}:
         yield from pairwise(row for row in rows if (row["policy"], row["M"]) == kind)
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table, policy by policy, and how to read it."""
+    """The result as a table, sorted by policy."""
     head = ("policy", "K", "M", "rounds per CPU-second", "us a round", "growth", "bind, s")
     found = sorted(result["scale"], key=lambda row: SCALED_POLICIES.index(row["policy"]))
     rows = [
@@ -131,6 +121,5 @@ def render(result: dict[str, Any]) -> str:
         )
         for row in found
     ]
-    return "\n".join(
-        [*format_table([head, *rows]), "growth: the power of K that a round's time grows by"]
-    )
+    note = "growth: the power of K by which the time of a round grows"
+    return "\n".join([*format_table([head, *rows]), note])

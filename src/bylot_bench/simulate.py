@@ -1,7 +1,7 @@
-"""How many rounds the compiled loop plays per CPU-second, next to a NumPy loop of the same thing.
+"""Rounds per CPU-second of the compiled loop, against a NumPy loop of the same algorithm.
 
 K = 50, M = 5, N = 3, batches of 10, the values given. Both see the same uniforms, and the NumPy
-loop gets them for nothing.
+loop gets them for free.
 """
 
 import time
@@ -22,9 +22,11 @@ from bylot.policies.omd import OmdRule
 from bylot.sample_problems import make_crowd_problem
 from bylot.simulation import PlayRecord, make_late_rewards, make_play_record, play_rounds
 
+COMPILED_REPEATS = 30  # plays per turn, so that a turn of the compiled loop is long enough to time
+
 
 def project_simplex_numpy(z: Floats, floor: float) -> Floats:
-    """Projection on {sum q = 1, q >= floor} by sorting."""
+    """Project onto {sum q = 1, q >= floor} by sorting."""
     down, count = np.sort(z)[::-1], np.arange(1, z.size + 1)
     tau = (np.cumsum(down) - (1.0 - (z.size - count) * floor)) / count
     last = np.nonzero(down - tau > floor)[0][-1]
@@ -33,7 +35,7 @@ def project_simplex_numpy(z: Floats, floor: float) -> Floats:
 
 
 def project_halfspace_numpy(z: Floats, floor: float, a: Floats, b: float) -> Floats:
-    """Projection on {sum q = 1, q >= floor, a.q <= b} by a root of the multiplier."""
+    """Project onto {sum q = 1, q >= floor, a.q <= b} by a root search for the multiplier."""
 
     def excess(multiplier: float) -> float:
         return float(a @ project_simplex_numpy(z - multiplier * a, floor) - b)
@@ -48,10 +50,10 @@ def project_halfspace_numpy(z: Floats, floor: float, a: Floats, b: float) -> Flo
 
 
 class NumpyTrace(NamedTuple):
-    """What is written down in every round, as in the compiled loop's record."""
+    """What the NumPy loop records in every round."""
 
     draws: Ints
-    odds: Floats
+    probabilities: Floats
     rewards: Floats
     spend: Floats
 
@@ -60,11 +62,9 @@ def play_numpy_omd(rule: OmdRule, rows: Floats, values: Floats, uniforms: Floats
     """The batched algorithm with a running-mean baseline and a fixed dual step."""
     T, _, K = values.shape
     w, q, g, total = np.zeros(len(rows)), np.full(K, 1 / K), np.zeros(K), 0.0
+    shape = (T, rule.draws)
     trace = NumpyTrace(
-        np.empty((T, rule.draws), np.int64),
-        np.empty((T, rule.draws)),
-        np.empty(T),
-        np.empty((T, len(rows))),
+        np.empty(shape, np.int64), np.empty(shape), np.empty(T), np.empty((T, len(rows)))
     )
     for t in range(T):
         if t > 0:
@@ -80,77 +80,65 @@ def play_numpy_omd(rule: OmdRule, rows: Floats, values: Floats, uniforms: Floats
             g = np.zeros(K)
         mass = np.cumsum(q)
         draws = np.searchsorted(mass, uniforms[t] * mass[-1], side="right")
-        odds = q[draws]
+        probabilities = q[draws]
         reward = values[t][:, draws].max(axis=1).sum()
         centred = reward - total / t if t else 0.0
-        np.add.at(g, draws, rule.weight * centred / odds)
+        np.add.at(g, draws, rule.weight * centred / probabilities)
         total += reward
-        trace.draws[t], trace.odds[t], trace.rewards[t] = draws, odds, reward
+        trace.draws[t], trace.probabilities[t], trace.rewards[t] = draws, probabilities, reward
         trace.spend[t] = rows[:, np.unique(draws)].sum(axis=1)
     return trace
 
 
-SIMULATE_EXPERTS, SIMULATE_DRAWS, SIMULATE_DIMENSIONS = 50, 5, 3
-COMPILED_REPEATS = 30  # of the compiled loop in a turn, so that a turn is long enough to time
+def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dict[str, Any]:
+    """Measure both in alternating turns, and compare their traces.
 
-
-def run(rounds: int = 10_000, plain_rounds: int = 10_000, turns: int = 9) -> dict[str, Any]:
-    """Rounds per CPU-second of both, the best of turns that alternate, and if the traces agree.
-
-    The best, because what else the machine does can only slow a turn down.
+    The best turn counts, because other load on the machine can only slow a turn down.
     """
-    problem, policy = make_crowd_problem(SIMULATE_EXPERTS, SIMULATE_DRAWS), Omd()
+    K, M, N = 50, 5, 3
+    problem, policy = make_crowd_problem(K, M), Omd()
     rule = policy.bind(problem, horizon=rounds)
-    rows, values = (
-        np.array(problem.rows),
-        np.random.default_rng(0).random((rounds, SIMULATE_DIMENSIONS, SIMULATE_EXPERTS)),
-    )
-    chances = np.array(
-        [draw_uniforms(RngKey(0, t), DRAW_STREAM, SIMULATE_DRAWS) for t in range(plain_rounds)]
-    )
+    rows, values = np.array(problem.rows), np.random.default_rng(0).random((rounds, N, K))
+    uniforms = np.array([draw_uniforms(RngKey(0, t), DRAW_STREAM, M) for t in range(numpy_rounds)])
     record, contexts = make_play_record(problem, rounds, keep_law=False), np.zeros(rounds, np.int64)
 
-    def compiled() -> None:
-        state = policy.start(rule)
-        record.spend[:] = 0.0
-        mail = make_late_rewards(problem, NO_DELAY, rounds, 0)
-        play_rounds(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, mail, record)
+    def play_compiled(times: int) -> None:
+        for _ in range(times):
+            record.spend[:] = 0.0
+            late = make_late_rewards(problem, NO_DELAY, rounds, 0)
+            state = policy.start(rule)
+            play_rounds(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, late, record)
 
-    def often() -> None:
-        for _ in range(COMPILED_REPEATS):
-            compiled()
-
-    compiled()  # compile first
+    play_compiled(1)  # compile first
     fast, slow, same = [], [], True
     for _ in range(turns):
-        seconds, _ = measure_cpu_seconds(often)
+        seconds, _ = measure_cpu_seconds(lambda: play_compiled(COMPILED_REPEATS))
         fast.append(COMPILED_REPEATS * rounds / seconds)
-        seconds, plain = measure_cpu_seconds(
-            lambda: play_numpy_omd(rule, rows, values[:plain_rounds], chances)
+        seconds, trace = measure_cpu_seconds(
+            lambda: play_numpy_omd(rule, rows, values[:numpy_rounds], uniforms)
         )
-        slow.append(plain_rounds / seconds)
-        same &= is_same_trace(plain, record)
+        slow.append(numpy_rounds / seconds)
+        same &= is_same_trace(trace, record)
     rates = {"compiled": max(fast), "numpy": max(slow)}
     ratio = rates["compiled"] / rates["numpy"]
     return {"rounds_per_cpu_s": rates, "ratio": ratio, "same_trace": same}
 
 
-def is_same_trace(plain: NumpyTrace, record: PlayRecord) -> bool:
-    """The same draws; odds, rewards and costs to what rounding can grow to on the way."""
-    n = len(plain.draws)
-    close = [
-        np.allclose(mine[:n], theirs, rtol=1e-6)
-        for mine, theirs in (
-            (record.odds, plain.odds),
-            (record.rewards, plain.rewards),
-            (record.spend, plain.spend),
+def is_same_trace(trace: NumpyTrace, record: PlayRecord) -> bool:
+    """Compare draws exactly; probabilities, rewards and costs up to accumulated rounding."""
+    n = len(trace.draws)
+    return np.array_equal(record.draws[:n], trace.draws) and all(
+        np.allclose(compiled[:n], plain, rtol=1e-6)
+        for compiled, plain in (
+            (record.odds, trace.probabilities),
+            (record.rewards, trace.rewards),
+            (record.spend, trace.spend),
         )
-    ]
-    return np.array_equal(record.draws[:n], plain.draws) and all(close)
+    )
 
 
 def measure_cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU time of a call, and what it returned."""
+    """CPU time of a call, and its result."""
     start = time.process_time()
     result = work()
     return time.process_time() - start, result
@@ -158,10 +146,8 @@ def measure_cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def render(result: dict[str, Any]) -> str:
     """The result as a table."""
-    rates = result["rounds_per_cpu_s"]
     rows = [("OMD, K=50, M=5, N=3, B=10", "rounds per CPU-second")]
-    rows += [(name, f"{rate:,.0f}") for name, rate in rates.items()]
+    rows += [(name, f"{rate:,.0f}") for name, rate in result["rounds_per_cpu_s"].items()]
     agree = "the same trace" if result["same_trace"] else "DIFFERENT TRACES"
-    return "\n".join(
-        [*format_table(rows), f"compiled is faster by {result['ratio']:.0f}x, with {agree}"]
-    )
+    last = f"compiled is faster by {result['ratio']:.0f}x, with {agree}"
+    return "\n".join([*format_table(rows), last])
