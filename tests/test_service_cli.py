@@ -39,10 +39,15 @@ Say = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The store of the server below."""
+    return f"sqlite:///{tmp_path_factory.mktemp('served')}/bylot.db"
+
+
+@pytest.fixture(scope="module")
+def server(store: str) -> Iterator[ServerProcess]:
     """One server for all tests of this file that need no keys."""
-    folder = tmp_path_factory.mktemp("served")
-    with serve_store(f"sqlite:///{folder}/bylot.db") as server:
+    with serve_store(store) as server:
         yield server
 
 
@@ -193,7 +198,7 @@ def test_a_router_can_be_edited(say: Say, pool: str) -> None:
 
 
 def test_a_served_router_can_be_evaluated_and_replayed(
-    server: ServerProcess, say: Say, pool: str, tmp_path: Path
+    server: ServerProcess, store: str, say: Say, pool: str, tmp_path: Path
 ) -> None:
     say("router", "create", "judged", pool, "--policy", "omd")
     with Client(server.url) as client:
@@ -215,9 +220,9 @@ def test_a_served_router_can_be_evaluated_and_replayed(
     words = (str(log), "--router", "judged", "--target", "uniform", "--least", "20")
     assert say("evaluate", *words) == told
     assert "is with its server" in say("evaluate", "--router", "judged", "--target", "now", ends=1)
-    replayed = say("replay", "judged", "--store", server.store)
+    replayed = say("replay", "judged", "--store", store)
     assert "302 decisions, all verified" in replayed
-    assert "no router 'nobody'" in say("replay", "nobody", "--store", server.store, ends=1)
+    assert "no router 'nobody'" in say("replay", "nobody", "--store", store, ends=1)
 
 
 def test_keys_say_who_may_do_what(

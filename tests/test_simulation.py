@@ -114,4 +114,4 @@ def test_a_world_of_another_size_is_refused() -> None:
 
 
 def test_the_compiled_loop_and_the_numpy_loop_of_the_benchmark_agree() -> None:
-    assert run(rounds=1_500, plain_rounds=1_500, turns=1)["same_trace"]
+    assert run(rounds=1_500, numpy_rounds=1_500, turns=1)["same_trace"]
