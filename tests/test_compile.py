@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,9 @@ from bylot.numerics import jit as compiling
 from bylot.numerics.jit import find_cache_folder, fingerprint_sources, jit
 
 PROBE = """
-from bylot.numerics import compile as c
-from bylot.numerics.philox import Chance, uniforms
-print(c.CACHE, uniforms(Chance(1, 2), 3, 1)[0] > 0)
+from bylot.numerics import jit as c
+from bylot.numerics.philox import RngKey, draw_uniforms
+print(c.CACHE_FOLDER, draw_uniforms(RngKey(1, 2), 3, 1)[0] > 0)
 """
 
 
@@ -68,15 +69,29 @@ def test_the_folder_changes_with_any_file_that_is_compiled_and_with_no_other(
     assert fingerprint_sources() != before
 
 
+def test_a_copy_elsewhere_uses_what_was_compiled_before(tmp_path: Path) -> None:
+    def list_entries() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")}
+
+    entries = []
+    for name in ("one", "two"):
+        shutil.copytree(compiling.PACKAGE_FOLDER, tmp_path / name / "bylot")
+        environment = {"NUMBA_CACHE_DIR": f"{tmp_path}/cache", "PYTHONPATH": f"{tmp_path}/{name}"}
+        assert probe(**environment).endswith("True")
+        entries.append(list_entries())
+    assert entries[0]
+    assert entries[0] == entries[1]
+
+
 def test_nothing_outside_the_listed_parts_is_compiled() -> None:
-    marks = re.compile(r"^@(compiled|inlined|step|overload|intrinsic|structref)\b", re.MULTILINE)
+    marks = re.compile(r"^@(jit|jit_inline|step|overload|intrinsic|structref)\b", re.MULTILINE)
     for path in compiling.PACKAGE_FOLDER.rglob("*.py"):
         if path.relative_to(compiling.PACKAGE_FOLDER).parts[0] not in compiling.COMPILED_PARTS:
             assert not marks.search(path.read_text()), path
 
 
 def test_other_packages_keep_their_own_cache_folder() -> None:
-    before = numba.config.CACHE_DIR
+    before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
     assert find_cache_folder() is not None
     jit(lambda x: x)
-    assert before == numba.config.CACHE_DIR
+    assert before == (numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES)

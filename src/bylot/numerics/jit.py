@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core.caching import UserProvidedCacheLocator
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -32,17 +33,15 @@ def list_sources(package: Path, parts: Iterable[str]) -> list[Path]:
 
 
 def fingerprint_sources() -> str:
-    """A short name for this exact state of all that is compiled.
+    """Digest of the contents of all compiled sources.
 
-    numba invalidates a cached function when its own file changes, not when a function it calls
-    does; a cache folder per state of all these files cannot be stale.
+    numba invalidates a cached function when its own file changes, but not when a function that it
+    calls changes. One cache folder per digest cannot be stale.
     """
     digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
     for path in list_sources(PACKAGE_FOLDER, COMPILED_PARTS):
-        stat = path.stat()
-        digest.update(
-            f"{path.relative_to(PACKAGE_FOLDER)} {stat.st_mtime_ns} {stat.st_size}\n".encode()
-        )
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(PACKAGE_FOLDER)} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
 
 
@@ -71,6 +70,26 @@ def find_cache_folder() -> str | None:
 CACHE_FOLDER = find_cache_folder()
 
 
+class SharedCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Names cache folders by package instead of by path: equal sources share compiled code, wherever
+    they are installed.
+    """
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Folder of a source file below the cache folder."""
+        return "_".join(Path(py_file).resolve().relative_to(PACKAGE_FOLDER).parts[:-1]) or "bylot"
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """Locator for functions of this package; None for those of others."""
+        inside = Path(py_file).resolve().is_relative_to(PACKAGE_FOLDER)
+        return super().from_function(py_func, py_file) if inside else None
+
+
+CACHE_LOCATORS = f"{__name__}.SharedCacheLocator,UserProvidedCacheLocator"
+
+
 def jit(function: FunctionT) -> FunctionT:
     """Compile a kernel: no GIL, no Python fallback, strict IEEE arithmetic, kept on disk.
 
@@ -90,12 +109,14 @@ def jit_inline(function: FunctionT) -> FunctionT:
 
 def compile_with_numba(function: FunctionT, **options: str) -> FunctionT:
     """numba's decorator, with our settings and our cache folder."""
-    # The folder is read when a function is decorated: set it for ours, leave other packages alone.
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE_FOLDER or ""
+    # numba reads its settings when it decorates: set ours, and leave other packages alone.
+    config = numba.config
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = CACHE_FOLDER or "", CACHE_LOCATORS
     try:
         decorate = numba.njit(
             nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None, **options
         )
         return decorate(function)  # type: ignore[no-any-return]
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
