@@ -30,10 +30,10 @@ class Game:
         self.sets = panels(4, 3)
         self.inside = np.array([np.bincount(a, minlength=4) for a in self.sets], np.float64)
         log, target = IidSets(np.array(q), 3), IidSets(np.array(p), 3)
-        self.log = np.array([math.exp(log.log_chance(a)) for a in self.sets])
+        self.log = np.array([math.exp(log.log_probability(a)) for a in self.sets])
         self.log /= self.log.sum()
-        self.target = np.array([math.exp(target.log_chance(a)) for a in self.sets])
-        self.chances = target.included[None, :]
+        self.target = np.array([math.exp(target.log_probability(a)) for a in self.sets])
+        self.chances = target.inclusion[None, :]
         self.worth = np.array([reward(tuple(a.tolist()), 0) for a in self.sets])
         self.truth = float(self.target @ self.worth)
 

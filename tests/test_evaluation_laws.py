@@ -39,7 +39,7 @@ def panels(K: int, most: int) -> list[Ints]:
 
 def chances(law: PanelDistribution, K: int, most: int) -> list[tuple[Ints, float]]:
     """Every panel and its chance."""
-    return [(members, float(np.exp(law.log_chance(members)))) for members in panels(K, most)]
+    return [(members, float(np.exp(law.log_probability(members)))) for members in panels(K, most)]
 
 
 def by_sequences(q: Floats, M: int) -> dict[tuple[int, ...], float]:
@@ -58,20 +58,25 @@ def laws(raw: list[float], M: int) -> list[PanelDistribution]:
     with np.errstate(divide="ignore"):
         one = FixedSizeSets(np.log(w / w.max()), min(M, can))
     other = FixedSizeSets(np.where(w > 0, 0.0, -np.inf), min(M, can))
-    return [IidSets(w / w.sum(), M), one, MixedSets(one, other, 0.3), ConstantSet(w > 0)]
+    return [
+        IidSets(w / w.sum(), M),
+        one,
+        MixedSets([one, other], np.array([0.7, 0.3])),
+        ConstantSet(w > 0),
+    ]
 
 
 def check(law: PanelDistribution, K: int, M: int, group: Bools) -> None:
     """Chances add up to one; chances to be a member and counts are those of enumeration."""
-    inside, counts = np.zeros(K), np.zeros(law.counts(group).shape)
+    inside, counts = np.zeros(K), np.zeros(law.group_counts(group).shape)
     for members, chance in chances(law, K, max(M, K)):
         inside[members] += chance
         if chance > 0:
             j = int(group[members].sum())
             counts[j, members.size - j] += chance
     assert_allclose(counts.sum(), 1.0, atol=1e-9)
-    assert_allclose(law.included, inside, atol=1e-9)
-    assert_allclose(law.counts(group), counts, atol=1e-9)
+    assert_allclose(law.inclusion, inside, atol=1e-9)
+    assert_allclose(law.group_counts(group), counts, atol=1e-9)
 
 
 @given(raw=weights.filter(any), M=st.integers(1, 3), group=st.lists(st.booleans(), min_size=6))
@@ -86,15 +91,19 @@ def test_members_and_counts_of_every_law_are_those_of_enumeration(
 def test_a_set_is_as_likely_as_all_sequences_that_make_it() -> None:
     q = np.array([0.1, 0.2, 0.0, 0.3, 0.4])
     for members, chance in by_sequences(q, 3).items():
-        assert_allclose(np.exp(IidSets(q, 3).log_chance(np.array(members))), chance, atol=1e-12)
-    assert_allclose(np.exp(IidSets(q, 3).log_odds(np.array([0, 4, 4]))), 0.1 * 0.4 * 0.4)
-    assert IidSets(q, 3).log_odds(np.array([2, 0, 0])) == -np.inf
+        assert_allclose(
+            np.exp(IidSets(q, 3).log_probability(np.array(members))), chance, atol=1e-12
+        )
+    assert_allclose(
+        np.exp(IidSets(q, 3).log_draw_probability(np.array([0, 4, 4]))), 0.1 * 0.4 * 0.4
+    )
+    assert IidSets(q, 3).log_draw_probability(np.array([2, 0, 0])) == -np.inf
 
 
 def test_the_test_above_would_notice_draws_without_replacement() -> None:
     q = np.array([0.1, 0.2, 0.3, 0.4])
     apart = [
-        abs(np.exp(FixedSizeSets(np.log(q), 3).log_chance(np.array(members))) - chance)
+        abs(np.exp(FixedSizeSets(np.log(q), 3).log_probability(np.array(members))) - chance)
         for members, chance in by_sequences(q, 3).items()
     ]
     assert max(apart) > 0.01
@@ -114,7 +123,7 @@ def test_the_law_of_a_router_is_the_one_its_next_panel_is_drawn_from(policy: str
             chance = decision.chance
             if not chance:  # omd tells odds only
                 chance = float(len(index) * np.prod(decision.odds))  # of one order, or of two
-            assert_allclose(np.exp(told.log_chance(np.array(index))), chance, rtol=1e-9)
+            assert_allclose(np.exp(told.log_probability(np.array(index))), chance, rtol=1e-9)
         router.reward(decision.id, float(rng.random()))
 
 
@@ -122,23 +131,23 @@ def test_whoever_is_down_has_no_chance_and_the_others_share_it() -> None:
     problem = five()
     up = np.array([True, True, False, True, False])
     shares = {"ann": 1, "bob": 1, "cat": 2}
-    assert_allclose(make_iid_target(problem, shares).law(None, up).included, [0.75, 0.75, 0, 0, 0])
+    assert_allclose(make_iid_target(problem, shares).law(None, up).inclusion, [0.75, 0.75, 0, 0, 0])
     assert_allclose(
-        make_uniform_target(problem).law(None, up).included, [2 / 3, 2 / 3, 0, 2 / 3, 0]
+        make_uniform_target(problem).law(None, up).inclusion, [2 / 3, 2 / 3, 0, 2 / 3, 0]
     )
     assert_allclose(
-        make_panel_target(problem, ["ann", "eve"]).law(None, up).included, [1, 0, 0, 0, 0]
+        make_panel_target(problem, ["ann", "eve"]).law(None, up).inclusion, [1, 0, 0, 0, 0]
     )
     few = np.array([True, False, False, False, False])
     assert_allclose(
-        make_fixed_size_target(problem, shares).law(None, few).included, [1, 0, 0, 0, 0]
+        make_fixed_size_target(problem, shares).law(None, few).inclusion, [1, 0, 0, 0, 0]
     )
 
 
 def test_a_target_may_differ_by_context() -> None:
     problem = five()
     target = make_iid_target(problem, {"chest": {"ann": 1}, "head": {"bob": 1}})
-    assert_allclose(target.law("head", ALL).included, [0, 1, 0, 0, 0])
+    assert_allclose(target.law("head", ALL).inclusion, [0, 1, 0, 0, 0])
     with pytest.raises(TargetError, match="says nothing of context 'skin'"):
         target.law("skin", ALL)
 
@@ -150,7 +159,7 @@ def test_the_optimum_is_a_target_with_the_contexts_it_was_found_for() -> None:
     assert isinstance(law, IidSets)
     assert_allclose(law.q, found.policy[1])
     alone = make_optimum_target(problem, optimum(problem, world.values))
-    assert alone.law("anything", ALL).included.shape == (5,)
+    assert alone.law("anything", ALL).inclusion.shape == (5,)
 
 
 @pytest.mark.parametrize(

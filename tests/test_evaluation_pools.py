@@ -106,7 +106,7 @@ def test_a_long_log_of_both_pools_is_evaluated_by_every_estimator(draws_of: str)
     value = np.mean(
         [
             sum(
-                np.exp(law.log_chance(np.array([names.index(i) for i in members])))
+                np.exp(law.log_probability(np.array([names.index(i) for i in members])))
                 * earned(members)
                 for size in (1, 2)
                 for members in itertools.combinations(names, size)

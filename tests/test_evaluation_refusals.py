@@ -37,7 +37,7 @@ def test_sizes_that_sets_of_exactly_so_many_never_have_are_refused() -> None:
     law, rng = FixedSizeSets(np.zeros(3), 2), np.random.default_rng(1)
     pairs = list(itertools.combinations("abc", 2))
     written = [LogEntry(f"d{t}", t, pairs[rng.integers(3)], 0.5, chance=1 / 3) for t in range(300)]
-    assert math.exp(law.log_chance(np.array([0, 1]))) == pytest.approx(1 / 3)
+    assert math.exp(law.log_probability(np.array([0, 1]))) == pytest.approx(1 / 3)
     with pytest.raises(InsufficientOverlap, match=r"33\.3% of the target's panels"):  # 3 (1/3)^2
         evaluate_target(
             log_from_entries(TRIO, written), make_iid_target(TRIO, {"a": 1, "b": 1, "c": 1})

@@ -67,7 +67,7 @@ def whole(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogE
         return
     law = FixedSizeSets(np.log(q), 2)
     for members in itertools.combinations(range(3), 2):
-        got, chance = reward(members, t), float(np.exp(law.log_chance(np.array(members))))
+        got, chance = reward(members, t), float(np.exp(law.log_probability(np.array(members))))
         names = tuple(TRIO.experts[i] for i in members)
         one = LogEntry(f"d{t}", t, names, got, chance=chance)
         for more, rest in whole(moved(q, members, got), rounds, t + 1):
@@ -116,7 +116,7 @@ def test_a_model_of_later_rounds_would_be_biased() -> None:
         sample = weight_rounds(log, [law])
         first, second = build_membership_matrix(log, sample.rounds).toarray()
         slope = sample.rewards[1] * second / 2  # of the second round, used for the first
-        terms = law.included @ slope + sample.weights[0] * (sample.rewards[0] - first @ slope)
+        terms = law.inclusion @ slope + sample.weights[0] * (sample.rewards[0] - first @ slope)
         bias += chance * (terms + sample.weights[1] * sample.rewards[1]) / 2
     assert abs(bias) > 1e-3
 
@@ -148,7 +148,9 @@ def test_weights_of_sets_have_the_same_mean_and_no_larger_variance_than_those_of
     for members, chance in by_sequences(q, M).items():
         a = np.array(members)
         by_sets[0].append(chance)
-        by_sets[1].append(math.exp(ours.log_chance(a) - theirs.log_chance(a)) * reward(members, 0))
+        by_sets[1].append(
+            math.exp(ours.log_probability(a) - theirs.log_probability(a)) * reward(members, 0)
+        )
     mean, variance = moments(*by_draws)
     assert moments(*by_sets)[0] == pytest.approx(mean, abs=1e-9)
     assert moments(*by_sets)[1] <= variance * (1 + 1e-9) + 1e-12
@@ -166,8 +168,8 @@ def test_whatever_the_model_the_doubly_robust_terms_have_the_right_mean(
     value = right = 0.0
     for a, chance in chances(theirs, K, M):
         if chance > 0:
-            got, weight = reward(tuple(a.tolist()), 0), math.exp(ours.log_chance(a)) / chance
-            told, expected = np.array([slope[a].sum()]), np.array([ours.included @ slope])
+            got, weight = reward(tuple(a.tolist()), 0), math.exp(ours.log_probability(a)) / chance
+            told, expected = np.array([slope[a].sum()]), np.array([ours.inclusion @ slope])
             one = estimate_doubly_robust(np.array([weight]), np.array([got]), told, expected, 0.95)
             value, right = value + chance * one.value, right + chance * weight * got
     assert value == pytest.approx(right, abs=1e-9)

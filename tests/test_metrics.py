@@ -1,4 +1,4 @@
-"""Scores: units, verdicts and benchmarks, each on a play whose figures are known."""
+"""Scores: units, feasibility and benchmarks of simulations with known metrics."""
 
 from dataclasses import replace
 
@@ -19,28 +19,28 @@ from bylot.metrics import (
 from bylot.policies import Omd
 from small import five, recorded, steady
 
-STILL = Omd(eta=1e12, batch=1, baseline=False)  # plays equal shares for ever
+STATIONARY = Omd(eta=1e12, batch=1, baseline=False)  # keeps playing equal shares
 
 
-def played(rounds: int = 500, **settings: object) -> Trace:
-    """A short play of Algorithm 1."""
+def simulate_plain(rounds: int = 500, **settings: object) -> Trace:
+    """A short simulation of Algorithm 1."""
     return simulate(five(), recorded(rounds), Omd.plain(), rounds=rounds, **settings)  # type: ignore[arg-type]
 
 
-def test_regret_is_against_the_policies_that_were_played() -> None:
+def test_regret_uses_the_distributions_that_were_played() -> None:
     free = Problem(["a", "b"], {}, draws=1)
     values = np.tile([[[1.0, 0.0]]], (50, 1, 1))
-    result = score(simulate(free, Given(values), STILL, rounds=50), values)
+    result = score(simulate(free, Given(values), STATIONARY, rounds=50), values)
     assert result.expected == pytest.approx(0.5)  # equal shares earn half
     assert result.best.value == pytest.approx(1 - free.floor)
     assert result.regret == pytest.approx(0.5 - free.floor)
     assert result.aggregate == result.regret
 
 
-def test_a_limit_that_is_broken_is_reported_at_every_tolerance_it_exceeds() -> None:
+def test_a_violated_limit_is_reported_at_every_tolerance_it_exceeds() -> None:
     problem = Problem(["a", "b"], {"usd": [2.0, 0.0]}, [at_most("usd", 0.98)], draws=1)
     spend = np.tile([[2.0], [0.0]], (25, 1))  # 1.0 on average: .02 over, .01 of the largest cost
-    trace = simulate(problem, Given(np.ones((50, 1, 2))), STILL, rounds=50)
+    trace = simulate(problem, Given(np.ones((50, 1, 2))), STATIONARY, rounds=50)
     trace = replace(trace, record=trace.record._replace(spend=spend))
     result = score(trace, np.ones((50, 1, 2)))
     assert result.feasible == {0.0: False, 1e-3: False, 1e-2: True}
@@ -49,26 +49,26 @@ def test_a_limit_that_is_broken_is_reported_at_every_tolerance_it_exceeds() -> N
     assert score(kept, np.ones((50, 1, 2))).feasible == {0.0: True, 1e-3: True, 1e-2: True}
 
 
-def test_one_broken_limit_among_kept_ones_is_enough() -> None:
+def test_one_violated_limit_makes_a_run_infeasible() -> None:
     costs = {"usd": [1.0, 0.0], "gpu": [0.0, 1.0]}
     problem = Problem(["a", "b"], costs, [at_most("usd", 0.9), at_least("gpu", 0.4)], draws=1)
     values = np.ones((40, 1, 2))
-    trace = simulate(problem, Given(values), STILL, rounds=40)
+    trace = simulate(problem, Given(values), STATIONARY, rounds=40)
     for gpu, kept in ((0.5, True), (0.3, False)):
         record = trace.record._replace(spend=np.tile([0.5, gpu], (40, 1)))
         assert score(replace(trace, record=record), values).feasible[0.0] is kept
 
 
-def test_a_mean_that_rounding_carries_past_the_bound_is_kept() -> None:
+def test_a_violation_by_rounding_is_ignored() -> None:
     problem = Problem(["a", "b"], {"usd": [0.1, 0.1]}, [at_most("usd", 0.1)], draws=1)
     values = np.ones((1_000, 1, 2))
-    assert score(simulate(problem, Given(values), STILL, rounds=1_000), values).feasible[0.0]
+    assert score(simulate(problem, Given(values), STATIONARY, rounds=1_000), values).feasible[0.0]
 
 
 def test_the_bound_on_regret_is_in_the_unit_of_the_rewards() -> None:
-    one, three = played(horizon=500), played(horizon=500, rewards=(0.0, 3.0))
+    one, three = simulate_plain(horizon=500), simulate_plain(horizon=500, rewards=(0.0, 3.0))
     assert_allclose(find_regret_bound(three)[1], 3 * find_regret_bound(one)[1])
-    anytime, wide = played(), played(rewards=(0.0, 3.0))
+    anytime, wide = simulate_plain(), simulate_plain(rewards=(0.0, 3.0))
     assert anytime.horizon is None
     assert_allclose(find_regret_bound(wide)[1], 3 * find_regret_bound(anytime)[1])
 
@@ -111,9 +111,9 @@ def test_an_empty_surrogate_is_scored_against_the_exact_limits() -> None:
     assert "under the exact limits, as the surrogate is empty" in str(result)
 
 
-def test_exact_regret_is_against_the_optimum_of_the_limits_themselves() -> None:
+def test_exact_regret_is_against_the_optimum_under_exact_limits() -> None:
     values = recorded(500).values
-    trace = played(horizon=500)
+    trace = simulate_plain(horizon=500)
     usual, true = score(trace, values), score(trace, values, exact=True)
     best = optimum(five(), values, exact=True)
     assert true.best.value == best.value > usual.best.value
@@ -124,7 +124,7 @@ def test_exact_regret_is_against_the_optimum_of_the_limits_themselves() -> None:
     assert str(score(trace, values, best, exact=True)) == str(true)
 
 
-def test_with_contexts_both_regrets_are_of_one_kind() -> None:
+def test_with_contexts_both_regrets_use_the_same_kind_of_optimum() -> None:
     world = recorded(300, 3)
     trace = simulate(five(), world, "omd", rounds=300)
     usual, true = (score(trace, world.values, exact=exact) for exact in (False, True))
@@ -136,12 +136,14 @@ def test_with_contexts_both_regrets_are_of_one_kind() -> None:
     assert true.aggregate > usual.aggregate
 
 
-def test_an_optimum_of_one_kind_is_not_taken_for_one_of_the_other() -> None:
-    values, trace = recorded(500).values, played(horizon=500)
+def test_an_optimum_of_the_other_kind_is_refused() -> None:
+    values, trace = recorded(500).values, simulate_plain(horizon=500)
     exact, surrogate = (optimum(five(), values, exact=one) for one in (True, False))
-    with pytest.raises(ValuesError, match=r"under the limits themselves, but .*; give exact=True"):
+    with pytest.raises(ValuesError, match=r"got one under the exact limits; pass exact=True"):
         score(trace, values, exact)
-    with pytest.raises(ValuesError, match=r"under the paper's surrogate .*; give exact=False"):
+    with pytest.raises(
+        ValuesError, match=r"got one under the paper's surrogate .*; pass exact=False"
+    ):
         score(trace, values, surrogate, exact=True)
     assert not score(trace, values, surrogate).exact
     assert score(trace, values, exact, exact=True).exact
@@ -151,20 +153,20 @@ def test_an_optimum_of_one_kind_is_not_taken_for_one_of_the_other() -> None:
     ("gap", "text"),
     [(0.0, "1e-9"), (2e-8, "1e-7"), (0.0042, "0.0042"), (0.00421, "0.0043"), (0.31, "0.31")],
 )
-def test_a_gap_is_told_in_two_digits_and_never_too_small(gap: float, text: str) -> None:
+def test_a_gap_is_rounded_up_to_two_digits(gap: float, text: str) -> None:
     assert format_gap(gap) == text
 
 
 def test_values_of_other_rounds_are_refused() -> None:
     with pytest.raises(ValuesError, match="same rounds"):
-        score(played(), recorded(400).values)
+        score(simulate_plain(), recorded(400).values)
     with pytest.raises(ValuesError, match="keep_law=True"):
-        score(played(keep_law=False), recorded(500).values)
+        score(simulate_plain(keep_law=False), recorded(500).values)
 
 
-def test_the_text_says_what_is_not_covered() -> None:
+def test_the_text_marks_bounds_that_do_not_apply() -> None:
     values = recorded(500).values
-    plain, batched = played(horizon=500), simulate(five(), recorded(500), "omd", rounds=500)
+    plain, batched = simulate_plain(horizon=500), simulate(five(), recorded(500), "omd", rounds=500)
     assert "plain algorithm" not in str(score(plain, values))
     assert "Corollary (of the plain algorithm)" in str(score(batched, values))
     several = simulate(five(), recorded(500, 3), "omd", rounds=500)
@@ -172,7 +174,7 @@ def test_the_text_says_what_is_not_covered() -> None:
 
 
 @pytest.mark.parametrize("policy", ["random", "cbwk", "ts", "moe"])
-def test_a_policy_without_a_theorem_is_judged_by_what_it_earned(policy: str) -> None:
+def test_a_policy_without_a_theorem_is_scored_by_its_rewards(policy: str) -> None:
     values = recorded(300).values
     trace = simulate(five(), recorded(300), policy, rounds=300, keep_law=False)
     result = score(trace, values)

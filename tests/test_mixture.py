@@ -1,4 +1,4 @@
-"""The best mixture of sets: no mixture of all sets is better, and its prices are checked."""
+"""The best mixture of sets, compared with a linear program over all sets, and its prices."""
 
 import itertools
 from dataclasses import replace
@@ -22,34 +22,34 @@ from bylot.optima import (
     best_set,
     check_shadow_prices,
     optimum,
-    pricing_problem,
+    set_search,
 )
 from bylot.optima.mixtures import list_systematic_sets
-from bylot.optima.pricing_problem import ListedSets, SearchedSets, SetValues
+from bylot.optima.set_search import ListedSets, SearchedSets, SetValues
 from bylot.problem import Limit, Problem, at_least, at_most
 
 few = settings(deadline=None, derandomize=True, max_examples=60)
 
 
-def pool(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
+def make_problem(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
     """K experts with a price, a load and a group."""
     rng = np.random.default_rng(seed)
     costs = {"usd": rng.random(K), "load": rng.random(K), "junior": np.arange(K) % 3 == 0}
     return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
 
 
-def skills(K: int, seed: int = 1, T: int = 6, N: int = 2) -> Floats:
+def make_values(K: int, seed: int = 1, T: int = 6, N: int = 2) -> Floats:
     """Values with ties and zeros among them."""
     return np.round(np.random.default_rng(seed).random((T, N, K)) ** 3, 1)
 
 
-def earned(values: Floats, members: tuple[int, ...]) -> Floats:
+def set_rewards(values: Floats, members: tuple[int, ...]) -> Floats:
     """(T,), sum_k max_{i in A} V[t, k, i]."""
     total: Floats = values[:, :, list(members)].max(axis=2).sum(axis=1)
     return total
 
 
-def by_enumeration(
+def solve_by_enumeration(
     problem: Problem, values: Floats, contexts: Floats, fewer: bool = False
 ) -> float | None:
     """The value of one linear program over all sets in all contexts; None if it has no solution."""
@@ -60,7 +60,9 @@ def by_enumeration(
         for members in itertools.combinations(range(problem.size), size)
     ]
     labels, share = np.unique(contexts), 1 / len(values)
-    worth = [earned(values[contexts == x], one).sum() / len(values) for x in labels for one in sets]
+    worth = [
+        set_rewards(values[contexts == x], one).sum() / len(values) for x in labels for one in sets
+    ]
     costs = np.array([problem.rows[:, list(one)].sum(axis=1) for one in sets]).T
     shares = [(contexts == x).sum() * share for x in labels]
     A = np.hstack([part * costs for part in shares]) * -problem.signs[:, None]
@@ -76,18 +78,18 @@ def by_enumeration(
     return None if best.x is None else float(best.x @ worth)
 
 
-def recomputed(
+def recompute(
     problem: Problem, best: Mixture, values: Floats, contexts: Floats
 ) -> tuple[float, Floats]:
     """Value and costs of a mixture, from its panels alone."""
     place = {name: i for i, name in enumerate(problem.experts)}
     value, cost = 0.0, np.zeros(len(problem.limits))
-    for x, lot in zip(np.unique(contexts), best.panels, strict=True):
+    for x, table in zip(np.unique(contexts), best.panels, strict=True):
         mine, share = values[contexts == x], (contexts == x).mean()
-        assert sum(chance for _, chance in lot) == pytest.approx(1.0, abs=1e-12)
-        for panel, chance in lot:
+        assert sum(chance for _, chance in table) == pytest.approx(1.0, abs=1e-12)
+        for panel, chance in table:
             members = tuple(place[name] for name in panel)
-            value += chance * earned(mine, members).sum() / len(values)
+            value += chance * set_rewards(mine, members).sum() / len(values)
             cost += share * chance * problem.rows[:, list(members)].sum(axis=1)
     return value, cost
 
@@ -102,52 +104,52 @@ def problems(draw: st.DrawFn) -> Problem:
     limits = [side(cost, draw(bounds)) for side, cost in sides if draw(st.booleans())]
     size, draws, seed = draw(st.integers(2, 8)), draw(st.integers(1, 4)), draw(st.integers(0, 99))
     try:
-        return pool(size, draws, limits, seed)
+        return make_problem(size, draws, limits, seed)
     except ProblemError:
-        return pool(size, draws, [], seed)
+        return make_problem(size, draws, [], seed)
 
 
-@pytest.mark.parametrize("listed", [pricing_problem.MAX_LISTED_SETS, 0])
+@pytest.mark.parametrize("listed", [set_search.MAX_LISTED_SETS, 0])
 @pytest.mark.parametrize("fewer", [False, True])
 @few
 @given(problem=problems(), seed=st.integers(0, 99), several=st.booleans())
 def test_no_mixture_of_all_sets_is_better(
     listed: int, fewer: bool, problem: Problem, seed: int, several: bool
 ) -> None:
-    values = skills(problem.size, seed)
+    values = make_values(problem.size, seed)
     contexts = np.array([0, 1, 1, 0, 1, 1]) * several
-    true = by_enumeration(problem, values, contexts, fewer)
+    true = solve_by_enumeration(problem, values, contexts, fewer)
     options: Any = {"contexts": contexts, "aggregate": True, "fewer": fewer}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pricing_problem, "MAX_LISTED_SETS", listed)
+        patch.setattr(set_search, "MAX_LISTED_SETS", listed)
         if true is None:
             with pytest.raises(InfeasibleLimits, match="no mixture of panels"):
                 best_mixture(problem, values, **options)
             return
         best = best_mixture(problem, values, **options)
     assert_allclose(best.value, true, atol=1e-9)
-    assert best.gap <= 2e-9 * earned(values, tuple(range(problem.size))).mean()
-    value, cost = recomputed(problem, best, values, contexts)
+    assert best.gap <= 2e-9 * set_rewards(values, tuple(range(problem.size))).mean()
+    value, cost = recompute(problem, best, values, contexts)
     assert_allclose(value, best.value, atol=1e-12)
     assert (problem.signs * (cost - problem.bounds) >= -1e-8).all()
     share = np.array([(contexts == x).mean() for x in np.unique(contexts)])
-    assert_allclose(problem.rows @ (share @ best.asked), cost, atol=1e-12)
+    assert_allclose(problem.rows @ (share @ best.inclusion), cost, atol=1e-12)
 
 
-def test_the_test_above_would_notice_a_set_that_is_left_out(
+def test_the_test_above_would_notice_a_missing_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    problem, values = pool(6, 2, [at_most("usd", 0.8)]), skills(6)
-    true = by_enumeration(problem, values, np.zeros(6))
+    problem, values = make_problem(6, 2, [at_most("usd", 0.8)]), make_values(6)
+    true = solve_by_enumeration(problem, values, np.zeros(6))
     assert true is not None
     likeliest = best_mixture(problem, values).panels[0][0][0]
     places = [problem.experts.index(name) for name in likeliest]
     whole = ListedSets.of
 
-    def without(cover: SetValues) -> ListedSets:
-        all_of_them = whole(cover)
-        keep = (all_of_them.members != places).any(axis=1)
-        return ListedSets(all_of_them.members[keep], all_of_them.f[keep])
+    def without(sets: SetValues) -> ListedSets:
+        everything = whole(sets)
+        keep = (everything.members != places).any(axis=1)
+        return ListedSets(everything.members[keep], everything.f[keep])
 
     monkeypatch.setattr(ListedSets, "of", without)
     monkeypatch.setattr(
@@ -157,20 +159,20 @@ def test_the_test_above_would_notice_a_set_that_is_left_out(
 
 
 @few
-@given(problem=problems(), seed=st.integers(0, 99), fewer=st.booleans(), grown=st.integers(0, 9))
-def test_no_set_exceeds_what_a_search_proves_however_little_it_looks_at(
-    problem: Problem, seed: int, fewer: bool, grown: int
+@given(problem=problems(), seed=st.integers(0, 99), fewer=st.booleans(), limit=st.integers(0, 9))
+def test_the_bound_of_a_search_holds_however_early_it_is_cut_off(
+    problem: Problem, seed: int, fewer: bool, limit: int
 ) -> None:
-    cover = SetValues.of(ValueStack(skills(problem.size, seed)), problem.draws, fewer)
+    sets = SetValues.of(ValueStack(make_values(problem.size, seed)), problem.draws, fewer)
     charges = np.random.default_rng(seed).normal(0.0, 0.3, problem.size)
-    best = ListedSets.of(cover).proof(charges).ceiling
+    best = ListedSets.of(sets).prove(charges).ceiling
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pricing_problem, "MAX_EXPANDED_SETS", grown)
-        hasty = SearchedSets(cover).proof(charges)
-    assert hasty.ceiling >= best - 1e-12
-    found = hasty.f[0] - np.append(charges, 0.0)[hasty.members[0]].sum()
+        patch.setattr(set_search, "MAX_EXPANDED_SETS", limit)
+        cut_off = SearchedSets(sets).prove(charges)
+    assert cut_off.ceiling >= best - 1e-12
+    found = cut_off.f[0] - np.append(charges, 0.0)[cut_off.members[0]].sum()
     assert found <= best + 1e-12
-    assert_allclose(SearchedSets(cover).proof(charges).ceiling, best, atol=1e-12)
+    assert_allclose(SearchedSets(sets).prove(charges).ceiling, best, atol=1e-12)
 
 
 @few
@@ -178,7 +180,9 @@ def test_no_set_exceeds_what_a_search_proves_however_little_it_looks_at(
     p=st.lists(st.integers(0, 20), min_size=2, max_size=9).filter(any),
     whole=st.booleans(),
 )
-def test_systematic_sets_can_be_mixed_to_any_chances(p: list[int], whole: bool) -> None:
+def test_systematic_sets_can_be_mixed_to_any_inclusion_probabilities(
+    p: list[int], whole: bool
+) -> None:
     chances = np.array(p) / 20
     if whole and chances.sum() > 1:
         chances *= np.floor(chances.sum()) / chances.sum()
@@ -191,38 +195,41 @@ def test_systematic_sets_can_be_mixed_to_any_chances(p: list[int], whole: bool) 
     assert mixed.status == 0
 
 
-def test_each_context_under_the_limits_earns_less_than_one_budget_for_all() -> None:
-    problem, values = pool(7, 2, [at_most("usd", 0.25)]), skills(7)
+def test_one_budget_for_all_contexts_earns_more_than_limits_for_each() -> None:
+    problem, values = make_problem(7, 2, [at_most("usd", 0.25)]), make_values(7)
     contexts = np.array([0, 0, 0, 1, 1, 1])
     each = best_mixture(problem, values, contexts=contexts)
     alone = [best_mixture(problem, values[contexts == x]).value for x in (0, 1)]
     assert each.value == pytest.approx(np.mean(alone), abs=1e-9)
-    assert (problem.rows @ each.asked.T <= 0.25 + 1e-9).all()
+    assert (problem.rows @ each.inclusion.T <= 0.25 + 1e-9).all()
     together = best_mixture(problem, values, contexts=contexts, aggregate=True)
     assert together.value > each.value + 1e-4
     assert list(together.contexts) == [0, 1]  # type: ignore[arg-type]
 
 
 def test_without_limits_it_is_the_best_set() -> None:
-    problem, values = pool(8, 3, []), skills(8)
+    problem, values = make_problem(8, 3, []), make_values(8)
     best, fixed = best_mixture(problem, values), best_set(problem, values)
     assert best.value == pytest.approx(fixed.value, abs=1e-12)
     assert best.gap <= 1e-9
 
 
 @pytest.mark.parametrize("bound", [0.6, 1.0, 1.4])
-def test_panels_of_fewer_earn_at_least_what_full_ones_and_independent_draws_do(
+def test_smaller_panels_earn_at_least_as_much_as_full_panels_and_iid_draws(
     bound: float,
 ) -> None:
-    problem, values = pool(7, 3, [at_most("usd", bound), at_least("junior", 0.3)]), skills(7)
+    problem, values = (
+        make_problem(7, 3, [at_most("usd", bound), at_least("junior", 0.3)]),
+        make_values(7),
+    )
     fewer = best_mixture(problem, values, fewer=True)
     assert fewer.value >= best_mixture(problem, values).value - 1e-9
     assert fewer.ceiling >= optimum(problem, values, floor=False, exact=True).value - 1e-9
 
 
-def test_prices_agree_with_bounds_that_are_moved() -> None:
+def test_prices_agree_with_difference_quotients() -> None:
     limits = [at_most("usd", 0.9), at_least("junior", 1.3), at_most("junior", 3.0)]
-    problem, values = pool(8, 3, limits), skills(8)
+    problem, values = make_problem(8, 3, limits), make_values(8)
     several: Any = {"contexts": np.arange(6) % 2, "aggregate": True}
     none: Any = {}
     for options in (none, several):
@@ -234,18 +241,18 @@ def test_prices_agree_with_bounds_that_are_moved() -> None:
         assert abs(prices[2].price) < 1e-9
         step = 1e-4
         moved = [limits[0].at(0.9 + step), *limits[1:]]
-        more = best_mixture(pool(8, 3, moved), values, **options)
+        more = best_mixture(make_problem(8, 3, moved), values, **options)
         assert (more.value - best.value) / step == pytest.approx(prices[0].price, rel=1e-4)
 
 
-def test_a_wrong_price_would_be_noticed() -> None:
-    problem, values = pool(8, 3, [at_most("usd", 0.9)]), skills(8)
+def test_a_wrong_price_is_detected() -> None:
+    problem, values = make_problem(8, 3, [at_most("usd", 0.9)]), make_values(8)
     best = best_mixture(problem, values)
     wrong = replace(best, prices=best.prices * 1.03)
     assert check_shadow_prices(problem, values, wrong)[0].verdict == "differs"
 
 
-def test_a_kink_is_told_with_both_sides() -> None:
+def test_a_kink_reports_both_one_sided_prices() -> None:
     """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c in the place of b."""
     problem = Problem(["a", "b", "c"], {"usd": [0.0, 1.0, 2.0]}, [at_most("usd", 1.0)], draws=1)
     values = np.array([[0.0, 1.0, 1.2]])
@@ -254,30 +261,30 @@ def test_a_kink_is_told_with_both_sides() -> None:
     assert_allclose([usd.below or 0.0, usd.above or 0.0], [1.0, 0.2], rtol=1e-6)
 
 
-def test_full_panels_that_cannot_keep_the_limits_are_refused_by_name() -> None:
-    problem = pool(4, 3, [at_most("usd", 0.3)])
+def test_the_error_for_infeasible_full_panels_names_the_limits() -> None:
+    problem = make_problem(4, 3, [at_most("usd", 0.3)])
     with pytest.raises(InfeasibleLimits, match=r"panels of 3 different.*usd.*use fewer=True"):
-        best_mixture(problem, skills(4))
-    assert best_mixture(problem, skills(4), fewer=True).value > 0.0
+        best_mixture(problem, make_values(4))
+    assert best_mixture(problem, make_values(4), fewer=True).value > 0.0
 
 
-def test_a_bound_that_can_only_just_be_kept_is_kept() -> None:
+def test_a_bound_with_a_single_feasible_panel_is_solved() -> None:
     problem = Problem(["a", "b", "c"], {"usd": [0.1, 0.7, 0.9]}, [at_most("usd", 0.8)], draws=2)
     best = best_mixture(problem, [[0.2, 0.3, 0.9]])
     assert best.panels == (((("a", "b"), 1.0),),)
 
 
-def test_more_draws_than_experts_ask_all_of_them() -> None:
-    best = best_mixture(pool(3, 5, []), skills(3))
-    assert list(best.asked) == [1.0, 1.0, 1.0]
+def test_with_more_draws_than_experts_all_are_asked() -> None:
+    best = best_mixture(make_problem(3, 5, []), make_values(3))
+    assert list(best.inclusion) == [1.0, 1.0, 1.0]
 
 
-def test_values_of_another_pool_are_refused() -> None:
+def test_values_for_another_number_of_experts_are_refused() -> None:
     with pytest.raises(ValuesError, match="for 3 experts, the problem has 4"):
-        best_mixture(pool(4, 2, []), skills(3))
+        best_mixture(make_problem(4, 2, []), make_values(3))
 
 
-def test_the_hospital_earns_more_by_different_models_than_any_independent_draws() -> None:
+def test_the_hospital_example_has_a_certified_best_mixture() -> None:
     values, weights, _ = hospital.world().expected()
     problem, stack = hospital.hospital(), ValueStack(values, weights=weights)
     best = best_mixture(problem, stack)

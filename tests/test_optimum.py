@@ -1,4 +1,4 @@
-"""The optimum under the surrogate: against other methods, by its certificate, and its edges."""
+"""The optimum under the surrogate: compared with other solvers and by its certificate."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -21,24 +21,26 @@ from bylot.problem import Limit, Problem, at_least, at_most
 CERTIFIED = 1e-8
 
 
-def pool(K: int, draws: int, limits: list[Limit], seed: int = 0, unit: float = 1.0) -> Problem:
+def make_problem(
+    K: int, draws: int, limits: list[Limit], seed: int = 0, unit: float = 1.0
+) -> Problem:
     """K experts with a price and a membership in a group."""
     rng = np.random.default_rng(seed)
     costs = {"usd": unit * rng.random(K), "junior": (np.arange(K) % 3 == 0).astype(float)}
     return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
 
 
-def skills(K: int, T: int = 6, N: int = 2, seed: int = 1) -> Floats:
+def make_values(K: int, T: int = 6, N: int = 2, seed: int = 1) -> Floats:
     return np.random.default_rng(seed).random((T, N, K))
 
 
-def limited(K: int, draws: int) -> Problem:
+def make_limited_problem(K: int, draws: int) -> Problem:
     """A binding budget and a binding share, with room to choose."""
-    return pool(K, draws, [at_most("usd", 0.44 * draws), at_least("junior", 0.45)])
+    return make_problem(K, draws, [at_most("usd", 0.44 * draws), at_least("junior", 0.45)])
 
 
-def check(problem: Problem, values: Floats, best: Optimum, floor: float) -> None:
-    """Allowed, valued as it says, and no better policy: by a linear program of our own."""
+def assert_certified(problem: Problem, values: Floats, best: Optimum, floor: float) -> None:
+    """Assert feasibility, value and optimality, with a linear program of the test's own."""
     q = best.policy
     assert q.min() >= floor - 1e-12
     assert_allclose(q.sum(), 1.0, rtol=1e-12)
@@ -47,7 +49,7 @@ def check(problem: Problem, values: Floats, best: Optimum, floor: float) -> None
     stack = values.reshape(-1, *values.shape[-2:])
     slope = expected_reward_gradient(
         q, stack, sort_experts(stack), problem.draws, np.full(len(stack), 1 / len(stack))
-    )  # of Lemma 1: any gradient of Phi does
+    )  # the gradient of Lemma 1
     away = -problem.signs[:, None] * problem.rows
     ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
     top = linprog(
@@ -65,9 +67,9 @@ def check(problem: Problem, values: Floats, best: Optimum, floor: float) -> None
 
 @pytest.mark.parametrize(("K", "draws"), [(2, 1), (3, 2), (5, 3), (12, 5), (60, 5)])
 @pytest.mark.parametrize("floor", [True, False])
-def test_the_optimum_is_allowed_and_certified(K: int, draws: int, floor: bool) -> None:
-    problem, values = limited(K, draws), skills(K)
-    check(problem, values, optimum(problem, values, floor=floor), problem.floor * floor)
+def test_the_optimum_is_feasible_and_certified(K: int, draws: int, floor: bool) -> None:
+    problem, values = make_limited_problem(K, draws), make_values(K)
+    assert_certified(problem, values, optimum(problem, values, floor=floor), problem.floor * floor)
 
 
 @pytest.mark.parametrize(
@@ -75,35 +77,35 @@ def test_the_optimum_is_allowed_and_certified(K: int, draws: int, floor: bool) -
     [
         np.zeros((3, 2, 9)),
         np.ones((3, 2, 9)),
-        (skills(9) < 0.5).astype(float),
-        np.round(skills(9) * 2) / 2,
-        skills(3)[..., [0, 0, 0, 1, 1, 1, 2, 2, 2]],
-        np.where(skills(9) < 0.3, 1.0, 1e-6 * skills(9)),
-        skills(9)[0],
+        (make_values(9) < 0.5).astype(float),
+        np.round(make_values(9) * 2) / 2,
+        make_values(3)[..., [0, 0, 0, 1, 1, 1, 2, 2, 2]],
+        np.where(make_values(9) < 0.3, 1.0, 1e-6 * make_values(9)),
+        make_values(9)[0],
     ],
     ids=["zeros", "ones", "0/1", "ties", "duplicates", "far apart", "one matrix"],
 )
-def test_ties_zeros_and_duplicates_are_no_trouble(values: Floats) -> None:
+def test_values_with_ties_zeros_and_duplicates_are_solved(values: Floats) -> None:
     for limits in ([], [at_most("usd", 0.9), at_least("junior", 0.4)]):
-        problem = pool(9, 3, limits)
-        check(problem, values, optimum(problem, values, floor=False), 0.0)
+        problem = make_problem(9, 3, limits)
+        assert_certified(problem, values, optimum(problem, values, floor=False), 0.0)
 
 
 def test_a_suboptimal_policy_has_a_large_gap() -> None:
-    problem, values = limited(5, 3), skills(5)
-    hill = Objective((ValueStack(values),), problem.draws)
-    polytope = make_surrogate_polytope(Subproblem(problem, hill, np.ones(1), 0.0, 1e-9))
+    problem, values = make_limited_problem(5, 3), make_values(5)
+    F = Objective((ValueStack(values),), problem.draws)
+    polytope = make_surrogate_polytope(Subproblem(problem, F, np.ones(1), 0.0, 1e-9))
     best = optimum(problem, values, floor=False)
-    for q, wrong in ((best.policy, False), (polytope.face().centre[0], True)):  # type: ignore[union-attr]
-        value, slope = hill.slope(q[None])
+    for q, wrong in ((best.policy, False), (polytope.find_face().centre[0], True)):  # type: ignore[union-attr]
+        value, slope = F.slope(q[None])
         certificate = polytope.certify(q[None], slope)
         assert (certificate.gap > 1e-3) == wrong
         assert value + certificate.gap >= best.value - 1e-12
 
 
 @pytest.mark.parametrize(("K", "draws"), [(4, 2), (7, 4)])
-def test_a_general_solver_finds_the_same(K: int, draws: int) -> None:
-    problem, values = limited(K, draws), skills(K)
+def test_slsqp_finds_the_same_value(K: int, draws: int) -> None:
+    problem, values = make_limited_problem(K, draws), make_values(K)
     away = -problem.signs[:, None] * problem.rows
     ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
     found = minimize(
@@ -121,7 +123,7 @@ def test_a_general_solver_finds_the_same(K: int, draws: int) -> None:
 
 
 def test_no_point_of_a_fine_grid_is_better() -> None:
-    problem, values, n = limited(3, 2), skills(3), 200
+    problem, values, n = make_limited_problem(3, 2), make_values(3), 200
     best, highest = optimum(problem, values, floor=False), 0.0
     for i, j in itertools.product(range(n + 1), repeat=2):
         q = np.array([i, j, n - i - j]) / n
@@ -130,10 +132,10 @@ def test_no_point_of_a_fine_grid_is_better() -> None:
     assert best.value - 0.02 < highest <= best.value + 1e-12
 
 
-def test_prices_are_what_a_looser_bound_is_worth() -> None:
+def test_prices_equal_difference_quotients() -> None:
     def at(usd: float, junior: float) -> Optimum:
         limits = [at_most("usd", usd), at_least("junior", junior)]
-        return optimum(pool(8, 3, limits), skills(8))
+        return optimum(make_problem(8, 3, limits), make_values(8))
 
     h, best = 1e-4, at(0.9, 0.5)
     usd = (at(0.9 + h, 0.5).value - at(0.9 - h, 0.5).value) / (2 * h)
@@ -144,29 +146,29 @@ def test_prices_are_what_a_looser_bound_is_worth() -> None:
 
 
 def test_the_unit_of_a_cost_does_not_matter() -> None:
-    plain = pool(8, 3, [at_most("usd", 0.9), at_least("junior", 0.5)])
-    cents = pool(8, 3, [at_most("usd", 0.9e6), at_least("junior", 0.5)], unit=1e6)
-    one, other = optimum(plain, skills(8)), optimum(cents, skills(8))
+    plain = make_problem(8, 3, [at_most("usd", 0.9), at_least("junior", 0.5)])
+    cents = make_problem(8, 3, [at_most("usd", 0.9e6), at_least("junior", 0.5)], unit=1e6)
+    one, other = optimum(plain, make_values(8)), optimum(cents, make_values(8))
     assert_allclose(one.value, other.value, rtol=1e-8)
     assert_allclose(one.prices[0], 1e6 * other.prices[0], rtol=1e-5)
 
 
-def test_so_few_limits_that_there_are_none() -> None:
-    problem, values = pool(6, 3, []), skills(6)
+def test_a_problem_without_limits_has_no_prices() -> None:
+    problem, values = make_problem(6, 3, []), make_values(6)
     best = optimum(problem, values, floor=False)
-    check(problem, values, best, 0.0)
+    assert_certified(problem, values, best, 0.0)
     assert best.prices.shape == (0,)
 
 
 def test_a_floor_of_one_over_k_leaves_only_uniform_play() -> None:
-    problem, values = pool(4, 2, []), skills(4)
+    problem, values = make_problem(4, 2, []), make_values(4)
     best = optimum(problem, values, floor=0.25)
     assert_allclose(best.policy, 0.25)
     assert best.gap <= 1e-12
 
 
 def test_a_lower_floor_is_never_worse() -> None:
-    problem, values = limited(8, 3), skills(8, T=1, N=1)
+    problem, values = make_limited_problem(8, 3), make_values(8, T=1, N=1)
     high, own, none = (optimum(problem, values, floor=f).value for f in (0.05, True, False))
     assert high + 1e-4 < own < none - 1e-4
 
@@ -175,84 +177,84 @@ def test_limits_that_leave_one_policy_give_that_policy() -> None:
     costs = {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0]}
     limits = [at_most("a", 0.4), at_least("a", 0.2), at_most("b", 1.0), at_least("b", 0.5)]
     problem = Problem(["x", "y", "z"], costs, limits, draws=2)
-    best = optimum(problem, skills(3), floor=False)
+    best = optimum(problem, make_values(3), floor=False)
     assert_allclose(best.policy, [0.2, 0.5, 0.3], atol=1e-11)
     assert best.gap <= CERTIFIED
 
 
 @pytest.mark.parametrize("width", [0.0, 1e-12, 1e-10, 1e-9, 1e-7, 1e-5])
-def test_the_thinnest_of_sets_is_climbed_too(width: float) -> None:
-    problem = pool(9, 3, [at_least("junior", 1.0 - width)])
-    values = skills(9)
+def test_very_thin_feasible_sets_are_solved(width: float) -> None:
+    problem = make_problem(9, 3, [at_least("junior", 1.0 - width)])
+    values = make_values(9)
     best = optimum(problem, values, floor=False)
-    check(problem, values, best, 0.0)
-    only_juniors = optimum(pool(9, 3, [at_least("junior", 1.0)]), values, floor=False)
+    assert_certified(problem, values, best, 0.0)
+    only_juniors = optimum(make_problem(9, 3, [at_least("junior", 1.0)]), values, floor=False)
     assert_allclose(best.value, only_juniors.value, atol=10 * width + 2 * CERTIFIED)
 
 
-def test_an_empty_surrogate_is_named_and_the_exact_limits_are_offered() -> None:
-    problem = pool(6, 3, [at_least("junior", 1.2)])  # at most 1 in the mean of the draws
+def test_the_error_for_an_empty_surrogate_suggests_exact_limits() -> None:
+    problem = make_problem(6, 3, [at_least("junior", 1.2)])  # at most 1 in the mean of the draws
     with pytest.raises(InfeasibleLimits, match=r"at_least\('junior', 1.2\).*exact=True"):
-        optimum(problem, skills(6))
-    assert optimum(problem, skills(6), exact=True).gap <= CERTIFIED
+        optimum(problem, make_values(6))
+    assert optimum(problem, make_values(6), exact=True).gap <= CERTIFIED
 
 
-def test_many_rounds_are_climbed_by_way_of_few() -> None:
-    problem, values = limited(5, 3), skills(5, T=4_100, N=1)
-    check(problem, values, optimum(problem, values), problem.floor)
+def test_many_rounds_are_solved_from_coarse_to_fine() -> None:
+    problem, values = make_limited_problem(5, 3), make_values(5, T=4_100, N=1)
+    assert_certified(problem, values, optimum(problem, values), problem.floor)
 
 
-def test_many_rounds_that_are_nearly_saturated_are_climbed_too() -> None:
+def test_many_nearly_saturated_rounds_are_solved() -> None:
     rng = np.random.default_rng(2)
     values = np.where(rng.random((2, 12)) < 0.4, 1.0, rng.random((4_100, 2, 12)) ** 0.2)
-    for problem in (limited(12, 5), pool(12, 5, [])):
-        check(problem, values, optimum(problem, values), problem.floor)
+    for problem in (make_limited_problem(12, 5), make_problem(12, 5, [])):
+        assert_certified(problem, values, optimum(problem, values), problem.floor)
 
 
 @pytest.mark.parametrize("T", [6, 4_100])
-def test_a_start_that_is_the_top_under_looser_limits_is_recognised(T: int) -> None:
-    stack = ValueStack(skills(10, T))
-    free = optimum(pool(10, 3, []), stack)
-    spent = float(pool(10, 3, []).costs["usd"] @ free.policy)
+def test_an_optimal_start_is_returned_unchanged(T: int) -> None:
+    stack = ValueStack(make_values(10, T))
+    free = optimum(make_problem(10, 3, []), stack)
+    spent = float(make_problem(10, 3, []).costs["usd"] @ free.policy)
     for bound, kept in ((3.03 * spent, True), (2.7 * spent, False)):
-        problem = pool(10, 3, [at_most("usd", bound)])
+        problem = make_problem(10, 3, [at_most("usd", bound)])
         best = optimum(problem, stack, start=free.policy)
         assert np.array_equal(best.policy, free.policy) is kept
         assert (best.prices == 0.0).all() == kept
-        check(problem, stack.values, best, problem.floor)
+        assert_certified(problem, stack.values, best, problem.floor)
 
 
-def test_threads_may_share_a_stack() -> None:
-    problem, stack = limited(10, 3), ValueStack(skills(10, T=4_100))
+def test_threads_can_share_a_stack() -> None:
+    problem, stack = make_limited_problem(10, 3), ValueStack(make_values(10, T=4_100))
     alone = optimum(problem, stack)
     with ThreadPoolExecutor(4) as threads:
         for best in threads.map(lambda _: optimum(problem, stack), range(8)):
             assert_array_equal(best.policy, alone.policy)
 
 
-def test_any_start_leads_to_the_same_place() -> None:
-    problem, stack = limited(10, 3), ValueStack(skills(10))
+def test_any_start_leads_to_the_same_value() -> None:
+    problem, stack = make_limited_problem(10, 3), ValueStack(make_values(10))
     best = optimum(problem, stack)
     forbidden = np.eye(10)[3]
     for start in (best.policy, forbidden):
         again = optimum(problem, stack, start=start)
         assert_allclose(again.value, best.value, atol=CERTIFIED)
-        check(problem, stack.values, again, problem.floor)
+        assert_certified(problem, stack.values, again, problem.floor)
 
 
 # Contexts
 
 
-def two_kinds(K: int, T: int = 30) -> tuple[Floats, Ints]:
-    """Values of two kinds of rounds, in which other experts are good, and each round's kind."""
+def make_two_contexts(K: int, T: int = 30) -> tuple[Floats, Ints]:
+    """Values of two contexts with different good experts, and the context of each round."""
     rng = np.random.default_rng(5)
     kinds = (rng.random(T) < 0.3).astype(np.int64)
     good = np.where(np.arange(K) % 2 == kinds[:, None], 1.0, 0.4)
     return good[:, None, :] * rng.random((T, 2, K)), 7 + 2 * kinds
 
 
-def test_a_policy_per_context_is_the_best_of_each_context_by_itself() -> None:
-    problem, (values, kinds) = limited(6, 2), two_kinds(6)
+def test_with_contexts_each_policy_is_the_optimum_of_its_context() -> None:
+    problem, (values, kinds) = make_limited_problem(6, 2), make_two_contexts(6)
     both = optimum(problem, values, contexts=kinds)
     assert both.contexts is not None
     assert_array_equal(both.contexts, [7, 9])
@@ -267,15 +269,15 @@ def test_a_policy_per_context_is_the_best_of_each_context_by_itself() -> None:
     assert both.gap <= CERTIFIED
 
 
-def test_one_budget_for_all_contexts_is_kept_on_average_and_worth_more() -> None:
-    problem, (values, kinds) = limited(6, 2), two_kinds(6)
+def test_one_budget_for_all_contexts_holds_on_average_and_earns_more() -> None:
+    problem, (values, kinds) = make_limited_problem(6, 2), make_two_contexts(6)
     each = optimum(problem, values, contexts=kinds)
     shared = optimum(problem, values, contexts=kinds, aggregate=True)
     blind = optimum(problem, values)
     shares = np.array([(kinds == 7).mean(), (kinds == 9).mean()])
     assert problem.box.distance(problem.rows @ (shares @ shared.policy)) <= 1e-12
     assert shared.gap <= CERTIFIED
-    assert shared.value > each.value + 1e-4  # one context lends its budget to the other
+    assert shared.value > each.value + 1e-4  # one context uses part of the other's budget
     assert each.value > blind.value + 1e-4
     assert_allclose(
         shared.value,
@@ -287,8 +289,8 @@ def test_one_budget_for_all_contexts_is_kept_on_average_and_worth_more() -> None
     )
 
 
-def test_one_context_is_no_context() -> None:
-    problem, values = limited(6, 2), skills(6)
+def test_a_single_context_gives_the_optimum_without_contexts() -> None:
+    problem, values = make_limited_problem(6, 2), make_values(6)
     plain = optimum(problem, values)
     for aggregate in (False, True):
         one = optimum(problem, values, contexts=np.zeros(6, dtype=int), aggregate=aggregate)
@@ -311,21 +313,21 @@ def test_each_benchmark_is_at_most_the_next(seed: int, K: int, draws: int) -> No
     blind = optimum(problem, values, floor=False)
     context = optimum(problem, values, floor=False, contexts=kinds)
     shared = optimum(problem, values, floor=False, contexts=kinds, aggregate=True)
-    free = optimum(pool(K, draws, []), values, floor=False, contexts=kinds)
+    free = optimum(make_problem(K, draws, []), values, floor=False, contexts=kinds)
     chain = [blind, context, shared, free]
     assert all(best.gap <= CERTIFIED for best in chain)
     assert all(a.value <= b.ceiling + 1e-12 for a, b in itertools.pairwise(chain))
     assert blind.value >= expected_reward(q, values, draws) - CERTIFIED
     exact = optimum(problem, values, floor=False, exact=True, start=blind.policy, starts=2)
     assert blind.value <= exact.value + CERTIFIED
-    assert exact.value <= optimum(pool(K, draws, []), values, floor=False).ceiling
+    assert exact.value <= optimum(make_problem(K, draws, []), values, floor=False).ceiling
 
 
-# What cannot be meant is refused
+# Invalid input
 
 
 def test_values_are_checked() -> None:
-    problem = pool(3, 2, [])
+    problem = make_problem(3, 2, [])
     with pytest.raises(ValuesError, match="4 experts, the problem has 3"):
         optimum(problem, np.ones((2, 4)))
     with pytest.raises(ValuesError, match="shape"):
@@ -335,8 +337,8 @@ def test_values_are_checked() -> None:
             ValueStack([[0.5, wrong]])
 
 
-def test_labels_of_contexts_may_be_names() -> None:
-    problem, values = pool(3, 2, []), skills(3)
+def test_context_labels_can_be_strings() -> None:
+    problem, values = make_problem(3, 2, []), make_values(3)
     named = optimum(problem, values, contexts=["b", "a", "b", "a", "b", "a"])
     numbered = optimum(problem, values, contexts=[1, 0, 1, 0, 1, 0])
     assert named.contexts is not None
@@ -345,20 +347,22 @@ def test_labels_of_contexts_may_be_names() -> None:
 
 
 def test_contexts_start_and_floor_are_checked() -> None:
-    problem, values = pool(3, 2, []), skills(3)
+    problem, values = make_problem(3, 2, []), make_values(3)
     with pytest.raises(ValuesError, match="one whole number or string for each of the 6 rounds"):
         optimum(problem, values, contexts=[0, 1])
     with pytest.raises(ValuesError, match="one whole number"):
         optimum(problem, values, contexts=np.zeros(6))
     with pytest.raises(ValuesError, match="sum to 1"):
         optimum(problem, values, start=[0.5, 0.2, 0.2])
-    with pytest.raises(ProblemError, match=r"floor=0\.5"):
+    with pytest.raises(ProblemError, match=r"invalid floor=0\.5"):
         optimum(problem, values, floor=0.5)
 
 
-def test_an_optimum_tells_how_often_each_expert_is_asked_in_each_context() -> None:
+def test_inclusion_is_the_probability_of_each_expert_in_each_context() -> None:
     free = Problem(["a", "b"], {}, draws=2)
     alone = optimum(free, [[1.0, 1.0]], start=[0.5, 0.5])
-    assert_allclose(alone.asked(2), [1 - (1 - alone.policy) ** 2])
+    assert_allclose(alone.inclusion(2), [1 - (1 - alone.policy) ** 2])
     several = optimum(free, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False)
-    assert_allclose(several.asked(2), np.eye(2), atol=1e-4)  # the value tells q to 1e-9^(1/2) only
+    assert_allclose(
+        several.inclusion(2), np.eye(2), atol=1e-4
+    )  # a gap of 1e-9 determines q to 1e-9^(1/2) only

@@ -1,4 +1,4 @@
-"""`bylot optimum`: what is told of the best laws is what the library finds, in the file's units."""
+"""`bylot optimum` reports what the library finds, in the units of the problem file."""
 
 import csv
 import json
@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "pool.yaml"), "--outcomes", str(tmp_path / "table.csv")]
 
 
-def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
+def run_optimum(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
     """Exit code, text and data."""
     code = main(["optimum", *words])
     text = capsys.readouterr()
@@ -53,29 +53,29 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str
     return code, text.out + text.err, json.loads(capsys.readouterr().out)
 
 
-def test_rewards_costs_prices_and_laws_are_told(
+def test_rewards_costs_prices_and_probabilities_are_reported(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, text, data = told([*files, "--dimension", "topic"], capsys)
+    code, text, data = run_optimum([*files, "--dimension", "topic"], capsys)
     assert code == 0
     file = read(files[0])
     stack, _ = scenario_from_outcomes(file, files[2], dimension="topic").ground(1, [0])
     best = optimum(file.problem, stack, exact=True, floor=False)
-    law = data["laws"]["exact"]
-    assert_allclose(law["reward"], 10 * best.value)
+    one = data["distributions"]["exact"]
+    assert_allclose(one["reward"], 10 * best.value)
     most = best_mixture(file.problem, stack, fewer=True).ceiling
-    assert_allclose(law["gap"], 10 * min(best.gap, most - best.value), atol=1e-9)
-    assert_allclose(law["probability"], [best.policy])
-    assert_allclose([one["price"] for one in law["limits"]], 10 * best.prices)
-    assert [one["verdict"] for one in law["limits"]] == ["agrees", "agrees"]
+    assert_allclose(one["gap"], 10 * min(best.gap, most - best.value), atol=1e-9)
+    assert_allclose(one["draw_probabilities"], [best.policy])
+    assert_allclose([limit["price"] for limit in one["limits"]], 10 * best.prices)
+    assert [limit["verdict"] for limit in one["limits"]] == ["agrees", "agrees"]
     asked = 1 - (1 - best.policy) ** 2
-    assert_allclose([one["cost"] for one in law["limits"]], file.problem.rows @ asked)
+    assert_allclose([limit["cost"] for limit in one["limits"]], file.problem.rows @ asked)
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert f"best draws, limits themselves {10 * best.value:.6g}" in " ".join(lines)
-    assert "best fixed set: bob, cat" in lines
+    assert f"best i.i.d. draws, exact limits {10 * best.value:.6g}" in " ".join(lines)
+    assert "best fixed panel: bob, cat" in lines
     assert any(line.startswith("usd at_most 3 per request 3 at the bound") for line in lines)
     assert any(f" {best.policy[0]:.4f} {asked[0]:.4f}" in line for line in lines)
-    assert "blank answers, which are worth nothing: 1 of 12" in text
+    assert "blank answers, which count as 0: 1 of 12" in text
 
 
 def test_prices_are_per_unit_of_the_file(
@@ -83,118 +83,123 @@ def test_prices_are_per_unit_of_the_file(
 ) -> None:
     """A share per draw is two per request: one more of it moves twice as much."""
     Path(files[0]).write_text(POOL.replace("at_least: 0.25", "at_least: 0.6"))
-    _, text, data = told(files, capsys)
-    (junior,) = [one for one in data["laws"]["exact"]["limits"] if one["side"] == "at_least"]
+    _, text, data = run_optimum(files, capsys)
+    (junior,) = [
+        one for one in data["distributions"]["exact"]["limits"] if one["side"] == "at_least"
+    ]
     assert junior["price"] < -0.1
     assert f"junior at_least  {2 * junior['price']:.4g}" in text
 
 
-def test_contexts_have_a_law_each_under_one_budget_or_each_under_its_own(
+def test_contexts_share_one_budget_or_keep_the_limits_each(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*files, "--context", "ward"]
-    _, text, together = told(words, capsys)
-    _, apart_text, apart = told([*words, "--each-context"], capsys)
+    _, text, together = run_optimum(words, capsys)
+    _, apart_text, apart = run_optimum([*words, "--each-context"], capsys)
     assert together["contexts"] == {"day": 0.5, "night": 0.5}
-    assert "within the limits together" in text
-    assert "each within the limits" in apart_text
+    assert "one budget for all" in text
+    assert "each context keeps the limits" in apart_text
     assert "in night" in text
-    laws = together["laws"]["exact"], apart["laws"]["exact"]
-    assert laws[0]["reward"] > laws[1]["reward"] + 1e-4
-    for law in laws:
-        q = np.array(law["probability"])
+    both = together["distributions"]["exact"], apart["distributions"]["exact"]
+    assert both[0]["reward"] > both[1]["reward"] + 1e-4
+    for one in both:
+        q = np.array(one["draw_probabilities"])
         spent = (1 - (1 - q) ** 2) @ np.array([3.0, 1.0, 1.0])
-        assert_allclose(spent.mean(), law["limits"][0]["cost"])
-        assert law["limits"][0]["kept"]
+        assert_allclose(spent.mean(), one["limits"][0]["cost"])
+        assert one["limits"][0]["kept"]
     assert (spent <= 3 + 1e-7).all()
 
 
-def test_the_laws_are_written_as_a_spreadsheet(
+def test_the_distributions_are_written_as_csv(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "laws.csv"
+    out = tmp_path / "best.csv"
     assert main(["optimum", *files, "--context", "ward", "--csv", str(out), "--json"]) == 0
-    laws = json.loads(capsys.readouterr().out)["laws"]
+    found = json.loads(capsys.readouterr().out)["distributions"]
     lines = list(csv.DictReader(out.read_text().splitlines()))
     assert len(lines) == 3 * 2 * 3
     for line in lines:
         x, i = ["day", "night"].index(line["context"]), ["ann", "bob", "cat"].index(line["expert"])
-        for key in ("probability", "asked"):
-            if line["law"] == "panels" and key == "probability":
-                assert line[key] == ""
-            else:
-                assert float(line[key]) == laws[line["law"]][key][x][i]
-    assert main(["optimum", *files, "--csv", str(tmp_path / "no" / "laws.csv")]) == 1
-    assert "give a file in a folder that exists" in capsys.readouterr().err
+        one = found[line["kind"]]
+        assert float(line["inclusion"]) == one["inclusion"][x][i]
+        if line["kind"] == "panels":
+            assert line["draw_probability"] == ""
+        else:
+            assert float(line["draw_probability"]) == one["draw_probabilities"][x][i]
+    assert main(["optimum", *files, "--csv", str(tmp_path / "no" / "best.csv")]) == 1
+    assert "give a file in an existing folder" in capsys.readouterr().err
 
 
-def test_an_empty_stand_in_is_told_beside_the_law_that_there_is(
+def test_an_empty_surrogate_is_reported_with_its_limits(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     shares = "".join(f"\n  - {{group: g{i}, at_least: 0.45, per: request}}" for i in range(3))
     names = ", ".join(f"{{name: {n}, group: g{i}}}" for i, n in enumerate(["ann", "bob", "cat"]))
     Path(files[0]).write_text(f"draws: 2\nexperts: [{names}]\nlimits:{shares}\n")
-    code, text, data = told(files, capsys)
+    code, text, data = run_optimum(files, capsys)
     assert code == 0
-    assert set(data["laws"]) == {"panels", "exact"}
-    assert 'it is empty, by "g0 at least 0.45 per request"' in text
-    assert "outside: no fixed set keeps all limits" in text
-    assert data["fixed_set"]["feasible"] is False
+    assert set(data["distributions"]) == {"panels", "exact"}
+    assert 'the surrogate of "g0 at least 0.45 per request"' in text
+    assert "infeasible: no fixed panel keeps all limits" in text
+    assert data["fixed_panel"]["feasible"] is False
 
 
-def test_panels_are_told_where_no_law_of_draws_is_found(
+def test_panels_are_reported_if_no_iid_draws_keep_the_limits(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two draws come out equal half of the time; who picks sets could ask both."""
+    """Two i.i.d. draws are equal half of the time; a panel can have both experts."""
     limits = "".join(f"\n  - {{group: g{i}, at_least: 0.9, per: request}}" for i in range(2))
     names = "{name: ann, group: g0}, {name: bob, group: g1}"
     Path(files[0]).write_text(f"draws: 2\nexperts: [{names}]\nlimits:{limits}\n")
-    code, text, data = told(files, capsys)
+    code, text, data = run_optimum(files, capsys)
     assert code == 0
-    assert "no fixed policy" in data["reasons"]["exact"]
-    assert data["laws"]["panels"]["panels"] == [[{"members": ["ann", "bob"], "chance": 1.0}]]
-    assert data["fixed_set"]["members"] == ["ann", "bob"]
-    assert data["fixed_set"]["feasible"] is True
-    assert "best draws, limits themselves" in text
+    assert "no fixed policy" in data["missing"]["exact"]
+    assert data["distributions"]["panels"]["panels"] == [
+        [{"members": ["ann", "bob"], "probability": 1.0}]
+    ]
+    assert data["fixed_panel"]["members"] == ["ann", "bob"]
+    assert data["fixed_panel"]["feasible"] is True
+    assert "best i.i.d. draws, exact limits" in text
     assert "none found, see below" in text
     assert "'g0'" not in text
 
 
-def test_without_any_law_the_exit_is_1(
+def test_the_exit_code_is_1_if_no_policy_is_found(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Full panels cost 2, and independent draws ask both or one of them hardly ever."""
+    """Full panels cost 2, and i.i.d. draws ask both experts or one of them almost never."""
     limits = "".join(f"\n  - {{group: g{i}, at_least: 0.5, per: request}}" for i in range(2))
     limits += "\n  - {cost: call, at_most: 1.05, per: request}"
     names = "{name: ann, group: g0, call: 1}, {name: bob, group: g1, call: 1}"
     Path(files[0]).write_text(
         f"draws: 2\ncosts: {{call: calls}}\nexperts: [{names}]\nlimits:{limits}\n"
     )
-    code, text, data = told(files, capsys)
+    code, text, data = run_optimum(files, capsys)
     assert code == 1
-    assert set(data["reasons"]) == {"panels", "exact", "surrogate"}
+    assert set(data["missing"]) == {"panels", "exact", "surrogate"}
     assert "use fewer=True" not in text
 
 
-def test_nothing_limited_and_nothing_measured_is_no_reason_to_fail(
+def test_a_problem_without_limits_and_outcomes_works(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "free.yaml").write_text("{draws: 1, experts: [{name: a}, {name: b}]}")
-    code, text, data = told([str(tmp_path / "free.yaml"), "--rounds", "50"], capsys)
+    code, text, data = run_optimum([str(tmp_path / "free.yaml"), "--rounds", "50"], capsys)
     assert code == 0
     assert "MADE-UP WORLD" in text
-    assert "Nothing is limited." in text
-    assert data["world"]["rounds"] == 50
+    assert "There are no limits." in text
+    assert data["scenario"]["rounds"] == 50
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--questions", "x.csv"], "x.csv: no such file"),
-        (["--skills", "x.csv", "--dimension", "topic"], "give --outcomes FILE too"),
+        (["--skills", "x.csv", "--dimension", "topic"], "add --outcomes"),
     ],
 )
-def test_options_that_say_nothing_are_refused(
+def test_options_without_effect_are_refused(
     files: list[str], words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = files[:1] if "--skills" in words else files
@@ -202,36 +207,36 @@ def test_options_that_say_nothing_are_refused(
     assert said in capsys.readouterr().err
 
 
-def test_the_hospital_is_worth_what_it_is_known_to() -> None:
+def test_the_hospital_example_has_its_known_optimum() -> None:
     folder = hospital.folder()
     pool = Path(__file__).parent.parent / "examples" / "hospital" / "problem.yaml"
     file = read(pool, folder / "experts.csv")
     table = folder / "outcomes.csv", folder / "questions.csv"
-    found = compute_optimum_report(
+    report = compute_optimum_report(
         file, scenario_from_outcomes(file, *table, dimension="specialty"), starts=1
     )
-    assert_allclose(found.laws["exact"].best.value, 0.77775, atol=5e-6)
-    assert {price.verdict for price in found.laws["exact"].prices} == {"agrees"}
-    assert "it is empty, by" in render_optimum(found)
+    assert_allclose(report.found["exact"].best.value, 0.77775, atol=5e-6)
+    assert {price.verdict for price in report.found["exact"].prices} == {"agrees"}
+    assert "the surrogate of " in render_optimum(report)
 
 
 @pytest.mark.parametrize(
     ("cost", "price", "verdict"), [("1", "1", "edge"), ("1e-100", "1e+100", "not checked")]
 )
-def test_a_bound_of_0_has_its_price(
+def test_a_bound_of_0_has_a_price(
     tmp_path: Path, cost: str, price: str, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only bob earns anything, and he may not be asked; below 1e-100 there is no bound but 0."""
+    """Only bob earns anything, and the bound excludes him; a bound below 1e-100 is 0."""
     pool = f"draws: 1\nexperts: [{{name: ann, usd: 0}}, {{name: bob, usd: {cost}}}]\n"
     (tmp_path / "pool.yaml").write_text(
         f"costs: {{usd: dollars}}\n{pool}limits: [{{cost: usd, at_most: 0, per: request}}]\n"
     )
     (tmp_path / "table.csv").write_text("id,ann,bob\n1,0,1\n")
     words = [str(tmp_path / "pool.yaml"), "--outcomes", str(tmp_path / "table.csv")]
-    _, text, data = told(words, capsys)
+    _, text, data = run_optimum(words, capsys)
     line = next(
-        line for line in text.splitlines() if " usd at_most " in line and "stand-in" in line
+        line for line in text.splitlines() if " usd at_most " in line and "surrogate" in line
     )
     assert line.split()[6] == price
     assert line.endswith(verdict)
-    assert data["laws"]["surrogate"]["limits"][0]["moved_down"] is None
+    assert data["distributions"]["surrogate"]["limits"][0]["price_below"] is None

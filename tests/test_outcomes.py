@@ -206,7 +206,7 @@ def test_the_expectation_is_exact_in_every_context(worth: float | None) -> None:
     assert_allclose(np.bincount(contexts, weights), [0.2, 0.8], rtol=1e-13)
     rounds = world.rounds(0, 60_000, seed=4)
     for x in (0, 1):
-        part = stack.part(np.flatnonzero(contexts == x))
+        part = stack.select(np.flatnonzero(contexts == x))
         gains = gain(rounds.values[rounds.contexts == x], Q, 2)
         believed = part.value(Q, 2) / world.chances[x]
         assert abs(gains.mean() - believed) < 5 * gains.std() / len(gains) ** 0.5 + 1e-12

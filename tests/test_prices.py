@@ -1,4 +1,4 @@
-"""Prices beside differences: they agree where the optimum is smooth, and kinks are told."""
+"""Shadow prices agree with difference quotients where the optimum is smooth; kinks are named."""
 
 import numpy as np
 import pytest
@@ -12,23 +12,23 @@ from bylot.problem import Limit, Problem, at_least, at_most
 PAIR = np.array([[0.0, 1.0]])
 
 
-def pair(bound: float, draws: int = 2) -> Problem:
-    """One expert who is free and worthless, and one who is neither."""
+def make_pair(bound: float, draws: int = 2) -> Problem:
+    """A free expert of value 0, and one that costs 1 and has value 1."""
     return Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", bound)], draws=draws)
 
 
-def pool(limits: list[Limit], draws: int = 3, K: int = 8) -> Problem:
+def make_problem(limits: list[Limit], draws: int = 3, K: int = 8) -> Problem:
     """K experts with a price and a group."""
     rng = np.random.default_rng(0)
     costs = {"usd": rng.random(K), "junior": np.arange(K) % 3 == 0}
     return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
 
 
-def skills(K: int = 8, T: int = 6) -> Floats:
+def make_values(K: int = 8, T: int = 6) -> Floats:
     return np.random.default_rng(1).random((T, 2, K))
 
 
-def one(problem: Problem, values: Floats, **options: bool) -> ShadowPrice:
+def price_only_limit(problem: Problem, values: Floats, **options: bool) -> ShadowPrice:
     """The only price of a problem."""
     best = optimum(problem, values, floor=False, **options)
     (price,) = check_shadow_prices(problem, values, best, floor=False, **options)
@@ -36,35 +36,35 @@ def one(problem: Problem, values: Floats, **options: bool) -> ShadowPrice:
 
 
 @pytest.mark.parametrize("bound", [0.2, 0.5, 1.0])
-def test_a_price_that_is_known_under_the_surrogate(bound: float) -> None:
+def test_the_price_under_the_surrogate_has_its_closed_form(bound: float) -> None:
     """q <= u/2 of the second expert earns 1 - (1 - u/2)^2, so another unit is worth 1 - u/2."""
-    usd = one(pair(bound), PAIR)
+    usd = price_only_limit(make_pair(bound), PAIR)
     assert usd.verdict == "agrees"
     assert_allclose([usd.price, usd.central or 0.0], 1 - bound / 2, rtol=1e-5)
     assert usd.step == pytest.approx(1e-3 * bound)
 
 
 @pytest.mark.parametrize("bound", [0.2, 0.5, 0.9])
-def test_a_price_that_is_known_under_the_exact_costs(bound: float) -> None:
-    """The chance to ask the second expert is the cost and the reward at once."""
-    usd = one(pair(bound), PAIR, exact=True)
+def test_the_price_under_exact_costs_has_its_closed_form(bound: float) -> None:
+    """The inclusion probability of the second expert is both the cost and the reward."""
+    usd = price_only_limit(make_pair(bound), PAIR, exact=True)
     assert usd.verdict == "agrees"
     assert_allclose([usd.price, usd.central or 0.0], 1.0, rtol=1e-5)
 
 
-def test_a_kink_is_told_with_both_sides() -> None:
-    """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c in the place of b."""
+def test_a_kink_reports_both_one_sided_prices() -> None:
+    """Up to 1, a unit buys 1 of b; beyond it only 0.2, by c instead of b."""
     costs = {"usd": [0.0, 1.0, 2.0]}
     for exact in (False, True):  # which are the same for one draw
         problem = Problem(["a", "b", "c"], costs, [at_most("usd", 1.0)], draws=1)
-        usd = one(problem, np.array([[0.0, 1.0, 1.2]]), exact=exact)
+        usd = price_only_limit(problem, np.array([[0.0, 1.0, 1.2]]), exact=exact)
         assert usd.verdict == "kink"
         assert_allclose([usd.below or 0.0, usd.above or 0.0], [1.0, 0.2], rtol=1e-4)
         assert 0.2 - 1e-6 <= usd.price <= 1.0 + 1e-6
 
 
 def test_a_curve_is_no_kink_however_long_the_step() -> None:
-    problem, values = pool([at_most("usd", 0.9)]), skills()
+    problem, values = make_problem([at_most("usd", 0.9)]), make_values()
     (usd,) = check_shadow_prices(problem, values, optimum(problem, values), step=0.05)
     assert usd.below is not None
     assert usd.above is not None
@@ -73,7 +73,7 @@ def test_a_curve_is_no_kink_however_long_the_step() -> None:
 
 
 def test_a_wrong_price_would_be_noticed() -> None:
-    problem, values = pair(0.5), PAIR
+    problem, values = make_pair(0.5), PAIR
     best = optimum(problem, values, floor=False)
     wrong = Optimum(best.value, best.policy, best.gap, best.prices * 1.03)
     (usd,) = check_shadow_prices(problem, values, wrong, floor=False)
@@ -81,21 +81,21 @@ def test_a_wrong_price_would_be_noticed() -> None:
 
 
 def test_prices_are_of_the_kind_of_their_optimum() -> None:
-    best = optimum(pair(0.5), PAIR, exact=True)
-    with pytest.raises(ValuesError, match="give exact=True here"):
-        check_shadow_prices(pair(0.5), PAIR, best)
+    best = optimum(make_pair(0.5), PAIR, exact=True)
+    with pytest.raises(ValuesError, match="pass exact=True here"):
+        check_shadow_prices(make_pair(0.5), PAIR, best)
 
 
 def test_a_bound_that_cannot_be_tightened_has_one_side() -> None:
     """Juniors alone can have a mean of 1 in the draws, and no more than that is there to have."""
-    problem, values = pool([at_least("junior", 1.0)]), skills()
-    junior = one(problem, values)
+    problem, values = make_problem([at_least("junior", 1.0)]), make_values()
+    junior = price_only_limit(problem, values)
     assert (junior.verdict, junior.above) == ("edge", None)
     assert junior.central == junior.below
 
 
 def test_no_more_can_be_asked_than_for_a_bound_of_0() -> None:
-    usd = one(pair(0.0), PAIR)
+    usd = price_only_limit(make_pair(0.0), PAIR)
     assert (usd.verdict, usd.below) == ("edge", None)
     assert usd.step == 1e-3  # of the largest cost
     assert usd.above == pytest.approx(1.0, rel=1e-3)
@@ -104,9 +104,9 @@ def test_no_more_can_be_asked_than_for_a_bound_of_0() -> None:
 @pytest.mark.parametrize("exact", [False, True])
 def test_limits_that_meet_have_one_side_each(exact: bool) -> None:
     limits = [at_most("junior", 0.5), at_least("junior", 0.5), at_most("usd", 1.9)]
-    problem, values = pool(limits), skills()
+    problem, values = make_problem(limits), make_values()
     if not exact:  # whose upper end is u / M: these leave one mean cost
-        problem = pool([at_most("usd", 1.5), at_least("usd", 0.5)])
+        problem = make_problem([at_most("usd", 1.5), at_least("usd", 0.5)])
     best = optimum(problem, values, exact=exact, floor=False)
     upper, lower, *_ = check_shadow_prices(problem, values, best, exact=exact, floor=False)
     assert (upper.verdict, upper.below) == ("edge", None)
@@ -115,10 +115,10 @@ def test_limits_that_meet_have_one_side_each(exact: bool) -> None:
 
 def test_a_bound_beside_which_there_is_no_other_is_not_moved_there() -> None:
     """Numbers end at 1e100, and below 1e-100 there is only 0."""
-    last = one(pair(1e100), PAIR)
+    last = price_only_limit(make_pair(1e100), PAIR)
     assert (last.verdict, last.above) == ("edge", None)
     costs = {"usd": [0.0, 1e-100]}
-    first = one(Problem(["a", "b"], costs, [at_most("usd", 0.0)], draws=2), PAIR)
+    first = price_only_limit(Problem(["a", "b"], costs, [at_most("usd", 0.0)], draws=2), PAIR)
     assert (first.verdict, first.below, first.above) == ("edge", None, None)
     assert first.central is None
 
@@ -127,7 +127,7 @@ def test_a_bound_beside_which_there_is_no_other_is_not_moved_there() -> None:
 def test_limits_on_both_sides_agree_and_idle_ones_are_worth_nothing(exact: bool) -> None:
     junior = 1.3 if exact else 0.8  # the surrogate counts draws, of which there are fewer
     limits = [at_most("usd", 0.9), at_least("junior", junior), at_most("junior", 3.0)]
-    problem, values = pool(limits), skills()
+    problem, values = make_problem(limits), make_values()
     best = optimum(problem, values, exact=exact, starts=4)
     prices = check_shadow_prices(problem, values, best, exact=exact)
     assert [price.verdict for price in prices] == ["agrees"] * 3
@@ -140,7 +140,7 @@ def test_limits_on_both_sides_agree_and_idle_ones_are_worth_nothing(exact: bool)
 @pytest.mark.parametrize("aggregate", [False, True])
 @pytest.mark.parametrize("exact", [False, True])
 def test_prices_of_contexts_agree(aggregate: bool, exact: bool) -> None:
-    problem, values = pool([at_most("usd", 0.9), at_least("junior", 0.5)]), skills(T=8)
+    problem, values = make_problem([at_most("usd", 0.9), at_least("junior", 0.5)]), make_values(T=8)
     contexts = np.arange(8) % 2
     best = optimum(problem, values, contexts=contexts, aggregate=aggregate, exact=exact, starts=2)
     prices = check_shadow_prices(

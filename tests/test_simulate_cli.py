@@ -132,7 +132,7 @@ def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict
     assert free >= marks["exact"]["value"] >= marks["surrogate"]["value"]
     mixed = best_mixture(problem, stack)
     assert marks["panels"]["value"] == pytest.approx(1 + 4 * mixed.value)
-    assert_allclose(marks["panels"]["asked"], mixed.asked)
+    assert_allclose(marks["panels"]["asked"], mixed.inclusion)
     assert marks["most"]["value"] >= max(marks["panels"]["value"], marks["exact"]["value"]) - 1e-9
     assert marks["free-panels"]["value"] >= marks["panels"]["value"]
     checked = {

@@ -1,8 +1,10 @@
-"""Laws that panels can be drawn from, for one context and whoever is up: what a target is made of.
+"""Distributions over panels of K experts, for one context and one set of available experts.
 
-Owns the chance of a panel and of its members; which law holds where is the target's to say.
+Owns the probability of a panel and of its members. Targets of an evaluation, policies and optima
+say which distribution holds where.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -23,68 +25,66 @@ from bylot.numerics.jit import Bools, Floats, Ints
 class PanelDistribution(Protocol):
     """A distribution over panels of K experts."""
 
-    def log_chance(self, members: Ints) -> float:
+    def log_probability(self, members: Ints) -> float:
         """log P(A) of the *set* A of these different experts; -inf if it cannot be drawn."""
         ...
 
     @property
-    def included(self) -> Floats:
-        """(K,) the chance of each expert to be in the panel."""
+    def inclusion(self) -> Floats:
+        """(K,) probability of each expert to be in the panel."""
         ...
 
-    def counts(self, group: Bools) -> Floats:
-        """[j, l]: the chance of j members of the group and l others in the panel."""
+    def group_counts(self, group: Bools) -> Floats:
+        """[j, l]: probability of j members of the group and l other experts in the panel."""
         ...
 
-    def widened(self, more: int) -> "PanelDistribution":
-        """The same law among so many experts more, who have no chance."""
+    def pad(self, extra: int) -> "PanelDistribution":
+        """The same distribution over `extra` more experts, which are never drawn."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class IidSets:
-    """M independent draws from q; the panel is who came at least once.
+    """The different experts among M independent draws from q.
 
-    >>> law = IidSets(np.array([0.5, 0.25, 0.25]), 2)
-    >>> round(np.exp(law.log_chance(np.array([0, 1]))), 12).item()
+    >>> pairs = IidSets(np.array([0.5, 0.25, 0.25]), 2)
+    >>> round(np.exp(pairs.log_probability(np.array([0, 1]))), 12).item()
     0.25
     """
 
     q: Floats
     draws: int
 
-    def log_chance(self, members: Ints) -> float:
+    def log_probability(self, members: Ints) -> float:
         """log of sum over B in A of (-1)^|A - B| q(B)^M, without its cancellation."""
         masses = self.q[members]
-        if not masses.all():
-            return -np.inf
-        return float(log_iid_set_probability(masses, self.draws))
+        return float(log_iid_set_probability(masses, self.draws)) if masses.all() else -np.inf
 
-    def log_odds(self, draws: Ints) -> float:
+    def log_draw_probability(self, draws: Ints) -> float:
         """log prod_j q(draw_j): of the draws in their order."""
-        with np.errstate(divide="ignore"):  # log 0 is what it should be
+        with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer
             return float(np.log(self.q[draws]).sum())
 
     @cached_property
-    def included(self) -> Floats:
+    def inclusion(self) -> Floats:
         """1 - (1 - q_i)^M."""
         return iid_inclusion(self.q, self.draws)
 
-    def counts(self, group: Bools) -> Floats:
+    def group_counts(self, group: Bools) -> Floats:
         """By generating functions."""
         return iid_group_counts(self.q, group, self.draws)
 
-    def widened(self, more: int) -> "IidSets":
-        """q = 0 for them."""
-        return IidSets(np.append(self.q, np.zeros(more)), self.draws)
+    def pad(self, extra: int) -> "IidSets":
+        """q = 0 for the others."""
+        return IidSets(np.append(self.q, np.zeros(extra)), self.draws)
 
 
 @dataclass(frozen=True, eq=False)
 class FixedSizeSets:
-    """Exactly m different experts, P(A) ~ prod_{i in A} e^{theta_i}; -inf: never.
+    """Sets of exactly m experts, P(A) ~ prod_{i in A} e^{theta_i}; theta = -inf: never drawn.
 
-    >>> law = FixedSizeSets(np.log([1.0, 2.0, 3.0]), 2)
-    >>> round(11 * np.exp(law.log_chance(np.array([1, 2]))), 12).item()
+    >>> pairs = FixedSizeSets(np.log([1.0, 2.0, 3.0]), 2)
+    >>> round(11 * np.exp(pairs.log_probability(np.array([1, 2]))), 12).item()
     6.0
     """
 
@@ -93,87 +93,86 @@ class FixedSizeSets:
 
     @cached_property
     def table(self) -> tuple[Floats, Floats, float]:
-        """What chances are read from: table, coins and log Z of `kernels.poisson`."""
+        """Count table, coins and log Z, see `numerics.conditional_poisson`."""
         K, m = self.theta.size, self.members
         table, coins = np.empty((K + 1, m + 1)), np.empty(K)
         return table, coins, fill_count_table(table, coins, self.theta, m)
 
-    def log_chance(self, members: Ints) -> float:
+    def log_probability(self, members: Ints) -> float:
         """sum_{i in A} theta_i - log Z, if A has m members."""
         if members.size != self.members:
             return -np.inf
         return float(log_fixed_set_probability(members, self.theta, self.table[2]))
 
     @cached_property
-    def included(self) -> Floats:
-        """From the table, see `kernels.poisson.fill_inclusion`."""
+    def inclusion(self) -> Floats:
+        """From the count table."""
         table, coins, _ = self.table
         pi = np.empty(coins.size)
         fill_inclusion(pi, table, coins, self.members)
         return pi
 
-    def counts(self, group: Bools) -> Floats:
+    def group_counts(self, group: Bools) -> Floats:
         """By tosses of the coins, given m heads."""
         return fixed_size_group_counts(self.table[1], group, self.members)
 
-    def widened(self, more: int) -> "FixedSizeSets":
-        """theta = -inf for them."""
-        return FixedSizeSets(np.append(self.theta, np.full(more, -np.inf)), self.members)
+    def pad(self, extra: int) -> "FixedSizeSets":
+        """theta = -inf for the others."""
+        return FixedSizeSets(np.append(self.theta, np.full(extra, -np.inf)), self.members)
 
 
 @dataclass(frozen=True, eq=False)
 class MixedSets:
-    """One law with a chance of 1 - share, another with a chance of share."""
+    """A mixture: part n with probability weights[n]. All parts have the same largest panel."""
 
-    one: PanelDistribution
-    other: PanelDistribution
-    share: float
+    parts: Sequence[PanelDistribution]
+    weights: Floats
 
-    def log_chance(self, members: Ints) -> float:
-        """log((1 - share) P(A) + share P'(A))."""
-        one, other = self.one.log_chance(members), self.other.log_chance(members)
-        with np.errstate(divide="ignore"):  # a share may be 0
-            logs = np.log1p(-self.share) + one, np.log(self.share) + other
-        return float(np.logaddexp(*logs))
+    def log_probability(self, members: Ints) -> float:
+        """log sum_n weights_n P_n(A)."""
+        with np.errstate(divide="ignore"):  # a weight may be 0
+            logs = np.log(self.weights) + [part.log_probability(members) for part in self.parts]
+        return float(np.logaddexp.reduce(logs))
 
     @cached_property
-    def included(self) -> Floats:
-        """The mixture of the chances."""
-        return (1.0 - self.share) * self.one.included + self.share * self.other.included
+    def inclusion(self) -> Floats:
+        """The mixture of the inclusion probabilities."""
+        inclusion: Floats = self.weights @ np.array([part.inclusion for part in self.parts])
+        return inclusion
 
-    def counts(self, group: Bools) -> Floats:
-        """The mixture of the counts; both laws have panels of the same most members."""
-        return (1.0 - self.share) * self.one.counts(group) + self.share * self.other.counts(group)
+    def group_counts(self, group: Bools) -> Floats:
+        """The mixture of the counts."""
+        counts = np.array([part.group_counts(group) for part in self.parts])
+        return np.asarray(np.tensordot(self.weights, counts, 1))
 
-    def widened(self, more: int) -> "MixedSets":
-        """Both of them."""
-        return MixedSets(self.one.widened(more), self.other.widened(more), self.share)
+    def pad(self, extra: int) -> "MixedSets":
+        """The mixture of the padded parts."""
+        return MixedSets([part.pad(extra) for part in self.parts], self.weights)
 
 
 @dataclass(frozen=True, eq=False)
 class ConstantSet:
-    """The same set every time."""
+    """The same panel in every round."""
 
     inside: Bools  # (K,)
 
-    def log_chance(self, members: Ints) -> float:
-        """0 for the set itself."""
+    def log_probability(self, members: Ints) -> float:
+        """0 for the panel itself."""
         same = members.size == self.inside.sum() and self.inside[members].all()
         return 0.0 if same else -np.inf
 
     @property
-    def included(self) -> Floats:
+    def inclusion(self) -> Floats:
         """1 for its members."""
         return self.inside.astype(np.float64)
 
-    def counts(self, group: Bools) -> Floats:
-        """Certain."""
-        size = int(self.inside.sum())
-        chances = np.zeros((size + 1, size + 1))
-        j = int((self.inside & group).sum())
-        chances[j, size - j] = 1.0
-        return chances
+    def group_counts(self, group: Bools) -> Floats:
+        """One entry is 1."""
+        size, j = int(self.inside.sum()), int((self.inside & group).sum())
+        counts = np.zeros((size + 1, size + 1))
+        counts[j, size - j] = 1.0
+        return counts
 
-    def widened(self, more: int) -> "ConstantSet":
-        """None of them is in it."""
-        return ConstantSet(np.append(self.inside, np.zeros(more, np.bool_)))
+    def pad(self, extra: int) -> "ConstantSet":
+        """None of the others is a member."""
+        return ConstantSet(np.append(self.inside, np.zeros(extra, np.bool_)))

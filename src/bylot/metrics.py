@@ -1,4 +1,4 @@
-"""What a play was worth: true regret, distance from the limits, and what the theorems allow."""
+"""Metrics of a simulation: regret, distance from the limits, and the bounds of the theorems."""
 
 import math
 from dataclasses import dataclass
@@ -21,19 +21,25 @@ LIMIT_TOLERANCES = (0.0, 1e-3, 1e-2)
 
 @dataclass(frozen=True)
 class Score:
-    """Measured figures, each next to the right-hand side of its theorem.
+    """Metrics of a simulation, each with the right-hand side of its theorem.
 
-    expected:   mean of Phi^{r_t}(q_t); of the rewards themselves, where panels are not i.i.d. draws
-    regret:     R1 = OPT - expected, on rewards as they were given
-    aggregate:  the same against one budget for all contexts; equal to R1 without contexts
-    violation:  R2, the distance of the mean cost from the limits, each cost in units of its
-                largest value
-    feasible:   were all limits kept, up to each tolerance in those units?
-    exact:      is `best` the optimum under the limits themselves, not under the paper's surrogate?
-    empty:      is the surrogate empty, so that it has no optimum to compare with?
-    applies:    False if the play was batched or had a baseline, which the theorems do not cover,
-                or if the surrogate is empty
-    theorem:    the one about R1, and its bounds; None, and NaN, for all policies but the paper's
+    Attributes
+    ----------
+    expected
+        Mean of Phi^{r_t}(q_t) for i.i.d. draws; of other policies, the mean reward.
+    best, exact, empty
+        The optimum of the comparison, whether it is under exact limits, and whether the reason
+        for that is an empty surrogate.
+    regret, aggregate
+        R1 = OPT - expected; the same against one budget for all contexts.
+    violation
+        R2, the distance of the mean cost from the limits, costs in units of their largest value.
+    feasible
+        Whether all limits were kept, up to each tolerance in those units.
+    theorem, regret_bound, violation_bound
+        The theorem on R1 and the bounds on R1 and R2; None and NaN if there is none.
+    applies
+        False if batches, a baseline or an empty surrogate put the run outside the theorems.
     """
 
     rounds: int
@@ -51,8 +57,8 @@ class Score:
     theorem: str | None
     applies: bool
 
-    def beside(self, bound: float, theorem: str, exact: bool = False) -> tuple[str, str]:
-        """The cells next to a measured figure: its bound, and whose it is."""
+    def describe_bound(self, bound: float, theorem: str, exact: bool = False) -> tuple[str, str]:
+        """The table cells of a bound: its value and its theorem."""
         if self.theorem is None:
             return "-", "no theorem"
         notes = [] if self.applies else ["of the plain algorithm"]
@@ -61,15 +67,15 @@ class Score:
 
     @property
     def benchmark(self) -> str:
-        """What regret is against: which optimum it is, and how well that is known."""
+        """Which optimum the regret is against, and its gap."""
         limits = "the exact limits" if self.exact else "the paper's surrogate of the limits"
         why = ", as the surrogate is empty" if self.empty else ""
         known = f"proved to within {format_gap(self.best.gap)}"
         return f"OPT {self.best.value:.6f} under {limits}{why}, {known}"
 
     def __str__(self) -> str:
-        R1 = self.beside(self.regret_bound, self.theorem or "", self.exact)
-        R2 = self.beside(self.violation_bound, "Theorem 2")
+        R1 = self.describe_bound(self.regret_bound, self.theorem or "", self.exact)
+        R2 = self.describe_bound(self.violation_bound, "Theorem 2")
         rows = [
             (f"{self.rounds} rounds", "measured", "bound", ""),
             ("mean reward", f"{self.reward:.4f}", "", ""),
@@ -83,7 +89,7 @@ class Score:
 
 
 def format_gap(gap: float) -> str:
-    """A gap in two digits; one below a millionth in its order only, as its digits are rounding.
+    """A gap rounded up to two digits; below a millionth, to a power of ten.
 
     >>> format_gap(0.00418), format_gap(3e-10)
     ('0.0042', '1e-9')
@@ -102,23 +108,38 @@ def score(
     *,
     exact: bool = False,
 ) -> Score:
-    """Judge a play on the values it met, against the best fixed policy in hindsight.
+    """Compare a simulation with the best fixed policy in hindsight.
 
-    exact: under the limits themselves; otherwise under the paper's surrogate, which is stricter and
-           has less to offer, unless the surrogate is empty
-    best:  that policy, of the same kind, if it is known already
+    Parameters
+    ----------
+    trace
+        The simulation. For policies of i.i.d. draws it must hold the distributions played
+        (keep_law=True), as their expected reward is scored; for others, the rewards received.
+    values
+        The values of the same rounds, (T, N, K), or a `ValueStack`.
+    best
+        The optimum of the same kind, if it is known already.
+    exact
+        Compare with the optimum under exact limits and not under the paper's stricter surrogate;
+        always so if the surrogate is empty. With several contexts the optimum is OPT^ctx.
 
-    With several contexts the benchmark is the paper's OPT^ctx. Of a policy that draws its panel
-    i.i.d. the expected reward is judged, which needs the distributions it played (keep_law=True);
-    of any other the reward that came.
+    Returns
+    -------
+    Score
+        The metrics; `print` shows them as a table.
+
+    Raises
+    ------
+    ValuesError
+        If values or optimum do not belong to the simulation.
     """
     problem, record = trace.problem, trace.record
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
     T, multinomial = len(record.rewards), trace.policy.multinomial
     if stack.rounds != T or (multinomial and len(record.law) != T):
         raise ValuesError(
-            f"a trace of {T} rounds with {len(record.law)} distributions, and {stack.rounds} "
-            "rounds of values; give the values of the same rounds, and keep_law=True to simulate"
+            f"the trace has {T} rounds and {len(record.law)} distributions, the values have "
+            f"{stack.rounds} rounds; give values of the same rounds, and simulate with keep_law=True"
         )
     several = np.unique(record.contexts).size > 1
     contexts = record.contexts if several else None
@@ -135,6 +156,7 @@ def score(
         earned = expected_rewards_along(record.law, stack.values, stack.order, problem.draws)
     expected = float(earned.mean())
     theorem, regret_bound = find_regret_bound(trace)
+    excess = measure_worst_violation(trace)
     return Score(
         rounds=T,
         reward=float(record.rewards.mean()),
@@ -147,9 +169,7 @@ def score(
         aggregate=shared.value - expected,
         violation=float(compute_running_violations(trace)[-1]),
         violation_bound=find_violation_bound(trace),
-        feasible={
-            tolerance: measure_worst_violation(trace) <= tolerance for tolerance in LIMIT_TOLERANCES
-        },
+        feasible={tolerance: excess <= tolerance for tolerance in LIMIT_TOLERANCES},
         theorem=theorem,
         applies=has_theorem(trace.policy) and not empty,
     )
@@ -161,8 +181,7 @@ def compute_running_violations(trace: Trace) -> Floats:
 
 
 def measure_distance_from_limits(problem: Problem, means: Floats) -> Floats:
-    """How far each row of mean costs (n, d) is from the limits, costs in units of their largest
-    value.
+    """Distance of each row of mean costs (n, d) from the limits, in units of the largest costs.
 
     >>> from bylot.problem import Problem, at_most
     >>> pair = Problem(["a", "b"], {"usd": [2.0, 4.0]}, [at_most("usd", 3.0)], draws=1)
@@ -174,27 +193,27 @@ def measure_distance_from_limits(problem: Problem, means: Floats) -> Floats:
 
 
 def measure_worst_violation(trace: Trace) -> float:
-    """How far the mean cost of the whole play is outside its worst limit; 0 if all hold."""
+    """The largest violation by the mean cost of a whole simulation; 0 if all limits hold."""
     return measure_worst_excess(trace.problem, trace.spend.mean(axis=0))
 
 
 def measure_worst_excess(problem: Problem, mean: Floats) -> float:
-    """How far a mean cost (d,) is outside its worst limit, in units of the largest cost; 0 if none.
+    """The largest violation by a mean cost (d,), in units of the largest cost; 0 if none.
 
-    A mean of T numbers is known to rounding only; a millionth of a millionth is no violation.
+    Up to 1e-12 of a bound is rounding of the mean and no violation.
     """
     away = problem.signs * (problem.bounds - mean) - 1e-12 * problem.bounds
     return float((away / problem.peaks).max(initial=0.0))
 
 
 def find_regret_bound(trace: Trace) -> tuple[str | None, float]:
-    """The theorem that speaks of this play, and its right-hand side in units of the rewards."""
+    """The theorem on the regret of this simulation, and its bound in units of the rewards."""
     problem, policy, T = trace.problem, trace.policy, len(trace.rewards)
     if not isinstance(policy, Omd):
         return None, math.nan
     K, M, floor = problem.size, problem.draws, problem.floor
     span = trace.range[1] - trace.range[0]
-    # A play that the theorems do not cover is put beside the algorithm that they do cover.
+    # A run outside the theorems gets the bound of the plain algorithm.
     eta = policy.proximal(problem, trace.horizon) if has_theorem(policy) else None
     if policy.eta is None and trace.horizon is None:
         visits = np.bincount(trace.record.contexts)
@@ -206,12 +225,12 @@ def find_regret_bound(trace: Trace) -> tuple[str | None, float]:
 
 
 def has_theorem(policy: Policy) -> bool:
-    """Do the theorems speak of this policy? They know neither batches nor a baseline."""
+    """Whether the theorems cover this policy: they know neither batches nor a baseline."""
     return isinstance(policy, Omd) and policy.batch == 1 and not policy.baseline
 
 
 def find_violation_bound(trace: Trace) -> float:
-    """The right-hand side of Theorem 2 for the dual player that was used; NaN if it is another."""
+    """The bound of Theorem 2 for the dual player of the policy; NaN for other policies."""
     if not isinstance(trace.policy, Omd):
         return math.nan
     problem, T = scale_problem_costs(trace.problem), len(trace.rewards)
@@ -220,7 +239,7 @@ def find_violation_bound(trace: Trace) -> float:
 
 
 def bound_dual_regret(policy: Omd, problem: Problem, T: int) -> float:
-    """Regret_T of the policy's dual player."""
+    """The regret bound of the policy's dual player after T rounds."""
     slope, step = theory.slope_bound(problem), policy.dual.step
     if isinstance(policy.dual, Anytime):
         return theory.anytime_regret(step, slope, T)
@@ -230,7 +249,7 @@ def bound_dual_regret(policy: Omd, problem: Problem, T: int) -> float:
 
 
 def scale_problem_costs(problem: Problem) -> Problem:
-    """The same problem as the dual sees it: limited costs in units of their largest value."""
+    """The problem as the dual player sees it: limited costs in units of their largest value."""
     peak = {limit.name: p for limit, p in zip(problem.limits, problem.peaks, strict=True)}
     costs = {name: row / peak.get(name, 1.0) for name, row in problem.costs.items()}
     limits = [limit.at(float(limit.bound / peak[limit.name])) for limit in problem.limits]

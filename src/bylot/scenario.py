@@ -30,6 +30,13 @@ class OptimumInput(NamedTuple):
     stack: ValueStack
     contexts: Ints | None
 
+    def context_shares(self) -> Floats:
+        """(X,), the frequency of each context: the weight of its rounds."""
+        if self.contexts is None:
+            return np.ones(1)
+        shares: Floats = np.bincount(self.contexts, self.stack.weights) / self.stack.weights.sum()
+        return shares
+
 
 @dataclass(frozen=True)
 class Scenario:

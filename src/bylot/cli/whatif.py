@@ -147,11 +147,11 @@ def run_optimum(given: argparse.Namespace) -> int:
     )
 
     file, scenario = read_scenario(given)
-    found = compute_optimum_report(
+    report = compute_optimum_report(
         file,
         scenario,
         rounds=given.rounds,
-        each=given.each_context,
+        per_context=given.each_context,
         floor=given.floor,
         starts=given.starts,
         seed=given.seed,
@@ -159,10 +159,10 @@ def run_optimum(given: argparse.Namespace) -> int:
     if given.csv is not None:
         try:
             with given.csv.open("w", encoding="utf-8", newline="") as table:
-                csv.writer(table, lineterminator="\n").writerows(list_optimum_rows(found))
+                csv.writer(table, lineterminator="\n").writerows(list_optimum_rows(report))
         except OSError as error:
             raise BylotError(
                 f"cannot write {given.csv}: {error.strerror}; give a file in an existing folder"
             ) from None
-    print(json.dumps(optimum_to_data(found)) if given.json else render_optimum(found))
-    return 0 if found.laws else 1
+    print(json.dumps(optimum_to_data(report)) if given.json else render_optimum(report))
+    return 0 if report.found else 1

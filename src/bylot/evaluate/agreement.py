@@ -80,8 +80,8 @@ def measure_panel_agreement(law: PanelDistribution, inside: Bools) -> tuple[floa
     """The chance of the same panel, the expected overlap and the expected Jaccard index, from the
     chances of j members of the chosen panel and l others.
     """
-    chances, size = law.counts(inside), int(inside.sum())
+    chances, size = law.group_counts(inside), int(inside.sum())
     both, others = np.indices(chances.shape)
     jaccard = both / (size + others)
-    same = float(np.exp(law.log_chance(np.flatnonzero(inside))))
+    same = float(np.exp(law.log_probability(np.flatnonzero(inside))))
     return same, float((chances * both).sum()) / size, float((chances * jaccard).sum())

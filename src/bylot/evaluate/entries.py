@@ -56,7 +56,7 @@ class LogEntry(NamedTuple):
         return tuple(dict.fromkeys(self.draws))
 
     @property
-    def log_chance(self) -> float:
+    def log_probability(self) -> float:
         """log of the chance of the panel as a set, by its odds where it is not told."""
         return math.log(self.chance) if self.chance else self.by_odds()
 

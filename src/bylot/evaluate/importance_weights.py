@@ -100,8 +100,10 @@ def weight_rounds(log: DecisionLog, laws: list[PanelDistribution]) -> WeightedSa
         )
     at = log.located[1]
     entries, here = [log.entries[n] for n in rounds], [laws[at[n]] for n in rounds]
-    logs = np.array([law.log_chance(log.members[n]) for law, n in zip(here, rounds, strict=True)])
-    told = np.array([one.log_chance for one in entries])
+    logs = np.array(
+        [law.log_probability(log.members[n]) for law, n in zip(here, rounds, strict=True)]
+    )
+    told = np.array([one.log_probability for one in entries])
     rewards = np.array([one.reward for one in entries], np.float64)
     return WeightedSample(
         counted,
@@ -122,7 +124,7 @@ def compute_draw_ratios(
         odds = log.entries[n].odds
         if not isinstance(law, IidSets) or law.draws != len(odds):
             return None
-        apart = law.log_odds(log.draws[n]) - float(np.log(odds).sum())
+        apart = law.log_draw_probability(log.draws[n]) - float(np.log(odds).sum())
         ratios[k] = math.exp(min(apart, MAX_LOG_WEIGHT))
     return ratios
 
@@ -132,7 +134,7 @@ def list_target_distributions(
 ) -> list[PanelDistribution]:
     """The law of the target at each place of the log; it never asks who is gone."""
     laws = [target.law(place.context, place.up) for place in log.located[0]]
-    return [law.widened(len(log.gone)) for law in laws] if log.gone else laws
+    return [law.pad(len(log.gone)) for law in laws] if log.gone else laws
 
 
 def compute_unsupported_share(
@@ -152,7 +154,7 @@ def compute_unsupported_share(
     missing = 0.0
     for (x, iid), count in asked.items():
         allowed = places[x].chosen & drawn[places[x].context]
-        chances = laws[x].counts(allowed)[:, 0]  # j of the allowed and nobody else
+        chances = laws[x].group_counts(allowed)[:, 0]  # j of the allowed and nobody else
         if not iid:
             seen = sizes[count_drawable(places[x])]
             chances = np.array([p for j, p in enumerate(chances) if j in seen])

@@ -151,7 +151,7 @@ def compute_estimates(
     low, high = rewards
     w, r = sample.weights, sample.rewards
     at = log.located[1][sample.rounds]
-    chances = np.array([law.included for law in laws])
+    chances = np.array([law.inclusion for law in laws])
     told, expected = predict_from_earlier_rounds(
         build_membership_matrix(log, sample.rounds),
         chances,
@@ -192,7 +192,7 @@ def number_contexts(log: DecisionLog, at: Ints) -> Ints:
 def compute_target_costs(log: DecisionLog, laws: list[PanelDistribution]) -> dict[str, float]:
     """sum_i c_i P'(i in A), averaged over all rounds: exact, whatever was or was not rewarded."""
     share = np.bincount(log.located[1]) / len(log.entries)
-    included: Floats = (share @ np.array([law.included for law in laws]))[: log.problem.size]
+    included: Floats = (share @ np.array([law.inclusion for law in laws]))[: log.problem.size]
     return {name: float(row @ included) for name, row in log.problem.costs.items()}
 
 

@@ -116,7 +116,8 @@ class RouterTarget:
                 FixedSizeSets(ours.theta.copy(), int(m)),
                 FixedSizeSets(mild.theta.copy(), int(m)),
             )
-            return MixedSets(*parts, router.rule.eps)
+            weights = np.array([1.0 - router.rule.eps, router.rule.eps])
+            return MixedSets(parts, weights)
         if isinstance(policy, Random):
             return make_uniform_target(router.problem).law(context, up)
         if policy.multinomial:

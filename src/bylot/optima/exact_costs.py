@@ -1,6 +1,6 @@
-"""The limits as they are: exact expected costs, their tangents and their chords.
+"""The limits on exact expected costs h(q) = rows @ (1 - (1 - q)^M): values, tangents, chords.
 
-Owns the geometry of h(q) = rows @ (1 - (1 - q)^M); what is maximised under it is left to `exact`.
+Owns the geometry of the limits; `exact_search` maximises under them.
 """
 
 from typing import NamedTuple
@@ -46,58 +46,58 @@ class ExactCosts(NamedTuple):
 
     @property
     def units(self) -> Floats:
-        """What a difference of costs is measured in: each row's largest entry."""
+        """The unit of a cost difference: each row's largest entry, 1 if it is zero."""
         most = self.rows.max(axis=1, initial=0.0)
         return np.where(most > 0.0, most, 1.0)
 
-    def tightened(self, margin: float) -> "ExactCosts":
-        """Every bound moved inwards by this many units, where there are any costs to limit."""
+    def tighten(self, margin: float) -> "ExactCosts":
+        """Every bound of a row with costs moved inwards by this many units."""
         most = self.rows.max(axis=1, initial=0.0)
         return self._replace(bounds=self.bounds - margin * self.away * most)
 
-    def width(self) -> Floats:
-        """How many units lie between each upper limit and each lower one on the same cost."""
+    def widths(self) -> Floats:
+        """Distance in units of each upper limit from each lower one on the same cost."""
         same = (self.rows[self.upper, None] == self.rows[None, ~self.upper]).all(axis=2)
         apart = self.bounds[self.upper, None] - self.bounds[None, ~self.upper]
-        width: Floats = (apart / self.units[self.upper, None])[same]
-        return width
+        widths: Floats = (apart / self.units[self.upper, None])[same]
+        return widths
 
     def excess(self, q: Floats) -> Floats:
-        """By how many units q breaks each limit, negative where there is room."""
+        """By how many units q violates each limit; negative if there is room."""
         over = expected_panel_costs(q.ravel(), self.rows, self.draws) - self.bounds
         return self.away * over / self.units
 
-    def broken(self, q: Floats, slack: float) -> Bools:
-        """Which lower limits q breaks by more than the slack."""
+    def violated_lower(self, q: Floats, slack: float) -> Bools:
+        """Which lower limits q violates by more than the slack."""
         return ~self.upper & (self.excess(q) > slack)
 
     def simplex(self) -> Polytope:
-        """All policies above the floor, no limits yet."""
+        """All policies above the floor, without limits."""
         return Polytope(self.shape, self.floor, np.zeros((0, self.rows.shape[1])), np.zeros(0))
 
     def tangents(self, q: Floats, which: Bools) -> tuple[Floats, Floats]:
-        """Rows and bounds of "tangent at q keeps the limit", for some of the limits."""
+        """Rows and bounds of "the tangent at q is within the limit", for some of the limits."""
         p, rows, sign = q.ravel(), self.rows[which], self.away[which, None]
         slope = expected_panel_costs_slope(p, rows, self.draws)
         left = self.bounds[which] - expected_panel_costs(p, rows, self.draws) + slope @ p
         return sign * slope, sign[:, 0] * left
 
-    def bend(self, q: Floats, prices: Floats) -> Floats:
-        """How lower limits with these prices v bend their Lagrangian F + v.(h - l) down, (X, K):
-        its second derivative has -sum_j v_j M (M-1) rows[j, i] (1 - q_i)^(M-2) on the diagonal.
+    def curvature(self, q: Floats, prices: Floats) -> Floats:
+        """Diagonal (X, K) of the Hessian of v.h for lower limits with multipliers v:
+        -sum_j v_j M (M-1) rows[j, i] (1 - q_i)^(M-2).
         """
         if self.draws == 1:
             return np.zeros(self.shape)
-        M, weight = self.draws, np.where(self.upper, 0.0, prices) @ self.rows
-        return (-M * weight).reshape(self.shape) * iid_inclusion_slope(q.ravel(), M - 1).reshape(
-            self.shape
-        )
+        weight = np.where(self.upper, 0.0, prices) @ self.rows
+        slope = iid_inclusion_slope(q.ravel(), self.draws - 1)
+        return (-self.draws * weight * slope).reshape(self.shape)
 
     def chords(self) -> tuple[Floats, Floats]:
-        """Rows and bounds of "chord keeps the limit", for the upper limits.
+        """Rows and bounds of "the chord is within the limit", for the upper limits.
 
-        Expert by expert over [floor, top_i], a top_i that no allowed q_i exceeds: from the simplex,
-        or because c_i p_i alone would use up what a limit leaves when all others are at the floor.
+        Expert by expert over [floor, top_i], where no feasible q_i exceeds top_i: because of the
+        simplex, or because c_i p_i alone would use up what a limit leaves when all others are at
+        the floor.
         """
         rows, bounds = self.rows[self.upper], self.bounds[self.upper]
         least = float(iid_inclusion(np.array([self.floor]), self.draws)[0])
@@ -107,8 +107,7 @@ class ExactCosts(NamedTuple):
         p = np.clip(share, least, 1.0).min(axis=0, initial=1.0)
         top = np.minimum(1.0 - (1.0 - p) ** (1.0 / self.draws), most)
         width = top - self.floor
-        level = np.full_like(top, self.floor)
-        steep = iid_inclusion_slope(level, self.draws)  # where there is no width, chord = tangent
+        steep = iid_inclusion_slope(np.full_like(top, self.floor), self.draws)
         rise = iid_inclusion(top, self.draws) - least
-        slope = np.divide(rise, width, out=steep, where=width > 1e-9)
+        slope = np.divide(rise, width, out=steep, where=width > 1e-9)  # no width: the tangent
         return rows * slope, bounds - rows @ (least - slope * self.floor)

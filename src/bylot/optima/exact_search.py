@@ -1,12 +1,11 @@
-"""The optimum under the exact expected costs: tangents for upper limits, cuts for lower ones.
+"""The optimum under exact expected costs: a local search from several starts, and a ceiling.
 
-Upper limits on a concave cost leave a non-convex set. Each of several starts is climbed within the
-tangents at where it stands, and a ceiling over the chords says what no policy can exceed.
+Upper limits on a concave cost leave a non-convex set. Each start is improved within the tangents
+at the current point; a maximum over the chords bounds what any policy can earn.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from bylot.optima.exact_costs import ExactCosts
 from bylot.optima.newton import (
     CertifiedMaximum,
     ConcaveFunction,
+    Point,
     QuadraticModel,
     maximise_concave,
     search_along_line,
@@ -24,70 +24,152 @@ from bylot.optima.polytope import Polytope
 from bylot.optima.surrogate import COARSE_ROUNDS, THINNING_STEP, Subproblem, maximise_surrogate
 
 LIMIT_SLACK = 1e-9
-"""A limit broken by less than this many units counts as kept while cuts are added."""
+"""A limit violated by fewer units than this counts as kept while cuts are added."""
+
+BOUND_MARGIN = 1e-10
+"""Bounds are first tightened by this many units, so that the policy found keeps them exactly."""
 
 MAX_CUTS = 10
-"""So many cuts are added for one step, then the step is shortened instead."""
+"""Cuts added for one step before the step is shortened instead."""
 
 NARROW_BAND = 1e-2
-"""Opposite limits on one cost that are nearer than so many units are followed as if they met."""
+"""Opposite limits on one cost closer than this many units are treated as if they met."""
 
 MAX_HALVINGS = 20
-"""So often a step between such limits is halved until it leads up."""
+"""Halvings of a step between such limits until it improves the value."""
 
 
-def make_outer_polytope(costs: ExactCosts) -> Polytope:
-    """A polytope that contains every allowed policy: chords for upper limits, nothing for lower."""
-    return costs.simplex().with_rows(*costs.chords())
+def search_exact_optimum(
+    task: Subproblem, start: Floats | None, starts: int, seed: int
+) -> tuple[CertifiedMaximum, list[float]]:
+    """The best local maximum over several starts, with its gap; and the values of all of them."""
+    costs = ExactCosts.of(task.problem, task.shares, task.floor)
+    roof = find_ceiling(task, costs.tighten(-LIMIT_SLACK))
+    if roof is None:
+        raise InfeasibleLimits(
+            f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average",
+            limits=task.problem.limits,
+            remedy=f"use {task.floor_remedy}more draws, or looser limits",
+        )
+    first = [roof.q] if start is None else [start, roof.q]
+    ceiling = roof.value + roof.gap
+    for bounded, slack in list_bound_variants(costs):
+        found: list[CertifiedMaximum] = []
+        for q in list_starts(task, bounded, first, starts, seed):
+            local = maximise_from_start(task, bounded, slack, q)
+            if local is not None:
+                around = make_outer_polytope(costs, local.q)
+                gap = around.certify(local.q, task.F.slope(local.q)[1]).gap
+                gap = max(0.0, min(gap, ceiling - local.value))
+                found.append(local._replace(gap=gap))
+                if gap <= task.tolerance:
+                    break
+        if found:
+            return max(found, key=lambda local: local.value), [local.value for local in found]
+    raise InfeasibleLimits(
+        f"none of {starts} starts led to a policy with floor {task.floor:.6g} that keeps "
+        "{limits} on average, which does not prove that there is none",
+        limits=task.problem.limits,
+        remedy=f"try more starts, {task.floor_remedy}or looser limits",
+    )
 
 
-def prove_gap(hill: ConcaveFunction, costs: ExactCosts, q: Floats) -> float:
-    """How much better than q any allowed policy can be, by chords and the tangents at q."""
-    around = make_outer_polytope(costs).with_rows(*costs.tangents(q, ~costs.upper))
-    return around.certify(q, hill.slope(q)[1]).gap
+def list_bound_variants(costs: ExactCosts) -> tuple[tuple[ExactCosts, float], ...]:
+    """Bounds to search within and the slack they allow: tightened, then as they are."""
+    return (costs.tighten(BOUND_MARGIN), BOUND_MARGIN / 2), (costs, LIMIT_SLACK)
+
+
+def list_starts(
+    task: Subproblem, costs: ExactCosts, first: list[Floats], starts: int, seed: int
+) -> Iterator[Floats]:
+    """The given starts and, if there can be several local maxima, others up to `starts`.
+
+    The surrogate's maximum, uniform play, then by turns one expert alone and a random policy:
+    upper limits count distinct experts, so some local maxima play few experts often.
+    """
+    yield from first
+    if not costs.upper.any() or costs.draws == 1:
+        return
+    X, K = task.F.shape
+    more = [np.full((X, K), 1.0 / K)]
+    with suppress(InfeasibleLimits):  # the surrogate may be infeasible when the limits are not
+        more.insert(0, maximise_surrogate(task).q)
+    yield from more[: max(0, starts - len(first))]
+    single = [lift_above_floor(np.tile(e, (X, 1)), task.floor) for e in np.eye(K)]
+    single.sort(key=lambda q: (bool(costs.excess(q).max() > 0.0), -task.F.slope(q)[0]))
+    rng = np.random.default_rng(seed)
+    for n in range(starts - len(first) - len(more)):
+        mix = rng.dirichlet(np.full(K, 0.3), size=X)
+        yield single[n // 2] if n % 2 == 0 and n // 2 < K else lift_above_floor(mix, task.floor)
+
+
+def find_ceiling(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None:
+    """The maximum over a superset of the feasible policies, from few rounds first."""
+    start = np.full(task.F.shape, 1.0 / task.problem.size)
+    if task.F.rounds > COARSE_ROUNDS:
+        near = maximise_relaxation(task.F.thin(THINNING_STEP), costs, start, task.tolerance)
+        start = start if near is None else near.q
+    return maximise_relaxation(task.F, costs, start, task.tolerance)
+
+
+def maximise_from_start(
+    task: Subproblem, costs: ExactCosts, slack: float, start: Floats
+) -> CertifiedMaximum | None:
+    """A local maximum by way of a feasible policy near the start; None if none is found."""
+    q = find_feasible_policy(costs, start, slack)
+    if q is None:
+        return None
+    if task.F.rounds > COARSE_ROUNDS:
+        q = maximise_locally(task.F.thin(THINNING_STEP), costs, q, slack, task.tolerance).q
+    return maximise_locally(task.F, costs, q, slack, task.tolerance)
+
+
+def make_outer_polytope(costs: ExactCosts, q: Floats) -> Polytope:
+    """A superset of the feasible policies: chords of upper limits, tangents at q of lower ones."""
+    return costs.simplex().with_rows(*costs.chords()).with_rows(*costs.tangents(q, ~costs.upper))
 
 
 def maximise_relaxation(
-    hill: ConcaveFunction, costs: ExactCosts, start: Floats, tolerance: float
+    F: ConcaveFunction, costs: ExactCosts, start: Floats, tolerance: float
 ) -> CertifiedMaximum | None:
-    """The top over a convex superset of what is allowed; None if even that is empty.
+    """The maximum over a convex superset of the feasible policies; None if even that is empty.
 
-    Chords for the upper limits, a few tangents for the lower ones: enough for a place to start
-    from and a first ceiling, `prove_gap` will be sharper at the end.
+    A few tangents for the lower limits are enough for a start and a first ceiling.
     """
-    polytope, q = make_outer_polytope(costs).with_rows(*costs.tangents(start, ~costs.upper)), start
+    polytope, q = make_outer_polytope(costs, start), start
     for _ in range(3):
-        face = polytope.face()
+        face = polytope.find_face()
         if face is None:
             return None
-        peak = maximise_concave(hill, polytope, face, q, tolerance)
-        q, broken = peak.q, costs.broken(peak.q, LIMIT_SLACK)
-        if not broken.any():
+        best = maximise_concave(F, polytope, face, q, tolerance)
+        q, violated = best.q, costs.violated_lower(best.q, LIMIT_SLACK)
+        if not violated.any():
             break
-        polytope = polytope.with_rows(*costs.tangents(q, broken))
-    return peak
+        polytope = polytope.with_rows(*costs.tangents(q, violated))
+    return best
 
 
 def find_feasible_policy(
     costs: ExactCosts, start: Floats, slack: float, steps: int = 100
 ) -> Floats | None:
-    """An allowed policy near the start, or None if the way there ends at a policy that is not.
+    """A feasible policy near the start; None if the search ends at an infeasible one.
 
-    Upper limits by their tangents, which are safe; lower ones by all tangents met so far.
+    Upper limits by their tangents, which are safe; lower ones by all tangents so far.
     """
     q = start = lift_above_floor(start, costs.floor)
+    nearest = QuadraticModel(q, np.zeros_like(q), np.array([-np.eye(q.shape[1])] * len(q)))
     cuts, least = costs.simplex(), np.inf
     for _ in range(steps):
         if (costs.excess(q) <= slack).all():
             return q
         cuts = cuts.with_rows(*costs.tangents(q, ~costs.upper))
         polytope = cuts.with_rows(*costs.tangents(q, costs.upper))
-        face = polytope.face()
+        face = polytope.find_face()
         if face is not None:
-            aim = make_distance_model(start).peak(polytope, face)
+            aim = nearest.maximise(polytope, face)
             q = face.centre if aim is None else aim.q
             continue
-        last = polytope.least_broken()
+        last = polytope.find_least_violation()
         if last is None or last[1] > least - slack:
             return None
         q, least = last
@@ -95,98 +177,87 @@ def find_feasible_policy(
 
 
 def lift_above_floor(x: Floats, floor: float) -> Floats:
-    """x moved onto the simplex above the floor: what exceeds the floor, scaled to what is left."""
-    over = np.maximum(x - floor, 0.0) + 1e-300  # all the same if nothing does
+    """x moved onto the simplex above the floor: its excess over the floor, rescaled."""
+    over = np.maximum(x - floor, 0.0) + 1e-300  # equal shares if nothing exceeds the floor
     spare = 1.0 - over.shape[1] * floor
     q: Floats = floor + spare * over / over.sum(axis=1, keepdims=True)
     return q
 
 
-def make_distance_model(q: Floats) -> QuadraticModel:
-    """The model -|p - q|^2 / 2, highest where p is nearest."""
-    return QuadraticModel(q, np.zeros_like(q), np.array([-np.eye(q.shape[1])] * len(q)))
-
-
 def maximise_locally(
-    hill: ConcaveFunction,
+    F: ConcaveFunction,
     costs: ExactCosts,
     start: Floats,
     slack: float,
     tolerance: float,
     steps: int = 300,
 ) -> CertifiedMaximum:
-    """Climb from an allowed start within the tangents at each point, to where these allow no more.
+    """Improve a feasible start within the tangents at each point until these allow no more.
 
-    The gap is that of the last tangents: it proves a stationary point, not a global optimum.
+    The gap is that of the last tangents: it proves a stationary point, not a global maximum.
     """
-    q, (value, slope) = start, hill.slope(start)
-    trail, narrow = [q], bool((costs.width() < NARROW_BAND).any())
+    at = Point(start, *F.slope(start))
+    trail, narrow = [start], bool((costs.widths() < NARROW_BAND).any())
     for step in range(steps + 1):
-        around = costs.simplex().with_rows(*costs.tangents(q, np.ones_like(costs.upper)))
-        gap, prices = around.certify(q, slope)
+        around = costs.simplex().with_rows(*costs.tangents(at.q, np.ones_like(costs.upper)))
+        gap, prices = around.certify(at.q, at.slope)
         if gap <= tolerance or step == steps:
             break
-        # Lower limits bend: a model that bends with them needs few cuts to stay within.
-        H = hill.curvature(q) + costs.bend(q, prices)[:, :, None] * np.eye(q.shape[1])
-        model = QuadraticModel(q, slope, H)
+        # A model that bends with the lower limits needs few cuts to stay within them.
+        H = F.curvature(at.q) + costs.curvature(at.q, prices)[:, :, None] * np.eye(start.shape[1])
+        model = QuadraticModel(at.q, at.slope, H)
         if narrow:
-            further = step_between_limits(hill, costs, model, around, slack)
+            further = step_between_limits(F, costs, model, around, slack)
         else:
             p = maximise_model_with_cuts(model, costs, around, slack)
-            further = None if p is None else search_along_line(hill, q, slope, p)
+            further = None if p is None else search_along_line(F, at, p)
         if further is None:
             break
-        trail.append(further[0])
+        at = further
+        trail.append(at.q)
         if len(trail) == 3:
-            further = extrapolate_steps(hill, costs, trail, further, slack)
-            trail = [further[0]]
-        q, value, slope = further
-    return CertifiedMaximum(q, value, gap, costs.away * prices, step)
+            at = extrapolate_steps(F, costs, trail, at, slack)
+            trail = [at.q]
+    return CertifiedMaximum(at.q, at.value, gap, costs.away * prices, step)
 
 
 def extrapolate_steps(
-    hill: ConcaveFunction,
-    costs: ExactCosts,
-    trail: list[Floats],
-    here: tuple[Floats, float, Floats],
-    slack: float,
-) -> tuple[Floats, float, Floats]:
-    """Where the last three points are heading, if that is allowed and higher, or else here.
+    F: ConcaveFunction, costs: ExactCosts, trail: list[Floats], at: Point, slack: float
+) -> Point:
+    """Extrapolate three points (SQUAREM, Varadhan and Roland 2008) if that is feasible and better.
 
-    Tangents give way a little at a time, by nearly the same factor: extrapolate (SQUAREM,
-    Varadhan and Roland 2008), and go to an allowed policy near there.
+    Steps within tangents shrink by nearly the same factor each time.
     """
     a, b, c = trail
     r, v = b - a, c - 2 * b + a
     bend = float(np.linalg.norm(v))
     far = float(np.linalg.norm(r)) / bend if bend > 0.0 else 0.0
     if far <= 1.0:
-        return here
+        return at
     p = find_feasible_policy(costs, a + 2 * far * r + far**2 * v, slack, steps=4)
     if p is None:
-        return here
-    there = p, *hill.slope(p)
-    return there if there[1] > here[1] else here
+        return at
+    there = Point(p, *F.slope(p))
+    return there if there.value > at.value else at
 
 
 def step_between_limits(
-    hill: ConcaveFunction, costs: ExactCosts, model: QuadraticModel, around: Polytope, slack: float
-) -> tuple[Floats, float, Floats] | None:
-    """Further up between limits that (nearly) meet: to the best of the model, and from there back
-    to what is allowed; half as far until that is higher, None if it never is.
+    F: ConcaveFunction, costs: ExactCosts, model: QuadraticModel, around: Polytope, slack: float
+) -> Point | None:
+    """A step between limits that (nearly) meet: to the model's maximum and back to feasibility,
+    half as far until the value rises; None if it never does.
 
-    The tangent is above the cost, so that a straight step that keeps `cost <= u` loses some of the
-    cost. Where u is also the least that is allowed, no such step is allowed at all.
+    The tangent is above the cost, so a straight step that keeps `cost <= u` lowers the cost. If u
+    is also the lower limit, no straight step is feasible.
     """
-    face = around.face()
-    aim = None if face is None else model.peak(around, face)
+    aim = model.maximise(around, around.find_face())
     if aim is None:
         return None
-    value, far = hill.slope(model.q)[0], 1.0
+    value, far = F.slope(model.q)[0], 1.0
     for _ in range(MAX_HALVINGS):
         p = find_feasible_policy(costs, model.q + far * (aim.q - model.q), slack, steps=10)
-        there = None if p is None else (p, *hill.slope(p))
-        if there is not None and there[1] > value:
+        there = None if p is None else Point(p, *F.slope(p))
+        if there is not None and there.value > value:
             return there
         far /= 2
     return None
@@ -195,134 +266,23 @@ def step_between_limits(
 def maximise_model_with_cuts(
     model: QuadraticModel, costs: ExactCosts, around: Polytope, slack: float
 ) -> Floats | None:
-    """The best of the model within the tangents, cut down until the lower limits hold there."""
+    """The model's maximum within the tangents, with cuts until the lower limits hold there."""
     best = None
     for _ in range(MAX_CUTS):
-        face = around.face()
-        aim = None if face is None else model.peak(around, face)
+        aim = model.maximise(around, around.find_face())
         if aim is None:
             break
-        best, broken = aim.q, costs.broken(aim.q, slack)
-        if not broken.any():
+        best, violated = aim.q, costs.violated_lower(aim.q, slack)
+        if not violated.any():
             return best
-        around = around.with_rows(*costs.tangents(best, broken))
-    return None if best is None else backtrack_to_lower_limits(costs, model.q, best, slack)
-
-
-def backtrack_to_lower_limits(costs: ExactCosts, q: Floats, p: Floats, slack: float) -> Floats:
-    """The last point on the way from q to p that keeps the lower limits, as q does: bisection."""
-    low, high = 0.0, 1.0
+        around = around.with_rows(*costs.tangents(best, violated))
+    if best is None:
+        return None
+    low, high = 0.0, 1.0  # back to where the lower limits hold, as they do at model.q: bisection
     for _ in range(30):
         far = (low + high) / 2
-        if costs.broken(q + far * (p - q), slack).any():
+        if costs.violated_lower(model.q + far * (best - model.q), slack).any():
             high = far
         else:
             low = far
-    return q + low * (p - q)
-
-
-BOUND_MARGIN = 1e-10
-"""Bounds are first tightened by so many units, so that the policy found keeps them outright; where
-that leaves nothing, they are taken as they are."""
-
-
-class MultistartSearch(NamedTuple):
-    """How many starts, and the seed of the random ones."""
-
-    starts: int = 8
-    seed: int = 0
-
-    def best(
-        self, task: Subproblem, start: Floats | None = None
-    ) -> tuple[CertifiedMaximum, list[float]]:
-        """The highest of the local tops, with its gap to the ceiling; the values of all of them."""
-        costs = ExactCosts.of(task.problem, task.shares, task.floor)
-        roof = maximise_upper_bound(task, costs.tightened(-LIMIT_SLACK))
-        if roof is None:
-            raise InfeasibleLimits(
-                f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average",
-                limits=task.problem.limits,
-                remedy=f"use {task.lower_floor}more draws, or looser limits",
-            )
-        first = [roof.q] if start is None else [start, roof.q]
-        for bounded, slack in list_bound_variants(costs):
-            tops = list(self.tops(task, bounded, slack, first, roof.value + roof.gap))
-            if tops:
-                return max(tops, key=lambda top: top.value), [top.value for top in tops]
-        raise InfeasibleLimits(
-            f"none of {self.starts} starts led to a policy with floor {task.floor:.6g} that keeps "
-            "{limits} on average, which is no proof that there is none",
-            limits=task.problem.limits,
-            remedy=f"try more starts, {task.lower_floor}or looser limits",
-        )
-
-    def tops(
-        self, task: Subproblem, costs: ExactCosts, slack: float, first: list[Floats], ceiling: float
-    ) -> Iterator[CertifiedMaximum]:
-        """Where the starts lead, each with its gap, until one is proved to be the best there is."""
-        whole = ExactCosts.of(task.problem, task.shares, task.floor)  # bounds as they are
-        for place in self.places(task, costs, first):
-            top = maximise_from_start(task, costs, slack, place)
-            if top is not None:
-                gap = min(prove_gap(task.hill, whole, top.q), ceiling - top.value)
-                yield top._replace(gap=max(0.0, gap))
-                if gap <= task.tolerance:
-                    return
-
-    def places(self, task: Subproblem, costs: ExactCosts, first: list[Floats]) -> Iterator[Floats]:
-        """The given places and, if there can be several tops, as many more as are wanted.
-
-        The surrogate's top, uniform play, then by turns one expert alone and a random policy:
-        upper limits count the distinct, so that some tops play few experts often.
-        """
-        yield from first
-        if not costs.upper.any() or costs.draws == 1:
-            return
-        X, K = task.hill.shape
-        more = [np.full((X, K), 1.0 / K)]
-        with suppress(InfeasibleLimits):  # as the surrogate may be when the limits are not
-            more.insert(0, maximise_surrogate(task).q)
-        yield from more[: max(0, self.starts - len(first))]
-        chance, single = np.random.default_rng(self.seed), list_single_expert_policies(task, costs)
-        for n in range(self.starts - len(first) - len(more)):
-            mix = chance.dirichlet(np.full(K, 0.3), size=X)
-            yield single[n // 2] if n % 2 == 0 and n // 2 < K else lift_above_floor(mix, task.floor)
-
-
-def list_bound_variants(costs: ExactCosts) -> tuple[tuple[ExactCosts, float], ...]:
-    """Bounds to climb within and by how much they may be missed: tightened, then as they are."""
-    return (costs.tightened(BOUND_MARGIN), BOUND_MARGIN / 2), (costs, LIMIT_SLACK)
-
-
-def maximise_upper_bound(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None:
-    """The top over a superset of what is allowed, by way of few rounds if there are many."""
-    start = np.full(task.hill.shape, 1.0 / task.problem.size)
-    if task.hill.rounds > COARSE_ROUNDS:
-        near = maximise_relaxation(task.hill.thinned(THINNING_STEP), costs, start, task.tolerance)
-        start = start if near is None else near.q
-    return maximise_relaxation(task.hill, costs, start, task.tolerance)
-
-
-def list_single_expert_policies(task: Subproblem, costs: ExactCosts) -> list[Floats]:
-    """Each expert played alone, as far as the floor allows: those within limits first, then best
-    first.
-    """
-    X, K = task.hill.shape
-    policies = [lift_above_floor(np.tile(e, (X, 1)), task.floor) for e in np.eye(K)]
-
-    def rank(q: Floats) -> tuple[bool, float]:
-        return bool(costs.excess(q).max() > 0.0), -task.hill.slope(q)[0]
-
-    return sorted(policies, key=rank)
-
-
-def maximise_from_start(
-    task: Subproblem, costs: ExactCosts, slack: float, start: Floats
-) -> CertifiedMaximum | None:
-    """From a start, by way of an allowed policy, to a local top; None if there is no such way."""
-    q = find_feasible_policy(costs, start, slack)
-    if q is None:
-        return None
-    if task.hill.rounds > COARSE_ROUNDS:
-        q = maximise_locally(task.hill.thinned(THINNING_STEP), costs, q, slack, task.tolerance).q
-    return maximise_locally(task.hill, costs, q, slack, task.tolerance)
+    return model.q + low * (best - model.q)

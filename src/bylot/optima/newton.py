@@ -1,6 +1,6 @@
-"""Climbing a concave landscape within a polytope: quadratic models, an exact line search, a proof.
+"""Maximising a concave function over a polytope: Newton's method, with a vertex method behind it.
 
-Owns the iteration; the model is solved by `interior`, the proof comes from the polytope.
+Owns the iteration; `interior_point` solves the models, and the polytope certifies the result.
 """
 
 from typing import NamedTuple, Protocol
@@ -13,17 +13,17 @@ from bylot.optima.interior_point import QuadraticProgram, solve_quadratic_progra
 from bylot.optima.polytope import TIGHT_ROOM, Face, Polytope
 
 PROXIMAL_WEIGHT = 1e-9
-"""Every model is made this much rounder than it is, relative to its largest slope or curvature."""
+"""Ridge added to every model, relative to its largest slope or curvature."""
 
 MODEL_PRECISION = 1e-3
-"""A model is solved to this part of the gap it is to close."""
+"""A model is solved to this fraction of the gap it is to close."""
 
 CURVATURE_REUSE_RATIO = 0.05
-"""A curvature serves again after a step that left less than this part of the gap."""
+"""A curvature is reused after a step that left less than this fraction of the gap."""
 
 
 class ConcaveFunction(Protocol):
-    """What can be climbed: a concave function of q (X, K), separable over the rows of q."""
+    """A concave function of q (X, K), separable over the rows of q."""
 
     def slope(self, q: Floats) -> tuple[float, Floats]:
         """Value and slope (X, K)."""
@@ -34,8 +34,16 @@ class ConcaveFunction(Protocol):
         ...
 
 
+class Point(NamedTuple):
+    """A point, with the value and the slope there."""
+
+    q: Floats
+    value: float
+    slope: Floats
+
+
 class CertifiedMaximum(NamedTuple):
-    """The point reached, its value, and the certificate that nothing allowed is better by more."""
+    """The point reached, its value, and the certificate: nothing feasible exceeds value + gap."""
 
     q: Floats
     value: float
@@ -45,7 +53,7 @@ class CertifiedMaximum(NamedTuple):
 
 
 class ModelMaximum(NamedTuple):
-    """Where a model is highest, and the price v >= 0 of each row there."""
+    """Where a model is largest, and the multiplier v >= 0 of each row there."""
 
     q: Floats
     prices: Floats
@@ -58,123 +66,136 @@ class QuadraticModel(NamedTuple):
     slope: Floats
     H: Floats
 
-    def peak(self, polytope: Polytope, face: Face, precision: float = 0.0) -> ModelMaximum | None:
-        """The allowed p where the model is highest; None if numbers do not reach it.
+    def maximise(
+        self, polytope: Polytope, face: Face | None, precision: float = 0.0
+    ) -> ModelMaximum | None:
+        """The feasible p where the model is largest; None if there is no face or numbers fail.
 
-        In y = p - floor, over the variables that are free and with the rows that are tight as
-        equations, so that the program has an interior whatever the polytope. To within the
-        precision, a difference of values. Prices are for the rows that are not tight.
+        In y = p - floor, over the free variables and with tight rows as equations, so that the
+        program has an interior whatever the polytope. Multipliers are of the rows not tight.
         """
+        if face is None:
+            return None
         free, prices = ~face.pinned, np.zeros(len(polytope.rows))
         if not free.any():
             return ModelMaximum(face.centre, prices)
-        roundness = PROXIMAL_WEIGHT * max(float(np.ptp(self.slope)), float(-self.H.min()))
+        ridge = PROXIMAL_WEIGHT * max(float(np.ptp(self.slope)), float(-self.H.min()))
         blocks = [
-            roundness * np.eye(int(part.sum())) - H[np.ix_(part, part)]
+            ridge * np.eye(int(part.sum())) - H[np.ix_(part, part)]
             for H, part in zip(self.H, free.reshape(self.q.shape), strict=True)
             if part.any()
         ]
         bend = np.einsum("xij,xj->xi", self.H, self.q - polytope.floor)
-        c = self.slope - bend + roundness * (self.q - polytope.floor)
-        E = select_independent_rows(
-            np.concatenate([polytope.sums, polytope.rows[face.tight]])[:, free]
-        )
+        c = self.slope - bend + ridge * (self.q - polytope.floor)
+        rows = np.concatenate([polytope.sums, polytope.rows[face.tight]])
+        E = select_independent_rows(rows[:, free])
         loose, start = ~face.tight, face.centre.ravel()[free] - polytope.floor
         scales = polytope.scales[loose]
         A = polytope.rows[loose][:, free] / scales[:, None]
         room = (polytope.bounds - polytope.rows @ face.centre.ravel())[loose] / scales
         program = QuadraticProgram(blocks, c.ravel()[free], E, E @ start, A, A @ start + room)
         for away in (1.0, 0.0):
-            p, best = (
-                np.full_like(self.q, polytope.floor),
-                solve_quadratic_program(program, start, away, precision),
-            )
+            best = solve_quadratic_program(program, start, away, precision)
+            p = np.full_like(self.q, polytope.floor)
             p[free.reshape(p.shape)] += best.y
-            if polytope.excess(p) <= 10 * TIGHT_ROOM:
+            if polytope.contains(p):
                 prices[loose] = best.v / scales
                 return ModelMaximum(p, prices)
         return None
 
 
 def select_independent_rows(E: Floats) -> Floats:
-    """Rows of E that span the same space and do not depend on each other."""
+    """A largest set of linearly independent rows of E."""
     _, R, pivots = qr(E.T, mode="economic", pivoting=True)
     size = np.abs(np.diag(R))
     return E[np.sort(pivots[: int((size > 1e-11 * size[0]).sum())])]
 
 
+def maximise_concave(
+    F: ConcaveFunction,
+    polytope: Polytope,
+    face: Face,
+    start: Floats,
+    tolerance: float,
+    proxy: ConcaveFunction | None = None,
+    prices: Floats | None = None,
+) -> CertifiedMaximum:
+    """Maximise F by Newton's method and, where that fails, over vertices from where it ended."""
+    best = maximise_by_newton(F, polytope, face, start, tolerance, proxy=proxy, prices=prices)
+    return best if best.gap <= tolerance else maximise_over_vertices(F, polytope, best, tolerance)
+
+
 def maximise_by_newton(
-    hill: ConcaveFunction,
+    F: ConcaveFunction,
     polytope: Polytope,
     face: Face,
     start: Floats,
     tolerance: float,
     *,
-    steer: ConcaveFunction | None = None,
+    proxy: ConcaveFunction | None = None,
     prices: Floats | None = None,
     steps: int = 100,
 ) -> CertifiedMaximum:
-    """Newton's method: go to the best of the model, as far as F itself still rises.
+    """Newton's method: go towards the maximum of the model as long as F itself rises.
 
-    A start that is not allowed still serves: the climb begins at the best of the model made there.
-    Slopes are of the hill itself, and so is the proof. Curvature only says where to go: it may be
-    that of a like hill that is cheaper (`steer`), kept for several steps, and the model be solved
-    roughly; its prices, or at the start those given, are a proof that costs nothing. A step that
-    does not halve the gap ends such thrift.
+    An infeasible start is replaced by the maximum of the model made there. Slope and certificate
+    are those of F. To save time, curvature may come from a similar function (`proxy`) and be kept
+    for several steps, models are solved roughly, and their multipliers (at first `prices`) serve
+    as certificates. A step that does not halve the gap ends these savings.
     """
-    q, (value, slope) = start, hill.slope(start)
-    if polytope.excess(q) > 10 * TIGHT_ROOM:
-        aim = QuadraticModel(q, slope, (steer or hill).curvature(q)).peak(polytope, face)
+    at = Point(start, *F.slope(start))
+    if not polytope.contains(start):
+        aim = QuadraticModel(start, at.slope, (proxy or F).curvature(start)).maximise(
+            polytope, face
+        )
         q, prices = (face.centre, None) if aim is None else aim
-        value, slope = hill.slope(q)
-    gap, prices = polytope.certify(q, slope, prices)
-    H, thrift = None, not (face.tight.any() or face.pinned.any())
+        at = Point(q, *F.slope(q))
+    gap, prices = polytope.certify(at.q, at.slope, prices)
+    H, thrifty = None, not (face.tight.any() or face.pinned.any())
     for step in range(steps + 1):
         if gap <= tolerance or step == steps:
             break
         if H is None:
-            H = (steer if thrift and steer else hill).curvature(q)
-        rough = MODEL_PRECISION * max(gap, tolerance) if thrift else 0.0
-        aim = QuadraticModel(q, slope, H).peak(polytope, face, rough)
+            H = (proxy if thrifty and proxy else F).curvature(at.q)
+        precision = MODEL_PRECISION * max(gap, tolerance) if thrifty else 0.0
+        aim = QuadraticModel(at.q, at.slope, H).maximise(polytope, face, precision)
         if aim is not None:
-            rise = search_along_line(hill, q, slope, aim.q)
-            # Without a rise that rounding leaves visible, ask the certificate.
-            there = rise or (aim.q, *hill.slope(aim.q))
-            proof = polytope.certify(there[0], there[2], aim.prices if thrift else None)
-            if proof.gap <= gap / 2 or (rise and not thrift):
-                H = H if thrift and proof.gap <= CURVATURE_REUSE_RATIO * gap else None
-                (q, value, slope), (gap, prices) = there, proof
+            rise = search_along_line(F, at, aim.q)
+            # If rounding hides the rise, the certificate decides.
+            there = rise or Point(aim.q, *F.slope(aim.q))
+            proof = polytope.certify(there.q, there.slope, aim.prices if thrifty else None)
+            if proof.gap <= gap / 2 or (rise and not thrifty):
+                H = H if thrifty and proof.gap <= CURVATURE_REUSE_RATIO * gap else None
+                at, (gap, prices) = there, proof
                 continue
-        if not thrift:
+        if not thrifty:
             break
-        H, thrift = None, False
-    return CertifiedMaximum(q, value, gap, prices, step)
+        H, thrifty = None, False
+    return CertifiedMaximum(at.q, at.value, gap, prices, step)
 
 
-def search_along_line(
-    hill: ConcaveFunction, q: Floats, slope: Floats, p: Floats
-) -> tuple[Floats, float, Floats] | None:
-    """From q towards p: all the way if F rises that far, or else to where it has nearly levelled.
+def search_along_line(F: ConcaveFunction, at: Point, p: Floats) -> Point | None:
+    """From a point towards p: all the way if F rises that far, else to where it nearly levels.
 
-    A safeguarded secant on the slope along the way, which only falls as F is concave. Values are
-    not compared: near the top they differ by less than their rounding, slopes do not. None if the
-    way does not lead up.
+    A safeguarded secant on the slope along the way, which only falls as F is concave. It compares
+    slopes and not values, whose differences vanish in rounding near the maximum. None if F does
+    not rise towards p.
     """
-    way = p - q
-    rise = float((slope * way).sum())
+    way = p - at.q
+    rise = float((at.slope * way).sum())
     if not rise > 0.0:
         return None
-    value, new = hill.slope(p)
-    low, high, at_low, at_high = 0.0, 1.0, rise, float((new * way).sum())
+    there = Point(p, *F.slope(p))
+    low, high, at_low, at_high = 0.0, 1.0, rise, float((there.slope * way).sum())
     if at_high >= -0.1 * rise:
-        return p, value, new
+        return there
     for _ in range(50):
         far = low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
-        there = q + far * way
-        value, new = hill.slope(there)
-        left = float((new * way).sum())
+        q = at.q + far * way
+        there = Point(q, *F.slope(q))
+        left = float((there.slope * way).sum())
         if 0.0 <= left <= 0.5 * rise:
-            return there, value, new
+            return there
         if left > 0.0:
             low, at_low = far, left
         else:
@@ -183,76 +204,57 @@ def search_along_line(
 
 
 class VertexHull(NamedTuple):
-    """F as a function of the weights (1, k) of k policies: a hill again, over a plain simplex."""
+    """F as a concave function of the weights (1, k) of k policies."""
 
-    hill: ConcaveFunction
-    corners: Floats  # (k, X, K)
+    F: ConcaveFunction
+    vertices: Floats  # (k, X, K)
 
-    def at(self, weights: Floats) -> Floats:
+    def mix(self, weights: Floats) -> Floats:
         """The mixture of the policies."""
-        return np.tensordot(weights[0], self.corners, axes=1)
+        return np.tensordot(weights[0], self.vertices, axes=1)
 
     def slope(self, weights: Floats) -> tuple[float, Floats]:
         """Value and slope in the weights."""
-        value, slope = self.hill.slope(self.at(weights))
-        return value, (self.corners * slope).sum(axis=(1, 2))[None]
+        value, slope = self.F.slope(self.mix(weights))
+        return value, (self.vertices * slope).sum(axis=(1, 2))[None]
 
     def curvature(self, weights: Floats) -> Floats:
         """Hessian in the weights."""
-        H = self.hill.curvature(self.at(weights))
-        bent = (H @ self.corners[..., None])[..., 0]
-        flat = self.corners.reshape(len(self.corners), -1)
+        H = self.F.curvature(self.mix(weights))
+        bent = (H @ self.vertices[..., None])[..., 0]
+        flat = self.vertices.reshape(len(self.vertices), -1)
         return (flat @ bent.reshape(flat.shape).T)[None]
-
-    def top(self, start: Floats, tolerance: float) -> Floats:
-        """The best weights, by Newton's method."""
-        k = len(self.corners)
-        simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
-        centre = Face(np.full((1, k), 1.0 / k), np.zeros(k, np.bool_), np.zeros(0, np.bool_))
-        return maximise_by_newton(self, simplex, centre, start, tolerance).q
-
-
-def maximise_concave(
-    hill: ConcaveFunction,
-    polytope: Polytope,
-    face: Face,
-    start: Floats,
-    tolerance: float,
-    steer: ConcaveFunction | None = None,
-    prices: Floats | None = None,
-) -> CertifiedMaximum:
-    """The highest allowed point: by Newton's method, or over corners from where that gives up."""
-    peak = maximise_by_newton(hill, polytope, face, start, tolerance, steer=steer, prices=prices)
-    return (
-        peak if peak.gap <= tolerance else maximise_over_vertices(hill, polytope, peak, tolerance)
-    )
 
 
 def maximise_over_vertices(
-    hill: ConcaveFunction,
+    F: ConcaveFunction,
     polytope: Polytope,
     start: CertifiedMaximum,
     tolerance: float,
     steps: int = 60,
 ) -> CertifiedMaximum:
-    """Simplicial decomposition (von Hohenbalken 1977), the best point of which is returned.
+    """Simplicial decomposition (von Hohenbalken 1977): slower than Newton's method, and robust.
 
-    Add the corner that the slope points to, go to the top of the hull, drop what has no weight.
+    Add the vertex that the slope points to, maximise over the hull, drop vertices without weight.
     """
-    best, q, corners, weights = start, start.q, start.q[None], np.ones((1, 1))
+    best, q, vertices, weights = start, start.q, start.q[None], np.ones((1, 1))
     for _ in range(steps):
-        corner = polytope.corner(hill.slope(q)[1])
-        if corner is None or polytope.excess(corner.x) > 10 * TIGHT_ROOM:
+        vertex = polytope.find_vertex(F.slope(q)[1])
+        if vertex is None or not polytope.contains(vertex.x):
             break
-        hull = VertexHull(hill, np.concatenate([corners, corner.x[None]]))
-        weights = hull.top(np.append(weights, [[0.0]], axis=1), tolerance / 10)
-        q = hull.at(weights)
-        value, slope = hill.slope(q)
+        hull = VertexHull(F, np.concatenate([vertices, vertex.x[None]]))
+        k = len(hull.vertices)
+        simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
+        centre = Face(np.full((1, k), 1.0 / k), np.zeros(k, np.bool_), np.zeros(0, np.bool_))
+        first = np.append(weights, [[0.0]], axis=1)
+        weights = maximise_by_newton(hull, simplex, centre, first, tolerance / 10).q
+        q = hull.mix(weights)
+        value, slope = F.slope(q)
         gap, prices = polytope.certify(q, slope)
         if gap < best.gap:
             best = CertifiedMaximum(q, value, gap, prices, start.steps)
         if gap <= tolerance:
             break
-        kept = weights[0] > TIGHT_ROOM
-        corners, weights = hull.corners[kept], weights[:, kept]
+        used = weights[0] > TIGHT_ROOM
+        vertices, weights = hull.vertices[used], weights[:, used]
     return best

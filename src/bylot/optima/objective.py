@@ -1,6 +1,6 @@
-"""Stack: value matrices with their rows sorted once, to evaluate many policies on.
+"""The objective: expected reward of a policy on value matrices, with slope and curvature.
 
-Owns the check and the sorting of values; what is maximised over them is left to the landscape.
+Owns checking and sorting of values; which policies are allowed is left to the polytopes.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,21 @@ from bylot.numerics.sum_max import SortOrder, reward_and_slope, reward_hessian, 
 
 @dataclass(frozen=True, eq=False, init=False)
 class ValueStack:
-    """T value matrices (T, N, K), the sorting of their rows, and the weight of each round.
+    """T value matrices (T, N, K) with their rows sorted once, and a weight for each round.
 
     Sorting costs as much as five evaluations: make one stack and pass it wherever `values` go.
-    Made from values of shape (T, N, K) or (N, K); rounds weigh 1/T each if nothing else is given.
 
+    Parameters
+    ----------
+    values
+        Array of shape (T, N, K) or (N, K), finite and not negative.
+    order
+        Sorting of the rows, if known; the values are then not checked again.
+    weights
+        Weight of each round, 1/T by default.
+
+    Examples
+    --------
     >>> stack = ValueStack([[0.0, 1.0]])
     >>> stack.rounds, stack.value(np.array([0.5, 0.5]), 2)
     (1, 0.75)
@@ -49,18 +59,18 @@ class ValueStack:
         """The number of experts K."""
         return int(self.values.shape[2])
 
-    def part(self, rounds: Ints) -> "ValueStack":
-        """Some of the rounds, each with the weight that it has here."""
+    def select(self, rounds: Ints) -> "ValueStack":
+        """Some of the rounds, each with its own weight."""
         return ValueStack(self.values[rounds], self.order[rounds], self.weights[rounds])
 
-    def thinned(self, step: int) -> "ValueStack":
-        """Every step-th round, weighing as much in all as the whole."""
+    def thin(self, step: int) -> "ValueStack":
+        """Every step-th round, with the same total weight."""
         few = np.arange(0, self.rounds, step)
         weights = self.weights[few] * (self.weights.sum() / self.weights[few].sum())
         return ValueStack(self.values[few], self.order[few], weights)
 
-    def everyone(self) -> float:
-        """sum_t weight_t r_t(all experts): no policy earns more."""
+    def reward_of_all(self) -> float:
+        """sum_t weight_t r_t(all experts), which no policy exceeds."""
         best = np.take_along_axis(self.values, self.order[:, :, :1], axis=2)
         return float(self.weights @ best.sum(axis=(1, 2)))
 
@@ -69,12 +79,8 @@ class ValueStack:
         return self.slope(q, M)[0]
 
     def slope(self, q: Floats, M: int) -> tuple[float, Floats]:
-        """The value at q and its slope, see `kernels.summax.with_slope`."""
+        """The value at q and its slope, see `numerics.sum_max`."""
         return reward_and_slope(q, self.values, self.order, M, self.weights)
-
-    def curvature(self, q: Floats, M: int) -> Floats:
-        """The Hessian at q, see `kernels.summax.hessian`."""
-        return reward_hessian(q, self.values, self.order, M, self.weights)
 
 
 def check_values(values: ArrayLike) -> Floats:
@@ -83,22 +89,22 @@ def check_values(values: ArrayLike) -> Floats:
     if array.ndim not in (2, 3) or array.size == 0:
         raise ValuesError(
             f"values have shape {array.shape}; "
-            "give one matrix (N, K), or one per round (T, N, K), none of them empty"
+            "give one matrix (N, K) or one per round (T, N, K), not empty"
         )
     if not (np.isfinite(array).all() and (array >= 0.0).all()):
         raise ValuesError(
             f"values range from {array.min()} to {array.max()}; "
-            "a value is a finite number of 0 or more, shift or repair them first"
+            "values must be finite and at least 0: shift or repair them first"
         )
     stack = np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
-    # To compiled code a locked array is another type, and a reason to compile everything again.
+    # A read-only array has another compiled type and would trigger a second compilation.
     return stack if stack.flags.writeable else stack.copy()
 
 
 class Objective(NamedTuple):
-    """F(q) = sum_x F_x(q_x), F_x the weighted expected reward of the rounds of context x.
+    """F(q) = sum_x F_x(q_x), where F_x is the weighted expected reward in context x.
 
-    q is (X, K), a row per context; without contexts X = 1. Concave, as every F_x is.
+    q is (X, K), a row per context; without contexts X = 1. F is concave, as every F_x is.
     """
 
     parts: tuple[ValueStack, ...]
@@ -106,17 +112,17 @@ class Objective(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(X, K): how many contexts, how many experts."""
+        """(X, K): number of contexts, number of experts."""
         return len(self.parts), self.parts[0].size
 
     @property
     def rounds(self) -> int:
-        """Value matrices in all."""
+        """Number of value matrices in all contexts."""
         return sum(part.rounds for part in self.parts)
 
-    def thinned(self, step: int) -> "Objective":
-        """The same from every step-th round of each context: nearly as high, far cheaper."""
-        return self._replace(parts=tuple(part.thinned(step) for part in self.parts))
+    def thin(self, step: int) -> "Objective":
+        """Every step-th round of each context: a cheap approximation."""
+        return self._replace(parts=tuple(part.thin(step) for part in self.parts))
 
     def slope(self, q: Floats) -> tuple[float, Floats]:
         """F(q) and its slope (X, K)."""
@@ -124,7 +130,10 @@ class Objective(NamedTuple):
         return sum(value for value, _ in pairs), np.stack([slope for _, slope in pairs])
 
     def curvature(self, q: Floats) -> Floats:
-        """The Hessian of F, (X, K, K): contexts do not touch each other."""
+        """The Hessian of F, one (K, K) block per context: (X, K, K)."""
         return np.stack(
-            [part.curvature(row, self.draws) for part, row in zip(self.parts, q, strict=True)]
+            [
+                reward_hessian(row, part.values, part.order, self.draws, part.weights)
+                for part, row in zip(self.parts, q, strict=True)
+            ]
         )

@@ -1,6 +1,6 @@
-"""Polytope: the policies that keep a set of linear limits, and linear programs over it.
+"""Polytopes of policies under linear limits, linear programs over them, and certificates.
 
-Owns allowed sets and certificates; it does not know what is being maximised beyond its slope.
+Owns feasible sets and proofs of optimality; of the objective it knows only the slope.
 """
 
 from typing import NamedTuple
@@ -10,73 +10,66 @@ from scipy.optimize import linprog
 
 from bylot.numerics.jit import Bools, Floats
 
+TIGHT_ROOM = 1e-12
+"""Less room than this, in units of a row's largest entry, counts as none."""
+
+OUT_OF_SCALE_RATIO = 1e6
+"""A bound this many times larger than anything its row can reach is out of scale."""
+
+AMPLE_ROOM = 0.1
+"""Room of an interior point, in mean shares, that is good enough."""
+
 
 class Vertex(NamedTuple):
-    """A best corner x, and the price v >= 0 of each row of A x <= b."""
+    """An optimal vertex x, and the multiplier v >= 0 of each row of A x <= b."""
 
     x: Floats
     prices: Floats
 
 
-class LinearProgram(NamedTuple):
-    """maximise c.x over low <= x <= high with A x <= b and E x = e."""
+def solve_linear_program(
+    c: Floats, A: Floats, b: Floats, E: Floats, e: Floats, low: Floats, high: Floats
+) -> Vertex | None:
+    """Maximise c.x over low <= x <= high with A x <= b and E x = e; None if HiGHS fails.
 
-    c: Floats
-    A: Floats
-    b: Floats
-    E: Floats
-    e: Floats
-    low: Floats
-    high: Floats
+    HiGHS runs at its finest tolerance first and then at its default.
 
-    def corner(self) -> Vertex | None:
-        """The answer of HiGHS, to its finest tolerance or else to its usual one; None without any.
-
-        >>> one = np.ones((1, 2))
-        >>> square = LinearProgram(one[0], one, one[0, :1], one[:0], one[0, :0], 0 * one[0], one[0])
-        >>> square.corner().prices
-        array([1.])
-        """
-        for tolerance in (1e-10, 1e-7):
-            best = linprog(
-                -self.c,
-                A_ub=self.A,
-                b_ub=self.b,
-                A_eq=self.E,
-                b_eq=self.e,
-                bounds=list(zip(self.low.tolist(), self.high.tolist(), strict=True)),
-                method="highs",
-                options={
-                    "primal_feasibility_tolerance": tolerance,
-                    "dual_feasibility_tolerance": tolerance,
-                },
-            )
-            if best.status == 0 and best.x is not None:
-                return Vertex(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
-        return None
-
-
-TIGHT_ROOM = 1e-12
-"""Less room than this, in units of a row's largest entry, is no room."""
-
-OUT_OF_SCALE_RATIO = 1e6
-"""So many times what a row can reach: a bound there is in another world than the row."""
-
-AMPLE_ROOM = 0.1
-"""So many mean shares of room make a point inside that is as good as any."""
+    >>> one = np.ones((1, 2))
+    >>> solve_linear_program(
+    ...     one[0], one, one[0, :1], one[:0], one[0, :0], 0 * one[0], one[0]
+    ... ).prices
+    array([1.])
+    """
+    for tolerance in (1e-10, 1e-7):
+        best = linprog(
+            -c,
+            A_ub=A,
+            b_ub=b,
+            A_eq=E,
+            b_eq=e,
+            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
+            method="highs",
+            options={
+                "primal_feasibility_tolerance": tolerance,
+                "dual_feasibility_tolerance": tolerance,
+            },
+        )
+        if best.status == 0 and best.x is not None:
+            return Vertex(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
+    return None
 
 
 class Certificate(NamedTuple):
-    """No allowed policy is worth more than value(q) + gap; prices v >= 0 of the rows prove it."""
+    """No feasible policy is worth more than value(q) + gap; multipliers v >= 0 prove it."""
 
     gap: float
     prices: Floats
 
 
 class Face(NamedTuple):
-    """What never moves within the polytope, and a point inside of all that does.
+    """The affine hull of a polytope and a point in its relative interior.
 
-    `pinned` variables are at the floor and `tight` rows at their bound in every allowed policy;
+    `pinned` variables are at the floor and `tight` rows at their bound in every feasible policy;
     at `centre` all others have room.
     """
 
@@ -101,10 +94,10 @@ class Polytope(NamedTuple):
 
     @property
     def scales(self) -> Floats:
-        """The largest entry of each row, 1 where there is none: a solver's tolerance fits then.
+        """The largest entry of each row, 1 if it is zero, so that solver tolerances fit.
 
-        No row of X policies exceeds X times that. A bound that is FAR beyond is kept by all or by
-        none, and is itself the unit: in that of a vanishing row it would overflow.
+        No row of X policies exceeds X times that. A bound that is out of scale holds for all
+        policies or for none, and is itself the unit: in units of a tiny row it would overflow.
         """
         most = np.abs(self.rows).max(axis=1, initial=0.0)
         far = np.abs(self.bounds) / self.shape[0]
@@ -112,29 +105,33 @@ class Polytope(NamedTuple):
         return np.where(unit > 0.0, unit, 1.0)
 
     def with_rows(self, rows: Floats, bounds: Floats) -> "Polytope":
-        """The same with more rows."""
+        """The same polytope with more rows."""
         return self._replace(
             rows=np.concatenate([self.rows, rows]), bounds=np.concatenate([self.bounds, bounds])
         )
 
     def excess(self, q: Floats) -> float:
-        """By how much q breaks what it breaks most, rows in units of their largest entry."""
+        """The largest violation by q, rows in units of their largest entry."""
         over = (self.rows @ q.ravel() - self.bounds) / self.scales
         off = np.abs(q.sum(axis=1) - 1.0)
         return float(np.concatenate([self.floor - q.ravel(), over, off]).max())
 
-    def certify(self, q: Floats, slope: Floats, prices: Floats | None = None) -> Certificate:
-        """How much any allowed policy can be better than q, for a concave F with this slope at q.
+    def contains(self, q: Floats) -> bool:
+        """Whether q is feasible up to rounding."""
+        return self.excess(q) <= 10 * TIGHT_ROOM
 
-        For all allowed p, F(p) - F(q) <= slope.(p - q), and for all prices v >= 0
+    def certify(self, q: Floats, slope: Floats, prices: Floats | None = None) -> Certificate:
+        """How much better than q a feasible policy can be, for a concave F with this slope at q.
+
+        For all feasible p, F(p) - F(q) <= slope.(p - q), and for all multipliers v >= 0
 
             slope.(p - q) <= v.bounds - slope.q + sum_x max {(slope - v.rows)_x . p_x},
 
-        p_x over the floored simplex. The best v is the dual of a linear program, unless prices are
-        given that will do; as any v is a proof, the gap is evaluated from v here and owes nothing
-        to a solver's tolerances.
+        p_x over the floored simplex. The best v is the dual of a linear program, which is solved
+        unless `prices` are given. As any v is a proof, the gap computed here from v does not
+        depend on a solver's tolerances.
         """
-        best = self.corner(slope) if len(self.rows) and prices is None else None
+        best = self.find_vertex(slope) if len(self.rows) and prices is None else None
         v = np.zeros(len(self.rows)) if prices is None else prices
         v = v if best is None else best.prices
         left = slope - (v @ self.rows).reshape(self.shape)
@@ -142,10 +139,10 @@ class Polytope(NamedTuple):
         most = (self.floor * left.sum(axis=1) + spare * left.max(axis=1)).sum()
         return Certificate(max(0.0, float(most + v @ self.bounds - (slope * q).sum())), v)
 
-    def corner(self, slope: Floats) -> Vertex | None:
-        """The allowed q with the largest slope.q, and what each bound is worth to it."""
+    def find_vertex(self, slope: Floats) -> Vertex | None:
+        """The feasible q with the largest slope.q, and the multiplier of each bound."""
         n, scale, unit = slope.size, self.scales, float(np.ptp(slope)) or 1.0
-        best = LinearProgram(
+        best = solve_linear_program(
             (slope - slope.mean()).ravel() / unit,
             self.rows / scale[:, None],
             self.bounds / scale,
@@ -153,34 +150,30 @@ class Polytope(NamedTuple):
             np.ones(self.shape[0]),
             np.full(n, self.floor),
             np.ones(n),
-        ).corner()
+        )
         return best and Vertex(best.x.reshape(self.shape), best.prices * unit / scale)
 
-    def face(self) -> Face | None:
-        """A point with all the room there is, and where there is none; None if nothing is allowed.
+    def find_face(self) -> Face | None:
+        """The face, with a centre that has all the room there is; None if nothing is feasible.
 
-        Equal shares, if they have plenty of room. If not, one linear program (Freund, Roundy and
+        Equal shares, if they have ample room. If not, one linear program (Freund, Roundy and
         Todd 1985): with y = (q - floor) * size,
 
             maximise sum t   over   y >= t,  y_x sums to (1 - K floor) size,
                                     rows.y + t <= (bounds - rows.floor) size,  0 <= t <= 1
 
-        for size >= 1000: as it may grow, a t that can be positive reaches 1, the others stay at 0.
+        for size >= 1000: as size may grow, a t that can be positive reaches 1, the others stay 0.
         """
         (X, K), m, n, most = self.shape, len(self.rows), self.rows.shape[1], 1e8
-        equal = np.full(self.shape, 1.0 / K)
-        room = np.append(
-            (self.bounds - self.rows @ equal.ravel()) / self.scales, 1 / K - self.floor
-        )
+        equal, scales = np.full(self.shape, 1.0 / K), self.scales
+        room = np.append((self.bounds - self.rows @ equal.ravel()) / scales, 1 / K - self.floor)
         if room.min() > AMPLE_ROOM / K:
             return Face(equal, np.zeros(n, np.bool_), np.zeros(m, np.bool_))
-        rows = self.rows / self.scales[:, None]
-        room = (
-            self.bounds / self.scales - self.floor * rows.sum(axis=1) + TIGHT_ROOM / 10
-        )  # rounding
+        rows = self.rows / scales[:, None]
+        room = self.bounds / scales - self.floor * rows.sum(axis=1) + TIGHT_ROOM / 10  # rounding
         spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))
-        # Unknowns: t of the floors, by what y exceeds them, t of the rows, size / most.
-        corner = LinearProgram(
+        # Unknowns: t of the floors, the excess of y over them, t of the rows, size / most.
+        vertex = solve_linear_program(
             np.concatenate([np.ones(n), np.zeros(n), np.ones(m), [0.0]]),
             np.concatenate([rows, rows, np.eye(m), -most * room[:, None]], axis=1),
             np.zeros(m),
@@ -188,40 +181,32 @@ class Polytope(NamedTuple):
             np.zeros(X),
             np.concatenate([np.zeros(2 * n + m), [1e3 / most]]),
             np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [1.0]]),
-        ).corner()
-        if corner is None:
-            return self._last()
-        t, over, t_rows, size = np.split(corner.x, [n, 2 * n, 2 * n + m])
-        pinned, tight = t < TIGHT_ROOM * most, t_rows < TIGHT_ROOM * most
-        y = np.where(pinned, 0.0, (t + over) / (most * size))
-        face = self._settled(Face(self.floor + y.reshape(self.shape), pinned, tight))
-        return face if self.excess(face.centre) <= 10 * TIGHT_ROOM else self._last()
-
-    def _settled(self, face: Face) -> Face:
-        """Its point moved by rounding errors: sums and tight rows hold to the last digit."""
-        unit = np.append(np.ones(self.shape[0]), self.scales[face.tight])
-        equations = np.concatenate([self.sums, self.rows[face.tight]]) / unit[:, None]
-        wanted = np.append(np.ones(self.shape[0]), self.bounds[face.tight]) / unit
-        q, free = face.centre.ravel().copy(), ~face.pinned
-        q[free] += np.linalg.lstsq(equations[:, free], wanted - equations @ q)[0]
-        return face._replace(centre=q.reshape(self.shape))
-
-    def _last(self) -> Face | None:
-        """Where there is less room than numbers can tell from none: one policy, if any."""
-        last = self.least_broken()
-        if last is None:
+        )
+        if vertex is not None:
+            t, over, t_rows, size = np.split(vertex.x, [n, 2 * n, 2 * n + m])
+            pinned, tight = t < TIGHT_ROOM * most, t_rows < TIGHT_ROOM * most
+            y = np.where(pinned, 0.0, (t + over) / (most * size))
+            q = self._polish((self.floor + y).ravel(), pinned, tight)
+            if self.contains(q):
+                return Face(q, pinned, tight)
+        # Less room than numbers can resolve: at most one policy.
+        last = self.find_least_violation()
+        if last is None or not self.contains(last[0]):
             return None
-        q, _ = last
-        nowhere = np.ones(q.size, dtype=np.bool_), np.zeros(len(self.rows), dtype=np.bool_)
-        return Face(q, *nowhere) if self.excess(q) <= 10 * TIGHT_ROOM else None
+        return Face(last[0], np.ones(n, np.bool_), np.zeros(m, np.bool_))
 
-    def least_broken(self) -> tuple[Floats, float] | None:
-        """The policy that breaks the worst row least, and by how many units: a linear program.
+    def _polish(self, q: Floats, pinned: Bools, tight: Bools) -> Floats:
+        """q moved by rounding errors, so that sums and tight rows hold to the last digit."""
+        unit = np.append(np.ones(self.shape[0]), self.scales[tight])
+        equations = np.concatenate([self.sums, self.rows[tight]]) / unit[:, None]
+        wanted = np.append(np.ones(self.shape[0]), self.bounds[tight]) / unit
+        q[~pinned] += np.linalg.lstsq(equations[:, ~pinned], wanted - equations @ q)[0]
+        return q.reshape(self.shape)
 
-        It has an answer, as a large enough excess allows everything; None if numbers fall short.
-        """
+    def find_least_violation(self) -> tuple[Floats, float] | None:
+        """The policy whose largest violation is least, and that violation; None if HiGHS fails."""
         (X, K), (m, n), scale = self.shape, self.rows.shape, self.scales
-        corner = LinearProgram(
+        vertex = solve_linear_program(
             np.append(np.zeros(n), -1.0),
             np.column_stack([self.rows / scale[:, None], -np.ones(m)]),
             self.bounds / scale,
@@ -229,7 +214,5 @@ class Polytope(NamedTuple):
             np.ones(X),
             np.append(np.full(n, self.floor), -np.inf),
             np.append(np.ones(n), np.inf),
-        ).corner()
-        if corner is None:
-            return None
-        return corner.x[:-1].reshape(X, K), float(corner.x[-1])
+        )
+        return vertex and (vertex.x[:-1].reshape(X, K), float(vertex.x[-1]))

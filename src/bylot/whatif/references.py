@@ -20,7 +20,6 @@ from bylot.optima import (
     check_shadow_prices,
     optimum,
 )
-from bylot.optimum_report import compute_context_shares
 from bylot.problem import Problem
 from bylot.whatif.plan import ReferenceJob, WhatifPlan, replace_limits
 
@@ -123,8 +122,12 @@ def reference_from_optimum(
     prices: tuple[ShadowPrice, ...] = (),
 ) -> Reference:
     """A law, one for each context, and whether it keeps the limits."""
-    chances = np.atleast_2d(best.asked) if isinstance(best, Mixture) else best.asked(problem.draws)
-    asked: Floats = compute_context_shares(setup.ground) @ chances
+    chances = (
+        np.atleast_2d(best.inclusion)
+        if isinstance(best, Mixture)
+        else best.inclusion(problem.draws)
+    )
+    asked: Floats = setup.ground.context_shares() @ chances
     return Reference(
         value=setup.reward(best.value),
         ceiling=setup.reward(best.ceiling),

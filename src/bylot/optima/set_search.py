@@ -1,0 +1,298 @@
+"""Search for the best set of experts: by enumeration, or by greedy search, swaps and bounds.
+
+Owns f(A) - charge(A) over sets A of a context, under linear limits on A if there are any. Mixtures
+charge experts by the multipliers of the limits; the best fixed set has limits and no charges.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.optima.objective import ValueStack
+
+MAX_LISTED_SETS = 200_000
+"""More sets of a context than this are searched and not listed,"""
+
+MAX_LISTING_WORK = 10**9
+"""and so they are if listing takes more operations than this, a second or two."""
+
+MAX_EXPANDED_SETS = 20_000
+"""Sets that branch and bound examines for one pricing problem, some seconds."""
+
+SETS_PER_ITERATION = 50
+"""Sets returned by one pricing problem: one is enough, more save linear programs."""
+
+SUBGRADIENT_STEPS = 400
+"""Steps of the descent to an upper bound."""
+
+SET_COST_SLACK = 1e-9
+"""A set that violates a limit by less than this, in units of the largest cost, keeps it."""
+
+Members = tuple[int, ...]
+
+
+class SetValues(NamedTuple):
+    """f(A) = sum_r max_{i in A} worth[i, r] over sets of fewest to most experts, worth >= 0."""
+
+    worth: Floats  # (K, rounds x dimensions), weights of rounds included
+    fewest: int
+    most: int
+
+    @classmethod
+    def of(cls, part: ValueStack, draws: int, fewer: bool) -> "SetValues":
+        """The sets of min(M, K) experts or, with fewer, of 1 to that many."""
+        T, N, K = part.values.shape
+        worth = (part.values * part.weights[:, None, None]).reshape(T * N, K)
+        most = min(draws, K)
+        return cls(np.ascontiguousarray(worth.T), 1 if fewer else most, most)
+
+    def pricing_problem(self) -> "ListedSets | SearchedSets":
+        """All sets in a list, if there are not too many; else a search."""
+        K, rows = self.worth.shape
+        count = sum(math.comb(K, size) for size in range(self.fewest, self.most + 1))
+        few = count <= MAX_LISTED_SETS and count * rows <= MAX_LISTING_WORK
+        return ListedSets.of(self) if few else SearchedSets(self)
+
+    def best_of(self, members: Members) -> Floats:
+        """(rows,), the largest worth among the members; 0 for the empty set."""
+        best: Floats = self.worth[list(members)].max(axis=0, initial=0.0)
+        return best
+
+    def value(self, members: Members) -> float:
+        """f(A)."""
+        return float(self.best_of(members).sum())
+
+    def pad(self, members: Members) -> list[int]:
+        """A set as a row of `most` positions, filled up with K."""
+        return [*sorted(members), *[len(self.worth)] * (self.most - len(members))]
+
+
+class PricingProof(NamedTuple):
+    """A set (a row), its f, and an upper bound on f(A) - charge(A) of all sets."""
+
+    members: Ints
+    f: Floats
+    ceiling: float
+
+
+class ListedSets(NamedTuple):
+    """All sets, and the value of each."""
+
+    members: Ints  # (S, most)
+    f: Floats  # (S,)
+
+    @classmethod
+    def of(cls, sets: SetValues) -> "ListedSets":
+        """Enumerate: sets with the same first members share their maximum.
+
+        >>> pair = SetValues(np.array([[1.0, 0.0], [0.0, 2.0]]), 1, 2)
+        >>> ListedSets.of(pair).members.tolist(), ListedSets.of(pair).f.tolist()
+        ([[0, 2], [1, 2], [0, 1]], [1.0, 2.0, 3.0])
+        """
+        K = len(sets.worth)
+        members, f = [], []
+        for size in range(sets.fewest, sets.most + 1):
+            for first in itertools.combinations(range(K), size - 1):
+                last = np.arange(first[-1] + 1 if first else 0, K)
+                if last.size:
+                    rows = np.full((last.size, sets.most), K)
+                    rows[:, : size - 1], rows[:, size - 1] = first, last
+                    members.append(rows)
+                    f.append(np.maximum(sets.best_of(first), sets.worth[last]).sum(axis=1))
+        return cls(np.concatenate(members), np.concatenate(f))
+
+    def merits(self, charges: Floats) -> Floats:
+        """(S,), f(A) - charge(A)."""
+        merits: Floats = self.f - np.append(charges, 0.0)[self.members].sum(axis=1)
+        return merits
+
+    def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
+        """The sets of largest f(A) - charge(A), and their f."""
+        merits, few = self.merits(charges), min(SETS_PER_ITERATION, self.f.size)
+        best = np.argpartition(-merits, few - 1)[:few]
+        return self.members[best], self.f[best]
+
+    def prove(self, charges: Floats) -> PricingProof:
+        """The best set."""
+        merits = self.merits(charges)
+        best = int(merits.argmax())
+        return PricingProof(self.members[[best]], self.f[[best]], float(merits[best]))
+
+
+class SearchedSets(NamedTuple):
+    """Sets found by greedy search and swaps, with an upper bound by branch and bound."""
+
+    sets: SetValues
+
+    def search(self, charges: Floats) -> "SetSearch":
+        """A search without limits."""
+        none = np.zeros(0)
+        return SetSearch(self.sets, charges, np.zeros((0, charges.size)), none, none > 0)
+
+    def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
+        """Where swaps lead from a greedy set and from each of those used; and their f."""
+        search, K = self.search(charges), len(self.sets.worth)
+        starts = [search.greedy(()), *(tuple(row[row < K].tolist()) for row in used)]
+        found = sorted({search.improve(start) for start in starts})
+        rows = [self.sets.pad(members) for members in found]
+        return np.array(rows), np.array([self.sets.value(members) for members in found])
+
+    def prove(self, charges: Floats) -> PricingProof:
+        """The best set that branch and bound finds, with its bound."""
+        search = self.search(charges)
+        best, ceiling = search.branch(search.improve(search.greedy(())), MAX_EXPANDED_SETS)
+        row, f = np.array([self.sets.pad(best)]), np.array([self.sets.value(best)])
+        return PricingProof(row, f, ceiling)
+
+
+class SetSearch(NamedTuple):
+    """Maximise f(A) - charge(A) over sets with rows @ A at most or at least the bounds."""
+
+    sets: SetValues
+    charges: Floats  # (K,)
+    rows: Floats  # (d, K) of 0 or more, in units of the largest cost
+    bounds: Floats
+    upper: Bools
+
+    def value(self, members: Members) -> float:
+        """f(A) - charge(A)."""
+        return self.sets.value(members) - float(self.charges[list(members)].sum())
+
+    def merit(self, members: Members) -> tuple[bool, float]:
+        """Sort key: sets within the limits first, then by value."""
+        return bool(self.is_kept(self.cost(members))), self.value(members)
+
+    def cost(self, members: Members) -> Floats:
+        """(d,), the cost of a set."""
+        cost: Floats = self.rows[:, list(members)].sum(axis=1)
+        return cost
+
+    def is_kept(self, costs: Floats) -> Bools:
+        """Which of the costs (d, ...) keep all limits."""
+        over = np.where(self.upper, 1, -1) * (costs.T - self.bounds)
+        return np.asarray((over <= SET_COST_SLACK).all(axis=-1))
+
+    def is_affordable(self, costs: Floats) -> Bools:
+        """Which of the costs (d, ...) keep the upper limits, as all parts of a feasible set do."""
+        over = (costs.T - self.bounds)[..., self.upper]
+        return np.asarray((over <= SET_COST_SLACK).all(axis=-1))
+
+    def gains(self, members: Members) -> Floats:
+        """(K,), what each expert adds to f(A) - charge(A); -inf for members."""
+        best = self.sets.best_of(members)
+        gains: Floats = np.maximum(self.sets.worth - best, 0.0).sum(axis=1) - self.charges
+        gains[list(members)] = -np.inf
+        return gains
+
+    def greedy(self, members: Members) -> Members:
+        """Add the expert of largest affordable gain while the set must grow or improves."""
+        while len(members) < self.sets.most:
+            cost = self.cost(members)
+            free = self.is_affordable(cost[:, None] + self.rows)
+            gains = np.where(free, self.gains(members), -np.inf)
+            enough = len(members) >= self.sets.fewest and self.is_kept(cost)
+            if gains.max() == -np.inf or (gains.max() <= 0.0 and enough):
+                break
+            members = (*members, int(gains.argmax()))
+        return members
+
+    def improve(self, members: Members) -> Members:
+        """Swap, add or remove one expert as long as that makes a better set."""
+        merit = self.merit(members)
+        while True:
+            others = [(self.merit(one), one) for one in self.neighbours(members)]
+            better, other = max(others, default=(merit, members))
+            if better <= (merit[0], merit[1] + 1e-12 * abs(merit[1])):
+                return tuple(sorted(members))
+            merit, members = better, other
+
+    def neighbours(self, members: Members) -> Iterator[Members]:
+        """The best addition to the set and to each of its subsets; and those subsets."""
+        smaller = [tuple(i for i in members if i != out) for out in members]
+        for rest in smaller if len(members) == self.sets.most else [members, *smaller]:
+            fits = self.is_kept(self.cost(rest)[:, None] + self.rows)
+            gains = np.where(fits, self.gains(rest), -np.inf)
+            if gains.max() > -np.inf:
+                yield (*rest, int(gains.argmax()))
+        if len(members) > self.sets.fewest:
+            yield from smaller
+
+    def branch(self, best: Members, limit: int) -> tuple[Members, float]:
+        """Branch and bound from a first set: the best set found, and an upper bound on all sets.
+
+        Sets grow one by one, those of largest bound first. After `limit` of them the bounds of
+        the sets not grown count. Without a feasible set, both may be -inf.
+        """
+        kept, value = self.merit(best)
+        top, u = value if kept else -np.inf, self.find_level(best)
+        order = np.argsort(-self.gains(()), kind="stable")
+        heap = [(-self.bound((), order, u), (), order)]
+        while heap and -heap[0][0] > top and limit > 0:
+            _, members, rest = heapq.heappop(heap)
+            costs = self.cost(members)[:, None] + self.rows
+            rest = rest[self.is_affordable(costs)[rest]]
+            limit -= len(rest)
+            values, fits = self.value(members) + self.gains(members), self.is_kept(costs)
+            for n, i in enumerate(rest.tolist()):
+                grown = (*members, i)
+                if len(grown) >= self.sets.fewest and fits[i] and values[i] > top:
+                    best, top = grown, float(values[i])
+                if len(grown) < self.sets.most:
+                    bound = self.bound(grown, rest[n + 1 :], u)
+                    if bound > top:
+                        heapq.heappush(heap, (-bound, grown, rest[n + 1 :]))
+        return best, max(top, -heap[0][0]) if heap else top
+
+    def bound(self, members: Members, rest: Ints, u: Floats) -> float:
+        """An upper bound on f(B) - charge(B) of sets B of these members and others of the rest:
+
+        sum_r v_r + max_B sum_{i in B - A} (sum_r (worth[i, r] - v_r)^+ - charge_i) - charge(A)
+
+        for any v that is at least the best of the members, as max_i w_i <= v + sum_i (w_i - v)^+;
+        the smaller of two, with that best itself and with its maximum with u.
+        """
+        room, need = self.sets.most - len(members), self.sets.fewest - len(members)
+        if need > len(rest):
+            return -np.inf
+        least, best = np.inf, self.sets.best_of(members)
+        for v in (best, np.maximum(best, u)):
+            over = np.maximum(self.sets.worth[rest] - v, 0.0).sum(axis=1) - self.charges[rest]
+            least = min(least, float(v.sum() + over[choose_largest(over, need, room)].sum()))
+        return least - float(self.charges[list(members)].sum())
+
+    def find_level(self, best: Members) -> Floats:
+        """The v >= 0 that minimises `bound` for the empty set, by subgradient steps."""
+        v, target = self.sets.best_of(best), self.value(best)
+        least, lowest, pace, since = np.inf, v, 1.0, 0
+        for _ in range(SUBGRADIENT_STEPS):
+            over = self.sets.worth - v
+            net = np.maximum(over, 0.0).sum(axis=1) - self.charges
+            chosen = choose_largest(net, self.sets.fewest, self.sets.most)
+            bound = float(v.sum() + net[chosen].sum())
+            since += 1
+            if bound < least:
+                least, lowest, since = bound, v, 0
+            slope = 1.0 - (over[chosen] > 0.0).sum(axis=0)
+            steep = float(slope @ slope)
+            if steep == 0.0 or bound <= target:
+                break
+            if since == 20:  # oscillation: shorter steps
+                pace, since = pace / 2, 0
+            v = np.maximum(v - pace * (bound - target) / steep * slope, 0.0)
+        return lowest
+
+
+def choose_largest(net: Floats, fewest: int, most: int) -> Ints:
+    """Positions of the largest sum of `fewest` to `most` entries.
+
+    >>> choose_largest(np.array([1.0, -1.0, -2.0, 3.0]), 1, 3)
+    array([3, 0])
+    """
+    order = np.argsort(-net, kind="stable")[:most]
+    chosen: Ints = order[(net[order] > 0.0) | (np.arange(len(order)) < fewest)]
+    return chosen
