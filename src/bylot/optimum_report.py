@@ -143,14 +143,13 @@ def compute_optimum_report(
 def explain_missing_kind(file: ProblemFile, kind: str, error: InfeasibleLimits) -> str:
     """Why there is no distribution of a kind: the limits in conflict."""
     if kind == "panels":
-        conflict = file.worded(str(file.problem.full_conflict))
-        return f"panels of exactly {file.problem.draws} experts cannot keep {conflict}"
+        limits = join_words(map(file.format_limit, error.limits), "and")
+        return f"panels of exactly {file.problem.draws} experts cannot keep {limits}"
     empty = file.problem.surrogate_conflict if kind == "surrogate" else None
     if empty is None:
-        return file.worded(str(error))
-    return (
-        f"the surrogate of {file.worded(format_limits(empty.limits))} is empty; the limits are not"
-    )
+        return error.explain(file.format_limit)
+    limits = join_words(map(file.format_limit, empty.limits), "and")
+    return f"the surrogate of {limits} is empty; the limits are not"
 
 
 def render_optimum(report: OptimumReport) -> str:
