@@ -24,9 +24,9 @@ class Counting(SqliteStore):
 
     asked = 0
 
-    def _lines(self, query: str, *values: int | str) -> list[Event]:
+    def _events(self, query: str, *values: int | str) -> list[Event]:
         self.asked += 1
-        return super()._lines(query, *values)
+        return super()._events(query, *values)
 
 
 @pytest.fixture

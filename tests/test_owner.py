@@ -15,7 +15,7 @@ from stores import made
 
 def test_a_process_that_runs_is_not_gone_and_one_that_ended_is() -> None:
     line = (
-        "from bylot.eventlog.repository import owner_here; print(owner_here(), flush=True); input()"
+        "from bylot.eventlog.repository import make_owner_name; print(make_owner_name(), flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -46,6 +46,6 @@ def test_a_successor_takes_the_leases_of_the_dead_and_no_others(store: Store) ->
     store.lease(first, dead, 60)
     store.lease(second, "elsewhere", 60)
     release_dead_leases(store)
-    assert store.owners() == ["elsewhere"]
+    assert store.lease_owners() == ["elsewhere"]
     assert store.lease(first, "me", 60) is None
     assert store.lease(second, "me", 60) is not None

@@ -42,7 +42,7 @@ def test_a_decision_is_in_the_store_when_its_answer_arrives(server: Served, rout
     store = open_store(server.app.service.settings.store, read_only=True)
     row = store.find(answer["router"])
     assert row is not None
-    line = store.keyed(row.number, "in the store")
+    line = store.decision_by_key(row.number, "in the store")
     store.close()
     assert line is not None
     assert answer["id"] == f"{row.name}.{row.number}.{line.seq}"

@@ -157,7 +157,7 @@ def test_a_store_that_cannot_be_taken_over_is_told_in_one_line(
         raise StoreUnavailable("it may only be read")
 
     monkeypatch.setattr(SqliteStore, "release", read_only)
-    with pytest.raises(StoreUnavailable, match="only be read"):
+    with pytest.raises(StoreUnavailable, match="read-only"):
         run_server(ServerSettings(store=address, port=0))
 
 

@@ -18,6 +18,7 @@ from bylot.errors import (
 from bylot.store import ApiKey, DecisionEvents, Snapshot, Store, open_store
 from bylot.store import postgres as in_postgres
 from bylot.store import sqlite as in_sqlite
+from bylot.store.queries import EVENTS_SQL
 from stores import Opener, line, log, made
 
 HOSTILE = (
@@ -89,13 +90,13 @@ def test_lines_are_read_as_they_were_written(store: Store) -> None:
     assert store.event(a, 2) == lines[2]
     assert store.event(a, 4) is None
     assert store.last(b + 1) is None
-    assert store.keyed(a, "k") == lines[0]
-    assert store.keyed(b, "k") == lines[1]
-    assert store.keyed(a, "K") is None
-    assert store.past(a, 1) == DecisionEvents(lines[0], [lines[2], lines[3]])
-    assert store.past(b, 1) == DecisionEvents(lines[1], [])
-    assert store.past(a, 2) is None  # no decision
-    assert store.past(a, 4) is None
+    assert store.decision_by_key(a, "k") == lines[0]
+    assert store.decision_by_key(b, "k") == lines[1]
+    assert store.decision_by_key(a, "K") is None
+    assert store.decision_events(a, 1) == DecisionEvents(lines[0], [lines[2], lines[3]])
+    assert store.decision_events(b, 1) == DecisionEvents(lines[1], [])
+    assert store.decision_events(a, 2) is None  # no decision
+    assert store.decision_events(a, 4) is None
 
 
 def test_a_log_is_read_in_portions(store: Store) -> None:
@@ -243,7 +244,7 @@ def test_texts_of_strangers_are_texts_only(store: Store, text: str) -> None:
     store.add_key(ApiKey(text, b"", text, (text,), (text,), 1, None))
     store.lease(router, text, 60)
     assert store.find(text[:60]) is not None
-    assert store.keyed(router, text[:2_000]) == decided
+    assert store.decision_by_key(router, text[:2_000]) == decided
     assert store.keys()[0].routers == (text,)
     assert store.revoke(text, 2)
 
@@ -254,7 +255,7 @@ def test_a_text_that_cannot_be_kept_changes_nothing(store: Store, text: str) -> 
         pytest.skip("SQLite keeps it; who asks strangers refuses it before")
     router = made(store)
     with pytest.raises(StoreError, match="NUL"):
-        store.keyed(router, text)
+        store.decision_by_key(router, text)
     with pytest.raises(StoreError, match="NUL"):
         store.append([line(router, 1), line(router, 2, key=text)])
     with pytest.raises(StoreError, match="NUL"):
@@ -290,9 +291,9 @@ def test_a_store_to_read_only_reads(store: Store, address: str) -> None:
     reader = open_store(address, read_only=True)
     try:
         assert len(log(reader, router)) == 1
-        with pytest.raises(StoreUnavailable, match="only be read"):
+        with pytest.raises(StoreUnavailable, match="read-only"):
             reader.append([line(router, 1)])
-        with pytest.raises(StoreUnavailable, match="only be read"):
+        with pytest.raises(StoreUnavailable, match="read-only"):
             made(reader, "b")
         assert len(log(reader, router)) == 1
     finally:
@@ -340,18 +341,17 @@ def test_no_error_shows_a_password(address: str) -> None:
 
 
 PLANS = {
-    "EVENT": ["PRIMARY KEY (router=? AND seq=?)"],
-    "LAST": ["PRIMARY KEY (router=?)"],  # backwards, and one line only
-    "AFTER": ["PRIMARY KEY (router=? AND seq>?)"],
-    "LATEST": ["PRIMARY KEY (router=? AND seq>?)", "PRIMARY KEY (router=?)"],
-    "EDITS": ["INDEX events_edited (router=?)"],
-    "SINCE": ["INDEX events_of (router=? AND of=?)"],
-    "BEFORE": [
+    "event": ["PRIMARY KEY (router=? AND seq=?)"],
+    "last": ["PRIMARY KEY (router=?)"],  # backwards, and one line only
+    "after": ["PRIMARY KEY (router=? AND seq>?)"],
+    "latest": ["PRIMARY KEY (router=? AND seq>?)", "PRIMARY KEY (router=?)"],
+    "edits": ["INDEX events_edited (router=?)"],
+    "about": ["INDEX events_of (router=? AND of=?)"],
+    "preceding": [
         "SEARCH said USING COVERING INDEX events_of (router=? AND of=?)",
         "SEARCH one USING PRIMARY KEY (router=? AND seq=?)",
     ],
-    "KEYED": ["INDEX events_by_key (router=? AND key=?)"],
-    "STANDING": ["PRIMARY KEY (router=?)"],
+    "by_key": ["INDEX events_by_key (router=? AND key=?)"],
 }
 
 
@@ -369,25 +369,29 @@ def plan(path: Path, query: str) -> list[str]:
 
 @pytest.mark.parametrize("query", PLANS)
 def test_no_query_of_a_log_reads_more_than_it_answers(tmp_path: Path, query: str) -> None:
-    assert plan(tmp_path / "routers.db", getattr(in_sqlite, query)) == PLANS[query]
+    asked = getattr(in_sqlite.SQLITE_QUERIES, query)
+    assert plan(tmp_path / "routers.db", asked) == PLANS[query]
+
+
+def test_the_end_of_a_log_is_found_by_its_key(tmp_path: Path) -> None:
+    asked = in_sqlite.SQLITE_LOG_END_SQL
+    assert plan(tmp_path / "routers.db", asked) == ["PRIMARY KEY (router=?)"]
 
 
 def test_the_test_above_would_notice_a_query_without_an_index(tmp_path: Path) -> None:
     path = tmp_path / "routers.db"
     assert plan(path, "SELECT * FROM events WHERE seal = ?") == ["SCAN events"]
-    assert plan(path, in_sqlite.SQLITE_EVENTS_SQL + " ORDER BY at")[1:] == [
-        "USE TEMP B-TREE FOR ORDER BY"
-    ]
+    assert plan(path, EVENTS_SQL + " ORDER BY at")[1:] == ["USE TEMP B-TREE FOR ORDER BY"]
 
 
 CONDITIONS = {
-    "EVENT": "seq =",
-    "AFTER": "seq >",
-    "LATEST": "seq >",
-    "EDITS": "router =",
-    "SINCE": "of =",
-    "BEFORE": "seq = (said.seq - 1)",
-    "KEYED": "key =",
+    "event": "seq =",
+    "after": "seq >",
+    "latest": "seq >",
+    "edits": "router =",
+    "about": "of =",
+    "preceding": "seq = (said.seq - 1)",
+    "by_key": "key =",
 }
 
 
@@ -402,7 +406,7 @@ def test_postgres_looks_for_lines_by_an_index_too(postgres_address: str) -> None
     )
     db.execute("ANALYZE events")
     for name, condition in CONDITIONS.items():
-        query = getattr(in_postgres, name).replace("%b", "'9'")
+        query = getattr(in_postgres.POSTGRES_QUERIES, name).replace("?", "'9'")
         told = [str(row[0]) for row in db.execute(f"EXPLAIN {query}")]
         assert not any("Seq Scan" in one or "Sort" in one for one in told), told
         assert any("Index Cond" in one and condition in one for one in told), told
@@ -427,5 +431,5 @@ def test_all_leases_of_an_owner_are_renewed_together(opened: Opener) -> None:
     assert store.renew("me", 60) == {first, second}
     assert other.lease(second, "you", 60) is not None
     assert store.renew("nobody", 60) == set()
-    assert store.owners() == ["me", "you"]
-    assert store.owners(second) == ["me"]
+    assert store.lease_owners() == ["me", "you"]
+    assert store.lease_owners(second) == ["me"]

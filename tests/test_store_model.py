@@ -64,7 +64,7 @@ class Model:
         if lost:
             raise LeaseLost("", tuple(sorted(lost)))
         keys = [(e.router, e.key) for e in events if e.kind == "decided" and e.key is not None]
-        if len(set(keys)) < len(keys) or any(self.keyed(*key) for key in keys):
+        if len(set(keys)) < len(keys) or any(self.decision_by_key(*key) for key in keys):
             raise IdempotencyKeyReused
         for event in events:
             world.logs[event.router].append(event)
@@ -87,17 +87,17 @@ class Model:
     def edits(self, router: int, limit: int) -> list[Event]:
         return [e for e in reversed(self.events(router)) if e.kind == "edited"][:limit]
 
-    def past(self, router: int, seq: int) -> DecisionEvents | None:
+    def decision_events(self, router: int, seq: int) -> DecisionEvents | None:
         decided = self.event(router, seq)
         if decided is None or decided.kind != "decided":
             return None
         return DecisionEvents(decided, [e for e in self.events(router) if e.of == seq])
 
-    def before(self, router: int, seq: int) -> list[Event]:
+    def preceding_events(self, router: int, seq: int) -> list[Event]:
         after = {e.seq for e in self.events(router) if e.of == seq}
         return [e for e in self.events(router) if e.seq + 1 in after]
 
-    def keyed(self, router: int, key: str | None) -> Event | None:
+    def decision_by_key(self, router: int, key: str | None) -> Event | None:
         lines = [e for e in self.events(router) if e.key == key and e.kind == "decided"]
         return next(iter(lines), None)
 
@@ -182,11 +182,11 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("find"), NAMES),
     st.tuples(st.just("routers"), NAMES, st.integers(0, 3)),
     st.tuples(st.sampled_from(["last", "snapshot"]), ROUTERS),
-    st.tuples(st.sampled_from(["event", "past", "before"]), ROUTERS, SEQS),
+    st.tuples(st.sampled_from(["event", "decision_events", "preceding_events"]), ROUTERS, SEQS),
     st.tuples(st.just("events"), ROUTERS, SEQS, st.integers(0, 3)),
     st.tuples(st.just("latest"), ROUTERS, KINDS, st.integers(0, 3)),
     st.tuples(st.just("edits"), ROUTERS, st.integers(0, 3)),
-    st.tuples(st.just("keyed"), ROUTERS, st.sampled_from(["k", "K", "l"])),
+    st.tuples(st.just("decision_by_key"), ROUTERS, st.sampled_from(["k", "K", "l"])),
     st.tuples(st.just("lease"), ROUTERS, OWNERS, st.sampled_from([0.0, 1e6])),
     st.tuples(st.just("release"), OWNERS, st.none() | st.lists(ROUTERS, max_size=2)),
 )

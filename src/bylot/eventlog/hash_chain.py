@@ -47,12 +47,12 @@ def hash_snapshot(body: bytes) -> bytes:
 
 def read_decision_events(store: Store, router: int, seq: int) -> DecisionEvents | None:
     """A decision and what was said of it since."""
-    found = store.past(router, seq)
+    found = store.decision_events(router, seq)
     if found is None:
         return None
     verify_event_hash(found.decided, store.event(router, seq - 1))
     if found.since:
-        before = {one.seq: one for one in store.before(router, seq)}
+        before = {one.seq: one for one in store.preceding_events(router, seq)}
         for event in found.since:
             verify_event_hash(event, before.get(event.seq - 1))
     return found
@@ -60,7 +60,7 @@ def read_decision_events(store: Store, router: int, seq: int) -> DecisionEvents 
 
 def read_decision_by_key(store: Store, router: int, key: str) -> Event | None:
     """The decision made under a key."""
-    found = store.keyed(router, key)
+    found = store.decision_by_key(router, key)
     if found is not None:
         verify_event_hash(found, store.event(router, found.seq - 1))
     return found

@@ -108,7 +108,7 @@ def describe_owner(owner: str) -> str:
 
 def release_dead_leases(store: Store) -> None:
     """Give back the leases of servers that ran on this machine and are gone."""
-    for owner in store.owners():
+    for owner in store.lease_owners():
         if is_dead_owner(owner):
             store.release(owner)
 
@@ -222,7 +222,7 @@ class RouterRepository:
         """Take the lease of a router, or see that it is ours."""
         others = self.store.lease(row.number, self.owner, self.lease)
         if others is not None:
-            who = ", ".join(map(describe_owner, self.store.owners(row.number)))
+            who = ", ".join(map(describe_owner, self.store.lease_owners(row.number)))
             raise RouterBusy(
                 f"router {row.name!r} is in the hands of another server ({who}) for {others:.1f} s "
                 "more, or longer if that one runs; ask it there",

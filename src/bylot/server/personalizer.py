@@ -165,5 +165,5 @@ def decision_for_key(store: Store, name: str, key: str) -> str | None:
     row = store.find(name)
     if row is None or len(key) > api.MAX_TEXT_CHARS or not request_parsing.KEY_REGEX.search(key):
         return None
-    decided = store.keyed(row.number, key)
+    decided = store.decision_by_key(row.number, key)
     return None if decided is None else f"{name}.{row.number}.{decided.seq}"

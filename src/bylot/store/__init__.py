@@ -1,4 +1,4 @@
-"""Where logs of decisions are kept: the only modules that speak SQL."""
+"""Stores of event logs in SQLite and PostgreSQL: the only modules that use SQL."""
 
 from bylot.store.protocol import ApiKey, DecisionEvents, Event, RouterRow, Snapshot, Store
 from bylot.store.url import hide_password, open_store, store_exists

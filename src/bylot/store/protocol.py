@@ -1,40 +1,49 @@
-"""What a store keeps, and what it promises: the same for every database.
+"""Store: what is stored, and the contract that holds for every database.
 
 The log is the truth: events of a router, numbered from 0 without gaps. (router, seq) is the primary
-key, so that of two writers that believe a router to be theirs only one can append: the other is
-`Fenced`, and has changed nothing. Snapshots only save time; they follow from the log.
+key, so of two writers that both believe they own a router only one can append: the other gets
+`LeaseLost`, and nothing was written. Snapshots only save time; they can be rebuilt from the log.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, NamedTuple
+
+from bylot.errors import StoreError
+from bylot.store.queries import EventQueries
+
+Execute = Callable[..., Any]
+"""execute(query, *values) -> cursor, with ? as the placeholder in every database."""
 
 
 class Event(NamedTuple):
-    """One line of a router's log.
+    """One event of a router's log.
 
-    seal: a digest of this line and of the seal before it, so that a line that was changed, lost or
-    moved is noticed.
+    seal: hash of this event and of the seal before it, so that an event that was changed, removed
+          or moved is detected
     """
 
     router: int
     seq: int
-    kind: str  # created, decided, rewarded, activated, cancelled, closed, edited
-    of: int | None  # the seq of the decision it speaks of
-    key: str | None  # the caller's own name for it: no two decisions of a router have the same
-    at: int  # microseconds since 1970, never less than of the line before
+    kind: str  # a key of `bylot.eventlog.events.EVENT_BODIES`
+    of: int | None  # the seq of the decision that it is about
+    key: str | None  # idempotency key: unique among the decisions of a router
+    at: int  # microseconds since 1970, never before the previous event
     body: bytes
     seal: bytes
 
 
 class DecisionEvents(NamedTuple):
-    """A decision, and what was said of it since."""
+    """A decision, and the later events about it."""
 
     decided: Event
     since: Sequence[Event]
 
 
 class RouterRow(NamedTuple):
-    """A router, by the number that its log is under; names can be used again, numbers never."""
+    """A router, by the number of its log; a name can be reused, a number never."""
 
     number: int
     name: str
@@ -42,16 +51,16 @@ class RouterRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What the log of a router adds up to, after line `seq`."""
+    """The state of a router after event `seq`."""
 
     router: int
     seq: int
     body: bytes
-    seal: bytes  # a digest of the body
+    seal: bytes  # a hash of the body
 
 
 class ApiKey(NamedTuple):
-    """A credential: the store has a digest of its secret only."""
+    """A credential; the store has only a digest of its secret."""
 
     id: str
     digest: bytes
@@ -62,112 +71,168 @@ class ApiKey(NamedTuple):
     revoked: int | None
 
 
-class Store(Protocol):
-    """One connection, for one thread at a time.
+class Store(ABC):
+    """One connection, for one thread at a time; it reconnects by itself after it was closed.
 
-    A store that cannot be reached, is locked or is full raises StoreDown, after which the same call
-    may succeed later (it connects anew). Every call that writes is one transaction, on disk when it
-    returns.
+    A store that cannot be reached, is locked or is full raises StoreUnavailable; the same call may
+    succeed later. Every call that writes is one transaction, on disk when it returns.
+
+    owner: whose leases are ours, set by `lease`
     """
 
     address: str
+    owner: str = ""
+    queries: ClassVar[EventQueries]
+    renew_sql: ClassVar[str]
 
+    @abstractmethod
     def create(self, name: str, at: int, first: Event) -> RouterRow:
-        """A router under a new number, which takes the place of the one in `first`, line 0 of its
-        log; NameTaken if the name is in use.
+        """Create a router under a new number, which replaces the one in `first`, event 0 of its
+        log; RouterExists if the name is in use.
         """
-        ...
+
+    @abstractmethod
+    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+        """Append events to the logs of one or more routers, all or none.
+
+        LeaseLost(routers) if an event exists already, a router was deleted, or another owner has
+        its lease; nothing was written then. A snapshot replaces an older one.
+        """
+
+    @abstractmethod
+    def lease(self, router: int, owner: str, seconds: float) -> float | None:
+        """Take or renew the right to write to a log, by the clock of the store.
+
+        Returns None if it was granted, else the seconds for which another owner still has it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @abstractmethod
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows that a query returns."""
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Execute]:
+        """A transaction that no other writer can interfere with."""
+
+    @staticmethod
+    def _first_seqs(
+        events: Sequence[Event], snapshots: Sequence[Snapshot]
+    ) -> dict[int, int | None]:
+        """The first seq to append, by router; None for those that have a snapshot only."""
+        first: dict[int, int | None] = dict.fromkeys([one.router for one in snapshots])
+        first.update((event.router, event.seq) for event in reversed(events))
+        return first
+
+    def _events(self, query: str, *values: int | str) -> list[Event]:
+        return [Event(*row) for row in self._rows(query, *values)]
+
+    def _event(self, query: str, *values: int | str) -> Event | None:
+        return next(iter(self._events(query, *values)), None)
 
     def delete(self, router: int) -> None:
-        """Forget a router, its log and its snapshots; its number is never used again."""
-        ...
+        """Delete a router with its log and snapshots; its number is never used again."""
+        with self._transaction() as execute:
+            # the row goes first, so that no other writer can append meanwhile
+            execute("DELETE FROM routers WHERE number = ?", router)
+            for table in ("events", "snapshots", "leases"):
+                execute(f"DELETE FROM {table} WHERE router = ?", router)
 
     def find(self, name: str) -> RouterRow | None:
         """The router of this name."""
-        ...
+        rows = self._rows("SELECT number, name, created FROM routers WHERE name = ?", name)
+        return RouterRow(*rows[0]) if rows else None
 
     def routers(self, after: str = "", limit: int = 1000) -> list[RouterRow]:
         """Routers by name, those after the given one."""
-        ...
-
-    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Add lines to the logs of one or more routers, all or nothing.
-
-        Fenced(routers) if one of these lines is there already, of a router that was deleted, or of
-        one whose lease is another owner's: nothing was written then. A snapshot takes the place of
-        an older one.
-        """
-        ...
+        query = "SELECT number, name, created FROM routers WHERE name > ? ORDER BY name LIMIT ?"
+        return [RouterRow(*row) for row in self._rows(query, after, limit)]
 
     def last(self, router: int) -> Event | None:
-        """The last line of a log."""
-        ...
+        """The last event of a log."""
+        return self._event(self.queries.last, router)
 
     def event(self, router: int, seq: int) -> Event | None:
-        """One line of a log."""
-        ...
+        """One event of a log."""
+        return self._event(self.queries.event, router, seq)
 
     def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
-        """Lines after one, in order: by the primary key, so equally quick wherever they are."""
-        ...
+        """Events after one, in order: by the primary key, so equally fast anywhere in the log."""
+        return self._events(self.queries.after, router, after, limit)
 
     def latest(self, router: int, kind: str, limit: int) -> list[Event]:
-        """The last lines of a kind, newest first, among the last thousand or so of the log."""
-        ...
+        """The last events of a kind, newest first, among the last thousand of the log."""
+        return self._events(self.queries.latest, router, router, kind, limit)
 
     def edits(self, router: int, limit: int) -> list[Event]:
-        """The last edits, newest first, wherever in the log they are."""
-        ...
+        """The last edits, newest first, anywhere in the log."""
+        return self._events(self.queries.edits, router, limit)
 
-    def past(self, router: int, seq: int) -> DecisionEvents | None:
-        """A decision and all later lines that speak of it."""
-        ...
+    def decision_events(self, router: int, seq: int) -> DecisionEvents | None:
+        """A decision and all later events about it."""
+        decided = self.event(router, seq)
+        if decided is None or decided.kind != "decided":
+            return None
+        return DecisionEvents(decided, self._events(self.queries.about, router, seq))
 
-    def before(self, router: int, seq: int) -> list[Event]:
-        """The lines that stand just before those that speak of a decision, in any order: by their
-        seals it can be seen that what is said of it was not changed.
+    def preceding_events(self, router: int, seq: int) -> list[Event]:
+        """The events just before those about a decision, in any order: their seals show whether
+        the latter were changed.
         """
-        ...
+        return self._events(self.queries.preceding, router, seq)
 
-    def keyed(self, router: int, key: str) -> Event | None:
-        """The decision that was made under this key."""
-        ...
+    def decision_by_key(self, router: int, key: str) -> Event | None:
+        """The decision that was made under an idempotency key."""
+        return self._event(self.queries.by_key, router, key)
 
     def snapshot(self, router: int) -> Snapshot | None:
         """The latest snapshot."""
-        ...
-
-    def lease(self, router: int, owner: str, seconds: float) -> float | None:
-        """Take or renew the right to write to a log for some time, by the store's own clock.
-
-        None if it was granted; else the seconds for which another owner still has it.
-        """
-        ...
+        rows = self._rows("SELECT router, seq, body, seal FROM snapshots WHERE router = ?", router)
+        return Snapshot(*rows[0]) if rows else None
 
     def renew(self, owner: str, seconds: float) -> set[int]:
-        """Renew all leases of an owner; the numbers of the routers that are still its own."""
-        ...
+        """Renew all leases of an owner, also expired ones that nobody took; returns the numbers of
+        the routers that it still owns.
+        """
+        with self._transaction() as execute:
+            rows = execute(self.renew_sql, float(seconds), owner).fetchall()
+        return {router for (router,) in rows}
 
-    def owners(self, router: int | None = None) -> list[str]:
-        """Whoever has leases, of one router or of any, also such as ran out."""
-        ...
+    def lease_owners(self, router: int | None = None) -> list[str]:
+        """All owners of leases, of one router or of any, expired ones included."""
+        query = "SELECT DISTINCT owner FROM leases WHERE router = coalesce(?, router)"
+        return [owner for (owner,) in self._rows(f"{query} ORDER BY owner", router)]
 
     def release(self, owner: str, routers: Iterable[int] | None = None) -> None:
-        """Give leases back: these, or all of an owner."""
-        ...
+        """Release leases of an owner: these, or all."""
+        with self._transaction() as execute:
+            if routers is None:
+                execute("DELETE FROM leases WHERE owner = ?", owner)
+            for router in routers or ():
+                execute("DELETE FROM leases WHERE owner = ? AND router = ?", owner, router)
 
     def add_key(self, key: ApiKey) -> None:
-        """Keep a credential."""
-        ...
+        """Add a credential."""
+        scopes, routers = json.dumps(key.scopes), json.dumps(key.routers)
+        values = (*key[:3], scopes, routers, *key[5:])
+        query = "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+        with self._transaction() as execute:
+            if not execute(query, *values).rowcount:
+                raise StoreError(f"credential {key.id!r} exists already")
 
     def keys(self) -> list[ApiKey]:
-        """All credentials, revoked ones too, oldest first."""
-        ...
+        """All credentials, revoked ones included, oldest first."""
+        rows = self._rows("SELECT * FROM keys ORDER BY created, id")
+        return [
+            ApiKey(*row[:3], tuple(json.loads(row[3])), tuple(json.loads(row[4])), *row[5:])
+            for row in rows
+        ]
 
     def revoke(self, id: str, at: int) -> bool:
-        """From now on this credential is none; False if there is no such."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        ...
+        """Revoke a credential, the first time counts; False if there is none of this id."""
+        query = "UPDATE keys SET revoked = coalesce(revoked, ?) WHERE id = ?"
+        with self._transaction() as execute:
+            return bool(execute(query, at, id).rowcount > 0)

@@ -1,8 +1,7 @@
-"""Looking up lines of a log: the same for every database, but for how its questions are written."""
+"""What both databases share: the queries of a log, the version of the tables, and refusals."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from bylot.errors import (
     IdempotencyKeyReused,
@@ -11,117 +10,73 @@ from bylot.errors import (
     StoreError,
     UnsupportedStore,
 )
-from bylot.store.protocol import DecisionEvents, Event
+
+STORE_VERSION = 2
+"""Version of the tables and of the events in them."""
+
+EVENTS_SQL = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
 
 
 class EventQueries(NamedTuple):
-    """The questions, each with the number of a router as its first value."""
+    """Queries of the events of a router, whose number is their first value."""
 
-    event: str
-    last: str
-    after: str
-    latest: str
-    edits: str
-    since: str
-    before: str
-    keyed: str
-
-
-class EventReader(ABC):
-    """The part of a `Store` that reads lines."""
-
-    queries: ClassVar[EventQueries]
-
-    @abstractmethod
-    def _lines(self, query: str, *values: int | str) -> list[Event]: ...
-
-    def _line(self, query: str, *values: int | str) -> Event | None:
-        return next(iter(self._lines(query, *values)), None)
-
-    def last(self, router: int) -> Event | None:
-        """The last line of a log."""
-        return self._line(self.queries.last, router)
-
-    def event(self, router: int, seq: int) -> Event | None:
-        """One line of a log."""
-        return self._line(self.queries.event, router, seq)
-
-    def keyed(self, router: int, key: str) -> Event | None:
-        """The decision that was made under this key."""
-        return self._line(self.queries.keyed, router, key)
-
-    def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
-        """Lines after one, in order."""
-        return self._lines(self.queries.after, router, after, limit)
-
-    def latest(self, router: int, kind: str, limit: int) -> list[Event]:
-        """The last lines of a kind, newest first, among the last thousand of the log."""
-        return self._lines(self.queries.latest, router, router, kind, limit)
-
-    def edits(self, router: int, limit: int) -> list[Event]:
-        """The last edits, newest first, wherever in the log they are."""
-        return self._lines(self.queries.edits, router, limit)
-
-    def past(self, router: int, seq: int) -> DecisionEvents | None:
-        """A decision and all later lines that speak of it."""
-        decided = self.event(router, seq)
-        if decided is None or decided.kind != "decided":
-            return None
-        return DecisionEvents(decided, self._lines(self.queries.since, router, seq))
-
-    def before(self, router: int, seq: int) -> list[Event]:
-        """The lines that stand just before those that speak of a decision."""
-        return self._lines(self.queries.before, router, seq)
-
-
-STORE_VERSION = 1
-"""Of the tables; a store of an older one would be brought to this one when it is opened."""
+    preceding: str
+    edits: str = f"{EVENTS_SQL} AND kind = 'edited' ORDER BY seq DESC LIMIT ?"
+    about: str = f"{EVENTS_SQL} AND of = ? ORDER BY seq"
+    event: str = f"{EVENTS_SQL} AND seq = ?"
+    last: str = f"{EVENTS_SQL} ORDER BY seq DESC LIMIT 1"
+    after: str = f"{EVENTS_SQL} AND seq > ? ORDER BY seq LIMIT ?"
+    latest: str = (
+        f"{EVENTS_SQL} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000"
+        " AND kind = ? ORDER BY seq DESC LIMIT ?"
+    )
+    by_key: str = f"{EVENTS_SQL} AND key = ? AND kind = 'decided' AND key IS NOT NULL"
 
 
 def check_store_version(place: str, rows: Sequence[tuple[int]]) -> None:
     """Refuse tables of a version that this bylot cannot read."""
     if len(rows) != 1:
         raise StoreCorrupted(
-            f"{place}: its table bylot_meta has {len(rows)} rows instead of one; "
-            "restore it from a copy"
+            f"{place}: table bylot_meta has {len(rows)} rows instead of one",
+            remedy="restore the store from a backup",
         )
     if rows[0][0] != STORE_VERSION:
         raise UnsupportedStore(
-            f"{place} is a store of version {rows[0][0]}, and this bylot knows version {STORE_VERSION} "
-            "only; use the bylot that wrote it, or a newer one"
+            f"{place} has version {rows[0][0]}; this bylot supports version {STORE_VERSION}",
+            remedy="use the bylot that wrote it, or start with an empty store",
         )
 
 
 def make_foreign_database_error(place: str) -> StoreError:
-    """For a database that somebody else uses."""
+    """For a database that is not empty and not a store."""
     return UnsupportedStore(
-        f"{place} has no table bylot_meta: it is no store, or belongs to another program; "
-        "give an empty one, or a new name"
+        f"{place} has no table bylot_meta: it is not a store, or belongs to another program",
+        remedy="use an empty database, or a new file name",
     )
 
 
 def make_fenced_error(place: str, routers: Iterable[int]) -> LeaseLost:
-    """For lines that do not continue a log, or of a router that another owner has."""
+    """For events that do not continue a log, or of a router that another owner has leased."""
     lost = tuple(sorted(routers))
     return LeaseLost(
-        f"{place}: the log of router {', '.join(map(str, lost))} was deleted, is another owner's, "
-        "or goes on otherwise; nothing was written: read it again before writing",
+        f"{place}: the log of router {', '.join(map(str, lost))} was deleted, is leased by another "
+        "owner, or was continued by another writer; nothing was written",
         lost,
+        remedy="read the log again before writing",
     )
 
 
 def make_duplicate_event_error(place: str, error: Exception) -> IdempotencyKeyReused:
-    """For a batch that is wrong in itself, or has a key that a decision had before."""
+    """For a batch with two equal sequence numbers, or with an idempotency key that is in use."""
     return IdempotencyKeyReused(
-        f"{place}: two lines under one number, or two decisions under one key ({error}); "
+        f"{place}: two events with one number, or two decisions with one key ({error}); "
         "nothing was written"
     )
 
 
 def make_unstorable_value_error(error: Exception) -> StoreError:
-    """For texts and numbers that the database has no way to keep."""
-    said = str(error).splitlines()[0]
+    """For texts and numbers that the database cannot represent."""
     return StoreError(
-        f"a text or number that cannot be kept ({said}); give short texts without NUL "
-        "and half characters, and numbers below 2**63"
+        f"a text or number cannot be stored ({str(error).splitlines()[0]})",
+        remedy="use texts without NUL and lone surrogates, and numbers below 2**63",
     )

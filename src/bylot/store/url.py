@@ -1,4 +1,4 @@
-"""Which store an address means."""
+"""Store URLs: which database a URL names, and opening it."""
 
 from pathlib import Path
 
@@ -11,9 +11,21 @@ POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 def open_store(address: str, *, read_only: bool = False) -> Store:
-    """The store at an address, made if there is none yet.
+    """Open a store, and create it if it does not exist.
 
-    sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://user:password@host/database
+    Parameters
+    ----------
+    address : str
+        sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://user@host/database
+    read_only : bool
+        Whether calls that write are refused.
+
+    Raises
+    ------
+    UnsupportedStore
+        If the URL names no supported store, or the store has an unsupported version.
+    StoreUnavailable
+        If it cannot be reached or opened.
     """
     if address.startswith(SQLITE_PREFIX):
         return SqliteStore(path_from_url(address), read_only=read_only)
@@ -22,18 +34,20 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
             from bylot.store.postgres import PostgresStore
         except ImportError as error:
             raise UnsupportedStore(
-                f"a store at {POSTGRES_PREFIXES[0]}… needs psycopg ({error}); {install_command('postgres')}"
+                f"a store at {POSTGRES_PREFIXES[0]}… needs psycopg ({error})",
+                remedy=install_command("postgres"),
             ) from None
         return PostgresStore(address, read_only=read_only)
     scheme = address.split(":")[0]  # what follows may have a password in it
     raise UnsupportedStore(
-        f"{scheme!r} names no kind of store; give sqlite:///routers.db for a file here, "
-        "sqlite:////srv/routers.db for one elsewhere, or postgresql://user@host/database"
+        f"unsupported store URL scheme {scheme!r}",
+        remedy="use sqlite:///routers.db for a relative path, sqlite:////srv/routers.db for an "
+        "absolute one, or postgresql://user@host/database",
     )
 
 
 def hide_password(address: str) -> str:
-    """An address that may be shown to anybody: without its password."""
+    """The URL without its password."""
     if not address.startswith(POSTGRES_PREFIXES):
         return address
     from bylot.store.postgres import format_postgres_url, parse_postgres_url
@@ -42,15 +56,15 @@ def hide_password(address: str) -> str:
 
 
 def store_exists(address: str) -> bool:
-    """Is there something to open? Of a database that is not asked, who knows: yes."""
+    """Whether a file exists; remote databases are assumed to exist, they are not contacted."""
     return not address.startswith(SQLITE_PREFIX) or path_from_url(address).exists()
 
 
 def path_from_url(address: str) -> Path:
-    """The file of an address, as it is written: nothing in it stands for something else."""
+    """The file of a URL, taken literally: nothing is decoded."""
     name = address.removeprefix(SQLITE_PREFIX)
     if not name or name == ":memory:" or "\0" in name:
         raise UnsupportedStore(
-            f"{address!r} names no file to keep things in; give {SQLITE_PREFIX}routers.db"
+            f"{address!r} names no file", remedy=f"use {SQLITE_PREFIX}routers.db"
         )
     return Path(name)
