@@ -15,7 +15,8 @@ from stores import made
 
 def test_a_process_that_runs_is_not_gone_and_one_that_ended_is() -> None:
     line = (
-        "from bylot.eventlog.repository import make_owner_name; print(make_owner_name(), flush=True); input()"
+        "from bylot.eventlog.repository import make_owner_name as name;"
+        " print(name(), flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
