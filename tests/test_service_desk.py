@@ -5,7 +5,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from bylot.eventlog.commands import MakeDecision
 from bylot.server.http_errors import ApiError
 from bylot.server.state import ServerSettings
 from bylot.server.writer import Writer
-from bylot.store import Event, Snapshot, open_store
+from bylot.store import Event, Snapshot, Store, open_store
 from serving import problem_of, serving, until
 
 
@@ -253,7 +253,7 @@ def test_a_server_recovers_from_a_full_disk_without_a_restart(tmp_path: Path) ->
     def hire(settings: ServerSettings) -> Callable[[], CommandHandler]:
         def make() -> CommandHandler:
             stores.append(Failing(open_store(settings.store)))
-            return CommandHandler(stores[0], "failing")
+            return CommandHandler(cast(Store, stores[0]), "failing")
 
         return make
 

@@ -228,7 +228,7 @@ def fresh(tmp_path: Path, postgres_address: str) -> Iterator[Callable[[], list[S
             for row in pair[0].routers():
                 pair[0].delete(row.number)
             for handle in pair:
-                handle.owner = ""  # type: ignore[attr-defined]
+                handle.owner = ""
         return [Side(pair) for pair in pairs]
 
     yield emptied

@@ -227,8 +227,11 @@ class Store(ABC):
         """All credentials, revoked ones included, oldest first."""
         rows = self._rows("SELECT * FROM keys ORDER BY created, id")
         return [
-            ApiKey(*row[:3], tuple(json.loads(row[3])), tuple(json.loads(row[4])), *row[5:])
-            for row in rows
+            key._replace(
+                scopes=tuple(json.loads(str(key.scopes))),
+                routers=tuple(json.loads(str(key.routers))),
+            )
+            for key in map(ApiKey._make, rows)
         ]
 
     def revoke(self, id: str, at: int) -> bool:
