@@ -1,4 +1,4 @@
-"""The box of the limits and the paper's surrogate: support, peak, slope, distance, transfer."""
+"""The box of the limits and the paper's surrogate: support, maximiser, slope, distance, transfer."""
 
 import pickle
 
@@ -76,10 +76,10 @@ def test_the_distance_is_the_best_payoff_of_the_unit_ball(seed: int, size: int) 
 
 @exactly
 @given(SEEDS, st.integers(1, 6))
-def test_the_peak_lies_in_the_box_and_attains_the_support(seed: int, size: int) -> None:
+def test_the_maximiser_lies_in_the_box_and_attains_the_support(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     box, w = random_box(rng, size), in_ball(rng, size)
-    peak = box.peak(w)
+    peak = box.maximiser(w)
     assert np.all((box.low <= peak) & (peak <= box.high))
     assert w @ peak == pytest.approx(box.support(w), rel=1e-12, abs=1e-12)
 
@@ -94,7 +94,7 @@ def test_the_slope_is_the_shortest_supergradient_of_the_payoff(seed: int, size: 
     for _ in range(20):  # the payoff is concave: it lies under each of its supergradients
         other = in_ball(rng, size)
         assert payoff(box, u, other) <= payoff(box, u, w) + slope @ (other - w) + 1e-13 * scale
-        x = np.where(w == 0, rng.uniform(box.low, box.high), box.peak(w))
+        x = np.where(w == 0, rng.uniform(box.low, box.high), box.maximiser(w))
         assert np.linalg.norm(slope) <= np.linalg.norm(u - x) + 1e-13 * scale
 
 
@@ -109,7 +109,7 @@ def test_half_lines_have_no_nan() -> None:
     assert target.support([0.0, 0.0]) == 0.0
     assert target.support([1.0, -1.0]) == 1.0
     assert target.support([-1.0, 0.0]) == np.inf
-    assert_array_equal(target.peak([0.0, 0.0]), [0.0, 1.0])
+    assert_array_equal(target.maximiser([0.0, 0.0]), [0.0, 1.0])
     assert_array_equal(target.slope([3.0, 0.0], [0.0, 0.0]), [1.0, -1.0])
     assert target.distance([5.0, -3.0]) == 5.0
     assert target.distance([-1e9, 1e9]) == 0.0
@@ -118,7 +118,7 @@ def test_half_lines_have_no_nan() -> None:
 def test_a_box_without_coordinates_is_a_point() -> None:
     box = Box([], [])
     assert (box.size, box.support([]), box.distance([])) == (0, 0.0, 0.0)
-    assert box.peak([]).shape == box.slope([], []).shape == (0,)
+    assert box.maximiser([]).shape == box.slope([], []).shape == (0,)
 
 
 def random_problem(rng: np.random.Generator) -> Problem:
@@ -193,7 +193,9 @@ def test_a_box_needs_two_ends_in_order(low: list[float], high: list[float]) -> N
 
 
 def test_a_point_of_the_wrong_size_is_refused_before_the_kernel_reads_past_its_end() -> None:
-    with pytest.raises(ProblemError, match=r"2 coordinates, got shape \(1,\); give one number per"):
+    with pytest.raises(
+        ProblemError, match=r"invalid shape of a point \(1,\): expected 2 numbers, one per limit"
+    ):
         Box([0.0, 0.0], [1.0, 1.0]).support([1.0])
 
 

@@ -157,7 +157,7 @@ def test_the_oracle_can_say_no() -> None:
     setting = Setting({"usd": [1.0, 2.0]}, [at_most("usd", 0.5)], draws=2)
     assert not setting.can_be_kept(setting.limits)
     lazy = LimitPolytope(0.0, 0.0, 2.0, np.array([[1.0, 2.0]]), np.array([0.5]), np.array([-1]))
-    assert lazy.feasible([0])
+    assert lazy.is_feasible([0])
 
 
 def printed_remedies(message: str, limits: Sequence[Limit]) -> list[Remedy]:
@@ -354,21 +354,21 @@ def infeasible_region() -> tuple[LimitPolytope, list[Limit]]:
     return LimitPolytope(0.0, 1.0, 1.0, rows, bounds, signs), limits
 
 
-def test_when_patience_runs_out_the_conflict_is_still_irreducible_and_says_so() -> None:
+def test_when_programs_run_out_the_conflict_is_still_irreducible_and_says_so() -> None:
     region, limits = infeasible_region()
-    conflict = find_conflict(region, limits, patience=4)
+    conflict = find_conflict(region, limits, max_programs=4)
     assert conflict is not None
     assert not conflict.smallest
     places = [limits.index(limit) for limit in conflict.limits]
-    assert not region.feasible(places)
+    assert not region.is_feasible(places)
     for j in places:
-        assert region.feasible([i for i in places if i != j])
+        assert region.is_feasible([i for i in places if i != j])
 
 
 def test_a_known_conflict_that_is_not_the_smallest_is_replaced() -> None:
     region, _ = infeasible_region()
-    alone = region.moved({0: 1.2})
-    assert find_smallest_conflict(alone, find_irreducible_conflict(region), patience=1_000) == (
+    alone = region.with_bounds({0: 1.2})
+    assert find_smallest_conflict(alone, find_irreducible_conflict(region), max_programs=1_000) == (
         [0],
         True,
     )
@@ -400,7 +400,7 @@ def test_every_point_of_the_region_is_a_mixture_of_sets() -> None:
         best = max(
             sum(direction[list(s)]) for m in (1, 2, 3) for s in itertools.combinations(range(5), m)
         )
-        assert region.extreme(direction, +1, []) == pytest.approx(best, rel=1e-12)
+        assert region.find_extreme(direction, +1, []) == pytest.approx(best, rel=1e-12)
 
 
 def test_where_the_solver_gives_up_the_range_of_the_numbers_and_a_remedy_are_told(

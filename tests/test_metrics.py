@@ -196,3 +196,7 @@ def test_prices_do_not_depend_on_how_a_batch_is_summed() -> None:
         state.paid[:], state.moves[0] = rule.eta * 0.01, 7
         results.append(policy.prices(problem, rule, state))
     assert_allclose(results[0], results[1])
+
+
+def test_a_problem_in_units_of_its_largest_costs_keeps_its_period() -> None:
+    assert scale_problem_costs(five().replace(period=40)).period == 40

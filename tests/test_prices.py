@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats
 from bylot.optima import Optimum, ShadowPrice, check_shadow_prices, optimum
+from bylot.optima.shadow_prices import PriceChecker
 from bylot.problem import Limit, Problem, at_least, at_most
 
 PAIR = np.array([[0.0, 1.0]])
@@ -148,3 +149,16 @@ def test_prices_of_contexts_agree(aggregate: bool, exact: bool) -> None:
     )
     assert {price.verdict for price in prices} == {"agrees"}
     assert prices[0].price > 1e-2
+
+
+def test_the_problem_with_a_moved_bound_keeps_its_period() -> None:
+    pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2, period=40)
+    seen: list[Problem] = []
+
+    def value(problem: Problem) -> float:
+        seen.append(problem)
+        return 0.0
+
+    PriceChecker(pair, np.zeros(1), 1.0, value).value_at(0, 0.1)
+    assert [problem.period for problem in seen] == [40]
+    assert seen[0].limits == (at_most("usd", 0.6),)

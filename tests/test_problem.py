@@ -136,6 +136,13 @@ def test_replace_makes_a_variant() -> None:
     problem = panel(limits=[at_least(share("junior", ["ann"]), 0.3)])
     assert replace(problem, draws=3).draws == 3
     assert replace(problem, draws=2) == problem
+    assert problem.replace(draws=3) == replace(problem, draws=3)
+    for change in ({"limits": ()}, {"draws": 1}, {"floor": 0.1}):
+        assert panel(period=7, floor=0.02).replace(**change).period == 7
+    with pytest.raises(InfeasibleLimits):
+        problem.replace(limits=[at_most("usd", 0.5)])
+    with pytest.raises(TypeError):
+        problem.replace(horizon=3)
 
 
 def test_it_prints_as_a_summary() -> None:
@@ -146,43 +153,48 @@ def test_it_prints_as_a_summary() -> None:
 
 
 BAD_EXPERTS = [
-    ("ann", ["experts='ann'", "list of names", "experts=['ann', 'bob', ...]"]),
-    (7, ["experts=7", "list of names"]),
-    ([], ["experts=[]", "nothing to choose", "at least two"]),
-    (["ann"], ["experts=['ann']", "nothing to choose", "at least two"]),
+    ("ann", ["invalid experts 'ann'", "list of names", "experts=['ann', 'bob', ...]"]),
+    (7, ["invalid experts 7", "list of names"]),
+    ([], ["invalid experts []", "at least two experts"]),
+    (["ann"], ["invalid experts ['ann']", "at least two experts"]),
     (["ann", "bob", "ann"], ["experts[0] and experts[2]", "'ann'", "a name of its own"]),
-    (["ann", "", "eve"], ["experts[1]=''", "non-empty string"]),
-    (["ann", None, "eve"], ["experts[1]=None", "non-empty string"]),
+    (["ann", "", "eve"], ["invalid experts[1] ''", "non-empty string"]),
+    (["ann", None, "eve"], ["invalid experts[1] None", "non-empty string"]),
 ]
+
+NUMBERS = "expected 0 or a number from 1e-100 to 1e+100"
+EACH = "expected one number for each of the 3 experts"
 
 BAD_COSTS = [
-    ([[1, 2, 3]], ["costs=[[1, 2, 3]]", "mapping", "costs={'usd': [...]}"]),
-    ({"": [1, 2, 3]}, ["called ''", "non-empty string"]),
-    ({3: [1, 2, 3]}, ["called 3", "non-empty string"]),
-    ({"usd": [1, 2]}, ["'usd'", "shape (2,)", "3 experts", "one number per expert"]),
-    ({"usd": [[1, 2, 3]]}, ["'usd'", "shape (1, 3)", "one number per expert"]),
-    ({"usd": 5.0}, ["'usd'", "shape ()", "one number per expert"]),
+    ([[1, 2, 3]], ["invalid costs [[1, 2, 3]]", "mapping", "costs={'usd': [...]}"]),
+    ({"": [1, 2, 3]}, ["invalid name of a cost ''", "non-empty string"]),
+    ({3: [1, 2, 3]}, ["invalid name of a cost 3", "non-empty string"]),
+    ({"usd": [1, 2]}, ["cost 'usd' has shape (2,)", EACH]),
+    ({"usd": [[1, 2, 3]]}, ["cost 'usd' has shape (1, 3)", EACH]),
+    ({"usd": 5.0}, ["cost 'usd' has shape ()", EACH]),
     (
         {"usd": [np.zeros((2, 3)), np.zeros((2, 2)), np.zeros((2, 1))]},
-        ["'usd'", "uneven parts", "one number per"],
+        ["cost 'usd' has uneven parts", EACH],
     ),
-    ({"usd": {"ann": 1.0}}, ["'usd'", "mapping", "sequence in the order of the experts"]),
-    ({"usd": [1.0, "two", 3.0]}, ["'usd'", "'bob' is 'two'", "not a number", "0 or more"]),
-    ({"usd": ["1", "2", "3"]}, ["'usd'", "'ann' is '1'", "not a number", "0 or more"]),
-    ({"usd": [1.0, None, 3.0]}, ["'usd'", "'bob' is None", "not a number"]),
-    ({"usd": [1.0, 2j, 3.0]}, ["'usd'", "'bob' is 2j", "not a number"]),
-    ({"usd": [1.0, -2.0, 3.0]}, ["'usd'", "'bob' is -2.0", "never negative", "cost of its own"]),
-    ({"usd": [1.0, 2.0, np.nan]}, ["'usd'", "'eve' is nan", "not finite", "leave that expert out"]),
-    ({"usd": np.array([1.0, np.inf, 3.0])}, ["'usd'", "'bob' is inf", "not finite"]),
-    ({"usd": [1.0, 10**400, 3.0]}, ["'usd'", "'bob' is inf", "not finite"]),
-    ({"usd": [1.0, 1e-150, 3.0]}, ["'usd'", "'bob' is 1e-150", "1e-100", "another unit"]),
-    ({"usd": [1.0, 1e150, 3.0]}, ["'usd'", "'bob' is 1e+150", "1e+100", "another unit"]),
+    ({"usd": {"ann": 1.0}}, ["invalid cost 'usd' {'ann': 1.0}", EACH, "order of the experts"]),
+    ({"usd": [1.0, "two", 3.0]}, ["cost 'usd' of expert 'bob': 'two'", NUMBERS]),
+    ({"usd": ["1", "2", "3"]}, ["cost 'usd' of expert 'ann': '1'", NUMBERS]),
+    ({"usd": [1.0, None, 3.0]}, ["cost 'usd' of expert 'bob': None", NUMBERS]),
+    ({"usd": [1.0, 2j, 3.0]}, ["cost 'usd' of expert 'bob': 2j", NUMBERS]),
+    ({"usd": [1.0, -2.0, 3.0]}, ["expert 'bob': -2.0", NUMBERS, "cost of its own"]),
+    ({"usd": [1.0, 2.0, np.nan]}, ["expert 'eve': nan", NUMBERS, "leave that expert out"]),
+    ({"usd": np.array([1.0, np.inf, 3.0])}, ["expert 'bob': inf", NUMBERS]),
+    ({"usd": [1.0, 10**400, 3.0]}, ["expert 'bob': inf", NUMBERS]),
+    ({"usd": [1.0, 1e-150, 3.0]}, ["expert 'bob': 1e-150", NUMBERS, "another unit"]),
+    ({"usd": [1.0, 1e150, 3.0]}, ["expert 'bob': 1e+150", NUMBERS, "another unit"]),
 ]
 
+JUNIOR = "Share(group='j', members=('ann',)) has the same name as"
+
 BAD_LIMITS = [
-    (at_most("usd", 1), ["limits=at_most('usd', 1.0)", "list of limits", "limits=[at_most"]),
-    (5, ["limits=5", "list of limits"]),
-    ([("usd", 1.0)], ["limits[0]=('usd', 1.0)", "not a limit", "at_most or at_least"]),
+    (at_most("usd", 1), ["invalid limits Limit(", "list of limits", "limits=[at_most"]),
+    (5, ["invalid limits 5", "list of limits"]),
+    ([("usd", 1.0)], ["invalid limits[0] ('usd', 1.0)", "a limit", "at_most or at_least"]),
     ([at_most("uds", 1)], ["at_most('uds', 1.0)", "unknown cost", "did you mean 'usd'?"]),
     ([at_most("zzz", 1)], ["at_most('zzz', 1.0)", "unknown cost", "'usd', 'hours'", "or add it"]),
     (
@@ -195,11 +207,11 @@ BAD_LIMITS = [
     ),
     (
         [at_least(share("usd", ["bob"]), 0.1)],
-        ["share 'usd' of ['bob']", "name of another cost", "another name"],
+        ["Share(group='usd', members=('bob',))", "same name as another cost", "another name"],
     ),
     (
         [at_least(share("j", ["bob"]), 0.1), at_most(share("j", ["ann"]), 0.1)],
-        ["share 'j' of ['ann']", "another share of ['bob']", "another name"],
+        [f"{JUNIOR} Share(group='j', members=('bob',))", "another name"],
     ),
     (
         [at_most("usd", 3), at_most("usd", 2)],
@@ -211,29 +223,33 @@ BAD_LIMITS = [
     ),
     (
         [at_least("usd", 3), at_least("usd", 2)],
-        ["same side", "one limit a side", "tighter: at_least('usd', 3.0)"],
+        ["same side", "keep the tighter: at_least('usd', 3.0)"],
     ),
 ]
 
+DRAWS = "expected an integer from 1 to 10000; give the number of experts"
+
 BAD_DRAWS = [
-    (0, ["draws=0", "at least 1"]),
-    (10_001, ["draws=10001", "at most 10000"]),
-    (-3, ["draws=-3", "at least 1"]),
-    (2.0, ["draws=2.0", "not an integer", "number of experts"]),
-    (True, ["draws=True", "not an integer"]),
-    (np.True_, ["not an integer"]),
-    ("2", ["draws='2'", "not an integer"]),
-    (None, ["draws=None", "not an integer"]),
+    (0, ["invalid draws 0", DRAWS]),
+    (10_001, ["invalid draws 10001", DRAWS]),
+    (-3, ["invalid draws -3", DRAWS]),
+    (2.0, ["invalid draws 2.0", DRAWS]),
+    (True, ["invalid draws True", DRAWS]),
+    (np.True_, [DRAWS]),
+    ("2", ["invalid draws '2'", DRAWS]),
+    (None, ["invalid draws None", DRAWS]),
 ]
 
+FLOOR = "expected a number above 0 and at most 1/3 = 0.3333333333333333; leave it out for 0.0333"
+
 BAD_FLOORS = [
-    (0.34, ["floor=0.34", "3 experts", "1.02 in all", "sum to 1", "at most 1/3"]),
-    (np.inf, ["floor=inf", "at most 1/3"]),
-    (0.0, ["floor=0.0", "not positive", "must not vanish", "such as 0.0333"]),
-    (-0.1, ["floor=-0.1", "not positive"]),
-    (np.nan, ["floor=nan", "not positive"]),
-    ("0.1", ["floor='0.1'", "not a number", "leave it out"]),
-    (True, ["floor=True", "not a number"]),
+    (0.34, ["invalid floor for each of 3 experts 0.34", FLOOR]),
+    (np.inf, ["inf", FLOOR]),
+    (0.0, ["0.0", FLOOR]),
+    (-0.1, ["-0.1", FLOOR]),
+    (np.nan, ["nan", FLOOR]),
+    ("0.1", ["'0.1'", FLOOR]),
+    (True, ["True", FLOOR]),
 ]
 
 REFUSED = [
@@ -259,20 +275,23 @@ def test_a_refusal_says_what_was_given_what_was_wanted_and_what_to_do(
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: at_most("usd", -1), ["limit on 'usd': at_most=-1", "negative", "0 or more"]),
-        (lambda: at_least("usd", -1), ["limit on 'usd': at_least=-1", "negative", "0 or more"]),
-        (lambda: at_most("usd", np.nan), ["at_most=nan", "not a number", "finite bound"]),
-        (lambda: at_most("usd", np.inf), ["at_most=inf", "allows everything", "leave this limit"]),
-        (lambda: at_least("usd", np.inf), ["at_least=inf", "never be reached", "leave this limit"]),
-        (lambda: at_most("usd", 1e150), ["at_most=1e+150", "1e+100", "another unit"]),
-        (lambda: at_most("usd", "2"), ["at_most='2'", "not a number"]),  # type: ignore[arg-type]
-        (lambda: at_most("usd", True), ["at_most=True", "not a number"]),
-        (lambda: at_most(7, 2.0), ["got 7", "name of a cost or on a share"]),  # type: ignore[arg-type]
-        (lambda: Limit("usd", 1.0, 0), ["limit on 'usd'", "sign=0", "use at_most or at_least"]),
+        (lambda: at_most("usd", -1), ["bound at_most of the limit on 'usd' -1:", NUMBERS]),
+        (lambda: at_least("usd", -1), ["bound at_least of the limit on 'usd' -1:", NUMBERS]),
+        (lambda: at_most("usd", np.nan), ["limit on 'usd' nan:", NUMBERS]),
+        (lambda: at_most("usd", np.inf), ["inf:", NUMBERS, "leave the limit out, as every"]),
+        (lambda: at_least("usd", np.inf), ["inf:", NUMBERS, "leave the limit out, as no average"]),
+        (lambda: at_most("usd", 1e150), ["1e+150:", NUMBERS, "another unit"]),
+        (lambda: at_most("usd", "2"), ["'2':", NUMBERS]),  # type: ignore[arg-type]
+        (lambda: at_most("usd", True), ["True:", NUMBERS]),
+        (lambda: at_most(7, 2.0), ["limit 7:", "name of a cost or a share"]),  # type: ignore[arg-type]
+        (lambda: Limit("usd", 1.0, 0), ["limit on 'usd' 0:", "-1 or +1", "at_most or at_least"]),
         (lambda: share("j", []), ["share 'j'", "no members", "at least one"]),
-        (lambda: share("j", "ann"), ["members='ann'", "list of names", "share('j', ['ann'])"]),
+        (
+            lambda: share("j", "ann"),
+            ["members of share 'j' 'ann'", "list of names", "share('j', ['ann'])"],
+        ),
         (lambda: share("j", ["ann", "ann"]), ["share 'j'", "'ann' 2 times", "once"]),
-        (lambda: share("", ["ann"]), ["name for its group", "got ''"]),
+        (lambda: share("", ["ann"]), ["invalid group of a share ''", "a non-empty name"]),
     ],
 )
 def test_a_limit_or_share_refuses_what_cannot_be_meant(make: Any, words: list[str]) -> None:
@@ -310,5 +329,7 @@ def test_a_period_is_a_number_of_requests_or_left_out() -> None:
     assert pickle.loads(pickle.dumps(Problem(**pair, period=250))).period == 250
     wrong: Any
     for wrong in (0, -1, 2.5, "week", True):
-        with pytest.raises(ProblemError, match="is not a number of requests"):
+        with pytest.raises(
+            ProblemError, match="expected a number of requests, 1 or more; or leave"
+        ):
             Problem(**pair, period=wrong)

@@ -286,7 +286,7 @@ def test_limits_that_the_solver_gives_up_on_are_named_by_their_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bylot.problem.polytope.solve_linear_program", lambda *_: None)
-    with pytest.raises(ProblemFileError, match=r"line 15, .*: no solver .*; measure each cost"):
+    with pytest.raises(ProblemFileError, match=r"line 15, .*: the solver .*; measure each cost"):
         reading(tmp_path, GOOD["yaml"])
 
 

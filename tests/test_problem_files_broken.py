@@ -127,7 +127,12 @@ SHEETS = {
     "not a number": ("bob,b,2", "bob,b,two", "pool.csv, line 3: usd of 'bob' is 'two'", "a number"),
     "infinite": ("bob,b,2", "bob,b,inf", "pool.csv, line 3: usd of 'bob' is 'inf'", "a number"),
     "negative": ("bob,b,2", "bob,b,-2", "pool.csv, line 3: usd of 'bob' is '-2'", "0 or more"),
-    "huge": ("bob,b,2", "bob,b,1e150", "pool.csv, line 3: cost 'usd' of expert", "another unit"),
+    "huge": (
+        "bob,b,2",
+        "bob,b,1e150",
+        "pool.csv, line 3: invalid cost 'usd' of expert",
+        "another unit",
+    ),
     "blank": ("bob,b,2", "bob,b,", "pool.csv, line 3: expert 'bob' has no usd", "0 if nothing"),
     "no name": ("bob,b", ",b", "pool.csv, line 3: 'who' is blank", "fill it in"),
     "twice": ("bob,b", "ann,b", "pool.csv, line 3: 'who' is 'ann', as in line 2", "keep one"),

@@ -253,4 +253,4 @@ def scale_problem_costs(problem: Problem) -> Problem:
     peak = {limit.name: p for limit, p in zip(problem.limits, problem.peaks, strict=True)}
     costs = {name: row / peak.get(name, 1.0) for name, row in problem.costs.items()}
     limits = [limit.at(float(limit.bound / peak[limit.name])) for limit in problem.limits]
-    return Problem(problem.experts, costs, limits, draws=problem.draws, floor=problem.floor)
+    return problem.replace(costs=costs, limits=limits)

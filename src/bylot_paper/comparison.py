@@ -3,7 +3,6 @@ earned there.
 """
 
 import time
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from bylot.errors import BylotError, PolicyError
 from bylot.metrics import measure_worst_excess
 from bylot.optima import Mixture, Optimum, best_mixture, optimum
-from bylot.problem import Problem
 from bylot.simulation import Trace, simulate
 from bylot_paper import scenarios as arenas
 from bylot_paper.crowd import Crowd
@@ -89,7 +87,7 @@ def record_comparison_cell(
     place: ComparisonScenario, cell: Cell, stick: ReferenceValues, rounds: int, told: int
 ) -> CellRecord:
     """The record of a cell, or that its policy would not play."""
-    problem = replace_period(place.problems[cell.level], cell.period)
+    problem = place.problems[cell.level].replace(period=cell.period)
     start = time.thread_time()
     try:
         trace = simulate(
@@ -111,12 +109,6 @@ def record_comparison_cell(
         **measure_trace(trace, cell, stick),
         "micros": micros,
     }
-
-
-def replace_period(problem: Problem, period: int | None) -> Problem:
-    """The same limits, to hold in every period."""
-    told = {field.name: getattr(problem, field.name) for field in fields(problem)}
-    return Problem.known(**{**told, "period": period})
 
 
 def measure_trace(trace: Trace, cell: Cell, stick: ReferenceValues) -> dict[str, Any]:

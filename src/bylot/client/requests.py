@@ -138,7 +138,7 @@ def edit_body(limits: Sequence[Limit] | UnsetType, others: Mapping[str, Any]) ->
     """A change of terms: what is left out stays."""
     told = {name: value for name, value in others.items() if value is not UNSET}
     if limits is not UNSET:
-        told["limits"] = [persistence.limit_to_data(limit) for limit in limits]
+        told["limits"] = [limit.to_data() for limit in limits]
     return told
 
 

@@ -108,11 +108,11 @@ def problem_from_config(terms: RouterConfig, make: Any) -> Problem:
     """The problem, made so; or an error that says what is wrong with it."""
     data = {"limits": (), "floor": None, "period": None, **terms.problem}
     try:
-        limits = [persistence.limit_from_data(limit) for limit in data["limits"]]
+        limits = [Limit.from_data(limit) for limit in data["limits"]]
         made: Problem = make(
-            data["experts"],
-            data["costs"],
-            limits,
+            experts=data["experts"],
+            costs=data["costs"],
+            limits=limits,
             draws=data["draws"],
             floor=data["floor"],
             period=data["period"],
@@ -186,13 +186,10 @@ def restrict_problem(problem: Problem, left: list[int]) -> Problem:
     """The problem of some of the experts. A share is a cost of 1 there, as nobody of its group may
     be left.
     """
-    return Problem(
-        [problem.experts[i] for i in left],
-        {name: row[left] for name, row in problem.costs.items()},
-        [Limit(one.name, one.bound, one.sign) for one in problem.limits],
-        draws=problem.draws,
-        floor=problem.floor,
-        period=problem.period,
+    return problem.replace(
+        experts=[problem.experts[i] for i in left],
+        costs={name: row[left] for name, row in problem.costs.items()},
+        limits=[Limit(one.name, one.bound, one.sign) for one in problem.limits],
     )
 
 

@@ -8,7 +8,7 @@ from bylot.errors import DecisionError, DecisionStateError, RewardConflict, Rewa
 from bylot.eventlog.events import RewardReceived
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.policies.validation import is_reward_in_range
-from bylot.problem import Problem, Share
+from bylot.problem import Problem
 from bylot.problem.limits import MAX_COST
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RewardAggregation, RouterConfig
@@ -94,7 +94,7 @@ def check_spend(spend: Any, problem: Problem) -> dict[str, float] | None:
         return None
     if not isinstance(spend, Mapping):
         raise RewardError(f"spend={spend!r} given; wanted what each cost was, such as {{'usd': 2}}")
-    counted = {one.name for one in problem.limits if isinstance(one.cost, Share)}
+    counted = {one.name for one in problem.limits if one.is_derived}
     costs = [name for name in problem.costs if name not in counted]
     for name, cost in spend.items():
         if name not in costs:

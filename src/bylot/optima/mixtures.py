@@ -219,7 +219,7 @@ class MixtureProgram:
         """Add sets of which some mixture, the same in every context, keeps the limits."""
         full = self.sets[0].fewest == self.sets[0].most
         region = full_panels_polytope(problem) if full else reachable_polytope(problem)
-        p = region.witness(region.every)
+        p = region.find_point(region.every)
         if p is None:
             raise make_infeasible_mixture_error(problem, self.sets[0])
         found = list_systematic_sets(p)

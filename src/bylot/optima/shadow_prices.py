@@ -194,10 +194,9 @@ class PriceChecker:
 
     def value_at(self, j: int, change: float) -> float | None:
         """The optimal value with another bound j; None if no policy keeps it."""
-        limits, old = list(self.problem.limits), self.problem
+        limits = list(self.problem.limits)
         try:
             limits[j] = limits[j].at(limits[j].bound + change)
-            moved = Problem(old.experts, dict(old.costs), limits, draws=old.draws, floor=old.floor)
-            return self.find_value(moved)
+            return self.find_value(self.problem.replace(limits=limits))
         except ProblemError:  # includes InfeasibleLimits
             return None

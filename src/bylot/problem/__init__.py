@@ -2,7 +2,18 @@
 
 from bylot.problem.box import Box
 from bylot.problem.feasibility import Conflict, Remedy
-from bylot.problem.limits import Limit, Share, at_least, at_most, share
+from bylot.problem.limits import DerivedCost, Limit, Share, at_least, at_most, share
 from bylot.problem.problem import Problem
 
-__all__ = ["Box", "Conflict", "Limit", "Problem", "Remedy", "Share", "at_least", "at_most", "share"]
+__all__ = [
+    "Box",
+    "Conflict",
+    "DerivedCost",
+    "Limit",
+    "Problem",
+    "Remedy",
+    "Share",
+    "at_least",
+    "at_most",
+    "share",
+]

@@ -1,4 +1,4 @@
-"""Box: a product of intervals, the shape of both the limits and the paper's surrogate for them."""
+"""Box: a product of intervals, the shape of the limits and of the paper's surrogate for them."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from bylot.numerics.jit import Floats
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """S = prod_j [low_j, high_j], one coordinate per limit.
+    """S = prod_j [low_j, high_j], one coordinate per limit; ends may be infinite.
 
     The paper's surrogate set (section 3.2) has, with M draws and cbar_j the largest cost,
 
@@ -20,7 +20,7 @@ class Box:
         at most u_j    [0, u_j / M]     (u_j / M) w_j           0
         at least l_j   [l_j, cbar_j]    cbar_j w_j              l_j w_j
 
-    and the support function of S is h(w) = sum_j h_j(w_j). Ends may be infinite.
+    and the support function of S is h(w) = sum_j h_j(w_j).
 
     >>> box = Box([0.0, 0.3], [0.4, 1.0])
     >>> box.support([1.0, -1.0])
@@ -33,18 +33,19 @@ class Box:
     high: Floats
 
     def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
-        ends = np.array([low, high], dtype=np.float64)  # a copy of our own, to be locked
+        ends = np.array([low, high], dtype=np.float64)  # a copy, to be made read-only
         if ends.ndim != 2 or not np.all(ends[0] <= ends[1]):
             raise ProblemError(
-                f"a box needs low <= high in every coordinate, got low={low!r}, high={high!r}; "
-                "give two sequences of the same length"
+                "ends (low, high) of a box",
+                got=(low, high),
+                expected="two sequences of the same length, with low <= high",
             )
         ends.setflags(write=False)
         object.__setattr__(self, "low", ends[0])
         object.__setattr__(self, "high", ends[1])
 
     def __reduce__(self) -> tuple[type["Box"], tuple[Floats, Floats]]:
-        return Box, (self.low, self.high)  # anew: a pickled array forgets that it is read-only
+        return Box, (self.low, self.high)  # a pickled array forgets that it is read-only
 
     @property
     def size(self) -> int:
@@ -55,7 +56,7 @@ class Box:
         """h(w) = max of w.x over the box, see the table above."""
         return kernel.box_support(self.low, self.high, self._point(w))
 
-    def peak(self, w: ArrayLike) -> Floats:
+    def maximiser(self, w: ArrayLike) -> Floats:
         """A point x of the box with w.x = h(w); where w_j = 0, the one nearest 0."""
         return kernel.box_maximiser(self.low, self.high, self._point(w))
 
@@ -73,9 +74,7 @@ class Box:
 
     def _point(self, x: ArrayLike) -> Floats:
         point = np.ascontiguousarray(x, dtype=np.float64)
-        if point.shape != self.low.shape:  # the kernels would read past the end
-            raise ProblemError(
-                f"a point of this box has {self.size} coordinates, got shape {point.shape}; "
-                "give one number per limit"
-            )
+        if point.shape != self.low.shape:  # compiled code would read past the end
+            expected = f"{self.size} numbers, one per limit"
+            raise ProblemError("shape of a point", got=point.shape, expected=expected)
         return point

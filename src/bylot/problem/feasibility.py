@@ -1,6 +1,6 @@
-"""Feasibility: whether any policy at all can keep the limits, asked before the first decision."""
+"""Feasibility: whether any policy can keep the limits, which of them conflict, and what helps."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from math import ceil
@@ -14,16 +14,22 @@ from bylot.problem.limits import LOWER, UPPER, Limit, format_limits
 from bylot.problem.polytope import BOUND_TOLERANCE, LimitPolytope
 from bylot.problem.validation import check_cost_is_known
 
+if TYPE_CHECKING:
+    from bylot.problem.problem import Problem
+
+REMEDY_DIGITS = 6
+"""Significant digits of a proposed bound."""
+
 MAX_PROOF_PROGRAMS, PROOF_PROGRAM_SIZE = 500, 5_000
-"""Linear programs, of up to so many numbers, spent on the proof that a conflict is the smallest:
-about a second; of larger ones fewer in proportion. After that an irreducible one has to do."""
+"""Number and size of the linear programs spent on the proof that a conflict is the smallest, about
+a second; larger programs are fewer in proportion. Without a proof the conflict is irreducible."""
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Limits that cannot be kept together, although without any one of them the others can.
+    """Limits that cannot be kept together, although all but any one of them can.
 
-    If smallest is set, no conflict has fewer limits; otherwise the search for it was cut short.
+    `smallest` says that no conflict has fewer limits; otherwise the search was cut short.
     """
 
     limits: tuple[Limit, ...]
@@ -34,73 +40,70 @@ class Conflict:
 
 
 def find_conflict(
-    region: LimitPolytope, limits: Sequence[Limit], patience: int = MAX_PROOF_PROGRAMS
+    polytope: LimitPolytope, limits: Sequence[Limit], max_programs: int = MAX_PROOF_PROGRAMS
 ) -> Conflict | None:
-    """A conflict between the limits of a region, None if they can all be kept.
-
-    It is the smallest there is, if patience lasts for the proof.
-    """
-    if region.feasible(region.every):
+    """Find a conflict between limits, None if all can be kept; the smallest, if time allows."""
+    if polytope.is_feasible(polytope.every):
         return None
-    programs = patience * PROOF_PROGRAM_SIZE // max(PROOF_PROGRAM_SIZE, region.rows.size)
-    places, proven = find_smallest_conflict(region, find_irreducible_conflict(region), programs)
+    programs = max_programs * PROOF_PROGRAM_SIZE // max(PROOF_PROGRAM_SIZE, polytope.rows.size)
+    places, proven = find_smallest_conflict(polytope, find_irreducible_conflict(polytope), programs)
     return Conflict(tuple(limits[j] for j in places), proven)
 
 
-def find_irreducible_conflict(region: LimitPolytope) -> list[int]:
-    """A conflict none of whose limits can be spared: leave out each limit that is not needed."""
-    needed = region.culprits()
-    if region.feasible(needed):  # rounding
-        needed = region.every
+def find_irreducible_conflict(polytope: LimitPolytope) -> list[int]:
+    """Find a conflict in which every limit is necessary: drop each limit that is not."""
+    needed = polytope.find_culprits()
+    if polytope.is_feasible(needed):  # rounding
+        needed = polytope.every
     for j in list(needed):
         without = [i for i in needed if i != j]
-        if not region.feasible(without):
+        if not polytope.is_feasible(without):
             needed = without
     return needed
 
 
 def find_smallest_conflict(
-    region: LimitPolytope, known: list[int], patience: int
+    polytope: LimitPolytope, known: list[int], max_programs: int
 ) -> tuple[list[int], bool]:
-    """A conflict with the fewest limits, and True; when out of patience, the known one, and False.
+    """Find a conflict with the fewest limits, and True; out of programs, the known one, and False.
 
-    A *correction* is a set of limits without which the others can be kept. A conflict shares a
-    limit with each correction: it could be kept otherwise. So take the smallest set that meets all
-    corrections found; no conflict is smaller. If it cannot be kept, it is a conflict. If it can,
-    let it grow: what is left out is a new correction (implicit hitting sets; Ignatiev et al. 2015,
-    "Smallest MUS extraction with minimal hitting set dualization").
+    A *correction* is a set of limits without which the others can be kept, so every conflict
+    shares a limit with it. No conflict is smaller than the smallest set that meets all corrections
+    found. If that set cannot be kept, it is a conflict. If it can, it grows, and the limits that
+    remain are a new correction (implicit hitting sets; Ignatiev et al. 2015, "Smallest MUS
+    extraction with minimal hitting set dualization").
     """
     corrections: list[list[int]] = []
-    while patience > 0:
-        candidate = find_smallest_hitting_set(corrections, len(region.every))
+    while max_programs > 0:
+        candidate = find_smallest_hitting_set(corrections, len(polytope.every))
         if candidate is None:
             break
         if len(candidate) >= len(known):
             return known, True
-        kept = extend_feasible_set(region, candidate)
+        kept = extend_feasible_set(polytope, candidate)
         if kept is None:
             return candidate, True
-        corrections.append([j for j in region.every if j not in kept])
-        patience -= 2 + len(corrections) // 3  # what the next hitting set costs, about
+        corrections.append([j for j in polytope.every if j not in kept])
+        max_programs -= 2 + len(corrections) // 3  # about what the next hitting set costs
     return known, False
 
 
-def extend_feasible_set(region: LimitPolytope, candidate: list[int]) -> list[int] | None:
-    """Most of the limits that can be kept together with the candidates; None if those cannot be."""
-    p = region.witness(candidate)
+def extend_feasible_set(polytope: LimitPolytope, candidate: list[int]) -> list[int] | None:
+    """Find most of the limits that can be kept with the candidates; None if those cannot be."""
+    p = polytope.find_point(candidate)
     if p is None:
         return None
-    nearest = region.nearest(candidate)
+    nearest = polytope.find_nearest(candidate)
     if nearest is None:  # rounding
         nearest = p
-    # Half the tolerance: a limit that comes for free must not be the one too many.
-    free = region.excess(nearest) <= BOUND_TOLERANCE / 2
+    # Half the tolerance: a limit that holds by chance must not make the set infeasible.
+    free = polytope.excess(nearest) <= BOUND_TOLERANCE / 2
     free[candidate] = True
     return np.flatnonzero(free).tolist()
 
 
 def find_smallest_hitting_set(sets: list[list[int]], size: int) -> list[int] | None:
-    """The fewest of 0..size-1 that meet each set; None if that is too hard to find.
+    """Find the fewest of 0..size-1 that meet each set; None if the search is too long.
 
     >>> find_smallest_hitting_set([[0, 1], [1, 2], [3]], size=4)
     [1, 3]
@@ -120,18 +123,14 @@ def find_smallest_hitting_set(sets: list[list[int]], size: int) -> list[int] | N
     return np.flatnonzero(answer.x > 0.5).tolist() if answer.status == 0 else None
 
 
-REMEDY_DIGITS = 6
-"""Significant digits of a proposed bound."""
-
-
 @dataclass(frozen=True)
 class Remedy:
-    """New bounds; with these in place of the old ones, all limits can be kept."""
+    """New bounds with which all limits can be kept."""
 
     changes: tuple[Limit, ...]
 
     def apply(self, limits: Iterable[Limit]) -> tuple[Limit, ...]:
-        """The limits, with those that this remedy changes replaced.
+        """Return the limits with the changed ones replaced.
 
         >>> from bylot.problem.limits import at_least, at_most
         >>> before = [at_most("usd", 1.0), at_least("usd", 0.5)]
@@ -146,39 +145,39 @@ class Remedy:
 
 
 def find_single_remedies(
-    region: LimitPolytope, limits: Sequence[Limit], conflict: Sequence[Limit]
+    polytope: LimitPolytope, limits: Sequence[Limit], conflict: Sequence[Limit]
 ) -> tuple[Remedy, ...]:
-    """For each limit in conflict, the nearest bound that would do alone; the smallest change first.
+    """Find for each limit in conflict the nearest sufficient bound; the smallest change first.
 
-    The nearest upper bound is the smallest c_j.p that the *other* limits allow; if those are in
-    conflict among themselves, there is none.
+    The nearest upper bound is the smallest c_j.p that the *other* limits allow; there is none if
+    those conflict themselves.
     """
     found = []
-    for j in region.every:
+    for j in polytope.every:
         if limits[j] in conflict:
-            others = [i for i in region.every if i != j]
-            best = region.extreme(region.rows[j], int(region.signs[j]), others)
-            bounds = None if best is None else _first_feasible_rounding(region, {j: best})
+            others = [i for i in polytope.every if i != j]
+            best = polytope.find_extreme(polytope.rows[j], int(polytope.signs[j]), others)
+            bounds = None if best is None else _first_feasible_rounding(polytope, {j: best})
             if bounds is not None:
-                change = abs(bounds[j] - region.bounds[j]) / region.units[j]
+                change = abs(bounds[j] - polytope.bounds[j]) / polytope.units[j]
                 found.append((change, j, Remedy((limits[j].at(bounds[j]),))))
     return tuple(remedy for _, _, remedy in sorted(found, key=lambda one: one[:2]))
 
 
-def find_joint_remedy(region: LimitPolytope, limits: Sequence[Limit]) -> Remedy | None:
-    """New bounds for several limits at once, with the least sum of relative changes."""
-    p = region.nearest()
+def find_joint_remedy(polytope: LimitPolytope, limits: Sequence[Limit]) -> Remedy | None:
+    """Find new bounds for several limits at once, with the least sum of relative changes."""
+    p = polytope.find_nearest()
     if p is None:
         return None
-    broken = [j for j in region.every if region.excess(p)[j] > BOUND_TOLERANCE / 2]
-    bounds = _first_feasible_rounding(region, {j: float(region.rows[j] @ p) for j in broken})
+    broken = [j for j in polytope.every if polytope.excess(p)[j] > BOUND_TOLERANCE / 2]
+    bounds = _first_feasible_rounding(polytope, {j: float(polytope.rows[j] @ p) for j in broken})
     return None if bounds is None else Remedy(tuple(limits[j].at(bounds[j]) for j in broken))
 
 
 def round_outward(value: float, sign: int, digits: int) -> float:
-    """Rounded to so many digits, up for an upper bound (sign -1), down for a lower one.
+    """Round to significant digits: up for an upper bound (sign -1), down for a lower one.
 
-    A few units of a solver's noise in the tenth digit are not worth a whole one in the sixth.
+    Solver noise in the tenth digit is removed first.
 
     >>> round_outward(1.2345678, -1, digits=6), round_outward(1.2345678, +1, digits=6)
     (1.23457, 1.23456)
@@ -191,20 +190,20 @@ def round_outward(value: float, sign: int, digits: int) -> float:
 
 
 def _first_feasible_rounding(
-    region: LimitPolytope, best: dict[int, float]
+    polytope: LimitPolytope, best: dict[int, float]
 ) -> dict[int, float] | None:
-    """The first rounding of these bounds with which all limits can be kept."""
-    for bounds in _candidate_roundings(region, best):
-        if region.moved(bounds).feasible(region.every):
+    """Return the first rounding of these bounds with which all limits can be kept."""
+    for bounds in _candidate_roundings(polytope, best):
+        if polytope.with_bounds(bounds).is_feasible(polytope.every):
             return bounds
     return None
 
 
 def _candidate_roundings(
-    region: LimitPolytope, best: dict[int, float]
+    polytope: LimitPolytope, best: dict[int, float]
 ) -> Iterator[dict[int, float]]:
-    """Six digits as a rule; fewer, thus further out, where rounding errors ask for it."""
-    signs, largest = region.signs, region.rows.max(axis=1, initial=0.0)
+    """Yield bounds of six digits, then of fewer, which lie further out."""
+    signs, largest = polytope.signs, polytope.rows.max(axis=1, initial=0.0)
     nil = {j: 0.0 for j, value in best.items() if value <= BOUND_TOLERANCE * largest[j]}
     for digits in range(REMEDY_DIGITS, 1, -1):
         bounds = {
@@ -215,24 +214,20 @@ def _candidate_roundings(
             yield bounds
 
 
-if TYPE_CHECKING:
-    from bylot.problem.problem import Problem
-
-
 def reachable_polytope(problem: "Problem") -> LimitPolytope:
-    """The averages of all policies: mixtures of sets of 1 to min(M, K) experts."""
+    """Return the averages of all policies: mixtures of sets of 1 to min(M, K) experts."""
     most = float(min(problem.draws, problem.size))
     return LimitPolytope(0.0, 1.0, most, problem.rows, problem.bounds, problem.signs)
 
 
 def surrogate_polytope(problem: "Problem") -> LimitPolytope:
-    """The paper's stand-in: {q >= gamma, sum q = 1}, at most u / M, at least l."""
+    """Return the paper's surrogate: {q >= gamma, sum q = 1}, at most u / M, at least l."""
     bounds = np.where(problem.signs == UPPER, problem.bounds / problem.draws, problem.bounds)
     return LimitPolytope(problem.floor, 1.0, 1.0, problem.rows, bounds, problem.signs)
 
 
 def full_panels_polytope(problem: "Problem") -> LimitPolytope:
-    """The averages of policies that ask exactly min(M, K) different experts every time."""
+    """Return the averages of policies that always ask min(M, K) different experts."""
     members = float(min(problem.draws, problem.size))
     return LimitPolytope(0.0, members, members, problem.rows, problem.bounds, problem.signs)
 
@@ -241,15 +236,15 @@ def require_feasible(problem: "Problem") -> None:
     """Raise InfeasibleLimits if no policy can keep all limits."""
     if not problem.limits:
         return
-    region = reachable_polytope(problem)
-    conflict = find_conflict(region, problem.limits)
+    polytope = reachable_polytope(problem)
+    conflict = find_conflict(polytope, problem.limits)
     if conflict is None:
         return
-    remedies = find_single_remedies(region, problem.limits, conflict.limits)
+    remedies = find_single_remedies(polytope, problem.limits, conflict.limits)
     if not remedies:
-        joint = find_joint_remedy(region, problem.limits)
+        joint = find_joint_remedy(polytope, problem.limits)
         remedies = () if joint is None else (joint,)
-    draws = find_sufficient_draws(region)
+    draws = find_sufficient_draws(polytope)
     most, count = min(problem.draws, problem.size), len(problem.limits)
     kind = "the smallest" if conflict.smallest else "an irreducible"
     together = f" together ({kind} conflict among {count} limits)"
@@ -263,51 +258,31 @@ def require_feasible(problem: "Problem") -> None:
     )
 
 
-def find_surrogate_conflict(problem: "Problem") -> Conflict | None:
-    """Limits whose surrogates conflict, None if the paper's set of q is not empty.
-
-    An irreducible conflict is enough for a warning: no proof that it is the smallest.
-    """
-    return (
-        find_conflict(surrogate_polytope(problem), problem.limits, patience=0)
-        if problem.limits
-        else None
-    )
-
-
-def find_full_conflict(problem: "Problem") -> Conflict | None:
-    """Limits that cannot be kept together if every panel is full, None if they can."""
+def find_quick_conflict(
+    problem: "Problem", make_polytope: Callable[["Problem"], LimitPolytope]
+) -> Conflict | None:
+    """Find limits that conflict within a polytope, without the proof that they are the fewest."""
     if not problem.limits:
         return None
-    return find_conflict(full_panels_polytope(problem), problem.limits, patience=0)
+    return find_conflict(make_polytope(problem), problem.limits, max_programs=0)
 
 
 def find_reachable_range(problem: "Problem", limit: Limit) -> tuple[float, float]:
-    """The smallest and the largest average that the cost of a limit can have while the *other*
-    limits of the problem are kept, whatever the policy.
-
-    >>> from bylot.problem import Problem, at_least, at_most
-    >>> budget, quota = at_most("usd", 3.0), at_least("junior", 0.5)
-    >>> costs = {"usd": [1.0, 2.0, 4.0], "junior": [1, 0, 0]}
-    >>> find_reachable_range(
-    ...     Problem(["ann", "bob", "eve"], costs, [budget, quota], draws=2), budget
-    ... )
-    (1.0, 5.5)
-    """
+    """Find the range of the average of a limit's cost under the *other* limits."""
     check_cost_is_known(limit, problem.costs)
-    region, row = reachable_polytope(problem), problem.costs[limit.name]
+    polytope, row = reachable_polytope(problem), problem.costs[limit.name]
     others = [j for j, other in enumerate(problem.limits) if other.key != limit.key]
-    low, high = (region.extreme(row, sign, others) for sign in (UPPER, LOWER))
+    low, high = (polytope.find_extreme(row, sign, others) for sign in (UPPER, LOWER))
     if low is None or high is None:
-        raise region.undecided()
+        raise polytope.solver_error()
     return low, high
 
 
-def find_sufficient_draws(region: LimitPolytope) -> int | None:
-    """The least sum of p, rounded up, with which the limits can be kept; None if there is none."""
-    anyone = replace(region, most=float(region.size))
-    total = anyone.extreme(np.ones(region.size), UPPER, region.every)
+def find_sufficient_draws(polytope: LimitPolytope) -> int | None:
+    """Find the least sum of p, rounded up, that keeps the limits; None if there is none."""
+    anyone = replace(polytope, most=float(polytope.size))
+    total = anyone.find_extreme(np.ones(polytope.size), UPPER, polytope.every)
     if total is None:
         return None
     draws = ceil(total * (1 - BOUND_TOLERANCE))
-    return draws if replace(region, most=float(draws)).feasible(region.every) else None
+    return draws if replace(polytope, most=float(draws)).is_feasible(polytope.every) else None

@@ -1,15 +1,24 @@
-"""Limits: what the long-run average of a cost, per request, must stay under or above.
+"""Limits: bounds on the long-run average, per request, of a cost of the experts that are asked.
 
-Which costs and experts exist is the problem's business; here a limit only checks itself.
+A limit checks itself; which costs and experts exist is left to the problem.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
+from bylot._text import join_words
 from bylot.errors import ProblemError
+from bylot.numerics.jit import Floats
+
+if TYPE_CHECKING:
+    from bylot.problem.problem import Problem
 
 UPPER, LOWER = -1, +1
 """The sign of a limit: -1 for an upper bound, +1 for a lower one."""
@@ -18,61 +27,127 @@ MIN_POSITIVE_COST, MAX_COST = 1e-100, 1e100
 """Costs and bounds are 0 or between these, so that no product of a few of them can overflow."""
 
 
+class DerivedCost(ABC):
+    """A cost that follows from the names of the experts: the extension point for kinds of limits.
+
+    A subclass is a frozen dataclass and names the key under which its data is stored:
+    ``class Share(DerivedCost, key="share")``.
+    """
+
+    kinds: ClassVar[dict[str, type["DerivedCost"]]] = {}
+
+    def __init_subclass__(cls, *, key: str) -> None:
+        cls.kinds[key] = cls
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the cost."""
+
+    @abstractmethod
+    def row(self, experts: Sequence[str]) -> Floats:
+        """Return the (K,) costs of the experts, all of them 0 or more."""
+
+    @abstractmethod
+    def to_data(self) -> dict[str, Any]:
+        """Return the cost as JSON data."""
+
+    @classmethod
+    @abstractmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_data` returned."""
+
+
 @dataclass(frozen=True)
-class Share:
-    """A group of experts, counted: an indicator cost, 1 for members and 0 for the others."""
+class Share(DerivedCost, key="share"):
+    """The number of members of a group in the panel: a cost of 1 for members, 0 for others."""
 
     group: str
     members: tuple[str, ...]
 
     def __post_init__(self) -> None:
         if not isinstance(self.group, str) or not self.group:
+            example = "write share('junior', ['ann', 'bob'])"
             raise ProblemError(
-                f"a share needs a name for its group, got {self.group!r}; "
-                "write share('junior', ['ann', 'bob'])"
+                "group of a share", got=self.group, expected="a non-empty name", remedy=example
             )
         if not self.members:
-            raise ProblemError(
-                f"share {self.group!r} has no members, so its average is always 0; "
-                "name at least one expert, or leave it out"
-            )
+            what = f"share {self.group!r} has no members, so its average is always 0"
+            raise ProblemError(what, remedy="name at least one expert, or leave the share out")
         name, times = Counter(self.members).most_common(1)[0]
         if times > 1:
-            raise ProblemError(
-                f"share {self.group!r} names {name!r} {times} times; name each member once"
-            )
+            what = f"share {self.group!r} names {name!r} {times} times"
+            raise ProblemError(what, remedy="name each member once")
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.group
+
+    def row(self, experts: Sequence[str]) -> Floats:
+        """Return 1 for each member and 0 for the others."""
+        members = set(self.members)
+        return np.array([float(name in members) for name in experts])
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the share as JSON data."""
+        return {"share": self.group, "members": list(self.members)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_data` returned."""
+        return cls(data["share"], tuple(data["members"]))
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One side of a promise: the average over requests of the summed cost of the distinct experts
-    consulted is at most (sign -1) or at least (sign +1) the bound.
+    """A bound on the average, per request, of the summed cost of the distinct experts asked.
 
+    Make one with `at_most` or `at_least`.
+
+    Parameters
+    ----------
+    cost : str or Share
+        The name of a cost of the problem, or a share.
+    bound : float
+        The bound: finite, 0 or more.
+    sign : int
+        -1 for an upper bound, +1 for a lower one.
+
+    Raises
+    ------
+    ProblemError
+        If a part is invalid.
+
+    Examples
+    --------
     >>> print(Limit("usd", 2.0, UPPER))
     at_most('usd', 2.0)
     """
 
-    cost: str | Share
+    cost: str | DerivedCost
     bound: float
     sign: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.cost, str | Share):
+        if not isinstance(self.cost, str | DerivedCost):
             raise ProblemError(
-                f"a limit is on the name of a cost or on a share, got {self.cost!r}; "
-                "write at_most('usd', 2.0) or at_least(share('junior', ['ann']), 0.3)"
+                "cost of a limit",
+                got=self.cost,
+                expected="the name of a cost or a share",
+                remedy="write at_most('usd', 2.0) or at_least(share('junior', ['ann']), 0.3)",
             )
         if self.sign not in (UPPER, LOWER):
+            what = f"sign of the limit on {self.name!r}"
             raise ProblemError(
-                f"limit on {self.name!r}: sign={self.sign!r} is neither -1 (upper) nor +1 (lower); "
-                "use at_most or at_least"
+                what, got=self.sign, expected="-1 or +1", remedy="use at_most or at_least"
             )
         object.__setattr__(self, "bound", _check_bound(self.name, self.side, self.bound))
 
     @property
     def name(self) -> str:
         """The name of the cost that is limited."""
-        return self.cost.group if isinstance(self.cost, Share) else self.cost
+        return self.cost if isinstance(self.cost, str) else self.cost.name
 
     @property
     def side(self) -> str:
@@ -81,29 +156,107 @@ class Limit:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What is limited at most once: a cost, on one side."""
+        """What a problem limits at most once: a cost, on one side."""
         return self.name, self.sign
 
+    @property
+    def is_derived(self) -> bool:
+        """Whether the cost follows from the names of the experts, as a share does."""
+        return isinstance(self.cost, DerivedCost)
+
+    def row(self, problem: "Problem") -> Floats:
+        """Return the (K,) costs that the limit adds up over the experts of a panel."""
+        if isinstance(self.cost, DerivedCost):
+            return self.cost.row(problem.experts)
+        return problem.costs[self.cost]
+
     def at(self, bound: float) -> "Limit":
-        """The same limit with another bound."""
+        """Return the same limit with another bound.
+
+        Parameters
+        ----------
+        bound : float
+            The new bound.
+
+        Returns
+        -------
+        Limit
+            A limit on the same cost and side.
+
+        Examples
+        --------
+        >>> print(at_most("usd", 2.0).at(3.0))
+        at_most('usd', 3.0)
+        """
         return Limit(self.cost, bound, self.sign)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the limit as JSON data."""
+        cost = self.cost.to_data() if isinstance(self.cost, DerivedCost) else {"cost": self.cost}
+        return {**cost, self.side: self.bound}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_data` returned."""
+        kind = next((kind for key, kind in DerivedCost.kinds.items() if key in data), None)
+        cost = data["cost"] if kind is None else kind.from_data(data)
+        sign = UPPER if "at_most" in data else LOWER
+        return cls(cost, data["at_most" if sign == UPPER else "at_least"], sign)
 
     def __str__(self) -> str:
         return f"{self.side}({self.name!r}, {self.bound!r})"
 
 
-def at_most(cost: str | Share, bound: float) -> Limit:
-    """The average of this cost per request stays at or under the bound.
+def at_most(cost: str | DerivedCost, bound: float) -> Limit:
+    """Keep the average of a cost per request at or below a bound.
 
+    Parameters
+    ----------
+    cost : str or Share
+        The name of a cost of the problem, or a share.
+    bound : float
+        The largest average allowed: finite, 0 or more.
+
+    Returns
+    -------
+    Limit
+        An upper limit.
+
+    Raises
+    ------
+    ProblemError
+        If the bound is negative or not finite.
+
+    Examples
+    --------
     >>> at_most("usd", 2)
     Limit(cost='usd', bound=2.0, sign=-1)
     """
     return Limit(cost, bound, UPPER)
 
 
-def at_least(cost: str | Share, bound: float) -> Limit:
-    """The average of this cost per request stays at or above the bound.
+def at_least(cost: str | DerivedCost, bound: float) -> Limit:
+    """Keep the average of a cost per request at or above a bound.
 
+    Parameters
+    ----------
+    cost : str or Share
+        The name of a cost of the problem, or a share.
+    bound : float
+        The smallest average allowed: finite, 0 or more.
+
+    Returns
+    -------
+    Limit
+        A lower limit.
+
+    Raises
+    ------
+    ProblemError
+        If the bound is negative or not finite.
+
+    Examples
+    --------
     >>> print(at_least(share("junior", ["ann", "bob"]), 0.3))
     at_least('junior', 0.3)
     """
@@ -111,30 +264,51 @@ def at_least(cost: str | Share, bound: float) -> Limit:
 
 
 def share(group: str, members: Iterable[str]) -> Share:
-    """Count the members of a group: a limit on it bounds their number per request.
+    """Count the members of a group, so that a limit can bound their number per request.
 
-    At least 0.3 means 0.3 members per request on average, so three members in ten requests.
+    Parameters
+    ----------
+    group : str
+        The name of the group, and of the cost.
+    members : iterable of str
+        The experts that belong to it.
+
+    Returns
+    -------
+    Share
+        What `at_most` and `at_least` take in place of the name of a cost.
+
+    Raises
+    ------
+    ProblemError
+        If there are no members, or one is named twice.
+
+    Examples
+    --------
+    >>> print(at_least(share("junior", ["ann", "bob"]), 0.3))  # three members in ten requests
+    at_least('junior', 0.3)
     """
     if isinstance(members, str):
         raise ProblemError(
-            f"share {group!r}: members={members!r} is one string, a list of names is needed; "
-            f"write share({group!r}, [{members!r}])"
+            f"members of share {group!r}",
+            got=members,
+            expected="a list of names",
+            remedy=f"write share({group!r}, [{members!r}])",
         )
     return Share(group, tuple(members))
 
 
-def format_limits(limits: Sequence[Limit]) -> str:
-    """In words.
+def format_limits(limits: Iterable[Limit]) -> str:
+    """Write limits in a sentence.
 
     >>> format_limits([at_most("usd", 2), at_least("usd", 1), at_most("gpu", 3)])
     "at_most('usd', 2.0), at_least('usd', 1.0) and at_most('gpu', 3.0)"
     """
-    *others, last = map(str, limits)
-    return f"{', '.join(others)} and {last}" if others else last
+    return join_words(map(str, limits), "and")
 
 
 def float_from_real(given: object) -> float | None:
-    """A real number as a float, None if it is something else; True is no number.
+    """Convert a real number to a float; None for everything else, bools included.
 
     >>> float_from_real(2), float_from_real("2"), float_from_real(True)
     (2.0, None, None)
@@ -148,16 +322,18 @@ def float_from_real(given: object) -> float | None:
 
 
 def _check_bound(name: str, side: str, bound: object) -> float:
-    given, value = f"limit on {name!r}: {side}={bound!r}", float_from_real(bound)
-    if value is None or math.isnan(value):
-        raise ProblemError(f"{given} is not a number; give a finite bound of 0 or more")
+    value = float_from_real(bound)
+    if value is not None and (value == 0 or MIN_POSITIVE_COST <= value <= MAX_COST):
+        return value
+    remedy = None
     if value == math.inf:
-        what = "allows everything" if side == "at_most" else "can never be reached"
-        raise ProblemError(f"{given} {what}; a bound is finite, leave this limit out")
-    if value < 0:
-        raise ProblemError(f"{given} is negative, but costs never are; use 0 or more")
-    if value and not MIN_POSITIVE_COST <= value <= MAX_COST:
-        raise ProblemError(
-            f"{given} is neither 0 nor between {MIN_POSITIVE_COST} and {MAX_COST}; measure in another unit"
-        )
-    return value
+        why = "every average keeps" if side == "at_most" else "no average reaches"
+        remedy = f"leave the limit out, as {why} it"
+    elif value is not None and value > 0:
+        remedy = "measure the cost in another unit"
+    raise ProblemError(
+        f"bound {side} of the limit on {name!r}",
+        got=bound,
+        expected=f"0 or a number from {MIN_POSITIVE_COST} to {MAX_COST}",
+        remedy=remedy,
+    )

@@ -1,6 +1,6 @@
-"""Region: the long-run averages within reach of a policy, and linear programs over them.
+"""LimitPolytope: the long-run averages that policies can reach, and linear programs over them.
 
-Which limits conflict, and what to do about it, is left to conflict and remedy.
+Which limits conflict, and what to do about it, is left to `feasibility`.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from bylot.numerics.jit import Floats, Ints
 from bylot.problem.limits import UPPER
 
 BOUND_TOLERANCE = 1e-9
-"""Limits count as feasible if they are once each bound gives way by this fraction of itself."""
+"""Limits count as feasible if they are when each bound is relaxed by this fraction of itself."""
 
 MAX_COST_RATIO = 1e6
-"""A lower bound under 1/STEEPEST of the largest cost is judged to TOLERANCE of that instead: larger
-ratios between numbers of one row are more than a solver in floating point can be trusted with."""
+"""A lower bound below the largest cost / MAX_COST_RATIO is relaxed in units of that instead: a
+solver in floating point cannot be trusted with larger ratios between the numbers of one row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +27,11 @@ class LimitPolytope:
     """{p : least <= p_i <= 1, fewest <= sum_i p_i <= most}, and d limits on rows @ p.
 
     With least 0, fewest 1 and most m = min(M, K), this is exactly what policies can reach, p_i
-    being how often expert i is consulted. A policy plays in each request, at random and as the
-    past suggests, some set of 1 to m experts; its averages are mixtures of the 0/1 vectors of such
-    sets, so they lie in the region. Conversely the region's corners *are* those 0/1 vectors: its
-    constraints are single variables and one sum, an interval matrix, which is totally unimodular,
-    and all right-hand sides are whole. Hence each p in the region is a mixture of sets, and the
-    policy that draws its set from that mixture in each request has the averages p.
+    being how often expert i is asked. In each request a policy asks some set of 1 to m experts; its
+    averages are mixtures of the 0/1 vectors of such sets, so they lie in the polytope. Conversely
+    the vertices *are* those 0/1 vectors: the constraints are single variables and one sum, an
+    interval matrix, which is totally unimodular, and all right-hand sides are whole. Hence each p
+    is a mixture of sets, and the policy that draws its set from that mixture has the averages p.
 
     With least gamma and fewest = most = 1 it is the floored simplex of the paper's q.
     """
@@ -51,12 +50,12 @@ class LimitPolytope:
 
     @property
     def every(self) -> list[int]:
-        """All limits, by their places."""
+        """The indices of all limits."""
         return list(range(self.bounds.size))
 
     @property
     def units(self) -> Floats:
-        """What a change of each bound is measured by: itself or, where it is 0, the largest cost.
+        """The unit of a change of each bound: the bound or, where it is 0, the largest cost.
 
         >>> rows = np.array([[1.0, 2.0], [0.0, 3.0]])
         >>> LimitPolytope(0.0, 1.0, 2.0, rows, np.array([0.5, 0.0]), np.array([-1, -1])).units
@@ -70,51 +69,47 @@ class LimitPolytope:
         outside: Floats = np.maximum(self.signs * (self.bounds - self.rows @ p), 0.0) / self.units
         return outside
 
-    def moved(self, changes: dict[int, float]) -> "LimitPolytope":
-        """The same region with other bounds for some limits."""
+    def with_bounds(self, changes: dict[int, float]) -> "LimitPolytope":
+        """Return the polytope with other bounds for some limits."""
         bounds = self.bounds.copy()
         bounds[list(changes)] = list(changes.values())
         return replace(self, bounds=bounds)
 
-    def witness(self, active: Iterable[int]) -> Floats | None:
-        """A point that keeps these limits, None if there is none."""
-        t, program, answer = self._give(sorted(active))
-        return program.ceiling * answer.x[:-1] if t <= BOUND_TOLERANCE else None
+    def find_point(self, active: Iterable[int]) -> Floats | None:
+        """Find a point that keeps these limits, None if there is none."""
+        t, program, solution = self._relax(sorted(active))
+        return program.ceiling * solution.x[:-1] if t <= BOUND_TOLERANCE else None
 
-    def culprits(self) -> list[int]:
-        """Limits that cannot be kept together, not always few: those that press on t (Farkas).
+    def find_culprits(self) -> list[int]:
+        """Find limits that cannot be kept together (Farkas); they need not be few."""
+        t, _, solution = self._relax(self.every)
+        active = np.abs(solution.multipliers[:-2]) > BOUND_TOLERANCE
+        return np.flatnonzero(active).tolist() if t > BOUND_TOLERANCE else []
 
-        Of limits that can all be kept, none does.
-        """
-        t, _, answer = self._give(self.every)
-        pressing = np.abs(answer.multipliers[:-2]) > BOUND_TOLERANCE
-        return np.flatnonzero(pressing).tolist() if t > BOUND_TOLERANCE else []
-
-    def feasible(self, active: Iterable[int]) -> bool:
+    def is_feasible(self, active: Iterable[int]) -> bool:
         """Whether some point keeps these limits.
 
-        >>> cheap = LimitPolytope(
-        ...     0.0, 1.0, 2.0, np.array([[1.0, 2.0]]), np.array([0.9]), np.array([-1])
-        ... )
-        >>> cheap.feasible([0]), cheap.moved({0: 1.0}).feasible([0])
+        >>> rows, bounds, signs = np.array([[1.0, 2.0]]), np.array([0.9]), np.array([-1])
+        >>> cheap = LimitPolytope(0.0, 1.0, 2.0, rows, bounds, signs)
+        >>> cheap.is_feasible([0]), cheap.with_bounds({0: 1.0}).is_feasible([0])
         (False, True)
         """
-        return self.witness(active) is not None
+        return self.find_point(active) is not None
 
-    def extreme(self, cost: Floats, sign: int, active: Iterable[int]) -> float | None:
-        """The largest (sign +1) or smallest (-1) cost.p while these limits are kept."""
+    def find_extreme(self, cost: Floats, sign: int, active: Iterable[int]) -> float | None:
+        """Find the largest (sign +1) or smallest (-1) cost.p under these limits."""
         program = self._program(sorted(active))
         slope = -sign * cost * program.ceiling
         slope /= np.abs(slope).max() or 1.0
-        for t in (0.0, BOUND_TOLERANCE):  # the second for limits that leave no room at all
+        for t in (0.0, BOUND_TOLERANCE):  # the second for limits that leave a single point
             b = program.b + t * program.give
-            answer = solve_linear_program(slope, program.a, b, program.start, np.ones(self.size))
-            if answer is not None:
-                return float(cost @ (program.ceiling * answer.x))
+            solution = solve_linear_program(slope, program.a, b, program.start, np.ones(self.size))
+            if solution is not None:
+                return float(cost @ (program.ceiling * solution.x))
         return None
 
-    def nearest(self, kept: Iterable[int] = ()) -> Floats | None:
-        """A point that keeps these limits and breaks the others by the fewest units in all."""
+    def find_nearest(self, kept: Iterable[int] = ()) -> Floats | None:
+        """Find a point that keeps these limits and breaks the others by the fewest units in all."""
         largest = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
         scale = np.where(largest > 0, largest, 1.0)
         weight = scale / np.maximum(self.units, scale / MAX_COST_RATIO)
@@ -124,40 +119,41 @@ class LimitPolytope:
         give = np.vstack([-np.eye(scale.size), np.zeros((2, scale.size))])
         most = np.full(scale.size, np.inf)
         most[list(kept)] = 0.0
-        answer = solve_linear_program(
+        solution = solve_linear_program(
             np.append(np.zeros(self.size), weight / weight.max()),
             np.hstack([a, give]),
             np.concatenate([self.bounds * side, [1.0, -self.fewest]]),
             np.append(np.full(self.size, self.least), np.zeros(scale.size)),
             np.append(np.ones(self.size), most),
         )
-        return None if answer is None else answer.x[: self.size]
+        return None if solution is None else solution.x[: self.size]
 
-    def _give(self, active: list[int]) -> tuple[float, "PolytopeProgram", "PolytopeSolution"]:
-        """By which fraction t the bounds must give way: minimise t >= 0 over the p and t with
+    def _relax(self, active: list[int]) -> tuple[float, "PolytopeProgram", "PolytopeSolution"]:
+        """Find the least fraction t >= 0 by which the bounds must be relaxed: over p and t with
 
         c_j.p <= (1 + t) u_j,   c_j.p >= (1 - t) l_j,   sum p >= (1 - t) fewest
         """
         program = self._program(active)
-        answer = solve_linear_program(
+        solution = solve_linear_program(
             np.append(np.zeros(self.size), 1.0),
             np.column_stack([program.a, -program.give]),
             program.b,
             np.append(program.start, 0.0),
             np.append(np.ones(self.size), np.inf),
         )
-        if answer is None:  # every p keeps limits that give way far enough
-            raise self.undecided()
-        return float(answer.x[-1]), program, answer
+        if solution is None:  # impossible in exact arithmetic: every p keeps relaxed limits
+            raise self.solver_error()
+        return float(solution.x[-1]), program, solution
 
-    def undecided(self) -> ProblemError:
-        """The error for limits whose numbers are more than the solver can tell apart."""
+    def solver_error(self) -> ProblemError:
+        """Make the error for numbers that exceed the accuracy of the solver."""
         numbers = np.append(self.rows, self.bounds)
         small, large = numbers[numbers > 0].min(initial=np.inf), numbers.max(initial=0.0)
         return ProblemError(
-            f"no solver in floating point can tell what these limits leave room for: their costs "
-            f"and bounds run from {small:g} to {large:g}; measure each cost in a unit that brings "
-            "its numbers near 1, and write 0 for those that hardly count"
+            "the solver cannot decide whether the limits are feasible: their costs and bounds "
+            f"range from {small:g} to {large:g}",
+            remedy="measure each cost in a unit that brings its numbers near 1, and write 0 for "
+            "negligible ones",
         )
 
     def _ceiling(self, active: list[int]) -> Floats:
@@ -188,7 +184,7 @@ class LimitPolytope:
 
 
 class PolytopeProgram(NamedTuple):
-    """The region and some limits as a x <= b (+ t give), start <= x <= 1, where p = ceiling x."""
+    """The polytope as a x <= b (+ t give), start <= x <= 1, where p = ceiling x."""
 
     a: Floats
     b: Floats
@@ -198,7 +194,7 @@ class PolytopeProgram(NamedTuple):
 
 
 class PolytopeSolution(NamedTuple):
-    """A minimiser, and what one unit more of each right-hand side would change in the minimum."""
+    """A minimiser, and the change of the minimum per unit of each right-hand side."""
 
     x: Floats
     multipliers: Floats
@@ -208,19 +204,17 @@ def solve_linear_program(
     cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats
 ) -> PolytopeSolution | None:
     """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
-    accuracy = BOUND_TOLERANCE / 10
-    for presolve in (True, False):  # the second try is for the rare case that the first gives up
+    options = dict.fromkeys(
+        ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), BOUND_TOLERANCE / 10
+    )
+    for presolve in (True, False):  # without presolve if the first attempt gives up, which is rare
         found = linprog(
             cost,
             A_ub=a,
             b_ub=b,
-            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
+            bounds=np.column_stack([low, high]),
             method="highs-ds",
-            options={
-                "presolve": presolve,
-                "primal_feasibility_tolerance": accuracy,
-                "dual_feasibility_tolerance": accuracy,
-            },
+            options={"presolve": presolve, **options},
         )
         if found.status == 0:
             return PolytopeSolution(np.asarray(found.x), np.asarray(found.ineqlin.marginals))

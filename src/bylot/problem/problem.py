@@ -1,10 +1,10 @@
-"""Problem: who can be asked, what it costs, what was promised; all input is checked here, once.
+"""Problem: the experts, their costs, the limits and the draws per request.
 
-How the promises are kept is left to the policies.
+Input is checked here, once; keeping the limits is left to the policies.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -17,19 +17,45 @@ from bylot.problem import feasibility, validation
 from bylot.problem.box import Box
 from bylot.problem.feasibility import Conflict
 from bylot.problem.limits import Limit
+from bylot.problem.validation import lock_array
+
+NON_LIMITING_FIELDS = {"floor", "period"}
+"""Fields on which the feasibility of the limits does not depend."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Problem:
-    """A pool of K experts, their costs, the limits on long-run averages, and M draws a request.
+    """A pool of K experts, their costs, limits on long-run averages, and M draws per request.
 
-    A limit speaks of the average, per request, of the summed cost of the *distinct* experts
-    consulted. The floor (gamma) is the least probability a policy of the paper gives any expert.
-    The period is the number of requests at whose end limits are to hold each time, for policies
-    that can promise that, where no horizon is known; None leaves it to them.
-    What does not make sense raises ProblemError at once; limits that no policy whatever can keep
-    together raise InfeasibleLimits, which names them and the nearest bounds that can be kept.
+    A problem is immutable and hashable; `replace` makes a variant.
 
+    Parameters
+    ----------
+    experts : iterable of str
+        The names of at least two experts.
+    costs : mapping of str to array_like
+        For each cost, one number of 0 or more for each expert: what asking that expert costs.
+    limits : iterable of Limit, optional
+        Bounds on the average, per request, of the summed cost of the *distinct* experts asked.
+    draws : int
+        M, the number of draws per request, and so the largest size of a panel.
+    floor : float, optional
+        gamma, the least probability that a policy of the paper gives any expert; 1/(10 K) if not
+        given.
+    period : int, optional
+        The number of requests after which the limits are to hold each time, for policies that
+        guarantee that and know no horizon.
+
+    Raises
+    ------
+    ProblemError
+        If a part is invalid.
+    InfeasibleLimits
+        If no policy can keep the limits together. The error names the limits in conflict and the
+        nearest bounds that can be kept.
+
+    Examples
+    --------
     >>> from bylot.problem import at_least, at_most, share
     >>> problem = Problem(
     ...     experts=["ann", "bob", "eve"],
@@ -40,8 +66,6 @@ class Problem:
     >>> problem.rows
     array([[1., 2., 4.],
            [1., 1., 0.]])
-    >>> problem.box.high
-    array([1.5, 1. ])
     """
 
     experts: tuple[str, ...]
@@ -61,28 +85,17 @@ class Problem:
         floor: float | None = None,
         period: int | None = None,
     ) -> None:
-        self._read(experts, costs, limits, draws, floor, period)
+        self._set_parts(experts, costs, limits, draws, floor, period)
         feasibility.require_feasible(self)
 
     @classmethod
-    def known(
-        cls,
-        experts: Iterable[str],
-        costs: Mapping[str, ArrayLike],
-        limits: Iterable[Limit],
-        *,
-        draws: int,
-        floor: float | None,
-        period: int | None,
-    ) -> "Problem":
-        """A problem that was made before, from its fields: whether its limits can be kept, which
-        takes longer than all else, is not asked again.
-        """
+    def known(cls, **parts: Any) -> "Problem":
+        """Make a problem that was made before, without the slow check of its limits."""
         problem = cls.__new__(cls)
-        problem._read(experts, costs, limits, draws, floor, period)
+        problem._set_parts(**parts)
         return problem
 
-    def _read(
+    def _set_parts(
         self,
         experts: Iterable[str],
         costs: Mapping[str, ArrayLike],
@@ -91,19 +104,49 @@ class Problem:
         floor: float | None,
         period: int | None,
     ) -> None:
-        names = validation.check_experts(experts)
-        promises = validation.check_limits(limits)
-        rows = validation.add_share_costs(names, validation.check_costs(names, costs), promises)
-        validation.check_limit_consistency(promises, rows)
-        self._set("experts", names)
-        self._set("costs", MappingProxyType(rows))
-        self._set("limits", promises)
-        self._set("draws", validation.check_draws(draws))
-        self._set("floor", validation.check_floor(floor, len(names)))
-        self._set("period", validation.check_period(period))
+        names, bounds = validation.check_experts(experts), validation.check_limits(limits)
+        rows = validation.add_derived_costs(names, validation.check_costs(names, costs), bounds)
+        validation.check_limit_consistency(bounds, rows)
+        parts = {
+            "experts": names,
+            "costs": MappingProxyType(rows),
+            "limits": bounds,
+            "draws": validation.check_draws(draws),
+            "floor": validation.check_floor(floor, len(names)),
+            "period": validation.check_period(period),
+        }
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
 
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+    def replace(self, **changes: Any) -> "Problem":
+        """Return a copy with some fields changed.
+
+        Parameters
+        ----------
+        **changes
+            New values of fields, as the constructor takes them.
+
+        Returns
+        -------
+        Problem
+            The variant; it is checked as a new problem is.
+
+        Raises
+        ------
+        ProblemError
+            If a change is invalid.
+        InfeasibleLimits
+            If no policy can keep the limits of the variant together.
+
+        Examples
+        --------
+        >>> from bylot.problem import at_most
+        >>> problem = Problem(["ann", "bob"], {"usd": [1.0, 2.0]}, draws=1, period=100)
+        >>> problem.replace(limits=[at_most("usd", 1.5)]).period
+        100
+        """
+        parts = {field.name: getattr(self, field.name) for field in fields(self)} | changes
+        return (Problem.known if changes.keys() <= NON_LIMITING_FIELDS else Problem)(**parts)
 
     @property
     def size(self) -> int:
@@ -113,26 +156,22 @@ class Problem:
     @cached_property
     def rows(self) -> Floats:
         """The (d, K) costs under limit: row j is the cost of limit j."""
-        rows = [self.costs[limit.name] for limit in self.limits]
-        return validation.lock_array(np.array(rows, dtype=np.float64).reshape(-1, self.size))
+        rows = [limit.row(self) for limit in self.limits]
+        return lock_array(np.array(rows, dtype=np.float64).reshape(-1, self.size))
 
     @cached_property
     def bounds(self) -> Floats:
         """The (d,) bounds, in the order of the limits."""
-        return validation.lock_array(
-            np.array([limit.bound for limit in self.limits], dtype=np.float64)
-        )
+        return lock_array(np.array([limit.bound for limit in self.limits], dtype=np.float64))
 
     @cached_property
     def signs(self) -> Ints:
         """The (d,) sides: -1 for an upper bound, +1 for a lower one."""
-        return validation.lock_array(
-            np.array([limit.sign for limit in self.limits], dtype=np.int64)
-        )
+        return lock_array(np.array([limit.sign for limit in self.limits], dtype=np.int64))
 
     @cached_property
     def peaks(self) -> Floats:
-        """The (d,) largest costs under each limit; 1 where nobody costs anything."""
+        """The (d,) largest costs under each limit; 1 where no expert has a cost."""
         peak: Floats = self.rows.max(axis=1, initial=0.0)
         return np.where(peak > 0, peak, 1.0)
 
@@ -142,7 +181,7 @@ class Problem:
 
         At most u: [0, u / M], as a set of M draws costs at most the sum of its draws. At least l:
         [l, cbar], as it costs at least the mean of its draws; cbar is the largest cost of that row,
-        so that the unit of one cost does not touch the others (l itself, if l is above it).
+        so that the unit of one cost does not affect the others (l itself, if l is above it).
         """
         upper = self.signs < 0
         ceiling = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
@@ -158,22 +197,47 @@ class Problem:
 
     @cached_property
     def surrogate_conflict(self) -> Conflict | None:
-        """The limits whose surrogates cannot be kept together by any q, None if they all can.
+        """The limits whose surrogates no q can keep together, None if there are none.
 
         The surrogate is stricter than the limits: three minimum shares of 0.5 ask for 1.5 experts
         per request, which 2 draws can give, but a distribution q sums to 1.
         """
-        return feasibility.find_surrogate_conflict(self)
+        return feasibility.find_quick_conflict(self, feasibility.surrogate_polytope)
 
     @cached_property
     def full_conflict(self) -> Conflict | None:
-        """The limits that cannot be kept together by asking min(M, K) different experts each time,
-        None if they all can. Draws with replacement may ask fewer, and so stay under a budget.
+        """The limits that panels of min(M, K) different experts cannot keep together, or None.
+
+        Draws with replacement may ask fewer experts, and so stay under a budget.
         """
-        return feasibility.find_full_conflict(self)
+        return feasibility.find_quick_conflict(self, feasibility.full_panels_polytope)
 
     def range_of(self, limit: Limit) -> tuple[float, float]:
-        """The smallest and largest average the cost of a limit can have, the other limits kept."""
+        """Compute the smallest and the largest average that the cost of a limit can have.
+
+        Parameters
+        ----------
+        limit : Limit
+            A limit on a cost of this problem; its own bound does not count, all others do.
+
+        Returns
+        -------
+        tuple of float
+            The smallest and the largest average per request, whatever the policy.
+
+        Raises
+        ------
+        ProblemError
+            If the problem has no such cost.
+
+        Examples
+        --------
+        >>> from bylot.problem import at_least, at_most
+        >>> budget, quota = at_most("usd", 3.0), at_least("junior", 0.5)
+        >>> costs = {"usd": [1.0, 2.0, 4.0], "junior": [1, 0, 0]}
+        >>> Problem(["ann", "bob", "eve"], costs, [budget, quota], draws=2).range_of(budget)
+        (1.0, 5.5)
+        """
         return feasibility.find_reachable_range(self, limit)
 
     @cached_property
@@ -188,25 +252,18 @@ class Problem:
         return hash(self._content)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Built anew when unpickled: a pickled array forgets that it is read-only.
-        fields = self.experts, dict(self.costs), self.limits, self.draws, self.floor, self.period
-        return _rebuild_problem, fields
+        # Unpickling builds a new problem: a pickled array forgets that it is read-only.
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _rebuild_problem, ({**parts, "costs": dict(self.costs)},)
 
     def __repr__(self) -> str:
         limits = ", ".join(map(str, self.limits))
+        period = "" if self.period is None else f", period={self.period}"
         return (
             f"Problem({self.size} experts, costs {list(self.costs)}, limits [{limits}], "
-            f"draws={self.draws}, floor={self.floor!r}"
-            f"{'' if self.period is None else f', period={self.period}'})"
+            f"draws={self.draws}, floor={self.floor!r}{period})"
         )
 
 
-def _rebuild_problem(
-    experts: tuple[str, ...],
-    costs: dict[str, Floats],
-    limits: tuple[Limit, ...],
-    draws: int,
-    floor: float,
-    period: int | None,
-) -> Problem:
-    return Problem.known(experts, costs, limits, draws=draws, floor=floor, period=period)
+def _rebuild_problem(parts: dict[str, Any]) -> Problem:
+    return Problem.known(**parts)

@@ -121,7 +121,7 @@ def full_panel_range(promise: WrittenLimit, problem: Problem) -> tuple[float, fl
     """What an average can be, per request, if every panel has M different experts."""
     region, row = full_panels_polytope(problem), problem.costs[promise.limit.name]
     others = [j for j, other in enumerate(problem.limits) if other.key != promise.limit.key]
-    low, high = (region.extreme(row, sign, others) for sign in (UPPER, LOWER))
+    low, high = (region.find_extreme(row, sign, others) for sign in (UPPER, LOWER))
     return None if low is None or high is None else (low, high)
 
 
@@ -145,14 +145,7 @@ def looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
 def replace_limit(problem: Problem, limit: Limit) -> Problem:
     """The same problem with another bound."""
     limits = [limit if one.key == limit.key else one for one in problem.limits]
-    return Problem(
-        problem.experts,
-        dict(problem.costs),
-        limits,
-        draws=problem.draws,
-        floor=problem.floor,
-        period=problem.period,
-    )
+    return problem.replace(limits=limits)
 
 
 def check_distinct(problem: Problem) -> PolicyCheck:
@@ -194,7 +187,7 @@ def check_strict(problem: Problem) -> PolicyCheck:
     safe = make_safe_rows(make_constraint_rows(problem), problem.draws)
     bounds = np.abs(safe.b) * compute_row_units(problem)
     laws = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
-    kept = not problem.limits or laws.feasible(laws.every)
+    kept = not problem.limits or laws.is_feasible(laws.every)
     return PolicyCheck(
         "strict", "" if kept else "no fixed set of laws keeps all limits for certain"
     )

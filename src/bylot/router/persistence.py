@@ -16,7 +16,7 @@ from bylot._atomic_write import replace_file
 from bylot.errors import SavedFileError, SavedFileMissing
 from bylot.policies.base import Ticket
 from bylot.policies.validation import check_at_least_one
-from bylot.problem import Limit, Problem, Share
+from bylot.problem import Limit, Problem
 
 ArrayFields = TypeVar("ArrayFields", bound=tuple[Any, ...])
 
@@ -81,24 +81,16 @@ def iterate_arrays(fields: tuple[Any, ...], without: Collection[str] = ()) -> It
 
 def problem_to_data(problem: Problem) -> dict[str, Any]:
     """A problem as plain data; a share keeps its members."""
-    shares = {limit.name for limit in problem.limits if isinstance(limit.cost, Share)}
-    costs = {n: row.tolist() for n, row in problem.costs.items() if n not in shares}
+    derived = {limit.name for limit in problem.limits if limit.is_derived}
+    costs = {n: row.tolist() for n, row in problem.costs.items() if n not in derived}
     return {
         "experts": list(problem.experts),
         "costs": costs,
-        "limits": [limit_to_data(limit) for limit in problem.limits],
+        "limits": [limit.to_data() for limit in problem.limits],
         "draws": problem.draws,
         "floor": problem.floor,
         "period": problem.period,
     }
-
-
-def limit_to_data(limit: Limit) -> dict[str, Any]:
-    """One limit as plain data."""
-    side = "at_most" if limit.sign < 0 else "at_least"
-    if isinstance(limit.cost, Share):
-        return {"share": limit.name, "members": list(limit.cost.members), side: limit.bound}
-    return {"cost": limit.name, side: limit.bound}
 
 
 def problem_from_data(data: Mapping[str, Any]) -> Problem:
@@ -106,18 +98,11 @@ def problem_from_data(data: Mapping[str, Any]) -> Problem:
     return Problem(
         experts=data["experts"],
         costs=data["costs"],
-        limits=[limit_from_data(limit) for limit in data["limits"]],
+        limits=[Limit.from_data(limit) for limit in data["limits"]],
         draws=data["draws"],
         floor=data["floor"],
         period=data.get("period"),  # which older files do not have
     )
-
-
-def limit_from_data(data: Mapping[str, Any]) -> Limit:
-    """The inverse of `limit_to_data`."""
-    cost = Share(data["share"], tuple(data["members"])) if "share" in data else data["cost"]
-    sign = -1 if "at_most" in data else +1
-    return Limit(cost, data["at_most" if sign < 0 else "at_least"], sign)
 
 
 def compute_checksum(data: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from bylot.errors import BylotError, InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.outcome_tables.text_lines import quote_field
 from bylot.policies import NoisyOr, Policy, Strict, policy_to_data, resolve_policy
-from bylot.problem import Limit, Problem
+from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files import ProblemFile, WrittenLimit
 from bylot.problem_files.limits import per_request_bound
@@ -200,21 +200,9 @@ def make_sweep_level(
     bound = per_request_bound(written, problem.draws) if promise.per == "draw" else written
     limits = [one.at(bound) if one.key == promise.limit.key else one for one in problem.limits]
     try:
-        return SweepLevel(number, written, replace_limits(problem, limits))
+        return SweepLevel(number, written, problem.replace(limits=limits))
     except InfeasibleLimits as error:
         return SweepLevel(number, written, None, str(error))
-
-
-def replace_limits(problem: Problem, limits: Iterable[Limit]) -> Problem:
-    """The same pool under other limits."""
-    return Problem(
-        problem.experts,
-        dict(problem.costs),
-        limits,
-        draws=problem.draws,
-        floor=problem.floor,
-        period=problem.period,
-    )
 
 
 MAX_CACHED_VALUES = 50_000_000  # values that are kept in memory

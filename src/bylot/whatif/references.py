@@ -21,7 +21,7 @@ from bylot.optima import (
     optimum,
 )
 from bylot.problem import Problem
-from bylot.whatif.plan import ReferenceJob, WhatifPlan, replace_limits
+from bylot.whatif.plan import ReferenceJob, WhatifPlan
 
 EXACT_COSTS: Mapping[str, Any] = {"exact": True, "floor": False}
 """The limits themselves, and nobody's probability bounded from below."""
@@ -87,7 +87,7 @@ def any_panels_reference(setup: WhatifPlan, problem: Problem, priced: bool) -> R
 def free_panels_reference(setup: WhatifPlan, problem: Problem, priced: bool) -> Reference:
     """The best panels of M different experts, if nothing were limited."""
     stack, contexts = setup.ground
-    best = best_mixture(replace_limits(problem, []), stack, contexts=contexts)
+    best = best_mixture(problem.replace(limits=[]), stack, contexts=contexts)
     return reference_from_optimum(setup, problem, best)
 
 
@@ -111,7 +111,7 @@ def surrogate_reference(setup: WhatifPlan, problem: Problem, priced: bool) -> Re
 def free_draws_reference(setup: WhatifPlan, problem: Problem, priced: bool) -> Reference:
     """The best fixed law of M independent draws, if nothing were limited."""
     stack, contexts = setup.ground
-    best = optimum(replace_limits(problem, []), stack, floor=False, contexts=contexts)
+    best = optimum(problem.replace(limits=[]), stack, floor=False, contexts=contexts)
     return reference_from_optimum(setup, problem, best)
 
 
