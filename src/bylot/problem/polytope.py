@@ -204,17 +204,19 @@ def solve_linear_program(
     cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats
 ) -> PolytopeSolution | None:
     """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
-    options = dict.fromkeys(
-        ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), BOUND_TOLERANCE / 10
-    )
+    accuracy = BOUND_TOLERANCE / 10
     for presolve in (True, False):  # without presolve if the first attempt gives up, which is rare
         found = linprog(
             cost,
             A_ub=a,
             b_ub=b,
-            bounds=np.column_stack([low, high]),
+            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
             method="highs-ds",
-            options={"presolve": presolve, **options},
+            options={
+                "presolve": presolve,
+                "primal_feasibility_tolerance": accuracy,
+                "dual_feasibility_tolerance": accuracy,
+            },
         )
         if found.status == 0:
             return PolytopeSolution(np.asarray(found.x), np.asarray(found.ineqlin.marginals))

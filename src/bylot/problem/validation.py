@@ -182,7 +182,7 @@ def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
 
 def _row_from_input(
     name: str, given: object, names: tuple[str, ...]
-) -> tuple[Floats, Sequence[Any]]:
+) -> tuple[Floats, npt.NDArray[Any]]:
     """Return the numbers, NaN for what is none, and the values as they were given."""
     expected = f"one number for each of the {len(names)} experts"
     if isinstance(given, Mapping):
@@ -193,9 +193,9 @@ def _row_from_input(
         shape = "uneven parts" if values is None else f"shape {values.shape}"
         raise ProblemError(f"cost {name!r} has {shape}", expected=expected)
     if values.dtype != object:
-        return values.astype(np.float64), values.tolist()
+        return values.astype(np.float64), values
     row = [float(x) if isinstance(x, bool | np.bool_) else float_from_real(x) for x in values]
-    return np.array([np.nan if x is None else x for x in row]), list(values)
+    return np.array([np.nan if x is None else x for x in row]), values
 
 
 def _array_from_input(given: object) -> npt.NDArray[Any] | None:
