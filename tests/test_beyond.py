@@ -15,8 +15,8 @@ from bylot_paper.claims import judge_claims
 from bylot_paper.plots import beyond, comparison
 from bylot_paper.policy_settings import GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report import write_report
-from bylot_paper.report.beyond import CHECKS, judge_checks
-from bylot_paper.report.beyond.tuning import collect_sweeps
+from bylot_paper.report.beyond_checks import CHECKS, judge_checks
+from bylot_paper.report.beyond_tables import collect_sweeps
 from fabricated import AS_WRITTEN, tell
 from past import tell_past
 from test_report import Page, grids, is_grid

@@ -12,7 +12,7 @@ import pytest
 from bylot.reports.blocks import UNKNOWN, Banner, Block, Bullets, Heading, Paragraph, TableBlock
 from bylot.reports.pages import render_html, render_markdown
 from bylot_paper.claims import CLAIMS
-from bylot_paper.report import summarise_run, write_report
+from bylot_paper.report import summarize_run, write_report
 from fabricated import AS_WRITTEN, tell
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -150,7 +150,7 @@ def test_the_summary_has_a_row_a_group(folder: Path) -> None:
 
 def test_a_single_seed_has_no_deviation() -> None:
     records = tell(AS_WRITTEN, seeds=1)
-    rows = summarise_run(records.cells, records.run)["rows"]
+    rows = summarize_run(records.cells, records.run)["rows"]
     assert all(row["reward_std"] is None for row in rows)
     assert all(row["seeds"] == 1 for row in rows)
 

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 from bylot.cli import main
+from bylot_paper.evidence import MIN_VERDICT_SEEDS as NEEDED
 from bylot_paper.grid import crowd
 from bylot_paper.records import RECORD_SCHEMA
-from bylot_paper.report import MIN_VERDICT_SEEDS as NEEDED
 
 SMALL = ["--data", "synthetic", "--rounds", "200", "--seeds", "3"]
 FEW = ["--only", "*/omd/*", "--only", "*/cbwk/*"]

@@ -246,3 +246,9 @@ def name_case(environment: str, level: str, period: int | None, run: RunManifest
 def name_crowd(run: RunManifest) -> str:
     """The name of the crowd that was played on."""
     return str(run.get("data", {}).get("name", "unknown"))
+
+
+def name_data(run: RunManifest) -> str:
+    """Name of the data; that of a made-up crowd always says so."""
+    name = name_crowd(run)
+    return f"{name} (synthetic)" if is_synthetic(run) and "synthetic" not in name.lower() else name

@@ -19,6 +19,7 @@ from bylot.parallel import Engine, ThreadEngine, show_progress
 from bylot_paper import grid, report
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
+from bylot_paper.evidence import MIN_VERDICT_SEEDS
 from bylot_paper.grid import (
     DEFAULT_SEED_COUNTS,
     PAPER_ROUNDS,
@@ -157,9 +158,9 @@ def reproduce(
             f"{len(missing):,} to compute"
         )
         seeds = len({cell.seed for cell in cells})
-        if seeds < report.MIN_VERDICT_SEEDS:
+        if seeds < MIN_VERDICT_SEEDS:
             print_progress(
-                f"... verdicts need {report.MIN_VERDICT_SEEDS} seeds, and this run has {seeds}: see --seeds"
+                f"... verdicts need {MIN_VERDICT_SEEDS} seeds, and this run has {seeds}: see --seeds"
             )
         effort, stopped = WorkSummary(wish.rounds), False
         try:

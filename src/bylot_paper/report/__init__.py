@@ -1,7 +1,190 @@
-"""Tables, verdicts and pages, from finished records only: nothing here runs an experiment."""
+"""Writes figures and reports from finished records; nothing here runs an experiment."""
 
-from bylot_paper.evidence import MIN_VERDICT_SEEDS
-from bylot_paper.report.summary import summarise_run
-from bylot_paper.report.write import WrittenReport, draw_figures, write_report
+import json
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
-__all__ = ["MIN_VERDICT_SEEDS", "WrittenReport", "draw_figures", "summarise_run", "write_report"]
+import polars as pl
+
+from bylot.harness import seed_std
+from bylot.metrics import LIMIT_TOLERANCES
+from bylot.reports.blocks import Banner, Block, Bullets, Heading
+from bylot.reports.pages import write_pages
+from bylot_paper.analysis import (
+    GroupKey,
+    RecordGroups,
+    RunManifest,
+    format_seed_count,
+    is_synthetic,
+    name_data,
+)
+from bylot_paper.claims import (
+    describe_missing,
+    judge_claims,
+    list_complete_cells,
+    list_run_differences,
+)
+from bylot_paper.grid import COMPARISON_EXPERIMENTS, DEFAULT_SEED_COUNTS, GRIDS
+from bylot_paper.plots import draw_figures
+from bylot_paper.report.beyond import build_beyond_section, count_checks
+from bylot_paper.report.beyond_checks import judge_checks
+from bylot_paper.report.default import build_default_section, judge_contest, make_default_data
+from bylot_paper.report.paper import build_paper_section, count_claims
+
+PAPER_EXPERIMENTS = ("sweep", "crowd")
+
+
+class ReportRecords(Protocol):
+    """A table of cells and the manifest of their run."""
+
+    @property
+    def cells(self) -> pl.DataFrame: ...
+
+    @property
+    def run(self) -> RunManifest: ...
+
+
+class WrittenReport(NamedTuple):
+    """The files that were written, and the verdicts in a sentence for each part."""
+
+    paths: list[Path]
+    verdicts: str
+
+
+def write_report(
+    records: ReportRecords, folder: Path, core_seconds: float | None = None
+) -> WrittenReport:
+    """Write figures, report.md, report.html, summary.json and the verdicts as JSON.
+
+    The verdicts are in claims.json (the paper's experiments), beyond.json and default.json.
+    core_seconds: what the run took; None: what the folder's summary says already.
+    """
+    cells, run = records.cells, records.run
+    spent = read_core_seconds(folder) if core_seconds is None else core_seconds
+    figures = draw_figures(cells, run, folder)
+    paper, contest = (
+        cells if cells.is_empty() else cells.filter(pl.col("experiment").is_in(experiments))
+        for experiments in (PAPER_EXPERIMENTS, COMPARISON_EXPERIMENTS)
+    )
+    known = (*PAPER_EXPERIMENTS, *COMPARISON_EXPERIMENTS)
+    past = cells if cells.is_empty() else cells.filter(~pl.col("experiment").is_in(known))
+    with_paper = not paper.is_empty() or (past.is_empty() and contest.is_empty())
+    title = make_title(run, with_paper, not past.is_empty())
+    blocks = build_opening(run, RecordGroups(cells), spent, title, with_paper)
+    data: dict[str, Any] = {"summary.json": summarize_run(cells, run, spent)}
+    verdicts = []
+    if with_paper:
+        claims = judge_claims(paper, run)
+        blocks += build_paper_section(paper, run, claims, figures)
+        data["claims.json"] = [row._asdict() for row in claims]
+        verdicts.append(count_claims(claims, run))
+    if not past.is_empty():
+        checks = judge_checks(past, run)
+        blocks += build_beyond_section(past, run, checks, figures)
+        data["beyond.json"] = [row._asdict() for row in checks]
+        verdicts.append(count_checks(checks))
+    if not contest.is_empty():
+        judged = judge_contest(contest, run)
+        blocks += build_default_section(judged, contest, run, figures["default"])
+        data["default.json"] = found = make_default_data(judged)
+        verdicts.append(found["outcome"])
+    pages = write_pages(blocks, title, folder, data)
+    drawn = [path for paths in figures.values() for path in paths]
+    return WrittenReport(drawn + pages, "\n".join(verdicts))
+
+
+def read_core_seconds(folder: Path) -> float | None:
+    """The core-seconds in an earlier summary; None if there is none."""
+    try:
+        return float(json.loads((folder / "summary.json").read_text())["core_seconds"])
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+
+
+def make_title(run: RunManifest, with_paper: bool, with_beyond: bool) -> str:
+    """The title, by the first part of the report."""
+    title = "All policies in all scenarios, and the default"
+    if with_paper:
+        title = "The experiments of Multinomial Subset Routing, reproduced"
+    elif with_beyond:
+        title = "Policies beyond Multinomial Subset Routing"
+    return f"{'SYNTHETIC: ' if is_synthetic(run) else ''}{title}"
+
+
+def build_opening(
+    run: RunManifest,
+    groups: RecordGroups,
+    core_seconds: float | None,
+    title: str,
+    with_paper: bool,
+) -> list[Block]:
+    """The data, the size of the run, and what is missing."""
+    blocks: list[Block] = [Heading(title, 1)]
+    if is_synthetic(run):
+        blocks.append(
+            Banner(
+                "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
+                "about it, not about the TREC workers of the paper."
+            )
+        )
+    notes = list_run_differences(run)
+    for experiment in GRIDS:
+        notes += describe_missing(groups, experiment, run)
+    blocks += [Banner(note) for note in notes if not note.startswith("SYNTHETIC")]
+    digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
+    facts = [f"Data: {name_data(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
+    rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
+    facts.append(f"{rounds} rounds per run; window {run.get('window', '?')}.")
+    for experiment, usual in DEFAULT_SEED_COUNTS.items():
+        of_paper = experiment in PAPER_EXPERIMENTS
+        found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
+        if found or (with_paper and of_paper):
+            total = len(list_complete_cells(experiment, usual, run))
+            wanted = f"{'the paper has' if of_paper else 'of'} {total:,}"
+            seeds = format_seed_count(groups.seeds(experiment))
+            facts.append(f"{experiment}: {found:,} cells ({wanted}), {seeds}.")
+    if core_seconds is not None:
+        facts.append(f"{core_seconds:,.1f} core-seconds in the last run that computed anything.")
+    return [*blocks, Bullets(facts)]
+
+
+def summarize_run(
+    cells: pl.DataFrame, run: RunManifest, core_seconds: float | None = None
+) -> dict[str, Any]:
+    """The content of summary.json; `seeds` is the number of different seeds in the records."""
+    groups = RecordGroups(cells)
+    return {
+        "data": name_data(run),
+        "synthetic": is_synthetic(run),
+        "digest": run.get("data", {}).get("digest"),
+        "code": run.get("code"),
+        "rounds": run.get("rounds"),
+        "window": run.get("window"),
+        "seeds": cells["seed"].n_unique(),
+        "cells": len(cells),
+        "core_seconds": core_seconds,
+        "rows": [summarize_group(groups, key) for key in groups],
+    }
+
+
+def summarize_group(groups: RecordGroups, key: GroupKey) -> dict[str, Any]:
+    """Means over seeds; the deviation (ddof = 1) is null for a single seed."""
+
+    def mean(column: str) -> float | None:
+        values = groups.values(key, column)
+        return float(values.mean()) if values.size else None
+
+    reward, outside = groups.values(key, "reward"), groups.values(key, "outside")
+    return {
+        **key._asdict(),
+        "seeds": len(groups[key]),
+        "reward_mean": mean("reward"),
+        "reward_std": float(seed_std(reward)) if reward.size > 1 else None,
+        "regret_true_mean": mean("regret_true"),
+        "feasible": {
+            f"{tolerance:g}": float((outside <= tolerance).mean()) if outside.size else None
+            for tolerance in LIMIT_TOLERANCES
+        },
+        **{f"{name}_mean": mean(name) for name in ("r2", "expert", "workload")},
+        **{f"{name}_mean": mean(name) for name in ("optimum", "uniform")},
+    }

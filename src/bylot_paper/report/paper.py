@@ -1,260 +1,256 @@
-"""What the report says, in which order."""
+"""The part of the report that is about the paper's experiments: claims, figures, tables."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import polars as pl
+
+from bylot.metrics import LIMIT_TOLERANCES
+from bylot.numerics.jit import Floats
 from bylot.reports.blocks import (
-    FAILS,
-    HOLDS,
     UNKNOWN,
-    Banner,
     Block,
     Bullets,
-    Figure,
     Heading,
     JudgedClaim,
     Paragraph,
     TableBlock,
     Verdicts,
 )
-from bylot.reports.style import ENVIRONMENT_LABELS
-from bylot_paper import grid
-from bylot_paper.analysis import RecordGroups, RunManifest, format_seed_count, is_synthetic
+from bylot.reports.style import ENVIRONMENT_LABELS, LEVEL_STYLES, PAPER_POLICY_STYLES
+from bylot_paper.analysis import (
+    GroupKey,
+    RecordGroups,
+    RunManifest,
+    crowd_key,
+    name_data,
+    sweep_key,
+)
 from bylot_paper.claims import (
     READING_VARIANTS,
-    Reading,
-    describe_missing,
+    compare_readings,
     describe_other_data,
-    list_complete_cells,
-    list_run_differences,
+    find_threshold_changes,
 )
-from bylot_paper.evidence import NEAR_OPTIMAL, Evidence
-from bylot_paper.report import paper_tables
-from bylot_paper.report.summary import name_data
-
-PAPER_EXPERIMENTS = ("sweep", "crowd")
-"""The experiments that are the paper's."""
+from bylot_paper.crowd_scenario import PAPER_LEVELS
+from bylot_paper.evidence import NEAR_OPTIMAL, RunShare
+from bylot_paper.report.formatting import (
+    NO_VALUE,
+    TEXTS,
+    build_figure,
+    count_verdicts,
+    fill_table,
+    format_mean,
+    format_mean_std,
+    tabulate_untested,
+)
 
 LOOSER_THRESHOLD = 0.98
-"""Another threshold for what is near-optimal, of which the report says what it would change."""
-
-PAPER_CAPTIONS = {
-    "sweep": (
-        "Regret of OMD and its distance from the limits as updates go by",
-        "The paper's Figure 1. Solid with markers: against the true constrained optimum in "
-        "hindsight; dotted: against OMD's own last policy, as the paper does. Axes are logarithmic "
-        "but linear near 0. The dashed c/√n goes through the tight curve at n = 10.",
-    ),
-    "crowd": (
-        "Mean reward and share of feasible seeds of the policies at the levels of limits",
-        "The paper's Figure 2. Left: reward; the bar across a level is the true optimum under its "
-        "limits. Right: seeds within all limits with no tolerance. A policy that picks five "
-        "different workers, or that breaks limits, can earn more than the optimum, which is over "
-        "draws with replacement that keep them.",
-    ),
-    "rolling": (
-        "Rolling mean reward of the policies over the rounds at tight and loose limits",
-        "The paper's Figure 3. MoE and Random are left out as there.",
-    ),
-}
-
-PAPER_NOTES = [
-    "An update is a batch of 10 rounds, so the clock n = t/10 ends at a tenth of the rounds: at "
-    "1,000 in the paper's runs, where the text says 10,000.",
-    "The rolling window is a twentieth of the rounds: in the paper's runs 500, as the text has it; "
-    "a caption says 5,000.",
-    "R1 is reported both ways: against the policy that OMD ended with (the paper's stand-in, with "
-    "its exact expectation instead of 200 draws) and against the true optimum, with a certificate.",
-    "Feasible means that the mean realised cost of the whole run is within every limit with no "
-    "tolerance; 0.001 and 0.01 are reported beside it. With no limits every run is feasible.",
-    "The limit on workload is 5 times the mean workload of the pool of 50, plus the margin.",
-    "The duals of CBwK and TS-BwK move on the running mean of the cost, as written; moving on the "
-    "cost of the round is a variant.",
-    "OMD averages the gradients of a batch, subtracts the running mean reward, counts a worker "
-    "drawn twice twice, and moves its dual every round.",
-    "Settings are the paper's, which speak of raw rewards of 0 to N. On a limit that binds, the "
-    "variants whose dual moves on the cost of the round hold the mean at the bound only up to the "
-    "dual's size over the rounds: a hair decides whether such a run is feasible at tolerance 0.",
-    "The ten experts of a pool are its most accurate workers; of equals, those with the lower id.",
-    "MoE's dual moves on the running mean of the cost too.",
-    "A skill of exactly 0 or 1 has no noise. In the regime environment the mean skill of 5 fresh "
-    "workers is multiplied by 0.2 in each of 10 blocks, the first included.",
-    "Greedy and CUCB credit the reward of a team to all its members, so that the order of the "
-    "warm-up, a random one per seed, decides much of what they do.",
-    "From equal shares about one expert per round is drawn, so the cost cannot begin above a cap "
-    "of 2; costs do not depend on N; and without a binding limit CBwK is CUCB and TS-BwK is TS. "
-    "Sentences that say otherwise are measured all the same.",
-]
+"""Another threshold for near-optimal; the report says which verdicts it would change."""
+TABULATED_UPDATES = (1, 10, 30, 100, 300, 1_000)
 
 
 def build_paper_section(
-    evidence: Evidence,
-    rows: Sequence[JudgedClaim],
-    others: Sequence[Reading],
-    loose: Sequence[str],
-    drawn: Mapping[str, Sequence[Path]],
-) -> list[Block]:
-    """What is said of the paper's experiments, as far as the records go."""
-    return [
-        Paragraph(count_verdicts(rows, evidence.run)),
-        Heading("Limits"),
-        paper_tables.tabulate_levels(evidence.groups),
-        Heading("Figures"),
-        *(
-            block
-            for name in PAPER_CAPTIONS
-            for block in build_paper_figure(name, drawn.get(name, []), evidence.run)
-        ),
-        Heading("Sentence by sentence"),
-        *build_verdicts(rows, evidence),
-        Paragraph(describe_threshold(loose)),
-        *build_readings(others),
-        Heading("The numbers behind the figures"),
-        *build_number_tables(evidence),
-        Heading("How the paper was read"),
-        Paragraph("Where the text is silent or contradicts itself, this is what was done."),
-        Bullets(PAPER_NOTES),
-    ]
-
-
-def make_report_title(run: RunManifest, of_paper: bool = True, past: bool = True) -> str:
-    """Of the whole report, which may have nothing of the paper's, nor of what is past it."""
-    mark = "SYNTHETIC: " if is_synthetic(run) else ""
-    if of_paper:
-        return f"{mark}The experiments of Multinomial Subset Routing, run again"
-    if past:
-        return f"{mark}Policies past Multinomial Subset Routing"
-    return f"{mark}All policies in all worlds, and the default"
-
-
-def build_opening(
+    cells: pl.DataFrame,
     run: RunManifest,
-    groups: RecordGroups,
-    core_seconds: float | None,
-    name: str,
-    of_paper: bool = True,
+    claims: Sequence[JudgedClaim],
+    figures: Mapping[str, Sequence[Path]],
 ) -> list[Block]:
-    """On what data, and how much of it."""
-    blocks: list[Block] = [Heading(name, 1)]
-    if is_synthetic(run):
-        blocks.append(
-            Banner(
-                "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
-                "about it, not about the TREC workers of the paper."
-            )
-        )
-    notes = list_run_differences(run)
-    for experiment in grid.GRIDS:
-        notes += describe_missing(groups, experiment, run)
-    blocks += [Banner(note) for note in notes if not note.startswith("SYNTHETIC")]
-    digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
-    facts = [f"Data: {name_data(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
-    rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
-    facts.append(f"{rounds} rounds a run; window {run.get('window', '?')}.")
-    for experiment, usual in grid.DEFAULT_SEED_COUNTS.items():
-        found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
-        seeds, wanted = (
-            format_seed_count(groups.seeds(experiment)),
-            len(list_complete_cells(experiment, usual, run)),
-        )
-        whose = "the paper's" if experiment in PAPER_EXPERIMENTS else "in all"
-        if found or (of_paper and experiment in PAPER_EXPERIMENTS):
-            facts.append(f"{experiment}: {found:,} cells ({whose}: {wanted:,}), {seeds}.")
-    if core_seconds is not None:
-        facts.append(
-            f"{core_seconds:,.1f} core-seconds of work in the last run that computed anything."
-        )
-    return [*blocks, Bullets(facts)]
-
-
-def count_verdicts(rows: Sequence[JudgedClaim], run: RunManifest) -> str:
-    """How the verdicts fell."""
-    counts = Counter(row.verdict for row in rows)
-    about = ""
-    if describe_other_data(run):
-        about = f" (judged on the {name_data(run)} crowd, which is not the paper's)"
-    fell = f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNKNOWN]} cannot be tested"
-    return f"Of {len(rows)} statements of the paper's results{about}, {fell}."
-
-
-def build_paper_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Block]:
-    """A figure, or why there is none."""
-    alt, caption = PAPER_CAPTIONS[name]
-    if not paths:
-        return [Paragraph(f"{alt}: no figure, as the records hold no such cells.")]
-    png, svg = paths
-    mark = "SYNTHETIC. " if is_synthetic(run) else ""
-    return [Figure(png, svg, mark + alt, mark + caption)]
-
-
-def build_number_tables(evidence: Evidence) -> list[Block]:
-    """All tables that the records can fill."""
-    groups = evidence.groups
-    found = [
-        paper_tables.tabulate_decay(groups),
-        *(
-            paper_tables.tabulate_comparison(groups, environment)
-            for environment in ENVIRONMENT_LABELS
-        ),
-        paper_tables.tabulate_theorems(groups),
-    ]
-    filled: list[Block] = [table for table in found if table is not None]
-    note = (
-        "The theorems speak of the plain algorithm (no batches, no baseline, its own step) and of "
-        "expected regret; their right-hand sides are given for scale, in the same units."
+    """Everything that is said of the paper's experiments, as far as the records go."""
+    groups, total = RecordGroups(cells), count_claims(claims, run)
+    blocks: list[Block] = [Paragraph(total), Heading("Limits"), tabulate_levels(groups)]
+    blocks.append(Heading("Figures"))
+    for name in ("sweep", "crowd", "rolling"):
+        alt = TEXTS["figures"][name]["alt"]
+        missing = Paragraph(f"{alt}: no figure, as the records hold no such cells.")
+        blocks += build_figure(name, figures[name], run) or [missing]
+    blocks += [Heading("Sentence by sentence"), *build_claims(claims, total)]
+    changes = ", ".join(find_threshold_changes(cells, run, LOOSER_THRESHOLD))
+    change = f"these verdicts would change: {changes}" if changes else "no verdict would change"
+    threshold = f"Near-optimal means {NEAR_OPTIMAL:.0%} of the true optimum here"
+    blocks.append(Paragraph(f"{threshold}; at {LOOSER_THRESHOLD:.0%}, {change}."))
+    blocks += build_readings(cells, run)
+    blocks += [Heading("The numbers behind the figures"), *build_tables(groups)]
+    blocks.append(Heading("How the paper was read"))
+    blocks.append(
+        Paragraph("Where the text is silent or contradicts itself, we did the following.")
     )
-    return [*filled, Paragraph(note)] if filled else [Paragraph("The records are empty.")]
+    return [*blocks, Bullets(TEXTS["notes"]["paper"])]
 
 
-def build_verdicts(rows: Sequence[JudgedClaim], evidence: Evidence) -> list[Block]:
-    """Every claim by section, and those that cannot be tested in short."""
-    tested = [row for row in rows if row.verdict != UNKNOWN]
-    sections = list(dict.fromkeys(row.section for row in tested))
+def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
+    """How many claims hold, and on which data if these are not the paper's."""
+    about = f" (judged on the {name_data(run)} crowd, which is not the paper's)"
+    return count_verdicts(
+        claims, f"statements of the paper's results{about if describe_other_data(run) else ''}"
+    )
+
+
+def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
+    """Every claim by section, and those that cannot be tested in a table."""
+    tested = [row for row in claims if row.verdict != UNKNOWN]
     blocks: list[Block] = [
         Paragraph(
             "Each sentence is in our words, with the rule that judges it beside it. A comparison "
             "of two policies is over the same seeds and needs more than two standard errors. "
             "Sentences that only describe a figure or repeat another are left out."
         ),
-        Paragraph(count_verdicts(rows, evidence.run)),
+        Paragraph(total),
     ]
-    for section in sections:
-        blocks += [Heading(f"Section {section}", 3)]
-        blocks += [Verdicts([row for row in tested if row.section == section])]
-    if len(tested) < len(rows):
-        head = ("claim", "why")
-        untested = [(row.id, row.measured) for row in rows if row.verdict == UNKNOWN]
-        blocks += [Heading("Cannot be tested", 3)]
-        blocks += [TableBlock("What these records say nothing about", head, untested, words=2)]
-    return blocks
+    for section in dict.fromkeys(row.section for row in tested):
+        blocks.append(Heading(f"Section {section}", 3))
+        blocks.append(Verdicts([row for row in tested if row.section == section]))
+    untested = tabulate_untested("What these records do not cover", "claim", claims)
+    return [*blocks, *([Heading("Cannot be tested", 3), *untested] if untested else [])]
 
 
-def describe_threshold(loose: Sequence[str]) -> str:
-    """What hangs on how near the optimum is near."""
-    change = f"these verdicts would change: {', '.join(loose)}" if loose else "nothing would change"
-    return f"Near-optimal means {NEAR_OPTIMAL:.0%} of the true optimum here; at {LOOSER_THRESHOLD:.0%}, {change}."
-
-
-def build_readings(others: Sequence[Reading]) -> list[Block]:
+def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
     """What would change if the paper were read differently."""
-    if not others:
+    found = compare_readings(cells, run)
+    if not found:
         return []
+    rows = [tuple(one) for one in found if one.usual != one.other]
+    used = dict.fromkeys(one.variant for one in found)
     head = ("variant", "claim", "as read here", "as the variant", "measured")
-    rows = [
-        (one.variant, one.claim, one.usual, one.other, one.measured)
-        for one in others
-        if one.usual != one.other
-    ]
-    used = [
-        variant for variant in READING_VARIANTS if any(one.variant == variant for one in others)
-    ]
-    table = TableBlock(
-        "Verdicts that another reading of the paper would change", head, rows, words=5
-    )
+    caption = "Verdicts that another reading of the paper would change"
     return [
         Heading("Other readings"),
-        Paragraph(f"{len(rows)} of {len(others)} verdicts on feasibility would change."),
+        Paragraph(f"{len(rows)} of {len(found)} verdicts on feasibility would change."),
         Bullets([f"{variant}: {READING_VARIANTS[variant][1]}." for variant in used]),
-        *([table] if rows else []),
+        *fill_table(caption, head, rows, words=5),
     ]
+
+
+def build_tables(groups: RecordGroups) -> list[Block]:
+    """All tables that the records can fill."""
+    tables = tabulate_decay(groups)
+    for environment in ENVIRONMENT_LABELS:
+        tables += tabulate_comparison(groups, environment)
+    tables += tabulate_theorems(groups)
+    note = (
+        "The theorems are about the plain algorithm (no batches, no baseline, its own step) and "
+        "expected regret; their right-hand sides are given for scale, in the same units."
+    )
+    return [*tables, Paragraph(note)] if tables else [Paragraph("The records are empty.")]
+
+
+def tabulate_levels(groups: RecordGroups) -> Block:
+    """The paper's first table, with the limits on workload that it came to in these records."""
+    rows = []
+    for name, style in LEVEL_STYLES.items():
+        level = PAPER_LEVELS[name]
+        margin, cap = (f"{level.margin:+}", f"{level.cap:g}") if level else (NO_VALUE, NO_VALUE)
+        found = [groups.values(key, "workload_bound") for key in groups if key.level == name]
+        bounds = np.concatenate([np.zeros(0), *found])
+        reached = f"{bounds.min():.3f} to {bounds.max():.3f}" if bounds.size else NO_VALUE
+        rows.append((style.name, margin, cap, reached))
+    head = ("level", "margin on workload", "cap on experts", "limit on workload in the records")
+    caption = "Levels of limits (Table 1): workload at most 5 x its pool mean + margin, per round"
+    return TableBlock(caption, head, rows)
+
+
+def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
+    """All measures of the eight policies (and variants, if present) in one environment."""
+    shown = {key.policy for key in groups if key[:2] == ("crowd", environment)}
+    policies = [*PAPER_POLICY_STYLES, *sorted(shown - PAPER_POLICY_STYLES.keys())]
+    keys = [crowd_key(environment, level, policy) for level in LEVEL_STYLES for policy in policies]
+    head = (
+        *("level", "policy", "seeds", "reward", "true regret"),
+        *("feasible at 0", "at 0.001", "at 0.01", "R2", "experts", "workload"),
+    )
+    rows = [make_comparison_row(groups, key) for key in keys if key in groups]
+    caption = (
+        f"{ENVIRONMENT_LABELS[environment].capitalize()} environment: mean ± standard deviation "
+        f"over seeds; feasible seeds in % with Wilson's 95% interval"
+    )
+    return fill_table(caption, head, rows, words=2)
+
+
+def make_comparison_row(groups: RecordGroups, key: GroupKey) -> tuple[str, ...]:
+    """One policy at one level."""
+    style = PAPER_POLICY_STYLES.get(key.policy)
+    outside = groups.values(key, "outside")
+    return (
+        LEVEL_STYLES[key.level].name,
+        style.name if style else key.policy,
+        str(len(groups[key])),
+        format_mean_std(groups.values(key, "reward")),
+        format_mean_std(groups.values(key, "regret_true")),
+        *(format_share(outside, tolerance) for tolerance in LIMIT_TOLERANCES),
+        *(format_mean(groups.values(key, column)) for column in ("r2", "expert", "workload")),
+    )
+
+
+def format_share(outside: Floats, tolerance: float) -> str:
+    """Share of seeds no further outside than a tolerance, with its interval, in %."""
+    if not outside.size:
+        return NO_VALUE
+    share = RunShare(int((outside <= tolerance).sum()), outside.size)
+    low, high = share.interval
+    return f"{100 * share.value:.0f} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+def tabulate_decay(groups: RecordGroups) -> list[Block]:
+    """R1 for both definitions and R2 of the sweep at a few updates."""
+    measures = {
+        "R1, true optimum": "curve_r1_true",
+        "R1, last policy": "curve_r1_proxy",
+        "R2": "curve_r2",
+    }
+    rows = [
+        (f"{N}", LEVEL_STYLES[level].name, name, *format_at_updates(groups, key, column))
+        for name, column in measures.items()
+        for N in (3, 5)
+        for level in LEVEL_STYLES
+        if (key := sweep_key(N, level)) in groups
+    ]
+    head = ("N", "level", "measure", *(f"n = {n:,}" for n in TABULATED_UPDATES))
+    caption = "Sweep: mean ± standard deviation over seeds at update n = t/10"
+    return fill_table(caption, head, rows, words=3)
+
+
+def format_at_updates(groups: RecordGroups, key: GroupKey, column: str) -> list[str]:
+    """A curve at the tabulated updates; a dash after the end of the run."""
+    curve = groups.curve(key, column)
+    if curve is None:
+        return [NO_VALUE] * len(TABULATED_UPDATES)
+    return [
+        format_mean_std(curve.seeds[:, int(np.searchsorted(curve.n, n))])
+        if n <= curve.n[-1]
+        else NO_VALUE
+        for n in TABULATED_UPDATES
+    ]
+
+
+def tabulate_theorems(groups: RecordGroups) -> list[Block]:
+    """OMD's regret and distance next to the right-hand sides of the theorems."""
+    order = list(LEVEL_STYLES)
+    keys = sorted(
+        (key for key in groups if key.policy.startswith("omd")),
+        key=lambda key: (key._replace(level=""), order.index(key.level)),
+    )
+    head = (
+        *("experiment", "environment", "level", "policy", "N"),
+        *("R1", "its bound", "seeds within", "R2", "its bound", "seeds within"),
+    )
+    rows = [
+        (
+            *(key.experiment, key.environment, LEVEL_STYLES[key.level].name, key.policy),
+            str(key.dimensions),
+            *compare_with_bound(groups, key, "regret_true", "r1_bound"),
+            *compare_with_bound(groups, key, "r2", "r2_bound"),
+        )
+        for key in keys
+    ]
+    caption = "OMD at the end of the run against Theorems 1 (R1) and 2 (R2): means over seeds"
+    return fill_table(caption, head, rows, words=4)
+
+
+def compare_with_bound(
+    groups: RecordGroups, key: GroupKey, column: str, bound: str
+) -> tuple[str, str, str]:
+    """A measured mean, the mean of its bound, and how many seeds are within the bound."""
+    both = groups[key].select(column, bound).drop_nulls().to_numpy()
+    within = f"{int((both[:, 0] <= both[:, 1]).sum())}/{len(both)}" if len(both) else NO_VALUE
+    return format_mean(groups.values(key, column)), format_mean(groups.values(key, bound)), within
