@@ -114,9 +114,9 @@ def test_a_report_on_ours_alone_says_nothing_of_the_papers(tmp_path: Path) -> No
     assert not (tmp_path / "claims.json").exists()
     assert {path.name for path in paths} >= {"report.md", "beyond.json", "summary.json"}
     text = (tmp_path / "report.md").read_text()
-    assert text.startswith("# SYNTHETIC: Policies past Multinomial Subset Routing\n")
+    assert text.startswith("# SYNTHETIC: Policies beyond Multinomial Subset Routing\n")
     assert "sweep: 0 cells" not in text
-    assert "periods: 192 cells (in all: 240), 4 seeds" in text
+    assert "periods: 192 cells (of 240), 4 seeds" in text
     assert "so few rounds; none did here" in text
 
 
@@ -159,13 +159,13 @@ def test_the_report_keeps_the_two_apart_and_says_what_was_refused(folder: Path) 
 def test_the_sentences_are_made_of_the_numbers(folder: Path, bad: Any, tmp_path: Path) -> None:
     past = (folder / "report.md").read_text().split("## Beyond the paper")[1]
     assert "Within all limits in every run: tangent, distinct." in past
-    assert re.search(r"Periods outside a limit, all lengths and places: omd [1-9]", past)
+    assert re.search(r"Periods outside a limit, all lengths and cases: omd [1-9]", past)
     assert "distinct 0 of" in past
     assert "no guard" in past
-    assert "best of these settings would have taken off" in past
+    assert "best of these settings would have reduced" in past
     write_report(bad, tmp_path)
     other = (tmp_path / "report.md").read_text()
-    assert "Within all limits in every run: nobody." in other
+    assert "Within all limits in every run: none." in other
     assert "## Sentence by sentence" not in other  # nothing of the paper's was played
     assert "SYNTHETIC" in other
 

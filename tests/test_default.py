@@ -67,7 +67,7 @@ def test_one_command_leaves_records_a_figure_a_report_and_a_verdict(small: Path)
     assert (small / "figures" / "default.png").stat().st_size > 10_000
     text = (small / "report.md").read_text()
     assert "SYNTHETIC" in text
-    assert "The hospital was left out" in text
+    assert "Without the hospital: its files were not given" in text
     found = json.loads((small / "default.json").read_text())
     assert found["outcome"] in text
     assert found["choices"][0]["policy"] == "distinct"
