@@ -27,7 +27,7 @@ from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from small import five, recorded
 
 SEED = 5
-UNTOLD = [n for n, p in POLICIES.items() if not (p.multinomial or p.whole or n == "panel")]
+UNTOLD = [n for n, p in POLICIES.items() if not (p.multinomial or p.whole or n == "noisy-or")]
 CASES: Mapping[str, Policy] = {
     **{n: POLICIES[n] for n in UNTOLD},
     "moe, quick": Moe(rate=0.3, step=0.05),
@@ -333,10 +333,11 @@ def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
         0,
         np.array([0, 0]),
         np.array([0.2, 0.2]),
+        np.empty(0),
         np.empty(0, np.bool_),
         1.0,
         True,
-        0.0,
+        np.nan,
         1.0,
         False,
     )
@@ -344,11 +345,12 @@ def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
 
 
 @pytest.mark.parametrize("name", UNTOLD)
-def test_odds_are_not_told_and_the_status_shows_who_was_drawn(name: str) -> None:
+def test_probabilities_are_unknown_and_the_status_shows_who_was_drawn(name: str) -> None:
     router = Router(five(), name, seed=3, rewards=(0.0, 8.0))
     assert set(router.status().q.values()) == {0.2}
     decisions = [router.decide() for _ in range(40)]
-    assert all(decision.odds == () and decision.feasible for decision in decisions)
+    assert all((d.draw_probabilities, d.inclusion, d.propensity) == (None,) * 3 for d in decisions)
+    assert all(decision.feasible for decision in decisions)
     names = [n for decision in decisions for n in decision.subset]
     if POLICIES[name].aware:
         router.state.multipliers.lam[:] = [0.5, 0.25, 1.0]
@@ -363,7 +365,8 @@ def test_odds_are_not_told_and_the_status_shows_who_was_drawn(name: str) -> None
         assert set(prices) == {None}
         assert "-  kept" in str(status) or "-  outside" in str(status)
     trace = simulate(five(), recorded(), name, rounds=40)
-    assert np.isnan(trace.record.odds).all()
+    assert np.isnan(trace.record.draw_probabilities).all()
+    assert np.isnan(trace.record.propensities).all()
 
 
 def test_a_range_of_rewards_is_mapped_to_the_unit_interval() -> None:

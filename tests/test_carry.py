@@ -16,7 +16,7 @@ from bylot.router import router
 from bylot.router.persistence import iterate_arrays
 from small import five
 
-GUARDED = ["distinct", "tangent", "panel"]
+GUARDED = ["distinct", "tangent", "noisy-or"]
 
 
 def other(**parts: Any) -> Problem:

@@ -32,9 +32,9 @@ MADE = {
     "context": None,
     "draws": ["ann", "eve"],
     "subset": ["ann", "eve"],
-    "odds": [0.1, 0.30000000000000004],
+    "draw_probabilities": [0.1, 0.30000000000000004],
     "inclusion": {"ann": 0.1, "eve": 0.3},
-    "chance": 0.07,
+    "propensity": 0.07,
     "spend": {"usd": 4.5},
     "expected": {"usd": None},
     "feasible": True,
@@ -59,7 +59,7 @@ def asked(server: Scripted, **options: Any) -> RemoteRouter:
 def test_a_decision_is_what_a_router_in_memory_would_hand_out() -> None:
     with scripted(Says(201, MADE)) as server:
         decision = asked(server).decide("chest pain", ["ann", "eve"], key="k")
-    assert decision.odds == (0.1, 0.30000000000000004)
+    assert decision.draw_probabilities == (0.1, 0.30000000000000004)
     assert decision.subset == ("ann", "eve")
     assert math.isnan(decision.expected["usd"])
     assert isinstance(decision, bylot.Decision)

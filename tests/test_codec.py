@@ -216,16 +216,16 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
         ("tangent", {"mass": [[1.0] * 5] * 2}),
         ("tangent", {"theta": [[1e308] * 5] * 2}),
         ("tangent", {"account": {"place": [-1]}}),
-        ("panel", {"visits": [-1, 1]}),
-        ("panel", {"drawn": [[9, 0, 0, 0, 0]] * 2}),
-        ("panel", {"belief": {"beta": [[0.5] * 5] * 2}}),
-        ("panel", {"belief": {"root": [[[0.0] * 5] * 5] * 2}}),
-        ("panel", {"belief": {"root": [[[1.0] * 5] * 5] * 2}}),
-        ("panel", {"belief": {"missed": [0.0, 0.1]}}),
-        ("panel", {"belief": {"drift": [[9.0] * 5] * 2}}),
-        ("panel", {"toll": {"price": [-1.0, 0.0, 0.0]}}),
-        ("panel", {"toll": {"squares": [0.0, 0.0, 0.0]}}),
-        ("panel", {"explorer": {"visits": [-1, 1]}}),
+        ("noisy-or", {"visits": [-1, 1]}),
+        ("noisy-or", {"drawn": [[9, 0, 0, 0, 0]] * 2}),
+        ("noisy-or", {"belief": {"beta": [[0.5] * 5] * 2}}),
+        ("noisy-or", {"belief": {"root": [[[0.0] * 5] * 5] * 2}}),
+        ("noisy-or", {"belief": {"root": [[[1.0] * 5] * 5] * 2}}),
+        ("noisy-or", {"belief": {"missed": [0.0, 0.1]}}),
+        ("noisy-or", {"belief": {"drift": [[9.0] * 5] * 2}}),
+        ("noisy-or", {"toll": {"price": [-1.0, 0.0, 0.0]}}),
+        ("noisy-or", {"toll": {"squares": [0.0, 0.0, 0.0]}}),
+        ("noisy-or", {"explorer": {"visits": [-1, 1]}}),
     ],
     ids=str,
 )
@@ -253,15 +253,15 @@ def test_odds_where_there_can_be_none_and_none_where_there_must_be_are_refused(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "router.json"
-    for policy, odds in (("cucb", [0.5, 0.5]), ("omd", [])):
+    for policy, wrong in (("cucb", [0.5, 0.5]), ("omd", [])):
         router = Router(five(), policy)
         router.decide()
         router.save(path)
         data = json.loads(path.read_text())
-        data["held"][0]["odds"] = odds
+        data["held"][0]["draw_probabilities"] = wrong
         data["seal"] = compute_checksum(data)
         path.write_text(json.dumps(data))
-        with pytest.raises(SavedFileError, match="'odds' is not float64"):
+        with pytest.raises(SavedFileError, match="'draw_probabilities' is not float64"):
             Router.load(path)
 
 
@@ -283,11 +283,11 @@ def paths(data: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def plays_on(router: Router) -> None:
-    """A file that was accepted gives a router that works: proper odds, however it goes on."""
+    """A file that was accepted gives a router that works: proper probabilities, however it goes on."""
     for t in range(25):
         some = router.problem.experts[:3] if t % 4 else None
         decision = router.decide(f"context {t % 3}", some)
-        assert all(0 < odds <= 1 for odds in decision.odds)
+        assert all(0 < p <= 1 for p in decision.draw_probabilities)
         router.reward(decision.id, router.rewards[0])
     for t in list(router.held):
         with contextlib.suppress(RewardConflict):
@@ -298,7 +298,7 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[
 
 
 @pytest.mark.parametrize(
-    "policy", ["omd", "cbwk", "ts-bwk", "moe", "random", "distinct", "tangent", "panel"]
+    "policy", ["omd", "cbwk", "ts-bwk", "moe", "random", "distinct", "tangent", "noisy-or"]
 )
 @given(choice=st.integers(0, 10_000), junk=JUNK, resealed=st.booleans())
 @settings(

@@ -68,7 +68,7 @@ def test_a_panel_comes_as_often_as_its_ticket_says(up: Bools) -> None:
         if not ticket.replaced:
             n = pairs[tuple(sorted(ticket.draws.tolist()))]
             count[n] += 1
-            assert ticket.chance == pytest.approx(wanted[n], rel=1e-10)
+            assert ticket.propensity == pytest.approx(wanted[n], rel=1e-10)
     possible = wanted > 0
     assert count.sum() > 3_900
     assert chisquare(count[possible], count.sum() * wanted[possible]).pvalue > 1e-3
@@ -86,7 +86,7 @@ def test_the_gradient_is_unbiased() -> None:
     state = state._replace(slope=bare)
     for members, chance, own, reward in zip(SETS, told(rule, state), ours, rewards, strict=True):
         bare.g[:], bare.based[:] = 0.0, True  # a baseline of 0
-        ticket = Ticket(0, 0, members, pi, ALL, 1.0, True, chance, own / chance, False)
+        ticket = Ticket(0, 0, members, np.empty(0), pi, ALL, 1.0, True, chance, own / chance, False)
         learn(rule, state, ticket, float(reward))
         mean += chance * bare.g[0]
     slope = np.empty(5)
@@ -133,13 +133,13 @@ def test_limits_are_kept_exactly_at_the_horizon_and_more_is_earned_than_by_omd(s
 def test_without_a_horizon_limits_hold_in_every_period(period: int | None) -> None:
     small = five()
     problem = Problem(small.experts, dict(small.costs), small.limits, draws=2, period=period)
-    trace = simulate(problem, steady(), "distinct", rounds=10_000, seed=1, keep_law=False)
+    trace = simulate(problem, steady(), "distinct", rounds=10_000, seed=1, keep_distributions=False)
     for spend in np.split(trace.spend, 10_000 // (period or 5_000)):
         assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
 
 
 def test_the_paper_s_policy_breaks_limits_in_such_periods() -> None:
-    trace = simulate(five(), steady(), "omd", rounds=10_000, seed=1, keep_law=False)
+    trace = simulate(five(), steady(), "omd", rounds=10_000, seed=1, keep_distributions=False)
     means = trace.spend.reshape(200, 50, -1).mean(axis=1)
     assert (five().signs * (means - five().bounds) < 0).any()
 
@@ -164,15 +164,15 @@ def test_outages_leave_a_panel_of_whoever_is_up() -> None:
             decision = router.decide(available=available)
             assert set(decision.subset) <= set(available)
             assert len(decision.subset) == min(2, len(available))
-            assert decision.chance is not None
-            assert 0 < decision.chance <= 1 + 1e-12
+            assert decision.propensity is not None
+            assert 0 < decision.propensity <= 1 + 1e-12
             router.reward(decision.id, 0.5)
 
 
 def test_a_pool_that_never_tells_apart_forgets_nobody() -> None:
     world, rule = Noisy(np.full((3, 5), 0.5), worth=1 / 3), Distinct().bind(five(), 2_000)
     trace = simulate(five(), world, "distinct", rounds=2_000, seed=0, horizon=2_000)
-    assert (trace.record.law >= rule.eps * rule.mild.pi / rule.members - 1e-12).all()
+    assert (trace.record.distributions >= rule.eps * rule.mild.pi / rule.members - 1e-12).all()
 
 
 def test_a_budget_that_full_panels_cannot_keep_is_warned_of() -> None:
@@ -193,8 +193,8 @@ def test_a_set_rarer_than_any_number_is_still_told_and_learned_from() -> None:
         router = Router(problem, name, seed=1)
         for _ in range(30):
             decision = router.decide()
-            assert decision.chance is not None
-            assert 0 < decision.chance < 1e-280
+            assert decision.propensity is not None
+            assert 0 < decision.propensity < 1e-280
             router.reward(decision.id, float(rng.random()))
         assert np.isfinite(router.state.theta).all()
         assert np.abs(router.state.slope.energy).max() > 0
@@ -215,7 +215,7 @@ def test_a_budget_far_below_the_largest_price_is_kept_in_expectation(policy: str
     problem = Problem(["human", "x", "y"], {"usd": prices}, [at_most("usd", 0.0015)], draws=1)
     values = np.tile(np.array([[0.9, 0.2, 0.8]]), (3_000, 1, 1))
     trace = simulate(problem, Given(values), policy, rounds=3_000, seed=0, horizon=3_000)
-    over = trace.record.law[~trace.record.replaced] @ prices
+    over = trace.record.distributions[~trace.record.replaced] @ prices
     assert np.mean(over > 0.0015 * 1.25 * (1 + 1e-6)) == 0.0
     assert trace.record.replaced.mean() < 0.05
 
@@ -231,4 +231,4 @@ def test_limits_finer_than_thousandths_have_a_rota() -> None:
 
 def test_odds_are_those_of_whoever_is_up_also_where_all_are_asked() -> None:
     router = Router(Problem(list("abc"), {"u": [1, 2, 3.0]}, draws=3))
-    assert router.decide(available=["a", "c"]).odds == (1.0, 1.0, 1.0)
+    assert router.decide(available=["a", "c"]).inclusion == {"a": 1.0, "c": 1.0}

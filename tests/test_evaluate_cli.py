@@ -16,7 +16,7 @@ from small import SKILLS, five
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A router after 1,200 decisions, its log, and the log of somebody who tells no odds."""
+    """A router after 1,200 decisions, its log, and the log of somebody without propensities."""
     folder, rng = tmp_path_factory.mktemp("evaluate"), np.random.default_rng(0)
     router, log = Router(five(), "omd", seed=3), []
     for _ in range(1_200):
@@ -30,7 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_log(folder / "log.jsonl", log)
     write_log(
         folder / "plain.jsonl",
-        [one._replace(draws=one.subset, odds=(), chance=0.0) for one in log],
+        [one._replace(draws=one.subset, draw_probabilities=(), propensity=None) for one in log],
     )
     (folder / "q.json").write_text('{"ann": 1, "bob": 2, "cat": 4, "dan": 2, "eve": 2}')
     return folder
@@ -154,7 +154,7 @@ def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate(place, log="plain.jsonl") == 1
-    assert "neither odds nor chance" in capsys.readouterr().err
+    assert "have no propensity" in capsys.readouterr().err
     assert evaluate(place, "--apprentice", log="plain.jsonl") == 0
     out = capsys.readouterr().out
     assert "same panel" in out
@@ -259,7 +259,7 @@ def test_what_is_not_finite_is_null_in_json(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One round has no standard error."""
-    sure = LogEntry("d0", 0, ("ann", "ann"), 0.5, odds=(1.0, 1.0))
+    sure = LogEntry("d0", 0, ("ann", "ann"), 0.5, draw_probabilities=(1.0, 1.0))
     write_log(place / "one.jsonl", [sure])
     assert evaluate(place, "--json", "--least=0", "--target=set:ann", log="one.jsonl") == 0
     text = capsys.readouterr().out

@@ -120,9 +120,10 @@ def test_the_law_of_a_router_is_the_one_its_next_panel_is_drawn_from(policy: str
         decision = router.decide(available=available)
         if not decision.replaced:
             index = [router.problem.experts.index(name) for name in decision.subset]
-            chance = decision.chance
-            if not chance:  # omd tells odds only
-                chance = float(len(index) * np.prod(decision.odds))  # of one order, or of two
+            chance = decision.propensity
+            if decision.draw_probabilities:  # of one order, or of two
+                exact = float(len(index) * np.prod(decision.draw_probabilities))
+                assert_allclose(chance, exact, rtol=1e-9)
             assert_allclose(np.exp(told.log_probability(np.array(index))), chance, rtol=1e-9)
         router.reward(decision.id, float(rng.random()))
 

@@ -23,7 +23,7 @@ def alike(chance: float, rounds: int = 501) -> DecisionLog:
     """All pairs equally often, with the chance that the log tells of each."""
     pairs = itertools.cycle(PAIRS)
     return log_from_entries(
-        TRIO, (LogEntry(f"d{t}", t, next(pairs), 0.5, chance=chance) for t in range(rounds))
+        TRIO, (LogEntry(f"d{t}", t, next(pairs), 0.5, propensity=chance) for t in range(rounds))
     )
 
 
@@ -46,8 +46,11 @@ def test_odds_that_are_wrong_are_refused_with_how_far_they_are_off(chance: float
 
 @pytest.mark.parametrize("odds", [1e-200, 1e-320])
 def test_a_draw_that_could_hardly_be_outweighs_all_others(odds: float) -> None:
-    one = LogEntry("d0", 0, ("ann", "bob"), 1.0, odds=(odds, odds))
-    rest = (LogEntry(f"d{t}", t, ("ann", "bob"), 0.5, odds=(0.5, 0.5)) for t in range(1, 300))
+    one = LogEntry("d0", 0, ("ann", "bob"), 1.0, draw_probabilities=(odds, odds))
+    rest = (
+        LogEntry(f"d{t}", t, ("ann", "bob"), 0.5, draw_probabilities=(0.5, 0.5))
+        for t in range(1, 300)
+    )
     log = log_from_entries(TRIO, [one, *rest])
     with pytest.raises(InsufficientOverlap, match=r"worth only 1\.0 of"):
         evaluate_target(log, make_iid_target(TRIO, {"ann": 1, "bob": 1}))

@@ -45,7 +45,7 @@ def every_pair(change: int = 6) -> list[LogEntry]:
     pairs = [*itertools.combinations(THEN, 2), *itertools.combinations(NOW, 2)]
     return [
         LogEntry(
-            f"d{t}", t, pair, earned(pair), chance=1 / 6, available=THEN if t < change else None
+            f"d{t}", t, pair, earned(pair), propensity=1 / 6, available=THEN if t < change else None
         )
         for t, pair in enumerate(pairs)
     ]
@@ -88,10 +88,12 @@ def test_a_long_log_of_both_pools_is_evaluated_by_every_estimator(draws_of: str)
         up = THEN if t < 1_500 else NOW
         if draws_of == "sets":
             pair = tuple(rng.permutation(up)[:2].tolist())
-            told = LogEntry(f"d{t}", t, pair, earned(pair), chance=1 / 6, available=up)
+            told = LogEntry(f"d{t}", t, pair, earned(pair), propensity=1 / 6, available=up)
         else:
             pair = tuple(rng.choice(up, 2).tolist())
-            told = LogEntry(f"d{t}", t, pair, earned(pair), odds=(0.25, 0.25), available=up)
+            told = LogEntry(
+                f"d{t}", t, pair, earned(pair), draw_probabilities=(0.25, 0.25), available=up
+            )
         made.append(told)
     log = log_from_entries(POOL, made, find_unknown_experts(POOL, made))
     assert log.gone == ("z",)
@@ -157,7 +159,7 @@ def test_whoever_is_named_anywhere_is_known_to_a_part_of_the_log(field: str) -> 
     """As in a log of which it is said who has left."""
     named: dict[str, Any] = {"draws": ("a", "z"), "available": ("a", "b", "z"), "never": ("z",)}
     entries = [
-        LogEntry(f"d{t}", t, ("a", "b"), 0.5, chance=0.3)._replace(**{field: named[field]})
+        LogEntry(f"d{t}", t, ("a", "b"), 0.5, propensity=0.3)._replace(**{field: named[field]})
         for t in range(3)
     ]
     log = log_from_entries(POOL, entries, gone=["z"])

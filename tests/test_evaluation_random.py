@@ -22,8 +22,8 @@ def test_every_set_has_the_chance_of_one_among_all(draws: int, up: list[str] | N
     decision = Router(pool, "random").decide(available=up)
     there = len(up or pool.experts)
     members = min(draws, there)
-    assert decision.chance == pytest.approx(1 / comb(there, members))
-    assert decision.odds == pytest.approx([members / there] * draws)
+    assert decision.propensity == pytest.approx(1 / comb(there, members))
+    assert decision.inclusion == pytest.approx(dict.fromkeys(decision.subset, members / there))
 
 
 def test_its_log_tells_what_other_sets_would_have_earned() -> None:

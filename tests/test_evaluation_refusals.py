@@ -26,7 +26,9 @@ def test_mass_on_those_without_odds_is_refused_and_told_exactly() -> None:
         evaluate_target(log, make_iid_target(TRIO, {"a": 3, "b": 3, "c": 2}))
     assert evaluate_target(log, make_iid_target(TRIO, {"a": 1, "b": 2})).unseen == 0.0
     known = [one._replace(never=("c",)) for one in fixed([0.5, 0.5, 0.0], 400)]
-    seen = LogEntry("x", 999, ("c", "c"), 1.0, odds=(0.01, 0.01))  # c had a chance once
+    seen = LogEntry(
+        "x", 999, ("c", "c"), 1.0, draw_probabilities=(0.01, 0.01)
+    )  # c had a chance once
     with pytest.raises(InsufficientOverlap, match="of the target's panels"):
         evaluate_target(
             log_from_entries(TRIO, [*known, seen]), make_iid_target(TRIO, {"a": 3, "b": 3, "c": 2})
@@ -36,7 +38,9 @@ def test_mass_on_those_without_odds_is_refused_and_told_exactly() -> None:
 def test_sizes_that_sets_of_exactly_so_many_never_have_are_refused() -> None:
     law, rng = FixedSizeSets(np.zeros(3), 2), np.random.default_rng(1)
     pairs = list(itertools.combinations("abc", 2))
-    written = [LogEntry(f"d{t}", t, pairs[rng.integers(3)], 0.5, chance=1 / 3) for t in range(300)]
+    written = [
+        LogEntry(f"d{t}", t, pairs[rng.integers(3)], 0.5, propensity=1 / 3) for t in range(300)
+    ]
     assert math.exp(law.log_probability(np.array([0, 1]))) == pytest.approx(1 / 3)
     with pytest.raises(InsufficientOverlap, match=r"33\.3% of the target's panels"):  # 3 (1/3)^2
         evaluate_target(
@@ -59,7 +63,7 @@ def test_thin_overlap_is_refused_and_what_would_help_is_said() -> None:
 
 def test_weights_that_do_not_average_one_are_refused() -> None:
     wrong = [
-        one._replace(odds=tuple(0.5 * odds for odds in one.odds))
+        one._replace(draw_probabilities=tuple(0.5 * p for p in one.draw_probabilities))
         for one in fixed([0.4, 0.3, 0.3], 400)
     ]
     with pytest.raises(
@@ -75,7 +79,7 @@ def test_rounds_that_cannot_be_used_are_counted_and_change_nothing() -> None:
     bad = [
         LogEntry("r", 1_000, ("a", "b"), 1.0, replaced=True),
         LogEntry("u", 1_001, ("a", "b"), 1.0),
-        LogEntry("m", 1_002, ("a", "b"), None, odds=(0.4, 0.3)),
+        LogEntry("m", 1_002, ("a", "b"), None, draw_probabilities=(0.4, 0.3)),
     ]
     target = make_iid_target(TRIO, {"a": 3, "b": 3, "c": 4})
     one, other = (
@@ -107,7 +111,7 @@ def test_a_log_of_outages_that_does_not_say_who_was_up_is_refused() -> None:
     for t in range(2_000):
         up = ("a", "b") if t % 2 else ("a", "b", "c")
         name, odds = up[rng.integers(len(up))], (1 / len(up),)
-        told.append(LogEntry(f"d{t}", t, (name,), 0.5, odds=odds, available=up))
+        told.append(LogEntry(f"d{t}", t, (name,), 0.5, draw_probabilities=odds, available=up))
     problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=1)
     target = make_iid_target(problem, {"a": 1, "b": 1, "c": 2})
     assert evaluate_target(log_from_entries(problem, told), target).passed == pytest.approx(

@@ -55,7 +55,9 @@ def independent(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, lis
     for team in itertools.product(range(3), repeat=2):
         members = tuple(sorted(set(team)))
         got, odds = reward(members, t), tuple(q[list(team)].tolist())
-        one = LogEntry(f"d{t}", t, tuple(TRIO.experts[i] for i in team), got, odds=odds)
+        one = LogEntry(
+            f"d{t}", t, tuple(TRIO.experts[i] for i in team), got, draw_probabilities=odds
+        )
         for chance, rest in independent(moved(q, members, got), rounds, t + 1):
             yield math.prod(odds) * chance, [one, *rest]
 
@@ -69,7 +71,7 @@ def whole(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogE
     for members in itertools.combinations(range(3), 2):
         got, chance = reward(members, t), float(np.exp(law.log_probability(np.array(members))))
         names = tuple(TRIO.experts[i] for i in members)
-        one = LogEntry(f"d{t}", t, names, got, chance=chance)
+        one = LogEntry(f"d{t}", t, names, got, propensity=chance)
         for more, rest in whole(moved(q, members, got), rounds, t + 1):
             yield chance * more, [one, *rest]
 

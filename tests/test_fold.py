@@ -21,7 +21,7 @@ from bylot.numerics.iid_sets import log_iid_set_probability
 from diaries import Diary, decided, terms_of, with_frank
 from small import five
 
-EVERY = ["distinct", "tangent", "panel", "omd", "cbwk", "ts-bwk", "moe", "random"]
+EVERY = ["distinct", "tangent", "noisy-or", "omd", "cbwk", "ts-bwk", "moe", "random"]
 
 
 PROBLEMS = [five(), with_frank(3.0), with_frank(2.5)]
@@ -111,7 +111,9 @@ def test_a_fold_decides_and_learns_as_a_router_in_memory_does(policy: str) -> No
         ours = router.decide("ab"[n % 2], up)
         seq = diary.decide(context="ab"[n % 2], available=None if up is None else tuple(up))
         stored = diary.fold.decision(diary.log[seq])
-        assert (stored.draws, stored.odds, stored.t) == (ours.draws, ours.odds, ours.t)
+        assert (stored.draws, stored.inclusion, stored.t) == (ours.draws, ours.inclusion, ours.t)
+        assert stored.draw_probabilities == ours.draw_probabilities
+        assert stored.propensity == ours.propensity
         assert (stored.subset, stored.spend, stored.expected) == (
             ours.subset,
             ours.spend,
@@ -128,16 +130,16 @@ def test_independent_draws_tell_the_chance_of_their_set_and_of_its_members(polic
     diary = Diary(policy=policy)
     for _ in range(20):
         line = decided(diary.log[diary.decide()])
-        odds = dict(zip(line.draws, np.frombuffer(line.odds), strict=True))
+        odds = dict(zip(line.draws, np.frombuffer(line.draw_probabilities), strict=True))
         exact = np.exp(log_iid_set_probability(np.array(list(odds.values())), 2))
-        np.testing.assert_allclose(line.chance, exact, rtol=1e-12)
+        np.testing.assert_allclose(line.propensity, exact, rtol=1e-12)
         included = [1 - (1 - odds[name]) ** 2 for name in line.draws]
         np.testing.assert_allclose(line.inclusion, included, rtol=1e-12)
 
 
 def test_a_policy_without_a_law_tells_no_chance() -> None:
     diary = Diary(policy="greedy")
-    assert decided(diary.log[diary.decide()]).chance == 0.0
+    assert decided(diary.log[diary.decide()]).propensity is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What becomes of rewards: once, in time, by the odds of their decision; and what panels cost."""
+"""What becomes of rewards: once, in time, by the probabilities of their decision; and what panels cost."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_a_decision_that_is_no_longer_held_takes_rewards_but_learns_nothing() ->
     assert counts(diary) == {"learned": 1, "late": 1, "missing": 1}
 
 
-# By the odds of the decision.
+# By the probabilities of the decision.
 
 
 def test_learning_uses_the_odds_that_were_written_down_however_late() -> None:
@@ -102,11 +102,13 @@ def test_learning_uses_the_odds_that_were_written_down_however_late() -> None:
     before, mean = state.g[0].copy(), 0.25
     diary.reward(first, 0.75)
     expected = np.zeros(5)
-    for seat, odds in zip(line.seats, np.frombuffer(line.odds), strict=True):
+    for seat, odds in zip(line.seats, np.frombuffer(line.draw_probabilities), strict=True):
         expected[seat] += (0.75 - mean) / 10 / odds
     assert_allclose(state.g[0] - before, expected, rtol=1e-9, atol=1e-12)
     now = law_of(diary)[list(line.seats)]
-    assert np.abs(now - np.frombuffer(line.odds)).max() > 1e-3, "odds of now would be others"
+    assert np.abs(now - np.frombuffer(line.draw_probabilities)).max() > 1e-3, (
+        "those of now would be others"
+    )
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent"])

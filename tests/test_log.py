@@ -27,7 +27,13 @@ from bylot.evaluate.entries import LOG_FIELDS
 from small import five, recorded, steady
 
 PROBLEM = five()
-GOOD = {"id": "d0", "t": 0, "draws": ["ann", "bob"], "odds": [0.5, 0.25], "reward": 0.5}
+GOOD = {
+    "id": "d0",
+    "t": 0,
+    "draws": ["ann", "bob"],
+    "draw_probabilities": [0.5, 0.25],
+    "reward": 0.5,
+}
 
 
 def written(folder: Path, *lines: Any) -> Path:
@@ -58,8 +64,8 @@ def test_a_router_s_decisions_are_read_as_they_were_written(
         made.append(entry_from_decision(decision, 0.5 if t % 4 else None, router.policy, up))
     write_log(tmp_path / f"log.{kind}", made)
     assert read_log(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(made)
-    told = {(bool(one.odds), one.chance > 0) for one in made}
-    known = {"omd": (True, False), "tangent": (True, True), "greedy": (False, False)}
+    told = {(bool(one.draw_probabilities), one.propensity is not None) for one in made}
+    known = {"omd": (True, True), "tangent": (True, True), "greedy": (False, False)}
     assert told == {known.get(policy, (False, True))}
 
 
@@ -75,14 +81,14 @@ def test_router_and_simulator_write_the_same_log(policy: str) -> None:
 
 def test_a_law_that_a_play_kept_says_who_had_no_chance() -> None:
     trace = simulate(PROBLEM, recorded(40), "omd", rounds=40)
-    trace.record.law[7, 2] = 0.0
+    trace.record.distributions[7, 2] = 0.0
     assert [one.never for one in entries_from_trace(trace)][6:9] == [(), ("cat",), ()]
 
 
 def test_a_replaced_panel_has_no_odds_to_tell() -> None:
     decision = Router(PROBLEM, "tangent").decide()._replace(replaced=True)
     one = entry_from_decision(decision, 0.5, Router(PROBLEM, "tangent").policy)
-    assert (one.odds, one.chance, one.replaced) == ((), 0.0, True)
+    assert (one.draw_probabilities, one.propensity, one.replaced) == ((), None, True)
     assert one.draws == decision.subset
 
 
@@ -111,18 +117,24 @@ def test_entries_are_put_in_the_order_of_t(tmp_path: Path) -> None:
         ({"draws": ["ann", 3]}, "is no list of names"),
         ({"draws": ["ann", "bop"]}, "draws names 'bop', and no expert is called that; did you"),
         ({"subset": ["ann"]}, "wanted either draws or subset"),
-        ({"draws": None, "odds": None}, "wanted either draws or subset"),
-        ({"draws": None, "subset": ["ann", "bob"]}, "odds are of independent draws"),
-        ({"draws": None, "subset": ["ann", "ann"], "odds": None}, "names somebody twice"),
-        ({"odds": [0.5]}, "1 odds of 2 draws"),
-        ({"odds": [0.5, 0.0]}, "what was drawn had a probability in (0, 1]"),
-        ({"odds": [0.5, 1.5]}, "what was drawn had a probability in (0, 1]"),
-        ({"odds": [0.5, None]}, "is no list of numbers"),
-        ({"odds": [0.75, 0.75]}, "the odds of the members add up to 1.5"),
-        ({"draws": ["ann", "ann"]}, "an expert has two different odds"),
-        ({"chance": 0.5}, "independent draws of these odds make this set with 0.25"),
-        ({"odds": None, "chance": 1.5}, "chance=1.5"),
-        ({"odds": None, "chance": -0.5}, "chance=-0.5"),
+        ({"draws": None, "draw_probabilities": None}, "wanted either draws or subset"),
+        ({"draws": None, "subset": ["ann", "bob"]}, "draw_probabilities are of independent draws"),
+        (
+            {"draws": None, "subset": ["ann", "ann"], "draw_probabilities": None},
+            "names somebody twice",
+        ),
+        ({"draw_probabilities": [0.5]}, "1 draw_probabilities of 2 draws"),
+        ({"draw_probabilities": [0.5, 0.0]}, "give probabilities in (0, 1]"),
+        ({"draw_probabilities": [0.5, 1.5]}, "give probabilities in (0, 1]"),
+        ({"draw_probabilities": [0.5, None]}, "is no list of numbers"),
+        (
+            {"draw_probabilities": [0.75, 0.75]},
+            "the draw_probabilities of the members add up to 1.5",
+        ),
+        ({"draws": ["ann", "ann"]}, "an expert has two different draw_probabilities"),
+        ({"propensity": 0.5}, "give this set with probability 0.25"),
+        ({"draw_probabilities": None, "propensity": 1.5}, "propensity=1.5"),
+        ({"draw_probabilities": None, "propensity": -0.5}, "propensity=-0.5"),
         ({"replaced": "no"}, "replaced='no' is neither true nor false"),
         ({"available": ["ann", "eve"]}, "'bob' was drawn but is not available"),
         ({"available": ["ann", "bob", "zoe"]}, "available names 'zoe'"),
@@ -188,17 +200,20 @@ def test_an_entry_at_hand_is_checked_like_one_of_a_file() -> None:
         log_from_entries(PROBLEM, [LogEntry("d0", 0, ("zoe",), 0.5)])
 
 
-def test_a_log_of_a_set_policy_that_kept_its_odds_is_not_taken_for_draws(tmp_path: Path) -> None:
+def test_inclusion_probabilities_are_not_taken_for_draw_probabilities(tmp_path: Path) -> None:
     decision = Router(PROBLEM, "distinct", seed=1).decide()
+    assert decision.inclusion is not None
     raw = {
         "id": decision.id,
         "t": 0,
         "draws": decision.draws,
-        "odds": decision.odds,
-        "chance": decision.chance,
+        "draw_probabilities": [decision.inclusion[name] for name in decision.draws],
+        "propensity": decision.propensity,
         "reward": 0.5,
     }
-    assert "leave out odds that are not of independent draws" in complaint(tmp_path, raw)
+    assert "if the draws were not independent, leave out draw_probabilities" in complaint(
+        tmp_path, raw
+    )
 
 
 values = st.recursive(

@@ -75,7 +75,7 @@ def test_the_chance_of_a_set_is_that_of_enumeration(up: Bools, draws: int) -> No
         if not ticket.replaced:
             members = frozenset(ticket.draws.tolist())
             seen.add(members)
-            assert ticket.chance == pytest.approx(wanted[members], rel=1e-10)
+            assert ticket.propensity == pytest.approx(wanted[members], rel=1e-10)
     assert len(seen) >= min(3, len(wanted))
 
 
@@ -125,7 +125,7 @@ def mean_gradient(q: Floats, odds: Floats, up: Bools, draws: int) -> Floats:
     for team in itertools.product(np.flatnonzero(q).tolist(), repeat=draws):
         bare.g[:], bare.based[:] = 0.0, True
         panel = np.array(team)
-        ticket = Ticket(0, 0, panel, odds[panel], up, 1.0, True, 0.5, 1.0, False)
+        ticket = Ticket(0, 0, panel, odds[panel], np.empty(0), up, 1.0, True, 0.5, 1.0, False)
         learn(rule, state, ticket, reward(team))
         mean += q[panel].prod() * bare.g[0]
     return np.where(q > 0, mean - q @ mean, mean)
@@ -236,7 +236,7 @@ def played(pace: float | None, seed: int = 0) -> tuple[Floats, Problem]:
     problem = five()
     trace = simulate(problem, steady(), Tangent(pace=pace), rounds=3_000, seed=seed, horizon=3_000)
     rows = np.array(problem.rows)
-    return np.array([expected_panel_costs(q, rows, 2) for q in trace.record.law]), problem
+    return np.array([expected_panel_costs(q, rows, 2) for q in trace.record.distributions]), problem
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -271,10 +271,12 @@ def test_without_a_horizon_limits_hold_in_every_period(period: int) -> None:
     small = five()
     problem = Problem(small.experts, dict(small.costs), small.limits, draws=2, period=period)
     for seed in range(3):
-        trace = simulate(problem, steady(), "tangent", rounds=5_000, seed=seed, keep_law=False)
+        trace = simulate(
+            problem, steady(), "tangent", rounds=5_000, seed=seed, keep_distributions=False
+        )
         for spend in np.split(trace.spend, 5_000 // period):
             assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
-    bare = simulate(problem, steady(), Tangent(guard=False), rounds=5_000, keep_law=False)
+    bare = simulate(problem, steady(), Tangent(guard=False), rounds=5_000, keep_distributions=False)
     means = np.array([part.mean(axis=0) for part in np.split(bare.spend, 5_000 // period)])
     if period == 50:  # without the guard it would be noticed
         assert (problem.signs * (means - problem.bounds) < 0).any()
@@ -286,7 +288,7 @@ def test_contexts_learn_apart_and_share_one_account() -> None:
     values[contexts == 0, 0, 0] = 0.9  # ann, the dear one
     values[contexts == 1, 0, 3] = 0.9  # dan
     trace = simulate(five(), Given(values, contexts), "tangent", rounds=4_000, horizon=4_000)
-    first, second = trace.record.law[-2:]
+    first, second = trace.record.distributions[-2:]
     assert first[0] > 0.4 > second[0]
     assert second[3] > 0.4 > first[3]
     assert measure_worst_violation(trace) == 0.0

@@ -160,8 +160,8 @@ def test_a_gap_is_rounded_up_to_two_digits(gap: float, text: str) -> None:
 def test_values_of_other_rounds_are_refused() -> None:
     with pytest.raises(ValuesError, match="same rounds"):
         score(simulate_plain(), recorded(400).values)
-    with pytest.raises(ValuesError, match="keep_law=True"):
-        score(simulate_plain(keep_law=False), recorded(500).values)
+    with pytest.raises(ValuesError, match="keep_distributions=True"):
+        score(simulate_plain(keep_distributions=False), recorded(500).values)
 
 
 def test_the_text_marks_bounds_that_do_not_apply() -> None:
@@ -176,7 +176,7 @@ def test_the_text_marks_bounds_that_do_not_apply() -> None:
 @pytest.mark.parametrize("policy", ["random", "cbwk", "ts", "moe"])
 def test_a_policy_without_a_theorem_is_scored_by_its_rewards(policy: str) -> None:
     values = recorded(300).values
-    trace = simulate(five(), recorded(300), policy, rounds=300, keep_law=False)
+    trace = simulate(five(), recorded(300), policy, rounds=300, keep_distributions=False)
     result = score(trace, values)
     assert result.expected == result.reward == trace.rewards.mean()
     assert result.regret == pytest.approx(result.best.value - trace.rewards.mean())

@@ -109,7 +109,7 @@ def test_the_compiled_policy_plays_the_paper_s_algorithm(case: str) -> None:
     draws, last = reading(problem, policy, environment, horizon)
     trace = simulate(problem, environment, policy, rounds=400, seed=5, horizon=horizon)
     assert_array_equal(trace.draws, draws)
-    final = [trace.record.law[trace.record.contexts == x][-1] for x in range(contexts)]
+    final = [trace.record.distributions[trace.record.contexts == x][-1] for x in range(contexts)]
     assert_allclose(final, last, atol=1e-10)
 
 
@@ -170,7 +170,7 @@ def test_an_empty_surrogate_marks_decisions_and_does_not_raise() -> None:
     with pytest.warns(UserWarning, match="surrogate"):
         trace = simulate(narrow, recorded(), Omd(eta=2.0), rounds=400)
     assert not trace.record.feasible.all()
-    assert_allclose(trace.record.law.sum(axis=1), 1.0)
+    assert_allclose(trace.record.distributions.sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize(

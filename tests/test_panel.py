@@ -63,7 +63,7 @@ def searched(miss: Floats, toll: Floats, m: int) -> Ints:
 
 
 class Reading:
-    """`panel` as it is written down: P itself, prices in a dictionary of plain arrays."""
+    """`noisy-or` as it is written down: P itself, prices in a dictionary of plain arrays."""
 
     def __init__(self, rule: NoisyOrRule, contexts: int) -> None:
         K, m, d = rule.A.shape[1], rule.explorer.members, rule.units.size
@@ -147,7 +147,7 @@ def test_rounds_are_those_of_the_algorithm_as_written_down(problem: Problem, con
 def test_limits_are_kept_at_the_horizon_and_nearly_the_best_mixture_is_earned(seed: int) -> None:
     world = Given(steady().rounds(0, 3_000, seed).values)
     best = best_mixture(five(), world.values).value
-    ours = simulate(five(), world, "panel", rounds=3_000, seed=seed, horizon=3_000)
+    ours = simulate(five(), world, "noisy-or", rounds=3_000, seed=seed, horizon=3_000)
     law = simulate(five(), world, "distinct", rounds=3_000, seed=seed, horizon=3_000)
     assert measure_worst_violation(ours) == 0.0
     assert ours.rewards.mean() > max(best - 0.012, law.rewards.mean())
@@ -160,7 +160,7 @@ def test_without_a_horizon_limits_hold_in_every_period(period: int, explore: flo
     problem = narrow(period)
     world = Regime(SKILLS, worth=1 / 3, horizon=10_000)
     trace = simulate(
-        problem, world, NoisyOr(explore=explore), rounds=10_000, seed=1, keep_law=False
+        problem, world, NoisyOr(explore=explore), rounds=10_000, seed=1, keep_distributions=False
     )
     for spend in np.split(trace.spend, 10_000 // period):
         assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
@@ -168,13 +168,15 @@ def test_without_a_horizon_limits_hold_in_every_period(period: int, explore: flo
 
 def test_without_the_guard_some_periods_end_outside() -> None:
     problem = narrow()
-    trace = simulate(problem, steady(), NoisyOr(guard=False), rounds=10_000, seed=1, keep_law=False)
+    trace = simulate(
+        problem, steady(), NoisyOr(guard=False), rounds=10_000, seed=1, keep_distributions=False
+    )
     means = trace.spend.reshape(200, 50, -1).mean(axis=1)
     assert (problem.signs * (means - problem.bounds) < -1e-9).any()
 
 
 def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> None:
-    prompt, late = (Router(five(), "panel", seed=2) for _ in range(2))
+    prompt, late = (Router(five(), "noisy-or", seed=2) for _ in range(2))
     first, same = prompt.decide(), late.decide()
     assert first == same
     prompt.reward(first.id, 0.9)
@@ -190,7 +192,7 @@ def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> No
 
 
 def test_a_panel_of_the_guard_s_is_learned_from_but_moves_no_price() -> None:
-    router, seen = Router(narrow(), "panel", seed=1), 0
+    router, seen = Router(narrow(), "noisy-or", seed=1), 0
     for _ in range(300):
         moves, rewards = int(router.state.toll.moves[0]), int(router.state.belief.rewards[0])
         due = router.state.visits[0] % 10 == 0
@@ -204,7 +206,7 @@ def test_a_panel_of_the_guard_s_is_learned_from_but_moves_no_price() -> None:
 
 
 def test_contexts_share_prices_and_the_account_but_no_beliefs() -> None:
-    router = Router(five(), "panel", seed=3)
+    router = Router(five(), "noisy-or", seed=3)
     for context in ("a", "b") * 40:
         decision = router.decide(context)
         if context == "a":
@@ -222,7 +224,9 @@ def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
     worth = np.array([[[0.9, 0.1]], [[0.5, 0.45]]])  # where it matters whom to ask, and where not
     contexts = np.arange(4_000) % 2
     world = Given(worth[contexts], contexts)
-    trace = simulate(pair, world, "panel", rounds=4_000, seed=0, horizon=4_000, keep_law=False)
+    trace = simulate(
+        pair, world, "noisy-or", rounds=4_000, seed=0, horizon=4_000, keep_distributions=False
+    )
     good = trace.draws[2_000:, 0] == 0
     assert good[0::2].mean() > 0.9
     assert good[1::2].mean() < 0.1
@@ -233,7 +237,7 @@ def test_prices_are_moderate_whatever_the_costs_are_measured_in() -> None:
     prices = np.array([100.0, 0.001, 0.002])
     problem = Problem(["human", "x", "y"], {"usd": prices}, [at_most("usd", 0.0015)], draws=1)
     values = np.tile(np.array([[0.9, 0.2, 0.8]]), (3_000, 1, 1))
-    trace = simulate(problem, Given(values), "panel", rounds=3_000, seed=0, horizon=3_000)
+    trace = simulate(problem, Given(values), "noisy-or", rounds=3_000, seed=0, horizon=3_000)
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
     assert trace.rewards[1_000:].mean() > 0.34  # y a quarter of the time: all that the pace allows
@@ -248,7 +252,7 @@ def test_prices_are_moderate_whatever_the_costs_are_measured_in() -> None:
         ],
         draws=2,
     )
-    one, other = (simulate(p, steady(), "panel", rounds=500, seed=0) for p in (small, cents))
+    one, other = (simulate(p, steady(), "noisy-or", rounds=500, seed=0) for p in (small, cents))
     assert_array_equal(one.draws, other.draws)
 
 
@@ -258,7 +262,9 @@ def test_what_every_expert_costs_changes_no_price(base: float) -> None:
     limits = [at_most("usd", 2 * base + 0.7)]
     problem = Problem(names, {"usd": base + more}, limits, draws=2)
     world = Given(Noisy((0.9 * more**0.3)[None]).rounds(0, 3_000, 0).values)
-    trace = simulate(problem, world, "panel", rounds=3_000, seed=0, horizon=3_000, keep_law=False)
+    trace = simulate(
+        problem, world, "noisy-or", rounds=3_000, seed=0, horizon=3_000, keep_distributions=False
+    )
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
     assert best_mixture(problem, world.values).value - trace.rewards.mean() < 0.01
@@ -269,7 +275,7 @@ def test_who_failed_by_bad_luck_comes_back_where_rewards_are_0_or_1(seed: int) -
     skills, names = np.array([0.8, 0.85, 0.6, 0.5, 0.45, 0.6, 0.3, 0.1]), list("abcdefgh")
     passes = np.random.default_rng(1_000 + seed).random((10_000, 1, 8)) < skills
     world = Given(passes.astype(float))
-    trace = simulate(Problem(names, {}, draws=3), world, "panel", rounds=10_000, seed=seed)
+    trace = simulate(Problem(names, {}, draws=3), world, "noisy-or", rounds=10_000, seed=seed)
     late = 1 - (1 - skills[trace.draws[-1_000:]]).prod(axis=1)
     assert late.mean() > 0.98  # the best three pass in 0.988, and without the second in 0.968
 
@@ -289,7 +295,9 @@ def test_a_limit_that_binds_is_spent_evenly_and_needs_no_guard(case: str) -> Non
     names = [f"e{i}" for i in range(len(costs))]
     problem = Problem(names, {"usd": costs}, [limit], draws=draws)
     world = Given(Noisy(np.linspace(0.1, 0.9, len(costs))[None]).rounds(0, 3_000, 0).values)
-    trace = simulate(problem, world, "panel", rounds=3_000, seed=0, horizon=3_000, keep_law=False)
+    trace = simulate(
+        problem, world, "noisy-or", rounds=3_000, seed=0, horizon=3_000, keep_distributions=False
+    )
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.sum() < 10
     thirds = trace.spend[:, 0].reshape(3, 1_000).mean(axis=1)
@@ -301,7 +309,7 @@ def test_prices_stand_still_while_those_who_are_up_cannot_keep_the_limit() -> No
     names, costs = ["ann", "bob", "eve", "dan"], [1.0, 2.0, 4.0, 4.0]
     problem = Problem(names, {"usd": costs}, [at_most("usd", 4.0)], draws=2, period=1_000)
     router, worth = (
-        Router(problem, "panel", seed=0),
+        Router(problem, "noisy-or", seed=0),
         dict(zip(names, (0.2, 0.4, 0.8, 0.7), strict=True)),
     )
 
@@ -326,7 +334,7 @@ def test_a_limit_that_was_tightened_has_prices_that_move() -> None:
         return Problem(names, costs, [at_most("usd", bound)], draws=1, period=1_000)
 
     router, worth = (
-        Router(under(10.0), "panel", seed=0),
+        Router(under(10.0), "noisy-or", seed=0),
         dict(zip(names, (0.05, 0.6, 0.9, 0), strict=True)),
     )
     decisions = []
@@ -341,7 +349,9 @@ def test_a_limit_that_was_tightened_has_prices_that_move() -> None:
 def test_the_price_of_a_limit_that_leaves_one_panel_is_not_known() -> None:
     costs = {"usd": [0.1, 0.4, 0.5]}
     for bound, known in ((0.5, False), (0.6, True)):
-        router = Router(Problem(["a", "b", "c"], costs, [at_most("usd", bound)], draws=2), "panel")
+        router = Router(
+            Problem(["a", "b", "c"], costs, [at_most("usd", bound)], draws=2), "noisy-or"
+        )
         router.reward(router.decide().id, 0.5)
         assert (router.status().limits[0].price is not None) == known
 
@@ -354,7 +364,7 @@ def test_beliefs_that_would_not_fit_into_memory_are_refused() -> None:
         NoisyOr().start(rule, 200)
     huge = Problem([f"e{i}" for i in range(12_000)], {}, draws=3)
     with pytest.raises(PolicyError, match="in 1 contexts take"):
-        Router(huge, "panel")
+        Router(huge, "noisy-or")
 
 
 @pytest.mark.parametrize(

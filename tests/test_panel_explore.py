@@ -46,13 +46,13 @@ def test_a_round_that_explores_tells_the_exact_chance_of_its_set_and_no_other_ro
         ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL)
         n = pairs[tuple(sorted(ticket.draws.tolist()))]
         learn(rule, state, ticket, 0.9 if n in (0, 3) else 0.4)
-        if ticket.chance == 0.0 or ticket.replaced:
-            assert ticket.odds.size == 0
+        if np.isnan(ticket.propensity) or ticket.replaced:
+            assert ticket.inclusion.size == 0
             continue
         here, mild, _ = find_available_distributions(rule.explorer, state.explorer, 0, ALL)
         law = 0.98 * law_of(here.theta) + 0.02 * law_of(mild.theta)
-        assert ticket.chance == pytest.approx(law[n], rel=1e-9)
-        assert_allclose(ticket.odds, here.pi)
+        assert ticket.propensity == pytest.approx(law[n], rel=1e-9)
+        assert_allclose(ticket.inclusion, here.pi)
         wanted += law
         bare += law_of(mild.theta)
         count[n] += 1
@@ -69,7 +69,7 @@ def test_the_law_that_explores_is_moved_by_its_own_rounds_as_if_it_were_alone() 
     for t in range(1_000):
         ticket = decide(rule, state, 0, RngKey(1, t), ALL)
         reward = float(rng.random())
-        if ticket.chance > 0.0:
+        if not np.isnan(ticket.propensity):
             for mine, its in zip(
                 iterate_arrays(state.account), iterate_arrays(twin.account), strict=True
             ):
@@ -99,7 +99,7 @@ def test_the_estimate_from_rounds_that_explore_is_right_on_average() -> None:
         play = simulate(problem, steady(), NoisyOr(explore=0.3), rounds=rounds, seed=seed)
         log = log_from_entries(problem, entries_from_trace(play))
         sample = weight_rounds(log, [law])
-        told = play.record.chance > 0
+        told = play.record.propensities > 0
         assert sample.counted.used == told.sum() - (play.record.replaced & told).sum()
         assert sample.counted.untold == rounds - told.sum()
         value = exact(law, problem, rounds, seed)
@@ -120,10 +120,8 @@ def test_a_log_with_enough_of_them_can_be_evaluated_and_one_without_cannot() -> 
     value = exact(target.law(None, ALL), problem, 4_000, 1)
     for one in found.estimates:
         assert abs(one.value - value) < 4 * one.error, one.name
-    bare = simulate(problem, steady(), "panel", rounds=500, seed=1)
-    with pytest.raises(
-        InsufficientOverlap, match=r"500 have neither odds nor chance.*explore=0\.02"
-    ):
+    bare = simulate(problem, steady(), "noisy-or", rounds=500, seed=1)
+    with pytest.raises(InsufficientOverlap, match=r"500 have no propensity.*explore=0\.02"):
         evaluate_target(
             log_from_entries(problem, entries_from_trace(bare)), make_uniform_target(problem)
         )
@@ -133,8 +131,10 @@ def test_a_log_with_enough_of_them_can_be_evaluated_and_one_without_cannot() -> 
 
 
 def test_panels_replaced_in_rounds_of_the_model_are_nobody_s_draws() -> None:
-    play = simulate(narrow(), steady(), NoisyOr(explore=0.3), rounds=2_000, seed=1, keep_law=False)
-    told = play.record.chance > 0
+    play = simulate(
+        narrow(), steady(), NoisyOr(explore=0.3), rounds=2_000, seed=1, keep_distributions=False
+    )
+    told = play.record.propensities > 0
     counted, _ = select_usable_rounds(log_from_entries(narrow(), entries_from_trace(play)))
     assert (play.record.replaced & ~told).sum() > 0
     assert counted.replaced == (play.record.replaced & told).sum() > 0
@@ -147,7 +147,8 @@ def test_a_router_s_decisions_are_logged_the_same_way() -> None:
         decision = router.decide()
         router.reward(decision.id, 0.5)
         logged.append(entry_from_decision(decision, 0.5, router.policy))
-        assert len(decision.odds) == (0 if decision.chance is None else 2)
+        assert decision.draw_probabilities is None
+        assert (decision.inclusion is None) == (decision.propensity is None)
     counted, _ = select_usable_rounds(log_from_entries(five(), logged))
     assert counted.used + counted.untold == 60
     assert counted.used > 15
@@ -171,5 +172,5 @@ def test_exploring_always_is_distinct() -> None:
     ours = simulate(five(), steady(), NoisyOr(explore=1.0), rounds=600, seed=0, horizon=600)
     theirs = simulate(five(), steady(), "distinct", rounds=600, seed=0, horizon=600)
     assert (ours.draws == theirs.draws).all()
-    assert (ours.record.chance == theirs.record.chance).all()
+    assert (ours.record.propensities == theirs.record.propensities).all()
     assert measure_worst_violation(ours) == 0.0

@@ -200,12 +200,12 @@ def test_what_auto_takes_is_told_and_is_what_it_takes(
 ) -> None:
     _, text, roomy = told(tmp_path, ROOMY, capsys)
     words = "auto:propensities=false,contexts=2"  # the file names two
-    assert roomy["auto"] == {"auto": "distinct", words: "panel"}
+    assert roomy["auto"] == {"auto": "distinct", words: "noisy-or"}
     assert f"auto, the default, takes distinct; {words}, if nobody" in text
     _, text, thin = told(tmp_path, THIN, capsys)
     assert set(thin["auto"].values()) == {"tangent"}
     assert "auto, the default, takes tangent.\n" in text
-    assert "panel:explore" not in text
+    assert "noisy-or:explore" not in text
     for path in pools(tmp_path):
         file = read(path)
         for asked, took in check_problem(file).auto.items():
@@ -221,12 +221,12 @@ def test_beliefs_of_panel_that_would_not_fit_are_told_before_they_are_made(
     few, many = (f"contexts: [{', '.join(f'c{i}' for i in range(n))}]\n" for n in (5, 2_000))
     pool = f"draws: 3\nexperts: [{names}]\n"
     _, text, data = told(tmp_path, pool + few, capsys)
-    assert data["policies"]["panel"]["memory"] == 8 * 5 * 300**2
-    assert data["policies"]["panel"]["applies"]
+    assert data["policies"]["noisy-or"]["memory"] == 8 * 5 * 300**2
+    assert data["policies"]["noisy-or"]["applies"]
     assert "pairs of 300 experts takes 3 MiB in 5 contexts" in text
-    assert data["auto"]["auto:propensities=false,contexts=5"] == "panel"
+    assert data["auto"]["auto:propensities=false,contexts=5"] == "noisy-or"
     _, text, data = told(tmp_path, pool + many, capsys)
-    assert data["policies"]["panel"]["reason"] == "its beliefs would take more than 1 GiB"
+    assert data["policies"]["noisy-or"]["reason"] == "its beliefs would take more than 1 GiB"
     assert data["auto"]["auto:propensities=false,contexts=2000"] == "distinct"
     problem = read(tmp_path / "pool.yaml").problem
     with pytest.raises(PolicyError, match="beliefs about pairs"):

@@ -17,7 +17,7 @@ def test_a_context_too_many_is_refused_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
-    router = Router(five(), "panel")
+    router = Router(five(), "noisy-or")
     assert router.status().max_contexts == 6
     for n in range(6):  # not twice four, for which there is no room
         router.decide(f"context {n}")
@@ -30,11 +30,13 @@ def test_contexts_that_there_is_no_room_for_cannot_be_declared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
-    assert Router(five(), "panel", max_contexts=6).status().max_contexts == 6
+    assert Router(five(), "noisy-or", max_contexts=6).status().max_contexts == 6
     with pytest.raises(PolicyError, match="room for what panel remembers of 6 contexts; declare"):
-        Router(five(), "panel", max_contexts=7)
+        Router(five(), "noisy-or", max_contexts=7)
     assert Router(five(), "distinct", max_contexts=7).status().max_contexts == 7
-    stored = partial(StoredRouter.create, f"sqlite:///{tmp_path}/bylot.db", "all", five(), "panel")
+    stored = partial(
+        StoredRouter.create, f"sqlite:///{tmp_path}/bylot.db", "all", five(), "noisy-or"
+    )
     with pytest.raises(PolicyError, match="declare at most 6"):
         stored(max_contexts=7)
     with stored(max_contexts=6) as router:
@@ -46,7 +48,7 @@ def test_where_nothing_is_declared_a_store_has_as_many_as_there_is_room_for(
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
     address = f"sqlite:///{tmp_path}/bylot.db"
-    for policy, most in (("panel", 6), ("distinct", 1_000)):
+    for policy, most in (("noisy-or", 6), ("distinct", 1_000)):
         with StoredRouter.create(address, policy, five(), policy) as router:
             assert router.status().max_contexts == most
             router.decide("chest pain")
@@ -68,7 +70,7 @@ def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(
         floor=old.floor,
     )
     for used in (5, 6):
-        router = Router(old, "panel", seed=3)
+        router = Router(old, "noisy-or", seed=3)
         for n in range(3 * used):
             router.reward(router.decide(f"context {n % used}").id, 0.5)
         assert len(router.state.visits) == 8

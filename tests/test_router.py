@@ -59,7 +59,9 @@ def test_router_and_simulator_produce_the_same_trace(policy: str, horizon: int |
     trace = simulate(five(), environment, policy, rounds=300, seed=9, horizon=horizon)
     assert_array_equal([[PLACE[n] for n in d.draws] for d in decisions], trace.draws)
     untold = (math.nan, math.nan)
-    assert_array_equal([d.odds or untold for d in decisions], trace.record.odds)
+    assert_array_equal(
+        [d.draw_probabilities or untold for d in decisions], trace.record.draw_probabilities
+    )
     status = router.status()
     # Sums in another order of additions: equal to rounding only.
     assert_allclose([one.mean for one in status.limits], trace.mean_spend()[-1], rtol=1e-12)
@@ -74,7 +76,11 @@ def test_many_contexts_and_the_simulator_agree_too(policy: str) -> None:
     renumbered = Given(environment.values, [first_seen.index(x) for x in environment.index])
     decisions = played(Router(five(), policy, seed=2), environment, 0, 300)
     trace = simulate(five(), renumbered, policy, rounds=300, seed=2)
-    assert_array_equal([d.odds for d in decisions], trace.record.odds)
+    unknown = (math.nan, math.nan)
+    ours = [d.draw_probabilities or unknown for d in decisions]
+    assert_array_equal(ours, trace.record.draw_probabilities)
+    if policy != "omd":
+        assert_array_equal([d.propensity for d in decisions], trace.record.propensities)
 
 
 def test_the_same_reward_twice_is_once_and_another_one_is_a_conflict() -> None:
@@ -148,7 +154,12 @@ def test_a_late_reward_is_credited_to_its_own_decision() -> None:
     before = router.state.g[0].copy()
     router.reward(early.id, 0.25)
     expected = before.copy()
-    add_gradient(expected, np.array([PLACE[n] for n in early.draws]), np.array(early.odds), 0.25)
+    add_gradient(
+        expected,
+        np.array([PLACE[n] for n in early.draws]),
+        np.array(early.draw_probabilities),
+        0.25,
+    )
     assert_array_equal(router.state.g[0], expected)
 
 
@@ -208,7 +219,9 @@ def test_only_experts_that_are_up_are_drawn_and_the_odds_are_theirs() -> None:
         assert set(decision.subset) <= {"bob", "dan", "eve"}
         q = router.state.q[0]
         up = q[[1, 3, 4]].sum()
-        assert_allclose(decision.odds, [q[PLACE[n]] / up for n in decision.draws], rtol=1e-14)
+        assert_allclose(
+            decision.draw_probabilities, [q[PLACE[n]] / up for n in decision.draws], rtol=1e-14
+        )
         assert_allclose(
             decision.expected["junior"], 1 - (1 - q[4] / up) ** 2, rtol=1e-12
         )  # only eve is up and junior

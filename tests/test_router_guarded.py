@@ -26,7 +26,7 @@ from bylot.router.persistence import iterate_arrays
 from small import five
 from test_router import memory
 
-GUARDED = ["distinct", "tangent", "panel"]
+GUARDED = ["distinct", "tangent", "noisy-or"]
 OTHERS = [name for name in POLICIES if name not in GUARDED]
 NAMES = five().experts
 WORTH = dict(zip(NAMES, (0.9, 0.7, 0.4, 0.3, 0.1), strict=True))
@@ -131,7 +131,7 @@ def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
     words = {
         "distinct": "inclusion probabilities now: ",
         "tangent": "draw probabilities now: ",
-        "panel": "drawn so far: ",
+        "noisy-or": "drawn so far: ",
     }
     assert words[policy] in text
     rewarded(router, 160, ["ann", "bob"])
@@ -345,7 +345,7 @@ def test_a_shallow_copy_goes_its_own_way() -> None:
     for name in range(40):
         other.decide(f"n{name}")
     for name in range(40):
-        chance = router.decide(f"n{name}").chance
+        chance = router.decide(f"n{name}").propensity
         assert chance is not None
         assert 0 < chance <= 1
 
@@ -378,8 +378,8 @@ def test_whatever_is_down_and_whenever_rewards_come(
         assert set(decision.subset) <= set(available or NAMES)
         most = min(2, len(available or NAMES))
         assert len(decision.subset) == most or (policy == "tangent" and len(decision.subset) < most)
-        assert 0 < (decision.chance or 1.0) <= 1
-        assert (decision.chance is None) == (policy == "panel")
+        assert 0 < (decision.propensity or 1.0) <= 1
+        assert (decision.propensity is None) == (policy == "noisy-or")
         if when == "prompt":
             router.reward(decision.id, value)
             for one, earned in reversed(late):

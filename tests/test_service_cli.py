@@ -110,22 +110,22 @@ def test_everything_can_be_had_as_json(say: Say, pool: str) -> None:
 def test_a_router_says_which_policy_it_has_and_takes_its_settings(say: Say, pool: str) -> None:
     usual = say("router", "create", "usual", pool)
     assert usual == "usual: 4 experts, policy auto: distinct\n"
-    words = "panel:explore=0.5,pace=None"
+    words = "noisy-or:explore=0.5,pace=None"
     assert f"policy {words}\n" in say("router", "create", "mine", pool, "--policy", words)
     bold = "auto:propensities=false"
     assert f"policy {bold}: panel\n" in say("router", "create", "bold", pool, "--policy", bold)
     listed = [line.split() for line in say("router", "list").splitlines()]
     assert listed[0] == ["name", "policy", "created"]
     policies = {line[0]: line[1] for line in listed}
-    assert [policies[name] for name in ("usual", "mine", "bold")] == ["distinct", words, "panel"]
+    assert [policies[name] for name in ("usual", "mine", "bold")] == ["distinct", words, "noisy-or"]
     routers = json.loads(say("router", "list", "--json"))["routers"]
     assert {one["name"]: one["policy"] for one in routers}["mine"] == words
     assert say("router", "show", "mine").startswith(
         f"mine, policy {words}, configuration version 1"
     )
     terms = json.loads(say("router", "show", "mine", "--json"))["terms"]
-    assert terms["policy"] == {"name": "panel", "explore": 0.5, "pace": None, "guard": True}
-    wrong = say("router", "create", "no", pool, "--policy", "panel:explor=1", ends=1)
+    assert terms["policy"] == {"name": "noisy-or", "explore": 0.5, "pace": None, "guard": True}
+    wrong = say("router", "create", "no", pool, "--policy", "noisy-or:explor=1", ends=1)
     assert "did you mean 'explore'? Its settings are explore, pace, guard" in wrong
     wrong = say("router", "create", "no", pool, "--policy", "best", ends=1)
     assert "the ones there are: auto, distinct, panel" in wrong
@@ -163,7 +163,7 @@ def test_a_log_of_a_pool_that_changed_can_be_evaluated(
 def test_a_log_of_panel_is_evaluated_by_the_rounds_that_explored_or_says_what_to_do(
     server: ServerProcess, say: Say, pool: str
 ) -> None:
-    for name, policy in (("open", "panel:explore=0.5"), ("shut", "panel")):
+    for name, policy in (("open", "noisy-or:explore=0.5"), ("shut", "noisy-or")):
         say("router", "create", name, pool, "--policy", policy)
         with Client(server.url) as client:
             router = client.router(name)
@@ -177,8 +177,8 @@ def test_a_log_of_panel_is_evaluated_by_the_rounds_that_explored_or_says_what_to
     assert abs(robust["value"] - 0.55) < 4 * robust["error"]  # cat is in half of all pairs
     assert "\npropensity unknown; usd" in say("decide", "shut")
     refused = say("evaluate", "--router", "shut", ends=1)
-    assert "301 have neither odds nor chance" in refused
-    assert "from now on take panel:explore=0.02, or distinct" in refused
+    assert "301 have no propensity" in refused
+    assert "from now on take noisy-or:explore=0.02, or distinct" in refused
 
 
 def test_a_router_can_be_edited(say: Say, pool: str) -> None:

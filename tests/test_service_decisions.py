@@ -32,7 +32,7 @@ def test_a_decision_says_all_that_was_known_when_it_was_drawn(server: Served, ro
     assert len(answer["draws"]) == 2
     assert set(answer["subset"]) == set(answer["draws"]) == set(answer["inclusion"])
     assert all(0 < chance <= 1 for chance in answer["inclusion"].values())
-    assert 0 < answer["chance"] <= 1
+    assert 0 < answer["propensity"] <= 1
     assert set(answer["spend"]) == set(answer["expected"]) == {"usd", "junior"}
     assert answer["context"] == "chest pain"
 

@@ -58,12 +58,18 @@ def test_a_policy_that_was_left_to_the_problem_is_told(server: Served) -> None:
     policy = {"name": "auto", "settings": {"propensities": False}}
     path = server.router(policy=policy)
     view = server.get(path).json()
-    assert view["terms"]["policy"] == {"name": "panel", "explore": 0.0, "pace": 1.25, "guard": True}
+    assert view["terms"]["policy"] == {
+        "name": "noisy-or",
+        "explore": 0.0,
+        "pace": 1.25,
+        "guard": True,
+    }
     made = server.decide(path)
-    assert (made["chance"], made["inclusion"], made["odds"]) == (None, None, [])
+    assert (made["propensity"], made["inclusion"]) == (None, None)
+    assert made["draw_probabilities"] is None
     assert server.get(f"/v1/decisions/{made['id']}").json()["decision"] == made
     *_, line = server.get(f"{path}/events").json()["events"]
-    assert (line["body"]["chance"], line["body"]["inclusion"]) == (None, None)
+    assert (line["body"]["propensity"], line["body"]["inclusion"]) == (None, None)
     told = server.post(f"/v1/decisions/{made['id']}/reward", json={"value": 0.5})
     assert told.json()["receipt"] == "learned"
 
@@ -86,14 +92,14 @@ def test_a_policy_that_there_is_not_is_refused(server: Served, policy: Any) -> N
 
 def test_a_setting_that_there_is_not_is_told_from_those_there_are(server: Served) -> None:
     for settings, remedy in (
-        ({"explor": 0.02}, "policy 'panel' has no setting 'explor'; did you mean 'explore'?"),
-        ({"name": "omd"}, "policy 'panel' has no setting 'name'"),
+        ({"explor": 0.02}, "policy 'noisy-or' has no setting 'explor'; did you mean 'explore'?"),
+        ({"name": "omd"}, "policy 'noisy-or' has no setting 'name'"),
     ):
-        policy = {"name": "panel", "settings": settings}
+        policy = {"name": "noisy-or", "settings": settings}
         body = {"name": "bad", "problem": FIVE, "policy": policy}
         said = problem_of(server.post("/v1/routers", json=body), 422)["message"]
         assert said.startswith(remedy)
-    policy = {"name": "panel", "settings": {"explore": 0.02}}
+    policy = {"name": "noisy-or", "settings": {"explore": 0.02}}
     good = server.post("/v1/routers", json={"name": "exploring", "problem": FIVE, "policy": policy})
     assert good.json()["terms"]["policy"]["explore"] == 0.02
 
@@ -102,7 +108,7 @@ def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
-    body = {"name": "wide", "problem": FIVE, "policy": "panel"}
+    body = {"name": "wide", "problem": FIVE, "policy": "noisy-or"}
     said = problem_of(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
     assert said["code"] == "bad_policy"
     assert "declare at most 6, or take 'distinct'" in said["message"]

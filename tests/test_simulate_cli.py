@@ -153,18 +153,18 @@ def test_auto_plays_what_each_bound_calls_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool(tmp_path)
-    asked = "auto,panel:explore=0.5,pace=none"
+    asked = "auto,noisy-or:explore=0.5,pace=none"
     given = words(tmp_path, "--policies", asked, "--seeds", "1", "--sweep", "usd=1.5:4:2")
     assert main([*given, "--jobs", "1"]) == 0
     assert "\nauto is distinct here\n" in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     problem = read(tmp_path / "pool.yaml").problem
-    for spelt, settings in (("auto", "distinct"), ("panel:explore=0.5,pace=none", "panel")):
+    for spelt, settings in (("auto", "distinct"), ("noisy-or:explore=0.5,pace=none", "noisy-or")):
         told = found["policies"][spelt]
         assert (told["kind"], told["settings"]["name"]) == ("panels", settings)
         trace = simulate(problem, table(problem), spelt, rounds=ROUNDS, horizon=ROUNDS)
         assert told["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
-    assert found["policies"]["panel:explore=0.5,pace=none"]["settings"]["explore"] == 0.5
+    assert found["policies"]["noisy-or:explore=0.5,pace=none"]["settings"]["explore"] == 0.5
     levels = found["sweep"]["levels"]  # two different ones cost 2 or more
     assert [level["took"] for level in levels] == [["auto is tangent"], ["auto is distinct"]]
     assert [set(level["best"]) for level in levels] == [{"panels", "exact"}] * 2
@@ -187,7 +187,7 @@ def test_help_names_every_policy_of_the_registry(
 
 
 @pytest.mark.parametrize(
-    "text", [*policies.POLICY_NAMES[1:], "panel:explore=0.02,pace=None", "omd:batch=7"]
+    "text", [*policies.POLICY_NAMES[1:], "noisy-or:explore=0.02,pace=None", "omd:batch=7"]
 )
 def test_a_policy_is_written_as_it_can_be_read(text: str) -> None:
     assert split_policies(f"{text},ts") == [text, "ts"]
@@ -392,8 +392,8 @@ def test_what_was_finished_when_it_was_stopped_is_reported(
         (["--policies", "omd,distinkt"], "no policy 'distinkt'; did you mean 'distinct'?"),
         (["--policies", "omd,best"], "ones there are: auto, distinct, panel, tangent, strict, omd"),
         (
-            ["--policies", "omd,panel:explor=1"],
-            "--policies: policy 'panel' has no setting",
+            ["--policies", "omd,noisy-or:explor=1"],
+            "--policies: policy 'noisy-or' has no setting",
         ),
         (["--policies", "omd,explore=1"], "settings follow a colon"),
         (["--policies", "omd,omd"], "names 'omd' twice"),

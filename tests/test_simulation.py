@@ -52,9 +52,11 @@ def test_the_trace_adds_up() -> None:
         panel = np.unique(trace.draws[t])
         assert_allclose(trace.rewards[t], environment.values[t][:, panel].max(axis=1).sum())
         assert_allclose(trace.spend[t], five().rows[:, panel].sum(axis=1))
-    assert_allclose(trace.record.odds[5], trace.record.law[5][trace.draws[5]])
-    short = simulate(five(), environment, "omd", rounds=300, keep_law=False)
-    assert short.record.law.shape == (0, 5)
+    assert_allclose(
+        trace.record.draw_probabilities[5], trace.record.distributions[5][trace.draws[5]]
+    )
+    short = simulate(five(), environment, "omd", rounds=300, keep_distributions=False)
+    assert short.record.distributions.shape == (0, 5)
 
 
 @pytest.mark.parametrize(

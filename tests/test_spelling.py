@@ -28,8 +28,8 @@ TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "su
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        ("panel:explore=0.02", NoisyOr(explore=0.02)),
-        ("panel: explore = 0.02, guard=FALSE", NoisyOr(explore=0.02, guard=False)),
+        ("noisy-or:explore=0.02", NoisyOr(explore=0.02)),
+        ("noisy-or: explore = 0.02, guard=FALSE", NoisyOr(explore=0.02, guard=False)),
         ("distinct:pace=none", Distinct(pace=None)),
         ("auto:propensities=false,contexts=20", Auto(propensities=False, contexts=20)),
         ("omd-plain:batch=4", Omd(eta_mult=1.0, batch=4, baseline=False, dual=Omd.plain().dual)),
@@ -45,16 +45,22 @@ def test_words_are_settings(words: str, settings: object) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("panel:explor=0.02", "has no setting 'explor'; did you mean 'explore'? Its settings are "),
-        ("panel:warp=9", "has no setting 'warp'; its settings are explore, pace, guard"),
+        (
+            "noisy-or:explor=0.02",
+            "has no setting 'explor'; did you mean 'explore'? Its settings are ",
+        ),
+        ("noisy-or:warp=9", "has no setting 'warp'; its settings are explore, pace, guard"),
         ("random:eta=1", "policy 'random' has no setting 'eta'; it has none"),
-        ("panel:explore=2", "explore=2 is no share of the rounds"),
-        ("panel:explore=some", "explore='some' is no share"),
-        ("panel:guard=1", "guard=1 is neither True nor False"),
-        ("panel:explore", "'explore' is no SETTING=VALUE; settings follow a colon, as in panel:"),
-        ("panel:", "'' is no SETTING=VALUE"),
-        ("panel:explore=0,explore=1", "gives 'explore' twice"),
-        ("panle:explore=0.02", "there is no policy 'panle'; did you mean 'panel'?"),
+        ("noisy-or:explore=2", "explore=2 is no share of the rounds"),
+        ("noisy-or:explore=some", "explore='some' is no share"),
+        ("noisy-or:guard=1", "guard=1 is neither True nor False"),
+        (
+            "noisy-or:explore",
+            "'explore' is no SETTING=VALUE; settings follow a colon, as in noisy-or:",
+        ),
+        ("noisy-or:", "'' is no SETTING=VALUE"),
+        ("noisy-or:explore=0,explore=1", "gives 'explore' twice"),
+        ("noisyor:explore=0.02", "there is no policy 'noisyor'; did you mean 'noisy-or'?"),
         ("panel(explore=0.02)", "settings follow a colon"),
         ("panel,explore=0.02", "settings follow a colon"),
         ("atuo", "did you mean 'auto'?"),
@@ -97,6 +103,6 @@ def test_any_values_are_settings_or_refused(name: str, data: st.DataObject) -> N
 
 @given(st.text())
 def test_any_text_is_a_policy_or_refused(text: str) -> None:
-    for words in (text, f"panel:{text}", f"panel:explore={text}"):
+    for words in (text, f"noisy-or:{text}", f"noisy-or:explore={text}"):
         with contextlib.suppress(PolicyError):
             find_policy(words)

@@ -105,7 +105,7 @@ def test_every_law_that_is_played_keeps_the_exact_limits() -> None:
     problem = five()
     trace = simulate(problem, steady(), "strict", rounds=3_000, seed=3, horizon=3_000)
     rows = make_constraint_rows(problem)
-    for q in trace.record.law[::10]:
+    for q in trace.record.distributions[::10]:
         assert (expected_panel_costs(q, rows.A, problem.draws) <= rows.b + 1e-9).all()
     assert not trace.record.replaced.any()
 

@@ -1,18 +1,19 @@
 """Traces side by side."""
 
+import numpy as np
 from numpy.testing import assert_array_equal
 
 from bylot import Trace
 
-LEFT_OUT = ("law", "chance")
+LEFT_OUT = ("distributions", "propensities")
 
 
 def same(one: Trace, other: Trace) -> bool:
-    """Are all rounds equal, to the last bit? So is the chance of a panel, where both tell it."""
+    """Are all rounds equal, to the last bit? So are propensities, where both know them."""
     a, b = one.record, other.record
-    told = (a.chance > 0) & (b.chance > 0)
+    told = ~np.isnan(a.propensities) & ~np.isnan(b.propensities)
     try:
-        assert_array_equal(a.chance[told], b.chance[told])
+        assert_array_equal(a.propensities[told], b.propensities[told])
         for name in a._fields:
             if name not in LEFT_OUT:
                 assert_array_equal(getattr(a, name), getattr(b, name), name)

@@ -24,5 +24,5 @@ def fixed(q: list[float], rounds: int, *, told: bool = True) -> list[LogEntry]:
         names, members = tuple(TRIO.experts[i] for i in team), tuple(sorted(set(team.tolist())))
         mine = tuple(odds[team].tolist()) if told else ()
         names = names if told else tuple(dict.fromkeys(names))
-        written.append(LogEntry(f"d{t}", t, names, reward(members, 0), odds=mine))
+        written.append(LogEntry(f"d{t}", t, names, reward(members, 0), draw_probabilities=mine))
     return written

@@ -198,10 +198,7 @@ class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class StoredDecision(Struct, frozen=True, kw_only=True):
     """A decision as its caller gets it: a function of the log alone, so the same at any time.
 
-    odds:      as `bylot.Decision.odds`: of each draw, or to be in the set; empty where not told
-    inclusion: the chance that each member of the subset had to be in the panel, before it was
-               drawn; null where the policy tells no chances
-    chance:    of the whole panel, likewise
+    draw_probabilities, inclusion, propensity: as in `bylot.Decision`, null where unknown.
     """
 
     id: str
@@ -212,9 +209,9 @@ class StoredDecision(Struct, frozen=True, kw_only=True):
     context: str | None
     draws: tuple[str, ...]
     subset: tuple[str, ...]
-    odds: tuple[float, ...]
+    draw_probabilities: tuple[float, ...] | None
     inclusion: dict[str, float] | None
-    chance: float | None
+    propensity: float | None
     spend: Mapping[str, float | None]  # JSON has no NaN: null if unknown
     expected: Mapping[str, float | None]
     feasible: bool
@@ -229,12 +226,13 @@ class StoredDecision(Struct, frozen=True, kw_only=True):
             t=self.t,
             context=self.context,
             draws=self.draws,
-            odds=self.odds,
+            draw_probabilities=self.draw_probabilities,
+            inclusion=self.inclusion,
             subset=self.subset,
             spend=nan_for_null(self.spend),
             expected=nan_for_null(self.expected),
             feasible=self.feasible,
-            chance=self.chance,
+            propensity=self.propensity,
             replaced=self.replaced,
         )
 

@@ -31,13 +31,13 @@ def play_cell(
     horizon: int | None = None,
     rewards: tuple[float, float] = (0.0, 1.0),
     late: RewardDelay = NO_DELAY,
-    keep_law: bool = False,
+    keep_distributions: bool = False,
 ) -> Trace | PolicyError:
     """Simulate one cell; return the error of a policy that refuses the problem."""
     given: dict[str, Any] = {"horizon": horizon, "rewards": rewards, "late": late}
     try:
         return simulate(
-            problem, environment, policy, rounds=rounds, seed=seed, keep_law=keep_law, **given
+            problem, environment, policy, rounds=rounds, seed=seed, keep_distributions=keep_distributions, **given
         )
     except PolicyError as error:
         return error

@@ -114,7 +114,7 @@ def score(
     ----------
     trace
         The simulation. For policies of i.i.d. draws it must hold the distributions played
-        (keep_law=True), as their expected reward is scored; for others, the rewards received.
+        (keep_distributions=True), as their expected reward is scored; for others, the rewards received.
     values
         The values of the same rounds, (T, N, K), or a `ValueStack`.
     best
@@ -136,10 +136,10 @@ def score(
     problem, record = trace.problem, trace.record
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
     T, multinomial = len(record.rewards), trace.policy.multinomial
-    if stack.rounds != T or (multinomial and len(record.law) != T):
+    if stack.rounds != T or (multinomial and len(record.distributions) != T):
         raise ValuesError(
-            f"the trace has {T} rounds and {len(record.law)} distributions, the values have "
-            f"{stack.rounds} rounds; give values of the same rounds, and simulate with keep_law=True"
+            f"the trace has {T} rounds and {len(record.distributions)} distributions, the values have "
+            f"{stack.rounds} rounds; give values of the same rounds, and simulate with keep_distributions=True"
         )
     several = np.unique(record.contexts).size > 1
     contexts = record.contexts if several else None
@@ -153,7 +153,9 @@ def score(
         shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
     earned = record.rewards
     if multinomial:
-        earned = expected_rewards_along(record.law, stack.values, stack.order, problem.draws)
+        earned = expected_rewards_along(
+            record.distributions, stack.values, stack.order, problem.draws
+        )
     expected = float(earned.mean())
     theorem, regret_bound = find_regret_bound(trace)
     excess = measure_worst_violation(trace)

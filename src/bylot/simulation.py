@@ -14,7 +14,7 @@ from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, Policy, resolve_policy
-from bylot.policies.base import Ticket, compute_distribution, decide, get_draw_probability, learn
+from bylot.policies.base import Ticket, compute_distribution, decide, learn
 from bylot.policies.validation import (
     RunConfig,
     check_at_least_one,
@@ -28,33 +28,34 @@ CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
 
 
 class PlayRecord(NamedTuple):
-    """What is written down in every round; `compute_distribution` has no lines if it is not to be kept."""
+    """What is recorded in every round; `distributions` has no lines if it is not to be kept."""
 
     draws: Ints  # (T, M)
-    odds: Floats  # (T, M); NaN where the policy cannot tell
+    draw_probabilities: Floats  # (T, M) of i.i.d. draws; NaN if panels are drawn as sets
     rewards: Floats  # (T,)
     spend: Floats  # (T, d): cost under each limit
     feasible: Bools  # (T,)
     contexts: Ints  # (T,)
-    chance: Floats  # (T,) of the whole panel; 0 where the policy does not tell
+    propensities: Floats  # (T,) of the panels; NaN if unknown, or not computed (omd)
     replaced: Bools  # (T,) by the guard, as the draw would have endangered a limit
-    law: Floats  # (T or 0, K)
+    distributions: Floats  # (T or 0, K)
 
 
 class LateRewards(NamedTuple):
-    """Rewards on their way: when they are told, and the tickets of those that are late.
+    """When each reward arrives, and the tickets of those that are late.
 
     The ticket of round t is in slot t modulo the number of slots, one more than the longest lag.
     """
 
-    due: Ints  # (T,) the round after whose decision each reward is told
-    order: Ints  # rounds in the order in which their rewards are told; lost ones are left out
-    told: Ints  # one element: how many of these were
+    due: Ints  # (T,) the round after whose decision each reward arrives
+    order: Ints  # rounds in the order in which their rewards arrive, without lost ones
+    arrived: Ints  # one element: how many of these did
     contexts: Ints
     draws: Ints  # (slots, M)
-    odds: Floats  # (slots, K), or as many of them as a ticket has
-    size: Ints  # how many it has
-    numbers: Floats  # (slots, 3) share, chance, weight
+    draw_probabilities: Floats  # (slots, M)
+    inclusion: Floats  # (slots, K)
+    sizes: Ints  # (slots, 2) how many of the last two the ticket has
+    numbers: Floats  # (slots, 3) share, propensity, weight
     flags: Bools  # (slots, 2) feasible, replaced
 
 
@@ -103,37 +104,41 @@ def running_mean(rows: Floats) -> Floats:
 
 
 @jit_inline
-def store_ticket(post: LateRewards, ticket: Ticket) -> None:
+def store_ticket(late: LateRewards, ticket: Ticket) -> None:
     """Keep what a late reward will need; arrays are copied, as a state may write into its own."""
-    slot = ticket.t % post.contexts.size
-    post.contexts[slot] = ticket.context
+    slot = ticket.t % late.contexts.size
+    late.contexts[slot] = ticket.context
     for j in range(ticket.draws.size):
-        post.draws[slot, j] = ticket.draws[j]
-    post.size[slot] = ticket.odds.size
-    for j in range(ticket.odds.size):
-        post.odds[slot, j] = ticket.odds[j]
-    post.numbers[slot, 0] = ticket.share
-    post.numbers[slot, 1] = ticket.chance
-    post.numbers[slot, 2] = ticket.weight
-    post.flags[slot, 0] = ticket.feasible
-    post.flags[slot, 1] = ticket.replaced
+        late.draws[slot, j] = ticket.draws[j]
+    late.sizes[slot, 0] = ticket.draw_probabilities.size
+    for j in range(ticket.draw_probabilities.size):
+        late.draw_probabilities[slot, j] = ticket.draw_probabilities[j]
+    late.sizes[slot, 1] = ticket.inclusion.size
+    for i in range(ticket.inclusion.size):
+        late.inclusion[slot, i] = ticket.inclusion[i]
+    late.numbers[slot, 0] = ticket.share
+    late.numbers[slot, 1] = ticket.propensity
+    late.numbers[slot, 2] = ticket.weight
+    late.flags[slot, 0] = ticket.feasible
+    late.flags[slot, 1] = ticket.replaced
 
 
 @jit_inline
-def load_ticket(post: LateRewards, t: int, up: Bools) -> Ticket:
+def load_ticket(late: LateRewards, t: int, available: Bools) -> Ticket:
     """The ticket of round t, as it was."""
-    slot = t % post.contexts.size
+    slot = t % late.contexts.size
     return Ticket(
         t,
-        post.contexts[slot],
-        post.draws[slot].copy(),
-        post.odds[slot, : post.size[slot]].copy(),
-        up,
-        post.numbers[slot, 0],
-        post.flags[slot, 0],
-        post.numbers[slot, 1],
-        post.numbers[slot, 2],
-        post.flags[slot, 1],
+        late.contexts[slot],
+        late.draws[slot].copy(),
+        late.draw_probabilities[slot, : late.sizes[slot, 0]].copy(),
+        late.inclusion[slot, : late.sizes[slot, 1]].copy(),
+        available,
+        late.numbers[slot, 0],
+        late.flags[slot, 0],
+        late.numbers[slot, 1],
+        late.numbers[slot, 2],
+        late.flags[slot, 1],
     )
 
 
@@ -148,42 +153,44 @@ def play_rounds(
     start: int,
     low: float,
     span: float,
-    post: LateRewards,
+    late: LateRewards,
     record: PlayRecord,
 ) -> None:
-    """Rounds start, start + 1, ... on the given values; the policy learns (r - low) / span, each
-    when it is told, and those that are told together in the order of their decisions.
+    """Play rounds start, start + 1, ... on the given values.
+
+    The policy learns (r - low) / span when a reward arrives; rewards that arrive together in the
+    order of their decisions.
     """
-    up = np.empty(0, np.bool_)  # all of them
+    everyone = np.empty(0, np.bool_)
     # Fields are taken out of the loop: compiled code counts a reference at every access.
-    draws, odds, rewards, spend, feasible, visited, chances, replaced, laws = record
-    due, order, told = post.due, post.order, post.told[0]
+    draws, q, rewards, spend, feasible, visited, propensities, replaced, distributions = record
+    due, order, arrived = late.due, late.order, late.arrived[0]
     for n in range(values.shape[0]):
         t = start + n
         context = contexts[n]
-        ticket = decide(rule, state, context, RngKey(seed, t), up)
+        ticket = decide(rule, state, context, RngKey(seed, t), everyone)
         rewards[t] = sum_max(values[n], ticket.draws)
         if due[t] != t:
-            store_ticket(post, ticket)
-        while told < order.size and due[order[told]] <= t:
-            then = order[told]
-            heard = ticket if then == t else load_ticket(post, then, up)
-            learn(rule, state, heard, (rewards[then] - low) / span)
-            told += 1
+            store_ticket(late, ticket)
+        while arrived < order.size and due[order[arrived]] <= t:
+            then = order[arrived]
+            rewarded = ticket if then == t else load_ticket(late, then, everyone)
+            learn(rule, state, rewarded, (rewards[then] - low) / span)
+            arrived += 1
         for j in range(ticket.draws.size):
             draws[t, j] = ticket.draws[j]
-        for j in range(ticket.draws.size):
-            odds[t, j] = get_draw_probability(ticket, j)
+        for j in range(ticket.draw_probabilities.size):
+            q[t, j] = ticket.draw_probabilities[j]
         add_panel_cost(spend[t], rows, ticket.draws)
         feasible[t] = ticket.feasible
         visited[t] = context
-        chances[t] = ticket.chance
+        propensities[t] = ticket.propensity
         replaced[t] = ticket.replaced
-        if laws.shape[0] > 0:
-            q = compute_distribution(rule, state, context, up)
-            for i in range(q.size):
-                laws[t, i] = q[i]
-    post.told[0] = told
+        if distributions.shape[0] > 0:
+            now = compute_distribution(rule, state, context, everyone)
+            for i in range(now.size):
+                distributions[t, i] = now[i]
+    late.arrived[0] = arrived
 
 
 def simulate(
@@ -196,7 +203,7 @@ def simulate(
     horizon: int | None = None,
     rewards: tuple[float, float] = (0.0, 1.0),
     late: RewardDelay = NO_DELAY,
-    keep_law: bool = True,
+    keep_distributions: bool = True,
 ) -> Trace:
     """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
 
@@ -205,7 +212,7 @@ def simulate(
     rewards: the range that is mapped to [0, 1] before the policy learns.
     late:    when rewards are told: `Late(lag=200, lost=0.1)` up to 200 rounds late, and one in ten
              never. The trace has them all, as they were earned.
-    keep_law: keep the (rounds x K) distributions played, which true regret needs.
+    keep_distributions: keep the (rounds x K) distributions played, which true regret needs.
     """
     terms = check_run_config(problem, seed, horizon, rewards)
     check_at_least_one("rounds", rounds)
@@ -214,7 +221,7 @@ def simulate(
     rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
     record, mail = (
-        make_play_record(problem, rounds, keep_law),
+        make_play_record(problem, rounds, keep_distributions),
         make_late_rewards(problem, late, rounds, seed),
     )
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
@@ -235,11 +242,12 @@ def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: in
     return LateRewards(
         due=due,
         order=order[due[order] < NEVER_DUE],
-        told=np.zeros(1, np.int64),
+        arrived=np.zeros(1, np.int64),
         contexts=np.zeros(slots, np.int64),
         draws=np.zeros((slots, problem.draws), np.int64),
-        odds=np.zeros((slots, max(problem.size, problem.draws))),
-        size=np.zeros(slots, np.int64),
+        draw_probabilities=np.zeros((slots, problem.draws)),
+        inclusion=np.zeros((slots, problem.size)),
+        sizes=np.zeros((slots, 2), np.int64),
         numbers=np.zeros((slots, 3)),
         flags=np.zeros((slots, 2), np.bool_),
     )
@@ -291,18 +299,18 @@ def check_simulated_rewards(rewards: Floats, terms: RunConfig) -> None:
         )
 
 
-def make_play_record(problem: Problem, rounds: int, keep_law: bool) -> PlayRecord:
+def make_play_record(problem: Problem, rounds: int, keep_distributions: bool) -> PlayRecord:
     """An empty record."""
     return PlayRecord(
         draws=np.empty((rounds, problem.draws), np.int64),
-        odds=np.full((rounds, problem.draws), np.nan),
+        draw_probabilities=np.full((rounds, problem.draws), np.nan),
         rewards=np.empty(rounds),
         spend=np.zeros((rounds, len(problem.limits))),
         feasible=np.empty(rounds, np.bool_),
         contexts=np.empty(rounds, np.int64),
-        chance=np.zeros(rounds),
+        propensities=np.full(rounds, np.nan),
         replaced=np.zeros(rounds, np.bool_),
-        law=np.empty((rounds if keep_law else 0, problem.size)),
+        distributions=np.empty((rounds if keep_distributions else 0, problem.size)),
     )
 
 
@@ -341,7 +349,7 @@ def play(router: Playable, environment: Environment, rounds: int, *, start: int 
     problem = router.problem
     check_environment(environment, problem)
     check_at_least_one("rounds", rounds)
-    record = make_play_record(problem, rounds, keep_law=False)
+    record = make_play_record(problem, rounds, keep_distributions=False)
     place = {name: i for i, name in enumerate(problem.experts)}
     several = environment.contexts > 1
     stop = start + rounds
@@ -368,8 +376,8 @@ def iterate_rounds(
 def record_decision(record: PlayRecord, n: int, decision: Decision, limits: list[str]) -> None:
     """Write down what a decision tells of itself."""
     spend: Mapping[str, float] = decision.spend
-    record.odds[n] = decision.odds or np.nan
+    record.draw_probabilities[n] = decision.draw_probabilities or np.nan
     record.spend[n] = [spend[name] for name in limits]
     record.feasible[n] = decision.feasible
-    record.chance[n] = decision.chance or 0.0
+    record.propensities[n] = np.nan if decision.propensity is None else decision.propensity
     record.replaced[n] = decision.replaced

@@ -20,9 +20,9 @@ from bylot.policies import POLICIES, Policy
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.simulation import make_late_rewards, make_play_record, play_rounds
 
-SCALED_POLICIES = ("omd", "distinct", "tangent", "strict", "panel")
+SCALED_POLICIES = ("omd", "distinct", "tangent", "strict", "noisy-or")
 POOL_SIZES = ((50, 5), (200, 5), (1_000, 5), (10_000, 5), (10_000, 50))  # K, M
-MAX_POLICY_SIZE = {"panel": 1_000}  # largest K timed: its time grows with pairs of experts
+MAX_POLICY_SIZE = {"noisy-or": 1_000}  # largest K timed: its time grows with pairs of experts
 MAX_HELD_VALUES = 2_000_000  # numbers in the value array, which is played again and again
 PlayTurn = Callable[[float], float]  # seconds to play for -> rounds per CPU-second
 
@@ -76,7 +76,7 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
     rule = policy.bind(problem)
     bind_s = time.process_time() - start
     rows, values = np.array(problem.rows), draw_scale_values(K)
-    record = make_play_record(problem, len(values), keep_law=False)
+    record = make_play_record(problem, len(values), keep_distributions=False)
     contexts = np.zeros(len(values), np.int64)
 
     def turn(seconds: float) -> float:

@@ -100,7 +100,7 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
     rule = policy.bind(problem, horizon=rounds)
     rows, values = np.array(problem.rows), np.random.default_rng(0).random((rounds, N, K))
     uniforms = np.array([draw_uniforms(RngKey(0, t), DRAW_STREAM, M) for t in range(numpy_rounds)])
-    record, contexts = make_play_record(problem, rounds, keep_law=False), np.zeros(rounds, np.int64)
+    record, contexts = make_play_record(problem, rounds, keep_distributions=False), np.zeros(rounds, np.int64)
 
     def play_compiled(times: int) -> None:
         for _ in range(times):
@@ -130,7 +130,7 @@ def is_same_trace(trace: NumpyTrace, record: PlayRecord) -> bool:
     return np.array_equal(record.draws[:n], trace.draws) and all(
         np.allclose(compiled[:n], plain, rtol=1e-6)
         for compiled, plain in (
-            (record.odds, trace.probabilities),
+            (record.draw_probabilities, trace.probabilities),
             (record.rewards, trace.rewards),
             (record.spend, trace.spend),
         )

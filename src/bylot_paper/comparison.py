@@ -98,7 +98,7 @@ def record_comparison_cell(
             seed=cell.seed,
             horizon=told if cell.period is None else None,
             late=place.late,
-            keep_law=False,
+            keep_distributions=False,
         )
     except PolicyError as error:
         return record_refusal(cell, str(error))
@@ -130,5 +130,6 @@ def measure_trace(trace: Trace, cell: Cell, stick: ReferenceValues) -> dict[str,
 def has_known_propensities(trace: Trace) -> bool:
     """Was the chance of every panel that was drawn known, so that a log of it can be evaluated?"""
     record = trace.record
-    known = (record.chance > 0.0) | np.isfinite(record.odds).all(axis=1) | record.replaced
+    known = np.isfinite(record.propensities) | np.isfinite(record.draw_probabilities).all(axis=1)
+    known |= record.replaced
     return bool(known.all())

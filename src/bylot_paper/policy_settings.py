@@ -32,7 +32,7 @@ BEYOND_POLICIES = ("omd", "ts-bwk", "cbwk", "strict", "tangent", "distinct")
 GUARDED_POLICIES = ("tangent", "distinct")
 """Ours that promise limits at the end of every period."""
 
-OWN_POLICIES = ("strict", "tangent", "distinct", "panel")
+OWN_POLICIES = ("strict", "tangent", "distinct", "noisy-or")
 COMPARED_POLICIES = (*PAPER_POLICIES, *OWN_POLICIES)
 """All that the default is chosen from: the one list of them."""
 

@@ -97,7 +97,7 @@ def play_crowd_cell(world: CrowdScenario, cell: Cell, told: int) -> CrowdPlay:
         seed=world.seed,
         horizon=told if cell.period is None else None,
         rewards=(0.0, float(world.dimensions)),
-        keep_law=proxy,
+        keep_distributions=proxy,
     )
     rows = np.array([world.pool.workload, world.pool.expert])
     spend = compute_spend(trace.draws, rows)
@@ -107,5 +107,5 @@ def play_crowd_cell(world: CrowdScenario, cell: Cell, told: int) -> CrowdPlay:
         spend=spend,
         means=running_mean(spend),
         replaced=int(trace.record.replaced.sum()),
-        last=trace.record.law[-1].copy() if proxy else None,
+        last=trace.record.distributions[-1].copy() if proxy else None,
     )

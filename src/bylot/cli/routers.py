@@ -331,7 +331,7 @@ def run_decide(given: argparse.Namespace) -> int:
         print(json.dumps({**decision._asdict(), "expected": expected}))
     else:
         spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
-        propensity = f"{decision.chance:.4g}" if decision.chance else "unknown"
+        propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
         print(f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}")
     return 0
 

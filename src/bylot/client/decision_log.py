@@ -26,10 +26,10 @@ class DecidedLine(Struct):
     t: int
     context: str | None
     draws: tuple[str, ...]
-    odds: bytes  # float64, little endian
-    up: bytes  # one byte an expert; empty: all
+    draw_probabilities: bytes  # float64, little endian
+    available_mask: bytes  # one byte an expert; empty: all
     feasible: bool
-    chance: float | None
+    propensity: float | None
     spend: OptionalNumbers
     defer: bool = False
     replaced: bool = False
@@ -86,7 +86,7 @@ class LogReader:
         return entry._replace(available=tuple(pool))
 
     def agreed(self, line: LogLine) -> None:
-        """Other terms: who the experts are, and what the odds are of."""
+        """Other terms: who the experts are, and which policy plays."""
         terms = msgspec.json.decode(line.body, type=ConfigLine).terms
         self.experts: list[str] = terms.problem["experts"]
         policy = policies.policy_from_data(terms.policy)
@@ -96,21 +96,23 @@ class LogReader:
     def decided(self, line: LogLine) -> None:
         """One decision more."""
         drawn = msgspec.json.decode(line.body, type=DecidedLine)
-        odds = np.frombuffer(drawn.odds, "<f8").tolist()
+        probabilities = np.frombuffer(drawn.draw_probabilities, "<f8").tolist()
         decision = Decision(
             id=self.name(line.seq),
             t=drawn.t,
             context=drawn.context,
             draws=drawn.draws,
-            odds=tuple(odds),
+            draw_probabilities=tuple(probabilities) or None,
             subset=tuple(dict.fromkeys(drawn.draws)),
             spend=nan_for_missing(drawn.spend),
             expected={},
             feasible=drawn.feasible,
-            chance=drawn.chance,
+            propensity=drawn.propensity,
             replaced=drawn.replaced,
         )
-        up = [name for name, there in zip(self.experts, drawn.up, strict=False) if there]
+        up = [
+            name for name, there in zip(self.experts, drawn.available_mask, strict=False) if there
+        ]
         entry = evaluate.entry_from_decision(decision, None, self.policy, up or None)
         self.entries[line.seq], self.pools[line.seq] = entry, self.experts
         if drawn.defer:

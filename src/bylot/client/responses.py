@@ -89,8 +89,9 @@ class DecisionResponse(Struct):
     context: str | None
     draws: tuple[str, ...]
     subset: tuple[str, ...]
-    odds: tuple[float, ...]
-    chance: float | None
+    draw_probabilities: tuple[float, ...] | None
+    inclusion: dict[str, float] | None
+    propensity: float | None
     spend: OptionalNumbers
     expected: OptionalNumbers
     feasible: bool
@@ -103,12 +104,13 @@ class DecisionResponse(Struct):
             t=self.t,
             context=self.context,
             draws=self.draws,
-            odds=self.odds,
+            draw_probabilities=self.draw_probabilities,
+            inclusion=self.inclusion,
             subset=self.subset,
             spend=nan_for_missing(self.spend),
             expected=nan_for_missing(self.expected),
             feasible=self.feasible,
-            chance=self.chance,
+            propensity=self.propensity,
             replaced=self.replaced,
         )
 

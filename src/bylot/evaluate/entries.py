@@ -19,8 +19,8 @@ from bylot.problem.validation import suggest_known_name
 from bylot.router.decision import Decision
 from bylot.simulation import Trace
 
-PROPENSITY_RTOL = 1e-6  # relative: how well odds and chance of one panel must agree
-PROBABILITY_ROUNDING = 1e-9  # of a chance above 1 that is rounding
+PROPENSITY_RTOL = 1e-6  # relative: how well propensity and draw probabilities must agree
+PROBABILITY_ROUNDING = 1e-9  # excess of a probability above 1 that counts as rounding
 NO_SPEND: Mapping[str, float] = MappingProxyType({})
 
 
@@ -32,10 +32,10 @@ class InvalidLogEntry(Exception):
 
 
 class LogEntry(NamedTuple):
-    """A panel, the chance it had, and what came of it.
+    """A panel, its propensity, its reward and its cost.
 
-    Odds say that the draws were independent; a chance without odds, that the panel was drawn as
-    one set. Neither: nothing is known of how it was chosen.
+    With draw_probabilities the draws were independent; with a propensity alone the panel was drawn
+    as one set; with neither, nothing is known of how it was chosen.
     """
 
     id: str
@@ -43,8 +43,8 @@ class LogEntry(NamedTuple):
     draws: tuple[str, ...]  # with multiplicity if they were independent, else each member once
     reward: float | None  # None: missing
     context: str | None = None
-    odds: tuple[float, ...] = ()  # the probability of each independent draw
-    chance: float = 0.0  # of the panel as a set; 0: not told
+    draw_probabilities: tuple[float, ...] = ()  # of each independent draw
+    propensity: float | None = None  # of the panel as a set; None: unknown
     replaced: bool = False  # by the guard: not left to chance
     spend: Mapping[str, float] = NO_SPEND
     available: tuple[str, ...] | None = None  # who was up; None: everybody
@@ -56,25 +56,26 @@ class LogEntry(NamedTuple):
         return tuple(dict.fromkeys(self.draws))
 
     @property
-    def log_probability(self) -> float:
-        """log of the chance of the panel as a set, by its odds where it is not told."""
-        return math.log(self.chance) if self.chance else self.by_odds()
+    def log_propensity(self) -> float:
+        """log of the propensity, from the draw probabilities where it is not given."""
+        return self.log_iid_propensity() if self.propensity is None else math.log(self.propensity)
 
-    def by_odds(self) -> float:
-        """log of the chance that independent draws of these odds make just this set."""
-        masses: Floats = np.array(list(dict(zip(self.draws, self.odds, strict=True)).values()))
+    def log_iid_propensity(self) -> float:
+        """log of the probability that independent draws give just this set."""
+        by_name = dict(zip(self.draws, self.draw_probabilities, strict=True))
+        masses: Floats = np.array(list(by_name.values()))
         return float(log_iid_set_probability(masses, len(self.draws)))
 
     def fields(self) -> dict[str, Any]:
         """As plain data; what is not known is null."""
-        members = "draws" if self.odds else "subset"
+        members = "draws" if self.draw_probabilities else "subset"
         return {
             "id": self.id,
             "t": self.t,
             "context": self.context,
             members: list(self.draws),
-            "odds": list(self.odds) or None,
-            "chance": self.chance or None,
+            "draw_probabilities": list(self.draw_probabilities) or None,
+            "propensity": self.propensity,
             "replaced": self.replaced,
             "spend": dict(self.spend),
             "reward": self.reward,
@@ -95,8 +96,7 @@ def entry_from_decision(
 ) -> LogEntry:
     """A router's decision, with the reward it got (None: none) and who was up, if not all.
 
-    The policy, `router.policy`, says what the odds are of: draws, or members of one set. A panel
-    that was in no law's place is nobody's draw that was replaced: how it was chosen is not known.
+    A panel of unknown propensity that the guard replaced counts as unknown, not as replaced.
     """
     iid = policy.multinomial and not decision.replaced
     return LogEntry(
@@ -105,9 +105,9 @@ def entry_from_decision(
         draws=decision.draws if iid else decision.subset,
         reward=reward,
         context=decision.context,
-        odds=decision.odds if iid else (),
-        chance=0.0 if decision.replaced else min(1.0, decision.chance or 0.0),
-        replaced=decision.replaced and decision.chance is not None,
+        draw_probabilities=decision.draw_probabilities or () if iid else (),
+        propensity=None if decision.replaced else decision.propensity,
+        replaced=decision.replaced and decision.propensity is not None,
         spend=dict(decision.spend),
         available=None if available is None else tuple(available),
     )
@@ -116,11 +116,11 @@ def entry_from_decision(
 def entries_from_trace(trace: Trace) -> list[LogEntry]:
     """The rounds of a simulated play; contexts are called by their numbers, where there are any.
 
-    A law that was kept tells exactly who had no chance, if panels were drawn from it.
+    A distribution that was kept shows exactly who had probability 0, if panels were drawn from it.
     """
     record, names = trace.record, np.array(trace.problem.experts, dtype=object)
-    lawful = len(record.law) > 0 and (trace.policy.multinomial or trace.policy.whole)
-    several = bool(record.contexts.any())
+    drawn = len(record.distributions) > 0 and (trace.policy.multinomial or trace.policy.whole)
+    several, unknown = bool(record.contexts.any()), np.isnan(record.propensities)
     return [
         entry_from_decision(
             Decision(
@@ -128,7 +128,6 @@ def entries_from_trace(trace: Trace) -> list[LogEntry]:
                 t=t,
                 context=str(record.contexts[t]) if several else None,
                 draws=tuple(names[record.draws[t]]),
-                odds=tuple(record.odds[t].tolist()),
                 subset=tuple(dict.fromkeys(names[record.draws[t]])),
                 spend={
                     limit.name: float(cost)
@@ -136,18 +135,19 @@ def entries_from_trace(trace: Trace) -> list[LogEntry]:
                 },
                 expected={},
                 feasible=bool(record.feasible[t]),
-                chance=float(record.chance[t]) or None,  # as traces have it, 0: not told
+                draw_probabilities=tuple(record.draw_probabilities[t].tolist()),
+                propensity=None if unknown[t] else min(1.0, float(record.propensities[t])),
                 replaced=bool(record.replaced[t]),
             ),
             float(record.rewards[t]),
             trace.policy,
-        )._replace(never=tuple(names[record.law[t] == 0.0]) if lawful else ())
+        )._replace(never=tuple(names[record.distributions[t] == 0.0]) if drawn else ())
         for t in range(len(record.rewards))
     ]
 
 
 def check_entry(one: LogEntry, index: Mapping[str, int]) -> LogEntry:
-    """The entry, if it can be one of the experts in this index, with chances that can be."""
+    """The entry, if it can be one of the experts in this index, with possible probabilities."""
     for field in ("draws", "available", "never"):
         for name in getattr(one, field) or ():
             if name not in index:
@@ -156,9 +156,9 @@ def check_entry(one: LogEntry, index: Mapping[str, int]) -> LogEntry:
                     f"{field} names {shorten_repr(name)}, and no expert is called that",
                     f"{remedy}; an expert that has left the pool since: --gone NAME (gone=)",
                 )
-    if not one.odds and len(set(one.draws)) < len(one.draws):
+    if not one.draw_probabilities and len(set(one.draws)) < len(one.draws):
         raise InvalidLogEntry(
-            "a subset names somebody twice", "name each member once, or give odds"
+            "a subset names somebody twice", "name each member once, or give draw_probabilities"
         )
     if one.available is not None and not set(one.draws) <= set(one.available):
         absent = next(name for name in one.draws if name not in one.available)
@@ -167,41 +167,43 @@ def check_entry(one: LogEntry, index: Mapping[str, int]) -> LogEntry:
         )
     if set(one.draws) & set(one.never):
         raise InvalidLogEntry(
-            "a member of the panel is among never", "never are those without any chance"
+            "a member of the panel is among never", "never lists experts of probability 0"
         )
-    if one.odds and len(one.odds) != len(one.draws):
+    q = one.draw_probabilities
+    if q and len(q) != len(one.draws):
         raise InvalidLogEntry(
-            f"{len(one.odds)} odds of {len(one.draws)} draws", "give one for each draw"
+            f"{len(q)} draw_probabilities of {len(one.draws)} draws", "give one for each draw"
         )
-    if not all(0 < odds <= 1 + PROBABILITY_ROUNDING for odds in one.odds):
+    if not all(0 < p <= 1 + PROBABILITY_ROUNDING for p in q):
+        raise InvalidLogEntry(f"draw_probabilities={list(q)}", "give probabilities in (0, 1]")
+    if one.propensity is not None and not 0 < one.propensity <= 1 + PROBABILITY_ROUNDING:
         raise InvalidLogEntry(
-            f"odds={list(one.odds)}", "what was drawn had a probability in (0, 1]"
-        )
-    if not 0 <= one.chance <= 1 + PROBABILITY_ROUNDING:
-        raise InvalidLogEntry(
-            f"chance={one.chance}", "give a probability in (0, 1], or null if not known"
+            f"propensity={one.propensity}", "give a probability in (0, 1], or null if not known"
         )
     return check_entry_probabilities(one)
 
 
 def check_entry_probabilities(one: LogEntry) -> LogEntry:
-    """The entry, if its odds and its chance, where both are told, are of the same law."""
-    if one.odds:
-        same = dict(zip(one.draws, one.odds, strict=True))
-        if any(same[name] != odds for name, odds in zip(one.draws, one.odds, strict=True)):
+    """The entry, if its draw probabilities and its propensity, where both are given, agree."""
+    if one.draw_probabilities:
+        pairs = list(zip(one.draws, one.draw_probabilities, strict=True))
+        by_name = dict(pairs)
+        if any(by_name[name] != p for name, p in pairs):
             raise InvalidLogEntry(
-                "an expert has two different odds", "independent draws are all from one q"
+                "an expert has two different draw_probabilities",
+                "independent draws are all from one distribution",
             )
-        if sum(same.values()) > 1 + PROBABILITY_ROUNDING:
+        if sum(by_name.values()) > 1 + PROBABILITY_ROUNDING:
             raise InvalidLogEntry(
-                f"the odds of the members add up to {sum(same.values()):.6g}",
-                "leave out odds that are not of independent draws, and give chance",
+                f"the draw_probabilities of the members add up to {sum(by_name.values()):.6g}",
+                "if the draws were not independent, leave them out and give propensity",
             )
-        if one.chance and abs(math.log(one.chance) - one.by_odds()) > PROPENSITY_RTOL:
+        exact = one.log_iid_propensity()
+        if one.propensity is not None and abs(math.log(one.propensity) - exact) > PROPENSITY_RTOL:
             raise InvalidLogEntry(
-                f"chance={one.chance:.6g}, but independent draws of these odds make this set with "
-                f"{math.exp(one.by_odds()):.6g}",
-                "leave out odds that are not of independent draws",
+                f"propensity={one.propensity:.6g}, but independent draws with these "
+                f"draw_probabilities give this set with probability {math.exp(exact):.6g}",
+                "if the draws were not independent, leave out draw_probabilities",
             )
     return one
 
@@ -217,12 +219,13 @@ OPTIONAL_LOG_FIELDS = (
     "context",
     "draws",
     "subset",
-    "odds",
-    "chance",
+    "draw_probabilities",
+    "propensity",
     "replaced",
     "spend",
     "available",
 )
+RENAMED_LOG_FIELDS = {"odds": "draw_probabilities", "chance": "propensity"}
 LOG_FIELDS = (*REQUIRED_LOG_FIELDS, *OPTIONAL_LOG_FIELDS, "never", "note")
 
 
@@ -233,6 +236,11 @@ def parse_entry(fields: Any) -> LogEntry:
             f"{shorten_repr(fields)} is no JSON object", 'write {"id": "d0", "t": 0, ...}'
         )
     for name in fields:
+        if name in RENAMED_LOG_FIELDS:
+            raise InvalidLogEntry(
+                f"field {name!r} is of an earlier log format",
+                f"rename it to {RENAMED_LOG_FIELDS[name]!r}",
+            )
         if name not in LOG_FIELDS:
             remedy = suggest_known_name(name, LOG_FIELDS, "fields", can_add=False)
             raise InvalidLogEntry(
@@ -250,11 +258,11 @@ def parse_entry(fields: Any) -> LogEntry:
         )
     iid = fields.get("subset") is None
     panel = parse_names_field(fields, "draws" if iid else "subset")
-    odds = parse_numbers_field(fields, "odds")
-    if odds and not iid:
+    q = parse_numbers_field(fields, "draw_probabilities")
+    if q and not iid:
         raise InvalidLogEntry(
-            "odds are of independent draws, and a subset is given",
-            "give draws, with those that came twice twice, or leave out the odds",
+            "draw_probabilities are of independent draws, and a subset is given",
+            "give draws, with those that came twice twice, or leave out draw_probabilities",
         )
     replaced = fields.get("replaced", False)
     if not isinstance(replaced, bool):
@@ -264,13 +272,13 @@ def parse_entry(fields: Any) -> LogEntry:
     return LogEntry(
         id=parse_text_field(fields, "id"),
         t=parse_round_field(fields["t"]),
-        draws=panel if (odds and not replaced) or not iid else tuple(dict.fromkeys(panel)),
+        draws=panel if (q and not replaced) or not iid else tuple(dict.fromkeys(panel)),
         reward=parse_number_field(fields, "reward"),
         context=None
         if fields.get("context") is None
         else parse_text_field(fields, "context", least=0),
-        odds=() if replaced else odds,
-        chance=0.0 if replaced else parse_number_field(fields, "chance") or 0.0,
+        draw_probabilities=() if replaced else q,
+        propensity=None if replaced else parse_number_field(fields, "propensity") or None,
         replaced=replaced,
         spend=parse_spend_field(fields.get("spend")),
         available=None

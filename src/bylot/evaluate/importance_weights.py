@@ -79,7 +79,7 @@ def select_usable_rounds(log: DecisionLog) -> tuple[RoundCounts, Ints]:
     for n, one in enumerate(log.entries):
         if one.replaced:
             replaced += 1
-        elif not one.odds and not one.chance:
+        elif not one.draw_probabilities and one.propensity is None:
             untold += 1
         elif one.reward is None:
             unrewarded += 1
@@ -95,15 +95,15 @@ def weight_rounds(log: DecisionLog, laws: list[PanelDistribution]) -> WeightedSa
     if not counted.used:
         raise InsufficientOverlap(
             f"none of {counted.rounds} rounds can be used: {counted.replaced} were replaced by the "
-            f"guard, {counted.untold} have neither odds nor chance, {counted.unrewarded} have no "
-            f"reward; log the odds of each decision, and its reward{advise_exploration(counted)}"
+            f"guard, {counted.untold} have no propensity, {counted.unrewarded} have no "
+            f"reward; log the propensity of each decision, and its reward{advise_exploration(counted)}"
         )
     at = log.located[1]
     entries, here = [log.entries[n] for n in rounds], [laws[at[n]] for n in rounds]
     logs = np.array(
         [law.log_probability(log.members[n]) for law, n in zip(here, rounds, strict=True)]
     )
-    told = np.array([one.log_probability for one in entries])
+    told = np.array([one.log_propensity for one in entries])
     rewards = np.array([one.reward for one in entries], np.float64)
     return WeightedSample(
         counted,
@@ -121,10 +121,10 @@ def compute_draw_ratios(
     """prod_j q'(i_j) / q(i_j) of each round, by its law; None if any is not of as many draws."""
     ratios = np.empty(len(rounds))
     for k, (law, n) in enumerate(zip(laws, rounds, strict=True)):
-        odds = log.entries[n].odds
-        if not isinstance(law, IidSets) or law.draws != len(odds):
+        q = log.entries[n].draw_probabilities
+        if not isinstance(law, IidSets) or law.draws != len(q):
             return None
-        apart = law.log_draw_probability(log.draws[n]) - float(np.log(odds).sum())
+        apart = law.log_draw_probability(log.draws[n]) - float(np.log(q).sum())
         ratios[k] = math.exp(min(apart, MAX_LOG_WEIGHT))
     return ratios
 
@@ -150,7 +150,7 @@ def compute_unsupported_share(
     sizes = list_panel_sizes(log, rounds)
     asked: dict[tuple[int, bool], int] = defaultdict(int)
     for n in rounds:
-        asked[int(at[n]), bool(log.entries[n].odds)] += 1
+        asked[int(at[n]), bool(log.entries[n].draw_probabilities)] += 1
     missing = 0.0
     for (x, iid), count in asked.items():
         allowed = places[x].chosen & drawn[places[x].context]
@@ -176,7 +176,7 @@ def list_panel_sizes(log: DecisionLog, rounds: Ints) -> dict[int, set[int]]:
     places, at = log.located
     sizes: dict[int, set[int]] = defaultdict(set)
     for n in rounds:
-        if not log.entries[n].odds:
+        if not log.entries[n].draw_probabilities:
             sizes[count_drawable(places[at[n]])].add(log.members[n].size)
     return sizes
 
@@ -190,9 +190,13 @@ def advise_exploration(counted: RoundCounts) -> str:
     """What helps where most rounds tell no chance, as those of a policy that has no law."""
     if counted.untold <= counted.used:
         return ""
-    take = "a larger explore, such as panel:explore=0.1" if counted.used else "panel:explore=0.02"
+    take = (
+        "a larger explore, such as noisy-or:explore=0.1"
+        if counted.used
+        else "noisy-or:explore=0.02"
+    )
     return (
-        ". If `panel` chose them: it tells the chance of panels only in rounds it sets aside, "
+        ". If `noisy-or` chose them: it records propensities only in rounds it sets aside, "
         "and what was not told at the draw cannot be found out later; from now on take "
         f"{take}, or distinct, which tells it in every round"
     )

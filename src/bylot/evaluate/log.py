@@ -220,8 +220,8 @@ def encode_log_parquet(entries: list[LogEntry]) -> bytes:
         **dict.fromkeys(["id", "context"], pl.String),
         "t": pl.Int64,
         **dict.fromkeys(["draws", "subset", "available", "never"], names),
-        "odds": pl.List(pl.Float64),
-        **dict.fromkeys(["chance", "reward"], pl.Float64),
+        "draw_probabilities": pl.List(pl.Float64),
+        **dict.fromkeys(["propensity", "reward"], pl.Float64),
         "replaced": pl.Boolean,
     }
     costs = sorted({name for one in entries for name in one.spend})

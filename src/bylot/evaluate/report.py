@@ -115,7 +115,7 @@ def describe_used_rounds(counted: RoundCounts) -> str:
         f"{count} {why}"
         for count, why in (
             (counted.replaced, "replaced by the guard"),
-            (counted.untold, "without odds or chance"),
+            (counted.untold, "without propensity"),
             (counted.unrewarded, "without reward"),
         )
         if count

@@ -339,7 +339,7 @@ class RouterAggregate:
                     known.told = {**(known.told or {}), body.key: body}
 
     def learn(self, held: OpenDecision, value: float) -> None:
-        """Learn from a reward, by the odds of its decision."""
+        """Learn from a reward, by the probabilities of its decision."""
         assert held.ticket is not None  # it was loaded, and is of this pool
         self.router.learn(held.ticket, value)
         self.timeline.rewarded(held.t, value)

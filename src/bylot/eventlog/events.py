@@ -25,7 +25,7 @@ class ConfigChanged(Struct, frozen=True):
 class DecisionMade(Struct, frozen=True, omit_defaults=True):
     """A decision: what was asked, what was drawn, and all that its reward will need.
 
-    odds, up, share, feasible, chance, weight, replaced: as in `policies.contract.Ticket`
+    share, feasible, weight, replaced: as in `policies.base.Ticket`
     """
 
     version: int  # of the terms
@@ -35,14 +35,15 @@ class DecisionMade(Struct, frozen=True, omit_defaults=True):
     defer: bool
     draws: tuple[str, ...]
     seats: tuple[int, ...]  # the places of the draws among the experts of that version
-    odds: bytes  # float64, little endian
-    up: bytes  # one byte an expert; empty: all
+    draw_probabilities: bytes  # the ticket's, float64, little endian
+    learned_inclusion: bytes  # the ticket's, float64, little endian
+    available_mask: bytes  # one byte an expert; empty: all
     share: float
     feasible: bool
-    chance: float  # of the set of the draws; 0: not told, as by policies without a law
+    propensity: float | None  # of the panel; None: unknown to the policy
     weight: float
     replaced: bool
-    inclusion: tuple[float, ...]  # the chance of each draw's expert to be in it; 1 if not told
+    inclusion: tuple[float, ...] | None  # of each draw's expert; None: unknown to the policy
     spend: dict[str, float]  # stated cost of the panel
     expected: dict[str, float]  # before the draw
     by: str | None = None

@@ -1,13 +1,13 @@
 """What a log says of a decision, as callers get to see it."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from struct import unpack, unpack_from
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, msgpack, structs
+from msgspec import Struct, msgpack
 
 from bylot.api import DecisionRecord, DecisionState, RewardRecord, StoredDecision
 from bylot.eventlog.commands import DecisionId
@@ -21,6 +21,7 @@ from bylot.eventlog.events import (
     RouterCreated,
 )
 from bylot.eventlog.open_decisions import OpenDecision
+from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.problem import Problem
@@ -39,7 +40,7 @@ def body_from_ticket(
 ) -> DecisionMade:
     """What the line of a decision says."""
     ticket, experts, names = served.ticket, problem.experts, problem.costs
-    seats = ticket.draws.tolist()
+    seats, known = ticket.draws.tolist(), not math.isnan(served.propensity)
     spend, expected = served.costs.tolist()
     return DecisionMade(
         version=version,
@@ -49,14 +50,15 @@ def body_from_ticket(
         defer=defer,
         draws=tuple([experts[i] for i in seats]),
         seats=tuple(seats),
-        odds=ticket.odds.tobytes(),
-        up=ticket.up.tobytes(),
+        draw_probabilities=ticket.draw_probabilities.tobytes(),
+        learned_inclusion=ticket.inclusion.tobytes(),
+        available_mask=ticket.available.tobytes(),
         share=ticket.share,
         feasible=ticket.feasible,
-        chance=min(served.chance, 1.0),  # the exponential of a rounded logarithm may be above
+        propensity=served.propensity if known else None,
         weight=ticket.weight,
         replaced=ticket.replaced,
-        inclusion=tuple(served.included[ticket.draws].tolist()),
+        inclusion=tuple(served.inclusion.tolist()) if known else None,
         spend=dict(zip(names, spend, strict=True)),
         expected=dict(zip(names, expected, strict=True)),
         by=by,
@@ -69,22 +71,20 @@ def ticket_from_body(line: DecisionMade, context: int) -> Ticket:
         t=line.t,
         context=context,
         draws=np.array(line.seats, np.int64),
-        odds=np.frombuffer(line.odds, "<f8").astype(np.float64),  # a copy: compiled code writes
-        up=np.frombuffer(line.up, np.bool_).copy(),
+        draw_probabilities=floats_from_bytes(line.draw_probabilities),
+        inclusion=floats_from_bytes(line.learned_inclusion),
+        available=np.frombuffer(line.available_mask, np.bool_).copy(),
         share=line.share,
         feasible=line.feasible,
-        chance=line.chance,
+        propensity=math.nan if line.propensity is None else line.propensity,
         weight=line.weight,
         replaced=line.replaced,
     )
 
 
-def draw_probabilities_from_body(line: DecisionMade) -> tuple[float, ...]:
-    """The odds of each draw, none where they are not told; as `bylot.Decision.odds`."""
-    count = len(line.odds) // 8
-    if count in (0, len(line.draws)):
-        return unpack(f"<{count}d", line.odds)
-    return tuple([unpack_from("<d", line.odds, 8 * i)[0] for i in line.seats])  # every expert's
+def floats_from_bytes(raw: bytes) -> Floats:
+    """A copy, as compiled code writes into it."""
+    return np.frombuffer(raw, "<f8").astype(np.float64)
 
 
 EVENT_BODIES: Mapping[str, type[Struct]] = {
@@ -125,7 +125,6 @@ def decision_from_event(
 ) -> StoredDecision:
     """A decision as its caller gets it, from its line; said: what that says, if it is at hand."""
     line: DecisionMade = said or BODY_DECODERS["decided"](event.body)
-    inclusion = dict(zip(line.draws, line.inclusion, strict=True))
     return StoredDecision(
         id=str(DecisionId(name, event.router, event.seq)),
         router=name,
@@ -134,10 +133,10 @@ def decision_from_event(
         at=format_timestamp(event.at),
         context=line.context,
         draws=line.draws,
-        subset=tuple(inclusion),
-        odds=draw_probabilities_from_body(line),
-        inclusion=inclusion if line.chance else None,
-        chance=line.chance or None,
+        subset=tuple(dict.fromkeys(line.draws)),
+        draw_probabilities=tuple(floats_from_bytes(line.draw_probabilities).tolist()) or None,
+        inclusion=line.inclusion and dict(zip(line.draws, line.inclusion, strict=True)),
+        propensity=line.propensity,
         spend=line.spend,
         expected=line.expected,
         feasible=line.feasible,
@@ -148,10 +147,8 @@ def decision_from_event(
 
 
 def body_for_readers(event: Event) -> Struct:
-    """What a line says, for others to read: of a chance that is not told there is none."""
+    """What a line says, for others to read."""
     body: Struct = BODY_DECODERS[event.kind](event.body)
-    if isinstance(body, DecisionMade) and not body.chance:
-        return structs.replace(body, chance=None, inclusion=None)
     return body
 
 

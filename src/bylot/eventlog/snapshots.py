@@ -25,7 +25,7 @@ from bylot.router.persistence import iterate_arrays, list_derived_fields
 from bylot.router.router import Router
 from bylot.router.status import Counters
 
-SNAPSHOT_VERSION = 2  # the version of all this
+SNAPSHOT_VERSION = 3  # the version of all this
 
 
 class SnapshotContent(Struct, frozen=True, kw_only=True):

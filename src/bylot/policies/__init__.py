@@ -21,7 +21,7 @@ from bylot.problem import Problem
 
 POLICY_CLASSES: Mapping[str, type[Policy]] = {
     "distinct": Distinct,
-    "panel": NoisyOr,
+    "noisy-or": NoisyOr,
     "tangent": Tangent,
     "strict": Strict,
     "omd": Omd,
@@ -86,7 +86,7 @@ def find_policy(policy: str | Policy | Auto) -> Policy | Auto:
 
     Settings other than the usual ones may follow a name:
 
-    >>> find_policy("panel:explore=0.02") == NoisyOr(explore=0.02)
+    >>> find_policy("noisy-or:explore=0.02") == NoisyOr(explore=0.02)
     True
     """
     if type(policy) in ALL_POLICY_CLASSES.values():

@@ -13,11 +13,10 @@ from numba.extending import overload
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
+from bylot.numerics.sampling import IidDraws
 from bylot.problem import Problem
 
-MIN_PROPENSITY = (
-    2.0**-1022
-)  # told of a set that is rarer still: a chance of 0 stands for one not told
+MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0
 
 StepBody = TypeVar("StepBody", bound=Callable[..., Any])
 
@@ -27,31 +26,88 @@ class Ticket(NamedTuple):
 
     t: int
     context: int
-    draws: Ints
-    odds: Floats  # of each draw; of every expert, where the set is drawn as one; empty: untold
-    up: Bools  # the experts it could be drawn from; empty: all
-    share: float  # of q that they held
-    feasible: bool  # could the step that led here keep its constraint?
-    chance: float  # of the whole set, where it is drawn as one; 0: not told
+    draws: Ints  # (M,)
+    draw_probabilities: Floats  # (M,) of each i.i.d. draw; empty if the panel is drawn as a set
+    inclusion: Floats  # (K,) under the learned distribution of panels; empty if there is none
+    available: Bools  # (K,) the experts it could be drawn from; empty: all
+    share: float  # of q that the available experts hold
+    feasible: bool  # could the step before this draw satisfy its constraint?
+    propensity: float  # probability of the panel; NaN if unknown or not computed yet
     weight: float  # of what is learned from it: 1, unless it was drawn from a mixture
-    replaced: bool  # was the draw replaced, so that nothing can be learned from it?
+    replaced: bool  # did the guard replace the draw, so that nothing can be learned from it?
 
 
 @jit_inline
-def get_draw_probability(ticket: Ticket, j: int) -> float:
-    """Of draw j: its own, or its expert's chance to be in the set; NaN where none is told."""
-    told, draws = ticket.odds, ticket.draws
-    if told.size == draws.size:
-        return float(told[j])
-    return float(told[draws[j]]) if told.size > 0 else np.nan
+def make_iid_ticket(
+    t: int,
+    context: int,
+    panel: IidDraws,
+    available: Bools,
+    share: float,
+    feasible: bool,
+    propensity: float,
+    replaced: bool,
+) -> Ticket:
+    """The ticket of M i.i.d. draws."""
+    draws, q = panel.draws, panel.odds
+    return Ticket(
+        t,
+        context,
+        draws,
+        q,
+        np.empty(0),
+        available,
+        share,
+        feasible,
+        propensity,
+        1.0,
+        replaced,
+    )
 
 
-def decide(rule: Any, state: Any, context: int, chance: RngKey, up: Bools) -> Ticket:
+@jit_inline
+def make_set_ticket(
+    t: int,
+    context: int,
+    draws: Ints,
+    inclusion: Floats,
+    available: Bools,
+    feasible: bool,
+    propensity: float,
+    weight: float,
+    replaced: bool,
+) -> Ticket:
+    """The ticket of a panel that was drawn as one set."""
+    return Ticket(
+        t,
+        context,
+        draws,
+        np.empty(0),
+        inclusion,
+        available,
+        1.0,
+        feasible,
+        propensity,
+        weight,
+        replaced,
+    )
+
+
+@jit_inline
+def make_plain_ticket(
+    t: int, context: int, draws: Ints, available: Bools, feasible: bool, replaced: bool
+) -> Ticket:
+    """The ticket of a policy that does not know the probabilities of its panels."""
+    none = np.empty(0)
+    return Ticket(t, context, draws, none, none, available, 1.0, feasible, np.nan, 1.0, replaced)
+
+
+def decide(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
     """Move the policy if it is due, draw a panel among the experts that are up, owe its cost.
 
     `up` is a mask of the experts that can be drawn; an empty one stands for all.
     """
-    return decide_compiled(rule, state, context, chance, up)
+    return decide_compiled(rule, state, context, rng, available)
 
 
 def learn(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
@@ -59,12 +115,12 @@ def learn(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
     learn_compiled(rule, state, ticket, reward)
 
 
-def compute_distribution(rule: Any, state: Any, context: int, up: Bools) -> Floats:
+def compute_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
     """The distribution that a decision just made in this context, among these, was drawn from.
 
     Where panels are not drawn from one: how often each expert was drawn so far in this context.
     """
-    return compute_distribution_compiled(rule, state, context, up)
+    return compute_distribution_compiled(rule, state, context, available)
 
 
 def compute_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
@@ -76,9 +132,9 @@ def compute_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
 
 
 @jit
-def decide_compiled(rule: Any, state: Any, context: int, chance: RngKey, up: Bools) -> Ticket:
+def decide_compiled(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
     """`decide` for callers in Python; in compiled code the name below is the step itself."""
-    return decide(rule, state, context, chance, up)
+    return decide(rule, state, context, rng, available)
 
 
 @jit
@@ -88,9 +144,9 @@ def learn_compiled(rule: Any, state: Any, ticket: Ticket, reward: float) -> None
 
 
 @jit
-def compute_distribution_compiled(rule: Any, state: Any, context: int, up: Bools) -> Floats:
+def compute_distribution_compiled(rule: Any, state: Any, context: int, available: Bools) -> Floats:
     """`compute_distribution` for callers in Python."""
-    return compute_distribution(rule, state, context, up)
+    return compute_distribution(rule, state, context, available)
 
 
 @jit
@@ -120,7 +176,7 @@ def step(generic: Callable[..., Any], rule: type) -> Callable[[StepBody], StepBo
 # Compiled code picks the body by the *type* of the rule. A loop over `decide` and `learn` can then
 # be kept on disk, which one that is handed the steps as arguments cannot.
 @overload(decide, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def _(rule: Any, state: Any, context: Any, chance: Any, up: Any) -> Any:
+def _(rule: Any, state: Any, context: Any, rng: Any, available: Any) -> Any:
     return STEP_BODIES[decide, rule.instance_class]
 
 
@@ -130,7 +186,7 @@ def _(rule: Any, state: Any, ticket: Any, reward: Any) -> Any:
 
 
 @overload(compute_distribution, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def _(rule: Any, state: Any, context: Any, up: Any) -> Any:
+def _(rule: Any, state: Any, context: Any, available: Any) -> Any:
     return STEP_BODIES[compute_distribution, rule.instance_class]
 
 
@@ -151,7 +207,7 @@ class Policy(Protocol):
     """Is a panel M i.i.d. draws from its law? If not, no theorem applies."""
 
     whole: ClassVar[bool]
-    """Is a panel drawn as one set? A ticket then tells its chance, and every expert's odds."""
+    """Is a panel drawn as one set? Tickets then have propensities and inclusion probabilities."""
 
     def bind(self, problem: Problem, horizon: int | None = None) -> Any:
         """The rule for this problem, over a known horizon or for as long as it is asked."""

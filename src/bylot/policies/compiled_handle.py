@@ -73,24 +73,26 @@ class BookedDecision(NamedTuple):
 
     ticket: Ticket
     costs: Floats  # (2, n): line 0 in fact, line 1 as expected before the draw
-    included: Floats  # (K,) the chances to be in the panel, as `contract.chances` has them
-    chance: float  # of the whole set: the ticket's, or by the odds of independent draws; 0: unknown
+    inclusion: Floats  # (M,) probability of each draw's expert to be in the panel
+    propensity: float  # of the panel; NaN if the policy does not know it
 
 
 @jit
-def decide_and_book(desk: Any, context: int, seed: int, t: int, up: Bools) -> BookedDecision:
+def decide_and_book(desk: Any, context: int, seed: int, t: int, available: Bools) -> BookedDecision:
     """Decide and book: the cost is owed from now on, whether or not a reward ever comes."""
-    ticket = decide(desk.rule, desk.state, context, RngKey(seed, t), up)
+    ticket = decide(desk.rule, desk.state, context, RngKey(seed, t), available)
     costs = np.zeros((2, desk.costs.shape[0]))
-    included = compute_inclusion(desk.rule, desk.state, ticket)
+    inclusion = compute_inclusion(desk.rule, desk.state, ticket)
     add_panel_cost(costs[0], desk.costs, ticket.draws)
-    add_expected_costs(costs[1], desk.costs, included)
+    add_expected_costs(costs[1], desk.costs, inclusion)
     add_to_totals(desk.ledger, costs)
-    chance = ticket.chance
-    if chance == 0.0 and ticket.odds.size > 0:
-        masses = select_member_probabilities(ticket.odds, ticket.draws)
-        chance = max(np.exp(log_iid_set_probability(masses, ticket.draws.size)), MIN_PROPENSITY)
-    return BookedDecision(ticket, costs, included, chance)
+    propensity, q = ticket.propensity, ticket.draw_probabilities
+    if np.isnan(propensity) and q.size > 0:
+        masses = select_member_probabilities(q, ticket.draws)
+        propensity = max(np.exp(log_iid_set_probability(masses, q.size)), MIN_PROPENSITY)
+    if propensity > 1.0:  # the exponential of a rounded logarithm may be
+        propensity = 1.0
+    return BookedDecision(ticket, costs, inclusion[ticket.draws], propensity)
 
 
 @jit
@@ -102,12 +104,12 @@ def learn_reward(desk: Any, ticket: Ticket, value: float, low: float, high: floa
 
 
 @jit
-def average_distribution(desk: Any, weights: Floats, up: Bools) -> Floats:
+def average_distribution(desk: Any, weights: Floats, available: Bools) -> Floats:
     """sum_x w_x law(x) / sum_x w_x over the first contexts, as many as there are weights."""
     mean, total = np.zeros(desk.costs.shape[1]), weights.sum()
     for x in range(weights.size):
         if weights[x] > 0.0:
-            q = compute_distribution_compiled(desk.rule, desk.state, x, up)
+            q = compute_distribution_compiled(desk.rule, desk.state, x, available)
             for i in range(mean.size):
                 mean[i] += weights[x] / total * q[i]
     return mean

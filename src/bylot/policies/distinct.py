@@ -34,6 +34,7 @@ from bylot.policies.base import (
     compute_inclusion,
     decide,
     learn,
+    make_set_ticket,
     step,
 )
 from bylot.policies.budget import DEFAULT_PACE, Pace, fill_paced_bounds, is_valid_budget, make_pace
@@ -171,10 +172,12 @@ def move_distinct(rule: DistinctRule, state: DistinctState, x: int) -> None:
 
 
 @jit
-def restrict_panel_distribution(law: PanelDistribution, up: Bools, m: int) -> PanelDistribution:
+def restrict_panel_distribution(
+    law: PanelDistribution, available: Bools, m: int
+) -> PanelDistribution:
     """The law of m experts among those that are up."""
     part = PanelDistribution(
-        restrict_logits(law.theta, up),
+        restrict_logits(law.theta, available),
         np.empty((law.theta.size + 1, m + 1)),
         np.empty(law.theta.size),
         np.empty(law.theta.size),
@@ -197,17 +200,20 @@ def compute_mixture_costs(
 
 @jit
 def find_available_distributions(
-    rule: DistinctRule, state: DistinctState, x: int, up: Bools
+    rule: DistinctRule, state: DistinctState, x: int, available: Bools
 ) -> tuple[PanelDistribution, PanelDistribution, int]:
     """The law of a context and the mildest, among those that are up, and how many are drawn.
 
     Where renormalising alone would break a limit in force, the law moves as little as it must.
     """
     here, mild, m = get_panel_distribution(state, x), rule.mild, rule.members
-    if up.size == 0:
+    if available.size == 0:
         return here, mild, m
-    m = min(m, up.sum())
-    here, mild = restrict_panel_distribution(here, up, m), restrict_panel_distribution(mild, up, m)
+    m = min(m, available.sum())
+    here, mild = (
+        restrict_panel_distribution(here, available, m),
+        restrict_panel_distribution(mild, available, m),
+    )
     A, b = rule.guard.A, state.bounds
     if is_outside_bounds(compute_mixture_costs(A, here, mild, rule.eps), b):
         prices = np.empty(b.size)
@@ -217,35 +223,47 @@ def find_available_distributions(
 
 
 @step(decide, DistinctRule)
-def _(rule: DistinctRule, state: DistinctState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(
+    rule: DistinctRule, state: DistinctState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
     if state.visits[context] % rule.climb.batch == 0:
         move_distinct(rule, state, context)
     state.visits[context] += 1
-    here, mild, m = find_available_distributions(rule, state, context, up)
+    here, mild, m = find_available_distributions(rule, state, context, available)
     costs = (
-        state.bounds if up.size == 0 else compute_mixture_costs(rule.guard.A, here, mild, rule.eps)
+        state.bounds
+        if available.size == 0
+        else compute_mixture_costs(rule.guard.A, here, mild, rule.eps)
     )
     short = False
-    if up.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
+    if available.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
         short = forecast_shortfall(rule.guard, state.account, costs, state.bounds)
-    if draw_uniforms(chance, COIN_STREAM, 1)[0] < rule.eps:
-        members = draw_set(mild.table, mild.coins, m, chance, SET_STREAM)
+    if draw_uniforms(rng, COIN_STREAM, 1)[0] < rule.eps:
+        members = draw_set(mild.table, mild.coins, m, rng, SET_STREAM)
     else:
-        members = draw_set(here.table, here.coins, m, chance, SET_STREAM)
+        members = draw_set(here.table, here.coins, m, rng, SET_STREAM)
     ours = log_fixed_set_probability(members, here.theta, here.log_z[0])
     apart = log_fixed_set_probability(members, mild.theta, mild.log_z[0]) - ours
     # In logarithms: among many sets a single one may be rarer than a number can be small.
     weight = 1.0 / ((1.0 - rule.eps) + rule.eps * np.exp(min(apart, MAX_EXPONENT)))
-    told = max(np.exp(ours - np.log(weight)), MIN_PROPENSITY)
-    admitted = guard_panel(rule.guard, state.account, members, up)
+    propensity = max(np.exp(ours - np.log(weight)), MIN_PROPENSITY)
+    admitted = guard_panel(rule.guard, state.account, members, available)
     draws = np.empty(rule.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
     if admitted.replaced:
-        told = 1.0
-    odds, kept, replaced = here.pi.copy(), admitted.kept and not short, admitted.replaced
-    if odds.size == draws.size:  # all that are up: to be read draw by draw, as the size says
-        odds[:] = 1.0
-    return Ticket(chance.t, context, draws, odds, up, 1.0, kept, told, weight, replaced)
+        propensity = 1.0
+    feasible, inclusion = admitted.kept and not short, here.pi.copy()
+    return make_set_ticket(
+        rng.t,
+        context,
+        draws,
+        inclusion,
+        available,
+        feasible,
+        propensity,
+        weight,
+        admitted.replaced,
+    )
 
 
 @step(learn, DistinctRule)
@@ -253,7 +271,7 @@ def _(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -
     x = ticket.context
     if not ticket.replaced:
         weight = ticket.weight * center_reward(state.slope, x, reward) / rule.climb.batch
-        add_panel_score(state.slope.g[x], ticket.draws, ticket.odds, weight)
+        add_panel_score(state.slope.g[x], ticket.draws, ticket.inclusion, weight)
 
 
 @jit
@@ -270,17 +288,17 @@ def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
 
 
 @jit
-def mix_inclusion(rule: DistinctRule, state: DistinctState, x: int, up: Bools) -> Floats:
+def mix_inclusion(rule: DistinctRule, state: DistinctState, x: int, available: Bools) -> Floats:
     """The chance of every expert to be drawn, the mildest law mixed in."""
-    here, mild, _ = find_available_distributions(rule, state, x, up)
+    here, mild, _ = find_available_distributions(rule, state, x, available)
     p = np.empty(here.pi.size)
     fill_mixture(p, here.pi, rule.eps, mild.pi)
     return p
 
 
 @step(compute_distribution, DistinctRule)
-def _(rule: DistinctRule, state: DistinctState, context: int, up: Bools) -> Floats:
-    p: Floats = mix_inclusion(rule, state, context, up)
+def _(rule: DistinctRule, state: DistinctState, context: int, available: Bools) -> Floats:
+    p: Floats = mix_inclusion(rule, state, context, available)
     total = p.sum()
     for i in range(p.size):
         p[i] /= total
@@ -291,7 +309,7 @@ def _(rule: DistinctRule, state: DistinctState, context: int, up: Bools) -> Floa
 def _(rule: DistinctRule, state: DistinctState, ticket: Ticket) -> Floats:
     if ticket.replaced:
         return mark_members(ticket.draws, state.theta.shape[1])
-    return mix_inclusion(rule, state, ticket.context, ticket.up)
+    return mix_inclusion(rule, state, ticket.context, ticket.available)
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def book_round(guard: Guard, account: Budget, cost: Floats) -> None:
 
 
 @jit
-def guard_panel(guard: Guard, account: Budget, members: Ints, up: Bools) -> AdmittedPanel:
+def guard_panel(guard: Guard, account: Budget, members: Ints, available: Bools) -> AdmittedPanel:
     """Let a panel pass, or put the schedule's next in its place; either is booked.
 
     The schedule's loses nothing unless experts are down, or were in this period. Then whatever
@@ -200,9 +200,9 @@ def guard_panel(guard: Guard, account: Budget, members: Ints, up: Bools) -> Admi
         drawn, after = members, (place + 1) % guard.schedule.sets.shape[0]
         for planned in (True, False):
             if planned:
-                panel, then = substitute_panel(guard, place, drawn, up), after
+                panel, then = substitute_panel(guard, place, drawn, available), after
             else:
-                panel, then = find_cheapest_panel(guard, account, drawn.size, up), place
+                panel, then = find_cheapest_panel(guard, account, drawn.size, available), place
             paid = compute_panel_cost(guard.A, panel)
             less = compute_loss(guard, account, paid, then)
             if less < loss:
@@ -216,14 +216,14 @@ def guard_panel(guard: Guard, account: Budget, members: Ints, up: Bools) -> Admi
 
 
 @jit
-def find_cheapest_panel(guard: Guard, account: Budget, size: int, up: Bools) -> Ints:
+def find_cheapest_panel(guard: Guard, account: Budget, size: int, available: Bools) -> Ints:
     """The panel that costs least in all under limits that the schedule would miss from here on."""
     n, place, scores = account.left[0], account.place[0], np.zeros(guard.A.shape[1])
     for j in range(guard.b.size):
         if account.spent[j] + bound_schedule_cost(guard, n, place, j) > compute_allowance(guard, j):
             scores -= guard.A[j]
-    wanted = min(size, up.sum() if up.size > 0 else scores.size)
-    members = choose_top_m(scores, wanted, up)
+    wanted = min(size, available.sum() if available.size > 0 else scores.size)
+    members = choose_top_m(scores, wanted, available)
     while not guard.full and wanted > 1 and scores[members[wanted - 1]] <= 0.0:
         wanted -= 1
     return members[:wanted]
@@ -255,15 +255,15 @@ def forecast_shortfall(guard: Guard, account: Budget, costs: Floats, bounds: Flo
 
 
 @jit
-def substitute_panel(guard: Guard, place: int, members: Ints, up: Bools) -> Ints:
+def substitute_panel(guard: Guard, place: int, members: Ints, available: Bools) -> Ints:
     """The schedule's next set; whoever of it is down gives way to one that was drawn."""
     planned: Ints = guard.schedule.sets[place].copy()
-    if up.size == 0:
+    if available.size == 0:
         return planned
     out, n = np.empty(max(planned.size, members.size), np.int64), 0
     wanted = members.size if guard.full else 1
     for k in range(planned.size):
-        if up[planned[k]] and not is_among_first(out, n, planned[k]):
+        if available[planned[k]] and not is_among_first(out, n, planned[k]):
             out[n] = planned[k]
             n += 1
     for k in range(members.size):

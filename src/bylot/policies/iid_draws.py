@@ -21,6 +21,7 @@ from bylot.policies.base import (
     compute_distribution,
     compute_inclusion,
     learn,
+    make_iid_ticket,
     step,
 )
 from bylot.policies.budget import is_valid_budget
@@ -89,19 +90,21 @@ def is_valid_iid_state(guard: Guard, state: IidState) -> bool:
 
 
 @jit
-def restrict_iid_distribution(rule: Any, state: IidState, x: int, up: Bools) -> IidDistribution:
+def restrict_iid_distribution(
+    rule: Any, state: IidState, x: int, available: Bools
+) -> IidDistribution:
     """The law of a context among the experts that are up, an empty mask standing for all.
 
     Where renormalising alone would break a limit in force, it moves as little as it must.
     """
-    if up.size == 0:
+    if available.size == 0:
         return IidDistribution(state.q[x], state.mass[x])
-    theta, mild = restrict_logits(state.theta[x], up), np.zeros(up.size)
-    q, pi, whole = np.empty(up.size), np.empty(up.size), 0.0
-    for i in range(up.size):
-        mild[i] = rule.mild[i] if up[i] else 0.0
+    theta, mild = restrict_logits(state.theta[x], available), np.zeros(available.size)
+    q, pi, whole = np.empty(available.size), np.empty(available.size), 0.0
+    for i in range(available.size):
+        mild[i] = rule.mild[i] if available[i] else 0.0
         whole += mild[i]
-    for i in range(up.size):
+    for i in range(available.size):
         mild[i] /= whole
     fill_softmax(pi, theta)
     fill_mixture(q, pi, rule.eps, mild)
@@ -110,31 +113,33 @@ def restrict_iid_distribution(rule: Any, state: IidState, x: int, up: Bools) -> 
         project_onto_tangents(
             theta, q, prices, rule.guard.A, state.bounds, rule.draws, rule.eps, mild
         )
-    mass = np.empty(up.size)
+    mass = np.empty(available.size)
     fill_cumulative(q, mass)
     return IidDistribution(q, mass)
 
 
 @jit_inline
-def draw_iid_panel(rule: Any, state: IidState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def draw_iid_panel(
+    rule: Any, state: IidState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
     """M draws, if the guard lets them pass, and the chance of the set that they make."""
     q, mass, costs = state.q[context], state.mass[context], state.bounds
-    if up.size > 0:
-        q, mass = restrict_iid_distribution(rule, state, context, up)
+    if available.size > 0:
+        q, mass = restrict_iid_distribution(rule, state, context, available)
         costs = expected_panel_costs(q, rule.guard.A, rule.draws)
     short = False
-    if up.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
+    if available.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
         short = forecast_shortfall(rule.guard, state.account, costs, state.bounds)
-    panel = draw_iid(q, mass, rule.draws, chance)
-    admitted = guard_panel(rule.guard, state.account, panel.draws, up)
-    replaced, told = admitted.replaced, 1.0
+    panel = draw_iid(q, mass, rule.draws, rng)
+    admitted = guard_panel(rule.guard, state.account, panel.draws, available)
+    replaced, propensity = admitted.replaced, 1.0
     if replaced:
         replace_draws(panel, admitted.members)
     else:
         masses = select_member_probabilities(panel.odds, panel.draws)
-        told = max(np.exp(log_iid_set_probability(masses, rule.draws)), MIN_PROPENSITY)
-    kept = admitted.kept and not short
-    return Ticket(chance.t, context, panel.draws, panel.odds, up, 1.0, kept, told, 1.0, replaced)
+        propensity = max(np.exp(log_iid_set_probability(masses, rule.draws)), MIN_PROPENSITY)
+    feasible = admitted.kept and not short
+    return make_iid_ticket(rng.t, context, panel, available, 1.0, feasible, propensity, replaced)
 
 
 @jit
@@ -146,12 +151,12 @@ def replace_draws(panel: IidDraws, members: Ints) -> None:
 
 
 @jit
-def select_member_probabilities(odds: Floats, draws: Ints) -> Floats:
+def select_member_probabilities(probabilities: Floats, draws: Ints) -> Floats:
     """The masses of a panel's distinct members, in the order in which they were first drawn."""
     masses, n = np.empty(draws.size), 0
     for j in range(draws.size):
         if is_first_draw(draws, j):
-            masses[n] = odds[j]
+            masses[n] = probabilities[j]
             n += 1
     return masses[:n]
 
@@ -162,15 +167,15 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
 
     Among experts that are up it is taken along their simplex: as q.score = M, less M for each.
     """
-    masses = select_member_probabilities(ticket.odds, ticket.draws)
+    masses = select_member_probabilities(ticket.draw_probabilities, ticket.draws)
     score, n = np.empty(masses.size), 0
     fill_iid_set_score(score, masses, M)
     for j in range(ticket.draws.size):
         if is_first_draw(ticket.draws, j):
             g[ticket.draws[j]] += weight * score[n]
             n += 1
-    for i in range(ticket.up.size):
-        if ticket.up[i]:
+    for i in range(ticket.available.size):
+        if ticket.available[i]:
             g[i] -= weight * M
 
 
@@ -181,9 +186,9 @@ def learn_iid(rule: Any, state: IidState, ticket: Ticket, reward: float) -> None
         add_set_score(state.slope.g[ticket.context], ticket, rule.draws, weight)
 
 
-def compute_iid_distribution(rule: Any, state: IidState, context: int, up: Bools) -> Floats:
+def compute_iid_distribution(rule: Any, state: IidState, context: int, available: Bools) -> Floats:
     """`compute_distribution`: q."""
-    q: Floats = restrict_iid_distribution(rule, state, context, up).q.copy()
+    q: Floats = restrict_iid_distribution(rule, state, context, available).q.copy()
     return q
 
 
@@ -192,7 +197,7 @@ def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
     if ticket.replaced:
         return mark_members(ticket.draws, state.theta.shape[1])
     return iid_inclusion(
-        restrict_iid_distribution(rule, state, ticket.context, ticket.up).q, rule.draws
+        restrict_iid_distribution(rule, state, ticket.context, ticket.available).q, rule.draws
     )
 
 

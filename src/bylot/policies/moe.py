@@ -15,7 +15,15 @@ from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m
 from bylot.numerics.variates import add_gumbels
 from bylot.policies import multipliers, pull_counts
-from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.base import (
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    decide,
+    learn,
+    make_plain_ticket,
+    step,
+)
 from bylot.policies.multipliers import (
     DualOn,
     KnapsackLimits,
@@ -26,7 +34,6 @@ from bylot.policies.multipliers import (
 from bylot.policies.pull_counts import (
     compute_pull_shares,
     count_members,
-    make_plain_ticket,
     mark_members,
 )
 from bylot.policies.validation import check_choice, check_positive
@@ -64,16 +71,16 @@ def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
 
 
 @step(decide, MoeRule)
-def _(rule: MoeRule, state: MoeState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(rule: MoeRule, state: MoeState, context: int, rng: RngKey, available: Bools) -> Ticket:
     # lam answers what was spent; it moves even if no reward ever comes: the cost was owed.
     step_multipliers(rule.limits, state.multipliers)
     state.visits[context] += 1
     scores = state.theta[context].copy()
-    add_gumbels(scores, chance, GUMBEL_STREAM)
-    draws = choose_top_m(scores, rule.draws, up)
+    add_gumbels(scores, rng, GUMBEL_STREAM)
+    draws = choose_top_m(scores, rule.draws, available)
     count_members(state.drawn[context], draws)
     charge_multipliers(rule.limits, state.multipliers, draws)
-    return make_plain_ticket(chance.t, context, draws, up)
+    return make_plain_ticket(rng.t, context, draws, available, True, False)
 
 
 @step(learn, MoeRule)
@@ -90,7 +97,7 @@ def _(rule: MoeRule, state: MoeState, ticket: Ticket, reward: float) -> None:
 
 
 @step(compute_distribution, MoeRule)
-def _(rule: MoeRule, state: MoeState, context: int, up: Bools) -> Floats:
+def _(rule: MoeRule, state: MoeState, context: int, available: Bools) -> Floats:
     return compute_pull_shares(state.drawn[context])
 
 

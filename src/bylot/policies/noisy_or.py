@@ -19,7 +19,15 @@ from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_greedy_set, fill_draws_from_set
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
 from bylot.policies import budget, multipliers, noisy_or_posterior, pull_counts
-from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.base import (
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    decide,
+    learn,
+    make_plain_ticket,
+    step,
+)
 from bylot.policies.budget import DEFAULT_PACE, fill_paced_bounds
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState, check_full_panels
@@ -98,7 +106,7 @@ def compute_sampling_scale(belief: Posterior, x: int) -> float:
 
 @jit
 def sample_panel(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, up: Bools, stream: Xoshiro
+    rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> tuple[Ints, Xoshiro]:
     """SAMPLE: b from what is believed, and A with the least prod_A e^b + sum_A toll."""
     belief, A = state.belief, rule.A
@@ -113,12 +121,14 @@ def sample_panel(
     fill_expert_prices(dues, state.toll, A)
     for i in range(b.size):
         b[i] = np.exp(min(max(b[i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
-    return choose_greedy_set(b, dues, m if up.size == 0 else min(m, up.sum()), up), s
+    return choose_greedy_set(
+        b, dues, m if available.size == 0 else min(m, available.sum()), available
+    ), s
 
 
 @jit
 def rehearse_prices(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, up: Bools, stream: Xoshiro
+    rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> Xoshiro:
     """Every batch: prices that fit the model, by panels that are chosen and charged, not played."""
     s, account = stream, state.explorer.account
@@ -126,7 +136,7 @@ def rehearse_prices(
         for _ in range(
             FIRST_REHEARSAL_PANELS if state.toll.moves[0] == 0 else LATER_REHEARSAL_PANELS
         ):
-            members, s = sample_panel(rule, state, x, up, s)
+            members, s = sample_panel(rule, state, x, available, s)
             update_dual_prices(
                 state.toll, rule.A, members, state.explorer.bounds * rule.units, account.short
             )
@@ -134,20 +144,22 @@ def rehearse_prices(
 
 
 @jit
-def compute_least_costs(A: Floats, m: int, up: Bools) -> Floats:
+def compute_least_costs(A: Floats, m: int, available: Bools) -> Floats:
     """(d,) what the cheapest m of those that are up cost, under each row by itself."""
     costs = np.zeros(A.shape[0])
     for j in range(A.shape[0]):
-        costs[j] = np.sort(A[j][up])[:m].sum()
+        costs[j] = np.sort(A[j][available])[:m].sum()
     return costs
 
 
 @jit
-def forecast_available(rule: NoisyOrRule, state: NoisyOrState, up: Bools) -> None:
+def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools) -> None:
     """Note which limits those who are up cannot keep; where all are, there is nothing to note."""
     explorer, account, bounds = rule.explorer, state.explorer.account, state.explorer.bounds
-    if up.size > 0:
-        costs = compute_least_costs(explorer.guard.A, min(explorer.members, up.sum()), up)
+    if available.size > 0:
+        costs = compute_least_costs(
+            explorer.guard.A, min(explorer.members, available.sum()), available
+        )
         forecast_shortfall(explorer.guard, account, costs, bounds)
     elif account.alarm[0]:
         forecast_shortfall(explorer.guard, account, bounds, bounds)
@@ -155,43 +167,43 @@ def forecast_available(rule: NoisyOrRule, state: NoisyOrState, up: Bools) -> Non
 
 @jit
 def choose_model_panel(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, t: int, up: Bools, stream: Xoshiro
+    rule: NoisyOrRule, state: NoisyOrState, x: int, t: int, available: Bools, stream: Xoshiro
 ) -> Ticket:
     """Every round: a set that is best under a model drawn, if the guard lets it pass. Prices answer
     it if it does: the rota's are not their doing.
     """
     account, bounds = state.explorer.account, state.explorer.bounds
-    members, _ = sample_panel(rule, state, x, up, stream)
-    admitted = guard_panel(rule.explorer.guard, account, members, up)
+    members, _ = sample_panel(rule, state, x, available, stream)
+    admitted = guard_panel(rule.explorer.guard, account, members, available)
     if not admitted.replaced:
         update_dual_prices(state.toll, rule.A, members, bounds * rule.units, account.short)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
     kept = admitted.kept and not account.alarm[0]
-    return Ticket(t, x, draws, np.empty(0), up, 1.0, kept, 0.0, 1.0, admitted.replaced)
+    return make_plain_ticket(t, x, draws, available, kept, admitted.replaced)
 
 
 @jit
 def choose_or_explore(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, chance: RngKey, up: Bools
+    rule: NoisyOrRule, state: NoisyOrState, x: int, rng: RngKey, available: Bools
 ) -> Ticket:
     """`decide`: by a coin that looks at nothing, `distinct`'s law plays, or the model. Every batch
     the bounds in force are those of the pace.
     """
-    s, explorer = open_stream(chance, MODEL_STREAM), rule.explorer
+    s, explorer = open_stream(rng, MODEL_STREAM), rule.explorer
     due = state.visits[x] % rule.batch == 0
     if due:
         fill_paced_bounds(
             state.explorer.bounds, explorer.guard, state.explorer.account, explorer.pace
         )
-    forecast_available(rule, state, up)
+    forecast_available(rule, state, available)
     if due:
-        s = rehearse_prices(rule, state, x, up, s)
+        s = rehearse_prices(rule, state, x, available, s)
     state.visits[x] += 1
-    if rule.explore > 0.0 and draw_uniforms(chance, EXPLORE_STREAM, 1)[0] < rule.explore:
-        ticket = decide(explorer, state.explorer, x, chance, up)
+    if rule.explore > 0.0 and draw_uniforms(rng, EXPLORE_STREAM, 1)[0] < rule.explore:
+        ticket = decide(explorer, state.explorer, x, rng, available)
     else:
-        ticket = choose_model_panel(rule, state, x, chance.t, up, s)
+        ticket = choose_model_panel(rule, state, x, rng.t, available, s)
     count_members(state.drawn[x], ticket.draws)
     return ticket
 
@@ -199,7 +211,7 @@ def choose_or_explore(
 @jit
 def is_exploration(ticket: Ticket) -> bool:
     """Was it `distinct`'s round? Only its law can tell a chance."""
-    return ticket.chance > 0.0
+    return not math.isnan(ticket.propensity)
 
 
 @jit
@@ -226,8 +238,10 @@ def compute_noisy_or_inclusion(rule: NoisyOrRule, state: NoisyOrState, ticket: T
 
 
 @step(decide, NoisyOrRule)
-def _(rule: NoisyOrRule, state: NoisyOrState, context: int, chance: RngKey, up: Bools) -> Ticket:
-    return choose_or_explore(rule, state, context, chance, up)
+def _(
+    rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
+    return choose_or_explore(rule, state, context, rng, available)
 
 
 @step(learn, NoisyOrRule)
@@ -236,7 +250,7 @@ def _(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> 
 
 
 @step(compute_distribution, NoisyOrRule)
-def _(rule: NoisyOrRule, state: NoisyOrState, context: int, up: Bools) -> Floats:
+def _(rule: NoisyOrRule, state: NoisyOrState, context: int, available: Bools) -> Floats:
     return compute_pull_shares(state.drawn[context])
 
 
@@ -247,7 +261,7 @@ def _(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
 
 @dataclass(frozen=True)
 class NoisyOr:
-    """Settings of `panel`; one default for every pool.
+    """Settings of `noisy-or`; one default for every pool.
 
     explore: how often `distinct` draws the panel instead, with a chance that is told exactly: what
              a log needs to be evaluated by
@@ -278,7 +292,7 @@ class NoisyOr:
         """The rule for this problem; limits are promised at the end of the horizon, or of every
         period of the problem.
         """
-        check_full_panels(problem, "panel")
+        check_full_panels(problem, "noisy-or")
         explorer = Distinct(pace=self.pace, guard=self.guard).bind(problem, horizon)
         scale = compute_row_units(problem) / compute_price_units(problem)
         return NoisyOrRule(

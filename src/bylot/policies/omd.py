@@ -17,7 +17,15 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
-from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.base import (
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    decide,
+    learn,
+    make_iid_ticket,
+    step,
+)
 from bylot.policies.validation import check_choice, is_positive_number
 from bylot.problem import Problem
 from bylot.theory import context_rate, eta_star
@@ -197,7 +205,7 @@ def refresh_omd_context(rule: OmdRule, state: OmdState, x: int) -> None:
 
 
 @jit
-def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, up: Bools) -> bool:
+def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, available: Bools) -> bool:
     """Move q, as little as can be, so that q renormalised on the experts that are up keeps w's
     half-space; False, and q as it was, if they cannot.
 
@@ -207,7 +215,7 @@ def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, up: Bools) 
     row, b = make_halfspace(rule, state.dual.w)
     q, cost = state.q[x], 0.0
     for i in range(q.size):
-        row[i] = row[i] - b if up[i] else 0.0
+        row[i] = row[i] - b if available[i] else 0.0
         cost += row[i] * q[i]
     if cost <= 0.0:
         return True
@@ -229,7 +237,7 @@ def fill_surrogate_cost(rows: Floats, q: Floats, u: Floats) -> None:
 
 
 @step(decide, OmdRule)
-def _(rule: OmdRule, state: OmdState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(rule: OmdRule, state: OmdState, context: int, rng: RngKey, available: Bools) -> Ticket:
     dual, visits = state.dual, state.visits
     due = visits[context] % rule.batch == 0
     # (a, b) w answers what was played; it moves even if no reward ever comes: the cost was owed.
@@ -242,17 +250,18 @@ def _(rule: OmdRule, state: OmdState, context: int, chance: RngKey, up: Bools) -
     # (d) from the experts that are up, and it is their cost that is owed
     feasible, share = state.feasible[context], 1.0
     q, mass, u = state.q[context], state.mass[context], state.u[context]
-    if up.size > 0:
-        feasible = keep_available_halfspace(rule, state, context, up)  # may move q
+    if available.size > 0:
+        feasible = keep_available_halfspace(rule, state, context, available)  # may move q
         share = 0.0
         for i in range(q.size):
-            share += q[i] if up[i] else 0.0
-        q, mass, u = restrict_distribution(q, up), mass.copy(), u.copy()
+            share += q[i] if available[i] else 0.0
+        q, mass, u = restrict_distribution(q, available), mass.copy(), u.copy()
         fill_cumulative(q, mass)
         fill_surrogate_cost(rule.rows, q, u)
     charge_dual_player(dual, u)
-    panel = draw_iid(q, mass, rule.draws, chance)
-    return Ticket(chance.t, context, panel.draws, panel.odds, up, share, feasible, 0.0, 1.0, False)
+    panel = draw_iid(q, mass, rule.draws, rng)
+    # The propensity takes long to compute: `decide_and_book` does it, the simulator does not.
+    return make_iid_ticket(rng.t, context, panel, available, share, feasible, np.nan, False)
 
 
 @step(learn, OmdRule)
@@ -262,26 +271,28 @@ def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
     if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
         centred = reward - total[x] / rewards[x] if rewards[x] > 0 else 0.0
     weighted = rule.weight * centred / ticket.share
-    add_gradient(state.g[x], ticket.draws, ticket.odds, weighted)
-    if ticket.up.size > 0:
+    add_gradient(state.g[x], ticket.draws, ticket.draw_probabilities, weighted)
+    if ticket.available.size > 0:
         # The derivative of the renormalisation: being up is no merit. With all experts up it is
         # the same for each, which the simplex does not feel.
-        for i in range(ticket.up.size):
-            if ticket.up[i]:
+        for i in range(ticket.available.size):
+            if ticket.available[i]:
                 state.g[x, i] -= weighted * rule.draws
     rewards[x] += 1
     total[x] += reward
 
 
 @step(compute_distribution, OmdRule)
-def _(rule: OmdRule, state: OmdState, context: int, up: Bools) -> Floats:
-    q: Floats = restrict_distribution(state.q[context], up).copy()
+def _(rule: OmdRule, state: OmdState, context: int, available: Bools) -> Floats:
+    q: Floats = restrict_distribution(state.q[context], available).copy()
     return q
 
 
 @step(compute_inclusion, OmdRule)
 def _(rule: OmdRule, state: OmdState, ticket: Ticket) -> Floats:
-    return iid_inclusion(restrict_distribution(state.q[ticket.context], ticket.up), rule.draws)
+    return iid_inclusion(
+        restrict_distribution(state.q[ticket.context], ticket.available), rule.draws
+    )
 
 
 @dataclass(frozen=True)

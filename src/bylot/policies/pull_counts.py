@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import is_first_draw, shuffle_front
-from bylot.policies.base import Ticket
 from bylot.problem import Problem
 
 
@@ -14,12 +13,6 @@ def count_members(drawn: Ints, draws: Ints) -> None:
     """One more round for each distinct member of a panel."""
     for j in range(draws.size):
         drawn[draws[j]] += 1 if is_first_draw(draws, j) else 0
-
-
-@jit_inline
-def make_plain_ticket(t: int, context: int, draws: Ints, up: Bools) -> Ticket:
-    """The ticket of a policy that cannot tell the odds of single draws, as they have none."""
-    return Ticket(t, context, draws, np.empty(0), up, 1.0, True, 0.0, 1.0, False)
 
 
 @jit
@@ -58,10 +51,10 @@ def count_warmup_visits(problem: Problem) -> int:
 
 
 @jit
-def draw_warmup_order(place: Ints, chance: RngKey) -> None:
+def draw_warmup_order(place: Ints, rng: RngKey) -> None:
     """Draw a random order, and write the place that each expert has in it."""
     order = np.arange(place.size)
-    shuffle_front(order, place.size, chance, WARMUP_STREAM)
+    shuffle_front(order, place.size, rng, WARMUP_STREAM)
     for n in range(place.size):
         place[order[n]] = n
 

@@ -16,6 +16,7 @@ from bylot.policies.base import (
     compute_inclusion,
     decide,
     learn,
+    make_set_ticket,
     step,
 )
 from bylot.problem import Problem
@@ -35,37 +36,37 @@ class RandomState(NamedTuple):
 
 
 @jit
-def compute_equal_inclusion(rule: RandomRule, up: Bools) -> Floats:
+def compute_equal_inclusion(rule: RandomRule, available: Bools) -> Floats:
     """(K,) the chance of each expert to be in the panel, min(1, M / n) for each of the n up."""
     p, n = np.ones(rule.size), rule.size
-    if up.size > 0:
+    if available.size > 0:
         n = 0
         for i in range(rule.size):
-            p[i] = 1.0 if up[i] else 0.0
-            n += 1 if up[i] else 0
+            p[i] = 1.0 if available[i] else 0.0
+            n += 1 if available[i] else 0
     for i in range(rule.size):
         p[i] *= min(1.0, rule.draws / n)
     return p
 
 
 @jit
-def compute_uniform_propensity(rule: RandomRule, up: Bools) -> float:
+def compute_uniform_propensity(rule: RandomRule, available: Bools) -> float:
     """1 / C(n, M), the chance of each set of M among the n up; 1 if those are no more than M."""
-    n, told = rule.size if up.size == 0 else up.sum(), 1.0
+    n, propensity = rule.size if available.size == 0 else available.sum(), 1.0
     for j in range(min(rule.draws, n)):
-        told *= (min(rule.draws, n) - j) / (n - j)
-    return max(told, MIN_PROPENSITY)
+        propensity *= (min(rule.draws, n) - j) / (n - j)
+    return max(propensity, MIN_PROPENSITY)
 
 
 @step(decide, RandomRule)
-def _(rule: RandomRule, state: RandomState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(rule: RandomRule, state: RandomState, context: int, rng: RngKey, available: Bools) -> Ticket:
     state.visits[context] += 1
-    draws = choose_random_experts(rule.size, rule.draws, up, chance, DRAW_STREAM)
-    odds = compute_equal_inclusion(rule, up)
-    if odds.size == draws.size:  # all that are up: to be read draw by draw, as the size says
-        odds[:] = 1.0
-    told = compute_uniform_propensity(rule, up)
-    return Ticket(chance.t, context, draws, odds, up, 1.0, True, told, 1.0, False)
+    draws = choose_random_experts(rule.size, rule.draws, available, rng, DRAW_STREAM)
+    inclusion = compute_equal_inclusion(rule, available)
+    propensity = compute_uniform_propensity(rule, available)
+    return make_set_ticket(
+        rng.t, context, draws, inclusion, available, True, propensity, 1.0, False
+    )
 
 
 @step(learn, RandomRule)
@@ -74,8 +75,8 @@ def _(rule: RandomRule, state: RandomState, ticket: Ticket, reward: float) -> No
 
 
 @step(compute_distribution, RandomRule)
-def _(rule: RandomRule, state: RandomState, context: int, up: Bools) -> Floats:
-    p: Floats = compute_equal_inclusion(rule, up)
+def _(rule: RandomRule, state: RandomState, context: int, available: Bools) -> Floats:
+    p: Floats = compute_equal_inclusion(rule, available)
     total = p.sum()
     for i in range(p.size):
         p[i] /= total
@@ -84,7 +85,7 @@ def _(rule: RandomRule, state: RandomState, context: int, up: Bools) -> Floats:
 
 @step(compute_inclusion, RandomRule)
 def _(rule: RandomRule, state: RandomState, ticket: Ticket) -> Floats:
-    return compute_equal_inclusion(rule, ticket.up)
+    return compute_equal_inclusion(rule, ticket.available)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Settings in words: what follows the name of a policy and a colon, as in `panel:explore=0.02`."""
+"""Settings in words: what follows the name of a policy and a colon, as in `noisy-or:explore=0.02`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
 MAX_NOISY_OR_EXPERTS = (
-    300  # experts: nobody has seen how `panel` learns about the pairs of more, which take long
+    300  # experts: nobody has seen how `noisy-or` learns about the pairs of more, which take long
 )
 
 
@@ -40,7 +40,7 @@ class Auto:
         """The policy for this problem.
 
         `tangent`, if panels of M different experts cannot keep the limits; `distinct`, if chances
-        are to be told, or where beliefs about pairs are too many; else `panel`.
+        are to be told, or where beliefs about pairs are too many; else `noisy-or`.
         """
         if problem.full_conflict is not None:
             return Tangent()
@@ -60,7 +60,7 @@ PolicyOrAuto = TypeVar("PolicyOrAuto", bound="Policy | Auto")
 SettingValue = bool | int | float | str | None
 
 SETTING_WORDS: dict[str, SettingValue] = {"true": True, "false": False, "none": None, "null": None}
-POLICY_SPEC_FORM = "settings follow a colon, as in panel:explore=0.02,guard=true"
+POLICY_SPEC_FORM = "settings follow a colon, as in noisy-or:explore=0.02,guard=true"
 
 
 def parse_policy_spec(usual: PolicyOrAuto, policy: str) -> PolicyOrAuto:

@@ -74,11 +74,11 @@ def move_strict(rule: StrictRule, state: IidState, x: int) -> None:
 
 
 @step(decide, StrictRule)
-def _(rule: StrictRule, state: IidState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(rule: StrictRule, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
     if state.visits[context] % rule.climb.batch == 0:
         move_strict(rule, state, context)
     state.visits[context] += 1
-    return draw_iid_panel(rule, state, context, chance, up)
+    return draw_iid_panel(rule, state, context, rng, available)
 
 
 register_iid_steps(StrictRule)

@@ -73,11 +73,11 @@ def move_tangent(rule: TangentRule, state: IidState, x: int) -> None:
 
 
 @step(decide, TangentRule)
-def _(rule: TangentRule, state: IidState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(rule: TangentRule, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
     if state.visits[context] % rule.climb.batch == 0:
         move_tangent(rule, state, context)
     state.visits[context] += 1
-    return draw_iid_panel(rule, state, context, chance, up)
+    return draw_iid_panel(rule, state, context, rng, available)
 
 
 register_iid_steps(TangentRule)

@@ -14,7 +14,15 @@ from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_top_m
 from bylot.numerics.variates import fill_betas
 from bylot.policies import multipliers, pull_counts
-from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.base import (
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    decide,
+    learn,
+    make_plain_ticket,
+    step,
+)
 from bylot.policies.multipliers import (
     DualOn,
     KnapsackLimits,
@@ -28,7 +36,6 @@ from bylot.policies.pull_counts import (
     count_members,
     draw_warmup_order,
     fill_warmup_scores,
-    make_plain_ticket,
     mark_members,
 )
 from bylot.policies.validation import check_choice, check_positive
@@ -57,7 +64,9 @@ class ThompsonState(NamedTuple):
 
 
 @step(decide, ThompsonRule)
-def _(rule: ThompsonRule, state: ThompsonState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(
+    rule: ThompsonRule, state: ThompsonState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
     # lam answers what was spent; it moves even if no reward ever comes: the cost was owed.
     step_multipliers(rule.limits, state.multipliers)
     turn = state.visits[context]
@@ -65,16 +74,16 @@ def _(rule: ThompsonRule, state: ThompsonState, context: int, chance: RngKey, up
     place, drawn = state.place[context], state.drawn[context]
     scores = np.empty(drawn.size)
     if turn == 0:
-        draw_warmup_order(place, chance)
+        draw_warmup_order(place, rng)
     if turn < rule.warmup:
         fill_warmup_scores(scores, place, turn, rule.draws)
     else:
-        fill_betas(scores, state.alpha[context], state.beta[context], chance, BELIEF_STREAM)
+        fill_betas(scores, state.alpha[context], state.beta[context], rng, BELIEF_STREAM)
         add_multiplier_terms(scores, rule.limits, state.multipliers)
-    draws = choose_top_m(scores, rule.draws, up)
+    draws = choose_top_m(scores, rule.draws, available)
     count_members(drawn, draws)
     charge_multipliers(rule.limits, state.multipliers, draws)
-    return make_plain_ticket(chance.t, context, draws, up)
+    return make_plain_ticket(rng.t, context, draws, available, True, False)
 
 
 @step(learn, ThompsonRule)
@@ -89,7 +98,7 @@ def _(rule: ThompsonRule, state: ThompsonState, ticket: Ticket, reward: float) -
 
 
 @step(compute_distribution, ThompsonRule)
-def _(rule: ThompsonRule, state: ThompsonState, context: int, up: Bools) -> Floats:
+def _(rule: ThompsonRule, state: ThompsonState, context: int, available: Bools) -> Floats:
     return compute_pull_shares(state.drawn[context])
 
 

@@ -13,7 +13,15 @@ from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_top_m
 from bylot.policies import multipliers, pull_counts
-from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn, step
+from bylot.policies.base import (
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    decide,
+    learn,
+    make_plain_ticket,
+    step,
+)
 from bylot.policies.multipliers import (
     DualOn,
     KnapsackLimits,
@@ -27,7 +35,6 @@ from bylot.policies.pull_counts import (
     count_members,
     draw_warmup_order,
     fill_warmup_scores,
-    make_plain_ticket,
     mark_members,
 )
 from bylot.policies.validation import check_choice, check_not_negative, check_positive
@@ -70,7 +77,7 @@ def fill_ucb_indices(
 
 
 @step(decide, UcbRule)
-def _(rule: UcbRule, state: UcbState, context: int, chance: RngKey, up: Bools) -> Ticket:
+def _(rule: UcbRule, state: UcbState, context: int, rng: RngKey, available: Bools) -> Ticket:
     # lam answers what was spent; it moves even if no reward ever comes: the cost was owed.
     step_multipliers(rule.limits, state.multipliers)
     turn = state.visits[context]
@@ -78,7 +85,7 @@ def _(rule: UcbRule, state: UcbState, context: int, chance: RngKey, up: Bools) -
     place, drawn = state.place[context], state.drawn[context]
     scores = np.empty(drawn.size)
     if turn == 0:
-        draw_warmup_order(place, chance)
+        draw_warmup_order(place, rng)
     if turn < rule.warmup:
         fill_warmup_scores(scores, place, turn, rule.draws)
     else:
@@ -86,10 +93,10 @@ def _(rule: UcbRule, state: UcbState, context: int, chance: RngKey, up: Bools) -
             scores, drawn, state.credited[context], state.total[context], rule.c, turn + 1
         )
         add_multiplier_terms(scores, rule.limits, state.multipliers)
-    draws = choose_top_m(scores, rule.draws, up)
+    draws = choose_top_m(scores, rule.draws, available)
     count_members(drawn, draws)
     charge_multipliers(rule.limits, state.multipliers, draws)
-    return make_plain_ticket(chance.t, context, draws, up)
+    return make_plain_ticket(rng.t, context, draws, available, True, False)
 
 
 @step(learn, UcbRule)
@@ -103,7 +110,7 @@ def _(rule: UcbRule, state: UcbState, ticket: Ticket, reward: float) -> None:
 
 
 @step(compute_distribution, UcbRule)
-def _(rule: UcbRule, state: UcbState, context: int, up: Bools) -> Floats:
+def _(rule: UcbRule, state: UcbState, context: int, available: Bools) -> Floats:
     return compute_pull_shares(state.drawn[context])
 
 

@@ -162,7 +162,7 @@ def check_noisy_or(file: ProblemFile) -> PolicyCheck:
     """Of the policy with the same panels and guard, which remembers pairs of experts."""
     contexts = max(1, len(file.contexts))
     memory = count_posterior_bytes(contexts, file.problem.size)
-    found = check_distinct(file.problem)._replace(policy="panel", memory=memory)
+    found = check_distinct(file.problem)._replace(policy="noisy-or", memory=memory)
     if memory > MAX_POSTERIOR_BYTES and not found.reason:
         most = f"{MAX_POSTERIOR_BYTES / 2**30:g} GiB"
         found = found._replace(reason=f"its beliefs would take more than {most}")

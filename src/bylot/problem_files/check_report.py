@@ -114,18 +114,18 @@ def check_verdicts(found: ProblemCheck) -> list[str]:
 
 
 def describe_auto(found: ProblemCheck) -> list[str]:
-    """What `auto` comes to, and what `panel` is to be taken with."""
+    """What `auto` comes to, and what `noisy-or` is to be taken with."""
     (usual, first), (other, second) = found.auto.items()
     line = f"{usual}, the default, takes {first}{note_refusal(found, first)}"
     if second != first:
         line += f"; {other}, if nobody will want to evaluate its log, takes {second}"
         line += note_refusal(found, second)
     lines = [f"{line}."]
-    (panel,) = [one for one in found.footings if one.policy == "panel"]
+    (panel,) = [one for one in found.footings if one.policy == "noisy-or"]
     if not panel.reason:
         lines.append(
             "panel tells the chance of a panel only in rounds that it sets aside "
-            "(panel:explore=0.02); its log can be evaluated by these."
+            "(noisy-or:explore=0.02); its log can be evaluated by these."
         )
     if panel.memory >= REPORTED_MEMORY_BYTES:
         lines.append(

@@ -8,23 +8,26 @@ from typing import NamedTuple
 class Decision(NamedTuple):
     """One panel: whom to consult, and all that was known when it was drawn.
 
-    feasible tells, of a policy that guards its limits (`distinct`, `tangent`, `panel`), whether all
+    feasible tells, of a policy that guards its limits (`distinct`, `tangent`, `noisy-or`), whether all
     of them can still be kept at the end of this period: False is what a long outage may come to,
     until the next period begins. Of the paper's policies it tells whether the step before this draw
-    could keep the paper's constraint. odds are those of the law that is being learned; a policy
-    that mixes another into it tells the exact chance of the whole panel beside them.
+    could keep the paper's constraint.
+
+    The probabilities are those before the draw and exact, exploration included; a panel that the
+    guard put in the place of a draw has probability 1.
     """
 
     id: str
     t: int
     context: str | None
     draws: tuple[str, ...]  # M names, with multiplicity, in order
-    odds: tuple[float, ...]  # of each draw, or to be in the set; empty where they are not told
     subset: tuple[str, ...]  # the distinct experts: these are to be consulted
     spend: Mapping[str, float]  # what consulting them costs
     expected: Mapping[str, float]  # what it was expected to cost before the draw, if that is known
     feasible: bool  # can the limits be kept?
-    chance: float | None = None  # of this whole panel; None: not told
+    draw_probabilities: tuple[float, ...] | None = None  # of i.i.d. draws; None: drawn as a set
+    inclusion: Mapping[str, float] | None = None  # of each member; None: unknown to the policy
+    propensity: float | None = None  # of this panel; None: unknown to the policy
     replaced: bool = False  # by the guard, as the draw would have endangered a limit
 
 

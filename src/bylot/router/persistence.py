@@ -5,6 +5,7 @@ It knows arrays, problems and files; what a router puts into one is left to the 
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -161,7 +162,7 @@ def has_valid_checksum(data: Mapping[str, Any]) -> bool:
 if TYPE_CHECKING:
     from bylot.router.router import Router
 
-SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 1
+SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 2
 
 
 def router_to_data(router: "Router") -> dict[str, Any]:
@@ -232,8 +233,11 @@ def open_decision_to_data(t: int, held: Ticket | float) -> dict[str, Any]:
     """A decision that waits for its reward, or the reward it got."""
     if not isinstance(held, Ticket):
         return {"t": t, "reward": held}
-    arrays = {name: getattr(held, name).tolist() for name in ("draws", "odds", "up")}
-    return {**held._asdict(), **arrays}
+    data = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in held._asdict().items()
+    }
+    return {**data, "propensity": None if math.isnan(held.propensity) else held.propensity}
 
 
 def open_decision_from_data(data: dict[str, Any], router: "Router") -> tuple[int, Ticket | float]:
@@ -243,26 +247,28 @@ def open_decision_from_data(data: dict[str, Any], router: "Router") -> tuple[int
         raise SavedFileError(f"a held decision has number {t!r}, but {router.t} were made")
     if "reward" in data:
         return t, float(data["reward"])
-    size = router.problem.size
-    up = np.empty(size if data["up"] else 0, np.bool_)
-    fill_array("up", data["up"], up)
-    M = router.problem.draws
-    policy = router.policy
-    chance, weight = float(data.get("chance", 0.0)), float(data.get("weight", 1.0))
-    as_set = not policy.multinomial and (policy.whole or chance > 0)
-    odds = np.empty(M if policy.multinomial else size if as_set else 0)
-    draws = np.empty(M, np.int64)
-    fill_array("draws", data["draws"], draws)
-    fill_array("odds", data["odds"], odds)
-    share, fair = float(data["share"]), (odds >= 0) & (odds <= 1 + 1e-9)
-    fair &= (odds > 0) | as_set  # an expert that was down has none
-    if not (draws.min() >= 0 and draws.max() < size and fair.all() and 0 < share <= 1 + 1e-9):
-        raise SavedFileError(f"decision {t} has draws or odds that this pool cannot have")
+    size, M, policy = router.problem.size, router.problem.draws, router.policy
+    propensity = math.nan if data["propensity"] is None else float(data["propensity"])
+    as_set = not policy.multinomial and (policy.whole or not math.isnan(propensity))
+    arrays = {
+        "draws": np.empty(M, np.int64),
+        "draw_probabilities": np.empty(M if policy.multinomial else 0),
+        "inclusion": np.empty(size if as_set else 0),
+        "available": np.empty(size if data["available"] else 0, np.bool_),
+    }
+    for name, array in arrays.items():
+        fill_array(name, data[name], array)
+    draws, q, inclusion, available = arrays.values()
+    share, weight, most = float(data["share"]), float(data["weight"]), 1 + 1e-9
+    fair = ((q > 0) & (q <= most)).all() and ((inclusion >= 0) & (inclusion <= most)).all()
+    if not (draws.min() >= 0 and draws.max() < size and fair and 0 < share <= most):
+        raise SavedFileError(f"decision {t} has draws or probabilities that this pool cannot have")
     context = data["context"]
     if type(context) is not int or not 0 <= context < len(router.contexts):
         raise SavedFileError(f"decision {t} has context {context!r}, which was never seen")
-    if not (0 <= chance <= 1 + 1e-9 and 0 <= weight < 1e6):
-        raise SavedFileError(f"decision {t} has a chance of {chance} and a weight of {weight}")
-    replaced = bool(data.get("replaced", False))
-    feasible = bool(data["feasible"])
-    return t, Ticket(t, context, draws, odds, up, share, feasible, chance, weight, replaced)
+    if not (math.isnan(propensity) or 0 < propensity <= most) or not 0 <= weight < 1e6:
+        raise SavedFileError(f"decision {t} has propensity {propensity} and weight {weight}")
+    feasible, replaced = bool(data["feasible"]), bool(data["replaced"])
+    return t, Ticket(
+        t, context, draws, q, inclusion, available, share, feasible, propensity, weight, replaced
+    )

@@ -1,6 +1,7 @@
 """A router to hold in the hand: ask it for panels, tell it rewards, stop it and go on later."""
 
 import copy
+import math
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -62,8 +63,8 @@ COMPILED_HANDLE_TYPES: set[Any] = set()  # the types of desks that were compiled
 class Router:
     """Draws a panel for every request and learns from one reward per panel.
 
-    policy:       'distinct' asks exactly M different experts, 'panel' too, and learns faster but
-                  cannot tell odds; 'tangent' draws M times with replacement, as the paper's own
+    policy:       'distinct' asks exactly M different experts, 'noisy-or' too, and learns faster
+                  but records no propensities; 'tangent' draws M times with replacement, as the paper's own
                   'omd' does; `bylot.policies.POLICIES` has more. 'auto' takes 'distinct', or
                   'tangent' where panels of M experts cannot keep the limits
     horizon:      decisions to come, if known; without it the policy works for ever
@@ -310,7 +311,7 @@ class Router:
 
         Limits that cannot be kept raise an error, and nothing was changed. If other experts can be
         asked, or more or fewer at a time, decisions that wait for their reward are let go: their
-        odds are not those of this pool. Sums of a cost go on under its name.
+        probabilities are not those of this pool. Sums of a cost go on under its name.
         """
         with self._lock:
             check_run_config(problem, self.seed, self.horizon, self.rewards)
@@ -413,18 +414,19 @@ class Router:
         experts, ticket = self.problem.experts, served.ticket
         draws = tuple([experts[i] for i in ticket.draws.tolist()])
         spend, expected = map(self.by_cost, served.costs)
+        known = not math.isnan(served.propensity)
         return Decision(
             id=f"d{ticket.t}",
             t=ticket.t,
             context=context,
             draws=draws,
-            odds=read_draw_probabilities(ticket),
             subset=tuple(dict.fromkeys(draws)),
             spend=spend,
             expected=expected,
             feasible=ticket.feasible,
-            # the exponential of a rounded logarithm may be above 1; 0 stands for one not told
-            chance=min(ticket.chance, 1.0) or None,
+            draw_probabilities=tuple(ticket.draw_probabilities.tolist()) or None,
+            inclusion=dict(zip(draws, served.inclusion.tolist(), strict=True)) if known else None,
+            propensity=served.propensity if known else None,
             replaced=ticket.replaced,
         )
 
@@ -521,12 +523,6 @@ class Router:
             MemoryError,
         ) as error:
             raise SavedFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
-
-
-def read_draw_probabilities(ticket: Ticket) -> tuple[float, ...]:
-    """The odds of the draws, none where they are not told."""
-    whole = ticket.odds.size not in (0, ticket.draws.size)  # every expert's, not every draw's
-    return tuple((ticket.odds[ticket.draws] if whole else ticket.odds).tolist())
 
 
 def t_from_decision_id(id: str) -> int | None:

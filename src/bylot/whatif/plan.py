@@ -53,7 +53,7 @@ DISTRIBUTION_KINDS = {
 POLICY_DESCRIPTIONS = {
     "distinct": "asks as many different experts as there are draws and learns whom to ask how "
     "often",
-    "panel": "asks as many different experts and learns by a model what sets of them miss",
+    "noisy-or": "asks as many different experts and learns by a model what sets of them miss",
     "tangent": "draws independently, so that it asks fewer at times, and learns the odds",
     "strict": "draws independently, within odds that keep the limits in every request on average; "
     "made for worlds that may be against you",
@@ -114,7 +114,7 @@ def describe_guarantees(policy: Policy) -> list[str]:
 
 
 def describe_propensities(explore: float) -> str:
-    """Of how many of its panels `panel` tells the odds.
+    """Of how many of its panels `noisy-or` tells the odds.
 
     >>> describe_propensities(0.02)
     'it tells the odds of its panels in 2% of its rounds, which it sets aside for that'
@@ -239,7 +239,7 @@ WhatifJob = RunJob | ReferenceJob
 
 @dataclass(frozen=True)
 class WhatifPlan:
-    """All that was asked for, checked; policies in words, such as `panel:explore=0.02`."""
+    """All that was asked for, checked; policies in words, such as `noisy-or:explore=0.02`."""
 
     file: ProblemFile
     world: Scenario

@@ -120,10 +120,10 @@ class DecisionCounts(Struct, frozen=True, kw_only=True):
 
 
 class PanelMember(Struct, frozen=True):
-    """An expert of a panel, and the odds it was drawn with."""
+    """An expert of a panel, and its probability to be in it."""
 
     expert: str
-    odds: float | None
+    inclusion: float | None
 
 
 class SpendItem(Struct, frozen=True):
@@ -140,7 +140,7 @@ class LatestDecision(Struct, frozen=True, kw_only=True):
     at: str
     context: str
     panel: list[PanelMember]
-    chance: float | None  # of the whole panel; None: not told
+    propensity: float | None  # None: unknown to the policy
     spend: list[SpendItem]  # as settled, where that was told
     state: str
     reward: float | None
@@ -148,9 +148,9 @@ class LatestDecision(Struct, frozen=True, kw_only=True):
 
 
 class EffectiveSample(Struct, frozen=True):
-    """What the latest decisions are worth if each is weighed by 1 / its chance."""
+    """What the latest decisions are worth if each is weighed by 1 / its propensity."""
 
-    decisions: int  # whose chance is told
+    decisions: int  # with a known propensity
     effective: float | None  # evenly drawn ones that would tell as much of all panels
 
 
@@ -205,7 +205,7 @@ def build_router_page(
         limits=limits,
         course=timeline_spans(status.timeline, [one.cost for one in limits]),
         law=build_selection(status, terms),
-        sample=effective_sample([one.decision.chance for one in latest]),
+        sample=effective_sample([one.decision.propensity for one in latest]),
         latest=[latest_decision(one) for one in latest],
         settings=[SettingLine(*one) for one in list_settings(view)],
         amendments=list_config_versions(edits),
@@ -245,14 +245,14 @@ def latest_decision(past: DecisionRecord) -> LatestDecision:
     for told in past.rewards:
         spend |= told.spend or {}
     learned = [told.value for told in past.rewards if told.receipt != "late"]
-    odds = one.odds or (None,) * len(one.draws)
+    inclusion = one.inclusion or {}
     notes = {"replaced by the guard": one.replaced, "a limit out of reach": not one.feasible}
     return LatestDecision(
         id=one.id,
         at=one.at,
         context=context_label(one.context),
-        panel=[PanelMember(name, chance) for name, chance in zip(one.draws, odds, strict=True)],
-        chance=one.chance,
+        panel=[PanelMember(name, inclusion.get(name)) for name in one.subset],
+        propensity=one.propensity,
         spend=[SpendItem(cost, value) for cost, value in spend.items()],
         state=past.state,
         reward=learned[-1] if learned else None,
@@ -260,13 +260,13 @@ def latest_decision(past: DecisionRecord) -> LatestDecision:
     )
 
 
-def effective_sample(chances: Sequence[float | None]) -> EffectiveSample:
-    """Kish's effective number, n = (sum w)^2 / sum w^2 with w = 1 / chance.
+def effective_sample(propensities: Sequence[float | None]) -> EffectiveSample:
+    """Kish's effective number, n = (sum w)^2 / sum w^2 with w = 1 / propensity.
 
     >>> effective_sample([0.5, 0.5, None]), effective_sample([])
     (EffectiveSample(decisions=2, effective=2.0), EffectiveSample(decisions=0, effective=None))
     """
-    weights = [1 / chance for chance in chances if chance is not None]
+    weights = [1 / one for one in propensities if one is not None]
     squares = sum(one * one for one in weights)
     return EffectiveSample(len(weights), sum(weights) ** 2 / squares if weights else None)
 
