@@ -86,7 +86,7 @@ class Played:
             draws=made.draws,
             subset=made.subset,
             draw_probabilities=made.draw_probabilities,
-            inclusion=made.inclusion,
+            inclusion=None if made.inclusion is None else dict(made.inclusion),
             propensity=made.propensity,
             spend=dict(made.spend),
             expected=dict(made.expected),

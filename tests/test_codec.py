@@ -287,7 +287,8 @@ def plays_on(router: Router) -> None:
     for t in range(25):
         some = router.problem.experts[:3] if t % 4 else None
         decision = router.decide(f"context {t % 3}", some)
-        assert all(0 < p <= 1 for p in decision.draw_probabilities)
+        assert all(0 < p <= 1 for p in decision.draw_probabilities or ())
+        assert all(0 < p <= 1 for p in (decision.inclusion or {}).values())
         router.reward(decision.id, router.rewards[0])
     for t in list(router.held):
         with contextlib.suppress(RewardConflict):

@@ -121,6 +121,7 @@ def test_the_law_of_a_router_is_the_one_its_next_panel_is_drawn_from(policy: str
         if not decision.replaced:
             index = [router.problem.experts.index(name) for name in decision.subset]
             chance = decision.propensity
+            assert chance is not None
             if decision.draw_probabilities:  # of one order, or of two
                 exact = float(len(index) * np.prod(decision.draw_probabilities))
                 assert_allclose(chance, exact, rtol=1e-9)

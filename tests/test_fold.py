@@ -130,10 +130,12 @@ def test_independent_draws_tell_the_chance_of_their_set_and_of_its_members(polic
     diary = Diary(policy=policy)
     for _ in range(20):
         line = decided(diary.log[diary.decide()])
-        odds = dict(zip(line.draws, np.frombuffer(line.draw_probabilities), strict=True))
-        exact = np.exp(log_iid_set_probability(np.array(list(odds.values())), 2))
+        assert line.propensity is not None
+        assert line.inclusion is not None
+        q = dict(zip(line.draws, np.frombuffer(line.draw_probabilities), strict=True))
+        exact = np.exp(log_iid_set_probability(np.array(list(q.values())), 2))
         np.testing.assert_allclose(line.propensity, exact, rtol=1e-12)
-        included = [1 - (1 - odds[name]) ** 2 for name in line.draws]
+        included = [1 - (1 - q[name]) ** 2 for name in line.draws]
         np.testing.assert_allclose(line.inclusion, included, rtol=1e-12)
 
 

@@ -50,7 +50,8 @@ def mean_gradient(credit_for_being_up: bool) -> Floats:
     for team in itertools.product([0, 2, 3], repeat=2):
         draws, state = np.array(team), policy.start(rule)
         mask = np.empty(0, np.bool_) if credit_for_being_up else UP
-        ticket = Ticket(0, 0, draws, p[draws], mask, float(Q[UP].sum()), True, 0.0, 1.0, False)
+        held, none = float(Q[UP].sum()), np.empty(0)
+        ticket = Ticket(0, 0, draws, p[draws], none, mask, held, True, np.nan, 1.0, False)
         learn(rule, state, ticket, float(VALUES[:, draws].max(axis=1).sum()))
         mean += p[draws].prod() * state.g[0]
     return mean
@@ -120,10 +121,10 @@ def test_a_renormalised_law_inside_the_constraint_is_left_as_it_is() -> None:
     router.state.dual.w[:] = 0.0
     decision = router.decide(available=["m0", "m1"])
     q = router.state.q[0][:2]
-    odds = {"m0": q[0] / q.sum(), "m1": q[1] / q.sum()}
-    assert_allclose(
-        decision.draw_probabilities, [odds[name] for name in decision.draws], rtol=1e-14
-    )
+    by_name = {"m0": q[0] / q.sum(), "m1": q[1] / q.sum()}
+    assert decision.draw_probabilities is not None
+    exact = [by_name[name] for name in decision.draws]
+    assert_allclose(decision.draw_probabilities, exact, rtol=1e-14)
 
 
 def test_an_empty_surrogate_is_reported_in_every_round_of_a_batch() -> None:

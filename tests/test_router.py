@@ -219,9 +219,9 @@ def test_only_experts_that_are_up_are_drawn_and_the_odds_are_theirs() -> None:
         assert set(decision.subset) <= {"bob", "dan", "eve"}
         q = router.state.q[0]
         up = q[[1, 3, 4]].sum()
-        assert_allclose(
-            decision.draw_probabilities, [q[PLACE[n]] / up for n in decision.draws], rtol=1e-14
-        )
+        assert decision.draw_probabilities is not None
+        exact = [q[PLACE[n]] / up for n in decision.draws]
+        assert_allclose(decision.draw_probabilities, exact, rtol=1e-14)
         assert_allclose(
             decision.expected["junior"], 1 - (1 - q[4] / up) ** 2, rtol=1e-12
         )  # only eve is up and junior

@@ -37,7 +37,13 @@ def play_cell(
     given: dict[str, Any] = {"horizon": horizon, "rewards": rewards, "late": late}
     try:
         return simulate(
-            problem, environment, policy, rounds=rounds, seed=seed, keep_distributions=keep_distributions, **given
+            problem,
+            environment,
+            policy,
+            rounds=rounds,
+            seed=seed,
+            keep_distributions=keep_distributions,
+            **given,
         )
     except PolicyError as error:
         return error

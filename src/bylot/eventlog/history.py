@@ -125,6 +125,7 @@ def decision_from_event(
 ) -> StoredDecision:
     """A decision as its caller gets it, from its line; said: what that says, if it is at hand."""
     line: DecisionMade = said or BODY_DECODERS["decided"](event.body)
+    inclusion = line.inclusion
     return StoredDecision(
         id=str(DecisionId(name, event.router, event.seq)),
         router=name,
@@ -135,7 +136,7 @@ def decision_from_event(
         draws=line.draws,
         subset=tuple(dict.fromkeys(line.draws)),
         draw_probabilities=tuple(floats_from_bytes(line.draw_probabilities).tolist()) or None,
-        inclusion=line.inclusion and dict(zip(line.draws, line.inclusion, strict=True)),
+        inclusion=None if inclusion is None else dict(zip(line.draws, inclusion, strict=True)),
         propensity=line.propensity,
         spend=line.spend,
         expected=line.expected,

@@ -250,15 +250,13 @@ def open_decision_from_data(data: dict[str, Any], router: "Router") -> tuple[int
     size, M, policy = router.problem.size, router.problem.draws, router.policy
     propensity = math.nan if data["propensity"] is None else float(data["propensity"])
     as_set = not policy.multinomial and (policy.whole or not math.isnan(propensity))
-    arrays = {
-        "draws": np.empty(M, np.int64),
-        "draw_probabilities": np.empty(M if policy.multinomial else 0),
-        "inclusion": np.empty(size if as_set else 0),
-        "available": np.empty(size if data["available"] else 0, np.bool_),
-    }
-    for name, array in arrays.items():
-        fill_array(name, data[name], array)
-    draws, q, inclusion, available = arrays.values()
+    draws, q = np.empty(M, np.int64), np.empty(M if policy.multinomial else 0)
+    inclusion = np.empty(size if as_set else 0)
+    available = np.empty(size if data["available"] else 0, np.bool_)
+    fill_array("draws", data["draws"], draws)
+    fill_array("draw_probabilities", data["draw_probabilities"], q)
+    fill_array("inclusion", data["inclusion"], inclusion)
+    fill_array("available", data["available"], available)
     share, weight, most = float(data["share"]), float(data["weight"]), 1 + 1e-9
     fair = ((q > 0) & (q <= most)).all() and ((inclusion >= 0) & (inclusion <= most)).all()
     if not (draws.min() >= 0 and draws.max() < size and fair and 0 < share <= most):
