@@ -211,9 +211,7 @@ def test_inclusion_probabilities_are_not_taken_for_draw_probabilities(tmp_path: 
         "propensity": decision.propensity,
         "reward": 0.5,
     }
-    assert "if the draws were not independent, leave out draw_probabilities" in complaint(
-        tmp_path, raw
-    )
+    assert "if the draws were not independent, leave them out" in complaint(tmp_path, raw)
 
 
 values = st.recursive(

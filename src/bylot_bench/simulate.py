@@ -100,7 +100,10 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
     rule = policy.bind(problem, horizon=rounds)
     rows, values = np.array(problem.rows), np.random.default_rng(0).random((rounds, N, K))
     uniforms = np.array([draw_uniforms(RngKey(0, t), DRAW_STREAM, M) for t in range(numpy_rounds)])
-    record, contexts = make_play_record(problem, rounds, keep_distributions=False), np.zeros(rounds, np.int64)
+    record, contexts = (
+        make_play_record(problem, rounds, keep_distributions=False),
+        np.zeros(rounds, np.int64),
+    )
 
     def play_compiled(times: int) -> None:
         for _ in range(times):
