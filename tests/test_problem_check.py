@@ -57,7 +57,7 @@ def test_a_check_tells_costs_groups_limits_and_policies(
     assert "usd 1 2.667 4 US dollars per consultation" in lines
     assert "senior 2" in lines
     assert "junior at_least 0.25 per draw 0 0.5 0.4333 0.5 16" in lines
-    assert "contexts, and how often each comes: pain 0.75, headache 0.25" in lines
+    assert "contexts and their shares of the requests: pain 0.75, headache 0.25" in lines
     assert "Panels of 2 different experts can keep them." in lines
     (limit,) = [one for one in data["limits"] if one.get("group") == "junior"]
     assert limit.pop("distinct") == pytest.approx([1.3 / 3, 0.5])  # 4.5 USD pay few without cat
@@ -99,12 +99,12 @@ def test_a_bound_that_is_proposed_lets_the_default_policy_be_taken(
     code, text, data = told(tmp_path, content, capsys)
     assert code == 0
     assert " -0" not in text
-    assert f"have room with at_most: {data['wider'][0]['at_most']} in line 15" in text
-    for wider in data["wider"]:
-        was = usd if "cost" in wider else "0.9"
-        after = content.replace(f"at_most: {was}", f"at_most: {wider['at_most']}")
+    assert f"can run with at_most: {data['looser'][0]['at_most']} in line 15" in text
+    for looser in data["looser"]:
+        was = usd if "cost" in looser else "0.9"
+        after = content.replace(f"at_most: {was}", f"at_most: {looser['at_most']}")
         _, text, told_now = told(tmp_path, after, capsys)
-        assert "have room with" not in text
+        assert "can run with" not in text
         assert told_now["policies"]["distinct"]["applies"]
         Distinct().bind(read(tmp_path / "pool.yaml").problem)
 
@@ -116,7 +116,7 @@ def test_what_full_panels_can_have_is_told_beside_what_any_panel_can(
     usd = next(one for one in data["limits"] if one.get("cost") == "usd")
     assert usd["lowest"] == 1.0  # the cheapest alone
     assert usd["distinct"][0] == pytest.approx(4.1)  # and the next in nine panels of ten
-    assert "margin: by which fraction" in text
+    assert "margin: the fraction" in text
 
 
 def test_an_empty_stand_in_is_told_with_its_lines(
@@ -124,7 +124,7 @@ def test_an_empty_stand_in_is_told_with_its_lines(
 ) -> None:
     code, text, data = told(tmp_path, CROWDED, capsys)
     assert code == 0
-    assert "The paper's stand-in for the limits is empty, by" in text
+    assert "The paper's surrogate of the limits is infeasible, because of" in text
     assert [one["line"] for one in data["surrogate"]["conflict"]] == [4, 5, 6]
     assert data["full_panels"] == {"feasible": True, "conflict": []}
 
@@ -133,7 +133,9 @@ def test_a_limit_that_the_others_keep_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text, _ = told(tmp_path, ROOMY.replace("at_most: 0.9", "at_most: 1.5"), capsys)
-    idle = [line.split("  ")[0] for line in text.splitlines() if line.endswith("by the others")]
+    idle = [
+        line.split("  ")[0] for line in text.splitlines() if line.endswith("implied by the others")
+    ]
     assert idle == ["usd at_least", "night at_most"]  # whoever is asked costs 1 or more
 
 
@@ -143,7 +145,9 @@ def test_limits_in_conflict_are_told_with_lines_and_exit_1(
     code, text, data = told(tmp_path, ROOMY.replace("at_most: 4.5", "at_most: 0.5"), capsys)
     assert code == 1
     assert "line 15: no policy can keep" in text
-    assert text.rstrip().endswith("write at_most: 1.0 in line 15; leave some room beyond")
+    assert text.rstrip().endswith(
+        "write at_most: 1.0 in line 15; these bounds are the nearest, so leave a margin"
+    )
     assert data["feasible"] is False
     assert data["conflict"] == [{"limit": "usd", "at_most": 0.5, "line": 15}]
 
@@ -181,7 +185,7 @@ def test_the_shortest_period_that_is_told_is_the_shortest_that_is_accepted(tmp_p
     met = 0
     for path in pools(tmp_path):
         file = read(path)
-        for kind, one in zip(GUARDED, check_problem(file).footings, strict=False):
+        for kind, one in zip(GUARDED, check_problem(file).policies, strict=False):
             if one.reason:
                 with pytest.raises(PolicyError):
                     kind.bind(file.problem)
@@ -201,17 +205,17 @@ def test_what_auto_takes_is_told_and_is_what_it_takes(
     _, text, roomy = told(tmp_path, ROOMY, capsys)
     words = "auto:propensities=false,contexts=2"  # the file names two
     assert roomy["auto"] == {"auto": "distinct", words: "noisy-or"}
-    assert f"auto, the default, takes distinct; {words}, if nobody" in text
+    assert f"auto, the default, selects distinct; {words}, for logs" in text
     _, text, thin = told(tmp_path, THIN, capsys)
     assert set(thin["auto"].values()) == {"tangent"}
-    assert "auto, the default, takes tangent.\n" in text
+    assert "auto, the default, selects tangent.\n" in text
     assert "noisy-or:explore" not in text
     for path in pools(tmp_path):
         file = read(path)
         for asked, took in check_problem(file).auto.items():
             assert took == policy_to_data(resolve_policy(asked, file.problem))["name"]
     _, text, _ = told(tmp_path, ROOMY.replace("period: 500", "period: 1"), capsys)
-    assert "takes distinct (which has no room, see above)" in text
+    assert "selects distinct (which cannot run, see above)" in text
 
 
 def test_beliefs_of_panel_that_would_not_fit_are_told_before_they_are_made(
@@ -226,7 +230,7 @@ def test_beliefs_of_panel_that_would_not_fit_are_told_before_they_are_made(
     assert "pairs of 300 experts takes 3 MiB in 5 contexts" in text
     assert data["auto"]["auto:propensities=false,contexts=5"] == "noisy-or"
     _, text, data = told(tmp_path, pool + many, capsys)
-    assert data["policies"]["noisy-or"]["reason"] == "its beliefs would take more than 1 GiB"
+    assert data["policies"]["noisy-or"]["reason"] == "its posterior would take more than 1 GiB"
     assert data["auto"]["auto:propensities=false,contexts=2000"] == "distinct"
     problem = read(tmp_path / "pool.yaml").problem
     with pytest.raises(PolicyError, match="beliefs about pairs"):
@@ -246,7 +250,7 @@ def test_strict_can_be_taken_where_it_is_said_to(tmp_path: Path) -> None:
     said = set()
     for path in pools(tmp_path):
         file = read(path)
-        (one,) = [one for one in check_problem(file).footings if one.policy == "strict"]
+        (one,) = [one for one in check_problem(file).policies if one.policy == "strict"]
         said.add(bool(one.reason))
         if one.reason:
             with pytest.raises(PolicyError):
@@ -264,7 +268,7 @@ def test_the_example_of_the_hospital_is_checked_with_experts_from_elsewhere(
     assert main(["problem", "check", str(path), "--experts", str(experts)]) == 0
     assert "39 experts" in capsys.readouterr().out
     assert main(["problem", "check", str(path)]) == 1
-    assert "line 16: there is no CSV file" in capsys.readouterr().err
+    assert "line 16: no CSV file" in capsys.readouterr().err
 
 
 def test_new_and_schema_print_what_comes_with_the_package(

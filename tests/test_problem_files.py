@@ -15,7 +15,7 @@ from broken_files import GOOD
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Share, at_least, at_most, share
 from bylot.problem_files import ProblemFile, read, write
-from bylot.problem_files.schema import PROBLEM_SHAPE, starter_text
+from bylot.problem_files.schema import DESCRIPTIONS, ProblemEntry, starter_text
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -62,13 +62,14 @@ def test_a_problem_is_the_same_in_every_format(tmp_path: Path, ending: str) -> N
     assert members["early"] == ("cat", "ann")
 
 
-@pytest.mark.parametrize("ending", GOOD)
+@pytest.mark.parametrize("ending", ["yaml", "json"])
 def test_every_limit_knows_its_line(tmp_path: Path, ending: str) -> None:
     lines = GOOD[ending].splitlines()
-    for promise in reading(tmp_path, GOOD[ending], ending).promises:
-        line = lines[promise.place.line - 1]
-        assert promise.limit.side in line
-        assert f"{promise.written:g}" in line
+    for written in reading(tmp_path, GOOD[ending], ending).limits:
+        assert written.line is not None
+        line = lines[written.line - 1]
+        assert written.limit.side in line
+        assert f"{written.written:g}" in line
 
 
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
@@ -89,9 +90,9 @@ def test_a_bound_per_draw_is_draws_times_as_much_per_request(
         f"draws: {draws}\nexperts: [{{name: a, group: x}}, {{name: b}}, {{name: c}}]\n"
         f"limits: [{{group: x, at_most: {share}, per: draw}}]\n"
     )
-    (promise,) = reading(tmp_path, text).promises
-    assert promise.limit.bound == round(share * draws, 12)  # 0.3, not 0.30000000000000004
-    assert (promise.written, promise.per) == (share, "draw")
+    (limit,) = reading(tmp_path, text).limits
+    assert limit.limit.bound == round(share * draws, 12)  # 0.3, not 0.30000000000000004
+    assert (limit.written, limit.per) == (share, "draw")
 
 
 def test_a_bound_per_draw_may_be_on_a_cost_and_above_one(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_another_csv_file_may_be_given(tmp_path: Path) -> None:
     path.write_text(BY_CSV)
     assert read(str(path), tmp_path / "other.csv").problem.experts == ("x", "y")
     path.write_text(GOOD["yaml"])
-    with pytest.raises(ProblemFileError, match="line 6: lists its experts"):
+    with pytest.raises(ProblemFileError, match="line 5: the experts are listed here"):
         read(path, tmp_path / "other.csv")
 
 
@@ -186,7 +187,7 @@ def test_the_document_on_problem_files_shows_files_that_can_be_read(tmp_path: Pa
 
 def test_the_document_on_problem_files_has_every_key() -> None:
     keys = re.findall(r"^\| `([$a-z]+)` \|", DOCUMENT, re.MULTILINE)
-    assert sorted(keys) == sorted(PROBLEM_SHAPE.fields)
+    assert sorted(keys) == sorted(DESCRIPTIONS[ProblemEntry])
 
 
 # ---- writing
@@ -256,13 +257,13 @@ def test_a_limit_on_the_row_of_a_share_by_its_name_is_written_too(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["a\nb", " a", "a\x07", "x" * 201, "\ud800"])
 def test_a_name_that_nobody_could_read_is_not_written(name: str) -> None:
-    with pytest.raises(ProblemError, match="is no name for a file"):
+    with pytest.raises(ProblemError, match="invalid name .*: expected 1 to 200 printable"):
         write(Problem([name, "b"], {}, draws=1))
 
 
 @pytest.mark.parametrize("name", ["name", "group"])
 def test_a_cost_that_is_called_like_a_key_is_not_written(name: str) -> None:
-    with pytest.raises(ProblemError, match="call it otherwise"):
+    with pytest.raises(ProblemError, match="rename it"):
         write(Problem(["a", "b"], {name: [1, 2]}, draws=1))
 
 
@@ -279,7 +280,9 @@ def test_limits_in_conflict_are_named_by_their_lines_with_what_to_write(tmp_path
     assert error.conflict == (at_most("usd", 0.3),)
     said = str(error)
     assert ", line 15: no policy can keep 'usd' at_most 0.3 per request (line 15);" in said
-    assert said.endswith("write at_most: 1.0 in line 15; leave some room beyond")
+    assert said.endswith(
+        "write at_most: 1.0 in line 15; these bounds are the nearest, so leave a margin"
+    )
 
 
 def test_limits_that_the_solver_gives_up_on_are_named_by_their_lines(
@@ -300,7 +303,7 @@ def test_remedies_are_in_the_unit_of_their_line_and_would_do(tmp_path: Path) -> 
     with pytest.raises(InfeasibleProblemFile, match="line 11, 12: ") as caught:
         reading(tmp_path, text)
     assert caught.value.lines == (11, 12)
-    advice = str(caught.value).split("; write ")[1].split("; leave")[0].split(" or ")
+    advice = str(caught.value).split("; write ")[1].split("; these")[0].split(" or ")
     assert len(advice) == 2
     for way in advice:  # "at_most: 2.48 in line 11"
         change, line = way.split(" in line ")
@@ -316,6 +319,7 @@ def test_more_draws_may_be_the_remedy(tmp_path: Path) -> None:
     text += "limits:\n  - {group: x, at_least: 0.8, per: request}\n"
     text += "  - {group: y, at_least: 0.8, per: request}\n"
     with pytest.raises(
-        InfeasibleProblemFile, match=r"line 4, 5: .* or draws: 2; leave some room beyond$"
+        InfeasibleProblemFile,
+        match=r"line 4, 5: .* or draws: 2; these bounds are the nearest, so leave a margin$",
     ):
         reading(tmp_path, text)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broken_files import BROKEN, GOOD, Broken
 from bylot.errors import ProblemFileError
 from bylot.problem_files import experts, read
-from bylot.problem_files.nodes import MAX_PROBLEM_FILE_BYTES
+from bylot.problem_files.document import MAX_PROBLEM_FILE_BYTES
 
 fuzz = settings(
     deadline=None,
@@ -35,16 +35,18 @@ def complaint(path: Path, content: str | bytes, **others: str | bytes) -> str:
 def test_what_is_wrong_is_said_with_file_line_and_remedy(tmp_path: Path, broken: Broken) -> None:
     path = tmp_path / f"pool.{broken.form}"
     said = complaint(path, broken.content)
-    assert said.startswith(f"{path}, line {broken.line}: ")
-    assert broken.said in said
-    _, remedy = said.split("; ", 1)
+    place = "" if broken.line is None else f", line {broken.line}"
+    assert said.startswith(f"{path}{place}: ")
+    before, fault, remedy = said.partition(broken.said)
+    assert fault
     assert broken.remedy in remedy
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.form}: {one.what}")
 def test_a_line_moves_with_those_above_it(tmp_path: Path, broken: Broken) -> None:
     said = complaint(tmp_path / f"pool.{broken.form}", "\n\n\n" + broken.content)
-    assert f"pool.{broken.form}, line {broken.line + 3}: " in said
+    place = "" if broken.line is None else f", line {broken.line + 3}"
+    assert f"pool.{broken.form}{place}: " in said
 
 
 def test_the_files_that_are_broken_above_are_not_broken_before(tmp_path: Path) -> None:
@@ -54,31 +56,40 @@ def test_the_files_that_are_broken_above_are_not_broken_before(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
-@pytest.mark.parametrize("broken", [BROKEN[0], BROKEN[18], BROKEN[-1]], ids=str)
+@pytest.mark.parametrize("broken", [BROKEN[0], BROKEN[17], BROKEN[-1]], ids=str)
 def test_lines_are_counted_alike_however_they_end(tmp_path: Path, broken: Broken, end: str) -> None:
     content = broken.content.replace("\n", end).encode("utf-8-sig")
     assert f", line {broken.line}: " in complaint(tmp_path / f"pool.{broken.form}", content)
 
 
 WHOLE = {
-    "empty": (b"", "is empty; start from what `bylot problem new` prints"),
-    "blank": (b"\n  \n", "is empty"),
-    "comments": (b"# nothing\n", "nothing but comments"),
+    "empty": (b"", "empty file; start from the output of `bylot problem new`"),
+    "blank": (b"\n  \n", "empty file"),
+    "comments": (b"# nothing\n", "only comments"),
     "too long": (b"#" * (MAX_PROBLEM_FILE_BYTES + 1), "put the experts in a CSV file"),
     "not UTF-8": (
         GOOD["yaml"].replace("seconds", "Sekunden f\xfcr A").encode("latin-1"),
-        "line 4: is not",
+        "line 4: not UTF-8 text",
     ),
     "UTF-16": (
         GOOD["yaml"].encode("utf-16"),
-        "line 1: is not text in UTF-8; save it as plain text",
+        "line 1: not UTF-8 text; save the file as UTF-8",
     ),
-    "zero byte": (GOOD["yaml"].encode().replace(b"cat", b"c\0t", 1), "line 8: holds the control"),
-    "odd end of line": (GOOD["yaml"].replace("seconds", "s\u2028x").encode(), "line 4: holds"),
-    "one word": (b"hello", "line 1: a problem is 'hello', text; write draws"),
-    "a list": (b"[1, 2]", "line 1: a problem is a list; write draws"),
+    "zero byte": (GOOD["yaml"].encode().replace(b"cat", b"c\0t", 1), "line 8: control character"),
+    "odd end of line": (
+        GOOD["yaml"].replace("seconds", "s\u2028x").encode(),
+        "line 4: control character",
+    ),
+    "one word": (
+        b"hello",
+        "line 1: invalid problem 'hello' (text): expected a mapping with the keys draws",
+    ),
+    "a list": (b"[1, 2]", "line 1: invalid problem (a list): expected a mapping"),
     "brackets": (b"experts:\n" + b" [\n" * 100_000, "line 17: more than 16"),
-    "laughs": (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "line 1: &a is an anchor"),
+    "laughs": (
+        b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+        "line 1: anchor &a is not supported",
+    ),
 }
 
 
@@ -92,7 +103,8 @@ def test_what_is_no_problem_at_all_is_said_to_be_none(tmp_path: Path, what: str)
 def test_brackets_without_end_are_refused(tmp_path: Path, ending: str) -> None:
     opening = "experts = " if ending == "toml" else ""
     said = complaint(tmp_path / f"pool.{ending}", "\n" + opening + "[" * 200_000)
-    assert "line 2: more than 16 lists or mappings are inside one another here" in said
+    assert "more than 16 nested lists or mappings" in said
+    assert ("line 2: " in said) == (ending == "json")
 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
@@ -100,8 +112,8 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     (tmp_path / "pool.txt").write_text("draws: 1")
     for name, said in {
         "none.yaml": "no such file; give the path",
-        "folder.yaml": "is a folder; give the file itself",
-        "pool.txt": "is called .txt; call it .yaml, .yml, .toml, .json",
+        "folder.yaml": "is a directory; give the path",
+        "pool.txt": "invalid file name suffix '.txt': expected one of .yaml, .yml, .toml, .json",
         "nul\0.yaml": "no such file",
         "x" * 300 + ".yaml": "cannot be read",
     }.items():
@@ -124,19 +136,24 @@ CSV = "who,team,usd,size\nann,a,1,7\nbob,b,2,3\ncat,a,3,4\n"
 SHEETS = {
     "ragged": ("bob,b,2,3", "bob,b,2", "pool.csv: 1 of 4 lines (line 3)", "correct or remove"),
     "quotes": ("bob,b,2,3", '"bob,b,2,3', "pool.csv: 1 of 4 lines (line 3)", "correct or"),
-    "not a number": ("bob,b,2", "bob,b,two", "pool.csv, line 3: usd of 'bob' is 'two'", "a number"),
-    "infinite": ("bob,b,2", "bob,b,inf", "pool.csv, line 3: usd of 'bob' is 'inf'", "a number"),
-    "negative": ("bob,b,2", "bob,b,-2", "pool.csv, line 3: usd of 'bob' is '-2'", "0 or more"),
-    "huge": (
+    "not a number": (
         "bob,b,2",
-        "bob,b,1e150",
-        "pool.csv, line 3: invalid cost 'usd' of expert",
-        "another unit",
+        "bob,b,two",
+        "pool.csv, line 3: invalid experts[1].usd 'two'",
+        "a finite number",
     ),
-    "blank": ("bob,b,2", "bob,b,", "pool.csv, line 3: expert 'bob' has no usd", "0 if nothing"),
+    "infinite": (
+        "bob,b,2",
+        "bob,b,inf",
+        "pool.csv, line 3: invalid experts[1].usd 'inf'",
+        "a finite number",
+    ),
+    "negative": ("bob,b,2", "bob,b,-2", "pool.csv, line 3: invalid experts[1].usd -2", "0 or more"),
+    "huge": ("bob,b,2", "bob,b,1e150", "pool.csv, line 3: invalid cost 'usd' of expert", "another unit"),
+    "blank": ("bob,b,2", "bob,b,", "pool.csv, line 3: expert 'bob' has no cost 'usd'", "0 if"),
     "no name": ("bob,b", ",b", "pool.csv, line 3: 'who' is blank", "fill it in"),
     "twice": ("bob,b", "ann,b", "pool.csv, line 3: 'who' is 'ann', as in line 2", "keep one"),
-    "no cost": ("usd", "eur", "pool.yaml, line 3: pool.csv has no column for the cost", "columns"),
+    "no cost": ("usd", "eur", "pool.yaml, line 3: pool.csv has no column 'usd'", "columns"),
     "no group": ("team", "lab", "pool.yaml, line 6: pool.csv has no column 'team'", "columns"),
     "no column": ("size", "height", "pool.yaml, line 8: pool.csv has no column 'size'", "columns"),
     "same column": ("team", "usd", "pool.csv, line 1: columns 2 and 3", "a name of its own"),
@@ -144,19 +161,19 @@ SHEETS = {
         "bob,b,2,3",
         "bob,b,2,",
         "pool.csv, line 3: size is blank",
-        "to line 8 of pool.yaml",
+        "to groups.big",
     ),
-    "odd size": ("bob,b,2,3", "bob,b,2,L", "pool.csv, line 3: size is 'L'", "write a number"),
+    "odd size": ("bob,b,2,3", "bob,b,2,L", "pool.csv, line 3: invalid size 'L'", "a number"),
     "nobody": (
         "ann,a,1,7",
         "ann,a,1,4",
         "pool.yaml, line 8: group 'big' has no",
         "change its rule",
     ),
-    "known": ("bob,b", "bob,big", "pool.yaml, line 8: group 'big' is in", "keep one"),
-    "odd name": ("bob,b", "b\u200bob,b", "pool.csv, line 3: the name is", "printable"),
-    "alone": ("bob,b,2,3\ncat,a,3,4\n", "", "pool.csv: holds one expert", "add another"),
-    "empty": (CSV, "", "pool.csv: is empty", "one line for each"),
+    "known": ("bob,b", "bob,big", "pool.yaml, line 8: group 'big' is already in", "keep one"),
+    "odd name": ("bob,b", "b\u200bob,b", "pool.csv, line 3: invalid experts[1].name", "printable"),
+    "alone": ("bob,b,2,3\ncat,a,3,4\n", "", "pool.csv: invalid experts (1 entries)", "at least 2"),
+    "empty": (CSV, "", "pool.csv: empty file", "one line per"),
     "semicolons": (
         CSV,
         CSV.replace(",", ";"),
@@ -173,7 +190,7 @@ def test_what_is_wrong_in_a_csv_file_is_said_likewise(tmp_path: Path, what: str)
     path = tmp_path / "pool.yaml"
     message = complaint(path, BY_CSV, pool_csv=CSV.replace(old, new)).replace(f"{tmp_path}/", "")
     assert message.startswith(said)
-    assert remedy in message.split("; ", 1)[1]
+    assert remedy in message.removeprefix(said)
 
 
 def test_a_csv_file_may_begin_with_a_mark_and_have_tabs(tmp_path: Path) -> None:
@@ -184,17 +201,17 @@ def test_a_csv_file_may_begin_with_a_mark_and_have_tabs(tmp_path: Path) -> None:
 
 def test_a_csv_file_that_is_missing_or_no_file_or_not_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pool.yaml"
-    assert f"{path}, line 5: there is no CSV file" in complaint(path, BY_CSV)
-    assert "line 2: is not text in UTF-8" in complaint(path, BY_CSV, pool_csv=b"a,usd\n\xff,1\n")
+    assert f"{path}, line 5: no CSV file" in complaint(path, BY_CSV)
+    assert "line 2: not UTF-8 text" in complaint(path, BY_CSV, pool_csv=b"a,usd\n\xff,1\n")
     (tmp_path / "pool.csv").unlink()
     (tmp_path / "pool.csv").mkdir()
-    assert "pool.csv: is a folder" in complaint(path, BY_CSV)
+    assert "pool.csv: is a directory" in complaint(path, BY_CSV)
 
 
 def test_a_group_that_two_columns_name_is_refused(tmp_path: Path) -> None:
     text = BY_CSV.replace("[team]", "[team, size]")
     said = complaint(tmp_path / "pool.yaml", text, pool_csv=CSV.replace("cat,a,3,4", "cat,a,3,b"))
-    assert "pool.csv, line 4: 'b' is in column 'size' and in 'team'; call one" in said
+    assert "pool.csv, line 4: group 'b' is in the columns 'team' and 'size'; rename one" in said
 
 
 def survives(path: Path, content: bytes) -> None:
@@ -206,7 +223,7 @@ def survives(path: Path, content: bytes) -> None:
         said = str(error)
         assert said.startswith(str(path.parent))
         assert "\n" not in said
-        assert "; " in said or "?" in said
+        assert error.remedy or error.expected
 
 
 endings = st.sampled_from(sorted(GOOD))
@@ -279,4 +296,4 @@ def test_experts_in_a_file_that_never_ends_are_refused(
 ) -> None:
     monkeypatch.setattr(experts, "MAX_CSV_BYTES", 1_000)
     said = complaint(tmp_path / "pool.yaml", "draws: 1\nexperts: {csv: /dev/zero}\n")
-    assert said == "/dev/zero: has more than 1,000 bytes; keep a line for each entry"
+    assert said == "/dev/zero: has more than 1,000 bytes; remove what is not needed"

@@ -1,4 +1,4 @@
-"""The three formats are read as others read them; the lines are ours."""
+"""YAML, JSON and TOML are read as other programs read them, with the line of each entry."""
 
 import json
 import tomllib
@@ -9,8 +9,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bylot.problem_files import json_nodes, toml_nodes, yaml_nodes
-from bylot.problem_files.nodes import Node, SourceText
+from bylot.problem_files.document import parse_json, parse_toml, parse_yaml, resolve_scalar
 
 fuzz = settings(deadline=None, derandomize=True, max_examples=300)
 
@@ -27,21 +26,13 @@ values = st.recursive(
 )
 
 
-def bare(node: Node) -> Any:
-    """A node without its lines."""
-    if isinstance(node.value, dict):
-        assert node.keys.keys() == node.value.keys()
-        return {key: bare(value) for key, value in node.value.items()}
-    return [bare(part) for part in node.value] if isinstance(node.value, list) else node.value
-
-
 @fuzz
 @given(value=values, indent=st.sampled_from([None, 2, "\t"]), ascii_only=st.booleans())
 def test_json_is_read_as_the_standard_library_does(
     value: Any, indent: int | str | None, ascii_only: bool
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert bare(json_nodes.parse_json(SourceText(Path("x.json"), text))) == value
+    assert parse_json(Path("x.json"), text).data == value
 
 
 class Dumper(yaml.SafeDumper):
@@ -49,7 +40,7 @@ class Dumper(yaml.SafeDumper):
 
 
 def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if yaml_nodes.resolve_scalar(text) == text else '"'
+    style = None if resolve_scalar(text) == text else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -61,39 +52,48 @@ Dumper.add_representer(str, quoted)
 @example(value={"0E0": "1e3"})
 def test_yaml_is_read_as_pyyaml_writes_it(value: Any) -> None:
     text = yaml.dump(value, Dumper=Dumper, allow_unicode=True)
-    assert bare(yaml_nodes.parse_yaml(SourceText(Path("x.yaml"), text))) == value
+    assert parse_yaml(Path("x.yaml"), text).data == value
 
 
-TOML_TEXT = '''\
-"a key" = 'lit"eral' # a "comment" [
-x.y . "z.w" = [ 1, [2.5, "a]"], { b = true, c.d = """two
-lines \\""" here""" }, ] # more
-when = 2026-01-01 10:20:30
-then = [2026-01-01,10:20:30]
-empty = [
-  # nothing
-]
-[t . u]
-v = """"quoted""""
-[[t.list]]
-n = 0x1F
-[[t.list]]
-[t.list.sub]
-n = 1_000
-m = QQQ''q''QQQ
-[[t.list.more]]
-k = -inf
-'''.replace("QQQ", "'" * 3)
+LINES = """\
+# a comment
+draws: 1
+experts:
+  - name: a
+    usd: 2
+  - {name: b,
+     usd: 3}
+groups: {x: [a, b]}
+"""
+
+
+def test_every_entry_has_the_line_of_its_key() -> None:
+    document = parse_yaml(Path("x.yaml"), LINES)
+    assert document.lines == {
+        (): 2,
+        ("draws",): 2,
+        ("experts",): 3,
+        ("experts", 0): 4,
+        ("experts", 0, "name"): 4,
+        ("experts", 0, "usd"): 5,
+        ("experts", 1): 6,
+        ("experts", 1, "name"): 6,
+        ("experts", 1, "usd"): 7,
+        ("groups",): 8,
+        ("groups", "x"): 8,
+        ("groups", "x", 0): 8,
+        ("groups", "x", 1): 8,
+    }
+
+
+def test_json_has_the_same_lines_as_yaml() -> None:
+    text = '{"draws": 1,\n\t"experts": [\n  {"name": "a\\ud83d\\ude00"},\n{"name": "b"}]}'
+    document = parse_json(Path("x.json"), text)
+    assert document.data["experts"][0]["name"] == "a\N{GRINNING FACE}"
+    assert document.lines == parse_yaml(Path("x.yaml"), text.replace("\t", " ")).lines
+    assert document.line(("experts", 1, "name", "unknown")) == 4
 
 
 def test_toml_is_read_as_the_standard_library_does() -> None:
-    node = toml_nodes.parse_toml(SourceText(Path("x.toml"), TOML_TEXT))
-    assert bare(node) == tomllib.loads(TOML_TEXT)
-    t = node.value["t"].value
-    assert t["u"].value["v"].place.line == 10
-    assert [entry.place.line for entry in t["list"].value] == [11, 13]
-    assert t["list"].value[1].value["sub"].value["m"].place.line == 16
-    assert t["list"].value[1].value["more"].value[0].place.line == 17
-    listed = node.value["x"].value["y"].value["z.w"].value
-    assert [part.place.line for part in listed] == [2, 2, 2]
-    assert node.value["when"].place.line == 4
+    text = "a = 1\n[[t.list]]\nwhen = 2026-01-01"
+    assert parse_toml(Path("x.toml"), text).data == tomllib.loads(text)

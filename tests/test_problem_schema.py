@@ -12,10 +12,12 @@ from jsonschema import Draft202012Validator
 
 from broken_files import GOOD, KINDS, MEANING
 from bylot.errors import ProblemFileError
-from bylot.problem_files import json_nodes, read, toml_nodes, yaml_nodes
-from bylot.problem_files.nodes import Node, SourceText
+from bylot.problem_files import read
+from bylot.problem_files.document import DOCUMENT_PARSERS, Document
 from bylot.problem_files.schema import (
-    PROBLEM_SHAPE,
+    DESCRIPTIONS,
+    ProblemEntry,
+    decode_problem,
     format_schema,
     problem_schema,
     published_schema,
@@ -23,12 +25,6 @@ from bylot.problem_files.schema import (
 )
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/problem.*"))
-PARSERS = {
-    "yaml": yaml_nodes.parse_yaml,
-    "toml": toml_nodes.parse_toml,
-    "json": json_nodes.parse_json,
-}
-
 judge = Draft202012Validator(json.loads(published_schema()))
 problem = json.loads(GOOD["json"])
 by_csv = {
@@ -40,22 +36,15 @@ by_csv = {
 }
 
 
-def bare(node: Node) -> Any:
-    """What a node says, as plain data."""
-    if isinstance(node.value, dict):
-        return {key: bare(value) for key, value in node.value.items()}
-    return [bare(part) for part in node.value] if isinstance(node.value, list) else node.value
+def parsed(content: str, ending: str) -> Document:
+    """The document of a content."""
+    return DOCUMENT_PARSERS[f".{ending}"](Path(f"pool.{ending}"), content)
 
 
-def parsed(content: str, ending: str) -> Node:
-    """The nodes of a content."""
-    return PARSERS[ending](SourceText(Path(f"pool.{ending}"), content))
-
-
-def fits(node: Node) -> bool:
-    """Does the reader find nothing to say against the shape?"""
+def fits(document: Document) -> bool:
+    """Does the reader accept the document?"""
     try:
-        PROBLEM_SHAPE.check(node, "a problem")
+        decode_problem(document)
     except ProblemFileError:
         return False
     return True
@@ -70,7 +59,7 @@ def test_what_is_published_is_what_the_reader_goes_by() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
 def test_every_example_is_valid(path: Path) -> None:
-    judge.validate(bare(parsed(path.read_text(encoding="utf-8"), path.suffix[1:])))
+    judge.validate(parsed(path.read_text(encoding="utf-8"), path.suffix[1:]).data)
 
 
 def test_there_are_examples() -> None:
@@ -78,16 +67,17 @@ def test_there_are_examples() -> None:
 
 
 def test_the_good_files_and_the_starter_are_valid() -> None:
-    judge.validate(bare(parsed(starter_text(), "yaml")))
+    judge.validate(parsed(starter_text(), "yaml").data)
     judge.validate(by_csv)
     for ending, content in GOOD.items():
-        judge.validate(bare(parsed(content, ending)))
+        judge.validate(parsed(content, ending).data)
 
 
 def test_keys_are_described_for_editors() -> None:
-    keys = json.loads(published_schema())["properties"]
-    assert set(keys) == set(PROBLEM_SHAPE.fields)
-    assert all(key["description"] for key in keys.values())
+    parts = json.loads(published_schema())["$defs"]
+    assert set(parts["ProblemEntry"]["properties"]) == set(DESCRIPTIONS[ProblemEntry])
+    for part in parts.values():
+        assert all(key["description"] for key in part["properties"].values())
 
 
 NOTED = {"unknown key", "key of a limit", "no draws", "neither", "both", "no bound", "no unit"}
@@ -101,7 +91,7 @@ NOTED |= {"name no", "name 12", "name null", "blank name", "no name", "number as
     ids=lambda one: f"{one.form}: {one.what}",
 )
 def test_an_editor_would_notice_mistakes_in_shape(broken: Any) -> None:
-    assert not judge.is_valid(bare(parsed(broken.content, broken.form)))
+    assert not judge.is_valid(parsed(broken.content, broken.form).data)
 
 
 words = st.sampled_from(
@@ -142,7 +132,7 @@ def changed(draw: st.DrawFn) -> Any:
         elif what == "rename":
             branch[draw(words)] = branch.pop(place)
         else:
-            branch[draw(words | st.sampled_from(sorted(PROBLEM_SHAPE.fields)))] = draw(parts)
+            branch[draw(words | st.sampled_from(sorted(DESCRIPTIONS[ProblemEntry])))] = draw(parts)
     return value
 
 

@@ -13,7 +13,6 @@ from bylot.errors import install_command
 from bylot.outcome_tables.text_lines import (
     data_error,
     describe_lines,
-    format_location,
     quote_field,
     read_text_lines,
     split_at_commas,
@@ -103,7 +102,9 @@ def check_unique_names(read: Sheet) -> Sheet:
             raise data_error(read.path, f"{what} is blank", "fill it in", read.place(row))
         before = seen.setdefault(name, row)
         if before != row:
-            said = f"{what} is {quote_field(name)}, as in {format_location(read.place(before))}"
+            first = read.place(before)
+            first = f"line {first}" if isinstance(first, int) else first
+            said = f"{what} is {quote_field(name)}, as in {first}"
             raise data_error(read.path, said, "keep one of the two lines", read.place(row))
     return read
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bylot.errors import DataError
+from bylot.errors import DataError, LocatedError
 
 MAX_LISTED_LINES = 5  # malformed lines that a message lists; the others are counted
 
@@ -50,36 +50,45 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
     return FieldRows(path, [tuple(fields[i] for i in order) for fields in cut[1:]], True)
 
 
-def read_text_lines(path: Path, largest: int = -1) -> list[str]:
-    """The lines of a text file, without their ends and without blank lines at its end.
-
-    One that has more bytes than the largest may have, as a device that never ends, is refused.
-    """
-    if path.is_dir():
-        raise data_error(path, "is a folder", "give the file itself")
+def read_text(
+    path: Path,
+    largest: int = -1,
+    error: type[LocatedError] = DataError,
+    shrink: str = "remove what is not needed",
+) -> str:
+    """The text of a UTF-8 file; `shrink` is the remedy if it has more than `largest` bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(largest + 1 if largest >= 0 else -1)
     except (FileNotFoundError, ValueError):  # ValueError: a name that no file can have
-        raise data_error(path, "no such file", "give the path of a file that exists") from None
-    except OSError as error:
-        raise data_error(path, f"cannot be read ({error.strerror})", "make it readable") from None
+        remedy = "give the path of an existing file"
+        raise error("no such file", path=path, remedy=remedy) from None
+    except IsADirectoryError:
+        raise error("is a directory", path=path, remedy="give the path of a file in it") from None
+    except OSError as reason:
+        what = f"cannot be read ({reason.strerror})"
+        raise error(what, path=path, remedy="make it readable") from None
     if 0 <= largest < len(content):
-        raise data_error(path, f"has more than {largest:,} bytes", "keep a line for each entry")
-    remedy = "save it as plain text in UTF-8"
+        raise error(f"has more than {largest:,} bytes", path=path, remedy=shrink)
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise data_error(path, "is not text in UTF-8", remedy, line) from None
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as reason:
+        line = content.count(b"\n", 0, reason.start) + 1
+        remedy = "save the file as UTF-8"
+        raise error("not UTF-8 text", path=path, line=line, remedy=remedy) from None
+
+
+def read_text_lines(path: Path, largest: int = -1) -> list[str]:
+    """The lines of a text file, without their ends and without blank lines at its end."""
+    text = read_text(path, largest)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise data_error(path, "holds a zero byte, as binary files do", remedy, line)
+        raise data_error(path, "contains a zero byte", "save the file as plain text", line)
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
-        raise data_error(path, "is empty", "give a file with one line for each entry")
+        raise data_error(path, "empty file", "give a file with one line per entry")
     return lines
 
 
@@ -166,25 +175,18 @@ def describe_lines(bad: list[int], total: int) -> str:
 
 
 def data_error(path: Path, what: str, remedy: str, line: int | str | None = None) -> DataError:
-    """An error in one line, whatever a file is called; a place that is no line is named whole."""
-    place = str(path) if str(path).isprintable() else repr(str(path))
-    return DataError(
-        f"{place}{'' if line is None else f', {format_location(line)}'}: {what}; {remedy}"
-    )
+    """An error in a data file; `line` is a number, or the name of a row."""
+    return DataError(what, path=path, line=line, remedy=remedy)
 
 
-def format_location(line: int | str) -> str:
-    """A place in a file.
-
-    >>> format_location(7), format_location("row 6")
-    ('line 7', 'row 6')
-    """
-    return f"line {line}" if isinstance(line, int) else line
+def shorten(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def quote_field(text: str) -> str:
     """A field for a message: in quotes, on one line, and not too long."""
-    return repr(text if len(text) <= 40 else text[:37] + "...")
+    return repr(shorten(text))
 
 
 WHOLE_NUMBER = re.compile("-?[0-9]{1,18}", re.ASCII)

@@ -1,4 +1,4 @@
-"""What can be said of a problem before the first request: what its limits leave, and to whom."""
+"""What the limits of a problem allow, and which policies can keep them, before the first request."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from bylot.policies.constraint_rows import (
 from bylot.policies.guard import find_shortest_period, get_period
 from bylot.policies.iid_limits import make_safe_rows
 from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, count_posterior_bytes
-from bylot.problem import Conflict, Limit, Problem
+from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import full_panels_polytope, round_outward
 from bylot.problem.limits import LOWER, UPPER
 from bylot.problem.polytope import LimitPolytope
@@ -24,37 +24,39 @@ from bylot.problem_files.limits import WrittenLimit
 from bylot.problem_files.problem_file import ProblemFile
 
 MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Beyond the nearest bound that could be kept, so that there is something to learn within."""
+"""How far a proposed bound lies beyond the nearest feasible one, so that a policy can learn."""
 
 PROPOSED_DIGITS = 3
-"""Significant digits of a bound that is proposed."""
+"""Significant digits of a proposed bound."""
+
+NOISY_OR = "noisy-or"
 
 
 class LimitRange(NamedTuple):
-    """What the average under a limit can be while the others are kept, in its own unit; `full`, the
-    same of panels of M different experts, None if those cannot keep the others.
+    """What the average under a limit can be while the others are kept, in the unit of the file.
+
+    full: the same for panels of M different experts; None if these cannot keep the others
     """
 
-    promise: WrittenLimit
+    limit: WrittenLimit
     lowest: float
     highest: float
     full: tuple[float, float] | None
 
     @property
-    def idle(self) -> bool:
-        """Is the limit kept whatever is played, if the others are?"""
-        bound = self.promise.written
-        return bound >= self.highest if self.promise.limit.sign == UPPER else bound <= self.lowest
+    def redundant(self) -> bool:
+        """Do the other limits imply this one?"""
+        bound = self.limit.written
+        return bound >= self.highest if self.limit.limit.sign == UPPER else bound <= self.lowest
 
 
 class PolicyCheck(NamedTuple):
-    """How a policy stands to a problem.
+    """Whether a policy can run on a problem.
 
-    reason:   why it cannot be taken, empty if it can
-    margin:   the fraction by which all limits could be tightened (Slater), None if it has no use
-    shortest: the shortest period at whose end it can promise them, infinite if there is none
-    memory:   bytes of what it believes of pairs of experts in all contexts of the file; 0: it
-              remembers none
+    reason:   why it cannot; empty if it can
+    margin:   the fraction by which all limits could be tightened (Slater); None if irrelevant
+    shortest: the shortest period at whose end it guarantees the limits; infinite if there is none
+    memory:   bytes of its posterior for all contexts of the file; 0 if it has none
     """
 
     policy: str
@@ -66,128 +68,115 @@ class PolicyCheck(NamedTuple):
 
 @dataclass(frozen=True)
 class ProblemCheck:
-    """All that `bylot problem check` tells of a file whose limits can be kept."""
+    """The results of `bylot problem check` for a file whose limits are feasible.
+
+    full:      limits that panels of M different experts cannot keep
+    surrogate: limits whose linear surrogates in the paper cannot be kept together
+    looser:    bounds each of which alone lets `distinct` run, if it cannot
+    auto:      the policy that each spec of `auto` selects
+    """
 
     file: ProblemFile
-    reaches: Sequence[LimitRange]
-    full: Conflict | None  # limits that panels of M different experts cannot keep
-    surrogate: Conflict | None  # limits whose stand-ins in the paper cannot be kept together
-    footings: Sequence[PolicyCheck]
-    wider: Sequence[WrittenLimit]  # each alone makes room for `check_distinct`, if there is none
-    auto: Mapping[str, str]  # what `auto` takes, by the words that it is asked in
+    ranges: Sequence[LimitRange]
+    full: Conflict | None
+    surrogate: Conflict | None
+    policies: Sequence[PolicyCheck]
+    looser: Sequence[WrittenLimit]
+    auto: Mapping[str, str]
 
 
 def check_problem(file: ProblemFile) -> ProblemCheck:
-    """Look a problem over."""
-    problem = file.problem
+    """Check a problem."""
+    problem, distinct = file.problem, check_distinct(file.problem)
+    policies = [
+        distinct,
+        check_noisy_or(file, distinct),
+        check_guarded("tangent", problem, fewer=True),
+        check_strict(problem),
+    ]
+    contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
+    specs = ("auto", f"auto:propensities=false{contexts}")
     return ProblemCheck(
         file=file,
-        reaches=[limit_range(promise, problem) for promise in file.promises],
+        ranges=[find_limit_range(limit, problem) for limit in file.limits],
         full=problem.full_conflict,
         surrogate=problem.surrogate_conflict,
-        footings=[
-            check_distinct(problem),
-            check_noisy_or(file),
-            check_guarded("tangent", problem, fewer=True),
-            check_strict(problem),
-        ],
-        wider=[] if not check_distinct(problem).reason else list(looser_limits(file)),
-        auto={
-            words: policy_to_data(resolve_policy(words, problem))["name"]
-            for words in auto_specs(file)
-        },
+        policies=policies,
+        looser=list(find_looser_limits(file)) if distinct.reason else [],
+        auto={spec: policy_to_data(resolve_policy(spec, problem))["name"] for spec in specs},
     )
 
 
-def auto_specs(file: ProblemFile) -> tuple[str, str]:
-    """How `auto` can be asked: with the chance of every panel told, or without."""
-    contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
-    return "auto", f"auto:propensities=false{contexts}"
+def find_limit_range(limit: WrittenLimit, problem: Problem) -> LimitRange:
+    """The range of the average under a limit."""
+    lowest, highest = problem.range_of(limit.limit)
+    full, unit = find_full_panel_range(limit, problem), limit.unit(problem.draws)
+    return LimitRange(
+        limit, lowest / unit, highest / unit, full and (full[0] / unit, full[1] / unit)
+    )
 
 
-def limit_range(promise: WrittenLimit, problem: Problem) -> LimitRange:
-    """The range of a limit."""
-    lowest, highest = problem.range_of(promise.limit)
-    full, M = full_panel_range(promise, problem), bound_scale(promise, problem)
-    return LimitRange(promise, lowest / M, highest / M, full and (full[0] / M, full[1] / M))
-
-
-def bound_scale(promise: WrittenLimit, problem: Problem) -> int:
-    """How many of the unit of a limit are one per request."""
-    return problem.draws if promise.per == "draw" else 1
-
-
-def full_panel_range(promise: WrittenLimit, problem: Problem) -> tuple[float, float] | None:
-    """What an average can be, per request, if every panel has M different experts."""
-    region, row = full_panels_polytope(problem), problem.costs[promise.limit.name]
-    others = [j for j, other in enumerate(problem.limits) if other.key != promise.limit.key]
+def find_full_panel_range(limit: WrittenLimit, problem: Problem) -> tuple[float, float] | None:
+    """The range of the average per request if every panel has M different experts."""
+    region, row = full_panels_polytope(problem), problem.costs[limit.limit.name]
+    others = [j for j, other in enumerate(problem.limits) if other.key != limit.limit.key]
     low, high = (region.find_extreme(row, sign, others) for sign in (UPPER, LOWER))
     return None if low is None or high is None else (low, high)
 
 
-def looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
-    """Each limit with the nearest bound found that lets `check_distinct` be taken, all else as it is."""
-    for promise in file.promises:
-        full = full_panel_range(promise, file.problem)
-        if full is None:
-            continue
-        sign, nearest = promise.limit.sign, full[0 if promise.limit.sign == UPPER else 1]
-        for beyond in MARGINS_TRIED:
-            bound = nearest * (1 - sign * beyond) / bound_scale(promise, file.problem)
-            changed = promise.at(round_outward(bound, sign, PROPOSED_DIGITS), file.problem.draws)
-            if changed is None or sign * (changed.written - promise.written) >= 0:
-                continue  # no looser than it is
-            if not check_distinct(replace_limit(file.problem, changed.limit)).reason:
-                yield changed
+def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
+    """Each limit with the nearest tried bound that lets `distinct` run, the others unchanged."""
+    problem = file.problem
+    for limit in file.limits:
+        full, sign = find_full_panel_range(limit, problem), limit.limit.sign
+        for margin in () if full is None else MARGINS_TRIED:
+            bound = (
+                full[0 if sign == UPPER else 1] * (1 - sign * margin) / limit.unit(problem.draws)
+            )
+            looser = limit.at(round_outward(bound, sign, PROPOSED_DIGITS), problem.draws)
+            if looser is None or sign * (looser.written - limit.written) >= 0:
+                continue  # not looser than the bound of the file
+            limits = [looser.limit if one.key == looser.limit.key else one for one in problem.limits]
+            if not check_distinct(problem.replace(limits=limits)).reason:
+                yield looser
                 break
 
 
-def replace_limit(problem: Problem, limit: Limit) -> Problem:
-    """The same problem with another bound."""
-    limits = [limit if one.key == limit.key else one for one in problem.limits]
-    return problem.replace(limits=limits)
-
-
 def check_distinct(problem: Problem) -> PolicyCheck:
-    """Of the policy that always asks M different experts."""
+    """Check the policy that always asks M different experts."""
     if problem.full_conflict is not None:
         members = min(problem.draws, problem.size)
-        return PolicyCheck(
-            "distinct", f"panels of {members} different experts cannot keep the limits"
-        )
+        reason = f"panels of {members} different experts cannot keep the limits"
+        return PolicyCheck("distinct", reason)
     return check_guarded("distinct", problem, fewer=False)
 
 
-def check_noisy_or(file: ProblemFile) -> PolicyCheck:
-    """Of the policy with the same panels and guard, which remembers pairs of experts."""
-    contexts = max(1, len(file.contexts))
-    memory = count_posterior_bytes(contexts, file.problem.size)
-    found = check_distinct(file.problem)._replace(policy="noisy-or", memory=memory)
-    if memory > MAX_POSTERIOR_BYTES and not found.reason:
-        most = f"{MAX_POSTERIOR_BYTES / 2**30:g} GiB"
-        found = found._replace(reason=f"its beliefs would take more than {most}")
-    return found
+def check_noisy_or(file: ProblemFile, distinct: PolicyCheck) -> PolicyCheck:
+    """Check the policy with the same panels and guard as `distinct`, and a large posterior."""
+    memory = count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
+    reason = distinct.reason
+    if memory > MAX_POSTERIOR_BYTES and not reason:
+        reason = f"its posterior would take more than {MAX_POSTERIOR_BYTES / 2**30:g} GiB"
+    return distinct._replace(policy=NOISY_OR, memory=memory, reason=reason)
 
 
 def check_guarded(policy: str, problem: Problem, fewer: bool) -> PolicyCheck:
-    """Of a policy with a guard, whose rota may ask fewer than M experts or not."""
-    rows, space = make_constraint_rows(problem), find_slater_point(problem, fewer)
-    shortest = find_shortest_period(rows, space.quota)
-    period = get_period(problem, None)
+    """Check a policy with a guard; `fewer`: its fallback schedule may ask fewer than M experts."""
+    space, period = find_slater_point(problem, fewer), get_period(problem, None)
+    shortest = find_shortest_period(make_constraint_rows(problem), space.quota)
     reason = ""
     if shortest == math.inf:
-        reason = "the limits leave no room for a promise"
+        reason = "the limits leave no margin for a guarantee"
     elif shortest > period:
         reason = f"a period of {period:,} requests is too short"
     return PolicyCheck(policy, reason, max(0.0, space.margin), shortest)
 
 
 def check_strict(problem: Problem) -> PolicyCheck:
-    """Of the policy that needs a fixed set of laws, and promises nothing of periods."""
+    """Check the policy that needs a fixed set of safe distributions; it guarantees no period."""
     safe = make_safe_rows(make_constraint_rows(problem), problem.draws)
     bounds = np.abs(safe.b) * compute_row_units(problem)
-    laws = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
-    kept = not problem.limits or laws.is_feasible(laws.every)
-    return PolicyCheck(
-        "strict", "" if kept else "no fixed set of laws keeps all limits for certain"
-    )
+    region = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
+    kept = not problem.limits or region.is_feasible(region.every)
+    reason = "" if kept else "no fixed set of distributions is certain to keep all limits"
+    return PolicyCheck("strict", reason)

@@ -1,4 +1,4 @@
-"""What was found of a problem file, for people and for programs."""
+"""The output of `bylot problem check`, as text and as data for JSON."""
 
 import math
 from typing import Any
@@ -7,62 +7,60 @@ from bylot._text import format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies.guard import get_period
 from bylot.problem import Conflict
-from bylot.problem_files.check import ProblemCheck
+from bylot.problem_files.check import NOISY_OR, ProblemCheck
 from bylot.problem_files.limits import WrittenLimit
 from bylot.problem_files.problem_file import ProblemFile
 
-REPORTED_MEMORY_BYTES = 2**20  # bytes of beliefs from which on they are told
-FULL_PANEL_COLUMNS = ("distinct from", "to")  # columns
+REPORTED_MEMORY_BYTES = 2**20
 CHECK_LEGEND = (
-    "margin: by which fraction all limits could be tightened at once; the smaller it is, the more "
-    "panels the guard has to replace. shortest period: the fewest requests at whose end the policy "
-    "can promise the limits."
+    "margin: the fraction by which all limits could be tightened at once; the smaller it is, the "
+    "more panels the guard replaces. shortest period: the fewest requests at whose end the policy "
+    "guarantees the limits."
 )
 
 
-def render_check(found: ProblemCheck) -> str:
-    """For people."""
-    parts = [check_heading(found.file), *check_tables(found), check_verdicts(found)]
+def render_check(check: ProblemCheck) -> str:
+    """The text for people."""
+    parts = [describe_file(check.file), *make_check_tables(check), describe_check(check)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def check_heading(file: ProblemFile) -> list[str]:
-    """What the file is about, in a line or a few."""
-    problem = file.problem
+def describe_file(file: ProblemFile) -> list[str]:
+    """What the file contains, in a few lines."""
+    problem, (low, high) = file.problem, file.rewards
     source = f" (from {file.csv})" if file.csv else ""
-    low, high = file.rewards
+    default = "" if problem.period else " (the default)"
     lines = [
         f"{file.path}: {problem.size} experts{source}, {problem.draws} drawn for each request",
-        f"rewards from {low:g} to {high:g}; limits to hold at the end of every "
-        f"{get_period(problem, None):,} requests{'' if problem.period else ' (the default)'}",
+        f"rewards from {low:g} to {high:g}; the limits hold at the end of every "
+        f"{get_period(problem, None):,} requests{default}",
     ]
     if file.contexts:
         shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
-        lines.append(f"contexts, and how often each comes: {shares}")
+        lines.append(f"contexts and their shares of the requests: {shares}")
     return lines
 
 
-def check_tables(found: ProblemCheck) -> list[list[str]]:
-    """Costs, groups, limits and policies."""
-    file, problem = found.file, found.file.problem
+def make_check_tables(check: ProblemCheck) -> list[list[str]]:
+    """Tables of costs, groups, limits and policies."""
+    file, problem = check.file, check.file.problem
+    rows = {name: problem.costs[name] for name in file.units}
     costs = [
-        (name, f"{row.min():.4g}", f"{row.mean():.4g}", f"{row.max():.4g}", unit)
-        for name, unit in file.units.items()
-        for row in [problem.costs[name]]
+        (name, *(f"{one:.4g}" for one in (row.min(), row.mean(), row.max())), file.units[name])
+        for name, row in rows.items()
     ]
     groups = [(name, str(len(group.members))) for name, group in file.groups.items()]
     limits = [
         (
-            f"{reach.promise.limit.name} {reach.promise.limit.side}",
-            f"{reach.promise.written:.6g}",
-            f"per {reach.promise.per}",
-            f"{reach.lowest:.4g}",
-            f"{reach.highest:.4g}",
-            *((f"{end:.4g}" for end in reach.full) if reach.full else ("", "")),
-            str(reach.promise.place.line),
-            "kept by the others" if reach.idle else "",
+            f"{one.limit.limit.name} {one.limit.limit.side}",
+            f"{one.limit.written:.6g}",
+            f"per {one.limit.per}",
+            *(f"{end:.4g}" for end in (one.lowest, one.highest)),
+            *((f"{end:.4g}" for end in one.full) if one.full else ("", "")),
+            "" if one.limit.line is None else str(one.limit.line),
+            "implied by the others" if one.redundant else "",
         )
-        for reach in found.reaches
+        for one in check.ranges
     ]
     policies = [
         (
@@ -72,101 +70,98 @@ def check_tables(found: ProblemCheck) -> list[list[str]]:
             "" if one.shortest == math.inf else f"{one.shortest:,}",
             one.reason,
         )
-        for one in found.footings
+        for one in check.policies
     ]
-    made: list[list[tuple[str, ...]]] = [
-        [("cost", "least", "mean", "most", "unit"), *costs],
+    ends = ("lowest", "highest", "distinct from", "to")
+    tables: list[list[tuple[str, ...]]] = [
+        [("cost", "lowest", "mean", "highest", "unit"), *costs],
         [("group", "experts"), *groups],
-        [("limit", "bound", "", "lowest", "highest", *FULL_PANEL_COLUMNS, "line", ""), *limits],
-        [("policy", "can be taken", "margin", "shortest period", ""), *policies],
+        [("limit", "bound", "", *ends, "line", ""), *limits],
+        [("policy", "can run", "margin", "shortest period", ""), *policies],
     ]
-    return [format_table(rows) for rows in made if len(rows) > 1]
+    return [format_table(table) for table in tables if len(table) > 1]
 
 
-def check_verdicts(found: ProblemCheck) -> list[str]:
-    """What it comes to."""
-    members = min(found.file.problem.draws, found.file.problem.size)
-    lines = ["All limits can be kept together."] if found.reaches else ["Nothing is limited."]
-    if found.reaches:
+def describe_check(check: ProblemCheck) -> list[str]:
+    """The conclusions."""
+    panels = f"panels of {min(check.file.problem.draws, check.file.problem.size)} different experts"
+    lines = ["All limits can be kept together."] if check.ranges else ["Nothing is limited."]
+    if check.ranges:
         lines.append(
-            "lowest, highest: what an average can be while the other limits are kept; distinct "
-            f"from, to: if every panel has {members} different experts."
+            "lowest, highest: the range of the average while the other limits are kept; distinct "
+            f"from, to: the same for {panels}."
         )
-    if found.full is None:
-        lines.append(f"Panels of {members} different experts can keep them.")
+    if check.full is None:
+        lines.append(f"{panels.capitalize()} can keep them.")
+    else:
+        lines.append(f"{panels.capitalize()} cannot keep {format_conflict(check, check.full)}.")
+    if check.surrogate is None:
+        lines.append("The paper's surrogate of the limits is feasible: omd can keep them.")
     else:
         lines.append(
-            f"Panels of {members} different experts cannot keep {format_conflict(found, found.full)}."
+            "The paper's surrogate of the limits is infeasible, because of "
+            f"{format_conflict(check, check.surrogate)}: omd may miss them."
         )
-    if found.surrogate is None:
-        lines.append("The paper's stand-in for the limits is not empty: omd can keep it.")
-    else:
-        lines.append(
-            f"The paper's stand-in for the limits is empty, by {format_conflict(found, found.surrogate)}: "
-            "omd may miss them."
-        )
-    return [
-        *lines,
-        *describe_looser_limits(found),
-        *describe_auto(found),
-        *([CHECK_LEGEND] if found.reaches else []),
+    legend = [CHECK_LEGEND] if check.ranges else []
+    return [*lines, *describe_looser_limits(check), *describe_auto(check), *legend]
+
+
+def describe_looser_limits(check: ProblemCheck) -> list[str]:
+    """The bounds that would let the policies with full panels run, if they cannot."""
+    if not check.policies[0].reason:
+        return []
+    ways = [
+        f"{one.limit.side}: {one.written!r} "
+        f"{f'for {one.limit.name}' if one.line is None else f'in line {one.line}'}"
+        for one in check.looser
     ]
+    if not ways:
+        return [f"No change of a single bound lets distinct and {NOISY_OR} run."]
+    return [f"distinct and {NOISY_OR} can run with {join_words(ways, 'or')}."]
 
 
-def describe_auto(found: ProblemCheck) -> list[str]:
-    """What `auto` comes to, and what `noisy-or` is to be taken with."""
-    (usual, first), (other, second) = found.auto.items()
-    line = f"{usual}, the default, takes {first}{note_refusal(found, first)}"
-    if second != first:
-        line += f"; {other}, if nobody will want to evaluate its log, takes {second}"
-        line += note_refusal(found, second)
+def describe_auto(check: ProblemCheck) -> list[str]:
+    """What `auto` selects, and what to know about the noisy-or policy."""
+    reasons = {one.policy: one.reason for one in check.policies}
+    names = [
+        f"{name}{' (which cannot run, see above)' if reasons[name] else ''}"
+        for name in check.auto.values()
+    ]
+    first, second = check.auto
+    line = f"{first}, the default, selects {names[0]}"
+    if check.auto[first] != check.auto[second]:
+        line += f"; {second}, for logs that nobody will evaluate, selects {names[1]}"
     lines = [f"{line}."]
-    (panel,) = [one for one in found.footings if one.policy == "noisy-or"]
-    if not panel.reason:
+    (noisy_or,) = [one for one in check.policies if one.policy == NOISY_OR]
+    if not noisy_or.reason:
         lines.append(
-            "panel tells the chance of a panel only in rounds that it sets aside "
-            "(noisy-or:explore=0.02); its log can be evaluated by these."
+            f"{NOISY_OR} records propensities only in rounds that it sets aside for exploration "
+            f"({NOISY_OR}:explore=0.02); its log can be evaluated with these."
         )
-    if panel.memory >= REPORTED_MEMORY_BYTES:
+    if noisy_or.memory >= REPORTED_MEMORY_BYTES:
         lines.append(
-            f"What panel believes of pairs of {found.file.problem.size:,} experts takes "
-            f"{panel.memory / 2**20:,.0f} MiB in {max(1, len(found.file.contexts)):,} contexts."
+            f"The posterior of {NOISY_OR} over pairs of {check.file.problem.size:,} experts takes "
+            f"{noisy_or.memory / 2**20:,.0f} MiB in {max(1, len(check.file.contexts)):,} contexts."
         )
     return lines
 
 
-def note_refusal(found: ProblemCheck, policy: str) -> str:
-    """A reminder of what the table says, where the policy cannot be taken."""
-    reasons = {one.policy: one.reason for one in found.footings}
-    return " (which has no room, see above)" if reasons[policy] else ""
+def format_conflict(check: ProblemCheck, conflict: Conflict) -> str:
+    """The limits of a conflict with their lines."""
+    return ", ".join(one.located for one in limits_in_conflict(check, conflict))
 
 
-def describe_looser_limits(found: ProblemCheck) -> list[str]:
-    """What would let policies that ask full panels be taken, if they cannot be."""
-    if not found.footings[0].reason:
-        return []
-    ways = [f"{one.limit.side}: {one.written!r} in line {one.place.line}" for one in found.wider]
-    if not ways:
-        return ["No change of a single bound makes room for distinct and panel."]
-    return [f"distinct and panel have room with {join_words(ways, 'or')}."]
+def limits_in_conflict(check: ProblemCheck, conflict: Conflict | None) -> list[WrittenLimit]:
+    """The limits of a conflict as the file writes them."""
+    keys = {limit.key for limit in conflict.limits} if conflict else set()
+    return [one for one in check.file.limits if one.limit.key in keys]
 
 
-def format_conflict(found: ProblemCheck, conflict: Conflict) -> str:
-    """Limits with their lines."""
-    return ", ".join(
-        f"{promise} (line {promise.place.line})" for promise in limits_in_conflict(found, conflict)
-    )
-
-
-def limits_in_conflict(found: ProblemCheck, conflict: Conflict) -> list[WrittenLimit]:
-    """The promises behind limits."""
-    keys = {limit.key for limit in conflict.limits}
-    return [promise for promise in found.file.promises if promise.limit.key in keys]
-
-
-def check_data(found: ProblemCheck) -> dict[str, Any]:
-    """For programs: what `--json` prints."""
-    file, problem = found.file, found.file.problem
+def check_data(check: ProblemCheck) -> dict[str, Any]:
+    """The data of `--json`."""
+    file, problem = check.file, check.file.problem
+    rows = {name: problem.costs[name] for name in file.units}
+    conflicts = {"full_panels": check.full, "surrogate": check.surrogate}
     return {
         "file": str(file.path),
         "experts_file": None if file.csv is None else str(file.csv),
@@ -177,24 +172,28 @@ def check_data(found: ProblemCheck) -> dict[str, Any]:
         "rewards": list(file.rewards),
         "contexts": dict(file.contexts),
         "costs": {
-            name: {"unit": unit, "least": float(row.min()), "most": float(row.max())}
-            for name, unit in file.units.items()
-            for row in [problem.costs[name]]
+            name: {"unit": file.units[name], "least": float(row.min()), "most": float(row.max())}
+            for name, row in rows.items()
         },
         "groups": {name: list(group.members) for name, group in file.groups.items()},
         "limits": [
             {
-                **written_limit_data(reach.promise),
-                "lowest": reach.lowest,
-                "highest": reach.highest,
-                "distinct": reach.full and list(reach.full),
+                **written_limit_data(one.limit),
+                "lowest": one.lowest,
+                "highest": one.highest,
+                "distinct": one.full and list(one.full),
             }
-            for reach in found.reaches
+            for one in check.ranges
         ],
         "feasible": True,
-        "full_panels": conflict_data(found, found.full),
-        "surrogate": conflict_data(found, found.surrogate),
-        "wider": list(map(written_limit_data, found.wider)),
+        **{
+            name: {
+                "feasible": conflict is None,
+                "conflict": list(map(written_limit_data, limits_in_conflict(check, conflict))),
+            }
+            for name, conflict in conflicts.items()
+        },
+        "looser": list(map(written_limit_data, check.looser)),
         "policies": {
             one.policy: {
                 "applies": not one.reason,
@@ -203,43 +202,29 @@ def check_data(found: ProblemCheck) -> dict[str, Any]:
                 "shortest_period": None if one.shortest == math.inf else one.shortest,
                 "memory": one.memory,
             }
-            for one in found.footings
+            for one in check.policies
         },
-        "auto": dict(found.auto),
+        "auto": dict(check.auto),
     }
 
 
-def written_limit_data(promise: WrittenLimit) -> dict[str, Any]:
-    """A limit, as the file has it and per request."""
-    limit = promise.limit
-    kind = "cost" if isinstance(limit.cost, str) else "group"
+def written_limit_data(written: WrittenLimit) -> dict[str, Any]:
+    """A limit as the file writes it, and per request."""
+    limit = written.limit
     return {
-        kind: limit.name,
-        limit.side: promise.written,
-        "per": promise.per,
+        "cost" if isinstance(limit.cost, str) else "group": limit.name,
+        limit.side: written.written,
+        "per": written.per,
         "per_request": limit.bound,
-        "line": promise.place.line,
+        "line": written.line,
     }
-
-
-def conflict_data(found: ProblemCheck, conflict: Conflict | None) -> dict[str, Any]:
-    """Whether limits can be kept in some way and, if not, which are in the way."""
-    names = (
-        []
-        if conflict is None
-        else list(map(written_limit_data, limits_in_conflict(found, conflict)))
-    )
-    return {"feasible": conflict is None, "conflict": names}
 
 
 def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
-    """What `--json` prints of a file that cannot be used."""
+    """The data of `--json` for an invalid file."""
     failed: dict[str, Any] = {"file": path, "feasible": None, "error": str(error)}
     if isinstance(error, InfeasibleProblemFile):
         pairs = zip(error.conflict, error.lines, strict=True)
-        failed["feasible"] = False
-        failed["conflict"] = [
-            {"limit": limit.name, limit.side: limit.bound, "line": line} for limit, line in pairs
-        ]
-        failed["draws"] = error.draws
+        conflict = [{"limit": one.name, one.side: one.bound, "line": line} for one, line in pairs]
+        failed |= {"feasible": False, "conflict": conflict, "draws": error.draws}
     return failed

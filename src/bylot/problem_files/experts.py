@@ -1,4 +1,4 @@
-"""Groups: who belongs to them, as the experts, a list or a rule on a column says."""
+"""The experts of a problem file, their costs and their groups, listed there or in a CSV file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,251 +6,241 @@ from typing import NamedTuple
 
 from bylot.errors import DataError, ProblemFileError
 from bylot.outcome_tables.sheets import Sheet, parse_decimal, read_sheet
+from bylot.outcome_tables.text_lines import quote_field, shorten
 from bylot.problem import validation
 from bylot.problem.validation import suggest_known_name
-from bylot.problem_files.nodes import (
-    FileLocation,
-    Node,
-    as_node_list,
-    file_error,
-    locate_errors,
-    quote_value,
+from bylot.problem_files.document import Document
+from bylot.problem_files.schema import (
+    EXPERT_KEYS,
+    UNSET,
+    ColumnRule,
+    ExpertEntry,
+    ExpertsFile,
+    ProblemEntry,
+    as_list,
+    decode_experts,
 )
-from bylot.problem_files.schema import COST_SHAPE, EXPERT_SHAPE, NameShape
 
-MAX_CSV_BYTES = 100_000_000  # bytes of a CSV file
-
-
-def read_experts_csv(path: Path, named_at: FileLocation) -> Sheet:
-    """A CSV file; whatever is wrong with it, the error is one of problem files."""
-    try:
-        path.stat()
-    except (OSError, ValueError):
-        what = f"there is no CSV file {quote_value(str(path))}"
-        raise file_error(named_at, what, "put it there, or give its path with --experts") from None
-    try:
-        return read_sheet(path, MAX_CSV_BYTES)
-    except DataError as error:
-        raise ProblemFileError(str(error)) from None
-
-
-def group_columns(page: Sheet, given: Node | None) -> list[str]:
-    """The columns that hold groups."""
-    if given is None:
-        return ["group"] if "group" in page.columns[1:] else []
-    for column in as_node_list(given):
-        if column.value not in page.columns[1:]:
-            what = f"{page.path.name} has no column {quote_value(column.value)}"
-            raise file_error(
-                column.place, what, suggest_known_name(column.value, page.columns[1:], "columns")
-            )
-    return [column.value for column in as_node_list(given)]
-
-
-def experts_from_sheet(
-    page: Sheet, costs: Mapping[str, FileLocation], groups: Sequence[str]
-) -> list[Node]:
-    """The lines of a CSV file as experts of the form, checked like those of a problem file."""
-    for cost, place in costs.items():
-        if cost not in page.columns[1:]:
-            what = f"{page.path.name} has no column for the cost {quote_value(cost)}"
-            raise file_error(place, what, suggest_known_name(cost, page.columns[1:], "columns"))
-    check_group_columns(page, groups)
-    at = {column: page.columns.index(column) for column in (*costs, *groups)}
-    entries = []
-    for row, fields in enumerate(page.fields):
-        here = FileLocation(page.path, page.line(row))
-        member = [Node(fields[at[group]], here) for group in groups if fields[at[group]]]
-        values = {"name": Node(fields[0], here), "group": Node(member, here)}
-        NameShape().check(values["name"], "the name")
-        for cost in costs:
-            if (field := fields[at[cost]]) != "":
-                value = parse_decimal(field)
-                values[cost] = Node(field if value is None else value, here, field)
-                COST_SHAPE.check(values[cost], f"{cost} of {quote_value(fields[0])}")
-        for one in member:
-            NameShape().check(one, "the group")
-        entries.append(Node(values, here, keys=dict.fromkeys(values, here)))
-    if len(entries) < 2:
-        raise file_error(page.path, "holds one expert, which leaves no choice", "add another")
-    return entries
-
-
-def check_group_columns(page: Sheet, groups: Sequence[str]) -> None:
-    """Refuse a group that two columns name: its members might have nothing in common."""
-    seen: dict[str, str] = {}
-    for column in groups:
-        for row, group in enumerate(page.column(column)):
-            if group and seen.setdefault(group, column) != column:
-                what = f"{quote_value(group)} is in column {column!r} and in {seen[group]!r}"
-                raise file_error(
-                    FileLocation(page.path, page.line(row)), what, "call one of them otherwise"
-                )
+MAX_CSV_BYTES = 100_000_000
 
 
 class Group(NamedTuple):
-    """Members of a group, and where it is first spoken of."""
+    """The members of a group, and where the group is first mentioned."""
 
     members: tuple[str, ...]
-    place: FileLocation
-
-
-def groups_from_experts(entries: Sequence[Node]) -> dict[str, Group]:
-    """The groups that experts say they are in."""
-    members: dict[str, list[str]] = {}
-    places: dict[str, FileLocation] = {}
-    for entry in entries:
-        given, name = entry.get("group"), entry.value["name"].value
-        for group in [] if given is None else as_node_list(given):
-            met = members.setdefault(group.value, [])
-            if met[-1:] == [name]:
-                what = f"{quote_value(name)} is in group {quote_value(group.value)} twice"
-                raise file_error(group.place, what, "name the group once")
-            met.append(name)
-            places.setdefault(group.value, group.place)
-    return {group: Group(tuple(met), places[group]) for group, met in members.items()}
-
-
-def add_declared_groups(
-    form: Node, names: Mapping[str, FileLocation], known: Mapping[str, Group], page: Sheet | None
-) -> dict[str, Group]:
-    """The known groups, and those that the form itself lists or has a rule for."""
-    found, given = dict(known), form.get("groups")
-    for group, here in ({} if given is None else given.keys).items():
-        node = form.value["groups"].value[group]
-        if group in known:
-            what = f"group {quote_value(group)} is in {known[group].place} already"
-            raise file_error(here, what, "call one of them otherwise, or keep one")
-        listed = isinstance(node.value, list)
-        members = (
-            listed_members(group, node, names)
-            if listed
-            else members_by_column(group, node, here, page)
-        )
-        found[group] = Group(members, here)
-    return found
-
-
-def listed_members(group: str, node: Node, names: Mapping[str, FileLocation]) -> tuple[str, ...]:
-    """Members that are listed: experts, each once."""
-    seen: dict[str, FileLocation] = {}
-    for member in node.value:
-        if member.value not in names:
-            what = f"group {quote_value(group)} has the unknown member {quote_value(member.value)}"
-            raise file_error(
-                member.place, what, suggest_known_name(member.value, list(names), "experts")
-            )
-        if member.value in seen:
-            what = f"group {quote_value(group)} names {quote_value(member.value)} twice"
-            raise file_error(member.place, what, "name each member once")
-        seen[member.value] = member.place
-    return tuple(seen)
-
-
-def members_by_column(
-    group: str, rule: Node, here: FileLocation, page: Sheet | None
-) -> tuple[str, ...]:
-    """Members by a number that the CSV file has of them."""
-    column = rule.value["column"]
-    if page is None:
-        what = f"group {quote_value(group)} is by a column, but experts are not in a CSV file"
-        raise file_error(column.place, what, "list its members")
-    group_columns(page, column)
-    fields = page.column(column.value)
-    members = [
-        name for row, name in enumerate(page.names) if is_member(rule, page, row, fields[row])
-    ]
-    if not members:
-        raise file_error(
-            here, f"group {quote_value(group)} has no members", "change its rule, or remove it"
-        )
-    return tuple(members)
-
-
-def is_member(rule: Node, page: Sheet, row: int, field: str) -> bool:
-    """Is the expert of a line a member?"""
-    here, column = FileLocation(page.path, page.line(row)), rule.value["column"].value
-    if not field:
-        if (blank := rule.get("blank")) is None:
-            remedy = f"fill it in, or add blank: in or blank: out to line {rule.place.line}"
-            raise file_error(here, f"{column} is blank", f"{remedy} of {rule.place.path.name}")
-        return bool(blank.value == "in")
-    value = parse_decimal(field)
-    if value is None:
-        raise file_error(here, f"{column} is {quote_value(field)}", "write a number, or nothing")
-    least, most = rule.get("at_least"), rule.get("at_most")
-    enough = least is None or value >= least.value
-    return bool(enough and (most is None or value <= most.value))
+    path: Path
+    line: int | None
 
 
 class ExpertList(NamedTuple):
-    """Who can be asked, in the order of the file."""
+    """The experts in the order of the file; `csv` is the file that lists them, if it is another."""
 
     names: tuple[str, ...]
     costs: dict[str, list[float]]
     groups: dict[str, Group]
-    csv: Path | None  # where the experts were, if not in the problem file
+    csv: Path | None
 
 
-def read_expert_list(form: Node, csv: Path | None) -> ExpertList:
-    """The experts of a checked form; csv is a file to take instead of the one that it names."""
-    experts, costs = form.value["experts"], declared_costs(form)
-    if isinstance(experts.value, list):
-        if csv is not None:
-            what = f"lists its experts, so that {csv} is of no use"
-            raise file_error(experts.place, what, "write experts: {csv: ...}, or give no CSV file")
-        entries, page = experts.value, None
+def read_expert_list(document: Document, problem: ProblemEntry, csv: Path | None) -> ExpertList:
+    """The experts of a problem; `csv` replaces the CSV file that the problem names."""
+    for key in EXPERT_KEYS:
+        if key in problem.costs:
+            what = f"a cost cannot be called {key!r}"
+            raise document.error(("costs", key), what, remedy="choose another name")
+    source, sheet = document, None
+    if isinstance(problem.experts, ExpertsFile):
+        path = csv or document.path.parent / problem.experts.csv
+        sheet = read_experts_csv(document, path)
+        source = document_from_sheet(document, problem, problem.experts, sheet)
+        entries = decode_experts(source)
+    elif csv is not None:
+        what, remedy = (
+            f"the experts are listed here, so {csv} cannot replace them",
+            "omit --experts",
+        )
+        raise document.error(("experts",), what, remedy=remedy)
     else:
-        path = csv or experts.place.path.parent / experts.value["csv"].value
-        page = read_experts_csv(path, experts.value["csv"].place)
-        entries = experts_from_sheet(page, costs, group_columns(page, experts.get("group")))
-    names = check_expert_names(entries)
+        entries = problem.experts
+    check_expert_names(source, entries)
+    groups = groups_from_experts(source, entries)
     return ExpertList(
-        names=tuple(names),
-        costs=read_expert_costs(entries, costs),
-        groups=add_declared_groups(form, names, groups_from_experts(entries), page),
-        csv=None if page is None else page.path,
+        names=tuple(entry.name for entry in entries),
+        costs=read_expert_costs(source, entries, list(problem.costs)),
+        groups=add_declared_groups(document, problem, entries, groups, sheet),
+        csv=None if sheet is None else sheet.path,
     )
 
 
-def declared_costs(form: Node) -> dict[str, FileLocation]:
-    """The costs of a form, none of which is called like another key of an expert."""
-    units = form.get("costs")
-    costs = {} if units is None else units.keys
-    for key in EXPERT_SHAPE.fields:
-        if key in costs:
-            raise file_error(costs[key], f"a cost is called {key!r}", "call it otherwise")
-    return costs
+def read_experts_csv(document: Document, path: Path) -> Sheet:
+    """Read a CSV file; raise ProblemFileError if it is malformed."""
+    try:
+        path.stat()
+        return read_sheet(path, MAX_CSV_BYTES)
+    except DataError as error:
+        parts = {"path": error.path, "line": error.line, "remedy": error.remedy}
+        raise ProblemFileError(error.what, **parts) from None
+    except (OSError, ValueError):
+        what = f"no CSV file {quote_field(str(path))}"
+        remedy = "put it there, or give its path with --experts"
+        raise document.error(("experts", "csv"), what, remedy=remedy) from None
 
 
-def check_expert_names(entries: Sequence[Node]) -> dict[str, FileLocation]:
-    """Experts by name, each once."""
-    seen: dict[str, FileLocation] = {}
-    for entry in entries:
-        name = entry.value["name"]
-        if name.value in seen:
-            what = f"{quote_value(name.value)} is an expert in line {seen[name.value].line} already"
-            raise file_error(name.place, what, "give each expert a name of its own")
-        seen[name.value] = name.place
-    return seen
+def document_from_sheet(
+    document: Document, problem: ProblemEntry, given: ExpertsFile, sheet: Sheet
+) -> Document:
+    """The lines of a CSV file as the experts of a problem file."""
+    for cost in problem.costs:
+        check_column(document, ("costs", cost), sheet, cost)
+    groups = as_list(given.group) or [one for one in ("group",) if one in sheet.columns[1:]]
+    for n, column in enumerate(as_list(given.group)):
+        keys = ("experts", "group", n) if isinstance(given.group, list) else ("experts", "group")
+        check_column(document, keys, sheet, column)
+    check_group_columns(sheet, groups)
+    experts = []
+    for fields in sheet.fields:
+        row = dict(zip(sheet.columns, fields, strict=True))
+        costs = {cost: row[cost] for cost in problem.costs if row[cost]}
+        numbers = {cost: parse_decimal(field) for cost, field in costs.items()}
+        experts.append(
+            {
+                "name": fields[0],
+                "group": [row[column] for column in groups if row[column]],
+                **{cost: costs[cost] if n is None else n for cost, n in numbers.items()},
+            }
+        )
+    lines = {("experts", n): sheet.line(n) for n in range(len(experts))}
+    return Document(sheet.path, {"experts": experts}, lines)
+
+
+def check_column(document: Document, keys: tuple[str | int, ...], sheet: Sheet, name: str) -> None:
+    """Reject a column that the CSV file does not have."""
+    if name not in sheet.columns[1:]:
+        what = f"{sheet.path.name} has no column {quote_field(name)}"
+        remedy = suggest_known_name(name, sheet.columns[1:], "columns")
+        raise document.error(keys, what, remedy=remedy)
+
+
+def check_group_columns(sheet: Sheet, groups: Sequence[str]) -> None:
+    """Reject a group that occurs in two columns: its members may have nothing in common."""
+    seen: dict[str, str] = {}
+    for column in groups:
+        for row, group in enumerate(sheet.column(column)):
+            if group and seen.setdefault(group, column) != column:
+                raise ProblemFileError(
+                    f"group {quote_field(group)} is in the columns {seen[group]!r} and {column!r}",
+                    remedy="rename one of them",
+                    path=sheet.path,
+                    line=sheet.line(row),
+                )
+
+
+def check_expert_names(source: Document, entries: Sequence[ExpertEntry]) -> None:
+    """Reject a name that two experts have."""
+    seen: dict[str, int] = {}
+    for n, entry in enumerate(entries):
+        first = seen.setdefault(entry.name, n)
+        if first != n:
+            line = source.line(("experts", first))
+            place = f"experts[{first}]" if line is None else f"line {line}"
+            what = f"duplicate expert {quote_field(entry.name)}, also in {place}"
+            raise source.error(("experts", n, "name"), what, remedy="rename one of them")
 
 
 def read_expert_costs(
-    entries: Sequence[Node], costs: Mapping[str, FileLocation]
+    source: Document, entries: Sequence[ExpertEntry], costs: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Each cost of each expert, neither more nor less."""
-    keys = (*EXPERT_SHAPE.fields, *costs)
-    for entry in entries:
-        name = entry.value["name"].value
-        for key in entry.value:
-            if key not in keys:
-                what = f"expert {quote_value(name)} has a cost {quote_value(key)} that is not under costs"
-                raise file_error(entry.keys[key], what, suggest_known_name(key, keys, "keys"))
+    """Each declared cost of each expert, and no other."""
+    for n, entry in enumerate(entries):
+        who = f"expert {quote_field(entry.name)}"
+        for key, value in entry.costs.items():
+            if key not in costs:
+                what = f"{who} has the undeclared cost {quote_field(key)}"
+                remedy = suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys")
+                raise source.error(("experts", n, key), what, remedy=remedy)
+            with source.locate_errors("experts", n, key):
+                validation.check_costs((entry.name,), {key: [value]})
         for cost in costs:
-            if cost not in entry.value:
-                what = f"expert {quote_value(name)} has no {cost}"
-                raise file_error(entry.place, what, "add what a consultation costs; 0 if nothing")
-            value = entry.value[cost]
-            with locate_errors(value.place):
-                validation.check_costs((name,), {cost: [value.value]})
-    return {cost: [float(entry.value[cost].value) for entry in entries] for cost in costs}
+            if cost not in entry.costs:
+                what, remedy = f"{who} has no cost {cost!r}", "add it; write 0 if it costs nothing"
+                raise source.error(("experts", n), what, remedy=remedy)
+    return {cost: [float(entry.costs[cost]) for entry in entries] for cost in costs}
+
+
+def groups_from_experts(source: Document, entries: Sequence[ExpertEntry]) -> dict[str, Group]:
+    """The groups that the experts name."""
+    groups: dict[str, Group] = {}
+    for n, entry in enumerate(entries):
+        keys = ("experts", n, "group")
+        for name in as_list(entry.group):
+            group = groups.setdefault(name, Group((), source.path, source.line(keys)))
+            if entry.name in group.members[-1:]:
+                what = f"expert {quote_field(entry.name)} names the group {quote_field(name)} twice"
+                raise source.error(keys, what, remedy="name it once")
+            groups[name] = group._replace(members=(*group.members, entry.name))
+    return groups
+
+
+def add_declared_groups(
+    document: Document,
+    problem: ProblemEntry,
+    entries: Sequence[ExpertEntry],
+    known: Mapping[str, Group],
+    sheet: Sheet | None,
+) -> dict[str, Group]:
+    """The groups of the experts and those under the key `groups`."""
+    groups, names = dict(known), [entry.name for entry in entries]
+    for name, given in problem.groups.items():
+        line = document.line(("groups", name))
+        if name in known:
+            first = known[name]
+            what = f"group {quote_field(name)} is already in {first.path.name}, line {first.line}"
+            raise document.error(("groups", name), what, remedy="rename one of them, or keep one")
+        if isinstance(given, ColumnRule):
+            members = members_by_column(document, name, given, sheet)
+        else:
+            members = listed_members(document, name, given, names)
+        groups[name] = Group(members, document.path, line)
+    return groups
+
+
+def listed_members(
+    document: Document, group: str, members: Sequence[str], names: Sequence[str]
+) -> tuple[str, ...]:
+    """Members that are listed, each once."""
+    for n, member in enumerate(members):
+        keys = ("groups", group, n)
+        if member not in names:
+            what = f"group {quote_field(group)} has the unknown member {quote_field(member)}"
+            raise document.error(keys, what, remedy=suggest_known_name(member, names, "experts"))
+        if member in members[:n]:
+            what = f"group {quote_field(group)} names {quote_field(member)} twice"
+            raise document.error(keys, what, remedy="name each member once")
+    return tuple(members)
+
+
+def members_by_column(
+    document: Document, group: str, rule: ColumnRule, sheet: Sheet | None
+) -> tuple[str, ...]:
+    """Members whose number in a column of the CSV file is in the range of the rule."""
+    keys = ("groups", group, "column")
+    if sheet is None:
+        what = f"group {quote_field(group)} has a column, but the experts are not in a CSV file"
+        raise document.error(keys, what, remedy="list its members")
+    check_column(document, keys, sheet, rule.column)
+    low = float("-inf") if rule.at_least is UNSET else rule.at_least
+    high = float("inf") if rule.at_most is UNSET else rule.at_most
+    members = []
+    for row, (name, field) in enumerate(zip(sheet.names, sheet.column(rule.column), strict=True)):
+        value, place = parse_decimal(field), {"path": sheet.path, "line": sheet.line(row)}
+        if not field and rule.blank is UNSET:
+            remedy = f"fill it in, or add `blank: in` or `blank: out` to groups.{group}"
+            raise ProblemFileError(f"{rule.column} is blank", remedy=remedy, **place)
+        if field and value is None:
+            expected = "a number, or nothing"
+            raise ProblemFileError(rule.column, got=shorten(field), expected=expected, **place)
+        if rule.blank == "in" if value is None else low <= value <= high:
+            members.append(name)
+    if not members:
+        what, remedy = f"group {quote_field(group)} has no members", "change its rule, or remove it"
+        raise document.error(("groups", group), what, remedy=remedy)
+    return tuple(members)

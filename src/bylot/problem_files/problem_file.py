@@ -1,4 +1,4 @@
-"""A problem file: a pool, its limits and all that goes with them, as one person wrote them down."""
+"""A problem file: a pool, its limits and what belongs to them, read from YAML, TOML or JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,34 +8,46 @@ from pathlib import Path
 
 from bylot._text import join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
-from bylot.problem import Limit, Problem, Remedy, validation
+from bylot.problem import Limit, Problem, Remedy, Share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
 from bylot.problem.limits import MAX_COST
-from bylot.problem_files import json_nodes, toml_nodes, yaml_nodes
+from bylot.problem_files.document import Document, format_yaml, read_document
 from bylot.problem_files.experts import Group, read_expert_list
 from bylot.problem_files.limits import WrittenLimit, read_limits
-from bylot.problem_files.nodes import Node, file_error, format_path, locate_errors, read_source
-from bylot.problem_files.schema import PROBLEM_SHAPE
+from bylot.problem_files.schema import (
+    EXPERT_KEYS,
+    NAME_RULE,
+    UNSET,
+    ProblemEntry,
+    decode_problem,
+    is_readable_name,
+)
 
-FILE_PARSERS = {
-    ".yaml": yaml_nodes.parse_yaml,
-    ".yml": yaml_nodes.parse_yaml,
-    ".toml": toml_nodes.parse_toml,
-    ".json": json_nodes.parse_json,
-}
-MAX_LISTED_REMEDIES = 4  # remedies that a message spells out
+MAX_LISTED_REMEDIES = 4
 
 
 @dataclass(frozen=True)
 class ProblemFile:
     """What a problem file says.
 
-    contexts: how often each kind of request comes, as shares that sum to 1; empty if none are named
-    rewards:  the range of rewards
-    units:    of each cost
-    groups:   all groups, whether limited or not
-    promises: the limits of the problem, in its order, with their lines
-    csv:      the file that the experts were in, if any
+    Attributes
+    ----------
+    path : Path
+        The file.
+    problem : Problem
+        Experts, costs, limits and draws.
+    contexts : mapping of str to float
+        The share of requests in each context; empty if the file names none.
+    rewards : (float, float)
+        The range of rewards.
+    units : mapping of str to str
+        The unit of each cost.
+    groups : mapping of str to Group
+        All groups, limited or not.
+    limits : sequence of WrittenLimit
+        The limits of the problem, in its order, as the file writes them.
+    csv : Path, optional
+        The CSV file that lists the experts.
     """
 
     path: Path
@@ -44,162 +56,212 @@ class ProblemFile:
     rewards: tuple[float, float]
     units: Mapping[str, str]
     groups: Mapping[str, Group]
-    promises: Sequence[WrittenLimit]
+    limits: Sequence[WrittenLimit]
     csv: Path | None
 
     def format_limit(self, limit: Limit) -> str:
         """Write a limit, which is per request, in the words and the unit of the file."""
-        written = next(one for one in self.promises if one.limit.key == limit.key)
+        written = next(one for one in self.limits if one.limit.key == limit.key)
         bound = limit.bound / (self.problem.draws if written.per == "draw" else 1)
         return f'"{written._replace(written=bound).words}"'
 
 
 def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) -> ProblemFile:
-    """Read a problem from a YAML, TOML or JSON file; `experts` is a CSV file to take instead of the
-    one that the file names.
+    """Read a problem from a YAML, TOML or JSON file.
 
-    What is wrong raises ProblemFileError, which says where and what to do; limits that no policy
-    can keep together raise InfeasibleFile, which is an InfeasibleLimits too.
+    Parameters
+    ----------
+    path : path-like
+        The file; its suffix names the format.
+    experts : path-like, optional
+        A CSV file to use instead of the one that the file names.
+
+    Returns
+    -------
+    ProblemFile
+
+    Raises
+    ------
+    ProblemFileError
+        If the file is invalid; the error has the line and the remedy.
+    InfeasibleProblemFile
+        If no policy can keep all limits; also an InfeasibleLimits.
     """
-    where = Path(path)
-    form = parse_file(where)
-    PROBLEM_SHAPE.check(form, "a problem")
-    pool = read_expert_list(form, None if experts is None else Path(experts))
-    made = read_limits(form, pool)
-    floor, period = (form.get(key) for key in ("floor", "period"))
+    document = read_document(Path(path))
+    entry = decode_problem(document)
+    pool = read_expert_list(document, entry, None if experts is None else Path(experts))
+    limits = read_limits(document, entry, pool)
+    floor = None if entry.floor is UNSET else entry.floor
     if floor is not None:
-        with locate_errors(floor.place):
-            validation.check_floor(floor.value, len(pool.names))
-    with restate_conflict(where, made, form.value["draws"].value):
+        with document.locate_errors("floor"):
+            validation.check_floor(floor, len(pool.names))
+    with locate_conflict(document.path, limits, entry.draws):
         problem = Problem(
             experts=pool.names,
             costs=pool.costs,
-            limits=[promise.limit for promise in made],
-            draws=form.value["draws"].value,
-            floor=None if floor is None else floor.value,
-            period=None if period is None else period.value,
+            limits=[one.limit for one in limits],
+            draws=entry.draws,
+            floor=floor,
+            period=None if entry.period is UNSET else entry.period,
         )
     return ProblemFile(
-        path=where,
+        path=document.path,
         problem=problem,
-        contexts=context_shares(form.get("contexts")),
-        rewards=reward_range(form.get("rewards")),
-        units={} if (units := form.get("costs")) is None else plain_values(units),
+        contexts=read_contexts(document, entry),
+        rewards=read_reward_range(document, entry),
+        units=entry.costs,
         groups=pool.groups,
-        promises=made,
+        limits=limits,
         csv=pool.csv,
     )
 
 
-def parse_file(path: Path) -> Node:
-    """What is written in a file, by the format that its name says."""
-    parse = FILE_PARSERS.get(path.suffix.lower())
-    if parse is None:
-        what = f"is called {path.suffix or 'without an ending'}"
-        raise file_error(path, what, f"call it {', '.join(FILE_PARSERS)}, whichever it is")
-    return parse(read_source(path))
-
-
-def plain_values(node: Node) -> dict[str, str]:
-    """A mapping of texts without their lines."""
-    return {key: value.value for key, value in node.value.items()}
-
-
-def context_shares(node: Node | None) -> dict[str, float]:
-    """Names with shares that sum to 1: by their weights, or all alike."""
-    if node is None:
+def read_contexts(document: Document, entry: ProblemEntry) -> dict[str, float]:
+    """Contexts with shares that sum to 1: by their weights, or all equal."""
+    given = entry.contexts
+    if given is UNSET:
         return {}
-    if isinstance(node.value, dict):
-        weights = {name: float(weight.value) for name, weight in node.value.items()}
-        top = max(weights.values())  # first, so that no sum can overflow
-        total = sum(weight / top for weight in weights.values())
-        return {name: weight / top / total for name, weight in weights.items()}
-    names: dict[str, Node] = {}
-    for name in node.value:
-        if name.value in names:
-            what = f"the context {name.value!r} is in line {names[name.value].place.line} already"
-            raise file_error(name.place, what, "name each context once")
-        names[name.value] = name
-    return dict.fromkeys(names, 1 / len(names))
+    if isinstance(given, dict):
+        top = max(given.values())  # first, so that no sum overflows
+        total = sum(weight / top for weight in given.values())
+        return {name: weight / top / total for name, weight in given.items()}
+    for n, name in enumerate(given):
+        if name in given[:n]:
+            remedy = "name each context once"
+            raise document.error(("contexts", n), f"duplicate context {name!r}", remedy=remedy)
+    return dict.fromkeys(given, 1 / len(given))
 
 
-def reward_range(node: Node | None) -> tuple[float, float]:
+def read_reward_range(document: Document, entry: ProblemEntry) -> tuple[float, float]:
     """The range of rewards."""
-    if node is None:
+    if entry.rewards is UNSET:
         return 0.0, 1.0
-    low, high = float(node.value["from"].value), float(node.value["to"].value)
+    low, high = entry.rewards.low, entry.rewards.high
+    got = [low, high]
     if not low < high:
-        what = f"rewards from {low:g} to {high:g} are no range to learn from"
-        raise file_error(node.value["from"].place, what, "write the lower end first")
+        expected, remedy = "from less than to", "write the lower end first"
+        raise document.error(("rewards",), "rewards", got=got, expected=expected, remedy=remedy)
     if max(-low, high) > MAX_COST:
-        what = f"rewards from {low:g} to {high:g} are beyond {MAX_COST:g}"
-        raise file_error(node.value["from"].place, what, "measure rewards in another unit")
+        expected, remedy = f"at most {MAX_COST:g}", "measure rewards in another unit"
+        raise document.error(("rewards",), "rewards", got=got, expected=expected, remedy=remedy)
     return low, high
 
 
 @contextmanager
-def restate_conflict(path: Path, made: Sequence[WrittenLimit], draws: int) -> Iterator[None]:
-    """Limits in conflict, in the words and by the lines of the file."""
+def locate_conflict(path: Path, limits: Sequence[WrittenLimit], draws: int) -> Iterator[None]:
+    """Raise an error about the limits with the words and the lines of the file."""
     try:
         yield
     except InfeasibleLimits as error:
-        at = {promise.limit.key: promise for promise in made}
-        conflict = [at[limit.key] for limit in error.conflict]
-        lines = tuple(promise.place.line for promise in conflict)
-        said = [f"{promise} (line {promise.place.line})" for promise in conflict]
-        message = (
-            f"{format_path(path)}, line {format_lines(lines)}: no policy can keep "
-            f"{join_words(said, 'and')}{' together' if len(said) > 1 else ''}"
-        )
+        known = {one.limit.key: one for one in limits}
+        conflict = [known[limit.key] for limit in error.limits]
+        names = join_words([one.located for one in conflict], "and")
         raise InfeasibleProblemFile(
-            message,
+            f"no policy can keep {names}{' together' if len(conflict) > 1 else ''}",
             limits=error.limits,
             remedies=error.remedies,
             smallest=error.smallest,
             draws=error.draws,
-            lines=lines,
-            remedy=conflict_remedy(error, at, draws),
+            path=path,
+            line=format_lines(conflict),
+            lines=[one.line for one in conflict],
+            remedy=describe_remedies(error, known, draws),
         ) from None
-    except ProblemError as error:  # of the limits together: what is of one line was said of it
-        lines = tuple(promise.place.line for promise in made)
-        raise ProblemFileError(
-            f"{format_path(path)}, line {format_lines(lines)}: {error}"
-        ) from None
+    except ProblemError as error:
+        raise ProblemFileError(str(error), path=path, line=format_lines(limits)) from None
 
 
-def format_lines(lines: Iterable[int]) -> str:
-    """Numbers of lines, each once and in order.
-
-    >>> format_lines([12, 3, 12])
-    '3, 12'
-    """
-    return ", ".join(map(str, sorted(set(lines))))
+def format_lines(limits: Iterable[WrittenLimit]) -> str | None:
+    """The lines of limits, each once and in order."""
+    lines = sorted({one.line for one in limits if one.line is not None})
+    return f"line {', '.join(map(str, lines))}" if lines else None
 
 
-def conflict_remedy(
-    error: InfeasibleLimits, at: Mapping[tuple[str, int], WrittenLimit], draws: int
+def describe_remedies(
+    error: InfeasibleLimits, known: Mapping[tuple[str, int], WrittenLimit], draws: int
 ) -> str:
-    """All that would help, in the words and by the lines of the file."""
-    ways = [format_remedy(remedy, at, draws) for remedy in error.remedies]
-    more = (
-        [f"one of {len(ways) - MAX_LISTED_REMEDIES} changes of other lines"]
-        if len(ways) > MAX_LISTED_REMEDIES
-        else []
-    )
-    ways = ways[:MAX_LISTED_REMEDIES] + more
+    """The changes that resolve a conflict, in the words and by the lines of the file."""
+    ways = [format_remedy(remedy, known, draws) for remedy in error.remedies]
+    if (more := len(ways) - MAX_LISTED_REMEDIES) > 0:
+        ways[MAX_LISTED_REMEDIES:] = [f"one of {more} changes of other lines"]
     ways += [f"draws: {error.draws}"] if error.draws else []
     if not ways:
         return "loosen several of the limits"
-    return f"write {join_words(ways, 'or')}; leave some room beyond"  # these are the nearest
+    return f"write {join_words(ways, 'or')}; these bounds are the nearest, so leave a margin"
 
 
-def format_remedy(remedy: Remedy, at: Mapping[tuple[str, int], WrittenLimit], draws: int) -> str:
+def format_remedy(remedy: Remedy, known: Mapping[tuple[str, int], WrittenLimit], draws: int) -> str:
     """What to write in which lines."""
     parts = []
     for limit in remedy.changes:
-        promise = at[limit.key]
-        bound = limit.bound
-        if promise.per == "draw":
+        written, bound = known[limit.key], limit.bound
+        if written.per == "draw":
             bound = round_outward(bound / draws, limit.sign, REMEDY_DIGITS)
-        parts.append(f"{limit.side}: {bound!r} in line {promise.place.line}")
+        place = f"for {limit.name}" if written.line is None else f"in line {written.line}"
+        parts.append(f"{limit.side}: {bound!r} {place}")
     return join_words(parts, "and")
+
+
+def write(problem: Problem) -> str:
+    """Write a problem as YAML that reads back as an equal problem; bounds are per request.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    str
+        The text of a YAML file.
+
+    Examples
+    --------
+    >>> from bylot.problem import at_least, share
+    >>> quota = at_least(share("junior", ["bob"]), 0.3)
+    >>> print(write(Problem(["ann", "bob"], {"usd": [2.0, 1.0]}, [quota], draws=1)), end="")
+    draws: 1
+    costs: {usd: ""}
+    experts:
+    - {name: ann, usd: 2.0}
+    - {name: bob, usd: 1.0}
+    groups:
+      junior: [bob]
+    limits:
+    - {group: junior, at_least: 0.3, per: request}
+    """
+    shares = {limit.name: limit.cost for limit in problem.limits if isinstance(limit.cost, Share)}
+    limited = {limit.name for limit in problem.limits if isinstance(limit.cost, str)}
+    costs = [name for name in problem.costs if name not in shares or name in limited]
+    check_writable_names(problem, costs)
+    default_floor = validation.check_floor(None, problem.size)
+    data = {
+        "draws": problem.draws,
+        "floor": None if problem.floor == default_floor else problem.floor,
+        "period": problem.period,
+        "costs": dict.fromkeys(costs, ""),
+        "experts": [
+            {"name": name, **{cost: float(problem.costs[cost][i]) for cost in costs}}
+            for i, name in enumerate(problem.experts)
+        ],
+        "groups": {name: list(group.members) for name, group in shares.items()},
+        "limits": [
+            {
+                "group" if isinstance(limit.cost, Share) else "cost": limit.name,
+                limit.side: limit.bound,
+                "per": "request",
+            }
+            for limit in problem.limits
+        ],
+    }
+    return format_yaml({key: value for key, value in data.items() if value not in (None, {}, [])})
+
+
+def check_writable_names(problem: Problem, costs: Sequence[str]) -> None:
+    """Reject names that a problem file cannot have."""
+    for name in (*problem.experts, *problem.costs):
+        if not is_readable_name(name):
+            raise ProblemError("name", got=name, expected=NAME_RULE)
+    for name in EXPERT_KEYS:
+        if name in costs:
+            raise ProblemError(f"no cost can be called {name!r} in a file", remedy="rename it")

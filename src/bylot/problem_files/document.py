@@ -1,0 +1,358 @@
+"""A problem file as a document: plain data, and the line of each entry.
+
+PyYAML finds the lines of YAML and JSON, the standard library parses JSON and TOML. Which keys a
+problem has is in `schema`; what their values mean together is in `experts` and `limits`.
+"""
+
+import itertools
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from yaml.resolver import Resolver
+
+from bylot.errors import ProblemError, ProblemFileError
+from bylot.outcome_tables.text_lines import quote_field, read_text
+
+MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs four
+MAX_PROBLEM_FILE_BYTES = 1_000_000  # ten thousand experts take half of it
+CONTROL_CHARACTERS = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+"""Also the separators that only some programs treat as the end of a line."""
+
+Keys = tuple[str | int, ...]
+"""The path of an entry in a document: ("experts", 0, "name")."""
+
+
+class Verbatim(str):
+    """Text that is its own repr: what a file says, for `got` of an error."""
+
+    __repr__ = str.__str__
+
+
+class AmbiguousScalar(NamedTuple):
+    """An unquoted word that one YAML program reads as text and another as a number or a date."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file contains.
+
+    data:  mappings, lists, strings, numbers, booleans, None, AmbiguousScalar, dates of TOML
+    lines: the line, from 1, of each key and list entry; unknown in TOML
+    texts: scalars as they are written in a YAML or JSON file
+    """
+
+    path: Path
+    data: Any = None
+    lines: dict[Keys, int] = field(default_factory=dict)
+    texts: dict[Keys, str] = field(default_factory=dict)
+
+    def line(self, keys: Keys) -> int | None:
+        """The line of an entry, or else of the nearest one that contains it."""
+        known = (self.lines.get(keys[:n]) for n in range(len(keys), -1, -1))
+        return next((line for line in known if line is not None), None)
+
+    def error(self, keys: Keys, what: str, **parts: Any) -> ProblemFileError:
+        """The error for an entry; `parts` are those of `ProblemFileError`."""
+        return ProblemFileError(what, path=self.path, line=self.line(keys), **parts)
+
+    @contextmanager
+    def locate_errors(self, *keys: str | int) -> Iterator[None]:
+        """Raise an error about the problem as one about this entry."""
+        try:
+            yield
+        except ProblemError as error:
+            parts = {name: getattr(error, name) for name in ("got", "expected", "remedy", "limits")}
+            raise self.error(keys, error.what, **parts) from None
+
+    def get(self, keys: Keys) -> Any:
+        """The entry at a path."""
+        value = self.data
+        for key in keys:
+            value = value[key]
+        return value
+
+
+def read_document(path: Path) -> Document:
+    """Parse a file in the format that its suffix names."""
+    parse = DOCUMENT_PARSERS.get(path.suffix.lower())
+    if parse is None:
+        suffixes = ", ".join(DOCUMENT_PARSERS)
+        raise ProblemFileError(
+            "file name suffix", got=path.suffix, expected=f"one of {suffixes}", path=path
+        )
+    return parse(path, read_source(path))
+
+
+def read_source(path: Path) -> str:
+    """The text of a file, with "\\n" as the only line end and without control characters."""
+    shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
+    text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if found := CONTROL_CHARACTERS.search(text):
+        what = f"control character U+{ord(found[0]):04X}"
+        line = text.count("\n", 0, found.start()) + 1
+        raise ProblemFileError(what, path=path, line=line, remedy="remove it")
+    if not text.strip():
+        remedy = "start from the output of `bylot problem new`"
+        raise ProblemFileError("empty file", path=path, remedy=remedy)
+    return text
+
+
+def parse_yaml(path: Path, text: str) -> Document:
+    """Parse YAML without anchors, aliases and tags.
+
+    A problem needs none of them, and a few lines of aliases can expand to gigabytes. Numbers are
+    those of YAML 1.2, so that 1e3 is one; PyYAML's own are those of YAML 1.1.
+    """
+    document = Document(path)
+    events = yaml_events(path, text)
+    next(events)  # start of the stream
+    if isinstance(next(events), yaml.StreamEndEvent):
+        remedy = "add draws, experts and limits"
+        raise ProblemFileError("only comments", path=path, remedy=remedy)
+    data = read_yaml_value(document, events, next(events), ())
+    next(events)  # end of the document
+    if not isinstance(more := next(events), yaml.StreamEndEvent):
+        line = more.start_mark.line + 1
+        remedy = "keep one problem per file, without `---`"
+        raise ProblemFileError("a second YAML document", path=path, line=line, remedy=remedy)
+    return Document(path, data, document.lines, document.texts)
+
+
+def yaml_events(path: Path, text: str) -> Iterator[Any]:
+    """PyYAML's parser events; its errors become ours."""
+    line = 0
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            line = event.start_mark.line
+            yield event
+    except yaml.MarkedYAMLError as error:
+        raise yaml_error(path, error) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as "\UFFFFFFFF"
+        what = f"not valid YAML: {str(error).splitlines()[0]}"
+        remedy = "write the characters themselves instead of escapes"
+        raise ProblemFileError(what, path=path, line=line + 1, remedy=remedy) from None
+
+
+def yaml_error(path: Path, error: yaml.MarkedYAMLError) -> ProblemFileError:
+    """A syntax error; one about the end of the file is reported where the open part begins."""
+    problem, mark, opening = str(error.problem), error.problem_mark, error.context_mark
+    if opening is not None and (mark is None or "stream" in problem):
+        mark, opening = opening, None
+    what = f"not valid YAML: {error.context or ''} {problem}".replace("  ", " ")
+    if opening is not None and mark is not None and opening.line != mark.line:
+        what += f" (started in line {opening.line + 1})"
+    line = mark.line + 1 if mark else 1
+    return ProblemFileError(what, path=path, line=line, remedy=yaml_remedy(problem))
+
+
+def yaml_remedy(problem: str) -> str:
+    """What to do about a syntax error."""
+    if "'\\t'" in problem:
+        return "indent with spaces, not with tabs"
+    if "cannot start any token" in problem:
+        return "put the word in quotes"
+    if "mapping values are not allowed" in problem:
+        return "put text that contains a colon in quotes, and check the indentation"
+    return "check quotes, brackets and the indentation of this line and the one before"
+
+
+def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys: Keys) -> Any:
+    """The value that starts with an event; its lines and texts are added to the document."""
+    document.lines.setdefault(keys, event.start_mark.line + 1)
+    reject_yaml_extras(document.path, event)
+    if isinstance(event, yaml.ScalarEvent):
+        document.texts[keys] = event.value
+        return event.value if event.style is not None else resolve_scalar(event.value)
+    if len(keys) == MAX_DEPTH:
+        raise too_deep(document.path, event.start_mark.line + 1)
+    if isinstance(event, yaml.SequenceStartEvent):
+        parts: list[Any] = []
+        while not isinstance(part := next(events), yaml.CollectionEndEvent):
+            parts.append(read_yaml_value(document, events, part, (*keys, len(parts))))
+        return parts
+    mapping: dict[str, Any] = {}
+    while not isinstance(part := next(events), yaml.CollectionEndEvent):
+        key = read_yaml_key(document.path, events, part)
+        if key in mapping:
+            what = f"duplicate key {key!r}, also in line {document.lines[(*keys, key)]}"
+            line = part.start_mark.line + 1
+            raise ProblemFileError(what, path=document.path, line=line, remedy="keep one of them")
+        document.lines[(*keys, key)] = part.start_mark.line + 1
+        mapping[key] = read_yaml_value(document, events, next(events), (*keys, key))
+    return mapping
+
+
+def read_yaml_key(path: Path, events: Iterator[Any], event: Any) -> str:
+    """A key, which must be text."""
+    inner = Document(path)
+    key = read_yaml_value(inner, events, event, ())
+    if not isinstance(key, str):
+        got = describe_value(key, inner.texts.get((), ""))
+        raise inner.error((), "key", got=got, expected="text", remedy="put it in quotes")
+    return key
+
+
+def reject_yaml_extras(path: Path, event: Any) -> None:
+    """Reject anchors, aliases and tags."""
+    if isinstance(event, yaml.AliasEvent):
+        what, remedy = f"alias *{event.anchor}", "write out what it stands for"
+    elif event.anchor is not None:
+        what, remedy = f"anchor &{event.anchor}", "remove it and write out what repeats"
+    elif event.tag is not None:
+        what, remedy = f"tag {event.tag}", "remove it; types follow from the key"
+    else:
+        return
+    line = event.start_mark.line + 1
+    raise ProblemFileError(f"{what} is not supported", path=path, line=line, remedy=remedy)
+
+
+def describe_value(value: Any, text: str = "") -> Verbatim:
+    """A value of the wrong type for a message.
+
+    >>> describe_value(True, "yes"), describe_value([1])
+    ('yes' (true or false), (a list))
+    """
+    match value:
+        case str():
+            kind = "text"
+        case bool():  # which is an int too
+            kind = "true or false"
+        case int() | float():
+            kind = "a number"
+        case dict():
+            kind = "a mapping"
+        case list():
+            kind = "a list"
+        case None:
+            kind = "nothing"
+        case AmbiguousScalar():
+            kind = "a number or date to some programs, text to others"
+        case _:
+            kind = "a date"
+    return Verbatim(f"{quote_field(text)} ({kind})" if text else f"({kind})")
+
+
+YAML_NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+YAML_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
+YAML_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+YAML_NON_FINITE = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
+YAML_NULLS = ("", "~", "null", "Null", "NULL")
+
+
+def resolve_scalar(word: str) -> Any:
+    """The value of an unquoted word.
+
+    >>> [resolve_scalar(word) for word in ("ann", "no", "1e3", "3", "~")]
+    ['ann', False, 1000.0, 3, None]
+    >>> resolve_scalar("1_000"), resolve_scalar("007")
+    (AmbiguousScalar(text='1_000'), AmbiguousScalar(text='007'))
+    """
+    if word in YAML_NULLS:
+        return None
+    if YAML_NUMBER.fullmatch(word):
+        return int(word) if YAML_INTEGER.fullmatch(word) else float(word)
+    if word.lower() in YAML_BOOLEANS and word in (word.lower(), word.upper(), word.capitalize()):
+        return YAML_BOOLEANS[word.lower()]
+    if word.lower() in YAML_NON_FINITE:
+        return YAML_NON_FINITE[word.lower()]
+    # PyYAML's resolver is that of YAML 1.1: octals, 1_000, 1:30 and dates.
+    tag = Resolver().resolve(yaml.ScalarNode, word, (True, False))  # type: ignore[no-untyped-call]
+    return word if tag == "tag:yaml.org,2002:str" else AmbiguousScalar(word)
+
+
+def parse_json(path: Path, text: str) -> Document:
+    """Parse JSON; as JSON is almost YAML, PyYAML's events give the lines."""
+    data = None
+    try:
+        data = json.loads(text, parse_int=parse_json_integer)
+    except json.JSONDecodeError as error:
+        what = f"not valid JSON: {error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
+        remedy = "check quotes, commas and brackets; JSON has no comments, YAML and TOML have"
+        raise ProblemFileError(what, path=path, line=error.lineno, remedy=remedy) from None
+    except RecursionError:
+        pass  # the events below find the line
+    document = Document(path, data)
+    events = yaml.parse(text.replace("\t", " "), Loader=yaml.SafeLoader)
+    try:
+        start = list(itertools.islice(events, 3))  # of the stream, of the document, of the value
+        read_yaml_value(document, events, start[2], ())
+    except yaml.YAMLError:
+        pass  # a key of more than 1,024 characters: entries behind it have no line
+    return document
+
+
+def parse_json_integer(digits: str) -> float:
+    """An int, or a float if it has more digits than Python converts."""
+    return int(digits) if len(digits) < 300 else float(digits)
+
+
+TOML_LOCATION = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+def parse_toml(path: Path, text: str) -> Document:
+    """Parse TOML; only syntax errors have a line."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = TOML_LOCATION.search(str(error))
+        what = str(error)[: found.start()] if found else str(error)
+        again = "overwrite" in what or "twice" in what
+        raise ProblemFileError(
+            f"not valid TOML: {what[:1].lower()}{what[1:]}",
+            path=path,
+            line=int(found[1]) if found else None,
+            remedy="keep one of them" if again else "check quotes, commas and brackets",
+        ) from None
+    except RecursionError:
+        raise too_deep(path, None) from None
+    except ValueError:  # more digits than Python converts
+        remedy = "write fewer digits"
+        raise ProblemFileError("a number has too many digits", path=path, remedy=remedy) from None
+    return Document(path, data)
+
+
+def too_deep(path: Path, line: int | None) -> ProblemFileError:
+    """The error for brackets within brackets."""
+    what = f"more than {MAX_DEPTH} nested lists or mappings"
+    return ProblemFileError(what, path=path, line=line, remedy="a problem needs four")
+
+
+DOCUMENT_PARSERS = {
+    ".yaml": parse_yaml,
+    ".yml": parse_yaml,
+    ".toml": parse_toml,
+    ".json": parse_json,
+}
+
+
+class ProblemDumper(yaml.SafeDumper):
+    """Puts text in quotes that `resolve_scalar` would read as something else."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Plain words without quotes, all other text with double quotes."""
+        plain = re.fullmatch(r"[A-Za-z][\w-]*", text, re.ASCII) and resolve_scalar(text) == text
+        style = None if plain else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+ProblemDumper.add_representer(str, ProblemDumper.represent_text)
+
+
+def format_yaml(data: dict[str, Any]) -> str:
+    """Write data as YAML, with the innermost lists and mappings on one line."""
+    given: dict[str, Any] = {"default_flow_style": None, "width": math.inf, "sort_keys": False}
+    text: str = yaml.dump(data, Dumper=ProblemDumper, allow_unicode=True, **given)
+    return text
