@@ -182,12 +182,12 @@ def test_a_header_in_unknown_words_is_not_guessed_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answers", "truths", "words"),
     [
-        ("", "7 yes", ["answers.txt", "is empty", "give a file"]),
-        ("\n \r\n\n", "7 yes", ["answers.txt", "is empty"]),
+        ("", "7 yes", ["answers.txt", "empty file", "give a file"]),
+        ("\n \r\n\n", "7 yes", ["answers.txt", "empty file"]),
         ("task worker label\n", "7 yes\n", ["answers.txt", "a header and nothing else"]),
         ("7 a yes", "task,label", ["truths.txt", "a header and nothing else"]),
-        (b"7\ta\tyes\n\xff\xfe\x00", "7 yes", ["answers.txt, line 2", "not text in UTF-8"]),
-        ("7 a yes\n".encode("utf-16"), "7 yes", ["answers.txt, line 1", "not text in UTF-8"]),
+        (b"7\ta\tyes\n\xff\xfe\x00", "7 yes", ["answers.txt, line 2", "not UTF-8 text"]),
+        ("7 a yes\n".encode("utf-16"), "7 yes", ["answers.txt, line 1", "not UTF-8 text"]),
         ("7 a yes\n8 b \0no", "7 yes", ["answers.txt, line 2", "zero byte", "plain text"]),
         ("7 a yes\n7 b\n8 b no\n", "7 yes", ["1 of 3 lines (line 2)", "3 fields", "correct or"]),
         ("7 a yes\n7 b no 1\n8 b no\n", "7 yes", ["1 of 3 lines (line 2)", "3 fields"]),
@@ -216,7 +216,7 @@ def test_a_missing_file_a_folder_and_an_unreadable_file_are_named(tmp_path: Path
     (tmp_path / "truths").write_text("7 yes\n")
     with pytest.raises(DataError, match=r"none: no such file; give the path"):
         read_crowd(tmp_path / "none", tmp_path / "truths")
-    with pytest.raises(DataError, match="is a folder; give the file itself"):
+    with pytest.raises(DataError, match="is a directory; give the path"):
         read_crowd(tmp_path, tmp_path / "truths")
     with pytest.raises(DataError, match="cannot be read"):
         read_crowd(tmp_path / "truths" / "beyond", tmp_path / "truths")

@@ -31,5 +31,5 @@ def test_columns_of_experts_are_numbers_where_they_can_be(tmp_path: Path) -> Non
 def test_experts_come_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
     content = "name\tsize\nann\t1\nbob\t2\ncy\tlarge\n"
     assert experts(tmp_path, content, "bob", "ann") == {"name": ["bob", "ann"], "size": [2.0, 1.0]}
-    with pytest.raises(DataError, match=r"experts\.csv: there is no line for expert 'eve'; add"):
+    with pytest.raises(DataError, match=r"experts\.csv: no line for expert 'eve'; add"):
         experts(tmp_path, content, "ann", "eve")

@@ -74,7 +74,7 @@ def test_every_other_column_is_an_expert_unless_experts_are_named(tmp_path: Path
         (
             WHOLE,
             {"dimension": "speciality"},
-            ["line 1: there is no column 'speciality'", "did you"],
+            ["line 1: no column 'speciality'", "did you"],
         ),
         (WHOLE, {"context": "note"}, ["whole.csv, line 2: question '9' has no 'note'", "fill it"]),
         (
@@ -82,7 +82,11 @@ def test_every_other_column_is_an_expert_unless_experts_are_named(tmp_path: Path
             {},
             ["line 1: no column for 1 of the 2 experts", "'bod'?"],
         ),
-        (WHOLE.replace("hard", "").replace(".25", "2"), {}, ["line 3: '2' of expert 'ann'"]),
+        (
+            WHOLE.replace("hard", "").replace(".25", "2"),
+            {},
+            ["line 3: invalid outcome of expert 'ann' '2'"],
+        ),
     ],
 )
 def test_what_is_wrong_with_one_file_is_named_in_one_line(
@@ -96,7 +100,7 @@ def test_what_is_wrong_with_one_file_is_named_in_one_line(
 
 def test_a_file_without_experts_is_refused(tmp_path: Path) -> None:
     (tmp_path / "none.csv").write_text("qid,specialty\n1,x\n")
-    with pytest.raises(DataError, match=r"none\.csv, line 1: there is no column with the outcomes"):
+    with pytest.raises(DataError, match=r"none\.csv, line 1: no column with the outcomes"):
         read_outcomes(tmp_path / "none.csv")
 
 
@@ -178,26 +182,34 @@ def test_quotes_keep_commas_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcomes", "questions", "words"),
     [
-        ("", QUESTIONS, ["outcomes.csv: is empty"]),
-        ("qid,ann\n", QUESTIONS, ["outcomes.csv", "a header and nothing else"]),
+        ("", QUESTIONS, ["outcomes.csv: empty file"]),
+        ("qid,ann\n", QUESTIONS, ["outcomes.csv", "only a header"]),
         ("qid\n7\n", QUESTIONS, ["outcomes.csv, line 1", "two columns or more"]),
-        ('qid,"ann\n7,1\n', QUESTIONS, ["outcomes.csv, line 1", "is not a header"]),
+        ('qid,"ann\n7,1\n', QUESTIONS, ["outcomes.csv, line 1", "not a header"]),
         ("qid,ann,ann\n7,1,0\n", QUESTIONS, ["line 1: columns 2 and 3 are both called 'ann'"]),
         ("qid,ann,\n7,1,0\n", QUESTIONS, ["line 1: column 3 has no name"]),
-        ("9,1,0\n7,1,0\n", QUESTIONS, ["line 1: '1,0' are outcomes", "write a header"]),
+        ("9,1,0\n7,1,0\n", QUESTIONS, ["line 1: '1,0' are outcomes", "add a header"]),
         ("qid,ann\n7,1\n9\n10,1,1\n", QUESTIONS, ["2 of 4 lines (line 3, 4)", "2 fields"]),
         ("qid,ann\n7,1\n\n9,1\n", QUESTIONS, ["1 of 4 lines (line 3)", "correct or remove"]),
         ("qid,ann\n7,1\n,1\n", QUESTIONS, ["outcomes.csv, line 3: 'qid' is blank", "fill it in"]),
         (",ann\n7,1\n,1\n", QUESTIONS, ["outcomes.csv, line 3: the name is blank"]),
         ("qid,ann\n7,1\n9,1\n7,0\n", QUESTIONS, ["line 4: 'qid' is '7', as in line 2", "keep one"]),
         ("qid,ann\n7,1\n8,1\n", QUESTIONS, ["line 3: question '8' is not in 'questions.csv'"]),
-        ("qid,ann,bob\n7,1,yes\n", QUESTIONS, ["line 2: 'yes' of expert 'bob'", "from 0 to 1"]),
-        ("qid,ann\n7,1\n9,1.5\n", QUESTIONS, ["outcomes.csv, line 3: '1.5' of expert 'ann'"]),
+        (
+            "qid,ann,bob\n7,1,yes\n",
+            QUESTIONS,
+            ["line 2: invalid outcome of expert 'bob' 'yes'", "from 0 to 1"],
+        ),
+        (
+            "qid,ann\n7,1\n9,1.5\n",
+            QUESTIONS,
+            ["outcomes.csv, line 3: invalid outcome of expert 'ann' '1.5'"],
+        ),
         ("qid,ann\n7,-1\n", QUESTIONS, ["'-1'", "nothing if the expert did not answer"]),
-        ("qid,ann\n7,nan\n", QUESTIONS, ["'nan' of expert 'ann' is not an outcome"]),
+        ("qid,ann\n7,nan\n", QUESTIONS, ["invalid outcome of expert 'ann' 'nan'"]),
         ("qid,ann\n7,1\n9,\0\n", QUESTIONS, ["outcomes.csv, line 3", "zero byte"]),
-        (b"qid,ann\n7,1\n\xff,1\n", QUESTIONS, ["outcomes.csv, line 3", "not text in UTF-8"]),
-        (OUTCOMES, "qid,topic\n7,x\n", ["questions.csv, line 1: there is no column 'specialty'"]),
+        (b"qid,ann\n7,1\n\xff,1\n", QUESTIONS, ["outcomes.csv, line 3", "not UTF-8 text"]),
+        (OUTCOMES, "qid,topic\n7,x\n", ["questions.csv, line 1: no column 'specialty'"]),
         (OUTCOMES, "qid,Specialty\n7,x\n", ["did you mean 'Specialty'?"]),
         (OUTCOMES, "qid,specialty\n7,x\n9,\n", ["questions.csv, line 3: question '9' has no"]),
         (OUTCOMES, "qid,specialty\n7,x\n7,x\n", ["questions.csv, line 3", "as in line 2"]),
@@ -217,7 +229,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     written(tmp_path)
     with pytest.raises(DataError, match=r"none\.csv: no such file; give the path"):
         read_outcomes(tmp_path / "outcomes.csv", tmp_path / "none.csv")
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="is a directory"):
         read_experts(tmp_path)
 
 

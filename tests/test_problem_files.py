@@ -257,7 +257,7 @@ def test_a_limit_on_the_row_of_a_share_by_its_name_is_written_too(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["a\nb", " a", "a\x07", "x" * 201, "\ud800"])
 def test_a_name_that_nobody_could_read_is_not_written(name: str) -> None:
-    with pytest.raises(ProblemError, match="invalid name .*: expected 1 to 200 printable"):
+    with pytest.raises(ProblemError, match=r"invalid name .*: expected 1 to 200 printable"):
         write(Problem([name, "b"], {}, draws=1))
 
 

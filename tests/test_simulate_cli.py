@@ -404,7 +404,7 @@ def test_what_was_finished_when_it_was_stopped_is_reported(
         (["--sweep", "usd=1:nan:5"], "up to a larger one"),
         (["--sweep", "usd=1:2:1"], "wanted 2 to 100 levels"),
         (["--sweep", "uds=1:2:3"], "has no limit on 'uds'; did you mean 'usd'?"),
-        (["--dimension", "topics"], "there is no column 'topics'; did you mean 'topic'?"),
+        (["--dimension", "topics"], "no column 'topics'; did you mean 'topic'?"),
         (["--out", "{folder}/table.csv"], "cannot be a folder for figures"),
         (["--experts", "nowhere.csv"], "experts"),
     ],
@@ -436,7 +436,7 @@ def test_experts_that_the_table_does_not_have_are_named_with_what_may_be_meant(
     assert main(words(tmp_path)) == 1
     err = capsys.readouterr().err
     assert "table.csv, line 1: no column for 2 of the 4 experts of the problem" in err
-    assert "'Anne' (is it 'ann'?), 'xaver'; not in the problem: " in err
+    assert "'Anne' (did you mean 'ann'?), 'xaver'; not in the problem: " in err
     assert "'zoe'" in err
 
 

@@ -92,7 +92,10 @@ def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: P
             ["question '3' is of context 'dusk'", "add"],
         ),
         (TABLE.replace("night", "day"), ["no question of context 'night'", "pool.yaml names"]),
-        (TABLE.replace("bob", "Bob"), ["line 1: no column for 1 of the 2", "(is it 'Bob'?)"]),
+        (
+            TABLE.replace("bob", "Bob"),
+            ["line 1: no column for 1 of the 2", "(did you mean 'Bob'?)"],
+        ),
     ],
 )
 def test_what_does_not_fit_the_problem_file_is_named(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from bylot._text import join_words
@@ -144,14 +145,40 @@ class InfeasibleLimits(ProblemError):
         return ", or ".join(ways)
 
 
-class ProblemFileError(ProblemError):
+class LocatedError(BylotError, ValueError):
+    """An error in a file: `path`, and the `line` (a number, or the name of a row) if it is known."""
+
+    def __init__(
+        self,
+        what: str | None = None,
+        *,
+        path: Path | None = None,
+        line: int | str | None = None,
+        **parts: Any,
+    ) -> None:
+        super().__init__(what, **parts)
+        self.path, self.line = path, line
+
+    def explain(self, format_limit: Callable[[Any], str] = str) -> str:
+        """Write the message, after the file and the line."""
+        place = f"line {self.line}" if isinstance(self.line, int) else self.line
+        name = str(self.path) if str(self.path).isprintable() else repr(str(self.path))
+        where = [name, place] if self.path is not None else [place]
+        text = ", ".join(one for one in where if one)
+        message = super().explain(format_limit)
+        return f"{text}: {message}" if text else message
+
+
+class ProblemFileError(LocatedError, ProblemError):
     """A problem file cannot be used; the message names the file, the line and the remedy."""
 
 
 class InfeasibleProblemFile(ProblemFileError, InfeasibleLimits):
     """No policy can keep all limits of a problem file; `lines` are the lines of the conflict."""
 
-    def __init__(self, what: str | None = None, *, lines: Sequence[int] = (), **parts: Any) -> None:
+    def __init__(
+        self, what: str | None = None, *, lines: Sequence[int | None] = (), **parts: Any
+    ) -> None:
         super().__init__(what, **parts)
         self.lines = tuple(lines)
 
@@ -252,7 +279,7 @@ class AccessDenied(ServiceError):
     """The server requires a key, or one with this permission."""
 
 
-class DataError(BylotError, ValueError):
+class DataError(LocatedError):
     """A data file cannot be used; the message names the file, the place and the remedy."""
 
 

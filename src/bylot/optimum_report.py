@@ -211,12 +211,12 @@ def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
 
 def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
     """Expected costs of each optimum beside the bounds, in the unit of the file."""
-    if not report.file.promises:
+    if not report.file.limits:
         return ["There are no limits."]
     spent = {KIND_LABELS[kind]: one.costs for kind, one in report.found.items()}
     spent[FIXED_SET_LABEL] = report.fixed.cost
     rows = [("limit", "bound", "", *spent)]
-    for j, written in enumerate(report.file.promises):
+    for j, written in enumerate(report.file.limits):
         unit = units_per_request(report, written)
         cells = (
             f"{cost[j] / unit:.4g} {judge_cost(report, j, cost[j])}" for cost in spent.values()
@@ -245,7 +245,7 @@ def tabulate_prices(report: OptimumReport) -> list[str]:
     rows: list[tuple[str, ...]] = []
     for kind, one in report.found.items():
         peaks = report.file.problem.peaks
-        for written, price, peak in zip(report.file.promises, one.prices, peaks, strict=True):
+        for written, price, peak in zip(report.file.limits, one.prices, peaks, strict=True):
             scale = report.span * units_per_request(report, written)
             idle = NEGLIGIBLE_GAIN / (price.limit.bound or peak)
             cells = [
@@ -360,11 +360,11 @@ def limit_costs_to_data(report: OptimumReport, cost: Floats) -> list[dict[str, A
             "limit": written.limit.name,
             "side": written.limit.side,
             "bound": written.limit.bound,
-            "line": written.place.line,
+            "line": written.line,
             "cost": float(cost[j]),
             "kept": judge_cost(report, j, float(cost[j])) != "violated",
         }
-        for j, written in enumerate(report.file.promises)
+        for j, written in enumerate(report.file.limits)
     ]
 
 

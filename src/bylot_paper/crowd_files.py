@@ -1,17 +1,110 @@
 """Reading a crowd: a file of answers and a file of truths, joined on the task."""
 
+import re
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 from bylot.errors import DataError
 from bylot.outcome_tables.text_lines import (
     WHOLE_NUMBER,
-    FieldRows,
     data_error,
+    describe_lines,
     quote_field,
-    read_field_rows,
+    read_text_lines,
+    split_at_commas,
+    split_at_tabs,
 )
 from bylot_paper.crowd import Annotation, Crowd, UnjudgedCounts, assemble_crowd
+
+COLUMN_WORDS = {
+    "task": {"task", "item", "question", "object", "document", "example", "instance", "sample"},
+    "worker": {"worker", "annotator", "user", "rater", "judge", "labeler", "labeller", "assessor"},
+    "label": {"label", "answer", "response", "truth", "gold", "class", "category", "judgment"}
+    | {"judgement", "vote", "truelabel", "goldlabel", "groundtruth", "workerlabel"},
+}
+"""The words of a header that name a column: lower case, letters only, without a final "id"."""
+
+
+class FieldRows(NamedTuple):
+    """The lines of a file, each with its fields in the order of the requested columns."""
+
+    path: Path
+    fields: list[tuple[str, ...]]
+    header: bool  # was line 1 a header?
+
+    def line(self, row: int) -> int:
+        """The number, from 1, of a row's line in the file."""
+        return row + 1 + self.header
+
+
+def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
+    """Read a file whose lines have one field for each of the columns, separated in any way."""
+    lines = read_text_lines(path)
+    split = guess_separator(lines, len(columns))
+    cut = [split(line) for line in lines]
+    bad = [n for n, fields in enumerate(cut, 1) if len(fields) != len(columns) or "" in fields]
+    if bad:
+        raise malformed_lines_error(path, bad, len(lines), columns)
+    order = find_header(path, cut, columns)
+    if order is None:
+        return FieldRows(path, [tuple(fields) for fields in cut], False)
+    return FieldRows(path, [tuple(fields[i] for i in order) for fields in cut[1:]], True)
+
+
+def guess_separator(lines: list[str], wanted: int) -> Callable[[str], list[str]]:
+    """The separator that gives most lines the expected number of fields; tabs win a tie."""
+    ways = (split_at_tabs, split_at_commas, split_at_blanks)
+    return max(ways, key=lambda way: sum(len(way(line)) == wanted for line in lines))
+
+
+def split_at_blanks(line: str) -> list[str]:
+    """Fields between spaces and tabs."""
+    return re.split("[ \t]+", line.strip(" \t"))
+
+
+def find_header(path: Path, cut: list[list[str]], columns: Sequence[str]) -> list[int] | None:
+    """Where each column stands according to line 1; None if line 1 is data.
+
+    Line 1 is a header if it names every column once by a word we know, in any order. If its word
+    for the task or for the label is met again in that column it may be data: that is an error, as
+    a wrong guess would lose a line or make one up. (A worker may well be called "worker".)
+    """
+    meanings = [column_meaning(field) for field in cut[0]]
+    if any(meanings.count(column) != 1 for column in columns):
+        return None
+    order = [meanings.index(column) for column in columns]
+    for n, fields in enumerate(cut[1:], 2):
+        for i in (order[0], order[-1]):
+            if fields[i] == cut[0][i]:
+                what = (
+                    f"may be a header or data, as line {n} has {quote_field(fields[i])} there too"
+                )
+                raise data_error(path, what, "call that task or label otherwise", 1)
+    return order
+
+
+def column_meaning(field: str) -> str | None:
+    """The column that a word of a header stands for.
+
+    >>> column_meaning("Worker ID"), column_meaning("true_label"), column_meaning("w17")
+    ('worker', 'label', None)
+    """
+    word = re.sub("[^a-z]", "", field.lower()).removesuffix("id")
+    return next((column for column, words in COLUMN_WORDS.items() if word in words), None)
+
+
+def malformed_lines_error(
+    path: Path, bad: list[int], total: int, columns: Sequence[str]
+) -> DataError:
+    """The error for lines with another number of fields."""
+    what = (
+        f"{describe_lines(bad, total)} do not hold the {len(columns)} fields {', '.join(columns)}"
+    )
+    return data_error(
+        path, what, "correct or remove them; fields lie between tabs, commas or blanks"
+    )
 
 
 def read_crowd(

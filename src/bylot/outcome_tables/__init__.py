@@ -1,1 +1,1 @@
-"""outcome_tables."""
+"""Tables in CSV or Parquet: outcomes and skills of experts, and the sheets they are read from."""

@@ -1,4 +1,4 @@
-"""Reading outcomes: which expert answered which question how well, and who the experts are."""
+"""Tables of outcomes (how well each expert answered each question) and of mean skills."""
 
 import difflib
 import math
@@ -11,24 +11,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bylot.errors import DataError
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.sheets import Sheet, open_sheet, parse_decimal, read_sheet
-from bylot.outcome_tables.text_lines import data_error, quote_field, sort_ids
+from bylot.outcome_tables.text_lines import data_error, quote_field, shorten, sort_ids
 from bylot.problem.validation import lock_array
 
-MAX_LISTED_NAMES = 5  # names that a message spells out
+MAX_LISTED_NAMES = 5  # in a message
 
 
 class ColumnMatch(NamedTuple):
-    """Where each expert of the problem stands in the table, and the columns nobody asked for."""
+    """The column of each expert of the problem, and the columns of nobody."""
 
     places: list[int]
     unused: tuple[str, ...]
 
 
 def match_columns(path: Path, columns: Sequence[str], experts: Sequence[str]) -> ColumnMatch:
-    """Every expert's column; columns of others may be there, as who is left out of a problem for
-    once need not be cut out of a table.
+    """Find the column of each expert; the table may have columns of other experts.
 
     >>> match_columns(Path("t.csv"), ["ann", "bob", "cat"], ["cat", "ann"])
     ColumnMatch(places=[2, 0], unused=('bob',))
@@ -41,23 +41,23 @@ def match_columns(path: Path, columns: Sequence[str], experts: Sequence[str]) ->
         what += list_names([suggest_name(name, unused) for name in missing])
         if unused:
             what += f"; not in the problem: {list_names(list(map(quote_field, unused)))}"
-        raise data_error(path, what, "write names alike in both files, or add columns", 1)
+        raise data_error(path, what, "use the same names in both files, or add the columns", 1)
     return ColumnMatch([place[name] for name in experts], unused)
 
 
 def suggest_name(name: str, others: Sequence[str]) -> str:
-    """A name, and one that may have been meant.
+    """A name, and the most similar of the others.
 
     >>> suggest_name("gpt-4o", ["gpt4o", "yi"])
-    "'gpt-4o' (is it 'gpt4o'?)"
+    "'gpt-4o' (did you mean 'gpt4o'?)"
     """
     fold = {other.casefold(): other for other in others}
     close = difflib.get_close_matches(name.casefold(), fold, n=1)
-    return quote_field(name) + (f" (is it {quote_field(fold[close[0]])}?)" if close else "")
+    return quote_field(name) + (f" (did you mean {quote_field(fold[close[0]])}?)" if close else "")
 
 
 def list_names(names: Sequence[str]) -> str:
-    """The first few.
+    """The first few names.
 
     >>> list_names(["a", "b", "c", "d", "e", "f", "g"])
     'a, b, c, d, e and 2 more'
@@ -68,24 +68,30 @@ def list_names(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class OutcomeTable:
-    """Questions in the order of their ids, each of one dimension; experts as their file has them.
+    """Outcomes of questions, sorted by id; input of `environments.Outcomes`.
 
-    `environments.Outcomes(table, dimension, contexts=context)` is the world that asks them.
+    questions:  ids, sorted as numbers if all are whole numbers, else as text
+    dimensions: names, sorted likewise; empty if no column holds them
+    dimension:  (Q,) index into dimensions; 0 if there are none
+    contexts, context: likewise
+    table:      (Q, K) outcomes in [0, 1]; NaN where an expert did not answer
+    unasked:    number of questions without outcomes, which were left out
+    unused:     columns that belong to none of the experts
     """
 
     experts: tuple[str, ...]
-    questions: tuple[str, ...]  # sorted as numbers if all are whole numbers, else as text
-    dimensions: tuple[str, ...]  # likewise; none if no column was to say them
-    dimension: Ints  # (Q,): of each question, an index into dimensions; all 0 if there are none
-    contexts: tuple[str, ...]  # sorted likewise; none if no column was to say them
-    context: Ints  # (Q,): likewise
-    table: Floats  # (Q, K): outcomes in [0, 1]; NaN where an expert did not answer
-    unasked: int  # questions that have a dimension but no outcomes, and were left out
-    unused: tuple[str, ...]  # columns that belong to none of the experts who were asked for
+    questions: tuple[str, ...]
+    dimensions: tuple[str, ...]
+    dimension: Ints
+    contexts: tuple[str, ...]
+    context: Ints
+    table: Floats
+    unasked: int
+    unused: tuple[str, ...]
 
     @property
     def blanks(self) -> Ints:
-        """(K,): the questions that each expert did not answer."""
+        """(K,) number of questions that each expert did not answer."""
         blanks: Ints = np.isnan(self.table).sum(axis=0)
         return blanks
 
@@ -98,19 +104,32 @@ def read_outcomes(
     context: str | None = None,
     experts: Sequence[str] | None = None,
 ) -> OutcomeTable:
-    """A table from a file with a column for each expert, which also says what is asked unless a
-    second file does.
+    """Read a table of outcomes from CSV, or from Parquet (*.parquet) if polars is installed.
 
-    Both begin with a header and have a line for each question, in any order, whose first field is
-    the question's id; they may be in Parquet too (*.parquet), if polars is there.
+    A file has a header and one line per question, in any order; the first field is the id of the
+    question. An outcome is a number from 0 to 1, or blank if there is no answer.
 
-    dimension: the column of the second file, if there is one, or else of the first, that holds the
-               dimension of a question; None if a request is one question, whatever it is about
-    context:   likewise the column that holds the context; None if there is but one
-    experts:   whom to read of, in this order; then other columns may be there. If it is not given,
-               every further column of the first file is an expert
+    Parameters
+    ----------
+    outcomes_file : path-like
+        The file with one column per expert.
+    questions_file : path-like, optional
+        The file with the columns `dimension` and `context`; by default the first one.
+    dimension : str, optional
+        The column of the dimension of a question; None if a request is one question.
+    context : str, optional
+        The column of the context of a question.
+    experts : sequence of str, optional
+        The experts to read, in this order; by default all further columns.
 
-    What an expert has in a line is a number from 0 to 1, or blank if there was no answer.
+    Returns
+    -------
+    OutcomeTable
+
+    Raises
+    ------
+    DataError
+        If a file is malformed.
     """
     outcomes = open_sheet(Path(outcomes_file))
     about = outcomes if questions_file is None else open_sheet(Path(questions_file))
@@ -139,7 +158,7 @@ def read_outcomes(
 
 
 def read_labels(about: Sheet, column: str) -> list[str]:
-    """The dimension or context of each question, none of them blank."""
+    """The dimension or context of each question; none is blank."""
     labels = about.column(column)
     if "" in labels:
         row = labels.index("")
@@ -149,7 +168,7 @@ def read_labels(about: Sheet, column: str) -> list[str]:
 
 
 def index_labels(labels: list[str] | None, rows: list[int]) -> tuple[tuple[str, ...], Ints]:
-    """The different labels of some rows in their order, and the number of each row's."""
+    """The sorted labels of some rows, and the index of each row's label."""
     if labels is None:
         return (), lock_array(np.zeros(len(rows), np.int64))
     names = sort_ids(labels[n] for n in rows)
@@ -158,46 +177,52 @@ def index_labels(labels: list[str] | None, rows: list[int]) -> tuple[tuple[str, 
 
 
 def check_questions(outcomes: Sheet, about: Sheet) -> None:
-    """Refuse an outcome of a question of which nothing is said."""
-    told = set(about.names)
+    """Reject outcomes of questions that the second file does not have."""
+    known = set(about.names)
     for row, question in enumerate(outcomes.names):
-        if question not in told:
+        if question not in known:
             what = f"question {quote_field(question)} is not in {about.path.name!r}"
-            remedy = "add it there or remove it here; ids must be written alike"
+            remedy = "add it there or remove it here; use the same ids in both files"
             raise data_error(outcomes.path, what, remedy, outcomes.place(row))
 
 
 def find_expert_columns(
     outcomes: Sheet, experts: Sequence[str] | None, other: set[str]
 ) -> ColumnMatch:
-    """Where the column of each expert is, and whose columns are nobody's."""
+    """Find the column of each expert among those that are not labels."""
     columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in other]
     names = [outcomes.columns[i] for i in columns]
     if not names:
-        what = "there is no column with the outcomes of an expert"
-        raise data_error(outcomes.path, what, "add one for each expert, under their names", 1)
+        what = "no column with the outcomes of an expert"
+        raise data_error(
+            outcomes.path,
+            what,
+            "add one column per expert, with the name of the expert as header",
+            1,
+        )
     found = match_columns(outcomes.path, names, names if experts is None else experts)
     return found._replace(places=[columns[n] for n in found.places])
 
 
 def parse_outcomes(outcomes: Sheet, columns: Sequence[int]) -> Floats:
-    """Every line as the outcomes in these columns, NaN for a blank, in the order of the file."""
+    """(lines, columns) outcomes, NaN for a blank."""
     experts = [outcomes.columns[i] for i in columns]
     if all(math.isfinite(parse_outcome(name)) for name in experts):
         what = f"{quote_field(','.join(experts))} are outcomes, not names of experts"
-        raise data_error(outcomes.path, what, "write a header above it, with names of their own", 1)
+        raise data_error(outcomes.path, what, "add a header with the names of the experts", 1)
     meaning = {fields[i]: parse_outcome(fields[i]) for fields in outcomes.fields for i in columns}
     values = np.array([[meaning[fields[i]] for i in columns] for fields in outcomes.fields])
     for row, n in np.argwhere(np.isinf(values)).tolist():
         field = outcomes.fields[row][columns[n]]
-        what = f"{quote_field(field)} of expert {quote_field(experts[n])} is not an outcome"
-        remedy = "write a number from 0 to 1, or nothing if the expert did not answer"
-        raise data_error(outcomes.path, what, remedy, outcomes.place(row))
+        what = f"outcome of expert {quote_field(experts[n])}"
+        expected = "a number from 0 to 1, or nothing if the expert did not answer"
+        line = outcomes.place(row)
+        raise DataError(what, got=shorten(field), expected=expected, path=outcomes.path, line=line)
     return values
 
 
 def parse_outcome(field: str) -> float:
-    """A number from 0 to 1, NaN for a blank, and infinity for what is no outcome.
+    """A number from 0 to 1, NaN for a blank, and infinity for an invalid field.
 
     >>> parse_outcome("1"), parse_outcome(""), parse_outcome("1.5"), parse_outcome("yes")
     (1.0, nan, inf, inf)
@@ -211,19 +236,18 @@ def parse_outcome(field: str) -> float:
 def read_experts(
     path: str | PathLike[str], experts: Sequence[str] | None = None
 ) -> dict[str, npt.NDArray[Any]]:
-    """The columns of a file with a line for each expert, whose name is its first field.
+    """Read the columns of a file with one line per expert, whose name is the first field.
 
-    experts: whom to read of, in this order; everybody in the order of the file if it is not given.
-    A column is one of numbers, NaN where it is blank, if it holds numbers and blanks only and not
-    blanks alone; or else of text. The first is of text.
+    A column holds numbers, NaN where it is blank, if all its fields are numbers or blanks and not
+    all are blank; else it holds text, as the first column does. `experts` selects and orders lines.
     """
     read = read_sheet(Path(path))
     place = {name: row for row, name in enumerate(read.names)}
     chosen = read.names if experts is None else list(experts)
     for name in chosen:
         if name not in place:
-            what = f"there is no line for expert {quote_field(name)}"
-            raise data_error(read.path, what, "add one; names must be written alike")
+            what = f"no line for expert {quote_field(name)}"
+            raise data_error(read.path, what, "add one; use the same names in both files")
     rows = [read.fields[place[name]] for name in chosen]
     return {
         column: np.array(fields, object) if i == 0 else column_from_fields(fields)
@@ -232,7 +256,7 @@ def read_experts(
 
 
 def column_from_fields(fields: list[str]) -> npt.NDArray[Any]:
-    """A column of numbers if it can be one.
+    """A column of numbers if all fields are numbers or blank.
 
     >>> column_from_fields(["7", ""]), column_from_fields(["7B", ""])
     (array([ 7., nan]), array(['7B', ''], dtype=object))
@@ -245,19 +269,16 @@ def column_from_fields(fields: list[str]) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class SkillTable:
-    """Mean values, dimension by expert; `environments.Noisy(table)` is noise around them."""
+    """Mean values in [0, 1], (dimension, expert); input of `environments.Noisy`."""
 
     experts: tuple[str, ...]
     dimensions: tuple[str, ...]
-    table: Floats  # (N, K), in [0, 1]
+    table: Floats
     unused: tuple[str, ...]  # columns of the file that belong to no expert
 
 
 def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable:
-    """A table from a file with a line for each dimension and a column for each of the experts.
-
-    Line 1 names the columns; the first field of every other line is the name of a dimension.
-    """
+    """Read a file with a header, one line per dimension (its name first) and one column per expert."""
     read = read_sheet(Path(path))
     match = match_columns(read.path, read.columns[1:], experts)
     table = np.empty((len(read.fields), len(experts)))
@@ -265,8 +286,12 @@ def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable
         for i, place in enumerate(match.places):
             value = parse_decimal(fields[1 + place])
             if value is None or not 0 <= value <= 1:
-                what = f"{quote_field(fields[1 + place])} of expert {quote_field(experts[i])} is not a skill"
-                remedy = "write the mean value of an answer, from 0 to 1"
-                raise data_error(read.path, what, remedy, read.line(row))
+                raise DataError(
+                    f"skill of expert {quote_field(experts[i])}",
+                    got=shorten(fields[1 + place]),
+                    expected="the mean value of an answer, from 0 to 1",
+                    path=read.path,
+                    line=read.line(row),
+                )
             table[row, i] = value + 0.0  # no -0.0
     return SkillTable(tuple(experts), tuple(read.names), lock_array(table), match.unused)

@@ -41,7 +41,7 @@ class Sheet(NamedTuple):
     def column(self, name: str) -> list[str]:
         """The field of every line in a column."""
         if name not in self.columns:
-            what = f"there is no column {quote_field(name)}"
+            what = f"no column {quote_field(name)}"
             raise data_error(self.path, what, suggest_known_name(name, self.columns, "columns"), 1)
         place = self.columns.index(name)
         return [fields[place] for fields in self.fields]
@@ -56,45 +56,43 @@ class Sheet(NamedTuple):
 
 
 def read_sheet(path: Path, largest: int = -1) -> Sheet:
-    """A file with a header and at least one line below it, of at most so many bytes."""
+    """Read a CSV file with a header and at least one line, of at most `largest` bytes."""
     lines = read_text_lines(path, largest)
     cut = split_at_tabs if "\t" in lines[0] else split_at_commas
     columns, *fields = map(cut, lines)
     check_columns(path, columns)
     bad = [n for n, row in enumerate(fields, 2) if len(row) != len(columns)]
     if bad:
-        what = (
-            f"{describe_lines(bad, len(lines))} do not hold {len(columns)} fields, as line 1 does"
+        what = f"{describe_lines(bad, len(lines))} do not have {len(columns)} fields, as line 1 has"
+        raise data_error(
+            path, what, "correct or remove them; fields are separated by tabs or commas"
         )
-        raise data_error(path, what, "correct or remove them; fields lie between tabs or commas")
     if not fields:
-        raise data_error(path, "holds a header and nothing else", "give a file with entries")
+        raise data_error(path, "only a header", "add at least one line")
     return check_unique_names(Sheet(path, tuple(columns), fields))
 
 
 def check_columns(path: Path, columns: list[str]) -> None:
-    """Refuse a header of fewer than two columns, or in which a name is missing or met again.
+    """Reject a header with fewer than two columns, with a missing or with a duplicate name.
 
-    The first column may be without a name, as it is where tables are saved with their index.
+    The first name may be missing, as in tables saved with their index.
     """
     if len(columns) < 2:
-        what = "is not a header that names two columns or more"
+        what = "not a header of two columns or more"
         semicolons = ", not semicolons" if columns and ";" in columns[0] else ""
-        raise data_error(
-            path, what, f"write one, with tabs or commas{semicolons} between the names", 1
-        )
+        raise data_error(path, what, f"separate the names by tabs or commas{semicolons}", 1)
     seen: dict[str, int] = {}
     for n, name in enumerate(columns, 1):
         before = seen.setdefault(name, n)
         if before != n:
             what = f"columns {before} and {n} are both called {quote_field(name)}"
-            raise data_error(path, what, "give each column a name of its own", 1)
+            raise data_error(path, what, "rename one of them", 1)
         if not name and n > 1:
             raise data_error(path, f"column {n} has no name", "give it one, or remove it", 1)
 
 
 def check_unique_names(read: Sheet) -> Sheet:
-    """Refuse a line without a name, and a second line of the same name."""
+    """Reject a line without a name, and a second line with the same name."""
     what = quote_field(read.columns[0]) if read.columns[0] else "the name"
     seen: dict[str, int] = {}
     for row, name in enumerate(read.names):
@@ -105,12 +103,12 @@ def check_unique_names(read: Sheet) -> Sheet:
             first = read.place(before)
             first = f"line {first}" if isinstance(first, int) else first
             said = f"{what} is {quote_field(name)}, as in {first}"
-            raise data_error(read.path, said, "keep one of the two lines", read.place(row))
+            raise data_error(read.path, said, "keep one of them", read.place(row))
     return read
 
 
 def parse_decimal(field: str) -> float | None:
-    """A finite number in plain writing, None if a field holds something else.
+    """A finite decimal number, None if a field holds something else.
 
     >>> parse_decimal("-.5e1"), parse_decimal("nan"), parse_decimal("1,5"), parse_decimal("")
     (-5.0, None, None, None)
@@ -120,39 +118,39 @@ def parse_decimal(field: str) -> float | None:
 
 
 def open_sheet(path: Path) -> Sheet:
-    """The sheet in a file, by its name: *.parquet, or text."""
+    """Read a sheet from Parquet (*.parquet) or from text."""
     return sheet_from_parquet(path) if path.suffix.lower() == ".parquet" else read_sheet(path)
 
 
 def sheet_from_parquet(path: Path) -> Sheet:
-    """The rows of a table; nulls and NaN are blanks, True and False 1 and 0."""
+    """Read a Parquet file; nulls and NaN become blanks, True and False 1 and 0."""
     table = load_parquet(path)
     check_columns(path, table.columns)
     if not len(table):
-        raise data_error(path, "holds no rows", "give a table with entries")
+        raise data_error(path, "no rows", "give a table with at least one row")
     fields = [[format_field(value) for value in row] for row in table.rows()]
     return check_unique_names(Sheet(path, tuple(table.columns), fields, text=False))
 
 
 def load_parquet(path: Path) -> Any:
-    """The table in a file."""
+    """Load a Parquet file with polars."""
     try:
         import polars as pl
     except ModuleNotFoundError:
         remedy = f"{install_command('reproduce')}, or save it as CSV"
-        raise data_error(path, "is in Parquet, which needs polars", remedy) from None
+        raise data_error(path, "Parquet files need polars", remedy) from None
     if not path.is_file():
-        raise data_error(path, "no such file", "give the path of a file that exists")
+        raise data_error(path, "no such file", "give the path of an existing file")
     try:
         return pl.read_parquet(path)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = " ".join(str(error).split())
         what = f"cannot be read as Parquet ({reason})"
-        raise data_error(path, what, "write it anew, or save it as CSV") from None
+        raise data_error(path, what, "write it again, or save it as CSV") from None
 
 
 def format_field(value: object) -> str:
-    """A value as a field of a text file would have it.
+    """A value as it would be written in a CSV file.
 
     >>> (
     ...     format_field(True),

@@ -1,53 +1,13 @@
-"""Lines of a text file cut into named fields; what the fields mean is left to the reader of them.
-
-A file may be separated by tabs, commas (quotes as spreadsheets write them) or blanks, end its lines
-in either way, begin with a byte order mark and end with blank lines. A blank line elsewhere, a
-missing, spare or empty field is malformed, and no malformed line is ever passed over.
-"""
+"""Text files with one entry per line, in UTF-8; the lines may end in either way."""
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from bylot.errors import DataError, LocatedError
 
-MAX_LISTED_LINES = 5  # malformed lines that a message lists; the others are counted
-
-COLUMN_WORDS = {
-    "task": {"task", "item", "question", "object", "document", "example", "instance", "sample"},
-    "worker": {"worker", "annotator", "user", "rater", "judge", "labeler", "labeller", "assessor"},
-    "label": {"label", "answer", "response", "truth", "gold", "class", "category", "judgment"}
-    | {"judgement", "vote", "truelabel", "goldlabel", "groundtruth", "workerlabel"},
-}
-"""What columns are called in a header: letters only, in lower case, without a final "id"."""
-
-
-class FieldRows(NamedTuple):
-    """The data lines of one file, each with its fields in the order that was asked for."""
-
-    path: Path
-    fields: list[tuple[str, ...]]
-    header: bool  # was line 1 a header?
-
-    def line(self, row: int) -> int:
-        """The number, from 1, of a row's line in the file."""
-        return row + 1 + self.header
-
-
-def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
-    """Every line of a file as one field for each of the columns."""
-    lines = read_text_lines(path)
-    split = guess_separator(lines, len(columns))
-    cut = [split(line) for line in lines]
-    bad = [n for n, fields in enumerate(cut, 1) if len(fields) != len(columns) or "" in fields]
-    if bad:
-        raise malformed_lines_error(path, bad, len(lines), columns)
-    order = find_header(path, cut, columns)
-    if order is None:
-        return FieldRows(path, [tuple(fields) for fields in cut], False)
-    return FieldRows(path, [tuple(fields[i] for i in order) for fields in cut[1:]], True)
+MAX_LISTED_LINES = 5  # in a message
 
 
 def read_text(
@@ -92,19 +52,13 @@ def read_text_lines(path: Path, largest: int = -1) -> list[str]:
     return lines
 
 
-def guess_separator(lines: list[str], wanted: int) -> Callable[[str], list[str]]:
-    """The way of cutting that gives most lines the wanted number of fields; tabs first in a tie."""
-    ways = (split_at_tabs, split_at_commas, split_at_blanks)
-    return max(ways, key=lambda way: sum(len(way(line)) == wanted for line in lines))
-
-
 def split_at_tabs(line: str) -> list[str]:
-    """Fields between tabs; blanks about them do not count."""
+    """Fields between tabs, without the spaces around them."""
     return [field.strip() for field in line.split("\t")]
 
 
 def split_at_commas(line: str) -> list[str]:
-    """Fields between commas, which may be quoted; none at all if the quotes do not match."""
+    """Fields between commas, which may be quoted; none if the quotes do not match."""
     if '"' not in line:
         return [field.strip() for field in line.split(",")]
     try:
@@ -114,56 +68,8 @@ def split_at_commas(line: str) -> list[str]:
     return [field.strip() for field in fields]
 
 
-def split_at_blanks(line: str) -> list[str]:
-    """Fields between any number of blanks and tabs."""
-    return re.split("[ \t]+", line.strip(" \t"))
-
-
-def find_header(path: Path, cut: list[list[str]], columns: Sequence[str]) -> list[int] | None:
-    """Where each column stands according to line 1; None if line 1 is data.
-
-    Line 1 is a header if it names every column once by a word we know, in any order. If its word
-    for the task or for the label is met again in that column it may be data: that is an error, as
-    a wrong guess would lose a line or make one up. (A worker may well be called "worker".)
-    """
-    meanings = [column_meaning(field) for field in cut[0]]
-    if any(meanings.count(column) != 1 for column in columns):
-        return None
-    order = [meanings.index(column) for column in columns]
-    for n, fields in enumerate(cut[1:], 2):
-        for i in (order[0], order[-1]):
-            if fields[i] == cut[0][i]:
-                what = (
-                    f"may be a header or data, as line {n} has {quote_field(fields[i])} there too"
-                )
-                raise data_error(path, what, "call that task or label otherwise", 1)
-    return order
-
-
-def column_meaning(field: str) -> str | None:
-    """The column that a word of a header stands for.
-
-    >>> column_meaning("Worker ID"), column_meaning("true_label"), column_meaning("w17")
-    ('worker', 'label', None)
-    """
-    word = re.sub("[^a-z]", "", field.lower()).removesuffix("id")
-    return next((column for column, words in COLUMN_WORDS.items() if word in words), None)
-
-
-def malformed_lines_error(
-    path: Path, bad: list[int], total: int, columns: Sequence[str]
-) -> DataError:
-    """The error for lines that have not one field for each column."""
-    what = (
-        f"{describe_lines(bad, total)} do not hold the {len(columns)} fields {', '.join(columns)}"
-    )
-    return data_error(
-        path, what, "correct or remove them; fields lie between tabs, commas or blanks"
-    )
-
-
 def describe_lines(bad: list[int], total: int) -> str:
-    """How many lines, and the first of them.
+    """How many lines, and the numbers of the first.
 
     >>> describe_lines([2, 7], total=9)
     '2 of 9 lines (line 2, 7)'
@@ -193,7 +99,7 @@ WHOLE_NUMBER = re.compile("-?[0-9]{1,18}", re.ASCII)
 
 
 def sort_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """Different ids in their order: that of numbers if all are whole numbers, else of text.
+    """The different ids, sorted as numbers if all are whole numbers, else as text.
 
     >>> sort_ids(["10", "9", "10"]), sort_ids(["10", "9", "a"])
     (('9', '10'), ('10', '9', 'a'))

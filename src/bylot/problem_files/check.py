@@ -129,14 +129,17 @@ def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
     problem = file.problem
     for limit in file.limits:
         full, sign = find_full_panel_range(limit, problem), limit.limit.sign
-        for margin in () if full is None else MARGINS_TRIED:
-            bound = (
-                full[0 if sign == UPPER else 1] * (1 - sign * margin) / limit.unit(problem.draws)
-            )
+        if full is None:
+            continue
+        nearest = full[0 if sign == UPPER else 1] / limit.unit(problem.draws)
+        for margin in MARGINS_TRIED:
+            bound = nearest * (1 - sign * margin)
             looser = limit.at(round_outward(bound, sign, PROPOSED_DIGITS), problem.draws)
             if looser is None or sign * (looser.written - limit.written) >= 0:
                 continue  # not looser than the bound of the file
-            limits = [looser.limit if one.key == looser.limit.key else one for one in problem.limits]
+            limits = [
+                looser.limit if one.key == looser.limit.key else one for one in problem.limits
+            ]
             if not check_distinct(problem.replace(limits=limits)).reason:
                 yield looser
                 break

@@ -96,7 +96,7 @@ def read_document(path: Path) -> Document:
 
 
 def read_source(path: Path) -> str:
-    """The text of a file, with "\\n" as the only line end and without control characters."""
+    """The text of a file, with line feeds as line ends and without control characters."""
     shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
     text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
     text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from bylot.errors import DataError, ProblemFileError
 from bylot.outcome_tables.sheets import Sheet, parse_decimal, read_sheet
 from bylot.outcome_tables.text_lines import quote_field, shorten
 from bylot.problem import validation
 from bylot.problem.validation import suggest_known_name
-from bylot.problem_files.document import Document
+from bylot.problem_files.document import Document, Keys
 from bylot.problem_files.schema import (
     EXPERT_KEYS,
-    UNSET,
     ColumnRule,
     ExpertEntry,
     ExpertsFile,
@@ -77,8 +78,9 @@ def read_experts_csv(document: Document, path: Path) -> Sheet:
         path.stat()
         return read_sheet(path, MAX_CSV_BYTES)
     except DataError as error:
-        parts = {"path": error.path, "line": error.line, "remedy": error.remedy}
-        raise ProblemFileError(error.what, **parts) from None
+        raise ProblemFileError(
+            error.what, path=error.path, line=error.line, remedy=error.remedy
+        ) from None
     except (OSError, ValueError):
         what = f"no CSV file {quote_field(str(path))}"
         remedy = "put it there, or give its path with --experts"
@@ -108,11 +110,11 @@ def document_from_sheet(
                 **{cost: costs[cost] if n is None else n for cost, n in numbers.items()},
             }
         )
-    lines = {("experts", n): sheet.line(n) for n in range(len(experts))}
+    lines: dict[Keys, int] = {("experts", n): sheet.line(n) for n in range(len(experts))}
     return Document(sheet.path, {"experts": experts}, lines)
 
 
-def check_column(document: Document, keys: tuple[str | int, ...], sheet: Sheet, name: str) -> None:
+def check_column(document: Document, keys: Keys, sheet: Sheet, name: str) -> None:
     """Reject a column that the CSV file does not have."""
     if name not in sheet.columns[1:]:
         what = f"{sheet.path.name} has no column {quote_field(name)}"
@@ -231,13 +233,16 @@ def members_by_column(
     high = float("inf") if rule.at_most is UNSET else rule.at_most
     members = []
     for row, (name, field) in enumerate(zip(sheet.names, sheet.column(rule.column), strict=True)):
-        value, place = parse_decimal(field), {"path": sheet.path, "line": sheet.line(row)}
-        if not field and rule.blank is UNSET:
-            remedy = f"fill it in, or add `blank: in` or `blank: out` to groups.{group}"
-            raise ProblemFileError(f"{rule.column} is blank", remedy=remedy, **place)
-        if field and value is None:
-            expected = "a number, or nothing"
-            raise ProblemFileError(rule.column, got=shorten(field), expected=expected, **place)
+        value = parse_decimal(field)
+        if (field and value is None) or (not field and rule.blank is UNSET):
+            raise ProblemFileError(
+                rule.column,
+                got=shorten(field),
+                expected="a number",
+                remedy=f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}",
+                path=sheet.path,
+                line=sheet.line(row),
+            )
         if rule.blank == "in" if value is None else low <= value <= high:
             members.append(name)
     if not members:

@@ -5,6 +5,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from bylot.errors import ProblemFileError
 from bylot.outcome_tables.text_lines import quote_field
 from bylot.problem import Limit, Share, share
@@ -12,7 +14,7 @@ from bylot.problem.limits import LOWER, UPPER
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document, Keys
 from bylot.problem_files.experts import ExpertList
-from bylot.problem_files.schema import UNSET, LimitEntry, ProblemEntry
+from bylot.problem_files.schema import LimitEntry, ProblemEntry
 
 
 class WrittenLimit(NamedTuple):

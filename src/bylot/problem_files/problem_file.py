@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from msgspec import UNSET
+
 from bylot._text import join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Remedy, Share, validation
@@ -17,7 +19,6 @@ from bylot.problem_files.limits import WrittenLimit, read_limits
 from bylot.problem_files.schema import (
     EXPERT_KEYS,
     NAME_RULE,
-    UNSET,
     ProblemEntry,
     decode_problem,
     is_readable_name,

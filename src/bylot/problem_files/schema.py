@@ -339,7 +339,7 @@ def describe_type(info: Any) -> str:
         case inspect.ListType():
             return f"a list of at least {info.min_length}" if info.min_length else "a list"
         case inspect.LiteralType():
-            return " or ".join(sorted(info.values, reverse=True))
+            return " or ".join(sorted(map(str, info.values), reverse=True))
         case inspect.StrType():
             return "text" if info.pattern is None else f"a name of {NAME_RULE}"
     kind = "a whole number" if isinstance(info, inspect.IntType) else "a finite number"

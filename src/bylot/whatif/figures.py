@@ -124,7 +124,7 @@ def draw_limit_panel(axes: Any, found: WhatifResults, n: int) -> None:
     """One limit, in the unit of the file: of each period, or else so far, where the first
     twentieth, which is mostly chance, is left out.
     """
-    setup, promise = found.setup, found.setup.file.promises[n]
+    setup, promise = found.setup, found.setup.file.limits[n]
     lowest = highest = promise.written
     marker = "." if has_several_periods(setup) and setup.due // setup.period <= 50 else ""
     for policy, look in assign_styles([*found.standings]).items():

@@ -179,14 +179,14 @@ def parse_sweep_text(text: str) -> tuple[str, list[float]]:
 
 def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     """The limit of this name, on the side it says."""
-    sides = {f"{one.limit.name}.{one.limit.side}": one for one in file.promises}
+    sides = {f"{one.limit.name}.{one.limit.side}": one for one in file.limits}
     fits = [side for side, one in sides.items() if name in (one.limit.name, side)]
     if len(fits) == 1:
         return sides[fits[0]]
     if fits:
         ways = " or ".join(f"{side}=..." for side in fits)
         raise BylotError(f"--sweep: {quote_field(name)} is limited on both sides; write {ways}")
-    names = list(dict.fromkeys(one.limit.name for one in file.promises))
+    names = list(dict.fromkeys(one.limit.name for one in file.limits))
     raise BylotError(
         f"--sweep: {file.path} has no limit on {quote_field(name)}; {suggest_known_name(name, names, 'limits')}"
     )

@@ -209,7 +209,7 @@ def build_limits_section(found: WhatifResults, paths: Mapping[str, list[Path]]) 
     if not setup.problem.limits or not found.standings:
         return []
     rows = []
-    for n, promise in enumerate(setup.file.promises):
+    for n, promise in enumerate(setup.file.limits):
         cells = []
         for one in found.standings.values():
             spend = np.array([play.spend[n] for play in one.plays])
@@ -270,7 +270,7 @@ def price_table(found: WhatifResults, kind: str) -> TableBlock:
     """Prices at the best law of a kind."""
     who = join_words([name for name, one in found.standings.items() if one.kind == kind], "and")
     rows = []
-    for promise, one in zip(found.setup.file.promises, found.prices[kind], strict=True):
+    for promise, one in zip(found.setup.file.limits, found.prices[kind], strict=True):
         binds = found.gain(one) > 1e-7
         unit = found.setup.problem.draws if promise.per == "draw" else 1
         by_price, measured = found.priced_gain(one), found.measured_gain(one)

@@ -218,7 +218,7 @@ def results_data(found: WhatifResults, sentences: Sequence[str]) -> dict[str, An
             "draws": setup.problem.draws,
             "period": setup.problem.period,
             "rewards": {"from": low, "to": high},
-            "limits": [swept_limit_data(promise, file.units) for promise in file.promises],
+            "limits": [swept_limit_data(promise, file.units) for promise in file.limits],
         },
         "world": {
             "story": world.story,
@@ -265,7 +265,7 @@ def swept_limit_data(promise: WrittenLimit, units: Mapping[str, str]) -> dict[st
         "per": promise.per,
         "bound_per_request": limit.bound,
         "unit": units.get(limit.name),
-        "line": promise.place.line,
+        "line": promise.line,
     }
 
 

@@ -110,7 +110,7 @@ def costliest_limit_clause(found: WhatifResults) -> str:
     if not prices:
         return ""
     n = max(range(len(prices)), key=lambda n: found.gain(prices[n]))
-    gain, name = found.gain(prices[n]), found.setup.file.promises[n].words
+    gain, name = found.gain(prices[n]), found.setup.file.limits[n].words
     if gain <= 1e-7 * found.setup.span:
         return "1% more room in any single one is worth nothing"
     return f'the one that costs most is "{name}": 1% more room there is worth {gain:.2g}'
