@@ -169,7 +169,7 @@ def test_a_field_that_must_be_there_is_not_made_up(tmp_path: Path, field: str) -
         ([GOOD, "", {**GOOD, "id": "d1", "t": 1}], "line 2: is not JSON"),
         ([GOOD, {**GOOD, "t": 1}], "id 'd0' is that of"),
         ([GOOD, {**GOOD, "id": "d1"}], "t 0 is that of"),
-        ([""], "is empty"),
+        ([""], "empty file"),
     ],
 )
 def test_what_is_no_log_is_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
