@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS, Cell
+from bylot_paper.grid import COMPARISON_EXPERIMENTS, Cell, list_cells
 from bylot_paper.policy_settings import COMPARED_POLICIES, OWN_POLICIES
 from bylot_paper.records import RECORD_SCHEMA
 from fabricated import RUN, common
@@ -20,7 +20,7 @@ def tell_contest(lost: Mapping[str, float] = LOST, seeds: int = 4, **run: Any) -
     """What policies lose on a made-up crowd, which is no world beside itself; the paper's leave a
     limit in odd seeds where there are any limits.
     """
-    cells = [cell for name in COMPARISON_EXPERIMENTS for cell in GRIDS[name](seeds)]
+    cells = [cell for name in COMPARISON_EXPERIMENTS for cell in list_cells(name, seeds)]
     rows = [row(cell, lost[cell.policy]) for cell in cells if cell.environment != "synthetic"]
     return SimpleNamespace(
         cells=pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell"), run={**RUN, **run}
@@ -48,6 +48,6 @@ def row(cell: Cell, lost: float) -> dict[str, Any]:
         "size": 300 if cell.environment == "K=300" else 50,
         "mixture": 0.9,
         "mixture_gap": 1e-12,
-        "told": cell.policy in ("random", "omd", "strict", "tangent", "distinct"),
+        "propensities": cell.policy in ("random", "omd", "strict", "tangent", "distinct"),
         "micros": 5.0,
     }

@@ -18,7 +18,7 @@ OPTIMUM = {"tight": 2.95, "medium": 2.955, "loose": 2.965, "none": 2.97}
 ROUNDS = 10_000
 RUN = {
     "form": "bylot-run",
-    "version": 3,
+    "version": 4,
     "data": {"name": "synthetic", "digest": "0" * 16, "synthetic": True},
     "rounds": ROUNDS,
     "window": 500,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot_paper.grid import GRIDS, Cell
+from bylot_paper.grid import Cell, list_cells
 from bylot_paper.policy_settings import GUARDED_POLICIES
 from bylot_paper.records import RECORD_SCHEMA
 from fabricated import BOUNDS, RUN, common
@@ -18,7 +18,7 @@ OPTIMUM = {"tight": 3.0, "medium": 3.0, "loose": 3.0, "stress": 2.6}
 def tell_past(good: bool = True, seeds: int = 4, **run: Any) -> Any:
     """All experiments past the paper, as they must come out, or as they must not."""
     names = ("beyond", "ablation", "periods", "settings")
-    rows = [told(cell, good) for name in names for cell in GRIDS[name](seeds)]
+    rows = [told(cell, good) for name in names for cell in list_cells(name, seeds)]
     return SimpleNamespace(
         cells=pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell"), run={**RUN, **run}
     )

@@ -21,7 +21,6 @@ from bylot.problem import Problem
 from bylot_paper import scenarios
 from bylot_paper.analysis import RecordGroups, collect_entries
 from bylot_paper.claims import describe_missing
-from bylot_paper.comparison import run_comparison_job
 from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.default_rule import LARGE_POOL_SIZE, ResultLine, choose_defaults
 from bylot_paper.grid import COMPARISON_EXPERIMENTS, Cell, group_cells_by_scenario
@@ -30,6 +29,7 @@ from bylot_paper.policy_settings import COMPARED_POLICIES
 from bylot_paper.records import Records
 from bylot_paper.report import write_report
 from bylot_paper.reproduce import ReproduceRequest
+from bylot_paper.run import RunSetup, run_job
 from bylot_paper.scenarios import read_hospital
 from contest import LOST, tell_contest
 
@@ -59,8 +59,8 @@ def test_one_command_leaves_records_a_figure_a_report_and_a_verdict(small: Path)
     }
     ours = cells.filter(pl.col("policy") == "distinct")
     assert ours["feasible"].all()
-    assert ours["told"].all()
-    assert not cells.filter(pl.col("policy") == "greedy")["told"].any()
+    assert ours["propensities"].all()
+    assert not cells.filter(pl.col("policy") == "greedy")["propensities"].any()
     for column in ("reward", "mixture", "mixture_gap", "optimum", "uniform", "size"):
         assert np.isfinite(cells[column].to_numpy()).all()
     assert (cells["mixture"] > cells["optimum"] - 1e-9).all()  # no law of draws beats panels
@@ -133,7 +133,9 @@ def test_cells_of_a_world_that_is_left_out_are_refused_with_a_remedy(
 def test_a_synthetic_crowd_counts_once() -> None:
     made_up, measured = make_synthetic_crowd(), replace(make_synthetic_crowd(), synthetic=False)
     wish = ReproduceRequest(experiments=COMPARISON_EXPERIMENTS, seeds=1)
-    once, twice = ({cell.environment for cell in wish.cells(data)} for data in (made_up, measured))
+    once, twice = (
+        {cell.environment for cell in wish.list_cells(data)} for data in (made_up, measured)
+    )
     assert twice - once == {"synthetic"}
     told = tell_contest(seeds=1)
     assert describe_missing(RecordGroups(told.cells), "worlds", told.run) == [
@@ -149,7 +151,7 @@ def test_the_lines_of_the_file_give_the_verdict_again(small: Path) -> None:
     ]
     again = choose_defaults(lines)
     assert [choice.policy for choice in again] == [one["policy"] for one in found["choices"]]
-    assert [choice.out for choice in again] == [one["out"] for one in found["choices"]]
+    assert [choice.excluded for choice in again] == [one["out"] for one in found["choices"]]
 
 
 def report(told: Any, folder: Path) -> str:
@@ -163,7 +165,9 @@ def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path
     assert "The default is distinct by the rule" in text
     assert "| greedy | no: kept all limits in 2 of 4 runs of" in text
     whole = tell_contest()
-    kept = whole.cells.with_columns(feasible=pl.lit(True), outside=pl.lit(0.0), told=pl.lit(True))
+    kept = whole.cells.with_columns(
+        feasible=pl.lit(True), outside=pl.lit(0.0), propensities=pl.lit(True)
+    )
     text = report(type(whole)(cells=kept, run=whole.run), tmp_path)
     assert "The default is greedy by the rule" in text  # had it kept them
 
@@ -185,7 +189,15 @@ def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
     short = (pl.col("policy") == "tangent") & (pl.col("period") == 250)
     gone = [
         pl.when(short).then(None).otherwise(pl.col(name)).alias(name)
-        for name in ("reward", "feasible", "mixture", "told", "bad_periods", "periods", "micros")
+        for name in (
+            "reward",
+            "feasible",
+            "mixture",
+            "propensities",
+            "bad_periods",
+            "periods",
+            "micros",
+        )
     ]
     why = pl.when(short).then(pl.lit("too short")).otherwise(None).alias("refused")
     refused = type(told)(cells=told.cells.with_columns(*gone, why), run=told.run)
@@ -256,7 +268,7 @@ def contest_of(world: str, policy: str, seed: int) -> dict[str, Any]:
     (job,) = group_cells_by_scenario(
         [Cell("worlds", "own", world, policy, scenarios.BUILT_IN_SCENARIOS[world][0], seed)]
     )
-    return run_comparison_job(make_synthetic_crowd(), None, job, 4_000, 4_000)[0]
+    return run_job(RunSetup(make_synthetic_crowd(), 4_000), job)[0]
 
 
 def test_passes_are_independent_and_as_frequent_as_the_skills_say() -> None:
@@ -272,7 +284,7 @@ def test_passes_are_independent_and_as_frequent_as_the_skills_say() -> None:
 def test_late_rewards_are_late_in_the_contest() -> None:
     cells = [Cell("worlds", "own", name, "ts", 3, 0) for name in ("crowd", "late")]
     prompt, late = (
-        run_comparison_job(make_synthetic_crowd(), None, job, 300, 300)[0]
+        run_job(RunSetup(make_synthetic_crowd(), 300), job)[0]
         for job in group_cells_by_scenario(cells)
     )
     assert prompt["mixture"] == late["mixture"]
@@ -307,7 +319,7 @@ def test_auto_takes_what_the_published_table_says() -> None:
         Problem([f"e{n}" for n in range(K)], {}, draws=2)
         for K in (LARGE_POOL_SIZE, LARGE_POOL_SIZE + 1)
     )
-    for propensities, words in ((True, "chances told"), (False, "chances not needed")):
+    for propensities, words in ((True, "with propensities"), (False, "propensities not needed")):
         auto = Auto(propensities=propensities)
         assert (
             taken[f"up to {LARGE_POOL_SIZE} experts, {words}"] == written(auto.settled(few))["name"]
@@ -319,5 +331,5 @@ def test_auto_takes_what_the_published_table_says() -> None:
         for problems, one in taken.items():  # no length of a period calls for somebody else
             if problems.startswith("periods") and problems.endswith(words):
                 assert one == taken[f"up to {LARGE_POOL_SIZE} experts, {words}"]
-    assert taken["all, chances told"] == written(Auto().settled(few))["name"]
+    assert taken["all, with propensities"] == written(Auto().settled(few))["name"]
     assert COMPARISON_EXPERIMENTS == ("default", "worlds", "spans")

@@ -88,7 +88,7 @@ def unpaired(lines: list[ResultLine]) -> SeedEstimate:
     known = {line.place: float(np.mean(list(line.gaps.values()))) for line in measure}
     return average_estimates(
         estimate_mean(
-            {(line.world, seed): gap / known[line.place] for seed, gap in line.gaps.items()}
+            {(line.scenario, seed): gap / known[line.place] for seed, gap in line.gaps.items()}
         )
         for line in mine
     )
@@ -113,7 +113,9 @@ def test_the_tests_above_would_notice_a_measure_that_is_taken_for_known() -> Non
 def test_worlds_on_one_pool_are_one_draw_of_chance() -> None:
     rng = np.random.default_rng(2)
     one = table(together, rng)[:3]
-    three = [line._replace(world=world, place=world) for world in ("x", "y", "z") for line in one]
+    three = [
+        line._replace(scenario=world, place=world) for world in ("x", "y", "z") for line in one
+    ]
     pooled = [line._replace(pool="same") for line in three]
     assert math.isclose(
         estimate_relative_loss(pooled, "a").error, estimate_relative_loss(one, "a").error

@@ -223,11 +223,11 @@ def test_a_router_of_its_own_may_be_the_target(
 @pytest.mark.parametrize(
     ("option", "value", "wanted"),
     [
-        ("--level", "95", "95 given; wanted a number between 0 and 1, such as 0.95"),
-        ("--level", "high", "high given; wanted a number between 0 and 1"),
-        ("--least", "nan", "nan given; wanted a number of 0 or more"),
-        ("--least", "-5", "-5 given; wanted a number of 0 or more"),
-        ("--least", "inf", "inf given; wanted a number of 0 or more"),
+        ("--level", "95", "invalid value '95': expected a number between 0 and 1, such as 0.95"),
+        ("--level", "high", "invalid value 'high': expected a number between 0 and 1"),
+        ("--least", "nan", "invalid value 'nan': expected a number of 0 or more"),
+        ("--least", "-5", "invalid value '-5': expected a number of 0 or more"),
+        ("--least", "inf", "invalid value 'inf': expected a number of 0 or more"),
     ],
 )
 def test_an_option_that_cannot_be_is_bad_usage(

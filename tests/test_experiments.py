@@ -23,15 +23,12 @@ from bylot_paper.crowd_scenario import (
 from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.grid import (
     CROWD_ENVIRONMENTS,
-    DEFAULT_SEED_COUNTS,
     GRIDS,
     Cell,
     ScenarioJob,
-    crowd,
     group_cells_by_scenario,
-    periods,
+    list_cells,
     select_cells,
-    sweep,
 )
 from bylot_paper.outcome import (
     CellRecord,
@@ -73,16 +70,16 @@ def same(one: CellRecord, other: CellRecord) -> bool:
 
 
 def test_the_grids_have_as_many_cells_as_the_paper_says() -> None:
-    assert len(sweep()) == 2 * 3 * 5
-    assert len(crowd()) == len(set(crowd())) == 8 * 4 * 2 * 20
-    assert len(crowd(variants=True)) == 13 * 4 * 2 * 20
-    assert {cell.policy for cell in crowd(variants=True)} == set(PAPER_POLICIES) | set(
-        VARIANT_POLICIES
-    )
+    assert len(list_cells("sweep")) == 2 * 3 * 5
+    assert len(list_cells("crowd")) == len(set(list_cells("crowd"))) == 8 * 4 * 2 * 20
+    assert len(list_cells("crowd", variants=True)) == 13 * 4 * 2 * 20
+    assert {cell.policy for cell in list_cells("crowd", variants=True)} == set(
+        PAPER_POLICIES
+    ) | set(VARIANT_POLICIES)
 
 
 def test_the_grids_past_the_paper_are_whole() -> None:
-    counts = {name: len(grid(DEFAULT_SEED_COUNTS[name])) for name, grid in GRIDS.items()}
+    counts = {name: len(list_cells(name)) for name in GRIDS}
     assert counts["beyond"] == 6 * 4 * 2 * 20
     assert counts["ablation"] == 2 * 6 * 2 * 2 * 20
     assert counts["periods"] == 4 * 4 * 2 * 2 * 5
@@ -90,18 +87,24 @@ def test_the_grids_past_the_paper_are_whole() -> None:
     assert counts["default"] == len(COMPARED_POLICIES) * 5 * 2 * 20
     assert counts["worlds"] == len(COMPARED_POLICIES) * 9 * 6
     assert counts["spans"] == len(COMPARED_POLICIES) * 5 * 3 * 6
-    assert {cell.period for cell in periods(1)} == {250, 1_000, 5_000, 20_000}
-    assert {cell.period for cell in periods(1, rounds=300)} == {250, 600}  # the others are too long
+    assert {cell.period for cell in list_cells("periods", 1)} == {250, 1_000, 5_000, 20_000}
+    assert {cell.period for cell in list_cells("periods", 1, rounds=300)} == {
+        250,
+        600,
+    }  # the others are too long
 
 
 def test_an_id_names_one_cell() -> None:
-    cells = [*crowd(variants=True), *(cell for grid in GRIDS.values() for cell in grid(2))]
+    cells = [
+        *list_cells("crowd", variants=True),
+        *(cell for name in GRIDS for cell in list_cells(name, 2)),
+    ]
     assert len({cell.id for cell in cells}) == len(set(cells))
 
 
 def test_jobs_play_a_level_of_smoothed_skills_in_a_world_of_its_own() -> None:
     made = group_cells_by_scenario(
-        [*GRIDS["beyond"](1), *GRIDS["ablation"](1), *GRIDS["settings"](1)]
+        [*list_cells("beyond", 1), *list_cells("ablation", 1), *list_cells("settings", 1)]
     )
     assert len({str(one) for one in made}) == len(made) == 4
     for one in made:
@@ -114,21 +117,25 @@ def test_no_policy_is_left_out_of_what_the_default_is_chosen_from() -> None:
 
 
 def test_periods_share_the_worlds_that_the_default_is_chosen_in() -> None:
-    made = group_cells_by_scenario([*GRIDS["default"](1), *GRIDS["worlds"](1), *GRIDS["spans"](1)])
+    made = group_cells_by_scenario(
+        [*list_cells("default", 1), *list_cells("worlds", 1), *list_cells("spans", 1)]
+    )
     assert len({str(one) for one in made}) == len(made) == 2 * 2 + 9
     with_spans = {one.environment for one in made if "spans" in {c.experiment for c in one.cells}}
     assert with_spans == {"stochastic", "regime", "hospital"}
 
 
 def test_a_pattern_chooses_cells_and_one_that_matches_nothing_is_an_error() -> None:
-    picked = select_cells(crowd(seeds=2), ["crowd/tight/*/omd/*", "*/random/*seed=01"])
+    picked = select_cells(
+        list_cells("crowd", seeds=2), ["crowd/tight/*/omd/*", "*/random/*seed=01"]
+    )
     assert len(picked) == 2 * 2 + 2 * 4
     with pytest.raises(BylotError, match="no cell matches --only 'tigt'"):
-        select_cells(sweep(), ["tigt"])
+        select_cells(list_cells("sweep"), ["tigt"])
 
 
 def test_jobs_hold_every_cell_once_and_one_world_each() -> None:
-    cells = sweep(seeds=2) + crowd(seeds=2)
+    cells = list_cells("sweep", seeds=2) + list_cells("crowd", seeds=2)
     made = group_cells_by_scenario(cells)
     assert sorted(cell for one in made for cell in one.cells) == sorted(cells)
     assert len({str(one) for one in made}) == len(made) == 2 * 2 + 2 * 2
@@ -162,11 +169,13 @@ def test_past_the_paper_the_optimum_is_that_of_the_exact_costs() -> None:
         CrowdScenario(CROWD, "regime", 3, 1, 300, exact=exact) for exact in (False, True)
     )
     for level in ("tight", "loose"):
-        low, high = paper.best(level).found, exact.best(level).found
+        low, high = paper.find_optimum(level).optimum, exact.find_optimum(level).optimum
         assert high.value >= low.value - 1e-9  # the stand-in is stricter
         q, limited = high.policy, exact.problems[level]
         assert measure_worst_excess(limited, limited.rows @ (1 - (1 - q) ** PAPER_DRAWS)) <= 1e-9
-    assert exact.best("tight").found.value > paper.best("tight").found.value + 1e-4
+    assert (
+        exact.find_optimum("tight").optimum.value > paper.find_optimum("tight").optimum.value + 1e-4
+    )
 
 
 def test_a_record_does_not_depend_on_what_else_is_in_the_job() -> None:
@@ -303,7 +312,7 @@ def test_the_sweep_judges_by_the_papers_proxy_and_by_the_true_optimum() -> None:
 def test_the_exact_expectation_agrees_with_the_papers_200_draws() -> None:
     world = CrowdScenario(CROWD, "stochastic", 3, seed=0, rounds=300)
     rng = np.random.default_rng(0)
-    q = world.best("tight").found.policy
+    q = world.find_optimum("tight").optimum.policy
     panels = rng.choice(world.stack.size, size=(300, 200, PAPER_DRAWS), p=q / q.sum())
     rounds = zip(world.given.values, panels, strict=True)
     earned = np.array([[sum_max(values, panel) for panel in drawn] for values, drawn in rounds])

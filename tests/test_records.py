@@ -17,12 +17,13 @@ import polars as pl
 import pytest
 
 from bylot.errors import BylotError
+from bylot.numerics.jit import PACKAGE_FOLDER
 from bylot_paper.records import RECORD_SCHEMA, Records, RunFolder, read_records
 from bylot_paper.run_store import RECORD_SOURCES, RecordStore, code_digest
 
 RUN: dict[str, Any] = {
     "form": "bylot-run",
-    "version": 3,
+    "version": 4,
     "data": {"name": "made-up", "digest": "17", "synthetic": True},
     "rounds": 1_000,
     "window": 50,
@@ -87,7 +88,7 @@ def test_what_is_known_is_in_the_table_and_in_parts(tmp_path: Path) -> None:
     with RecordStore(tmp_path, RUN) as store:
         store.add("world", [row(5)])
         store.add("world", [row(6)])  # the same job, asked for another of its cells
-        assert store.known() == {row(n)["cell"] for n in (1, 2, 5, 6)}
+        assert store.list_known_cells() == {row(n)["cell"] for n in (1, 2, 5, 6)}
         assert read_records(tmp_path).cells["seed"].to_list() == [1, 2, 5, 6]
         assert store.merge().cells["seed"].to_list() == [1, 2, 5, 6]
     assert not (tmp_path / "parts").exists()
@@ -123,7 +124,7 @@ def test_a_row_must_have_all_columns_and_no_others(tmp_path: Path) -> None:
             store.add("world", [row(1, speed=3)])
         with pytest.raises(BylotError, match="'policy'"):
             store.add("world", [{k: v for k, v in row(1).items() if k != "policy"}])
-        assert store.known() == set()
+        assert store.list_known_cells() == set()
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "flipped", "zeroed"])
@@ -142,9 +143,9 @@ def test_a_damaged_part_is_set_aside_and_its_cells_are_missing(
         bad.write_bytes(harmed[harm])
         assert read_records(tmp_path).cells["seed"].to_list() == [1]
         assert bad.exists()  # reading changes nothing
-        assert "left out" in capsys.readouterr().err
-        assert store.known() == {row(1)["cell"]}
-        assert f"{bad} is damaged and was set aside" in capsys.readouterr().err
+        assert f"skipping damaged part {bad}" in capsys.readouterr().err
+        assert store.list_known_cells() == {row(1)["cell"]}
+        assert f"renamed damaged part {bad}" in capsys.readouterr().err
         store.add("bad", [row(2)])
         assert store.merge().cells["seed"].to_list() == [1, 2]
 
@@ -155,9 +156,9 @@ def test_a_damaged_table_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with (
         RecordStore(tmp_path, RUN) as store,
-        pytest.raises(BylotError, match=r"damaged.*remove it"),
+        pytest.raises(BylotError, match=r"damaged.*delete it"),
     ):
-        store.known()
+        store.list_known_cells()
     with pytest.raises(BylotError, match="damaged"):
         read_records(tmp_path)
 
@@ -172,7 +173,7 @@ def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Pat
     with pytest.raises(BylotError, match=told):
         RecordStore(tmp_path, other)
     with RecordStore(tmp_path, other, fresh=True) as store:
-        assert store.known() == set()
+        assert store.list_known_cells() == set()
     assert read_records(tmp_path).run == other
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert (tmp_path / "parts" / "notes.txt").read_text() == "mine"
@@ -222,9 +223,9 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_no_crumbs(
 
 
 def test_reading_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(BylotError, match="is not a folder; make one with: bylot reproduce"):
+    with pytest.raises(BylotError, match="is not a folder; run `bylot reproduce"):
         read_records(tmp_path / "nowhere")
-    with pytest.raises(BylotError, match="holds no run"):
+    with pytest.raises(BylotError, match=r"has no run\.json"):
         read_records(tmp_path)
 
 
@@ -233,9 +234,9 @@ def test_a_part_that_is_merged_while_one_reads_is_no_damage(
 ) -> None:
     with RecordStore(tmp_path, RUN) as store:
         store.add("world", [row(1)])
-        listed = store.folder.parts()
+        listed = store.folder.list_parts()
         store.merge()
-    monkeypatch.setattr(RunFolder, "parts", lambda self: listed)
+    monkeypatch.setattr(RunFolder, "list_parts", lambda self: listed)
     assert read_records(tmp_path).cells["seed"].to_list() == [1]
     assert capsys.readouterr().err == ""
 
@@ -244,8 +245,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import test_records as t
-with t.Store(Path(sys.argv[1]), t.RUN) as store:
-    print(len(store.known()), flush=True)
+with t.RecordStore(Path(sys.argv[1]), t.RUN) as store:
+    print(len(store.list_known_cells()), flush=True)
     for n in range(10_000):
         store.add(f"world {n}", [t.row(n)])
 """
@@ -272,7 +273,7 @@ def test_a_killed_process_leaves_what_the_next_can_go_on_with(
         assert process.returncode == -signal.SIGKILL
     (folder / "parts" / ".world-1.parquet.4d.bylot-part").write_bytes(b"PAR1")  # torn by the kill
     with RecordStore(folder, RUN) as store:
-        known = store.known()
+        known = store.list_known_cells()
         assert len(known) >= 30
         cells = range(len(known) + 5)
         store.add("rest", [row(n) for n in cells if row(n)["cell"] not in known])
@@ -330,14 +331,14 @@ def test_the_code_digest_is_of_contents_and_names_only(tmp_path: Path) -> None:
         (tmp_path / part).write_text("# changed")
         assert code_digest(tmp_path) != before
         before = code_digest(tmp_path)
-    (tmp_path / "data" / "a.py").rename(tmp_path / "data" / "b.py")
+    problem = tmp_path / "bylot" / "problem"
+    (problem / "a.py").rename(problem / "b.py")
     assert code_digest(tmp_path) != before
 
 
-def test_without_polars_one_is_told_what_to_install() -> None:
-    code = "import sys; sys.modules['polars'] = None; import bylot.records"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install '.[reproduce]' in the folder" in done.stderr.splitlines()[-1]
+def test_every_source_of_records_exists() -> None:
+    for part in RECORD_SOURCES:
+        assert (PACKAGE_FOLDER.parent / part).exists(), part
 
 
 def test_a_single_flipped_bit_of_the_table_is_noticed(tmp_path: Path) -> None:
@@ -346,7 +347,7 @@ def test_a_single_flipped_bit_of_the_table_is_noticed(tmp_path: Path) -> None:
     whole = table.read_bytes()
     for place in range(8, len(whole), len(whole) // 20):
         table.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        with pytest.raises(BylotError, match="damaged or not ours"):
+        with pytest.raises(BylotError, match="damaged or was not written by bylot"):
             read_records(tmp_path)
     table.write_bytes(whole)
     assert len(read_records(tmp_path).cells) == 6
@@ -377,7 +378,7 @@ def test_a_crash_between_seal_and_table_leaves_both_readable(
 @pytest.mark.parametrize("name", ["report.md", "summary.json", "figures"])
 def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(BylotError, match=f"holds {name}, which no run here wrote"):
+    with pytest.raises(BylotError, match=f"has a {name} that was not written by a run"):
         RecordStore(tmp_path, RUN)
     assert (tmp_path / name).read_text() == "mine"
 
@@ -387,5 +388,5 @@ def test_a_parquet_file_of_others_among_the_parts_is_left_alone(tmp_path: Path) 
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "mine.parquet").write_bytes(b"mine")
     with RecordStore(tmp_path, RUN, fresh=True) as store:
-        assert store.known() == set()
+        assert store.list_known_cells() == set()
     assert (tmp_path / "parts" / "mine.parquet").read_bytes() == b"mine"

@@ -15,7 +15,7 @@ import pytest
 
 from bylot.cli import main
 from bylot_paper.evidence import MIN_VERDICT_SEEDS as NEEDED
-from bylot_paper.grid import crowd
+from bylot_paper.grid import list_cells
 from bylot_paper.records import RECORD_SCHEMA
 
 SMALL = ["--data", "synthetic", "--rounds", "200", "--seeds", "3"]
@@ -223,7 +223,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None
     assert 1 <= done < 8  # of the worlds
     again = started(*LONG, "--out", str(killed))
     _, said = again.communicate(timeout=300)
-    assert f"{len(crowd(4)) // 8 - 4 * done} to compute" in said
+    assert f"{len(list_cells('crowd', 4)) // 8 - 4 * done} to compute" in said
     assert records(killed) == records(whole)
 
 

@@ -236,7 +236,7 @@ def test_keys_say_who_may_do_what(
 
     for words in (["list"], ["revoke", "nobody"]):
         assert main(["keys", *words, "--store", store]) == 1
-        assert f"no store {store}" in capsys.readouterr().err
+        assert f"no store at {store}" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.db"))
     made = keys("create", "me", "--scope", "admin")
     assert store in made

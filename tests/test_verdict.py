@@ -80,14 +80,16 @@ def test_the_least_loss_wins_and_is_told_in_parts_of_the_reference() -> None:
 def test_one_run_outside_a_limit_is_enough_never_to_be_chosen() -> None:
     broke = changed(GOOD, "better", "loose", kept=5)
     assert {choice.policy for choice in choose_defaults(broke)} == {REFERENCE_POLICY}
-    assert choose_defaults(broke)[0].out == {"better": "kept all limits in 5 of 6 runs of loose"}
+    assert choose_defaults(broke)[0].excluded == {
+        "better": "kept all limits in 5 of 6 runs of loose"
+    }
     assert {choice.policy for choice in choose_defaults(GOOD)} == {"better"}  # without that run
 
 
 def test_a_bad_period_or_a_refusal_is_enough_too() -> None:
     spans = [one._replace(period=250, place=f"{one.place}, 250") for one in GOOD]
     assert default(GOOD + spans) == "better"
-    assert default(GOOD + changed(spans, "better", "ward, 250", bad=1)) == REFERENCE_POLICY
+    assert default(GOOD + changed(spans, "better", "ward, 250", bad_periods=1)) == REFERENCE_POLICY
     refused = changed(spans, "better", "ward, 250", gaps={}, kept=0)
     assert default(GOOD + refused) == REFERENCE_POLICY
 
@@ -98,44 +100,44 @@ def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) 
     lost = {name: data.draw(st.floats(-0.1, 0.2)) for name in names}
     lines = table(lost, noise=data.draw(st.floats(1e-6, 0.1)))
     told = {name: data.draw(st.booleans()) for name in names}
-    lines = [one._replace(told=told[one.policy]) for one in lines]
+    lines = [one._replace(propensities=told[one.policy]) for one in lines]
     breaks = data.draw(st.sets(st.integers(0, len(lines) - 1)))
     lines = [one._replace(kept=one.runs - (n in breaks)) for n, one in enumerate(lines)]
     broke = {lines[n].policy for n in breaks}
     for choice in choose_defaults(lines):
         assert choice.policy not in broke
         assert not choice.scores.keys() & broke
-        if choice.problems.endswith("chances told") and choice.policy is not None:
+        if choice.problems.endswith("with propensities") and choice.policy is not None:
             assert told[choice.policy]
 
 
 def test_a_tie_goes_to_the_one_that_tells_its_chances() -> None:
     near = changed(
-        table({REFERENCE_POLICY: 0.03, "model": 0.0299}, noise=0.002), "model", told=False
+        table({REFERENCE_POLICY: 0.03, "model": 0.0299}, noise=0.002), "model", propensities=False
     )
-    choice = by_class(near)["all, chances not needed"]
-    assert (choice.policy, choice.before) == (REFERENCE_POLICY, "model")
-    told = by_class(changed(near, "model", told=True))["all, chances not needed"]
-    assert (told.policy, told.before) == ("model", None)
+    choice = by_class(near)["all, propensities not needed"]
+    assert (choice.policy, choice.beaten) == (REFERENCE_POLICY, "model")
+    told = by_class(changed(near, "model", propensities=True))["all, propensities not needed"]
+    assert (told.policy, told.beaten) == ("model", None)
 
 
 def test_what_is_clear_is_no_tie() -> None:
     clear = changed(
-        table({REFERENCE_POLICY: 0.03, "model": 0.02}, noise=0.002), "model", told=False
+        table({REFERENCE_POLICY: 0.03, "model": 0.02}, noise=0.002), "model", propensities=False
     )
     chosen = by_class(clear)
-    assert chosen["all, chances not needed"].policy == "model"
-    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances not needed"].policy == "model"
-    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances told"].policy == REFERENCE_POLICY
-    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances told"].out == {
-        "model": "does not tell its chances"
+    assert chosen["all, propensities not needed"].policy == "model"
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, propensities not needed"].policy == "model"
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, with propensities"].policy == REFERENCE_POLICY
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, with propensities"].excluded == {
+        "model": "does not record propensities"
     }
 
 
 def test_the_default_tells_its_chances_however_much_that_loses() -> None:
-    clear = changed(table({REFERENCE_POLICY: 0.03, "model": 0.001}), "model", told=False)
+    clear = changed(table({REFERENCE_POLICY: 0.03, "model": 0.001}), "model", propensities=False)
     assert choose_defaults(clear)[0].policy == REFERENCE_POLICY
-    assert choose_defaults(changed(clear, "model", told=True))[0].policy == "model"
+    assert choose_defaults(changed(clear, "model", propensities=True))[0].policy == "model"
 
 
 def test_places_of_one_world_count_together_as_much_as_another_world() -> None:
@@ -152,8 +154,10 @@ def test_places_of_one_world_count_together_as_much_as_another_world() -> None:
 def test_a_class_has_a_winner_of_its_own() -> None:
     lines = changed(GOOD, "better", "many", gaps=dict.fromkeys(range(6), 0.09))
     chosen = by_class(lines)
-    assert chosen[f"up to {LARGE_POOL_SIZE} experts, chances told"].policy == "better"
-    assert chosen[f"more than {LARGE_POOL_SIZE} experts, chances told"].policy == REFERENCE_POLICY
+    assert chosen[f"up to {LARGE_POOL_SIZE} experts, with propensities"].policy == "better"
+    assert (
+        chosen[f"more than {LARGE_POOL_SIZE} experts, with propensities"].policy == REFERENCE_POLICY
+    )
 
 
 def test_periods_are_judged_by_length() -> None:
@@ -165,8 +169,8 @@ def test_periods_are_judged_by_length() -> None:
         )
     ]
     chosen = by_class(GOOD + spans)
-    assert chosen["periods of 250 rounds, chances told"].policy == REFERENCE_POLICY
-    assert chosen["periods of 1,000 rounds, chances told"].policy == "better"
+    assert chosen["periods of 250 rounds, with propensities"].policy == REFERENCE_POLICY
+    assert chosen["periods of 1,000 rounds, with propensities"].policy == "better"
 
 
 def test_who_is_not_played_where_others_are_judged_is_no_candidate() -> None:
@@ -175,7 +179,7 @@ def test_who_is_not_played_where_others_are_judged_is_no_candidate() -> None:
     assert default(GOOD + spans) == "better"
     choice = choose_defaults(GOOD + some)[0]
     assert choice.policy == REFERENCE_POLICY
-    assert choice.out == {"better": "was not played in tight, 250 and 3 more"}
+    assert choice.excluded == {"better": "was not played in tight, 250 and 3 more"}
 
 
 def test_other_seeds_than_those_of_the_reference_are_told_and_err_more() -> None:
@@ -197,7 +201,7 @@ def test_other_seeds_than_those_of_the_reference_are_told_and_err_more() -> None
 def test_a_place_in_which_the_reference_loses_nothing_does_not_count() -> None:
     lines = changed(GOOD, REFERENCE_POLICY, "ward", gaps=dict.fromkeys(range(6), -0.01))
     choice = choose_defaults(lines)[0]
-    assert choice.unsaid == ("ward",)
+    assert choice.uncounted == ("ward",)
     assert choice.policy == "better"
 
 
@@ -206,14 +210,15 @@ def test_a_reference_that_loses_nothing_anywhere_is_not_said_to_be_absent() -> N
     for choice in choose_defaults(nothing):
         assert choice.policy is None
         assert (
-            choice.out["better"] == f"{REFERENCE_POLICY}, the measure, loses nothing in any place"
+            choice.excluded["better"]
+            == f"{REFERENCE_POLICY}, the reference, loses nothing in any place"
         )
     for absent in (
         [one for one in GOOD if one.policy != REFERENCE_POLICY],
         unplayed(REFERENCE_POLICY),
     ):
-        assert choose_defaults(absent)[0].out["better"] == (
-            f"{REFERENCE_POLICY}, the measure, was not played in any place"
+        assert choose_defaults(absent)[0].excluded["better"] == (
+            f"{REFERENCE_POLICY}, the reference, was not played in any place"
         )
 
 
@@ -230,14 +235,14 @@ def test_a_line_that_comes_twice_is_refused() -> None:
 
 def test_a_place_is_of_one_world() -> None:
     with pytest.raises(DataError, match="tight is a place of crowd and of town"):
-        choose_defaults([*GOOD, GOOD[0]._replace(world="town", policy="other")])
-    twins = [one._replace(place=f"{one.place}, 2", world="town") for one in GOOD]
+        choose_defaults([*GOOD, GOOD[0]._replace(scenario="town", policy="other")])
+    twins = [one._replace(place=f"{one.place}, 2", scenario="town") for one in GOOD]
     assert default([*GOOD, *twins]) == "better"
 
 
 @pytest.mark.parametrize("gap", [float("nan"), float("inf"), float("-inf")])
 def test_a_gap_that_is_no_number_is_refused(gap: float) -> None:
-    with pytest.raises(DataError, match=f"better in ward, seed 3: a gap of {gap} is no finite"):
+    with pytest.raises(DataError, match=f"gap of better in ward for seed 3 {gap}: expected a finite number"):
         choose_defaults(
             changed(GOOD, "better", "ward", gaps={**dict.fromkeys(range(6), 0.01), 3: gap})
         )
@@ -247,6 +252,6 @@ def test_few_seeds_or_missing_places_choose_nobody() -> None:
     assert default(table({REFERENCE_POLICY: 0.03}, seeds=MIN_RULE_SEEDS)) == REFERENCE_POLICY
     assert default(table({REFERENCE_POLICY: 0.03}, seeds=MIN_RULE_SEEDS - 1)) is None
     half = [one for one in GOOD if (one.policy, one.place) != ("better", "ward")]
-    assert choose_defaults(half)[0].out == {"better": "was not played in ward"}
+    assert choose_defaults(half)[0].excluded == {"better": "was not played in ward"}
     assert default([one for one in GOOD if one.policy != REFERENCE_POLICY]) is None
     assert choose_defaults([]) == []

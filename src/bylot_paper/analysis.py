@@ -211,7 +211,7 @@ def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
     played = group.filter(pl.col("refused").is_null()).sort("seed")
     gaps = (played["mixture"] - played["reward"]).to_list()
     line = ResultLine(
-        world=name_scenario(first["environment"], run),
+        scenario=name_scenario(first["environment"], run),
         place=name_case(first["environment"], first["level"], first["period"], run),
         policy=first["policy"],
         size=int(played["size"].max() or 0),  # type: ignore[arg-type]
@@ -219,8 +219,8 @@ def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
         gaps=dict(zip(played["seed"].to_list(), gaps, strict=True)),
         runs=len(group),
         kept=int(played["feasible"].sum()),
-        bad=int(played["bad_periods"].sum()),
-        told=not played.is_empty() and bool(played["told"].all()),
+        bad_periods=int(played["bad_periods"].sum()),
+        propensities=not played.is_empty() and bool(played["propensities"].all()),
         pool=SHARED_POOLS.get(first["environment"], ""),
     )
     return ContestEntry(line, played)

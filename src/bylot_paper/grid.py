@@ -1,6 +1,6 @@
-"""Which cells an experiment has, which of them are wanted, and the worlds they are played in."""
+"""The cells of every experiment, the selection of some of them, and their grouping into jobs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import NamedTuple
@@ -18,9 +18,24 @@ from bylot_paper.policy_settings import (
 )
 from bylot_paper.scenarios import BUILT_IN_SCENARIOS
 
+CROWD_ENVIRONMENTS = ("stochastic", "regime")
+PAPER_ROUNDS = 10_000
+PERIOD_LENGTHS = (250, 1_000, 5_000)
+LIMITED_LEVELS = tuple(name for name, level in PAPER_LEVELS.items() if level is not None)
+BINDING_LEVELS = ("tight", "stress")
+"""The levels at which limits bind: ablations, tuning and periods are played at these."""
+
+SHARED_SCENARIO_EXPERIMENTS = {"ablation": "beyond", "settings": "beyond"}
+"""Experiments that are played in the scenarios of another one."""
+
+COMPARISON_EXPERIMENTS = ("default", "worlds", "spans")
+"""The experiments that choose the default policy: on the crowd, in other scenarios, in periods."""
+
 
 class Cell(NamedTuple):
-    """What is played: where, under which limits, by whom; in periods, or to a known end.
+    """One run of an experiment; its id fixes everything about it.
+
+    period: length of the periods in which limits must hold; None for a run with a known horizon
 
     >>> Cell("crowd", "tight", "regime", "omd", 3, 7).id
     'crowd/tight/regime/omd/N=3/seed=07'
@@ -38,57 +53,14 @@ class Cell(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The name; sorting by it sorts by all fields in turn, but for periods and 100 seeds."""
+        """The name; sorting by it sorts by all fields in turn, except periods and 100 seeds."""
         place = f"{self.experiment}/{self.level}/{self.environment}/{self.policy}"
         period = "" if self.period is None else f"/P={self.period}"
         return f"{place}{period}/N={self.dimensions}/seed={self.seed:02d}"
 
 
-CROWD_ENVIRONMENTS = ("stochastic", "regime")
-DEFAULT_SEED_COUNTS = {
-    "sweep": 5,
-    "crowd": 20,
-    "beyond": 20,
-    "ablation": 20,
-    "periods": 5,
-    "settings": 4,
-    "default": 20,
-    "worlds": 6,
-    "spans": 6,
-}
-PAPER_ROUNDS = 10_000
-LIMITED_LEVELS = tuple(name for name, level in PAPER_LEVELS.items() if level is not None)
-BINDING_LEVELS = ("tight", "stress")
-"""The levels at which limits bind: what is past the comparison is played at these."""
-
-PERIOD_LENGTHS = (250, 1_000, 5_000)
-PERIODS_LENGTH_FACTOR = 2
-"""A play in periods is so many times as long as the others."""
-
-SHARED_SCENARIO_EXPERIMENTS = {"ablation": "beyond", "settings": "beyond"}
-"""Experiments that are played in the worlds of another one."""
-
-
-COMPARISON_EXPERIMENTS = ("default", "worlds", "spans")
-"""The experiments that the default is chosen by: all policies on the crowd, in other worlds, and
-in periods.
-"""
-
-OTHER_SCENARIOS = [
-    ("hospital", "own", 8),
-    *(("synthetic", level, 3) for level in BINDING_LEVELS),
-    *((name, "own", dimensions) for name, (dimensions, _) in BUILT_IN_SCENARIOS.items()),
-]
-"""Worlds besides the crowd's two environments: their names, limits and dimensions."""
-
-
-def count_rounds(experiment: str, rounds: int) -> int:
-    """Rounds of a play, if those of the paper's are so many."""
-    return PERIODS_LENGTH_FACTOR * rounds if experiment == "periods" else rounds
-
-
 class ScenarioJob(NamedTuple):
-    """One world and the cells wanted in it: its values are drawn once and shared by all."""
+    """One scenario and the cells to run in it: they share its values, which are drawn once."""
 
     experiment: str
     environment: str
@@ -99,155 +71,138 @@ class ScenarioJob(NamedTuple):
 
     def __str__(self) -> str:
         skills = f"-smoothing={self.smoothing}" if self.smoothing else ""
-        world = f"{self.environment}-N={self.dimensions}{skills}"
-        return f"{self.experiment}-{world}-seed={self.seed:02d}"
+        scenario = f"{self.environment}-N={self.dimensions}{skills}"
+        return f"{self.experiment}-{scenario}-seed={self.seed:02d}"
 
 
-def sweep(seeds: int = DEFAULT_SEED_COUNTS["sweep"]) -> list[Cell]:
-    """Figure 1: the paper's policy at N = 3 and 5 under three levels."""
-    return [
-        Cell("sweep", level, "stochastic", "omd", N, seed)
-        for N, level, seed in product((3, 5), LIMITED_LEVELS, range(seeds))
-    ]
+Place = tuple[str, str, int]
+"""Environment, level of the limits, number of dimensions."""
 
 
-def crowd(seeds: int = DEFAULT_SEED_COUNTS["crowd"], variants: bool = False) -> list[Cell]:
-    """Figures 2 and 3: all policies at N = 3 under four levels in both environments."""
-    return cross_crowd_cells(
-        "crowd", PAPER_POLICIES + (VARIANT_POLICIES if variants else ()), tuple(PAPER_LEVELS), seeds
-    )
+class Grid(NamedTuple):
+    """The cells of an experiment: all combinations of places, seeds and policies."""
+
+    seeds: int
+    places: Sequence[Place]
+    policies: Sequence[str]
+    in_periods: bool = False
 
 
-def beyond(seeds: int = DEFAULT_SEED_COUNTS["beyond"]) -> list[Cell]:
-    """Past the paper: our policies beside its best, at its three levels and a harder one."""
-    return cross_crowd_cells("beyond", BEYOND_POLICIES, (*LIMITED_LEVELS, "stress"), seeds)
+def place_on_crowd(levels: Iterable[str]) -> list[Place]:
+    """These levels in both environments of the crowd, at N = 3."""
+    return [(environment, level, 3) for environment in CROWD_ENVIRONMENTS for level in levels]
 
 
-def ablation(seeds: int = DEFAULT_SEED_COUNTS["ablation"]) -> list[Cell]:
-    """What each part of our policies is good for: they are played without it."""
-    less = [f"{name}:{part}" for name in GUARDED_POLICIES for part in ABLATED_PARTS]
-    return cross_crowd_cells("ablation", (*GUARDED_POLICIES, *less), BINDING_LEVELS, seeds)
+OTHER_SCENARIOS: list[Place] = [
+    ("hospital", "own", 8),
+    *(("synthetic", level, 3) for level in BINDING_LEVELS),
+    *((name, "own", dimensions) for name, (dimensions, _) in BUILT_IN_SCENARIOS.items()),
+]
+"""Scenarios besides the two environments of the crowd."""
 
-
-def settings(seeds: int = DEFAULT_SEED_COUNTS["settings"]) -> list[Cell]:
-    """What better settings would have gained: a grid of them, which is reported and not used."""
-    return cross_crowd_cells("settings", tuple(list_tuning_policies()), BINDING_LEVELS, seeds)
-
-
-def cross_crowd_cells(
-    experiment: str, policies: Sequence[str], levels: Sequence[str], seeds: int
-) -> list[Cell]:
-    """All of these at N = 3 in both environments."""
-    return [
-        Cell(experiment, level, environment, policy, 3, seed)
-        for environment, seed, policy, level in product(
-            CROWD_ENVIRONMENTS, range(seeds), policies, levels
-        )
-    ]
-
-
-def periods(seeds: int = DEFAULT_SEED_COUNTS["periods"], rounds: int = PAPER_ROUNDS) -> list[Cell]:
-    """No end is known, and limits are to hold in every period: of some lengths, and of the whole.
-
-    Periods that do not come up twice are left out.
-    """
-    whole = count_rounds("periods", rounds)
-    lengths = [*(length for length in PERIOD_LENGTHS if 2 * length <= whole), whole]
-    return [
-        Cell("periods", level, environment, policy, 3, seed, period)
-        for environment, seed, policy, level, period in product(
-            CROWD_ENVIRONMENTS,
-            range(seeds),
-            ("omd", "ts-bwk", *GUARDED_POLICIES),
-            BINDING_LEVELS,
-            lengths,
-        )
-    ]
-
-
-def default(seeds: int = DEFAULT_SEED_COUNTS["default"]) -> list[Cell]:
-    """All policies on the crowd, at all levels, in both environments."""
-    return cross_crowd_cells("default", COMPARED_POLICIES, tuple(ALL_LEVELS), seeds)
-
-
-def worlds(seeds: int = DEFAULT_SEED_COUNTS["worlds"]) -> list[Cell]:
-    """All policies in all other worlds."""
-    return [
-        Cell("worlds", level, world, policy, dimensions, seed)
-        for (world, level, dimensions), seed, policy in product(
-            OTHER_SCENARIOS, range(seeds), COMPARED_POLICIES
-        )
-    ]
-
-
-def spans(seeds: int = DEFAULT_SEED_COUNTS["spans"], rounds: int = PAPER_ROUNDS) -> list[Cell]:
-    """All policies in periods, on the crowd where limits bind and in the hospital: who may be
-    taken is judged on what all were played in.
-    """
-    lengths = [length for length in PERIOD_LENGTHS if 2 * length <= rounds]
-    places = [
-        (name, level, 3) for name, level in product(CROWD_ENVIRONMENTS, BINDING_LEVELS)
-    ] + OTHER_SCENARIOS[:1]
-    return [
-        Cell("spans", level, world, policy, dimensions, seed, period)
-        for (world, level, dimensions), seed, policy, period in product(
-            places, range(seeds), COMPARED_POLICIES, lengths
-        )
-    ]
-
-
-GRIDS: dict[str, Callable[[int], list[Cell]]] = {
-    grid.__name__: grid
-    for grid in (sweep, crowd, beyond, ablation, periods, settings, default, worlds, spans)
+GRIDS = {
+    "sweep": Grid(
+        5, [("stochastic", level, N) for N in (3, 5) for level in LIMITED_LEVELS], ["omd"]
+    ),
+    "crowd": Grid(20, place_on_crowd(PAPER_LEVELS), PAPER_POLICIES),
+    "beyond": Grid(20, place_on_crowd([*LIMITED_LEVELS, "stress"]), BEYOND_POLICIES),
+    "ablation": Grid(
+        20,
+        place_on_crowd(BINDING_LEVELS),
+        [
+            *GUARDED_POLICIES,
+            *(f"{name}:{part}" for name in GUARDED_POLICIES for part in ABLATED_PARTS),
+        ],
+    ),
+    "periods": Grid(
+        5, place_on_crowd(BINDING_LEVELS), ["omd", "ts-bwk", *GUARDED_POLICIES], in_periods=True
+    ),
+    "settings": Grid(4, place_on_crowd(BINDING_LEVELS), list_tuning_policies()),
+    "default": Grid(20, place_on_crowd(ALL_LEVELS), COMPARED_POLICIES),
+    "worlds": Grid(6, OTHER_SCENARIOS, COMPARED_POLICIES),
+    "spans": Grid(
+        6,
+        [*place_on_crowd(BINDING_LEVELS), OTHER_SCENARIOS[0]],
+        COMPARED_POLICIES,
+        in_periods=True,
+    ),
 }
-"""All experiments, at the paper's number of rounds and without variants, for a number of seeds."""
+"""sweep: Figure 1. crowd: Figures 2 and 3. beyond: our policies beside the paper's best, at a harder
+level too. ablation: our policies without one of their parts. periods: no known end, limits must hold
+in every period. settings: a grid of settings, reported but not used. default, worlds, spans: all
+policies on the crowd, in other scenarios, and in periods.
+"""
+
+
+def list_cells(
+    experiment: str, seeds: int | None = None, rounds: int = PAPER_ROUNDS, variants: bool = False
+) -> list[Cell]:
+    """List the cells of an experiment; `variants` adds other readings of the paper's policies."""
+    grid = GRIDS[experiment]
+    policies = [*grid.policies, *(VARIANT_POLICIES if variants else ())]
+    periods: list[int | None] = [None]
+    if grid.in_periods:  # of lengths that occur at least twice
+        whole = count_rounds(experiment, rounds)
+        periods = [length for length in PERIOD_LENGTHS if 2 * length <= whole]
+        periods += [whole] if experiment == "periods" else []
+    return [
+        Cell(experiment, level, environment, policy, dimensions, seed, period)
+        for (environment, level, dimensions), seed, policy, period in product(
+            grid.places, range(seeds or grid.seeds), policies, periods
+        )
+    ]
+
+
+def count_rounds(experiment: str, rounds: int) -> int:
+    """Rounds per run of an experiment; `periods` runs twice as long as the others."""
+    return 2 * rounds if experiment == "periods" else rounds
 
 
 def select_cells(
-    cells: Sequence[Cell], patterns: Sequence[str], away: Mapping[str, str] | None = None
+    cells: Sequence[Cell], patterns: Sequence[str], excluded: Mapping[str, str] | None = None
 ) -> list[Cell]:
-    """The cells whose id matches one of the patterns (as file names do); all if there is none.
+    """Select the cells whose id matches a pattern (as file names do); all without patterns.
 
-    away: worlds whose cells are left out, and why
+    excluded: environments whose cells are left out, each with the reason
 
-    >>> [cell.id for cell in select_cells(sweep(seeds=1), ["*/tight/*/N=5/*"])]
+    >>> [cell.id for cell in select_cells(list_cells("sweep", seeds=1), ["*/tight/*/N=5/*"])]
     ['sweep/tight/stochastic/omd/N=5/seed=00']
     """
-    left = away or {}
-    there = [cell for cell in cells if cell.environment not in left]
+    reasons = excluded or {}
+    included = [cell for cell in cells if cell.environment not in reasons]
     for pattern in patterns:
-        if not any(fnmatchcase(cell.id, pattern) for cell in there):
+        if not any(fnmatchcase(cell.id, pattern) for cell in included):
             meant = [cell.environment for cell in cells if fnmatchcase(cell.id, pattern)]
+            if meant:
+                raise BylotError(reasons[meant[0]])
             raise BylotError(
-                left[meant[0]] if meant else describe_unmatched_pattern(pattern, cells[0])
+                f"no cell matches --only {pattern!r}", remedy=suggest_pattern(pattern, cells[0])
             )
     if not patterns:
-        return there
-    return [cell for cell in there if any(fnmatchcase(cell.id, one) for one in patterns)]
+        return included
+    return [cell for cell in included if any(fnmatchcase(cell.id, one) for one in patterns)]
 
 
-def describe_unmatched_pattern(pattern: str, cell: Cell) -> str:
-    """What to say of a pattern that is nobody's, with the id of some cell."""
-    flags = {"--variants": VARIANT_POLICIES, "--settings": ("settings/",)}
-    add = [flag for flag, names in flags.items() if any(name in pattern for name in names)]
-    return (
-        f"no cell matches --only {pattern!r}; ids look like {cell.id}, and a pattern "
-        f"like '*/tight/*/omd/*'{''.join(f'; add {flag} to play those' for flag in add)}"
-    )
+def suggest_pattern(pattern: str, cell: Cell) -> str:
+    """Explain patterns by the id of some cell, and the options that a pattern may need."""
+    options = {"--variants": VARIANT_POLICIES, "--settings": ("settings/",)}
+    needed = [flag for flag, names in options.items() if any(name in pattern for name in names)]
+    add = "".join(f"; add {flag} to include those" for flag in needed)
+    return f"ids look like {cell.id}, and patterns like '*/tight/*/omd/*'{add}"
 
 
 def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
-    """The cells by world, in the order in which the worlds first come up."""
-    worlds: dict[tuple[str, str, int, int, int], list[Cell]] = {}
+    """Group cells by scenario, in the order in which scenarios first occur."""
+    groups: dict[tuple[str, str, int, int, int], list[Cell]] = {}
     for cell in cells:
-        experiment, skills = find_scenario_experiment(cell), find_level_smoothing(cell.level)
-        key = experiment, cell.environment, cell.dimensions, skills, cell.seed
-        worlds.setdefault(key, []).append(cell)
-    return [ScenarioJob(*key, tuple(inside)) for key, inside in worlds.items()]
+        experiment, smoothing = find_scenario_experiment(cell), find_level_smoothing(cell.level)
+        key = experiment, cell.environment, cell.dimensions, smoothing, cell.seed
+        groups.setdefault(key, []).append(cell)
+    return [ScenarioJob(*key, tuple(group)) for key, group in groups.items()]
 
 
 def find_scenario_experiment(cell: Cell) -> str:
-    """The experiment in whose worlds a cell is played.
+    """The experiment whose scenario a cell is played in.
 
     >>> find_scenario_experiment(Cell("spans", "own", "hospital", "distinct", 8, 0, period=250))
     'worlds'

@@ -1,11 +1,11 @@
-"""What is kept of one cell: figures of the whole play, and curves at some of its rounds."""
+"""The record of one cell: results of the whole run, and curves at some of its rounds."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bylot import theory
-from bylot.harness import rolling_mean, sample_rounds
+from bylot.harness import average_periods, rolling_mean, sample_rounds
 from bylot.metrics import measure_distance_from_limits, measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import Optimum
@@ -15,18 +15,24 @@ from bylot.simulation import running_mean
 from bylot_paper.crowd_scenario import PAPER_DRAWS, CrowdScenario
 from bylot_paper.grid import SHARED_SCENARIO_EXPERIMENTS, Cell
 
-SWEEP_STEP_ROUNDS = 10  # rounds between two updates of the paper's policy: the clock of the sweep
+SWEEP_STEP_ROUNDS = 10  # the batch of the paper's policy
 
 
 class CrowdPlay(NamedTuple):
-    """What a policy did in a world; nothing in it depends on the level it is judged at."""
+    """What a policy did on the crowd; nothing in it depends on the level of the limits.
 
-    rewards: Floats  # (T,)
-    earned: Floats  # (T,) their mean up to each round
-    spend: Floats  # (T, 2) cost of each round: workload and experts
-    means: Floats  # (T, 2) its mean up to each round
-    replaced: int  # rounds in which a guard played something else than what was drawn
-    last: Floats | None  # the final distribution, if it is kept
+    rewards, mean_rewards: (T,) of each round, and their running mean
+    spend, mean_spend: (T, 2) workload and experts of each round, and their running mean
+    replaced: panels that the guard replaced
+    last: final distribution, for `sweep` only
+    """
+
+    rewards: Floats
+    mean_rewards: Floats
+    spend: Floats
+    mean_spend: Floats
+    replaced: int
+    last: Floats | None
 
 
 CellRecord = dict[str, Any]
@@ -35,8 +41,8 @@ CURVE_COLUMNS = (
     *("curve_t", "curve_reward", "curve_workload", "curve_expert"),
     *("curve_r1_true", "curve_r1_proxy", "curve_r2"),
 )
-COMPARISON_COLUMNS = ("size", "mixture", "mixture_gap", "told", "micros")
-"""What is known only where all policies are compared."""
+COMPARISON_COLUMNS = ("size", "mixture", "mixture_gap", "propensities", "micros")
+"""Columns that only the comparison of all policies has."""
 
 RESULT_COLUMNS = (
     *("reward", "reward_late", "workload", "expert", "workload_bound", "expert_bound"),
@@ -44,7 +50,7 @@ RESULT_COLUMNS = (
     *("regret_true", "regret_proxy", "r1_bound", "r2_bound"),
     *("replaced", "periods", "bad_periods", *COMPARISON_COLUMNS, *CURVE_COLUMNS),
 )
-"""All that a record has besides its name and its refusal."""
+"""All columns of a record except those of its cell and its refusal."""
 
 
 def compute_spend(draws: Ints, rows: Floats) -> Floats:
@@ -60,39 +66,36 @@ def compute_spend(draws: Ints, rows: Floats) -> Floats:
 
 
 def record_crowd_cell(
-    world: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
+    scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: int
 ) -> CellRecord:
-    """The record of a cell."""
-    problem, best = world.problems[cell.level], world.best(cell.level).found
-    means, limited = played.means, bool(problem.limits)
-    away = measure_worst_excess(problem, means[-1]) if limited else 0.0
-    figures = {
-        **measure_rewards(played.rewards, away, best, world.uniform),
+    """Make the record of a cell on the crowd."""
+    problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level).optimum
+    means, limited = play.mean_spend, bool(problem.limits)
+    outside = measure_worst_excess(problem, means[-1]) if limited else 0.0
+    return {
+        "cell": cell.id,
+        **cell._asdict(),
+        **measure_rewards(play.rewards, outside, best, scenario.uniform),
         "workload": float(means[-1, 0]),
         "expert": float(means[-1, 1]),
         "workload_bound": float(problem.bounds[0]) if limited else None,
         "expert_bound": float(problem.bounds[1]) if limited else None,
-        "replaced": played.replaced,
-        **compute_theorem_bounds(problem, world, cell.policy.startswith("omd")),
-        **count_bad_periods(problem, played.spend, cell.period),
+        "replaced": play.replaced,
+        **compute_theorem_bounds(problem, scenario, cell.policy.startswith("omd")),
+        **count_bad_periods(problem, play.spend, cell.period),
         **dict.fromkeys(COMPARISON_COLUMNS),
-    }
-    return {
-        "cell": cell.id,
-        **cell._asdict(),
-        **figures,
-        **sample_curves(world, cell, played, window),
+        **sample_curves(scenario, cell, play, window),
     }
 
 
-def measure_rewards(rewards: Floats, away: float, best: Optimum, uniform: float) -> CellRecord:
-    """What every play has: its reward, whether it kept the limits, and what could be earned."""
+def measure_rewards(rewards: Floats, outside: float, best: Optimum, uniform: float) -> CellRecord:
+    """The columns that every record has: reward, whether limits were kept, and the optimum."""
     reward, late = float(rewards.mean()), rewards[-max(1, len(rewards) // 10) :]
     return {
         "reward": reward,
         "reward_late": float(late.mean()),
-        "outside": away,
-        "feasible": away <= 0.0,
+        "outside": outside,
+        "feasible": outside <= 0.0,
         "optimum": best.value,
         "optimum_gap": best.gap,
         "optimum_spread": best.spread,
@@ -103,12 +106,12 @@ def measure_rewards(rewards: Floats, away: float, best: Optimum, uniform: float)
 
 
 def record_refusal(cell: Cell, reason: str) -> CellRecord:
-    """The record of a cell that its policy would not play: what was asked for, and why not."""
+    """Make the record of a cell whose policy refused the problem."""
     return {**dict.fromkeys(RESULT_COLUMNS), "cell": cell.id, **cell._asdict(), "refused": reason}
 
 
 def count_bad_periods(problem: Problem, spend: Floats, period: int | None) -> CellRecord:
-    """How many whole periods there were, and how many left a limit; nothing where there is none.
+    """Count the whole periods, and those that ended outside a limit; None without periods.
 
     >>> from bylot.problem import at_most
     >>> pair = Problem(["a", "b"], {"usd": [1.0, 3.0]}, [at_most("usd", 2.0)], draws=1)
@@ -117,19 +120,16 @@ def count_bad_periods(problem: Problem, spend: Floats, period: int | None) -> Ce
     """
     if period is None:
         return {"periods": None, "bad_periods": None}
-    count = len(spend) // period
-    means = spend[: count * period].reshape(count, period, spend.shape[1]).mean(axis=1)
-    return {
-        "periods": count,
-        "bad_periods": sum(measure_worst_excess(problem, mean) > 0.0 for mean in means),
-    }
+    means = average_periods(spend, period)
+    bad = sum(measure_worst_excess(problem, mean) > 0.0 for mean in means)
+    return {"periods": len(means), "bad_periods": bad}
 
 
-def compute_theorem_bounds(problem: Problem, world: CrowdScenario, apply: bool) -> CellRecord:
-    """What Theorems 1 and 2 allow the plain algorithm, in units of the raw rewards and costs."""
+def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario, apply: bool) -> CellRecord:
+    """Bounds of Theorems 1 and 2 for the plain algorithm, in units of raw rewards and costs."""
     if not apply:
         return {"r1_bound": None, "r2_bound": None}
-    T, N = world.rounds, world.dimensions
+    T, N = scenario.rounds, scenario.dimensions
     regret = theory.fixed_step_regret(PAPER_DUAL.step, theory.slope_bound(problem), T)
     most = problem.rows.max(axis=1, initial=0.0)
     return {
@@ -138,31 +138,29 @@ def compute_theorem_bounds(problem: Problem, world: CrowdScenario, apply: bool) 
     }
 
 
-def sample_curves(world: CrowdScenario, cell: Cell, played: CrowdPlay, window: int) -> CellRecord:
-    """Running figures at the sampled rounds, and the final ones that are their ends; those of the
-    ablation and of the sweep over settings are not kept, as nobody looks at them.
+def sample_curves(scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: int) -> CellRecord:
+    """Sample the curves, and their last values; ablations and tuning runs record no curves.
 
-    R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum and, as the paper has
-    it, the final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
+    R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
+    final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
     """
     step = SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None
-    t, problem = sample_rounds(world.rounds, step), world.problems[cell.level]
-    means = played.means[t - 1]
-    away = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
-    earned = played.earned[t - 1]
-    best = world.best(cell.level).earned[t - 1]
+    t, problem = sample_rounds(scenario.rounds, step), scenario.problems[cell.level]
+    means, rewards = play.mean_spend[t - 1], play.mean_rewards[t - 1]
+    distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
+    best = scenario.find_optimum(cell.level).mean_rewards[t - 1]
     proxy = None
-    if played.last is not None:
-        proxy = running_mean(world.expected(played.last))[t - 1] - earned
-    ends = {"regret_proxy": None if proxy is None else float(proxy[-1]), "r2": float(away[-1])}
+    if play.last is not None:
+        proxy = running_mean(scenario.expected(play.last))[t - 1] - rewards
+    ends = {"regret_proxy": None if proxy is None else float(proxy[-1]), "r2": float(distance[-1])}
     if cell.experiment in SHARED_SCENARIO_EXPERIMENTS:
         return ends | dict.fromkeys(CURVE_COLUMNS)
     return ends | {
         "curve_t": t,
-        "curve_reward": rolling_mean(played.rewards, window)[t - 1],
+        "curve_reward": rolling_mean(play.rewards, window)[t - 1],
         "curve_workload": means[:, 0],
         "curve_expert": means[:, 1],
-        "curve_r1_true": best - earned,
+        "curve_r1_true": best - rewards,
         "curve_r1_proxy": proxy,
-        "curve_r2": away,
+        "curve_r2": distance,
     }

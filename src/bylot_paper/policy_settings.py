@@ -1,9 +1,9 @@
-"""Who plays: the eight policies of section 6.3, other readings of five of them, and our own.
+"""The policies of the experiments: the eight of section 6.3, variants of five of them, and our own.
 
-The paper's settings speak of raw rewards, sums over N dimensions between 0 and N; a policy here
-learns from rewards in [0, 1]. What multiplies a reward or is compared with one is converted: an
-index mu + c sqrt(...) + lambda.C keeps its order when all of it is divided by N, and a step
-r / eta stays what it is when eta is.
+The paper's settings are for raw rewards, sums over N dimensions between 0 and N; policies here learn
+from rewards in [0, 1]. Settings that multiply a reward or are compared with one are converted: an
+index mu + c sqrt(...) + lambda.C keeps its order if all of it is divided by N, and a step r / eta
+does not change if eta is divided too.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ from bylot.policies import (
 PAPER_POLICIES = ("random", "greedy", "cucb", "cbwk", "ts", "ts-bwk", "moe", "omd")
 VARIANT_POLICIES = ("cbwk-instant", "ts-bwk-instant", "omd-sum", "omd-frozen", "omd-plain")
 BEYOND_POLICIES = ("omd", "ts-bwk", "cbwk", "strict", "tangent", "distinct")
-"""The paper's best three beside ours."""
+"""The paper's best three and ours."""
 
 GUARDED_POLICIES = ("tangent", "distinct")
-"""Ours that promise limits at the end of every period."""
+"""Our policies that keep limits at the end of every period."""
 
 OWN_POLICIES = ("strict", "tangent", "distinct", "noisy-or")
 COMPARED_POLICIES = (*PAPER_POLICIES, *OWN_POLICIES)
-"""All that the default is chosen from: the one list of them."""
+"""The policies that the default is chosen from."""
 
 ABLATED_PARTS = {
     "guard=False": "no guard",
@@ -43,14 +43,14 @@ ABLATED_PARTS = {
     "eps=0.0": "no floor",
     "clip=False": "no clip",
 }
-"""What the ablation takes away, as settings and in words."""
+"""What the ablation removes, as settings and in words."""
 
 PAPER_ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
 
 
 def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Policy:
-    """The settings of a policy in an experiment with rewards of 0 to N = dimensions; other policies
-    have those that their names spell out.
+    """Make a policy with the paper's settings for rewards of 0 to N = dimensions, or with those
+    that its name spells out.
 
     >>> make_experiment_policy("omd:eta_mult=0.1", "beyond", dimensions=3) == Omd(eta_mult=0.1)
     True
@@ -64,24 +64,24 @@ def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Pol
         "cbwk": lambda: Cbwk(c=2.0 / N, step=10.0 / N),
         "cbwk-instant": lambda: Cbwk(c=2.0 / N, step=10.0 / N, dual_on="instant"),
         "ts": Ts,
-        "ts-bwk": TsBwk,  # its posterior is of r / N as it is
+        "ts-bwk": TsBwk,  # its posterior is of r / N already
         "ts-bwk-instant": lambda: TsBwk(dual_on="instant"),
         "moe": lambda: Moe(rate=0.01 * N, step=4e-4 / N),
         "omd": lambda: Omd(eta_mult=eta_mult),
         "omd-sum": lambda: Omd(eta_mult=eta_mult, batch_gradient="sum"),
         "omd-frozen": lambda: Omd(eta_mult=eta_mult, freeze_dual_in_batch=True),
-        "omd-plain": Omd.plain,  # the theorems speak of rewards in [0, 1]
+        "omd-plain": Omd.plain,  # the theorems are for rewards in [0, 1]
     }
     return makers[policy]() if policy in makers else cast(Policy, find_policy(policy))
 
 
 def is_period_aware(policy: str) -> bool:
-    """Does it play another game if the problem names another period?"""
+    """Does the policy depend on the period of the problem?"""
     return policy.partition(":")[0] in GUARDED_POLICIES
 
 
 def list_tuning_policies() -> list[str]:
-    """The settings of the sweep over settings: a grid around the default, which is one of them."""
+    """The grid of tuned settings around the default, which is one of them."""
     grid = product((0.5, 1.0, 2.0), (30.0, 100.0, 300.0), (0.005, 0.02, 0.08), (5, 10, 20))
     return [
         f"{name}:{format_tuning(*settings)}"
@@ -90,12 +90,12 @@ def list_tuning_policies() -> list[str]:
 
 
 def format_tuning(eta: float, patience: float, eps: float, batch: int) -> str:
-    """The settings that are swept, as a name spells them."""
+    """Write the tuned settings as in the name of a policy."""
     return f"eta={eta},patience={patience},eps={eps},batch={batch}"
 
 
 def format_default_tuning(policy: str) -> str:
-    """The default of a policy, as the sweep over settings spells it.
+    """Write the default settings of a policy as the tuning grid does.
 
     >>> format_default_tuning("distinct")
     'eta=1.0,patience=100.0,eps=0.02,batch=10'

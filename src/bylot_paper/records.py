@@ -1,10 +1,14 @@
-"""The folder of a run, as it is read: settings, one table, and parts not yet merged into it."""
+"""The records of a run: one table, and the folder it is read from.
+
+A run folder holds settings (run.json), one table (records.parquet) and, of an unfinished run, parts
+that are not merged into the table yet. `run_store` writes it.
+"""
 
 import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,8 @@ from bylot._atomic_write import save_file
 from bylot._text import print_progress
 from bylot.errors import BylotError
 
+RUN_FORMAT, RUN_FORMAT_VERSION = "bylot-run", 4
+PART_FILE_NAME = re.compile(r".+-[0-9a-f]{12}\.parquet")
 RECORD_SCHEMA = pl.Schema(
     {
         **dict.fromkeys(["cell", "experiment", "environment", "level", "policy"], pl.String()),
@@ -29,37 +35,35 @@ RECORD_SCHEMA = pl.Schema(
         "refused": pl.String(),
         "size": pl.Int64(),
         **dict.fromkeys(["mixture", "mixture_gap"], pl.Float64()),
-        "told": pl.Boolean(),
+        "propensities": pl.Boolean(),
         "micros": pl.Float64(),
         "curve_t": pl.List(pl.Int64()),
         **dict.fromkeys(["curve_reward", "curve_workload", "curve_expert"], pl.List(pl.Float64())),
         **dict.fromkeys(["curve_r1_true", "curve_r1_proxy", "curve_r2"], pl.List(pl.Float64())),
     }
 )
-
 TIMED_COLUMN = "micros"
-"""The one column that a clock has measured, and not the cell decides."""
+"""The one column that is measured by a clock and not determined by the cell."""
 
 RecordTable = pl.DataFrame
-
 RecordRow = Mapping[str, Any]
 """A value for every column: a string or number, an array where the column is a list, or None."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """The cells of a run, sorted by name, and the settings they were run with."""
+    """The cells of a run, sorted by id, and the settings of the run."""
 
     cells: RecordTable
     run: dict[str, Any]
 
 
 def build_record_table(rows: Sequence[RecordRow]) -> RecordTable:
-    """Rows as a table, built by columns."""
+    """Build a table from rows, column by column."""
     for row in rows:
         if row.keys() != RECORD_SCHEMA.keys():
             wrong = sorted(row.keys() ^ RECORD_SCHEMA.keys())
-            raise BylotError(f"a row must have the columns of SCHEMA; look at {wrong}")
+            raise BylotError("row", got=wrong, expected="the columns of RECORD_SCHEMA")
     return pl.DataFrame(
         [
             build_column(name, kind, [row[name] for row in rows])
@@ -69,7 +73,7 @@ def build_record_table(rows: Sequence[RecordRow]) -> RecordTable:
 
 
 def build_column(name: str, kind: pl.DataType, values: Sequence[Any]) -> pl.Series:
-    """One column; None becomes null."""
+    """Build one column; None becomes null."""
     if not isinstance(kind, pl.List):
         return pl.Series(name, values, dtype=kind)
     arrays = [np.asarray(value) for value in values if value is not None]
@@ -80,19 +84,20 @@ def build_column(name: str, kind: pl.DataType, values: Sequence[Any]) -> pl.Seri
     for value in values:
         lists.append(None if value is None else flat.slice(start, len(value)))
         start += 0 if value is None else len(value)
-    return pl.Series(name, lists)  # told the type, polars would copy element by element
+    return pl.Series(name, lists)  # with a dtype, polars would copy element by element
 
 
 def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
-    """All cells of some tables once, sorted; one that comes twice must be the same both times."""
+    """Join tables and sort by cell; a cell that occurs twice must be equal both times."""
     cells = pl.concat([RECORD_SCHEMA.to_frame(), *tables])
     twice = cells.filter(pl.col("cell").is_duplicated()).partition_by("cell", as_dict=True)
     for (cell,), copies in twice.items():
-        same = copies.drop(TIMED_COLUMN)
-        if any(not same[i].equals(same[0]) for i in range(1, len(same))):
+        copies = copies.drop(TIMED_COLUMN)
+        if any(not copies[i].equals(copies[0]) for i in range(1, len(copies))):
             raise BylotError(
-                f"cell {cell} was recorded twice, with different results: it should depend on its "
-                "name alone; start afresh with --fresh, and if it happens again, report it"
+                f"cell {cell} was recorded twice with different results, although its id fixes "
+                "everything",
+                remedy="start again with --fresh, and report it if it happens again",
             )
     return cells.unique("cell", keep="first").sort("cell").rechunk()
 
@@ -105,7 +110,7 @@ def encode_parquet(cells: RecordTable, compression: Any) -> bytes:
 
 
 def decode_parquet(content: bytes) -> RecordTable | None:
-    """The table in a parquet file, None if it is damaged or not ours."""
+    """The table in a parquet file; None if it is damaged or has another schema."""
     try:
         cells = pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
@@ -113,33 +118,29 @@ def decode_parquet(content: bytes) -> RecordTable | None:
     return cells if cells.schema == RECORD_SCHEMA else None
 
 
-RUN_FORMAT, RUN_FORMAT_VERSION = "bylot-run", 3
-PART_FILE_NAME = re.compile(r".+-[0-9a-f]{12}\.parquet")
-
-
 def read_records(folder: Path) -> Records:
-    """The records in a folder, those of an unfinished run included; nothing is written.
+    """Read the records of a run, finished or not, without writing anything.
 
-    The table is read last: whoever merges meanwhile writes it before the parts go.
+    The table is read last, because whoever merges writes it before deleting the parts.
     """
-    place = RunFolder(folder)
-    run = place.run()
+    run_folder = RunFolder(folder)
+    run = run_folder.read_manifest()
     if run is None:
-        what = "holds no run (run.json)" if folder.is_dir() else "is not a folder"
-        raise BylotError(f"{folder} {what}; make one with: bylot reproduce --out {folder}")
+        what = "has no run.json" if folder.is_dir() else "is not a folder"
+        raise BylotError(f"{folder} {what}", remedy=f"run `bylot reproduce --out {folder}`")
     parts = []
-    for path in place.parts():
+    for path in run_folder.list_parts():
         part = read_part(path)
         if part is None:
-            print_progress(f"bylot: {path} is damaged and was left out")
+            print_progress(f"bylot: skipping damaged part {path}")
         else:
             parts.append(part)
-    return Records(join_tables([*parts, *place.merged()]), run)
+    return Records(join_tables([*parts, *run_folder.read_table()]), run)
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where everything of a run is."""
+    """The files of a run."""
 
     path: Path
 
@@ -154,88 +155,89 @@ class RunFolder:
         return self.path / "records.parquet"
 
     @property
-    def seal(self) -> Path:
-        """The digest of the table, in the form that sha256sum checks."""
+    def checksum(self) -> Path:
+        """The checksum of the table, in the format of sha256sum."""
         return self.path / "records.sha256"
 
     @property
-    def crumbs(self) -> Path:
+    def parts(self) -> Path:
         """The folder of parts."""
         return self.path / "parts"
 
-    def parts(self) -> list[Path]:
-        """The files of records that were not merged yet; files of others are no part."""
-        return sorted(
-            path for path in self.crumbs.glob("*.parquet") if PART_FILE_NAME.fullmatch(path.name)
-        )
+    def list_parts(self) -> list[Path]:
+        """The parts that are not merged yet; other files are ignored."""
+        paths = self.parts.glob("*.parquet")
+        return sorted(path for path in paths if PART_FILE_NAME.fullmatch(path.name))
 
-    def run(self) -> dict[str, Any] | None:
-        """The settings, None if there are none."""
+    def read_manifest(self) -> dict[str, Any] | None:
+        """Read the settings; None if there are none."""
+        other = "give another --out"
         try:
             data = json.loads(self.manifest.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise BylotError(
-                f"{self.manifest} cannot be read ({error}); give another --out, "
-                "or remove that folder yourself"
+                f"cannot read {self.manifest}: {error}", remedy=f"{other}, or delete that folder"
             ) from None
         if not isinstance(data, dict) or data.get("form") != RUN_FORMAT:
-            raise BylotError(f"{self.manifest} is not of a bylot run; give another --out")
+            raise BylotError(f"{self.manifest} is not from a bylot run", remedy=other)
         if data.get("version") != RUN_FORMAT_VERSION:
             raise BylotError(
-                f"{self.manifest} has version {data.get('version')!r}, this bylot knows {RUN_FORMAT_VERSION}; "
-                "use the bylot that wrote it, or give another --out"
+                f"version of {self.manifest}",
+                got=data.get("version"),
+                expected=str(RUN_FORMAT_VERSION),
+                remedy=f"use the bylot that wrote it, or {other}",
             )
-        facts = data.get("data")
-        if not isinstance(facts, dict) or type(data.get("rounds")) is not int:
+        if not isinstance(data.get("data"), dict) or type(data.get("rounds")) is not int:
             raise BylotError(
-                f"{self.manifest} does not say what was played, so somebody changed it; "
-                "restore it from a copy, or give another --out"
+                f"{self.manifest} lacks the settings of the run, so it was edited",
+                remedy=f"restore it from a copy, or {other}",
             )
         return data
 
-    def merged(self) -> Iterator[RecordTable]:
-        """The table, if there is one."""
+    def read_table(self) -> list[RecordTable]:
+        """Read the table and check its checksum; an empty list if there is none."""
         try:
             content = self.table.read_bytes()
         except FileNotFoundError:
-            return
+            return []
         except OSError as error:
             raise BylotError(
-                f"{self.table} cannot be read: {error.strerror}; remove it or give another --out"
+                f"cannot read {self.table}: {error.strerror}",
+                remedy="delete it, or give another --out",
             ) from None
-        cells = decode_parquet(content) if self.sealed(content) else None
+        cells = decode_parquet(content) if self.matches_checksum(content) else None
         if cells is None:
             raise BylotError(
-                f"{self.table} is damaged or not ours; restore it from a copy, or remove it and "
-                "run again to compute its cells anew"
+                f"{self.table} is damaged or was not written by bylot",
+                remedy="restore it from a copy, or delete it and run again to recompute its cells",
             )
-        yield cells
+        return [cells]
 
-    def sealed(self, content: bytes) -> bool:
-        """Is this the table that was written? Without a seal nobody can tell."""
+    def matches_checksum(self, content: bytes) -> bool:
+        """Is this the table that was written? True if there is no checksum."""
         try:
-            lines = self.seal.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = self.checksum.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return True
         return format_checksum_line(content) in lines
 
     def replace_table(self, content: bytes) -> None:
-        """Another table under a seal; until both are changed the seal names the old one too."""
-        old = self.seal.read_text(encoding="utf-8") if self.seal.exists() else ""
-        save_file(self.seal, f"{format_checksum_line(content)}\n{old}".encode())
+        """Replace table and checksum; in between, the checksum file lists both tables."""
+        old = self.checksum.read_text(encoding="utf-8") if self.checksum.exists() else ""
+        save_file(self.checksum, f"{format_checksum_line(content)}\n{old}".encode())
         save_file(self.table, content)
-        save_file(self.seal, f"{format_checksum_line(content)}\n".encode())
+        save_file(self.checksum, f"{format_checksum_line(content)}\n".encode())
 
 
 def format_checksum_line(content: bytes) -> str:
-    """A line of the seal."""
+    """A line of the checksum file."""
     return f"{hashlib.sha256(content).hexdigest()}  records.parquet"
 
 
 def name_part_file(name: str, content: bytes) -> str:
-    """A file name that tells whether the content is whole.
+    """A file name that contains the checksum of the content.
 
     >>> name_part_file("regime/seed=07", b"...")
     'regime+seed=07-ab5df625bc76.parquet'
@@ -244,7 +246,7 @@ def name_part_file(name: str, content: bytes) -> str:
 
 
 def read_part(path: Path) -> RecordTable | None:
-    """The cells of a part, None if it is damaged; no cells if it was merged a moment ago."""
+    """Read the cells of a part; None if it is damaged, no cells if it has just been merged."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -1,9 +1,4 @@
-"""`bylot reproduce`: section 6 of the paper, what is past it, and what the default is chosen by,
-from data to report.
-
-Owns the order of things: see which cells are missing, have them computed, keep each as it comes,
-write figures and report. How any of this is done is left to the layers below.
-"""
+"""`bylot reproduce`: find the missing cells, compute and record them, write figures and report."""
 
 import time
 import warnings
@@ -16,97 +11,88 @@ from typing import Any
 from bylot._text import format_table, print_progress
 from bylot.errors import OutOfReachWarning, SurrogateWarning
 from bylot.parallel import Engine, ThreadEngine, show_progress
-from bylot_paper import grid, report
+from bylot_paper import report
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
 from bylot_paper.evidence import MIN_VERDICT_SEEDS
 from bylot_paper.grid import (
-    DEFAULT_SEED_COUNTS,
+    COMPARISON_EXPERIMENTS,
     PAPER_ROUNDS,
     Cell,
     ScenarioJob,
     count_rounds,
     group_cells_by_scenario,
+    list_cells,
     select_cells,
 )
 from bylot_paper.records import RUN_FORMAT, RUN_FORMAT_VERSION, Records
-from bylot_paper.report import WrittenReport
 from bylot_paper.run import RunSetup, run_job
 from bylot_paper.run_store import RecordStore, code_digest
 from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel
 
 EXPERIMENT_SETS = {
     "paper": ("sweep", "crowd"),
-    "all": ("sweep", "crowd", "beyond"),
-    "default": grid.COMPARISON_EXPERIMENTS,
+    "beyond": ("beyond", "ablation", "periods"),
+    "all": ("sweep", "crowd", "beyond", "ablation", "periods"),
+    "default": COMPARISON_EXPERIMENTS,
 }
-"""Names for several grid."""
+"""Names for several experiments."""
 
-WARMUP_ROUNDS = 20  # rounds, which is enough to compile all that a longer play needs
+WARMUP_ROUNDS = 20  # enough to compile everything that a longer run needs
 
 
 @dataclass(frozen=True)
 class ReproduceRequest:
-    """What was asked for."""
+    """The experiments to run, and what to leave out or add."""
 
     experiments: Sequence[str] = EXPERIMENT_SETS["all"]
-    seeds: int | None = None  # None: the paper's
+    seeds: int | None = None  # None: those of each experiment
     rounds: int = PAPER_ROUNDS
     only: Sequence[str] = ()
     variants: bool = False
     settings: bool = False
-    hospital: HospitalPanel | None = None  # whose files are nobody's but the caller's
+    hospital: HospitalPanel | None = None
 
-    def cells(self, data: Crowd) -> list[Cell]:
-        """All cells that are wanted, on this crowd."""
-        every: list[Cell] = []
-        if "sweep" in self.experiments:
-            every += grid.sweep(self.count("sweep"))
-        if "crowd" in self.experiments:
-            every += grid.crowd(self.count("crowd"), self.variants)
-        if "beyond" in self.experiments:
-            every += grid.beyond(self.count("beyond"))
-            every += grid.ablation(self.count("ablation"))
-            every += grid.periods(self.count("periods"), self.rounds)
-            every += grid.settings(self.count("settings")) if self.settings else []
-        if "default" in self.experiments:
-            every += grid.default(self.count("default"))
-            every += grid.worlds(self.count("worlds"))
-            every += grid.spans(self.count("spans"), self.rounds)
-        return select_cells(every, self.only, self.away(data))
+    def list_cells(self, data: Crowd) -> list[Cell]:
+        """All requested cells on this crowd."""
+        names = [*self.experiments]
+        if self.settings and "beyond" in names:
+            names.append("settings")
+        cells = [
+            cell
+            for name in names
+            for cell in list_cells(name, self.seeds, self.rounds, self.variants and name == "crowd")
+        ]
+        return select_cells(cells, self.only, self.exclude_environments(data))
 
-    def away(self, data: Crowd) -> dict[str, str]:
-        """The worlds that are not played, and what to say to whoever asks for one."""
-        out = {}
+    def exclude_environments(self, data: Crowd) -> dict[str, str]:
+        """The scenarios that are not played, with the message for a request of one."""
+        reasons = {}
         if self.hospital is None:
-            out["hospital"] = (
-                f"the hospital's cells need its files, which were not given; add --hospital DIR, a "
-                f"folder with {', '.join(HOSPITAL_FILES)}, or set $BYLOT_HOSPITAL to one"
+            reasons["hospital"] = (
+                "the hospital scenario needs its files; add --hospital DIR, a folder with "
+                f"{', '.join(HOSPITAL_FILES)}, or set $BYLOT_HOSPITAL to one"
             )
         if data.synthetic:
-            out["synthetic"] = (
-                "the data are the synthetic crowd already, which is played once: its cells are "
-                "called default/tight/stochastic/... and so on here; or give other --data"
+            reasons["synthetic"] = (
+                "the data are the synthetic crowd already, so its cells are named "
+                "default/tight/stochastic/... here; give other --data"
             )
-        return out
-
-    def count(self, experiment: str) -> int:
-        """How many seeds of it."""
-        return self.seeds or DEFAULT_SEED_COUNTS[experiment]
+        return reasons
 
 
 class WorkSummary:
-    """What it took: cells and core-seconds of each experiment, and the time that passed."""
+    """Cells and core-seconds of each experiment, and the elapsed time."""
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
-        self.played: dict[str, list[str]] = {}  # the experiments whose cells share a world
+        self.played: dict[str, list[str]] = {}  # the experiments whose cells share a scenario
         self.cells: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.start = self.end = time.monotonic()
 
     def add(self, job: ScenarioJob, seconds: float) -> None:
-        """Book a job."""
+        """Add a finished job."""
         name = job.experiment
         others = [cell.experiment for cell in job.cells]
         self.played[name] = list(dict.fromkeys([*self.played.get(name, ()), *others]))
@@ -114,81 +100,63 @@ class WorkSummary:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self.end = time.monotonic()
 
-    def pace(self, name: str) -> float:
-        """Rounds per core-second of an experiment."""
-        return self.cells[name] * count_rounds(name, self.rounds) / self.seconds[name]
-
     @property
-    def total(self) -> float:
+    def total_seconds(self) -> float:
         """Core-seconds of everything."""
         return sum(self.seconds.values())
 
     def __str__(self) -> str:
-        head = ("computed", "cells", "core-seconds", "rounds per core-second")
-        rows = [
-            (
-                " + ".join(self.played[name]),
-                f"{cells:,}",
-                f"{self.seconds[name]:.1f}",
-                f"{self.pace(name):,.0f}",
-            )
-            for name, cells in self.cells.items()
-        ]
-        passed = f"in {self.end - self.start:.0f} s, compilation apart"
-        return "\n".join([*format_table([head, *rows]), passed])
+        if not self.cells:
+            return "nothing was missing"
+        rows = [("computed", "cells", "core-seconds", "rounds per core-second")]
+        for name, cells in self.cells.items():
+            rate = cells * count_rounds(name, self.rounds) / self.seconds[name]
+            played, seconds = " + ".join(self.played[name]), f"{self.seconds[name]:.1f}"
+            rows.append((played, f"{cells:,}", seconds, f"{rate:,.0f}"))
+        elapsed = f"in {self.end - self.start:.0f} s, without compilation"
+        return "\n".join([*format_table(rows), elapsed])
 
 
 def make_engine(name: str, workers: int, address: str | None = None) -> Engine:
-    """Where the cells are to be computed."""
+    """Make the engine that computes the cells."""
     return RayCluster(address, workers, code_digest) if name == "ray" else ThreadEngine(workers)
 
 
 def reproduce(
-    wish: ReproduceRequest, data: Crowd, where: Engine, out: Path, fresh: bool = False
+    request: ReproduceRequest, data: Crowd, engine: Engine, out: Path, fresh: bool = False
 ) -> int:
-    """Compute what is missing, then write everything; 130 if it was stopped on the way."""
-    setup, cells = RunSetup(data, wish.rounds, wish.hospital), wish.cells(data)
-    if "default" in wish.experiments and wish.hospital is None:
-        print_progress("... without the hospital, whose files were not given: see --hospital")
+    """Compute what is missing, then write everything; returns 130 if it was interrupted."""
+    setup = RunSetup(data, request.rounds, request.hospital)
+    cells = request.list_cells(data)
+    if "default" in request.experiments and request.hospital is None:
+        print_progress("... without the hospital scenario, whose files are missing: see --hospital")
     with RecordStore(out, make_manifest(setup), fresh) as store:
-        known = store.known()
+        known = store.list_known_cells()
         missing = [cell for cell in cells if cell.id not in known]
         print_progress(
-            f"... {len(cells):,} cells of {wish.rounds:,} rounds on crowd {data.name!r}, "
+            f"... {len(cells):,} cells of {request.rounds:,} rounds on crowd {data.name!r}, "
             f"{len(missing):,} to compute"
         )
-        seeds = len({cell.seed for cell in cells})
-        if seeds < MIN_VERDICT_SEEDS:
-            print_progress(
-                f"... verdicts need {MIN_VERDICT_SEEDS} seeds, and this run has {seeds}: see --seeds"
-            )
-        effort, stopped = WorkSummary(wish.rounds), False
+        seeds, needed = len({cell.seed for cell in cells}), MIN_VERDICT_SEEDS
+        if seeds < needed:
+            print_progress(f"... verdicts need {needed} seeds, this run has {seeds}: see --seeds")
+        work, interrupted = WorkSummary(request.rounds), False
         try:
-            compute_cells(setup, missing, where, store, effort)
+            compute_cells(setup, missing, engine, store, work)
         except KeyboardInterrupt:
-            stopped = True
-        finally:  # what is finished is usable, whatever ended the run
+            interrupted = True
+        finally:  # finished cells are usable, however the run ended
             records = store.merge()
-        write_results(records, cells, effort, out)  # while the folder is ours
-    if stopped:
+        write_results(records, cells, work, out)  # while the folder is locked
+    if interrupted:
         print_progress(
-            f"stopped with {len(records.cells):,} cells in {out}; the same command goes on"
+            f"interrupted with {len(records.cells):,} cells in {out}; run the same command to resume"
         )
-    return 130 if stopped else 0
-
-
-def write_results(records: Records, cells: Sequence[Cell], effort: WorkSummary, out: Path) -> None:
-    """Figures and report on all that the folder holds, and the last words."""
-    if records.cells.is_empty():
-        return
-    more = len(set(records.cells["cell"]) - {cell.id for cell in cells})
-    also = f", also on {more:,} cells that the folder held before" if more else ""
-    print_progress(f"... figures and report{also}")
-    print(summarise_run(effort, report.write_report(records, out, effort.total or None)))
+    return 130 if interrupted else 0
 
 
 def make_manifest(setup: RunSetup) -> dict[str, Any]:
-    """What all records of a folder must share."""
+    """The settings that all records of a folder must share."""
     crowd = setup.crowd
     return {
         "form": RUN_FORMAT,
@@ -202,33 +170,33 @@ def make_manifest(setup: RunSetup) -> dict[str, Any]:
 
 
 def compute_cells(
-    setup: RunSetup, cells: Sequence[Cell], where: Engine, store: RecordStore, effort: WorkSummary
+    setup: RunSetup, cells: Sequence[Cell], engine: Engine, store: RecordStore, work: WorkSummary
 ) -> None:
-    """Have the cells computed, and keep each world as it is finished."""
+    """Compute cells, and record each scenario as it finishes."""
     if not cells:
         return
     with warnings.catch_warnings():
         for kind in (OutOfReachWarning, SurrogateWarning):
-            warnings.simplefilter("ignore", kind)  # who is not sure of limits plays all the same
-        warm_up_cells(setup, cells)
-        effort.start = time.monotonic()
+            warnings.simplefilter("ignore", kind)  # such policies are played all the same
+        print_progress("... compiling, which is quick if it was done before")
+        first = {(cell.experiment, cell.policy): cell for cell in reversed(cells)}
+        for job in group_cells_by_scenario(first.values()):  # so that compilation is not timed
+            run_job(setup, job, WARMUP_ROUNDS)
+        work.start = time.monotonic()
         with show_progress(len(cells)) as advance:
-            for done in where.run(group_cells_by_scenario(cells), partial(run_job, setup)):
+            for done in engine.run(group_cells_by_scenario(cells), partial(run_job, setup)):
                 store.add(str(done.job), done.result)
-                effort.add(done.job, done.core_seconds)
+                work.add(done.job, done.core_seconds)
                 advance(len(done.job.cells))
 
 
-def warm_up_cells(setup: RunSetup, cells: Sequence[Cell]) -> None:
-    """Compile what these cells need, on a few rounds, so that it is not timed as their work."""
-    print_progress("... compiling, which is quick if it was done before")
-    some = {(cell.experiment, cell.policy): cell for cell in reversed(cells)}  # the first of each
-    for job in group_cells_by_scenario(some.values()):
-        run_job(setup, job, WARMUP_ROUNDS)
-
-
-def summarise_run(effort: WorkSummary, made: WrittenReport) -> str:
-    """The last words of a run."""
-    lines = [str(effort)] if effort.cells else ["nothing was missing"]
-    pages = [path for path in made.paths if path.suffix in (".html", ".md")]
-    return "\n".join([*lines, made.verdicts, *map(str, pages)])
+def write_results(records: Records, cells: Sequence[Cell], work: WorkSummary, out: Path) -> None:
+    """Write figures and report on all records of the folder, and print a summary."""
+    if records.cells.is_empty():
+        return
+    more = len(set(records.cells["cell"]) - {cell.id for cell in cells})
+    also = f", also on {more:,} cells that were in the folder before" if more else ""
+    print_progress(f"... figures and report{also}")
+    written = report.write_report(records, out, work.total_seconds or None)
+    pages = [path for path in written.paths if path.suffix in (".html", ".md")]
+    print(work, written.verdicts, *pages, sep="\n")

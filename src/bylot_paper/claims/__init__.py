@@ -18,13 +18,11 @@ from bylot_paper.claims import measures, predicates
 from bylot_paper.claims.predicates import ClaimFinding, list_cases
 from bylot_paper.evidence import Evidence, Untestable
 from bylot_paper.grid import (
-    DEFAULT_SEED_COUNTS,
     GRIDS,
     PAPER_ROUNDS,
     Cell,
     count_rounds,
-    periods,
-    spans,
+    list_cells,
 )
 from bylot_paper.trec import TREC_DIGEST
 
@@ -131,11 +129,9 @@ def describe_other_data(run: RunManifest) -> str | None:
 
 def list_complete_cells(experiment: str, seeds: int, run: RunManifest) -> list[Cell]:
     """All cells of an experiment, without variants, as far as the rounds of the run allow."""
-    if experiment in ("periods", "spans"):  # their cells depend on the number of rounds
-        grid = {"periods": periods, "spans": spans}[experiment]
-        return grid(seeds, int(run.get("rounds", PAPER_ROUNDS)))
+    cells = list_cells(experiment, seeds, int(run.get("rounds", PAPER_ROUNDS)))
     once = {"synthetic"} if is_synthetic(run) else set()  # the data themselves, played as such
-    return [cell for cell in GRIDS[experiment](seeds) if cell.environment not in once]
+    return [cell for cell in cells if cell.environment not in once]
 
 
 def list_unplayable_periods(run: RunManifest) -> list[int]:
@@ -144,7 +140,7 @@ def list_unplayable_periods(run: RunManifest) -> list[int]:
         count_rounds("periods", int(rounds))
         for rounds in (run.get("rounds", PAPER_ROUNDS), PAPER_ROUNDS)
     )
-    usual = {cell.period or 0 for cell in GRIDS["periods"](1)} - {whole}
+    usual = {cell.period or 0 for cell in list_cells("periods", 1)} - {whole}
     return sorted(period for period in usual if 2 * period > played)
 
 
@@ -165,8 +161,8 @@ def describe_missing(groups: RecordGroups, experiment: str, run: RunManifest) ->
         notes.append(f"INCOMPLETE: {len(found)} of the {len(wanted)} groups of {experiment}")
     if fewest < most:
         notes.append(f"INCOMPLETE: {fewest} to {most} seeds in the groups of {experiment}")
-    elif most != DEFAULT_SEED_COUNTS[experiment]:
-        notes.append(f"{most} seeds of {experiment} instead of {DEFAULT_SEED_COUNTS[experiment]}")
+    elif most != GRIDS[experiment].seeds:
+        notes.append(f"{most} seeds of {experiment} instead of {GRIDS[experiment].seeds}")
     return notes
 
 

@@ -17,7 +17,7 @@ from bylot_paper.analysis import (
     is_synthetic,
     name_crowd,
 )
-from bylot_paper.default_rule import REFERENCE_POLICY, ResultLine, measure_references
+from bylot_paper.default_rule import REFERENCE_POLICY, ResultLine, find_counted_places
 
 COLOUR_RATIO = 4.0
 """Colours end at this many times what the reference loses, and at one part in as many."""
@@ -34,7 +34,7 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
         return []
     plt = load_pyplot()
     tiles = {(line.policy, line.place): line for line in lines if line.gaps}
-    scale, _ = measure_references(lines)
+    scale = find_counted_places(lines)
     places = list(dict.fromkeys(line.place for line in lines))
     policies = [policy for policy in POLICY_ORDER if any(line.policy == policy for line in lines)]
     seeds = [len(line.gaps) for line in tiles.values()]
@@ -101,7 +101,7 @@ def draw_tile_frame(
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    world = {line.place: line.world for line in lines}
+    world = {line.place: line.scenario for line in lines}
     for x, (one, other) in enumerate(pairwise(places)):
         if world[one] != world[other]:
             axes.axvline(x + 0.5, color=BLACK, linewidth=1.2)
