@@ -200,8 +200,16 @@ def test_a_header_in_unknown_words_is_not_guessed_at(tmp_path: Path) -> None:
         ("7 a y\n7 a n\n", "7 y\n8 n\n", ["answers.txt, line 2", "'7' by worker 'a'", "keep one"]),
         ("task,worker,label\n7,a,y\n7,a,y\n", "7 y\n8 n\n", ["answers.txt, line 3", "in line 2"]),
         ("7 a yes\n8 a no\n", "t7 yes\nt8 no\n", ["no worker has a task with a truth", "'t7'"]),
-        ("7 a yes\n8 a yes\n", "7 yes\n8 no\n", ["answers.txt", "all answers", "one class"]),
-        ("7 a yes\n8 a no\n", "7 yes\n8 yes\n", ["truths.txt", "all truths", "one class"]),
+        (
+            "7 a yes\n8 a yes\n",
+            "7 yes\n8 no\n",
+            ["answers.txt", "all answers", "two or more classes"],
+        ),
+        (
+            "7 a yes\n8 a no\n",
+            "7 yes\n8 yes\n",
+            ["truths.txt", "all truths", "two or more classes"],
+        ),
         ("7 a yes\n8 a no\n", "7 1\n8 0\n", ["no answer such as 'no'", "same labels"]),
     ],
 )

@@ -145,7 +145,7 @@ def test_a_later_call_continues_what_an_earlier_one_could_not_finish(
     server: Server, tmp_path: Path
 ) -> None:
     server.breaks = [10 * DOWNLOAD_CHUNK_BYTES] * DOWNLOAD_ATTEMPTS
-    with pytest.raises(DataUnreachable, match="cannot be downloaded"):
+    with pytest.raises(DataUnreachable, match="cannot download trec"):
         fetch_trec(tmp_path, server.base)
     assert names(tmp_path) == {f"{TREC_CROWD_FILE}.part"}
     assert (
@@ -195,7 +195,7 @@ def test_a_wrong_file_is_refused_with_both_sums_and_not_kept(
         TREC_SHA256[TREC_CROWD_FILE],
         hashlib.sha256(server.content[TREC_CROWD_FILE]).hexdigest(),
     )
-    says(caught.value, "thrown away", "by hand")
+    says(caught.value, "was deleted", "by hand")
     assert names(tmp_path) == set()
     server.content[TREC_CROWD_FILE] = CONTENT[TREC_CROWD_FILE]
     fetch_trec(tmp_path, server.base)
@@ -258,7 +258,7 @@ def test_a_folder_that_cannot_be_made_is_named(server: Server, tmp_path: Path) -
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError) as caught:
         fetch_trec(tmp_path / "file" / "folder", server.base)
-    says(caught.value, "file", "cannot be kept there", "XDG_CACHE_HOME")
+    says(caught.value, "file", "cannot save", "XDG_CACHE_HOME")
     assert not isinstance(caught.value, DataUnreachable)
 
 
@@ -283,7 +283,7 @@ def test_no_network_gives_a_synthetic_crowd_and_says_so(
     base = nowhere()
     monkeypatch.setattr(crowd_sources, "fetch_trec", lambda: fetch_trec(base=base))
     assert find_crowd(None).synthetic
-    assert "a synthetic crowd is used instead" in capsys.readouterr().err
+    assert "using a synthetic crowd" in capsys.readouterr().err
 
 
 def test_a_wrong_download_is_no_reason_for_a_synthetic_crowd(

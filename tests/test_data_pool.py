@@ -167,12 +167,12 @@ def test_of_equally_accurate_workers_the_first_are_experts() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"size": 11}, "only 10 have at least 5 annotations"),
-        ({"size": 0}, "size=0"),
-        ({"size": 5, "dimensions": 0}, "dimensions=0"),
-        ({"size": 5, "experts": 6}, "experts=6"),
-        ({"smoothing": -1}, "smoothing=-1"),
-        ({"seed": -1}, "seed=-1"),
+        ({"size": 11}, "only 10 workers with at least 5 annotations"),
+        ({"size": 0}, "size of a pool 0: expected"),
+        ({"size": 5, "dimensions": 0}, "dimensions 0: expected"),
+        ({"size": 5, "experts": 6}, "experts 6: expected"),
+        ({"smoothing": -1}, "smoothing -1: expected"),
+        ({"seed": -1}, "seed of a pool -1: expected"),
         ({"seed": 1 << 64}, "from 0 to"),
     ],
 )

@@ -105,7 +105,7 @@ def test_the_environment_may_ask_for_the_synthetic_crowd(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("where", "words"),
-    [("nowhere", "is not a folder; give a folder with"), ("", "or the word 'synthetic'")],
+    [("nowhere", "is not a folder; give a folder with"), ("", "or 'synthetic'")],
 )
 def test_what_is_not_there_is_named(where: str, words: str) -> None:
     with pytest.raises(DataError, match=words):

@@ -242,7 +242,9 @@ def test_a_place_is_of_one_world() -> None:
 
 @pytest.mark.parametrize("gap", [float("nan"), float("inf"), float("-inf")])
 def test_a_gap_that_is_no_number_is_refused(gap: float) -> None:
-    with pytest.raises(DataError, match=f"gap of better in ward for seed 3 {gap}: expected a finite number"):
+    with pytest.raises(
+        DataError, match=f"gap of better in ward for seed 3 {gap}: expected a finite number"
+    ):
         choose_defaults(
             changed(GOOD, "better", "ward", gaps={**dict.fromkeys(range(6), 0.01), 3: gap})
         )

@@ -1,6 +1,6 @@
-"""Jobs on a Ray cluster: one of this machine's cores, or one that runs at an address.
+"""Run jobs on a Ray cluster: one started on this machine, or a running one at an address.
 
-A lost worker or machine costs the jobs it had, which are run again elsewhere.
+If a worker or machine is lost, its jobs are run again elsewhere.
 """
 
 import contextlib
@@ -20,9 +20,25 @@ from bylot.errors import BylotError, install_command
 from bylot.parallel import FailedJob, FinishedJob, Job, JobFailed, Result
 from bylot.version import __version__
 
+MAX_JOB_LOSSES = 16  # lost runs of one job before the job itself is blamed
+JOBS_PER_CORE = 4  # submitted ahead of time, so that no core waits
+OBJECT_STORE_BYTES = 256 * 2**20  # of a cluster started here: one work function, a few results
+RAY_ENVIRONMENT = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no warning about accelerators we do not use
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # its messages would go to standard output
+    "RAY_enable_metrics_collection": "0",
+}
+
+
+@functools.cache
+def list_versions() -> dict[str, str]:
+    """The versions that results depend on."""
+    packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
+    return {"Python": platform.python_version(), "bylot": __version__, **packages}
+
 
 def describe_process(check: Callable[[], str]) -> dict[str, str]:
-    """Versions by name, and whatever `check` says, as the code.
+    """Versions by name, and the result of `check` as the code: equal on all machines of a run.
 
     >>> describe_process(lambda: "4f1d")["code"]
     '4f1d'
@@ -30,20 +46,11 @@ def describe_process(check: Callable[[], str]) -> dict[str, str]:
     return {**list_versions(), "code": check()}
 
 
-@functools.cache
-def list_versions() -> dict[str, str]:
-    """Of this process; they are files to read, so once is enough."""
-    packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    return {"Python": platform.python_version(), "bylot": __version__, **packages}
-
-
 def list_version_differences(here: dict[str, str], there: dict[str, str]) -> list[str]:
-    """What is not the same, as text.
+    """Describe the differences between two processes.
 
-    >>> list_version_differences(
-    ...     {"Python": "3.11.7", "bylot": "1.0"}, {"Python": "3.11.7", "bylot": "0.9"}
-    ... )
-    ['bylot 0.9 (here 1.0)']
+    >>> list_version_differences({"Python": "3.11.7", "bylot": "1.0"}, {"Python": "3.11.7"})
+    ['bylot unknown (here 1.0)']
     """
     return [
         f"{name} {there.get(name, 'unknown')} (here {mine})"
@@ -52,97 +59,85 @@ def list_version_differences(here: dict[str, str], there: dict[str, str]) -> lis
     ]
 
 
-MAX_JOB_LOSSES = 16  # losses of one and the same job until it is taken to be the job's own fault
-JOBS_PER_CORE = 4  # jobs handed to the cluster ahead of time, so that no core waits for us
-OBJECT_STORE_BYTES = (
-    256 * 2**20
-)  # bytes for objects of a cluster of our own: one work, a few results
-RAY_ENVIRONMENT = {
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no warning about accelerators we do not use
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # its messages would come on standard output: we tell
-    "RAY_enable_metrics_collection": "0",
-}
-
-
 class RayCluster:
     """An engine of many machines.
 
     address: of a running cluster (`host:port`, `ray://host:port` or `auto`), which is left running;
-             without one, a cluster of `workers` cores is started here, and ended after the run
-    check:   called here and in every worker, and has to say the same, as versions have to
+             without one, a cluster of `workers` cores is started here and stopped after the run
+    check: called here and in every worker; the results must be equal
 
-    Ctrl-C yields what has finished and then raises KeyboardInterrupt, without waiting.
+    Ctrl-C yields the finished jobs and then raises KeyboardInterrupt, without waiting.
     """
 
     def __init__(self, address: str | None, workers: int, check: Callable[[], str]) -> None:
         if workers < 1:
-            raise BylotError(f"{workers} workers cannot do anything; give 1 or more")
+            raise BylotError("number of workers", got=workers, expected="1 or more")
         self.address, self.workers, self.check = address, workers, check
-        import_quiet_ray()  # if it is not installed, better now than after some work
+        import_quiet_ray()  # fail now if it is not installed, not after some work
 
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job], Result]
     ) -> Iterator[FinishedJob[Job, Result]]:
-        """Every job once, yielded as it finishes; one that raises ends the run with JobFailed."""
+        """Run every job once and yield it as it finishes; one that raises ends the run."""
         ray = import_quiet_ray()
         self.connect(ray)
         try:
-            yield from ClusterRun(ray, jobs, work, self.check).landings()
+            yield from ClusterRun(ray, jobs, work, self.check).run()
         finally:
-            ray.shutdown()  # with it end our jobs, and the cluster only if we started it
+            ray.shutdown()  # cancels our jobs; stops the cluster only if we started it
 
     def connect(self, ray: Any) -> None:
         """Join the cluster at the address, or start one."""
-        quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+        options: dict[str, Any] = {"address": self.address}
         if self.address is None:
-            where = {
-                "address": "local",  # else Ray would join any cluster that it finds here
+            options = {
+                "address": "local",  # otherwise Ray would join any cluster that it finds here
                 "num_cpus": self.workers,
                 "include_dashboard": False,
                 "object_store_memory": OBJECT_STORE_BYTES,
-                "_node_ip_address": "127.0.0.1",  # Ray asks nobody for a password
+                "_node_ip_address": "127.0.0.1",  # Ray has no authentication
             }
         else:
             check_cluster_address(self.address)
-            where = {"address": self.address}
         try:
-            ray.init(**where, **quiet)
+            ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise BylotError(
-                f"Ray at {self.address or 'this machine'} cannot be used: {format_first_line(error)}"
+                f"cannot use Ray at {self.address or 'localhost'}: {reason}"
             ) from error
 
 
 def import_quiet_ray() -> Any:
-    """Ray, told to be silent and to call nobody; it is an extra, so its absence is explained."""
+    """Import Ray without messages and usage statistics."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     for name, value in RAY_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)  # read when Ray is imported
+        os.environ.setdefault(name, value)  # Ray reads them when it is imported
     try:
         import ray
     except ModuleNotFoundError:
-        raise BylotError(f"a cluster needs Ray: {install_command('ray')}") from None
+        raise BylotError("a cluster needs ray", remedy=install_command("ray")) from None
     return ray
 
 
 def check_cluster_address(address: str) -> None:
-    """Is anybody there? Ray itself would try for minutes."""
+    """Check that something answers there; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if address == "auto":
         return
     if not host or not port.isdigit():
-        raise BylotError(f"{address!r} is no address of a cluster; give host:port or auto")
+        raise BylotError("cluster address", got=address, expected="host:port or auto")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:
         raise BylotError(
-            f"nothing answers at {address} ({error}); start a cluster with `ray start --head`, "
-            "or leave the address out"
+            f"nothing answers at {address} ({error})",
+            remedy="start a cluster with `ray start --head`, or leave the address out",
         ) from None
 
 
 class ClusterRun:
-    """The jobs of one run: waiting here, or handed to the cluster and not yet back."""
+    """The jobs of one run: waiting here, or submitted to the cluster."""
 
     def __init__(
         self,
@@ -151,74 +146,76 @@ class ClusterRun:
         work: Callable[[Job], Result],
         check: Callable[[], str],
     ) -> None:
-        self.ray, self.waiting, self.known_cores = ray, deque(jobs), -1
-        self.out: dict[Any, Any] = {}  # the reference to a result -> its job
+        self.ray, self.waiting, self.core_count = ray, deque(jobs), -1
+        self.submitted: dict[Any, Any] = {}  # reference to a result -> its job
         self.here = describe_process(check)
         self.check = ray.cloudpickle.dumps(check)
-        # One piece of bytes: of arrays, Ray would hand out read-only views, which are another type
-        # to compiled code.
+        # As bytes: of arrays Ray would return read-only views, another type to compiled code.
         self.work = ray.put(ray.cloudpickle.dumps(work))
         self.task = ray.remote(num_cpus=1, max_retries=MAX_JOB_LOSSES)(make_remote_task())
 
-    def landings(self) -> Iterator[FinishedJob[Any, Any]]:
-        """Hand out jobs, a few for every core that there is now; yield them as they come back."""
+    def run(self) -> Iterator[FinishedJob[Any, Any]]:
+        """Keep a few jobs per core submitted; yield jobs as they finish."""
         try:
-            while self.waiting or self.out:
-                self.launch(JOBS_PER_CORE * self.cores())
-                ready, _ = self.ray.wait(list(self.out), timeout=1.0)
+            while self.waiting or self.submitted:
+                self.submit(JOBS_PER_CORE * self.count_cores())
+                ready, _ = self.ray.wait(list(self.submitted), timeout=1.0)
                 for reference in ready:
-                    yield self.unpacked(reference, self.out.pop(reference))
+                    yield self.fetch_result(reference, self.submitted.pop(reference))
         except (BylotError, KeyboardInterrupt):
-            yield from self.landed()
+            yield from self.collect_finished()
             raise
 
-    def launch(self, most: int) -> None:
-        """Hand out jobs until so many are out."""
-        while self.waiting and len(self.out) < most:
+    def submit(self, most: int) -> None:
+        """Submit jobs until there are this many."""
+        while self.waiting and len(self.submitted) < most:
             job = self.waiting.popleft()
             packed = self.ray.cloudpickle.dumps(job)
-            self.out[self.task.remote(self.here, self.check, self.work, packed)] = job
+            self.submitted[self.task.remote(self.here, self.check, self.work, packed)] = job
 
-    def cores(self) -> int:
-        """How many the cluster has at this moment; at least one is hoped for."""
+    def count_cores(self) -> int:
+        """The cores that the cluster has now, at least 1."""
         found = int(self.ray.cluster_resources().get("CPU", 0))
-        if found != self.known_cores:
+        if found != self.core_count:
             print_progress(f"... cores of the cluster: {found or 'none yet, waiting for some'}")
-            self.known_cores = found
+            self.core_count = found
         return max(found, 1)
 
-    def unpacked(self, reference: Any, job: Any) -> FinishedJob[Any, Any]:
-        """What came back, if it is a result."""
+    def fetch_result(self, reference: Any, job: Any) -> FinishedJob[Any, Any]:
+        """Fetch a result, or raise what went wrong."""
         try:
             answer = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
             raise JobFailed(f"{job} could not be run on the cluster: {error}") from None
         if isinstance(answer, tuple):
             host, there = answer
-            what = ", ".join(list_version_differences(self.here, there))
+            versions = ", ".join(list_version_differences(self.here, there))
             raise BylotError(
-                f"machine {host} of the cluster runs {what}: results could differ; install the "
-                "same versions on all machines"
+                f"machine {host} of the cluster runs {versions}, so results could differ",
+                remedy="install the same versions on all machines",
             )
         end = pickle.loads(answer)
         if isinstance(end, FailedJob):
             raise JobFailed(end.text)
         return FinishedJob(job, end.result, end.core_seconds)
 
-    def landed(self) -> Iterator[FinishedJob[Any, Any]]:
-        """What is back already."""
-        if not self.out:
+    def collect_finished(self) -> Iterator[FinishedJob[Any, Any]]:
+        """Yield the jobs that have finished already."""
+        if not self.submitted:
             return
-        ready, _ = self.ray.wait(list(self.out), num_returns=len(self.out), timeout=0)
+        count = len(self.submitted)
+        ready, _ = self.ray.wait(list(self.submitted), num_returns=count, timeout=0)
         for reference in ready:
-            with contextlib.suppress(BylotError):  # one failure is enough to report
-                yield self.unpacked(reference, self.out.pop(reference))
+            with contextlib.suppress(BylotError):  # one failure is reported already
+                yield self.fetch_result(reference, self.submitted.pop(reference))
 
 
 def make_remote_task() -> Callable[..., bytes | tuple[str, dict[str, str]]]:
-    """What a worker runs; made here so that it travels whole, to where no bylot may be."""
+    """Make the function that workers run; a closure, so that it is pickled as a whole and works
+    where bylot is not installed.
+    """
 
-    def serve(
+    def run_remotely(
         here: dict[str, str], check: bytes, work: bytes, job: bytes
     ) -> bytes | tuple[str, dict[str, str]]:
         import pickle
@@ -226,17 +223,13 @@ def make_remote_task() -> Callable[..., bytes | tuple[str, dict[str, str]]]:
 
         try:
             from bylot.parallel import attempt_job
+            from bylot_paper.cluster import describe_process
 
             there = describe_process(pickle.loads(check))
-        except Exception as error:  # no bylot, or another one
+        except Exception as error:  # no bylot, or another version
             there = {"bylot": f"none ({error})"}
         if there != here:
             return socket.gethostname(), there
         return pickle.dumps(attempt_job(pickle.loads(work), pickle.loads(job)))
 
-    return serve
-
-
-def format_first_line(error: Exception) -> str:
-    """An error in one line."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return run_remotely

@@ -1,6 +1,4 @@
-"""A crowd: who answered which task, and whether they were right; where it comes from is left to
-the readers.
-"""
+"""A crowd, who answered which task and whether it was right, and the pools drawn from it."""
 
 import hashlib
 import json
@@ -16,12 +14,14 @@ from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.outcome_tables.text_lines import sort_ids
 from bylot.problem.validation import lock_array
 
-POOL_STREAM = 2 << 32  # of chance: apart from those of policies (below 1 << 32) and of environments
+MIN_ANNOTATIONS = 5  # fewer do not give a reliable accuracy (paper, section 6.1)
+PAPER_POOL_SIZE = 50
+POOL_STREAM = 2 << 32  # random stream, distinct from those of policies and environments
 
 
 @dataclass(frozen=True, eq=False)
 class WorkerPool:
-    """Workers in the order of their ids; column i of everything belongs to workers[i]."""
+    """The workers of one seed (paper, section 6.1), sorted by id; column i is workers[i]."""
 
     workers: tuple[str, ...]
     skills: Floats  # (N, K): accuracy in each group of tasks; overall accuracy where there is none
@@ -32,9 +32,8 @@ class WorkerPool:
 
 
 def draw_workers(seed: int, among: Ints, size: int) -> Ints:
-    """So many of these without replacement, each set as likely as any other, in their order.
-
-    Everybody gets a uniform of the seed's own; the smallest win.
+    """Draw so many without replacement, all sets equally likely, in their order: those with the
+    smallest of uniforms that depend on the seed.
     """
     rng = np.random.Generator(np.random.Philox(key=seed + (POOL_STREAM << 64)))
     winners = np.argsort(rng.random(len(among)), kind="stable")[:size]
@@ -44,11 +43,11 @@ def draw_workers(seed: int, among: Ints, size: int) -> Ints:
 def compute_accuracies(
     group: Ints, place: Ints, correct: Bools, spare: Floats, smoothing: int = 0
 ) -> tuple[Floats, int]:
-    """The share of correct annotations in each cell (group, place), and how many cells had none.
+    """Share of correct annotations in each cell (group, place), and the number of empty cells.
 
-    spare has the shape of the result, and stands in for cells without an annotation. With smoothing
-    s > 0 a cell of n annotations, k of them correct, has (k + s m) / (n + s) instead, where m is
-    the mean of its group without smoothing: s annotations by an average worker.
+    spare, of the shape of the result, replaces empty cells. With smoothing s > 0 a cell of n
+    annotations, k of them correct, is (k + s m) / (n + s), where m is the mean of its group without
+    smoothing: s annotations by an average worker.
     """
     cell = group * spare.shape[1] + place
     count = np.bincount(cell, minlength=spare.size).reshape(spare.shape)
@@ -62,7 +61,7 @@ def compute_accuracies(
 
 
 def flag_most_accurate(accuracy: Floats, experts: int) -> Floats:
-    """1 for so many of the highest accuracies, else 0; of equals, those that come first.
+    """1 for the given number of highest accuracies, else 0; of equals, the first.
 
     >>> flag_most_accurate(np.array([0.5, 0.9, 0.5, 0.1]), 2)
     array([1., 1., 0., 0.])
@@ -70,10 +69,6 @@ def flag_most_accurate(accuracy: Floats, experts: int) -> Floats:
     chosen = np.zeros(len(accuracy))
     chosen[np.argsort(-accuracy, kind="stable")[:experts]] = 1.0
     return chosen
-
-
-MIN_ANNOTATIONS = 5  # annotations below which the paper does not trust an accuracy
-PAPER_POOL_SIZE = 50  # workers in a pool of the paper
 
 
 class CrowdCounts(NamedTuple):
@@ -86,7 +81,7 @@ class CrowdCounts(NamedTuple):
 
 
 class UnjudgedCounts(NamedTuple):
-    """What the files hold beyond the joined data, as the inner join leaves it out."""
+    """What the inner join of answers and truths leaves out."""
 
     annotations: int = 0  # of tasks without a truth
     tasks: int = 0  # annotated, but without a truth
@@ -98,7 +93,7 @@ NO_UNJUDGED = UnjudgedCounts()
 
 
 class Annotation(NamedTuple):
-    """One answer that can be judged."""
+    """An answer to a task whose truth is known."""
 
     task: str
     worker: str
@@ -131,13 +126,12 @@ class Crowd:
     @property
     def counts(self) -> CrowdCounts:
         """Workers, tasks, annotations, reliable workers."""
-        return CrowdCounts(
-            len(self.workers), len(self.tasks), len(self.correct), len(self.reliable())
-        )
+        reliable = len(self.reliable())
+        return CrowdCounts(len(self.workers), len(self.tasks), len(self.correct), reliable)
 
     @property
     def workload(self) -> Ints:
-        """How many annotations each worker made."""
+        """Number of annotations of each worker."""
         return np.bincount(self.worker, minlength=len(self.workers)).astype(np.int64)
 
     def accuracy(self) -> Floats:
@@ -146,7 +140,7 @@ class Crowd:
         return np.asarray(right / self.workload, np.float64)
 
     def reliable(self, least: int = MIN_ANNOTATIONS) -> Ints:
-        """Indices of the workers with at least so many annotations."""
+        """Indices of the workers with at least this many annotations."""
         return np.flatnonzero(self.workload >= least).astype(np.int64)
 
     def pool(
@@ -157,13 +151,13 @@ class Crowd:
         experts: int = 10,
         smoothing: int = 0,
     ) -> WorkerPool:
-        """The workers who compete under a seed, with their skills and costs (paper, section 6.1).
+        """Draw the pool of a seed: workers, skills and costs (paper, section 6.1).
 
-        The same workers are drawn for any number of dimensions. Group n of the tasks holds every
-        dimensions-th of the sorted tasks of the whole crowd, beginning with the n-th. Smoothing is
-        not the paper's: so many annotations by an average worker are added to those of each skill.
+        The workers do not depend on the number of dimensions. Dimension n is every N-th of the
+        sorted tasks of the crowd, starting with the n-th. Smoothing, which the paper does not have,
+        adds so many annotations by an average worker to each skill.
         """
-        self._can_draw(seed, size, dimensions, experts, smoothing)
+        self.check_pool(seed, size, dimensions, experts, smoothing)
         chosen = draw_workers(seed, self.reliable(), size)
         place = np.full(len(self.workers), -1)
         place[chosen] = np.arange(size)
@@ -185,23 +179,25 @@ class Crowd:
             imputed=imputed,
         )
 
-    def _can_draw(
+    def check_pool(
         self, seed: int, size: int, dimensions: int, experts: int, smoothing: int
     ) -> None:
-        """Are there such pools at all?"""
+        """Raise if no such pool can be drawn."""
         if not 0 <= seed < 1 << 64:
-            raise DataError(f"seed={seed} given; a pool is drawn by a seed from 0 to 2^64 - 1")
-        if size < 1 or dimensions < 1 or not 0 <= experts <= size or smoothing < 0:
-            raise DataError(
-                f"a pool of size={size}, dimensions={dimensions}, experts={experts}, "
-                f"smoothing={smoothing} given; wanted a size and dimensions of at least 1, from 0 "
-                "to size experts, and a smoothing of 0 or more"
-            )
+            raise DataError("seed of a pool", got=seed, expected="a number from 0 to 2^64 - 1")
+        for name, got, valid, expected in (
+            ("size of a pool", size, size >= 1, "at least 1"),
+            ("number of dimensions", dimensions, dimensions >= 1, "at least 1"),
+            ("number of experts", experts, 0 <= experts <= size, f"a number from 0 to {size}"),
+            ("smoothing", smoothing, smoothing >= 0, "0 or more"),
+        ):
+            if not valid:
+                raise DataError(name, got=got, expected=expected)
         if self.counts.reliable < size:
             raise DataError(
-                f"crowd {self.name!r}: a pool of {size} workers was asked for, but only "
-                f"{self.counts.reliable} have at least {MIN_ANNOTATIONS} annotations with a truth; "
-                "give a larger crowd, or draw smaller pools (crowd.pool(size=...) in Python)"
+                f"crowd {self.name!r} has only {self.counts.reliable} workers with at least "
+                f"{MIN_ANNOTATIONS} annotations, too few for a pool of {size}",
+                remedy="give a larger crowd, or draw smaller pools with crowd.pool(size=...)",
             )
 
 
@@ -211,7 +207,7 @@ def assemble_crowd(
     synthetic: bool = False,
     unjudged: UnjudgedCounts = NO_UNJUDGED,
 ) -> Crowd:
-    """Put annotations into canonical order, in which their order of arrival leaves no trace."""
+    """Put annotations into canonical order, whatever order they are given in."""
     given = list(annotations)
     tasks, workers = sort_ids(a.task for a in given), sort_ids(a.worker for a in given)
     of_task = {task: i for i, task in enumerate(tasks)}
@@ -233,7 +229,7 @@ def assemble_crowd(
 
 
 def describe_crowd(crowd: Crowd) -> str:
-    """What there is to know about a crowd before it is used, for people."""
+    """Describe a crowd in a table."""
     reliable = crowd.reliable()
     accuracy, load = crowd.accuracy()[reliable], crowd.workload[reliable]
     rows = [(f"crowd {crowd.name}", "")]
@@ -243,17 +239,11 @@ def describe_crowd(crowd: Crowd) -> str:
         rows += [("largest workload", f"{load.max():,}")]
         rows += [("mean accuracy of these", f"{accuracy.mean():.3f}")]
         rows += [("never wrong", f"{(accuracy == 1).sum():,}")]
-    beyond = crowd.unjudged
-    names = (
-        "annotations without a truth",
-        "their tasks",
-        "workers with no others",
-        "truths nobody annotated",
-    )
-    rows += [(noun, f"{n:,}") for noun, n in zip(names, beyond, strict=True) if n]
-    made = ["synthetic: made up by bylot, not measured on people"] * crowd.synthetic
+    nouns = ("annotations without a truth", "their tasks", "workers with no others")
+    names = (*nouns, "truths nobody annotated")
+    rows += [(noun, f"{n:,}") for noun, n in zip(names, crowd.unjudged, strict=True) if n]
+    notes = ["synthetic: made up by bylot, not measured on people"] * crowd.synthetic
     if len(reliable) < PAPER_POOL_SIZE:
-        made.append(
-            f"too few reliable workers for `bylot reproduce`, which draws pools of {PAPER_POOL_SIZE}"
-        )
-    return "\n".join([*format_table(rows), f"digest {crowd.digest}", *made])
+        needed = f"which draws pools of {PAPER_POOL_SIZE}"
+        notes.append(f"too few reliable workers for `bylot reproduce`, {needed}")
+    return "\n".join([*format_table(rows), f"digest {crowd.digest}", *notes])

@@ -1,4 +1,4 @@
-"""Reading a crowd: a file of answers and a file of truths, joined on the task."""
+"""Read a crowd: a file of answers and a file of truths, joined on the task."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -110,12 +110,12 @@ def malformed_lines_error(
 def read_crowd(
     crowd_file: str | PathLike[str], truth_file: str | PathLike[str], name: str | None = None
 ) -> Crowd:
-    """A crowd from lines `task worker label` and lines `task label`.
+    """Read a crowd from lines `task worker label` and lines `task label`.
 
-    Ids and labels are compared as they are written; how files may be written is in `lines`.
-    A task has one truth, and a worker one answer to a task: a second line for either is an error
-    even if it says the same, as it would have to be dropped or be counted twice.
-    Answers to tasks without a truth are left out, as in the paper, and counted in `unjudged`.
+    Ids and labels are compared as text. A task has one truth, and a worker one answer to a task: a
+    second line for either is an error even if it is equal, because it would have to be dropped or
+    counted twice. Answers to tasks without a truth are left out, as in the paper, and counted in
+    `unjudged`.
     """
     answers = read_field_rows(Path(crowd_file), ("task", "worker", "label"))
     truths = read_field_rows(Path(truth_file), ("task", "label"))
@@ -136,7 +136,7 @@ def read_crowd(
 def count_unjudged(
     answers: FieldRows, judged: list[tuple[str, str, str]], truth: dict[str, str]
 ) -> UnjudgedCounts:
-    """What the join leaves out on either side."""
+    """Count what the join leaves out on either side."""
     all_tasks, all_workers = ({row[column] for row in answers.fields} for column in (0, 1))
     return UnjudgedCounts(
         annotations=len(answers.fields) - len(judged),
@@ -147,9 +147,9 @@ def count_unjudged(
 
 
 def check_header(file: FieldRows, other: FieldRows) -> None:
-    """Refuse a line 1 that may be a header in words we do not know, or data: we cannot tell.
+    """Refuse a first line that may be a header with unknown names or data.
 
-    It is data if a field of it is a number, if its label is used elsewhere, or its task is.
+    It is data if one of its fields is a number, or if its label or task occurs elsewhere.
     """
     if not has_unknown_header(file):
         return
@@ -164,7 +164,7 @@ def check_header(file: FieldRows, other: FieldRows) -> None:
 
 
 def has_unknown_header(file: FieldRows) -> bool:
-    """Is line 1 without a number, as headers are, and yet not known to be one?"""
+    """Is the first line without a number, like a header, but not a known one?"""
     first = file.fields[:1]
     return bool(first) and not file.header and not any(map(WHOLE_NUMBER.fullmatch, first[0]))
 
@@ -177,10 +177,10 @@ def check_unique_answers(file: FieldRows, key: int) -> None:
         if before != row:
             whose = " by worker ".join(map(quote_field, fields[:key]))
             same = file.fields[before][-1] == fields[-1]
+            label, other = map(quote_field, (fields[-1], file.fields[before][-1]))
+            earlier = "the same" if same else f"the other label {other}"
             what = (
-                f"task {whose} has label {quote_field(fields[-1])}, and the "
-                f"{'same' if same else f'other label {quote_field(file.fields[before][-1])}'} "
-                f"already in line {file.line(before)}"
+                f"task {whose} has label {label}, and {earlier} already in line {file.line(before)}"
             )
             raise data_error(file.path, what, "keep one of the two lines", file.line(row))
 
@@ -188,7 +188,7 @@ def check_unique_answers(file: FieldRows, key: int) -> None:
 def check_labels(
     answers: FieldRows, truths: FieldRows, judged: list[tuple[str, str, str]], truth: dict[str, str]
 ) -> None:
-    """Is there an answer with a truth, and do answers and truths differ among themselves?"""
+    """Check that some answer has a truth, and that there are at least two labels of each."""
     if not judged:
         raise explain_empty_join(answers, truths)
     given = {label for _, _, label in judged}
@@ -196,24 +196,21 @@ def check_labels(
     for file, labels, nouns in ((answers, given, "answers"), (truths, wanted, "truths")):
         if len(labels) == 1:
             what = f"all {nouns} of the joined tasks are {quote_field(*labels)}"
-            raise data_error(
-                file.path, what, "nothing can be learned from one class: give two or more"
-            )
+            raise data_error(file.path, what, "give two or more classes: one teaches nothing")
     if not given & wanted:
-        what = f"no answer such as {quote_field(min(given))} is a truth such as {quote_field(min(wanted))}"
-        raise data_error(
-            answers.path, what, f"use the same labels here and in {truths.path.name!r}"
-        )
+        answer, true = quote_field(min(given)), quote_field(min(wanted))
+        what = f"no answer such as {answer} is a truth such as {true}"
+        raise data_error(answers.path, what, f"use the same labels as in {truths.path.name!r}")
 
 
 def explain_empty_join(answers: FieldRows, truths: FieldRows) -> DataError:
-    """The error for files that have no task in common."""
+    """Make the error for files without a common task."""
     if not answers.fields or not truths.fields:
         bare = truths if answers.fields else answers
-        return data_error(bare.path, "holds a header and nothing else", "give a file with entries")
+        return data_error(bare.path, "has a header and nothing else", "give a file with entries")
     a, b = answers.fields[0][0], truths.fields[0][0]
     what = (
         f"no worker has a task with a truth: no task such as {quote_field(a)} is in "
         f"{truths.path.name!r}, which has tasks such as {quote_field(b)}"
     )
-    return data_error(answers.path, what, "give files that belong together, with ids written alike")
+    return data_error(answers.path, what, "give files that belong together, with the same ids")

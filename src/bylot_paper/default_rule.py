@@ -23,8 +23,8 @@ MIN_RULE_SEEDS = 3  # fewer seeds say nothing about a spread
 
 DEFAULT_RULE_TEXT = (
     "Candidates are the policies that kept every limit, with no tolerance, in every run of every "
-    "scenario and in every period, and refused none of them. All policies are played in all places, "
-    "also in periods; a policy that was not is no candidate.",
+    "scenario and in every period, and refused none of them. All policies are played in all "
+    "places, also in periods; a policy that was not is no candidate.",
     "The score of a candidate is its loss against the best mixture of panels, relative to the loss "
     f"of {REFERENCE_POLICY} in the same place: the mean over seeds, over the places of a scenario, "
     "and over scenarios. The lowest score wins.",

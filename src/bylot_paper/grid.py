@@ -127,10 +127,10 @@ GRIDS = {
         in_periods=True,
     ),
 }
-"""sweep: Figure 1. crowd: Figures 2 and 3. beyond: our policies beside the paper's best, at a harder
-level too. ablation: our policies without one of their parts. periods: no known end, limits must hold
-in every period. settings: a grid of settings, reported but not used. default, worlds, spans: all
-policies on the crowd, in other scenarios, and in periods.
+"""sweep: Figure 1. crowd: Figures 2 and 3. beyond: our policies beside the paper's best, at a
+harder level too. ablation: our policies without one of their parts. periods: no known end, limits
+must hold in every period. settings: a grid of settings, reported but not used. default, worlds,
+spans: all policies on the crowd, in other scenarios, and in periods.
 """
 
 

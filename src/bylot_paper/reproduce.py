@@ -149,9 +149,8 @@ def reproduce(
             records = store.merge()
         write_results(records, cells, work, out)  # while the folder is locked
     if interrupted:
-        print_progress(
-            f"interrupted with {len(records.cells):,} cells in {out}; run the same command to resume"
-        )
+        count = len(records.cells)
+        print_progress(f"interrupted with {count:,} cells in {out}; the same command resumes")
     return 130 if interrupted else 0
 
 

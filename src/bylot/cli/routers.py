@@ -1,4 +1,4 @@
-"""`bylot router create|list|show|edit|log|delete`, `bylot decide`, `bylot reward`: served routers."""
+"""`bylot router create|list|show|edit|log|delete`, `decide` and `reward`: served routers."""
 
 import argparse
 import json
