@@ -151,7 +151,7 @@ def test_the_lines_of_the_file_give_the_verdict_again(small: Path) -> None:
     ]
     again = choose_defaults(lines)
     assert [choice.policy for choice in again] == [one["policy"] for one in found["choices"]]
-    assert [choice.excluded for choice in again] == [one["out"] for one in found["choices"]]
+    assert [choice.excluded for choice in again] == [one["excluded"] for one in found["choices"]]
 
 
 def report(told: Any, folder: Path) -> str:

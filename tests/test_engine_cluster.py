@@ -133,13 +133,13 @@ def test_a_machine_that_dies_half_way_changes_no_result(
 def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, launch = [], ClusterRun.launch
+    out, submit = [], ClusterRun.submit
 
-    def counted(flight: ClusterRun, most: int) -> None:
-        launch(flight, most)
-        out.append(len(flight.out))
+    def counted(run_of_jobs: ClusterRun, most: int) -> None:
+        submit(run_of_jobs, most)
+        out.append(len(run_of_jobs.submitted))
 
-    monkeypatch.setattr(ClusterRun, "launch", counted)
+    monkeypatch.setattr(ClusterRun, "submit", counted)
     run = RayCluster(None, workers=2, check=version).run(
         range(100), functools.partial(blend, SHARED, tmp_path)
     )

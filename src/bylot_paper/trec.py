@@ -31,8 +31,8 @@ def read_trec(folder: str | PathLike[str]) -> Crowd:
     """Read the TREC crowd from a folder, if its files are the paper's."""
     for name, wanted in TREC_SHA256.items():
         check_sha256(Path(folder) / name, wanted)
-    files = [Path(folder) / name for name in TREC_SHA256]
-    return check_counts(read_crowd(*files, name="trec"), TREC_COUNTS)
+    crowd, truth = (Path(folder) / name for name in TREC_SHA256)
+    return check_counts(read_crowd(crowd, truth, name="trec"), TREC_COUNTS)
 
 
 def check_sha256(path: Path, wanted: str) -> None:

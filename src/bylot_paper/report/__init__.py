@@ -24,7 +24,7 @@ from bylot_paper.claims import (
     list_complete_cells,
     list_run_differences,
 )
-from bylot_paper.grid import COMPARISON_EXPERIMENTS, DEFAULT_SEED_COUNTS, GRIDS
+from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS
 from bylot_paper.plots import draw_figures
 from bylot_paper.report.beyond import build_beyond_section, count_checks
 from bylot_paper.report.beyond_checks import judge_checks
@@ -135,11 +135,11 @@ def build_opening(
     facts = [f"Data: {name_data(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
     rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
     facts.append(f"{rounds} rounds per run; window {run.get('window', '?')}.")
-    for experiment, usual in DEFAULT_SEED_COUNTS.items():
+    for experiment, grid in GRIDS.items():
         of_paper = experiment in PAPER_EXPERIMENTS
         found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
         if found or (with_paper and of_paper):
-            total = len(list_complete_cells(experiment, usual, run))
+            total = len(list_complete_cells(experiment, grid.seeds, run))
             wanted = f"{'the paper has' if of_paper else 'of'} {total:,}"
             seeds = format_seed_count(groups.seeds(experiment))
             facts.append(f"{experiment}: {found:,} cells ({wanted}), {seeds}.")

@@ -47,7 +47,7 @@ def build_default_section(
     whole = [one for one in entries if one.line.period is None and one.line.gaps]
     spans = [one for one in entries if one.line.period is not None]
     blocks: list[Block] = [Heading("The default"), Paragraph(describe_outcome(choices))]
-    if not any(one.line.world == "hospital" for one in entries):
+    if not any(one.line.scenario == "hospital" for one in entries):
         blocks.append(Banner("Without the hospital: its files were not given (--hospital)"))
     blocks += [tabulate_choices(choices), Heading("The rule", 3), Bullets(DEFAULT_RULE_TEXT)]
     blocks += [Heading("The table", 3), *build_figure("default", figure, run)]
@@ -85,9 +85,11 @@ def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
         return "There is nothing to choose a default from."
     first, *others = choices
     if first.policy is None:
-        reasons = "; ".join(f"{policy}: {why}" for policy, why in first.out.items())
+        reasons = "; ".join(f"{policy}: {why}" for policy, why in first.excluded.items())
         return f"No policy can be the default by these records: {reasons}."
-    scored = f"{len(first.scores)} of {len(first.scores) + len(first.out)} policies are candidates"
+    scored = (
+        f"{len(first.scores)} of {len(first.scores) + len(first.excluded)} policies are candidates"
+    )
     if first.policy != REFERENCE_POLICY:
         loses = f"it loses {format_score(first, first.policy)} of what {REFERENCE_POLICY} loses"
     else:
@@ -126,10 +128,10 @@ def list_others(choice: DefaultChoice) -> list[str]:
 def make_remark(choice: DefaultChoice) -> str:
     """Ties, scenarios that do not count, and unequal seeds."""
     notes = []
-    if choice.before is not None:
-        notes.append(f"tied with {choice.before}, which does not record propensities")
-    if choice.unsaid:
-        notes.append(f"does not count: {', '.join(choice.unsaid)}")
+    if choice.beaten is not None:
+        notes.append(f"tied with {choice.beaten}, which does not record propensities")
+    if choice.uncounted:
+        notes.append(f"does not count: {', '.join(choice.uncounted)}")
     if choice.uneven:
         notes.append(f"other seeds than those of {REFERENCE_POLICY}: {', '.join(choice.uneven)}")
     return "; ".join(notes) or NO_VALUE
@@ -157,8 +159,8 @@ def tabulate_policies(
         rows.append(
             (
                 policy,
-                f"no: {choice.out[policy]}" if policy in choice.out else "yes",
-                "yes" if all(one.line.told for one in mine) else "no",
+                f"no: {choice.excluded[policy]}" if policy in choice.excluded else "yes",
+                "yes" if all(one.line.propensities for one in mine) else "no",
                 format_score(free, policy),
                 f"{sum(one.line.kept for one in whole)}/{sum(one.line.runs for one in whole)}",
                 f"{np.mean(times):.1f}",
@@ -194,13 +196,13 @@ def list_policies(entries: Sequence[ContestEntry]) -> list[str]:
 def format_gap(entry: ContestEntry) -> str:
     """The gap to the best mixture; marked where a limit was violated."""
     line = entry.line
-    mark = " ✗" if line.kept < line.runs or line.bad else ""
+    mark = " ✗" if line.kept < line.runs or line.bad_periods else ""
     return format_mean_error(np.array(list(line.gaps.values()))) + mark
 
 
 def format_bad(entry: ContestEntry) -> str:
     """Periods outside a limit, of all."""
-    return f"{entry.line.bad}/{int(list_values(entry, 'periods').sum())}"
+    return f"{entry.line.bad_periods}/{int(list_values(entry, 'periods').sum())}"
 
 
 def list_values(entry: ContestEntry, column: str) -> Floats:
@@ -242,5 +244,5 @@ def make_default_data(judged: JudgedContest) -> dict[str, Any]:
 def choice_to_data(choice: DefaultChoice) -> Mapping[str, Any]:
     """A choice as plain data."""
     scores = {policy: one._asdict() for policy, one in choice.scores.items()}
-    lists = {"unsaid": list(choice.unsaid), "uneven": list(choice.uneven)}
+    lists = {"uncounted": list(choice.uncounted), "uneven": list(choice.uneven)}
     return {**choice._asdict(), "scores": scores, **lists}
