@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 from bylot.reports.blocks import FAILS, HOLDS, UNKNOWN
-from bylot.reports.style import BEYOND_LEVEL_STYLES, BEYOND_POLICY_STYLES
+from bylot.reports.style import BEYOND_POLICY_STYLES
 from bylot_paper.analysis import GroupKey, RecordGroups
 from bylot_paper.claims import judge_claims
 from bylot_paper.plots import beyond, comparison
+from bylot_paper.plots.panels import BEYOND_LEVEL_STYLES
 from bylot_paper.policy_settings import GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report import write_report
 from bylot_paper.report.beyond_checks import CHECKS, judge_checks

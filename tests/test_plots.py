@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from bylot.reports.style import LEVEL_STYLES, PAPER_POLICY_STYLES
+from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import RecordGroups, UpdateCurves, make_figure_title
 from bylot_paper.plots.comparison import draw_crowd, draw_rolling
+from bylot_paper.plots.panels import LEVEL_STYLES
 from bylot_paper.plots.sweep import draw_sweep_figure
 from fabricated import AS_WRITTEN, tell
 

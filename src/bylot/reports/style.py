@@ -1,4 +1,4 @@
-"""How figures look: colours that colour-blind eyes can part, lines that survive a grey print."""
+"""How figures style: colours for colour-blind readers, lines that differ in a grey print."""
 
 import io
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ PAPER_POLICY_STYLES = {
     "greedy": SeriesStyle("Greedy", AMBER, (0, (2, 1)), "<"),
     "random": SeriesStyle("Random", "#8A8A8A", (0, (1, 2)), "X"),
 }
-"""The eight policies in the order of legends: those that know of limits, then those that do not."""
+"""The paper's eight policies in the order of legends: limit-aware ones first."""
 
 BEYOND_POLICY_STYLES = {
     **{name: PAPER_POLICY_STYLES[name] for name in ("omd", "ts-bwk", "cbwk")},
@@ -44,25 +44,11 @@ BEYOND_POLICY_STYLES = {
     "tangent": SeriesStyle("tangent", GREEN, (0, (7, 2)), "^"),
     "distinct": SeriesStyle("distinct", ORANGE, (0, (12, 1.5)), "v"),
 }
-"""Past the paper: its best beside ours."""
-
-LEVEL_STYLES = {
-    "tight": SeriesStyle("tight", BLUE, "-", "o"),
-    "medium": SeriesStyle("medium", ORANGE, (0, (6, 1.5)), "s"),
-    "loose": SeriesStyle("loose", GREEN, (0, (3, 1, 1, 1)), "^"),
-    "none": SeriesStyle("no limits", GREY, (0, (1, 1)), "D"),
-}
-BEYOND_LEVEL_STYLES = {
-    **{name: LEVEL_STYLES[name] for name in ("tight", "medium", "loose")},
-    "stress": SeriesStyle("stress", PURPLE, (0, (5, 1, 1, 1)), "D"),
-}
-"""Past the paper: its limits and one more level."""
-
-ENVIRONMENT_LABELS = {"stochastic": "stochastic", "regime": "regime-switching"}
+"""Beyond the paper: its best beside ours."""
 
 
 def make_figure_folder(path: Path) -> Path:
-    """The folder, made if need be: to be asked before the work whose figures go there."""
+    """Create the folder; call this before the work whose figures go there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -73,7 +59,7 @@ def make_figure_folder(path: Path) -> Path:
 
 
 def load_pyplot() -> Any:
-    """matplotlib without a screen; it is an extra, so its absence is explained."""
+    """Import matplotlib without a display; raise an error that names the extra if it is missing."""
     try:
         import matplotlib
     except ModuleNotFoundError:
@@ -85,7 +71,7 @@ def load_pyplot() -> Any:
 
 
 def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
-    """Save as PNG and SVG; the same figure gives the same bytes, so no date and no random ids."""
+    """Save as PNG and SVG; the same figure gives the same bytes: no date, no random ids."""
     plt = load_pyplot()
     png, svg = io.BytesIO(), io.BytesIO()
     figure.savefig(png, format="png", dpi=150)
@@ -102,43 +88,45 @@ def draw_std_band(
     axes: Any,
     x: Floats | Ints,
     curve: SeedCurves,
-    look: SeriesStyle,
+    style: SeriesStyle,
     alpha: float,
     least: float = -np.inf,
 ) -> None:
-    """Shade it, but not under `least`: a distance, for one, is never negative."""
+    """Shade one standard deviation around the mean, but not below `least`."""
     low = np.maximum(curve.mean - curve.std, least)
-    fill_band(axes, x, low, curve.mean + curve.std, look, alpha)
+    fill_band(axes, x, low, curve.mean + curve.std, style, alpha)
 
 
 def draw_seed_range(
-    axes: Any, x: Floats | Ints, curve: SeedCurves, look: SeriesStyle, alpha: float
+    axes: Any, x: Floats | Ints, curve: SeedCurves, style: SeriesStyle, alpha: float
 ) -> None:
-    """Shade from the lowest seed to the highest: what a limit is about."""
-    fill_band(axes, x, curve.seeds.min(axis=0), curve.seeds.max(axis=0), look, alpha)
+    """Shade from the lowest seed to the highest."""
+    fill_band(axes, x, curve.seeds.min(axis=0), curve.seeds.max(axis=0), style, alpha)
 
 
 def fill_band(
-    axes: Any, x: Floats | Ints, low: Floats, high: Floats, look: SeriesStyle, alpha: float
+    axes: Any, x: Floats | Ints, low: Floats, high: Floats, style: SeriesStyle, alpha: float
 ) -> None:
     """Fill between two lines, without an edge."""
-    axes.fill_between(x, low, high, color=look.colour, alpha=alpha, linewidth=0)
+    axes.fill_between(x, low, high, color=style.colour, alpha=alpha, linewidth=0)
 
 
 KNOWN_POLICY_STYLES = {**PAPER_POLICY_STYLES, **BEYOND_POLICY_STYLES}
 
 
 def assign_styles(policies: Sequence[str]) -> dict[str, SeriesStyle]:
-    """A look for each policy, no two of one colour as long as there are colours.
+    """A style for each policy, no two of one colour as long as there are colours.
 
-    >>> made = assign_styles(["tangent", "ts"])  # both are green where they are on their own
+    >>> made = assign_styles(["tangent", "ts"])  # both are green on their own
     >>> made["tangent"].colour == made["ts"].colour
     False
     """
     made: dict[str, SeriesStyle] = {}
     for policy in policies:
-        taken = {look.colour for look in made.values()}
+        taken = {style.colour for style in made.values()}
         own = [KNOWN_POLICY_STYLES[policy]] if policy in KNOWN_POLICY_STYLES else []
-        free = [look for look in [*own, *KNOWN_POLICY_STYLES.values()] if look.colour not in taken]
+        free = [
+            style for style in [*own, *KNOWN_POLICY_STYLES.values()] if style.colour not in taken
+        ]
         made[policy] = (free or own or [*KNOWN_POLICY_STYLES.values()])[0]._replace(name=policy)
     return made

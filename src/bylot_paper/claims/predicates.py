@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from bylot.reports.style import ENVIRONMENT_LABELS, PAPER_POLICY_STYLES
+from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import GroupKey
 from bylot_paper.claims.measures import NO_VIOLATION, bump, peak, share_above
 from bylot_paper.evidence import (
@@ -18,6 +18,7 @@ from bylot_paper.evidence import (
     seed_mean,
     subtract_by_seed,
 )
+from bylot_paper.grid import CROWD_ENVIRONMENTS
 
 Cases = Mapping[str, Sequence[GroupKey]]
 """Labels, and the groups of records that are measured under each."""
@@ -63,7 +64,7 @@ def list_cases(
     sweep = experiment == "sweep"
     fields: dict[str, Sequence[Any]] = {
         "dimensions": dimensions or ((3, 5) if sweep else (3,)),
-        "environment": environments or (("stochastic",) if sweep else tuple(ENVIRONMENT_LABELS)),
+        "environment": environments or (("stochastic",) if sweep else CROWD_ENVIRONMENTS),
         "level": levels,
         "policy": policies,
         "rival": versus or [""],

@@ -1,4 +1,4 @@
-"""What the default is chosen by, at a glance: who loses what where, and who keeps the limits."""
+"""The figure behind the default: what every policy loses in every scenario, and its limits."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,67 +18,67 @@ from bylot_paper.analysis import (
     name_crowd,
 )
 from bylot_paper.default_rule import REFERENCE_POLICY, ResultLine, find_counted_places
+from bylot_paper.plots.panels import make_panels, put_legend
 
 COLOUR_RATIO = 4.0
-"""Colours end at this many times what the reference loses, and at one part in as many."""
+"""The colour scale ends at this ratio to the loss of the reference, and at its inverse."""
 
 INFEASIBLE_COLOUR = "#E4E4E4"
 
 
 def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
-    """A row a policy, a column a place; the number is the gap in thousandths of the reward's
-    range, the colour compares it with the reference's, grey tiles left a limit.
+    """The comparison of all policies in all scenarios, from records."""
+    return draw_contest_lines([one.line for one in collect_entries(cells, run)], run, folder)
+
+
+def draw_contest_lines(results: Sequence[ResultLine], run: RunManifest, folder: Path) -> list[Path]:
+    """One row per policy, one column per scenario. The number is the gap in thousandths of the
+    reward's range, the colour compares it with the reference's, grey tiles violated a limit.
     """
-    lines = [one.line for one in collect_entries(cells, run) if one.line.period is None]
-    if not any(line.gaps for line in lines):
-        return []
-    plt = load_pyplot()
+    lines = [line for line in results if line.period is None]
     tiles = {(line.policy, line.place): line for line in lines if line.gaps}
+    if not tiles:
+        return []
     scale = find_counted_places(lines)
     places = list(dict.fromkeys(line.place for line in lines))
     policies = [policy for policy in POLICY_ORDER if any(line.policy == policy for line in lines)]
     seeds = [len(line.gaps) for line in tiles.values()]
-    figure, axes = plt.subplots(
-        figsize=(3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)), layout="constrained"
-    )
     mark = "SYNTHETIC: " if is_synthetic(run) else ""
-    played = f"{name_crowd(run)} crowd and other worlds, {run['rounds']:,} rounds"
-    figure.suptitle(
-        f"{mark}What every policy loses in every world\n"
-        f"{played}, {format_seed_count((min(seeds), max(seeds)))}"
-    )
+    played = f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds"
+    title = f"{mark}What every policy loses in every scenario\n"
+    title += f"{played}, {format_seed_count((min(seeds), max(seeds)))}"
+    size = 3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)
+    figure, [[axes]] = make_panels(1, 1, size, title)
     for y, policy in enumerate(policies):
         for x, place in enumerate(places):
             if (policy, place) in tiles:
                 draw_tile(axes, x, y, tiles[policy, place], scale.get(place))
     draw_tile_frame(axes, places, policies, lines)
-    draw_tile_legend(plt, axes)
+    draw_tile_legend(figure)
+    axes.set_xlabel(
+        "Numbers: reward of the best mixture of panels under the limits minus that of the policy, "
+        "in thousandths",
+        fontsize=9,
+    )
     return save_figure(figure, folder, "default")
 
 
 def draw_tile(axes: Any, x: int, y: int, line: ResultLine, reference: float | None) -> None:
-    """One policy in one place."""
+    """One policy in one scenario."""
     broke, gap = line.kept < line.runs, float(np.mean(list(line.gaps.values())))
     colour = INFEASIBLE_COLOUR if broke else choose_tile_colour(gap, reference)
-    axes.add_patch(
-        load_pyplot().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w")
-    )
+    tile = load_pyplot().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w")
+    axes.add_patch(tile)
+    look: dict[str, Any] = {"fontsize": 9, "color": BLACK}
     text = f"{1_000 * gap:.1f}"
     if broke:
+        look = {"fontsize": 6.5, "color": GREY}
         text = f"{1_000 * gap:.0f}\n{line.kept}/{line.runs} kept"
-    axes.text(
-        x,
-        y,
-        text,
-        ha="center",
-        va="center",
-        fontsize=6.5 if broke else 9,
-        color=GREY if broke else BLACK,
-    )
+    axes.text(x, y, text, ha="center", va="center", **look)
 
 
 def choose_tile_colour(gap: float, reference: float | None) -> Any:
-    """White where the gap is the reference's; blue is less, orange more, on a scale of ratios."""
+    """White for the gap of the reference, blue for less, orange for more, by the ratio."""
     from matplotlib.colors import to_rgb
 
     if reference is None:
@@ -92,7 +92,7 @@ def choose_tile_colour(gap: float, reference: float | None) -> Any:
 def draw_tile_frame(
     axes: Any, places: Sequence[str], policies: Sequence[str], lines: list[ResultLine]
 ) -> None:
-    """Names at the edges, and a gap in the lines between worlds."""
+    """Names at the edges, and a line between groups of scenarios."""
     axes.set_xlim(-0.5, len(places) - 0.5)
     axes.set_ylim(len(policies) - 0.5, -0.5)
     axes.set_xticks(range(len(places)), places, rotation=40, ha="left", rotation_mode="anchor")
@@ -107,25 +107,16 @@ def draw_tile_frame(
             axes.axvline(x + 0.5, color=BLACK, linewidth=1.2)
 
 
-def draw_tile_legend(plt: Any, axes: Any) -> None:
-    """What colours and numbers mean."""
+def draw_tile_legend(figure: Any) -> None:
+    """The meaning of colours."""
+    less, more = (choose_tile_colour(ratio, 1.0) for ratio in (1 / COLOUR_RATIO, COLOUR_RATIO))
     shown = {
-        f"loses a quarter of what {REFERENCE_POLICY} loses, or less": choose_tile_colour(
-            1 / COLOUR_RATIO, 1.0
-        ),
+        f"loses a quarter of what {REFERENCE_POLICY} loses, or less": less,
         f"as much as {REFERENCE_POLICY}": "white",
-        "4 times as much, or more": choose_tile_colour(COLOUR_RATIO, 1.0),
-        "left a limit in some run: may not be the default": INFEASIBLE_COLOUR,
+        "4 times as much, or more": more,
+        "violated a limit in some run: cannot be the default": INFEASIBLE_COLOUR,
     }
-    patches = [
-        plt.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=GREY, linewidth=0.6)
-        for colour in shown.values()
-    ]
-    axes.figure.legend(
-        patches, list(shown), loc="outside lower center", ncols=2, frameon=False, fontsize=9
-    )
-    axes.set_xlabel(
-        "Numbers: reward of the best mixture of panels under the limits, less that of the policy, "
-        "in thousandths",
-        fontsize=9,
-    )
+    tile = {"edgecolor": GREY, "linewidth": 0.6}
+    rectangle = load_pyplot().Rectangle
+    patches = [rectangle((0, 0), 1, 1, facecolor=colour, **tile) for colour in shown.values()]
+    put_legend(figure, patches, list(shown), columns=2)

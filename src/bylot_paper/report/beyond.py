@@ -208,7 +208,7 @@ def describe_ablation(groups: RecordGroups) -> list[str]:
                 words.append(f"{name} {change}, {kept.mean():.0%} feasible")
         if words:
             sentences.append(
-                f"Change of {policy}'s regret ({base:.4f} unchanged), and feasible runs: "
+                f"Change of {policy}'s regret ({base:.4f} if complete), and feasible runs: "
                 f"{'; '.join(words)}."
             )
     return sentences

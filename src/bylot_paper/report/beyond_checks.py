@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 
 from bylot.reports.blocks import JudgedClaim
-from bylot.reports.style import ENVIRONMENT_LABELS
 from bylot_paper.analysis import GroupKey, RunManifest
 from bylot_paper.claims import Claim, describe_missing, judge_claim, list_run_differences
 from bylot_paper.claims.predicates import ClaimFinding, format_values
 from bylot_paper.evidence import Evidence, RunShare, Untestable, paired_difference, seed_mean
+from bylot_paper.plots.panels import ENVIRONMENT_LABELS
 from bylot_paper.policy_settings import ABLATED_PARTS, GUARDED_POLICIES
 from bylot_paper.report.beyond_tables import ablation_keys, comparison_keys, list_period_keys
 

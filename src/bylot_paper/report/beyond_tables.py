@@ -8,10 +8,10 @@ import numpy as np
 
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Block
-from bylot.reports.style import ENVIRONMENT_LABELS
 from bylot_paper.analysis import GroupKey, RecordGroups
 from bylot_paper.grid import BINDING_LEVELS, LIMITED_LEVELS
 from bylot_paper.plots.beyond import ABLATION_LABELS, name_variant
+from bylot_paper.plots.panels import ENVIRONMENT_LABELS
 from bylot_paper.policy_settings import BEYOND_POLICIES, GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report.formatting import (
     MEAN_AND_ERROR,

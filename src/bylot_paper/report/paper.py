@@ -18,7 +18,7 @@ from bylot.reports.blocks import (
     TableBlock,
     Verdicts,
 )
-from bylot.reports.style import ENVIRONMENT_LABELS, LEVEL_STYLES, PAPER_POLICY_STYLES
+from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import (
     GroupKey,
     RecordGroups,
@@ -35,6 +35,7 @@ from bylot_paper.claims import (
 )
 from bylot_paper.crowd_scenario import PAPER_LEVELS
 from bylot_paper.evidence import NEAR_OPTIMAL, RunShare
+from bylot_paper.plots.panels import ENVIRONMENT_LABELS, LEVEL_STYLES
 from bylot_paper.report.formatting import (
     NO_VALUE,
     TEXTS,
