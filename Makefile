@@ -13,7 +13,7 @@ test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 browser: .venv/.dev
-	$(BIN)/python -m pytest -q tests/test_dashboard.py
+	$(BIN)/python -m pytest -q tests/test_dashboard_browser.py
 
 slow: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m slow

@@ -20,7 +20,7 @@ from bylot.client import Ask, RemoteRouter, Scored, retry
 from bylot.client.requests import HttpCall
 from bylot.client.responses import error_from_reply, parse_error_body
 from bylot.client.retry import HttpReply, LostReply
-from scripted import Act, Drops, Says, Scripted, Waits, refuses, scripted
+from scripted_server import Act, Drops, Says, Scripted, Waits, refuses, scripted
 from small import five
 
 MADE = {

@@ -15,7 +15,7 @@ import bylot
 from bylot.environments import Noisy
 from bylot.eventlog.stored_router import StoredRouter
 from bylot.simulation import PlayRecord
-from serving import serving
+from live_server import live_server
 
 ROUNDS, SEED = 300, 5
 POLICIES = ("distinct", "noisy-or", "omd")
@@ -96,7 +96,7 @@ def test_a_router_behind_a_server(
     policy: str, compiled: PlayRecord, address: str, tmp_path: Path
 ) -> None:
     with (
-        serving(tmp_path, store=address) as server,
+        live_server(tmp_path, store=address) as server,
         bylot.Client(f"http://127.0.0.1:{server.port}", timeout=600) as client,
     ):
         router = client.create("keystone", pool(), policy=policy, seed=SEED)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from bylot.server.endpoint import ApiRequest, Endpoint, HttpResponse
-from serving import Served, serving
+from live_server import ServerClient
 
 CHECKS = [
     not_a_server_error,
@@ -32,44 +31,40 @@ CHECKS = [
 CASES = int(os.environ.get("BYLOT_FUZZ", "6"))  # of each operation and kind
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store")) as client:
-        yield client
-
-
-def test_fuzzed_requests_are_answered_as_the_document_says(server: Served) -> None:
+def test_fuzzed_requests_are_answered_as_the_document_says(server: ServerClient) -> None:
     assert fuzz(server, CASES) >= 20 * CASES
 
 
 def test_the_test_above_would_notice_an_answer_that_the_document_does_not_have(
-    server: Served,
+    server: ServerClient,
 ) -> None:
     schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
-    methods = server.app.table.whole["/healthz"]
+    methods = server.app.table.fixed["/healthz"]
     right = methods["GET"]
-    methods["GET"] = Endpoint(server.app.service, right.route._replace(does=teapot))
+    methods["GET"] = Endpoint(server.app.state, right.route._replace(function=teapot))
     with pytest.raises(FailureGroup, match="418"):
         play(schema["/healthz"]["get"], schemathesis.GenerationMode.POSITIVE, 1)
     methods["GET"] = right
 
 
-async def teapot(call: ApiRequest[None, None]) -> HttpResponse:
+async def teapot(request: ApiRequest[None, None]) -> HttpResponse:
     """Something else."""
     return HttpResponse(418)
 
 
 @pytest.mark.slow
-def test_ten_thousand_fuzzed_requests_are_answered_as_the_document_says(server: Served) -> None:
+def test_ten_thousand_fuzzed_requests_are_answered_as_the_document_says(
+    server: ServerClient,
+) -> None:
     assert fuzz(server, 260) >= 10_000
 
 
-def fuzz(server: Served, cases: int) -> int:
+def fuzz(server: ServerClient, cases: int) -> int:
     """Send requests to every operation, with and against its schema, to what there is and to what
     there is not; how many were sent.
     """
     schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
-    router = server.router()
+    router = server.create_router()
     known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
     sent = 0
     for result in schema.get_all_operations():

@@ -1,41 +1,40 @@
-"""The page of the HTTP interface, from the table of routes and the types that serve it."""
+"""The HTTP reference, generated from the route table and the types of `bylot.api`."""
 
 from collections.abc import Iterator
 from typing import Any
 
+from bylot.api import ERROR_CODES
 from bylot.server.auth import SCOPES
 from bylot.server.endpoint import ApiRoute
-from bylot.server.http_errors import ERROR_TABLE
-from bylot.server.openapi import STATUS_DESCRIPTIONS, build_openapi, error_statuses, operation_tag
+from bylot.server.openapi import STATUS_DESCRIPTIONS, build_openapi, error_statuses
 from bylot.server.routes import ROUTES
 
 HEAD = f"""# HTTP
 
-Made from the table of routes when this site was built; a server tells the same as an OpenAPI 3.1
-document at `/openapi.json`. Bodies are JSON; a field that is not known, or is there twice, is
-refused.
+This page is generated from the route table; a server provides the same as an OpenAPI 3.1 document
+at `/openapi.json`. Bodies are JSON. Unknown and duplicate fields are rejected.
 
-Where there are keys, each request carries one as `Authorization: Bearer bylot_…`; a key is for some
-of the scopes {", ".join(f"`{scope}`" for scope in SCOPES)}, and for some routers or all. A server
-without keys listens on its own machine only.
+If the server has API keys, each request needs one: `Authorization: Bearer bylot_…`. A key has some
+of the scopes {", ".join(f"`{scope}`" for scope in SCOPES)}, and is valid for some routers or all. A
+server without keys accepts requests from its own machine only.
 
-An answer comes after what it says is on disk. A decision that is asked for again under the same key
-(`key`, or the header `Idempotency-Key`) is the same decision, byte for byte; a reward that is told
-again is a `duplicate`. So whatever failed on the way can simply be sent again.
+A response is sent after its effect is on disk. The same decision request with the same key (`key`,
+or the header `Idempotency-Key`) returns the same decision, byte for byte; a repeated reward is a
+`duplicate`. So a request that failed on the way can simply be sent again.
 
 """
 HEADINGS = {
     "routers": "Routers",
     "decisions": "Decisions and rewards",
-    "personalizer": "Calls of Personalizer",
-    "server": "The server",
+    "personalizer": "Personalizer API",
+    "server": "Server",
 }
 
 
 def page() -> str:
-    """Routes by heading, refusals, types."""
+    """Routes by heading, errors, types."""
     made = build_openapi(ROUTES)
-    parts = [HEAD, *under_headings(made), refused(), "## Types", *types(made)]
+    parts = [HEAD, *under_headings(made), errors_section(), "## Types", *types(made)]
     return "\n\n".join(parts)
 
 
@@ -44,21 +43,22 @@ def under_headings(made: dict[str, Any]) -> Iterator[str]:
     for name, heading in HEADINGS.items():
         yield f"## {heading}"
         for route in ROUTES:
-            if operation_tag(route) == name:
-                yield section(route, made["paths"][route.path][route.method.lower()])
+            operation = made["paths"][route.path][route.method.lower()]
+            if operation["tags"] == [name]:
+                yield section(route, operation)
 
 
 def section(route: ApiRoute, told: dict[str, Any]) -> str:
     """One route."""
-    status, kind = route.gives
+    status, kind = route.success
     gives = "nothing" if kind is None else link(body(told["responses"][str(status)]))
     needs = "no key" if route.scope is None else f"scope `{route.scope}`"
-    takes = f"; takes {link(body(told['requestBody']))}" if "requestBody" in told else ""
+    takes = f"; body: {link(body(told['requestBody']))}" if "requestBody" in told else ""
     numbers = ", ".join(str(number) for number in error_statuses(route))
     lines = [
         f"### `{route.method} {route.path}`",
         f"{told['summary']}.",
-        f"Needs {needs}{takes}; gives {status} with {gives}. Refusals: {numbers}.",
+        f"Needs {needs}{takes}; returns {status} with {gives}. Errors: {numbers}.",
     ]
     given = [one for one in told["parameters"] if one["in"] != "path"]
     lines += [f"- `{one['name']}` ({one['in']}): {shape(one['schema'])}" for one in given]
@@ -71,10 +71,10 @@ def body(told: dict[str, Any]) -> dict[str, Any]:
     return dict(content["schema"])
 
 
-def refused() -> str:
-    """What may go wrong."""
+def errors_section() -> str:
+    """Statuses and codes of all errors."""
     codes: dict[int, list[str]] = {}
-    for _, status, code, _ in ERROR_TABLE:
+    for _, status, code in ERROR_CODES:
         if code not in codes.setdefault(status, []):
             codes[status].append(code)
     rows = [
@@ -83,12 +83,12 @@ def refused() -> str:
     ]
     return "\n".join(
         [
-            "## Refusals",
+            "## Errors",
             "",
-            'Every one has the shape `{"error": {"code", "message", "field"?}}`; where it helps to',
-            "try again, `Retry-After` says after how many seconds.",
+            'Every error has the shape `{"error": {"code", "message", "field"?}}`. If a retry may help,',
+            "`Retry-After` contains the number of seconds to wait.",
             "",
-            "| status | | codes of its own |",
+            "| status | meaning | codes |",
             "|---|---|---|",
             *rows,
         ]
@@ -103,18 +103,18 @@ def types(made: dict[str, Any]) -> Iterator[str]:
         required = set(schema.get("required", ()))
         lines = [f"### {name}", schema.get("description", ""), "| field | | |\n|---|---|---|"]
         rows = [
-            f"| `{field}` | {shape(inner)} | {'' if field in required else usual(inner)} |"
+            f"| `{field}` | {shape(inner)} | {'' if field in required else default_of(inner)} |"
             for field, inner in schema["properties"].items()
         ]
         yield "\n\n".join(lines) + "\n" + "\n".join(rows)
 
 
-def usual(schema: dict[str, Any]) -> str:
-    """What a field is if it is left out."""
+def default_of(schema: dict[str, Any]) -> str:
+    """The default of a field."""
     if "default" not in schema:
-        return "may be left out"
+        return "optional"
     value = schema["default"]
-    return "may be left out" if value in (None, [], {}) else f"usually `{value}`"
+    return "optional" if value in (None, [], {}) else f"default `{value}`"
 
 
 def shape(schema: dict[str, Any]) -> str:
@@ -136,7 +136,7 @@ def shape(schema: dict[str, Any]) -> str:
 
 
 def link(schema: dict[str, Any]) -> str:
-    """The type of a body, as a link to where it is told."""
+    """The type of a body, as a link to its section."""
     if "$ref" not in schema:
         return shape(schema)
     name = schema["$ref"].rpartition("/")[2]

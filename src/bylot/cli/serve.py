@@ -67,7 +67,7 @@ def run_serve(given: argparse.Namespace) -> int:
 
     names = ("store", "host", "port", "log_level", "rate", "burst")
     options = {name: getattr(given, name) for name in names}
-    run_server(ServerSettings(**options, group=given.commit == "group"))
+    run_server(ServerSettings(**options, group_commit=given.commit == "group"))
     return 0
 
 

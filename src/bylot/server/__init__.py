@@ -1,1 +1,1 @@
-"""Stored routers over HTTP: the only place that reads clocks and opens sockets."""
+"""The HTTP server: routers in a store, behind a JSON API and a dashboard."""

@@ -1,8 +1,7 @@
-"""The ASGI application: the table of routes in front, pages behind it."""
+"""The ASGI application: the routes of the API first, then the pages of the dashboard."""
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -13,151 +12,125 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from bylot.errors import BylotError
-from bylot.eventlog import command_handler
-from bylot.eventlog.repository import make_owner_name
 from bylot.server.auth import Credentials, RateLimiter, check_local_request
 from bylot.server.compile_pool import compile_default_policy
-from bylot.server.dashboard.routes import dashboard_routes as pages
+from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
-from bylot.server.endpoint import AsgiSend, HttpResponse, encode_json, error_response, send_response
-from bylot.server.http_errors import ApiError, method_not_allowed, path_not_found, plain_http_error
+from bylot.server.endpoint import AsgiSend, encode_json, error_response, send_response
+from bylot.server.http_errors import ApiError, error_for_status, method_not_allowed
 from bylot.server.metrics import ServerMetrics
 from bylot.server.openapi import build_openapi
 from bylot.server.request_parsing import AsgiReceive
 from bylot.server.routes import ROUTES, RouteTable
 from bylot.server.state import ServerSettings, ServerState
 from bylot.server.telemetry import make_tracer
-from bylot.server.writer import BatchHandler, Reader, Writer
-from bylot.store import open_store
+from bylot.server.writer import BatchHandler, Reader, Writer, make_command_handler
 
-log = logging.getLogger("bylot.server")
-
-KEY_REFRESH_S = 1.0  # seconds between looks at the keys: as long may a revoked one still be used
+KEY_REFRESH_S = 1.0  # a revoked key may be used this long
 
 
 class ServerApp:
-    """What uvicorn calls: the API straight from its table, all else through Starlette."""
+    """The ASGI callable: the API from its own route table, everything else through Starlette."""
 
-    def __init__(self, service: ServerState, pages: Sequence[BaseRoute]) -> None:
-        self.service = service
-        self.table = RouteTable(service)
-        self.behind = Starlette(
+    def __init__(self, state: ServerState, pages: Sequence[BaseRoute]) -> None:
+        self.state = state
+        self.table = RouteTable(state)
+        self.starlette = Starlette(
             routes=pages,
             lifespan=self.lifespan,
-            exception_handlers={
-                HTTPException: respond_to_http_exception,
-                Exception: respond_to_page_error,
-            },
+            exception_handlers={HTTPException: respond_to_error, Exception: respond_to_error},
         )
-        self.behind.state.service = service
 
     async def __call__(
         self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend
     ) -> None:
-        """One request, or the life of the server."""
+        """Serve one request, or run the lifespan of the server."""
         if scope["type"] != "http":
-            return await self.behind(scope, receive, send)
-        methods, about = self.table.find(scope["path"])
+            return await self.starlette(scope, receive, send)
+        methods, target = self.table.find(scope["path"])
         if methods is None:
-            return await self.page(scope, receive, send)
+            return await self.serve_page(scope, receive, send)
         endpoint = methods.get(scope["method"])
         if endpoint is None:
-            return await send_response(
-                send, error_response(method_not_allowed(scope["method"], tuple(methods)))
-            )
-        return await endpoint(scope, receive, send, about)
+            error = method_not_allowed(scope["method"], tuple(methods))
+            return await send_response(send, error_response(error))
+        return await endpoint(scope, receive, send, target)
 
-    async def page(
+    async def serve_page(
         self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend
     ) -> None:
-        """A page, or nothing; who may see it is left to the pages, but for pages of elsewhere."""
-        if not self.service.credentials.needed:
+        """Serve a page of the dashboard; its routes authenticate the visitor."""
+        if not self.state.credentials.required:
             try:
                 check_local_request(dict(scope["headers"]))
             except ApiError as error:
                 return await send_response(send, error_response(error))
-        return await self.behind(scope, receive, send)
+        return await self.starlette(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """The desk opens before the first request, and closes after the last."""
-        service = self.service
-        await service.desk.start()
+        """Start the writer before the first request, stop it after the last."""
+        state = self.state
+        await state.writer.start()
         try:
-            service.credentials.learn(await service.reader.read(lambda store: store.keys()))
-            service.workshop.submit(compile_default_policy)
-            watch = asyncio.create_task(self.watch())
+            await self.refresh_keys()
+            state.compile_pool.submit(compile_default_policy)
+            refreshing = asyncio.create_task(self.refresh_keys_forever())
             yield
-            watch.cancel()
+            refreshing.cancel()
         finally:
-            await service.desk.close()
-            await service.reader.close()
-            service.workshop.shutdown(wait=False, cancel_futures=True)
-            if service.spans:
-                service.spans.close()
+            await state.writer.close()
+            await state.reader.close()
+            state.compile_pool.shutdown(wait=False, cancel_futures=True)
+            if state.tracer:
+                state.tracer.close()
 
-    async def watch(self) -> None:
-        """Look at the keys now and then; while the store is down, those known last hold."""
+    async def refresh_keys(self) -> None:
+        """Read the API keys of the store."""
+        keys = await self.state.reader.read(lambda store: store.keys())
+        self.state.credentials.refresh(keys)
+
+    async def refresh_keys_forever(self) -> None:
+        """Refresh the keys regularly; while the store is down, the last known ones count."""
         while True:
             await asyncio.sleep(KEY_REFRESH_S)
             with contextlib.suppress(BylotError):
-                keys = await self.service.reader.read(lambda store: store.keys())
-                self.service.credentials.learn(keys)
+                await self.refresh_keys()
 
 
 def make_app(
-    settings: ServerSettings,
-    *,
-    hire: Callable[[], BatchHandler] | None = None,
+    settings: ServerSettings, *, make_handler: Callable[[], BatchHandler] | None = None
 ) -> ServerApp:
-    """An application; hire: makes its keeper, if not the usual one."""
-    meters = ServerMetrics()
-    desk = Writer(
-        hire or make_handler_factory(settings),
-        measure=meters.commit,
-        group=settings.group,
-        size=settings.queue,
-        renew_every=settings.lease / 3,
+    """The application of a server; make_handler: creates its command handler, for tests."""
+    metrics = ServerMetrics()
+    writer = Writer(
+        make_handler or (lambda: make_command_handler(settings.store, settings.lease_s)),
+        on_commit=metrics.record_commit,
+        group_commit=settings.group_commit,
+        max_queued=settings.max_queued,
+        renew_interval_s=settings.lease_s / 3,
     )
-    reader = Reader(lambda: open_store(settings.store, read_only=True))
+    reader = Reader(settings.store)
     credentials = Credentials(settings.host)
-    service = ServerState(
+    state = ServerState(
         settings=settings,
-        desk=desk,
+        writer=writer,
         reader=reader,
         credentials=credentials,
-        rates=RateLimiter(settings.rate, settings.burst),
-        meters=meters,
-        spans=make_tracer(),
-        contract=encode_json(build_openapi(ROUTES)),
+        rate_limiter=RateLimiter(settings.rate, settings.burst),
+        metrics=metrics,
+        tracer=make_tracer(),
+        openapi=encode_json(build_openapi(ROUTES)),
     )
-    source = ServerSource(desk, reader, lambda: meters.recent)
-    return ServerApp(service, pages(source, credentials.whose))
+    source = ServerSource(writer, reader, lambda: metrics.recent)
+    return ServerApp(state, dashboard_routes(source, credentials.find_caller))
 
 
-def make_handler_factory(settings: ServerSettings) -> Callable[[], BatchHandler]:
-    """The keeper of a store."""
-    return lambda: command_handler.CommandHandler(
-        open_store(settings.store), make_owner_name(), lease=settings.lease
-    )
-
-
-async def respond_to_http_exception(request: Request, error: Exception) -> Response:
-    """What Starlette refuses, in our shape."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    path = request.url.path
-    return starlette_response(
-        error_response(path_not_found(path) if status == 404 else plain_http_error(status))
-    )
-
-
-async def respond_to_page_error(request: Request, error: Exception) -> Response:
-    """What a page raised, in our shape."""
-    return starlette_response(error_response(error))
-
-
-def starlette_response(answer: HttpResponse) -> Response:
-    """An answer as Starlette has it."""
-    made = Response(answer.body, answer.status)
-    made.raw_headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
-    return made
+async def respond_to_error(request: Request, error: Exception) -> Response:
+    """An error raised by Starlette or by a page, in the shape of the API."""
+    if isinstance(error, HTTPException):
+        error = error_for_status(error.status_code, request.url.path)
+    status, body, headers = error_response(error)
+    response = Response(body, status)
+    response.raw_headers = [*headers, (b"content-length", str(len(body)).encode())]
+    return response

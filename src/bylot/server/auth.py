@@ -1,4 +1,4 @@
-"""Who asks, and what they may: API keys, of which the store has digests only."""
+"""Who may do what: API keys, of which the store has only digests, scopes and rate limits."""
 
 import hashlib
 import hmac
@@ -15,32 +15,30 @@ from bylot.store import ApiKey
 Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-AZURE_KEY_HEADER = b"ocp-apim-subscription-key"  # where clients of Personalizer put theirs
+AZURE_KEY_HEADER = b"ocp-apim-subscription-key"  # where clients of Personalizer send their key
 AUTH_CHALLENGE = ((b"www-authenticate", b'Bearer realm="bylot"'),)
-DUMMY_DIGEST = hashlib.sha256(
-    secrets.token_bytes(32)
-).digest()  # compared with where there is no key
+DUMMY_DIGEST = hashlib.sha256(secrets.token_bytes(32)).digest()  # keeps the time of a miss equal
 
 
 class Caller(NamedTuple):
-    """Who asks: the id of a key, None where keys are not needed; and what they may."""
+    """The sender of a request: id of the key (None if no key is needed), scopes, routers."""
 
     id: str | None
     scopes: frozenset[str]
     routers: frozenset[str]  # empty: all
 
-    def sees(self, router: str) -> bool:
-        """Is this router within what they may?"""
+    def can_access(self, router: str) -> bool:
+        """Return whether the key is valid for a router."""
         return not self.routers or router in self.routers
 
     def check(self, scope: Scope, router: str | None = None) -> None:
-        """Refuse what they may not."""
+        """Raise an error if the key does not have a scope or is not valid for a router."""
         if scope not in self.scopes:
             has = ", ".join(sorted(self.scopes))
-            message = f"key {self.id} may {has}, and this needs {scope!r}; use another key"
+            message = f"key {self.id} has scope {has}; this request needs scope {scope!r}"
             raise ApiError(403, "forbidden", message)
-        if router is not None and not self.sees(router):
-            message = f"key {self.id} is not for router {router!r}; use another key"
+        if router is not None and not self.can_access(router):
+            message = f"key {self.id} is not valid for router {router!r}"
             raise ApiError(403, "forbidden", message)
 
 
@@ -50,57 +48,57 @@ LOCAL_CALLER = Caller(None, frozenset(SCOPES), frozenset())
 def issue_key(
     label: str, scopes: Iterable[Scope], routers: Iterable[str], at: int
 ) -> tuple[str, ApiKey]:
-    """A new key: the text to hand out once, and what the store keeps of it."""
+    """Create a key: the text to show once, and the row for the store."""
     scopes = tuple(scopes)
     wrong = set(scopes) - set(SCOPES)
     if wrong or not scopes:
         given = ", ".join(sorted(wrong)) or "none"
-        raise BylotError(f"scopes: {given} given; give some of {', '.join(SCOPES)}")
+        raise BylotError(f"invalid scopes: {given}; expected some of {', '.join(SCOPES)}")
     name, secret = secrets.token_hex(6), secrets.token_hex(24)  # 192 bits
     row = ApiKey(name, digest_secret(secret), label, scopes, tuple(routers), at, None)
     return f"bylot_{name}_{secret}", row
 
 
 def digest_secret(secret: str) -> bytes:
-    """What the store has of a secret; it is long and random, so that one pass is enough."""
+    """The digest that the store keeps; the secret is long and random, so one pass suffices."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 class Credentials:
-    """The keys there are, as they were told last.
+    """The API keys of the store, as of the last refresh.
 
-    host: where the server is bound; beyond the machine nobody enters without a key
+    host: address that the server listens on; keys are required unless it is a loopback address
     """
 
     def __init__(self, host: str) -> None:
-        self.here = is_loopback(host)
+        self.is_local = is_loopback(host)
         self.keys: Mapping[str, ApiKey] = {}
 
     @property
-    def needed(self) -> bool:
-        """Are keys needed? Not while there are none, revoked or not, and only this machine asks."""
-        return bool(self.keys) or not self.here
+    def required(self) -> bool:
+        """Keys are required once one was created (even if revoked), or beyond loopback."""
+        return bool(self.keys) or not self.is_local
 
-    def learn(self, keys: Iterable[ApiKey]) -> None:
-        """Take the keys of the store."""
+    def refresh(self, keys: Iterable[ApiKey]) -> None:
+        """Replace the known keys by those of the store."""
         self.keys = {key.id: key for key in keys}
 
-    def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who sent a request of the API."""
-        if not self.needed:
+    def authenticate(self, headers: Mapping[bytes, bytes]) -> Caller:
+        """The caller of an API request, or error 401."""
+        if not self.required:
             return check_local_request(headers)
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer":
             token = headers.get(AZURE_KEY_HEADER, b"")
-        found = self.whose(token.strip().decode("latin-1"))
+        found = self.find_caller(token.strip().decode("latin-1"))
         if found is None:
-            message = "no valid key came with this; send Authorization: Bearer bylot_…"
+            message = "no valid API key; send it as Authorization: Bearer bylot_…"
             raise ApiError(401, "unauthorized", message, headers=AUTH_CHALLENGE)
         return found
 
-    def whose(self, token: str) -> Caller | None:
-        """Whose key this is, None if nobody's; where none is needed, anybody's."""
-        if not self.needed:
+    def find_caller(self, token: str) -> Caller | None:
+        """The owner of a token, None if it is not valid; anybody if no keys are required."""
+        if not self.required:
             return LOCAL_CALLER
         parts = token.split("_")
         name, secret = (parts[1], parts[2]) if len(parts) == 3 else ("", "")
@@ -108,23 +106,19 @@ class Credentials:
         same = hmac.compare_digest(digest_secret(secret), key.digest if key else DUMMY_DIGEST)
         if key is None or not same or parts[0] != "bylot" or key.revoked is not None:
             return None
-        implied = ("read",) if "admin" in key.scopes else ()  # who edits sees what there is
+        implied = ("read",) if "admin" in key.scopes else ()
         return Caller(key.id, frozenset((*key.scopes, *implied)), frozenset(key.routers))
 
 
 def check_local_request(headers: Mapping[bytes, bytes]) -> Caller:
-    """Somebody on this machine; but no page of elsewhere that a browser on it shows.
-
-    The name it was asked by tells a page whose name was made to lead here; the origin, one that
-    sends its visitors' requests here.
-    """
+    """Accept loopback clients; reject cross-origin and DNS-rebinding requests from a browser."""
     host = headers.get(b"host", b"").decode("latin-1")
     if not is_loopback(strip_port(host)):
-        message = f"this server was asked as {host[:200]!r}; without keys it answers to localhost"
+        message = f"invalid host {host[:200]!r}: without API keys the server accepts localhost only"
         raise ApiError(403, "wrong_host", message)
     origin = headers.get(b"origin")
     if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
-        raise ApiError(403, "wrong_origin", "pages of other places may not ask this server")
+        raise ApiError(403, "wrong_origin", "cross-origin requests are not allowed")
     return LOCAL_CALLER
 
 
@@ -140,15 +134,10 @@ def strip_port(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Is this a name of the machine itself, which no other machine can reach?
+    """Return whether a host names this machine, unreachable from others.
 
-    >>> (
-    ...     is_loopback("localhost"),
-    ...     is_loopback("127.0.0.1"),
-    ...     is_loopback("::1"),
-    ...     is_loopback("0.0.0.0"),
-    ... )
-    (True, True, True, False)
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0")]
+    [True, True, True, False]
     """
     if host in ("127.0.0.1", "localhost", "::1"):
         return True
@@ -159,20 +148,18 @@ def is_loopback(host: str) -> bool:
 
 
 def check_bind_address(host: str, keys: Iterable[ApiKey]) -> None:
-    """Refuse to listen where strangers are, if there is no key to tell them by."""
+    """Refuse to listen beyond loopback without an API key."""
     if not is_loopback(host) and not any(key.revoked is None for key in keys):
         raise BylotError(
-            f"--host {host} can be reached from other machines, and the store has no keys; "
-            "make one with `bylot keys create`, or listen on 127.0.0.1"
+            f"--host {host} can be reached from other machines, and the store has no API keys; "
+            "create one with `bylot keys create`, or listen on 127.0.0.1"
         )
 
 
 class RateLimiter:
-    """Buckets of `burst` requests that fill by `rate` per second, one for each credential.
+    """Token buckets, one per key: `burst` requests that refill at `rate` per second.
 
-    burst: None: max(10, 2 rate)
-
-    A batch takes as many as it has items, and may leave its bucket in debt: what follows waits.
+    A batch takes one token per item and may leave its bucket in debt; later requests wait.
     """
 
     def __init__(
@@ -183,16 +170,17 @@ class RateLimiter:
     ) -> None:
         self.rate, self.clock = rate, clock
         self.burst = max(10.0, 2 * (rate or 0.0)) if burst is None else float(burst)
-        self.buckets: dict[str | None, tuple[float, float]] = {}  # what is left, and since when
+        self.buckets: dict[str | None, tuple[float, float]] = {}  # tokens left, and when
 
-    def take(self, who: str | None, count: int = 1) -> None:
-        """Let a request pass, or say after how many seconds it will."""
+    def take(self, key: str | None, count: int = 1) -> None:
+        """Take tokens, or raise error 429 with the seconds to wait."""
         if self.rate is None:
             return
         now = self.clock()
-        left, since = self.buckets.get(who, (self.burst, now))
+        left, since = self.buckets.get(key, (self.burst, now))
         left = min(self.burst, left + (now - since) * self.rate)
         if left < 1:
-            message = f"more than {self.rate:g} requests per second; wait a little"
-            raise ApiError(429, "too_many_requests", message, retry=(1 - left) / self.rate)
-        self.buckets[who] = (left - count, now)
+            message = f"rate limit of {self.rate:g} requests per second exceeded"
+            wait = (1 - left) / self.rate
+            raise ApiError(429, "too_many_requests", message, retry_after=wait)
+        self.buckets[key] = (left - count, now)

@@ -1,21 +1,9 @@
-"""Decisions and their rewards over HTTP."""
+"""Endpoints of decisions and rewards."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from bylot.api import (
-    DecisionBatchRequest,
-    DecisionBatchResponse,
-    DecisionRequest,
-    DecisionResult,
-    RewardBatchRequest,
-    RewardBatchResponse,
-    RewardItem,
-    RewardReceipt,
-    RewardRequest,
-    RewardResult,
-)
-from bylot.errors import LeaseLost, RouterBusy, StoreUnavailable
+from bylot import api
 from bylot.eventlog.commands import (
     ActivateDecision,
     CancelDecision,
@@ -23,136 +11,124 @@ from bylot.eventlog.commands import (
     MakeDecision,
     RecallDecision,
 )
-from bylot.server import request_parsing
-from bylot.server.auth import Caller
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response
-from bylot.server.http_errors import ApiError, classify_error, retry_after_value
+from bylot.server.http_errors import ApiError, to_api_error
+from bylot.server.request_parsing import (
+    check_decision_id,
+    check_router_name,
+    parse_idempotency_key,
+)
 from bylot.server.state import ServerState
 
 
-async def post_decision(call: ApiRequest[DecisionRequest, None]) -> HttpResponse:
-    """Draw a panel for one request; it is on disk before the answer leaves."""
-    ask, name = call.form, request_parsing.check_router_name(call.about)
-    key = request_parsing.parse_idempotency_key(call.headers.get(b"idempotency-key"), ask.key)
-    command = MakeDecision(name, ask.context, ask.available, key, ask.defer, call.who.id)
-    decision = await call.service.desk.ask(command)
-    count_decision(call.service, name)
+async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> HttpResponse:
+    """Draw a panel for one request; the decision is on disk before the response is sent."""
+    body, name = request.body, check_router_name(request.target)
+    key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
+    command = MakeDecision(name, body.context, body.available, key, body.defer, request.caller.id)
+    decision = await request.state.writer.execute(command)
+    count_decision(request.state, name)
     return json_response(201, decision)
 
 
-async def post_decision_batch(call: ApiRequest[DecisionBatchRequest, None]) -> HttpResponse:
-    """Draw panels for several requests; each succeeds or fails alone."""
-    service, name, asks = (
-        call.service,
-        request_parsing.check_router_name(call.about),
-        call.form.decisions,
-    )
-    service.rates.take(call.who.id, len(asks) - 1)
-    if b"idempotency-key" in call.headers:
-        message = "in a batch every item has its own key; leave the header out"
+async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) -> HttpResponse:
+    """Draw panels for several requests; each of them succeeds or fails on its own."""
+    state, name, items = request.state, check_router_name(request.target), request.body.decisions
+    state.rate_limiter.take(request.caller.id, len(items) - 1)
+    if b"idempotency-key" in request.headers:
+        message = "unexpected header Idempotency-Key: each item of a batch has its own key"
         raise ApiError(422, "invalid", message, field="Idempotency-Key")
-    answers = await service.desk.ask_all(
-        [
-            MakeDecision(name, ask.context, ask.available, ask.key, ask.defer, call.who.id)
-            for ask in asks
-        ]
-    )
-    results = DecisionBatchResponse(tuple(decision_result(service, name, one) for one in answers))
-    return batch_response(results, answers)
-
-
-def batch_response(
-    results: DecisionBatchResponse | RewardBatchResponse, answers: Sequence[Any]
-) -> HttpResponse:
-    """A batch, and after how many seconds those of its items may succeed that failed for now."""
-    done = json_response(200, results)
-    passing = [
-        one
-        for one in answers
-        if isinstance(one, StoreUnavailable | RouterBusy | LeaseLost | ApiError)
+    by = request.caller.id
+    commands = [
+        MakeDecision(name, one.context, one.available, one.key, one.defer, by) for one in items
     ]
-    waits = [verdict.retry for verdict in map(classify_error, passing) if verdict.retry is not None]
-    if not waits:
-        return done
-    return done._replace(headers=(*done.headers, (b"retry-after", retry_after_value(max(waits)))))
+    outcomes = convert_errors(await state.writer.execute_all(commands))
+    results = []
+    for one in outcomes:
+        if isinstance(one, ApiError):
+            results.append(api.DecisionResult(one.status, error=one.body.error))
+        else:
+            count_decision(state, name)
+            results.append(api.DecisionResult(201, one))
+    return batch_response(api.DecisionBatchResponse(tuple(results)), outcomes)
 
 
-def decision_result(service: ServerState, name: str, answer: Any) -> DecisionResult:
-    """One item of a batch."""
-    if isinstance(answer, Exception):
-        verdict = classify_error(answer)
-        return DecisionResult(verdict.status, error=verdict.failure.error)
-    count_decision(service, name)
-    return DecisionResult(201, answer)
+async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpResponse:
+    """Report the reward of a decision: at any time, in any order; it is learned once."""
+    body, id = request.body, check_decision_id(request.target)
+    command = GiveReward(id, body.value, body.spend, body.key, request.caller.id)
+    receipt = await request.state.writer.execute(command)
+    count_reward(request.state, receipt)
+    return json_response(200, receipt)
 
 
-def count_decision(service: ServerState, name: str) -> None:
-    """One decision more."""
-    service.meters.decisions.inc()
-    service.meters.touch(name)
+async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> HttpResponse:
+    """Report the rewards of several decisions; each of them succeeds or fails on its own."""
+    state, items, caller = request.state, request.body.rewards, request.caller
+    state.rate_limiter.take(caller.id, len(items) - 1)
+    outcomes: list[Any] = [None] * len(items)
+    commands: dict[int, GiveReward] = {}
+    for number, item in enumerate(items):
+        try:
+            id = check_decision_id(item.decision)
+            caller.check("reward", id.partition(".")[0])
+            commands[number] = GiveReward(id, item.value, item.spend, item.key, caller.id)
+        except Exception as error:
+            outcomes[number] = error
+    answers = await state.writer.execute_all(list(commands.values()))
+    for number, answer in zip(commands, answers, strict=True):
+        outcomes[number] = answer
+    outcomes = convert_errors(outcomes)
+    results = []
+    for one in outcomes:
+        if isinstance(one, ApiError):
+            results.append(api.RewardResult(one.status, error=one.body.error))
+        else:
+            count_reward(state, one)
+            results.append(api.RewardResult(200, one))
+    return batch_response(api.RewardBatchResponse(tuple(results)), outcomes)
 
 
-async def post_reward(call: ApiRequest[RewardRequest, None]) -> HttpResponse:
-    """Tell how well a decision went: once, at any time, in any order."""
-    form, id = call.form, request_parsing.check_decision_id(call.about)
-    command = GiveReward(id, form.value, form.spend, form.key, call.who.id)
-    credited = await call.service.desk.ask(command)
-    count_reward(call.service, credited)
-    return json_response(200, credited)
+def convert_errors(outcomes: Sequence[Any]) -> list[Any]:
+    """Replace every exception by its ApiError."""
+    return [to_api_error(one) if isinstance(one, Exception) else one for one in outcomes]
 
 
-async def post_reward_batch(call: ApiRequest[RewardBatchRequest, None]) -> HttpResponse:
-    """Tell how well several decisions went; each succeeds or fails alone."""
-    service, items = call.service, call.form.rewards
-    service.rates.take(call.who.id, len(items) - 1)
-    commands = [reward_command(item, call.who) for item in items]
-    answers = iter(await service.desk.ask_all([c for c in commands if isinstance(c, GiveReward)]))
-    results = [next(answers) if isinstance(c, GiveReward) else c for c in commands]
-    return batch_response(
-        RewardBatchResponse(tuple(reward_result(service, one) for one in results)), results
-    )
+def batch_response(body: Any, outcomes: Sequence[Any]) -> HttpResponse:
+    """The response to a batch, with the longest Retry-After of its items."""
+    waiting = [one for one in outcomes if isinstance(one, ApiError) and one.retry_after is not None]
+    response = json_response(200, body)
+    if not waiting:
+        return response
+    longest = max(waiting, key=lambda one: one.retry_after or 0.0)
+    return response._replace(headers=(*response.headers, longest.headers[-1]))
 
 
-def reward_command(item: RewardItem, who: Caller) -> GiveReward | Exception:
-    """One item of a batch, or why it cannot be taken up."""
-    try:
-        id = request_parsing.check_decision_id(item.decision)
-        who.check("reward", id.partition(".")[0])
-    except Exception as error:
-        return error
-    return GiveReward(id, item.value, item.spend, item.key, who.id)
+def count_decision(state: ServerState, name: str) -> None:
+    """Count a decision in the metrics."""
+    state.metrics.decisions.inc()
+    state.metrics.touch(name)
 
 
-def reward_result(service: ServerState, answer: Any) -> RewardResult:
-    """One item of a batch."""
-    if isinstance(answer, Exception):
-        verdict = classify_error(answer)
-        return RewardResult(verdict.status, error=verdict.failure.error)
-    count_reward(service, answer)
-    return RewardResult(200, answer)
+def count_reward(state: ServerState, receipt: api.RewardReceipt) -> None:
+    """Count a reward in the metrics."""
+    state.metrics.rewards[receipt.receipt].inc()
+    state.metrics.touch(receipt.decision.partition(".")[0])
 
 
-def count_reward(service: ServerState, credited: RewardReceipt) -> None:
-    """One reward more."""
-    service.meters.rewards[credited.receipt].inc()
-    service.meters.touch(credited.decision.partition(".")[0])
+async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
+    """A decision, its state and its rewards."""
+    command = RecallDecision(check_decision_id(request.target))
+    return json_response(200, await request.state.writer.execute(command))
 
 
-async def get_decision(call: ApiRequest[None, None]) -> HttpResponse:
-    """A decision, and what became of it."""
-    return json_response(
-        200,
-        await call.service.desk.ask(RecallDecision(request_parsing.check_decision_id(call.about))),
-    )
+async def activate_decision(request: ApiRequest[None, None]) -> HttpResponse:
+    """Activate a deferred decision: the wait for its reward begins."""
+    command = ActivateDecision(check_decision_id(request.target), request.caller.id)
+    return json_response(200, await request.state.writer.execute(command))
 
 
-async def activate_decision(call: ApiRequest[None, None]) -> HttpResponse:
-    """A deferred decision is being used after all: the time for its reward begins."""
-    command = ActivateDecision(request_parsing.check_decision_id(call.about), call.who.id)
-    return json_response(200, await call.service.desk.ask(command))
-
-
-async def cancel_decision(call: ApiRequest[None, None]) -> HttpResponse:
-    """A decision was never used: it costs nothing and has no reward."""
-    command = CancelDecision(request_parsing.check_decision_id(call.about), call.who.id)
-    return json_response(200, await call.service.desk.ask(command))
+async def cancel_decision(request: ApiRequest[None, None]) -> HttpResponse:
+    """Cancel a decision that was never used: it costs nothing and has no reward."""
+    command = CancelDecision(check_decision_id(request.target), request.caller.id)
+    return json_response(200, await request.state.writer.execute(command))

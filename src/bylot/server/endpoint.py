@@ -1,48 +1,45 @@
-"""From a request to its answer: who asks, may they, what do they say; then one function."""
+"""From an HTTP request to its response: authenticate, authorise, parse, call one function."""
 
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Generic, NamedTuple, TypeVar
-from urllib.parse import parse_qsl
 
 import msgspec
 
-from bylot.api import ErrorBody
 from bylot.server import request_parsing
 from bylot.server.auth import Caller, Scope
-from bylot.server.http_errors import ApiError, classify_error, retry_after_value
+from bylot.server.http_errors import RawHeaders, to_api_error
 from bylot.server.state import ServerState
 
 log = logging.getLogger("bylot.server")
 encode_json = msgspec.json.Encoder().encode
 
 JSON_HEADERS = ((b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff"))
-RawHeaders = tuple[tuple[bytes, bytes], ...]
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-FormT = TypeVar("FormT")
+BodyT = TypeVar("BodyT")
 QueryT = TypeVar("QueryT")
 
 
 class HttpResponse(NamedTuple):
-    """What is sent back."""
+    """Status, body and headers of a response."""
 
     status: int
     body: bytes = b""
     headers: RawHeaders = JSON_HEADERS
 
 
-class ApiRequest(msgspec.Struct, Generic[FormT, QueryT], frozen=True, gc=False):
-    """A request as its function gets it.
+class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
+    """A parsed request, as endpoint functions receive it.
 
-    about: what stands in the path in place of {name} or {id}
+    target: the part of the path in place of {name} or {id}
     """
 
-    service: ServerState
-    who: Caller
-    about: str
+    state: ServerState
+    caller: Caller
+    target: str
     headers: Mapping[bytes, bytes]
-    form: FormT
+    body: BodyT
     query: QueryT
 
 
@@ -50,138 +47,115 @@ EndpointFunction = Callable[[ApiRequest[Any, Any]], Awaitable[HttpResponse]]
 
 
 class ApiRoute(NamedTuple):
-    """One thing that can be done over HTTP.
+    """One operation of the API.
 
-    scope:  what a key must be for; None: no key is needed
-    takes:  what its body is; None: it has none
-    query:  what its parameters are
-    gives:  status of success, and what its body is; None: it has none
-    errors: statuses of refusals, besides those that follow from the above
-    keyed:  can its key come as header Idempotency-Key?
+    scope:    scope that the caller's key must have; None: no key is needed
+    success:  status of success, and the type of its body; None: no body
+    body:     type of the request body; None: no body
+    query:    type of the query parameters
+    errors:   error statuses besides those that follow from the other fields
+    has_key_header: the header Idempotency-Key is accepted
     """
 
     method: str
     path: str
-    does: EndpointFunction
+    function: EndpointFunction
     scope: Scope | None
-    gives: tuple[int, Any]
-    takes: type[Any] | None = None
+    success: tuple[int, Any]
+    body: type[Any] | None = None
     query: type[Any] | None = None
     errors: tuple[int, ...] = ()
-    keyed: bool = False
+    has_key_header: bool = False
 
 
 class Endpoint:
-    """A route at work."""
+    """Serves one route."""
 
-    def __init__(self, service: ServerState, route: ApiRoute) -> None:
-        self.service, self.route = service, route
+    def __init__(self, state: ServerState, route: ApiRoute) -> None:
+        self.state, self.route = state, route
         self.label = f"{route.method} {route.path}"
-        self.of_router = route.path.startswith(("/v1/routers/{", "/v1/decisions/{"))
-        self.decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
-        self.measured: dict[int, Any] = {}  # by status
+        self.has_router_target = route.path.startswith(("/v1/routers/{", "/v1/decisions/{"))
+        self.decoder = None if route.body is None else msgspec.json.Decoder(route.body)
+        self.latencies: dict[int, Any] = {}  # Prometheus histograms by status
 
     async def __call__(
         self,
         scope: Mapping[str, Any],
         receive: request_parsing.AsgiReceive,
         send: AsgiSend,
-        about: str,
+        target: str,
     ) -> None:
-        """Answer one request, whatever it is."""
-        start, spans = time.perf_counter(), self.service.spans
+        """Serve one request; every error becomes a response."""
+        start, tracer = time.perf_counter(), self.state.tracer
         headers = dict(scope["headers"])
-        span = spans and spans.begin(self.route.method, self.route.path, about, headers)
+        span = tracer and tracer.begin(self.route.method, self.route.path, target, headers)
         try:
             if len(headers) < len(scope["headers"]):
                 request_parsing.check_duplicate_headers(scope["headers"])
-            answer = await self.respond(scope, headers, receive, about)
+            response = await self.respond(scope, headers, receive, target)
         except Exception as error:
-            answer = error_response(error)
-        await send_response(send, answer)
-        if spans:
-            spans.end(span, answer.status)
-        self.measure(about, answer.status, time.perf_counter() - start)
+            response = error_response(error)
+        await send_response(send, response)
+        if tracer:
+            tracer.end(span, response.status)
+        self.record(target, response.status, time.perf_counter() - start)
 
     async def respond(
         self,
         scope: Mapping[str, Any],
         headers: Mapping[bytes, bytes],
         receive: request_parsing.AsgiReceive,
-        about: str,
+        target: str,
     ) -> HttpResponse:
-        """What the function of this route says."""
-        service, route = self.service, self.route
-        who = service.credentials.caller(headers) if route.scope is not None else NO_CALLER
+        """Authenticate and parse the request, then call the function of the route."""
+        state, route = self.state, self.route
+        caller = NO_CALLER
         if route.scope is not None:
-            who.check(route.scope, about.partition(".")[0] if self.of_router else None)
-            service.rates.take(who.id)
-        form = query = None
+            caller = state.credentials.authenticate(headers)
+            router = target.partition(".")[0] if self.has_router_target else None
+            caller.check(route.scope, router)
+            state.rate_limiter.take(caller.id)
+        body = query = None
         if self.decoder is not None:
-            body = await request_parsing.read_body(receive, headers, service.settings.body)
-            form = request_parsing.parse_json_body(
-                self.decoder, body or b"{}", headers.get(b"content-type")
+            content = await request_parsing.read_body(
+                receive, headers, state.settings.max_body_bytes
+            )
+            body = request_parsing.parse_json_body(
+                self.decoder, content or b"{}", headers.get(b"content-type")
             )
         if route.query is not None:
-            query = parse_query(route.query, scope["query_string"])
-        return await route.does(ApiRequest(service, who, about, headers, form, query))
+            query = request_parsing.parse_query(route.query, scope["query_string"])
+        return await route.function(ApiRequest(state, caller, target, headers, body, query))
 
-    def measure(self, about: str, status: int, taken: float) -> None:
-        """Note one request."""
-        meter = self.measured.get(status)
-        if meter is None:
-            meter = self.service.meters.requests.labels(self.label, str(status))
-            self.measured[status] = meter
-        meter.observe(taken)
+    def record(self, target: str, status: int, seconds: float) -> None:
+        """Record the latency of one request, and log it at level debug."""
+        histogram = self.latencies.get(status)
+        if histogram is None:
+            histogram = self.state.metrics.requests.labels(self.label, str(status))
+            self.latencies[status] = histogram
+        histogram.observe(seconds)
         if log.isEnabledFor(logging.DEBUG):
-            facts = {"route": self.label, "status": status, "ms": round(1_000 * taken, 3)}
-            log.debug("request", extra=facts | ({"about": about} if about else {}))
+            facts = {"route": self.label, "status": status, "ms": round(1_000 * seconds, 3)}
+            log.debug("request", extra=facts | ({"target": target} if target else {}))
 
 
 NO_CALLER = Caller(None, frozenset(), frozenset())
 
 
-def parse_query(kind: type[QueryT], text: bytes) -> QueryT:
-    """The parameters of a request, each at most once."""
-    pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True)
-    given = dict(pairs)
-    if len(given) < len(pairs):
-        raise ApiError(422, "invalid", "a parameter is there twice")
-    try:
-        return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise request_parsing.invalid_field_error(error) from None
-
-
 def json_response(status: int, value: Any) -> HttpResponse:
-    """An answer with a value."""
+    """A response with a JSON body."""
     return HttpResponse(status, encode_json(value))
 
 
 def error_response(error: Exception) -> HttpResponse:
-    """An answer to a failure."""
-    status, failure, retry, headers = classify_error(error)
-    if retry is not None:
-        headers = (*headers, (b"retry-after", retry_after_value(retry)))
-    return HttpResponse(status, encode_json(failure), (*JSON_HEADERS, *headers))
+    """The response to an error."""
+    found = to_api_error(error)
+    return HttpResponse(found.status, encode_json(found.body), (*JSON_HEADERS, *found.headers))
 
 
-async def send_response(send: AsgiSend, answer: HttpResponse) -> None:
-    """Send an answer."""
-    status, body, headers = answer
+async def send_response(send: AsgiSend, response: HttpResponse) -> None:
+    """Send a response to the ASGI server."""
+    status, body, headers = response
     length = (b"content-length", str(len(body)).encode())
-    start = {"type": "http.response.start", "status": status, "headers": [*headers, length]}
-    await send(start)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
-
-
-__all__ = [
-    "ApiRequest",
-    "ApiRoute",
-    "Endpoint",
-    "ErrorBody",
-    "HttpResponse",
-    "error_response",
-    "json_response",
-    "send_response",
-]

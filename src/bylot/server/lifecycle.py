@@ -1,4 +1,4 @@
-"""uvicorn, with our connections and a stop that loses nothing."""
+"""Start and stop the server: the listening socket, uvicorn, and a shutdown that loses nothing."""
 
 import asyncio
 import contextlib
@@ -12,29 +12,25 @@ import uvicorn
 
 from bylot.errors import BylotError
 from bylot.eventlog.repository import release_dead_leases
-from bylot.server import telemetry
 from bylot.server.app import ServerApp, make_app
 from bylot.server.auth import check_bind_address
 from bylot.server.compile_pool import exit_while_compiling
 from bylot.server.state import ServerSettings
+from bylot.server.telemetry import configure_logging
 from bylot.server.uvicorn_protocol import HttpConnection
 from bylot.store import hide_password, open_store, store_exists
 
-GC_THRESHOLD_OBJECTS = (
-    100_000  # objects more than before, until a look for circles: open decisions are none
-)
+GC_THRESHOLD_OBJECTS = 100_000  # open decisions are many objects, and never cyclic garbage
 
 
 def run_server(settings: ServerSettings) -> int:
-    """Serve until told to stop; 0 if that went well."""
+    """Serve until interrupted; 0 after a clean shutdown."""
     if not store_exists(settings.store):
-        check_bind_address(settings.host, ())  # before a store is made for nothing
+        check_bind_address(settings.host, ())  # before a store is created in vain
     with contextlib.closing(open_store(settings.store)) as store:
         check_bind_address(settings.host, store.keys())
-        release_dead_leases(
-            store
-        )  # here, where a store that cannot be written to is told in one line
-    telemetry.configure_logging(settings.log_level)
+        release_dead_leases(store)  # a store that is not writable fails here, with one line
+    configure_logging(settings.log_level)
     server = HttpServer(make_app(settings))
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
     exit_while_compiling()
@@ -43,19 +39,18 @@ def run_server(settings: ServerSettings) -> int:
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
     """A socket to listen on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
-        )
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise BylotError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
 
 
 class HttpServer(uvicorn.Server):
-    """Says where it listens; told to stop, it says that it is not ready, and finishes its work."""
+    """Prints where it listens; on SIGTERM it reports not ready and finishes its open requests."""
 
     def __init__(self, app: ServerApp) -> None:
-        self.app, self.settings = app, app.service.settings
+        self.app, self.settings = app, app.state.settings
         super().__init__(
             uvicorn.Config(
                 app,
@@ -66,39 +61,39 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=round(self.settings.idle),
-                timeout_graceful_shutdown=round(self.settings.drain),
+                timeout_keep_alive=round(self.settings.idle_timeout_s),
+                timeout_graceful_shutdown=round(self.settings.drain_timeout_s),
             )
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin, and say so in one line."""
+        """Start, and print one line."""
         await super().startup(sockets)
         gc.collect()
-        gc.freeze()  # what is there now will stay: later collections need not look at it
+        gc.freeze()  # the objects of today live as long as the server
         gc.set_threshold(GC_THRESHOLD_OBJECTS, *gc.get_threshold()[1:])
         if self.started and sockets:
-            print(self.line(*sockets[0].getsockname()[:2]), file=sys.stderr, flush=True)
+            print(self.describe(*sockets[0].getsockname()[:2]), file=sys.stderr, flush=True)
 
-    def line(self, host: str, port: int) -> str:
-        """Where it listens, where it keeps things, and who may ask."""
+    def describe(self, host: str, port: int) -> str:
+        """Address, store, and who may send requests."""
         place = f"[{host}]" if ":" in host else host
-        asked = "keys are needed"
-        if not self.app.service.credentials.needed:
-            asked = "no keys: this machine only; `bylot keys create` makes one"
+        access = "API keys are required"
+        if not self.app.state.credentials.required:
+            access = "no API keys: this machine only; `bylot keys create` creates one"
         store = hide_password(self.settings.store)
-        return f"bylot listens on http://{place}:{port}, store {store}; {asked}"
+        return f"bylot listens on http://{place}:{port}, store {store}; {access}"
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; once a second, look for those who let us wait."""
+        """Ten times a second; once a second, close connections that have timed out."""
         if counter % 10 == 0:
-            now = asyncio.get_running_loop().time()
+            now, settings = asyncio.get_running_loop().time(), self.settings
             for connection in list(self.server_state.connections):
                 if isinstance(connection, HttpConnection):
-                    connection.expire(now, self.settings.body_wait, self.settings.idle)
+                    connection.expire(now, settings.body_timeout_s, settings.idle_timeout_s)
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Told to stop; a second Ctrl-C does not wait."""
+        """Stop after open requests; a second Ctrl-C stops at once."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
-        self.app.service.stopping = self.should_exit = True
+        self.app.state.stopping = self.should_exit = True

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of routes and the types of requests and answers."""
+"""The OpenAPI document, generated from the route table and the types of `bylot.api`."""
 
 import inspect
 from collections.abc import Iterable
@@ -14,26 +14,33 @@ from bylot.version import __version__
 SCHEMA_REF = "#/components/schemas/{name}"
 JSON_TYPE = "application/json"
 STATUS_DESCRIPTIONS = {
-    400: "The body is not JSON, or a header is there twice",
-    401: "No valid key came with the request",
-    403: "The key is not for this",
-    404: "There is no such router or decision",
-    405: "This is not done here",
-    408: "The body did not come in time",
-    409: "This does not go with what was done before",
+    400: "Malformed request: invalid JSON, or a duplicate header",
+    401: "No valid API key",
+    403: "The API key does not permit this request",
+    404: "No such router or decision",
+    405: "Method not allowed",
+    408: "The body did not arrive in time",
+    409: "Conflict with an earlier request or with the current state",
     413: "The body is too large",
-    415: "The body is not declared as JSON",
-    422: "The request is understood, and cannot be done",
-    429: "Too many requests of this key",
-    500: "The server failed; its log says more",
-    503: "Not now: try again after the seconds of Retry-After",
+    415: "The content type is not application/json",
+    422: "Invalid request",
+    429: "Rate limit of the API key exceeded",
+    500: "Internal error; see the server log",
+    503: "Temporarily unavailable; retry after the seconds of Retry-After",
 }
-RETRYABLE_STATUSES = (409, 429, 503)
-"""Refusals that may say when to try again."""
+RETRYABLE_STATUSES = (409, 429, 503)  # may have a header Retry-After
+TAG_BY_PREFIX = {
+    "/v1/routers/{name}/decisions": "decisions",
+    "/v1/routers": "routers",
+    "/v1/decisions": "decisions",
+    "/v1/rewards": "decisions",
+    "/personalizer": "personalizer",
+    "/": "server",
+}
 
 
 def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
-    """The whole document, of version 3.1."""
+    """The document, in OpenAPI 3.1."""
     routes = tuple(routes)
     schemas = SchemaIndex(routes)
     paths: dict[str, dict[str, Any]] = {}
@@ -44,7 +51,7 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
         "info": {
             "title": "bylot",
             "version": __version__,
-            "summary": "Panels of experts drawn by lot, under long-run limits",
+            "summary": "Panels of experts drawn at random, under long-run limits",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -55,8 +62,8 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
                 "key": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A key of `bylot keys create`; none is needed on the server's "
-                    "own machine while there are no keys.",
+                    "description": "A key from `bylot keys create`; not needed on the server's "
+                    "own machine while no key exists.",
                 }
             },
         },
@@ -64,13 +71,13 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
 
 
 class SchemaIndex:
-    """Schemas of all types that routes speak of."""
+    """Schemas of all types that routes mention."""
 
     def __init__(self, routes: Iterable[ApiRoute]) -> None:
         kinds = dict[Any, None].fromkeys(
             kind
             for route in routes
-            for kind in (route.takes, route.query, route.gives[1], ErrorBody)
+            for kind in (route.body, route.query, route.success[1], ErrorBody)
             if kind is not None
         )
         made, self.named = msgspec.json.schema_components(kinds, ref_template=SCHEMA_REF)
@@ -78,42 +85,25 @@ class SchemaIndex:
 
 
 def describe_operation(route: ApiRoute, schemas: SchemaIndex) -> dict[str, Any]:
-    """One route."""
-    said = inspect.getdoc(route.does) or ""
+    """Describe one route."""
+    summary = (inspect.getdoc(route.function) or "").partition("\n")[0].rstrip(".")
     made: dict[str, Any] = {
-        "operationId": f"{route.does.__module__.rpartition('.')[2]}_{route.does.__name__}",
-        "summary": said.partition("\n")[0].rstrip("."),
-        "tags": [operation_tag(route)],
+        "operationId": getattr(route.function, "__name__", ""),
+        "summary": summary,
+        "tags": [next(tag for start, tag in TAG_BY_PREFIX.items() if route.path.startswith(start))],
         "parameters": describe_parameters(route, schemas),
         "responses": describe_responses(route, schemas),
         "security": [{}] if route.scope is None else [{"key": [route.scope]}, {}],
     }
-    if route.takes is not None:
-        required = any(field.required for field in msgspec.structs.fields(route.takes))
-        content = {JSON_TYPE: {"schema": schemas.of[route.takes]}}
+    if route.body is not None:
+        required = any(field.required for field in msgspec.structs.fields(route.body))
+        content = {JSON_TYPE: {"schema": schemas.of[route.body]}}
         made["requestBody"] = {"required": required, "content": content}
     return made
 
 
-def operation_tag(route: ApiRoute) -> str:
-    """Under which heading a route is told."""
-    for start, heading in TAG_BY_PREFIX.items():
-        if route.path.startswith(start):
-            return heading
-    return "server"
-
-
-TAG_BY_PREFIX = {
-    "/v1/routers/{name}/decisions": "decisions",
-    "/v1/routers": "routers",
-    "/v1/decisions": "decisions",
-    "/v1/rewards": "decisions",
-    "/personalizer": "personalizer",
-}
-
-
 def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str, Any]]:
-    """What stands in the path, in the query and in headers."""
+    """Describe the parameters in path, query and headers."""
     found = []
     _, brace, rest = route.path.partition("{")
     if brace:
@@ -124,7 +114,7 @@ def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str,
         shape = schemas.named[route.query.__name__]
         for name, schema in shape["properties"].items():
             found.append({"name": name, "in": "query", "required": False, "schema": schema})
-    if route.keyed:
+    if route.has_key_header:
         schema = {
             "type": "string",
             "minLength": 1,
@@ -136,9 +126,9 @@ def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str,
 
 
 def describe_responses(route: ApiRoute, schemas: SchemaIndex) -> dict[str, Any]:
-    """What may come back."""
-    status, kind = route.gives
-    good: dict[str, Any] = {"description": "Done"}
+    """Describe the success and error responses."""
+    status, kind = route.success
+    good: dict[str, Any] = {"description": "Success"}
     if kind is str:
         good["content"] = {"text/plain": {"schema": {"type": "string"}}}
     elif kind is not None:
@@ -155,13 +145,13 @@ def describe_responses(route: ApiRoute, schemas: SchemaIndex) -> dict[str, Any]:
 
 
 def error_statuses(route: ApiRoute) -> list[int]:
-    """Statuses of all refusals that a route may give."""
+    """Statuses of all errors of a route."""
     numbers = {400, 405, 500, *route.errors}
     if route.scope is not None:
         numbers |= {401, 403, 429, 503}
     if "{" in route.path:
         numbers.add(404)
-    if route.takes is not None:
+    if route.body is not None:
         numbers |= {408, 413, 415, 422}
     if route.query is not None:
         numbers.add(422)

@@ -1,11 +1,10 @@
-"""Rank and reward as clients of Azure AI Personalizer send them, served by a router."""
+"""The rank and reward API of Azure AI Personalizer, served by a router."""
 
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from bylot import api
-from bylot.api import ExpertNames, IdempotencyKey, LabelText, StoredDecision
 from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import ActivateDecision, GiveReward, MakeDecision
 from bylot.server import request_parsing
@@ -17,31 +16,31 @@ from bylot.store import Store
 
 
 class RankAction(Struct, frozen=True):
-    """An expert; its features are not looked at."""
+    """An expert; its features are ignored."""
 
-    id: LabelText
+    id: api.LabelText
     features: list[Any] = []
 
 
 class RankRequest(Struct, frozen=True, rename="camel"):
-    """Actions must be experts of the router; features of the context become its name."""
+    """Actions must be experts of the router; the context features become the context's name."""
 
     actions: Annotated[tuple[RankAction, ...], Meta(min_length=1, max_length=api.MAX_EXPERTS)]
     context_features: Annotated[list[dict[str, Any]], Meta(max_length=50)] = []
-    excluded_actions: ExpertNames = ()
-    event_id: IdempotencyKey | None = None
+    excluded_actions: api.ExpertNames = ()
+    event_id: api.IdempotencyKey | None = None
     defer_activation: bool = False
 
 
 class RankedAction(Struct, frozen=True):
-    """A member of the panel, and the chance that it had to be in it; null: not told."""
+    """A member of the panel and its inclusion probability; null: not recorded."""
 
     id: str
     probability: float | None
 
 
 class RankResponse(Struct, frozen=True, rename="camel"):
-    """The panel; all of it is to be asked, of which `rewardActionId` is the first."""
+    """The panel, all of which is to be asked; `rewardActionId` is its first member."""
 
     ranking: tuple[RankedAction, ...]
     event_id: str
@@ -49,46 +48,56 @@ class RankResponse(Struct, frozen=True, rename="camel"):
 
 
 class RewardValue(Struct, frozen=True):
-    """How well an event went."""
+    """The reward of an event."""
 
     value: float
 
 
 class RouterQuery(Struct, frozen=True):
-    """The router, if there are several; a header Bylot-Router says the same."""
+    """The router, if there are several; the header Bylot-Router is an alternative."""
 
     router: Annotated[str, Meta(max_length=63)] | None = None
 
 
-async def personalizer_rank(call: ApiRequest[RankRequest, RouterQuery]) -> HttpResponse:
+async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> HttpResponse:
     """Draw a panel from the actions that are not excluded."""
-    form, name = call.form, await choose_router(call, "decide")
-    if "/" in (form.event_id or ""):
-        message = (
-            f"eventId {form.event_id!r} has a slash, and is to be part of a path; leave it out"
-        )
+    body, name = request.body, await choose_router(request, "decide")
+    event_id = body.event_id
+    if "/" in (event_id or ""):
+        message = f"invalid eventId {event_id!r}: expected no slash, since it is part of a path"
         raise ApiError(422, "invalid", message, field="eventId")
-    excluded = set(form.excluded_actions)
-    available = tuple(one.id for one in form.actions if one.id not in excluded)
+    excluded = set(body.excluded_actions)
+    available = tuple(one.id for one in body.actions if one.id not in excluded)
     if not available:
-        raise DecisionError("all actions are excluded, so there is nobody to draw")
+        raise DecisionError("all actions are excluded; leave at least one")
+    context = context_from_features(body.context_features)
     command = MakeDecision(
-        name,
-        context_from_features(form.context_features),
-        available,
-        form.event_id,
-        form.defer_activation,
-        call.who.id,
+        name, context, available, event_id, body.defer_activation, request.caller.id
     )
-    decision: StoredDecision = await call.service.desk.ask(command)
-    count_decision(call.service, name)
-    told_of = decision.inclusion or {}
-    panel = tuple(RankedAction(one, told_of.get(one)) for one in decision.subset)
-    return json_response(201, RankResponse(panel, form.event_id or decision.id, panel[0].id))
+    decision: api.StoredDecision = await request.state.writer.execute(command)
+    count_decision(request.state, name)
+    inclusion = decision.inclusion or {}
+    panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)
+    return json_response(201, RankResponse(panel, event_id or decision.id, panel[0].id))
+
+
+async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> HttpResponse:
+    """Report the reward of an event."""
+    id = await find_event(request, "reward")
+    command = GiveReward(id, request.body.value, by=request.caller.id)
+    count_reward(request.state, await request.state.writer.execute(command))
+    return HttpResponse(204, headers=())
+
+
+async def personalizer_activate(request: ApiRequest[None, RouterQuery]) -> HttpResponse:
+    """Activate a deferred event."""
+    id = await find_event(request, "decide")
+    await request.state.writer.execute(ActivateDecision(id, request.caller.id))
+    return HttpResponse(204, headers=())
 
 
 def context_from_features(features: list[dict[str, Any]]) -> str | None:
-    """The name of a context: its features, written out in order of their names.
+    """The name of a context: its features, ordered by name.
 
     >>> context_from_features([{"device": "phone", "user": {"plan": "free"}}, {"hour": 9}])
     'device=phone,hour=9,user.plan=free'
@@ -97,62 +106,49 @@ def context_from_features(features: list[dict[str, Any]]) -> str | None:
     name = ",".join(f"{feature}={value}" for feature, value in flat)
     if len(name) > api.MAX_TEXT_CHARS or not request_parsing.PRINTABLE_REGEX.search(name):
         message = (
-            f"contextFeatures written out are {len(name)} characters; a context is a name of at "
-            f"most {api.MAX_TEXT_CHARS} printable ones: send fewer, coarser features"
+            f"invalid contextFeatures of {len(name)} characters: expected at most "
+            f"{api.MAX_TEXT_CHARS} printable ones; send fewer, coarser features"
         )
         raise ApiError(422, "invalid", message, field="contextFeatures")
     return name or None
 
 
-def flatten_features(features: dict[str, Any], above: str) -> list[tuple[str, str]]:
-    """Features by their full names."""
+def flatten_features(features: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
+    """Nested features as pairs of dotted name and value."""
     flat: list[tuple[str, str]] = []
     for name, value in features.items():
         if isinstance(value, dict):
-            flat += flatten_features(value, f"{above}{name}.")
+            flat += flatten_features(value, f"{prefix}{name}.")
         else:
-            flat.append((above + name, str(value)))
+            flat.append((prefix + name, str(value)))
     return flat
 
 
-async def personalizer_reward(call: ApiRequest[RewardValue, RouterQuery]) -> HttpResponse:
-    """Tell how well an event went."""
-    command = GiveReward(await find_event(call, "reward"), call.form.value, by=call.who.id)
-    count_reward(call.service, await call.service.desk.ask(command))
-    return HttpResponse(204, headers=())
-
-
-async def personalizer_activate(call: ApiRequest[None, RouterQuery]) -> HttpResponse:
-    """A deferred event is being used after all."""
-    await call.service.desk.ask(ActivateDecision(await find_event(call, "decide"), call.who.id))
-    return HttpResponse(204, headers=())
-
-
-async def choose_router(call: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
-    """The router that is meant: as the parameter or the header says, or the only one there is."""
-    named = call.headers.get(b"bylot-router", b"").decode("latin-1")
-    name = call.query.router or named
+async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
+    """The router named by the parameter or the header, or the only one of the store."""
+    header = request.headers.get(b"bylot-router", b"").decode("latin-1")
+    name = request.query.router or header
     if not name:
-        name = await call.service.reader.read(only_router)
-    call.who.check(scope, request_parsing.check_router_name(name))
+        name = await request.state.reader.read(only_router)
+    request.caller.check(scope, request_parsing.check_router_name(name))
     return name
 
 
 def only_router(store: Store) -> str:
-    """The one router of a store."""
+    """The only router of a store."""
     rows = store.routers(limit=2)
     if len(rows) != 1:
         raise RouterNotFound(
-            f"there are {'several routers' if rows else 'no routers'}; "
-            "name the one that is meant with ?router=NAME or a header Bylot-Router"
+            f"the store has {'several routers' if rows else 'no routers'}; "
+            "name one with ?router=NAME or a header Bylot-Router"
         )
     return rows[0].name
 
 
-async def find_event(call: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
-    """The id of the decision that an event is: by the caller's own name for it, or by ours."""
-    name, key = await choose_router(call, scope), call.about
-    found = await call.service.reader.read(lambda store: decision_for_key(store, name, key))
+async def find_event(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
+    """The id of a decision, from the caller's event id (its key) or from our own id."""
+    name, key = await choose_router(request, scope), request.target
+    found = await request.state.reader.read(lambda store: decision_for_key(store, name, key))
     if found is not None:
         return found
     if request_parsing.check_decision_id(key).partition(".")[0] != name:
@@ -161,9 +157,9 @@ async def find_event(call: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
 
 
 def decision_for_key(store: Store, name: str, key: str) -> str | None:
-    """The decision that was made under a key."""
+    """The id of the decision that was made with a key."""
     row = store.find(name)
     if row is None or len(key) > api.MAX_TEXT_CHARS or not request_parsing.KEY_REGEX.search(key):
         return None
-    decided = store.decision_by_key(row.number, key)
-    return None if decided is None else f"{name}.{row.number}.{decided.seq}"
+    event = store.keyed(row.number, key)
+    return None if event is None else f"{name}.{row.number}.{event.seq}"

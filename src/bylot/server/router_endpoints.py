@@ -1,141 +1,120 @@
-"""Routers over HTTP: make them, look at them, edit them while they run."""
+"""Endpoints of routers: create, list, show, edit and delete them, and read their event logs."""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import UNSET, Raw
 
-from bylot.api import (
-    CreateRouterRequest,
-    EditRouterRequest,
-    EventList,
-    EventListQuery,
-    EventRecord,
-    RouterList,
-    RouterListQuery,
-    RouterSummary,
-    RouterView,
-)
+from bylot import api
 from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, ShowRouter
 from bylot.eventlog.history import body_for_readers, format_timestamp
 from bylot.router.config import RouterConfig
-from bylot.server import config_requests, request_parsing
+from bylot.server.config_requests import config_from_create, config_from_edit
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response
+from bylot.server.request_parsing import check_router_name
 from bylot.server.state import ServerState
-from bylot.store import Event, RouterRow, Store
+from bylot.store import Event, Store
 
 log = logging.getLogger("bylot.server")
 
 PooledT = TypeVar("PooledT")
 
 
-async def create_router(call: ApiRequest[CreateRouterRequest, None]) -> HttpResponse:
-    """Make a router; its limits are checked, and refused with a remedy if nobody can keep them."""
-    form = call.form
-    call.who.check("admin", form.name)
-    agreed = await run_in_compile_pool(
-        call.service, lambda: config_requests.config_from_create(form)
-    )
-    view = await call.service.desk.ask(CreateRouter(form.name, agreed, call.who.id))
-    log_change("router created", call, form.name)
+async def run_in_compile_pool(state: ServerState, work: Callable[[], PooledT]) -> PooledT:
+    """Run slow work outside the event loop and the writer thread."""
+    return await asyncio.get_running_loop().run_in_executor(state.compile_pool, work)
+
+
+async def create_router(request: ApiRequest[api.CreateRouterRequest, None]) -> HttpResponse:
+    """Create a router; infeasible limits are rejected with a remedy."""
+    body, by = request.body, request.caller.id
+    request.caller.check("admin", body.name)
+    config = await run_in_compile_pool(request.state, lambda: config_from_create(body))
+    view = await request.state.writer.execute(CreateRouter(body.name, config, by))
+    log.info("router created", extra={"router": body.name, "by": by})
     return json_response(201, view)
 
 
-def log_change(what: str, call: ApiRequest[Any, Any], name: str) -> None:
-    """A line in the log of the server: who did this to a router."""
-    log.info(what, extra={"router": name, "by": call.who.id})
-
-
-async def run_in_compile_pool(service: ServerState, make: Callable[[], PooledT]) -> PooledT:
-    """What takes long is done aside, not in the event loop and not by the one writer."""
-    return await asyncio.get_running_loop().run_in_executor(service.workshop, make)
-
-
-async def list_routers(call: ApiRequest[None, RouterListQuery]) -> HttpResponse:
-    """Routers by name, page by page."""
-    after, limit, who = call.query.after, call.query.limit, call.who
-    if who.routers:
-        names = sorted(name for name in who.routers if name > after)
-        found = await call.service.reader.read(lambda store: [store.find(n) for n in names])
+async def list_routers(request: ApiRequest[None, api.RouterListQuery]) -> HttpResponse:
+    """List routers by name, page by page."""
+    after, limit, allowed = request.query.after, request.query.limit, request.caller.routers
+    reader = request.state.reader
+    if allowed:
+        names = sorted(name for name in allowed if name > after)
+        found = await reader.read(lambda store: [store.find(name) for name in names])
         rows = [row for row in found if row is not None]
     else:
-        rows = await call.service.reader.read(lambda store: store.routers(after, limit + 1))
-    more = rows[limit - 1].name if len(rows) > limit else None
-    return json_response(200, RouterList(tuple(router_summary(row) for row in rows[:limit]), more))
-
-
-def router_summary(row: RouterRow) -> RouterSummary:
-    """A router of the list."""
-    return RouterSummary(row.name, row.number, format_timestamp(row.created))
-
-
-async def get_router(call: ApiRequest[None, None]) -> HttpResponse:
-    """A router: its terms, and how it stands."""
-    return json_response(200, await view_router(call.service, call.about))
-
-
-async def get_router_status(call: ApiRequest[None, None]) -> HttpResponse:
-    """How a router stands: means, the slack and price of every limit, the law in use."""
-    return json_response(200, (await view_router(call.service, call.about)).status)
-
-
-async def view_router(service: ServerState, name: str) -> RouterView:
-    """A router at this moment."""
-    seen: RouterView = await service.desk.ask(ShowRouter(request_parsing.check_router_name(name)))
-    return seen
-
-
-async def edit_router(call: ApiRequest[EditRouterRequest, None]) -> HttpResponse:
-    """Change limits, experts and times of a router that runs: a new version, in its log."""
-    service, form = call.service, call.form
-    async with service.editing:  # one after another, so that none undoes what it has not seen
-        before = await view_router(service, call.about)
-        after: RouterConfig = await run_in_compile_pool(
-            service, lambda: config_requests.config_from_edit(before.terms, form)
-        )
-        version = before.terms.version if form.version is UNSET else form.version
-        changed = await service.desk.ask(EditRouter(call.about, after, version, call.who.id))
-    log_change("router edited", call, call.about)
-    return json_response(200, changed)
-
-
-async def delete_router(call: ApiRequest[None, None]) -> HttpResponse:
-    """Forget a router and its log."""
-    await call.service.desk.ask(
-        DeleteRouter(request_parsing.check_router_name(call.about), call.who.id)
+        rows = await reader.read(lambda store: store.routers(after, limit + 1))
+    routers = tuple(
+        api.RouterSummary(row.name, row.number, format_timestamp(row.created))
+        for row in rows[:limit]
     )
-    log_change("router deleted", call, call.about)
+    next_after = routers[-1].name if len(rows) > limit else None
+    return json_response(200, api.RouterList(routers, next_after))
+
+
+async def get_router(request: ApiRequest[None, None]) -> HttpResponse:
+    """A router: its configuration and its status."""
+    return json_response(200, await view_router(request.state, request.target))
+
+
+async def get_router_status(request: ApiRequest[None, None]) -> HttpResponse:
+    """Status of a router: averages, slack and price of every limit, current distributions."""
+    return json_response(200, (await view_router(request.state, request.target)).status)
+
+
+async def view_router(state: ServerState, name: str) -> api.RouterView:
+    """A router as it is now."""
+    view: api.RouterView = await state.writer.execute(ShowRouter(check_router_name(name)))
+    return view
+
+
+async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpResponse:
+    """Edit limits, experts and reward rules of a running router: a new version, in its log."""
+    state, name, body, by = request.state, request.target, request.body, request.caller.id
+    async with state.edit_lock:  # no edit may undo another one that it has not seen
+        old = (await view_router(state, name)).terms
+        new: RouterConfig = await run_in_compile_pool(state, lambda: config_from_edit(old, body))
+        version = old.version if body.version is UNSET else body.version
+        view = await state.writer.execute(EditRouter(name, new, version, by))
+    log.info("router edited", extra={"router": name, "by": by})
+    return json_response(200, view)
+
+
+async def delete_router(request: ApiRequest[None, None]) -> HttpResponse:
+    """Delete a router and its event log."""
+    name, by = check_router_name(request.target), request.caller.id
+    await request.state.writer.execute(DeleteRouter(name, by))
+    log.info("router deleted", extra={"router": name, "by": by})
     return HttpResponse(204, headers=())
 
 
-async def list_events(call: ApiRequest[None, EventListQuery]) -> HttpResponse:
-    """The log of a router, page by page."""
-    name, after, limit = (
-        request_parsing.check_router_name(call.about),
-        call.query.after,
-        call.query.limit,
-    )
-    lines = await call.service.reader.read(
+async def list_events(request: ApiRequest[None, api.EventListQuery]) -> HttpResponse:
+    """The event log of a router, page by page."""
+    name = check_router_name(request.target)
+    after, limit = request.query.after, request.query.limit
+    found = await request.state.reader.read(
         lambda store: read_router_events(store, name, after, limit + 1)
     )
-    more = lines[limit - 1].seq if len(lines) > limit else None
-    return json_response(200, EventList(tuple(event_record(one) for one in lines[:limit]), more))
+    next_after = found[limit - 1].seq if len(found) > limit else None
+    events = tuple(event_record(one) for one in found[:limit])
+    return json_response(200, api.EventList(events, next_after))
 
 
 def read_router_events(store: Store, name: str, after: int, limit: int) -> list[Event]:
-    """Lines of the log of a router."""
+    """Events of a router, from the store."""
     row = store.find(name)
     if row is None:
-        raise RouterNotFound(f"there is no router {name!r}; GET /v1/routers lists them")
+        raise RouterNotFound(f"no router named {name!r}; see GET /v1/routers")
     return store.events(row.number, after, limit)
 
 
-def event_record(event: Event) -> EventRecord:
-    """A line as it is told."""
-    return EventRecord(
+def event_record(event: Event) -> api.EventRecord:
+    """An event as it is sent."""
+    return api.EventRecord(
         event.seq,
         event.kind,  # type: ignore[arg-type]
         event.of,

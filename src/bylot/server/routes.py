@@ -1,14 +1,17 @@
-"""All that can be done over HTTP, in one table: requests are led by it, and it is what the OpenAPI
-document and the page of the reference are made from.
+"""All operations of the API in one table, and the endpoints about the server itself.
+
+Requests are dispatched by this table; the OpenAPI document and the HTTP reference are made from it.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from bylot import api
-from bylot.api import DecisionRecord, HealthResponse, RewardReceipt, RouterView, StoredDecision
 from bylot.eventlog.commands import ShowRouter
-from bylot.server import decision_endpoints, personalizer, router_endpoints
+from bylot.router.status import RouterStatus
+from bylot.server import decision_endpoints as decisions
+from bylot.server import personalizer
+from bylot.server import router_endpoints as routers
 from bylot.server.endpoint import ApiRequest, ApiRoute, Endpoint, HttpResponse, json_response
 from bylot.server.http_errors import ApiError
 from bylot.server.state import ServerState
@@ -19,178 +22,163 @@ PROMETHEUS_HEADERS = (
 )
 
 
-async def get_liveness(call: ApiRequest[None, None]) -> HttpResponse:
+async def get_liveness(request: ApiRequest[None, None]) -> HttpResponse:
     """The process is up."""
-    return json_response(200, HealthResponse("up"))
+    return json_response(200, api.HealthResponse("up"))
 
 
-async def get_readiness(call: ApiRequest[None, None]) -> HttpResponse:
-    """The store answers, and the server is not stopping."""
-    desk = call.service.desk
-    if desk.draining or call.service.stopping:
-        raise ApiError(503, "draining", "the server is stopping", retry=1.0)
-    if desk.down is not None:
-        raise desk.down
-    await call.service.reader.read(lambda store: store.routers(limit=1))
-    return json_response(200, HealthResponse("ready"))
+async def get_readiness(request: ApiRequest[None, None]) -> HttpResponse:
+    """The store is available, and the server is not shutting down."""
+    writer = request.state.writer
+    if writer.draining or request.state.stopping:
+        raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
+    if writer.store_error is not None:
+        raise writer.store_error
+    await request.state.reader.read(lambda store: store.routers(limit=1))
+    return json_response(200, api.HealthResponse("ready"))
 
 
-async def get_metrics(call: ApiRequest[None, None]) -> HttpResponse:
-    """Numbers for Prometheus; routers one by one, those that were asked last."""
-    service, meters = call.service, call.service.meters
-    names = [name for name in meters.recent if call.who.sees(name)]
-    views: list[RouterView] = []
-    for first in range(0, len(names), 10):  # few at a time: others have requests
-        shows = [ShowRouter(name) for name in names[first : first + 10]]
-        views += [one for one in await service.desk.ask_all(shows) if isinstance(one, RouterView)]
-    meters.queue.set(service.desk.waiting)
-    return HttpResponse(200, meters.text(views), PROMETHEUS_HEADERS)
+async def get_metrics(request: ApiRequest[None, None]) -> HttpResponse:
+    """Metrics for Prometheus; per router for those that were used last."""
+    state, metrics = request.state, request.state.metrics
+    names = [name for name in metrics.recent if request.caller.can_access(name)]
+    views: list[api.RouterView] = []
+    for first in range(0, len(names), 10):  # small batches, so that other requests are served
+        commands = [ShowRouter(name) for name in names[first : first + 10]]
+        found = await state.writer.execute_all(commands)
+        views += [one for one in found if isinstance(one, api.RouterView)]
+    metrics.queue.set(state.writer.pending)
+    return HttpResponse(200, metrics.render(views), PROMETHEUS_HEADERS)
 
 
-async def get_openapi(call: ApiRequest[None, None]) -> HttpResponse:
-    """The OpenAPI document of all this."""
-    return HttpResponse(200, call.service.contract)
+async def get_openapi(request: ApiRequest[None, None]) -> HttpResponse:
+    """The OpenAPI document of this API."""
+    return HttpResponse(200, request.state.openapi)
 
 
-V1_PREFIX, PERSONALIZER_PREFIX = "/v1", "/personalizer/v1.1"
+V1, AZURE = "/v1", "/personalizer/v1.1"
 
 ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute(
         "POST",
-        f"{V1_PREFIX}/routers",
-        router_endpoints.create_router,
+        f"{V1}/routers",
+        routers.create_router,
         "admin",
-        (201, RouterView),
-        takes=api.CreateRouterRequest,
+        (201, api.RouterView),
+        body=api.CreateRouterRequest,
         errors=(409,),
     ),
     ApiRoute(
         "GET",
-        f"{V1_PREFIX}/routers",
-        router_endpoints.list_routers,
+        f"{V1}/routers",
+        routers.list_routers,
         "read",
         (200, api.RouterList),
         query=api.RouterListQuery,
     ),
-    ApiRoute(
-        "GET",
-        f"{V1_PREFIX}/routers/{{name}}",
-        router_endpoints.get_router,
-        "read",
-        (200, RouterView),
-    ),
+    ApiRoute("GET", f"{V1}/routers/{{name}}", routers.get_router, "read", (200, api.RouterView)),
     ApiRoute(
         "PATCH",
-        f"{V1_PREFIX}/routers/{{name}}",
-        router_endpoints.edit_router,
+        f"{V1}/routers/{{name}}",
+        routers.edit_router,
         "admin",
-        (200, RouterView),
-        takes=api.EditRouterRequest,
+        (200, api.RouterView),
+        body=api.EditRouterRequest,
         errors=(409,),
     ),
-    ApiRoute(
-        "DELETE",
-        f"{V1_PREFIX}/routers/{{name}}",
-        router_endpoints.delete_router,
-        "admin",
-        (204, None),
-    ),
+    ApiRoute("DELETE", f"{V1}/routers/{{name}}", routers.delete_router, "admin", (204, None)),
     ApiRoute(
         "GET",
-        f"{V1_PREFIX}/routers/{{name}}/status",
-        router_endpoints.get_router_status,
+        f"{V1}/routers/{{name}}/status",
+        routers.get_router_status,
         "read",
-        (200, dict[str, Any]),
+        (200, RouterStatus),
     ),
     ApiRoute(
         "GET",
-        f"{V1_PREFIX}/routers/{{name}}/events",
-        router_endpoints.list_events,
+        f"{V1}/routers/{{name}}/events",
+        routers.list_events,
         "read",
         (200, api.EventList),
         query=api.EventListQuery,
     ),
     ApiRoute(
         "POST",
-        f"{V1_PREFIX}/routers/{{name}}/decisions",
-        decision_endpoints.post_decision,
+        f"{V1}/routers/{{name}}/decisions",
+        decisions.create_decision,
         "decide",
-        (201, StoredDecision),
-        takes=api.DecisionRequest,
+        (201, api.StoredDecision),
+        body=api.DecisionRequest,
         errors=(409,),
-        keyed=True,
+        has_key_header=True,
     ),
     ApiRoute(
         "POST",
-        f"{V1_PREFIX}/routers/{{name}}/decisions:batch",
-        decision_endpoints.post_decision_batch,
+        f"{V1}/routers/{{name}}/decisions:batch",
+        decisions.create_decisions,
         "decide",
         (200, api.DecisionBatchResponse),
-        takes=api.DecisionBatchRequest,
+        body=api.DecisionBatchRequest,
     ),
     ApiRoute(
-        "GET",
-        f"{V1_PREFIX}/decisions/{{id}}",
-        decision_endpoints.get_decision,
-        "read",
-        (200, DecisionRecord),
+        "GET", f"{V1}/decisions/{{id}}", decisions.get_decision, "read", (200, api.DecisionRecord)
     ),
     ApiRoute(
         "POST",
-        f"{V1_PREFIX}/decisions/{{id}}/reward",
-        decision_endpoints.post_reward,
+        f"{V1}/decisions/{{id}}/reward",
+        decisions.create_reward,
         "reward",
-        (200, RewardReceipt),
-        takes=api.RewardRequest,
+        (200, api.RewardReceipt),
+        body=api.RewardRequest,
         errors=(409,),
     ),
     ApiRoute(
         "POST",
-        f"{V1_PREFIX}/decisions/{{id}}/activate",
-        decision_endpoints.activate_decision,
+        f"{V1}/decisions/{{id}}/activate",
+        decisions.activate_decision,
         "decide",
-        (200, StoredDecision),
+        (200, api.StoredDecision),
         errors=(409,),
     ),
     ApiRoute(
         "POST",
-        f"{V1_PREFIX}/decisions/{{id}}/cancel",
-        decision_endpoints.cancel_decision,
+        f"{V1}/decisions/{{id}}/cancel",
+        decisions.cancel_decision,
         "decide",
-        (200, StoredDecision),
+        (200, api.StoredDecision),
         errors=(409,),
     ),
     ApiRoute(
         "POST",
-        f"{V1_PREFIX}/rewards:batch",
-        decision_endpoints.post_reward_batch,
+        f"{V1}/rewards:batch",
+        decisions.create_rewards,
         "reward",
         (200, api.RewardBatchResponse),
-        takes=api.RewardBatchRequest,
+        body=api.RewardBatchRequest,
     ),
     ApiRoute(
         "POST",
-        f"{PERSONALIZER_PREFIX}/rank",
+        f"{AZURE}/rank",
         personalizer.personalizer_rank,
         "decide",
         (201, personalizer.RankResponse),
-        takes=personalizer.RankRequest,
+        body=personalizer.RankRequest,
         query=personalizer.RouterQuery,
         errors=(404, 409),
     ),
     ApiRoute(
         "POST",
-        f"{PERSONALIZER_PREFIX}/events/{{id}}/reward",
+        f"{AZURE}/events/{{id}}/reward",
         personalizer.personalizer_reward,
         "reward",
         (204, None),
-        takes=personalizer.RewardValue,
+        body=personalizer.RewardValue,
         query=personalizer.RouterQuery,
         errors=(409,),
     ),
     ApiRoute(
         "POST",
-        f"{PERSONALIZER_PREFIX}/events/{{id}}/activate",
+        f"{AZURE}/events/{{id}}/activate",
         personalizer.personalizer_activate,
         "decide",
         (204, None),
@@ -205,25 +193,24 @@ ROUTES: tuple[ApiRoute, ...] = (
 
 
 class RouteTable:
-    """Where a path leads: a look-up, as every request passes here."""
+    """Finds the endpoints of a path by look-ups, since every request passes here."""
 
-    def __init__(self, service: ServerState, routes: Iterable[ApiRoute] = ROUTES) -> None:
-        self.whole: dict[str, dict[str, Endpoint]] = {}
-        self.parts: dict[str, dict[str, dict[str, Endpoint]]] = {}  # by head, then by tail
+    def __init__(self, state: ServerState, routes: Iterable[ApiRoute] = ROUTES) -> None:
+        self.fixed: dict[str, dict[str, Endpoint]] = {}
+        self.variable: dict[str, dict[str, dict[str, Endpoint]]] = {}  # by prefix, then by suffix
         for route in routes:
-            head, brace, rest = route.path.partition("{")
-            tail = rest.partition("}")[2]
-            under = (
-                self.parts.setdefault(head, {}).setdefault(tail, {})
-                if brace
-                else (self.whole.setdefault(head, {}))
-            )
-            under[route.method] = Endpoint(service, route)
+            prefix, brace, rest = route.path.partition("{")
+            if brace:
+                suffixes = self.variable.setdefault(prefix, {})
+                methods = suffixes.setdefault(rest.partition("}")[2], {})
+            else:
+                methods = self.fixed.setdefault(prefix, {})
+            methods[route.method] = Endpoint(state, route)
 
     def find(self, path: str) -> tuple[dict[str, Endpoint] | None, str]:
-        """What can be done at a path, by method; and what stands there for its variable part."""
-        for head, tails in self.parts.items():
-            if path.startswith(head):
-                about, slash, rest = path[len(head) :].partition("/")
-                return tails.get(slash + rest) if about else None, about
-        return self.whole.get(path), ""
+        """The endpoints of a path by method, None if there are none; and its variable part."""
+        for prefix, suffixes in self.variable.items():
+            if path.startswith(prefix):
+                target, slash, rest = path[len(prefix) :].partition("/")
+                return suffixes.get(slash + rest) if target else None, target
+        return self.fixed.get(path), ""

@@ -1,4 +1,4 @@
-"""What all requests share."""
+"""The settings of a server, and the objects that all of its requests share."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -13,51 +13,53 @@ from bylot.server.writer import Reader, Writer
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """One server; times in seconds, sizes in bytes.
+    """Settings of one server.
 
-    group:     commit what queued up together; False: one commit per request, for comparison
-    queue:     commands that may wait before others are turned away
-    rate:      requests per second of each credential, in the long run; None: as many as it likes
-    burst:     requests that a credential may send at once before `rate` applies; None: those of
-               two seconds, at least ten
-    body_wait: for the whole body of a request
-    idle:      for the first byte of a request, and for the rest of its head
-    drain:     for requests in hand, once the server is told to stop
+    group_commit:    commit queued requests in one transaction; False: one commit per request
+    max_queued:      commands that may wait before further ones are rejected
+    rate:            requests per second and key in the long run; None: unlimited
+    burst:           requests per key at once before `rate` applies; None: two seconds' worth, at
+                     least ten
+    max_body_bytes:  size of a request body
+    body_timeout_s:  for the whole body of a request
+    idle_timeout_s:  for the first byte of a request, and for the rest of its headers
+    drain_timeout_s: for open requests when the server stops
+    lease_s:         how long this server owns a router without renewing its lease
     """
 
     store: str = "sqlite:///bylot.db"
     host: str = "127.0.0.1"
     port: int = 8000
     log_level: str = "info"
-    group: bool = True
-    queue: int = 10_000
+    group_commit: bool = True
+    max_queued: int = 10_000
     rate: float | None = None
     burst: int | None = None
-    body: int = 1_000_000
-    body_wait: float = 10.0
-    idle: float = 30.0
-    drain: float = 30.0
-    lease: float = 10.0
+    max_body_bytes: int = 1_000_000
+    body_timeout_s: float = 10.0
+    idle_timeout_s: float = 30.0
+    drain_timeout_s: float = 30.0
+    lease_s: float = 10.0
 
 
 @dataclass
 class ServerState:
-    """One server.
+    """One running server.
 
-    contract: the OpenAPI document
-    stopping: it was told to stop, and finishes what it has in hand
-    editing:  held by whoever edits the terms of a router
-    workshop: where problems are checked and policies compiled, so that nobody waits for that
+    openapi:      the OpenAPI document
+    stopping:     the server was told to stop and finishes its open requests
+    edit_lock:    held while a request edits the configuration of a router
+    compile_pool: threads that validate problems and compile policies
     """
 
     settings: ServerSettings
-    desk: Writer
+    writer: Writer
     reader: Reader
     credentials: Credentials
-    rates: RateLimiter
-    meters: ServerMetrics
-    spans: RequestTracer | None
-    contract: bytes
+    rate_limiter: RateLimiter
+    metrics: ServerMetrics
+    tracer: RequestTracer | None
+    openapi: bytes
     stopping: bool = False
-    editing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    workshop: ThreadPoolExecutor = field(default_factory=make_compile_pool)
+    edit_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    compile_pool: ThreadPoolExecutor = field(default_factory=make_compile_pool)

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, if it is installed and its environment variables say where they go."""
+"""Logs as JSON lines on stderr, and OpenTelemetry spans if OpenTelemetry is configured."""
 
 import json
 import logging
@@ -8,15 +8,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-STANDARD_RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
-    "message",
-    "taskName",
-    "color_message",
-}
+STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "message", "taskName", "color_message"}
+OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 class JsonLineFormatter(logging.Formatter):
-    """One JSON object per line; whatever was given as `extra` is in it."""
+    """One JSON object per line, with the fields given as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """A record as a line."""
@@ -25,30 +22,25 @@ class JsonLineFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
-        given = {k: v for k, v in vars(record).items() if k not in STANDARD_RECORD_FIELDS}
-        line.update(
-            (k, v) for k, v in given.items() if not k.startswith("_")
-        )  # other packages' own
+        extra = {k: v for k, v in vars(record).items() if k not in STANDARD_FIELDS}
+        line |= {k: v for k, v in extra.items() if not k.startswith("_")}  # others are private
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
 
 def configure_logging(level: str) -> None:
-    """Send the logs of the service, and of what serves it, to stderr."""
+    """Send the logs of bylot and of uvicorn to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLineFormatter())
-    for name, least in (("bylot", level.upper()), ("uvicorn", "WARNING")):
+    for name, threshold in (("bylot", level.upper()), ("uvicorn", "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(least)
-
-
-OTLP_ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        logger.setLevel(threshold)
 
 
 class RequestTracer:
-    """One span for every request, below that of whoever sent it."""
+    """One span for every request, a child of the sender's span."""
 
     def __init__(self, provider: Any) -> None:
         from opentelemetry import trace
@@ -58,55 +50,49 @@ class RequestTracer:
         self.tracer = provider.get_tracer("bylot")
         self.server, self.error = trace.SpanKind.SERVER, trace.StatusCode.ERROR
 
-    def begin(self, method: str, route: str, about: str, headers: Mapping[bytes, bytes]) -> Any:
-        """A request was taken up."""
+    def begin(self, method: str, route: str, target: str, headers: Mapping[bytes, bytes]) -> Any:
+        """Start the span of a request; target: a router's name or a decision's id."""
         carrier = {name.decode("latin-1"): v.decode("latin-1") for name, v in headers.items()}
         facts = {"http.request.method": method, "http.route": route}
-        if about:
-            facts["bylot.about"] = about  # the name of a router, or the id of a decision
+        if target:
+            facts["bylot.target"] = target
         return self.tracer.start_span(
             f"{method} {route}", self.extract(carrier), self.server, facts
         )
 
     def end(self, span: Any, status: int) -> None:
-        """It was answered."""
+        """End the span of a request."""
         span.set_attribute("http.response.status_code", status)
         if status >= 500:
             span.set_status(self.error)
         span.end()
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the spans that are left."""
         self.provider.shutdown()
 
 
 def make_tracer(environment: Mapping[str, str] = os.environ) -> RequestTracer | None:
-    """As OpenTelemetry's own variables say; None where they say nothing, or it is not installed.
+    """A tracer as OpenTelemetry's variables configure it, None if they or the package are missing.
 
     OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=console; OTEL_SDK_DISABLED=true wins.
     """
     kind = environment.get("OTEL_TRACES_EXPORTER", "otlp")
-    placed = kind == "console" or (
-        kind == "otlp" and any(environment.get(at) for at in OTLP_ENDPOINT_VARIABLES)
-    )
-    if not placed or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    has_endpoint = any(environment.get(name) for name in OTLP_VARIABLES)
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or not (
+        kind == "console" or (kind == "otlp" and has_endpoint)
+    ):
         return None
     try:
         from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ImportError:
         return None
     provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(make_span_exporter(kind)))
-    return RequestTracer(provider)
-
-
-def make_span_exporter(kind: str) -> Any:
-    """Where spans go; the exporter reads the rest of its settings from the environment itself."""
     if kind == "console":
-        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+        provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter()))
+    else:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        return ConsoleSpanExporter()
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter()
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return RequestTracer(provider)

@@ -1,4 +1,4 @@
-"""The one writer: a thread that owns the keeper, and commits what queued up meanwhile together."""
+"""The two threads that use the store: the single writer, with group commit, and the reader."""
 
 import asyncio
 import logging
@@ -10,298 +10,300 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from bylot.errors import StoreUnavailable
-from bylot.eventlog import events
+from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command, MakeDecision
+from bylot.eventlog.events import now_us
+from bylot.eventlog.repository import make_owner_name
 from bylot.server.http_errors import ApiError
-from bylot.store import Store
+from bylot.store import Store, open_store
 
 log = logging.getLogger("bylot.server")
+QueryResult = TypeVar("QueryResult")
 
-MAX_BATCH_COMMANDS = 1_000  # commands of one commit: an answer waits for all that share it
-GROUP_COMMIT_WINDOW_S = (
-    0.001  # seconds for which a commit waits for company, if the one before had some
-)
-IDLE_TICK_S = 0.25  # seconds between looks at the clock while nothing is asked
+MAX_BATCHES_PER_COMMIT = 1_000  # a response waits for all that share its commit
+GROUP_COMMIT_WINDOW_S = 0.001  # used when the previous commit had more than one request
+IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
+MAX_WAITING_QUERIES = 1_000
 
 
 class BatchHandler(Protocol):
-    """What the desk needs of one; used by its thread alone."""
+    """Executes commands; used by the writer thread only."""
 
     def perform(self, batch: Sequence[Command], at: int) -> list[Any]:
-        """Do all of these in one transaction: an answer or an exception for each."""
+        """Execute commands in one transaction: a result or an exception for each."""
         ...
 
     def sweep(self, at: int) -> bool:
-        """Close decisions whose wait is over; are there more?"""
+        """Close decisions whose wait is over; return whether more are due."""
         ...
 
     def renew(self) -> object:
-        """Keep the leases."""
+        """Renew the leases."""
         ...
 
     def close(self) -> None:
-        """Snapshots, and leases given back."""
+        """Write snapshots and release the leases."""
         ...
 
 
+def make_command_handler(store_url: str, lease_s: float) -> CommandHandler:
+    """The command handler of a store, under an owner name of its own."""
+    return CommandHandler(open_store(store_url), make_owner_name(), lease=lease_s)
+
+
 class Batch(NamedTuple):
-    """Commands that were asked together, and who waits for their answers."""
+    """Commands of one request, and the future of their results."""
 
     commands: Sequence[Command]
-    answers: "asyncio.Future[list[Any]]"
+    results: "asyncio.Future[list[Any]]"
 
 
 class Writer:
-    """Ask it from the event loop; it answers after the commit.
+    """Executes commands in its own thread and returns their results after the commit.
 
-    hire:    makes the keeper, in the thread that will use it
-    measure: told the size and the seconds of every commit
-    group:   False: one commit for every errand
-    size:    commands that may wait
+    make_handler: creates the command handler, in the thread that uses it
+    on_commit:    receives the size and the seconds of every commit
+    group_commit: False: one commit per request
+    max_queued:   commands that may wait
     """
 
     def __init__(
         self,
-        hire: Callable[[], BatchHandler],
+        make_handler: Callable[[], BatchHandler],
         *,
-        measure: Callable[[int, float], None] = lambda size, seconds: None,
-        group: bool = True,
-        size: int = 10_000,
-        sweep_every: float = 1.0,
-        renew_every: float = 3.0,
+        on_commit: Callable[[int, float], None] = lambda size, seconds: None,
+        group_commit: bool = True,
+        max_queued: int = 10_000,
+        sweep_interval_s: float = 1.0,
+        renew_interval_s: float = 3.0,
     ) -> None:
-        self.hire, self.measure, self.group, self.size = hire, measure, group, size
-        self.sweep_every, self.renew_every = sweep_every, renew_every
+        self.make_handler, self.on_commit = make_handler, on_commit
+        self.group_commit, self.max_queued = group_commit, max_queued
+        self.sweep_interval_s, self.renew_interval_s = sweep_interval_s, renew_interval_s
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
-        self.waiting = 0  # commands without an answer yet; only the event loop changes it
-        self.flying: set[tuple[str, str]] = set()  # keys of decisions without an answer yet
-        self.company = False  # did the last commit have any? Only the thread changes it
-        self.behind = False  # did the last sweep leave something? Likewise
+        self.pending = 0  # commands without a result; changed by the event loop only
+        self.keys_in_flight: set[tuple[str, str]] = set()  # likewise
+        self.shared_commit = False  # the last commit had several batches; changed by the thread
+        self.sweep_unfinished = False  # likewise
         self.draining = False
-        self.down: StoreUnavailable | None = (
-            None  # why the last visit to the store failed, if it did
-        )
+        self.store_error: StoreUnavailable | None = None  # of the last access to the store
 
     async def start(self) -> None:
-        """Begin to work; what keeps a keeper from being hired is raised here."""
+        """Start the thread; raises what `make_handler` raises."""
         self.loop = asyncio.get_running_loop()
-        hired: asyncio.Future[None] = self.loop.create_future()
-        self.gone: asyncio.Future[None] = self.loop.create_future()
-        self.thread = threading.Thread(target=self.work, args=(hired,), name="bylot-desk")
+        started: asyncio.Future[None] = self.loop.create_future()
+        self.stopped: asyncio.Future[None] = self.loop.create_future()
+        self.thread = threading.Thread(target=self.run, args=(started,), name="bylot-writer")
         self.thread.start()
         try:
-            await hired
+            await started
         except BaseException:
             self.thread.join()
             raise
 
-    async def ask(self, command: Command) -> Any:
-        """The answer to one command, once it is on disk."""
-        self.admit(1)
-        key = idempotency_slot(command)
-        if key is not None:
-            if key in self.flying:
-                raise in_flight_error(key)
-            self.flying.add(key)
-        (answer,) = await self.send((command,))
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    async def execute(self, command: Command) -> Any:
+        """The result of one command, once it is on disk."""
+        self.check_capacity(1)
+        slot = idempotency_slot(command)
+        if slot is not None:
+            if slot in self.keys_in_flight:
+                raise in_flight_error(slot)
+            self.keys_in_flight.add(slot)
+        (result,) = await self.enqueue((command,))
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        """An answer or an exception for each of some commands, which share a commit."""
-        self.admit(len(commands))
-        going, answers, ours = [], dict[int, Any](), set[tuple[str, str]]()
+    async def execute_all(self, commands: Sequence[Command]) -> list[Any]:
+        """A result or an exception for each of several commands, which share a commit."""
+        self.check_capacity(len(commands))
+        accepted, results, own_slots = [], dict[int, Any](), set[tuple[str, str]]()
         for number, command in enumerate(commands):
-            key = idempotency_slot(command)
-            if key is not None and key in self.flying and key not in ours:
-                answers[number] = in_flight_error(key)
+            slot = idempotency_slot(command)
+            if slot is not None and slot in self.keys_in_flight and slot not in own_slots:
+                results[number] = in_flight_error(slot)
                 continue
-            if key is not None:  # a second one of this batch is the keeper's to compare
-                self.flying.add(key)
-                ours.add(key)
-            going.append(number)
-        if going:
-            told = await self.send([commands[number] for number in going])
-            answers.update(zip(going, told, strict=True))
-        return [answers[number] for number in range(len(commands))]
+            if slot is not None:  # the handler compares duplicates within this batch
+                self.keys_in_flight.add(slot)
+                own_slots.add(slot)
+            accepted.append(number)
+        if accepted:
+            found = await self.enqueue([commands[number] for number in accepted])
+            results.update(zip(accepted, found, strict=True))
+        return [results[number] for number in range(len(commands))]
 
-    def admit(self, count: int) -> None:
-        """Turn away what would only wait."""
+    def check_capacity(self, count: int) -> None:
+        """Reject commands that the queue has no room for."""
         if self.draining:
-            raise ApiError(503, "draining", "the server is stopping; ask another one", retry=1.0)
-        if self.waiting and self.waiting + count > self.size:
-            message = f"{self.waiting} commands are waiting already; try again in a moment"
-            raise ApiError(503, "overloaded", message, retry=1.0)
+            message = "the server is shutting down"
+            raise ApiError(503, "draining", message, retry_after=1.0)
+        if self.pending and self.pending + count > self.max_queued:
+            message = f"overloaded: {self.pending} commands are queued"
+            raise ApiError(503, "overloaded", message, retry_after=1.0)
 
-    def send(self, commands: Sequence[Command]) -> "asyncio.Future[list[Any]]":
-        """Queue up."""
-        answers: asyncio.Future[list[Any]] = self.loop.create_future()
-        self.waiting += len(commands)
-        self.queue.put(Batch(commands, answers))
-        return answers
+    def enqueue(self, commands: Sequence[Command]) -> "asyncio.Future[list[Any]]":
+        """Queue commands for the next commit."""
+        results: asyncio.Future[list[Any]] = self.loop.create_future()
+        self.pending += len(commands)
+        self.queue.put(Batch(commands, results))
+        return results
 
     async def close(self) -> None:
-        """Answer all that was asked, take snapshots, go home."""
+        """Drain the queue, write snapshots and stop the thread."""
         self.draining = True
         self.queue.put(None)
-        await self.gone
+        await self.stopped
         self.thread.join()
 
-    # What follows runs in the thread, but for `deliver`.
+    # The methods below run in the thread, except `deliver`.
 
-    def work(self, hired: "asyncio.Future[None]") -> None:
-        """Perform errands until told to go."""
+    def run(self, started: "asyncio.Future[None]") -> None:
+        """Commit batches until the queue contains None."""
         try:
-            keeper = self.hire()
+            handler = self.make_handler()
         except Exception as error:
-            self.loop.call_soon_threadsafe(hired.set_exception, error)
+            self.loop.call_soon_threadsafe(started.set_exception, error)
             return
-        self.loop.call_soon_threadsafe(hired.set_result, None)
+        self.loop.call_soon_threadsafe(started.set_result, None)
         swept = renewed = time.monotonic()
-        staying = True
-        while staying:
-            errands, staying = self.take()
-            self.company = len(errands) > 1
-            if errands:
-                self.perform(keeper, errands)
+        running = True
+        while running:
+            batches, running = self.collect()
+            self.shared_commit = len(batches) > 1
+            if batches:
+                self.commit(handler, batches)
             now = time.monotonic()
-            if self.behind or now - swept >= self.sweep_every:
+            if self.sweep_unfinished or now - swept >= self.sweep_interval_s:
                 swept = now
-                self.sweep(keeper)
-            if now - renewed >= self.renew_every:
+                self.sweep(handler)
+            if now - renewed >= self.renew_interval_s:
                 renewed = now
-                self.renew(keeper)
-        self.chore("close", keeper.close)
-        self.loop.call_soon_threadsafe(self.gone.set_result, None)
+                self.renew(handler)
+        self.run_task("close", handler.close)
+        self.loop.call_soon_threadsafe(self.stopped.set_result, None)
 
-    def take(self) -> tuple[list[Batch], bool]:
-        """All that queued up, or nothing for a tick; and whether to stay.
+    def collect(self) -> tuple[list[Batch], bool]:
+        """The batches of the next commit, none after an idle tick; and whether to continue.
 
-        Who asks alone is served at once. Of many, most ask again when the last commit was answered,
-        all within a moment: one commit for all of them takes less than two for a half each.
+        A single client is served at once. With many clients, most send their next request just
+        after a commit: one commit for all of them takes less time than two for half of them each.
         """
-        errands: list[Batch] = []
+        batches: list[Batch] = []
         try:
-            errand = self.queue.get(timeout=0 if self.behind else IDLE_TICK_S)
-            if self.company:
+            batch = self.queue.get(timeout=0 if self.sweep_unfinished else IDLE_TICK_S)
+            if self.shared_commit:
                 time.sleep(GROUP_COMMIT_WINDOW_S)
-            while errand is not None:
-                errands.append(errand)
-                if not self.group or len(errands) >= MAX_BATCH_COMMANDS:
-                    return errands, True
-                errand = self.queue.get_nowait()
+            while batch is not None:
+                batches.append(batch)
+                if not self.group_commit or len(batches) >= MAX_BATCHES_PER_COMMIT:
+                    return batches, True
+                batch = self.queue.get_nowait()
         except Empty:
-            return errands, True
-        return errands, False
+            return batches, True
+        return batches, False
 
-    def perform(self, keeper: BatchHandler, errands: list[Batch]) -> None:
-        """One commit, and its answers."""
-        commands = [command for errand in errands for command in errand.commands]
+    def commit(self, handler: BatchHandler, batches: list[Batch]) -> None:
+        """Execute batches in one commit and deliver their results."""
+        commands = [command for batch in batches for command in batch.commands]
         start = time.perf_counter()
         try:
-            answers = keeper.perform(commands, events.now_us())
+            results = handler.perform(commands, now_us())
         except Exception as error:
-            answers = [error] * len(commands)
-        down = next((one for one in answers if isinstance(one, StoreUnavailable)), None)
-        if down is not None:
-            self.note(down)
-        elif self.down is not None:  # not all answers need the store: ask it itself
-            self.renew(keeper)
-        self.measure(len(commands), time.perf_counter() - start)
-        self.loop.call_soon_threadsafe(self.deliver, errands, answers)
+            results = [error] * len(commands)
+        failure = next((one for one in results if isinstance(one, StoreUnavailable)), None)
+        if failure is not None:
+            self.set_store_error(failure)
+        elif self.store_error is not None:  # some results need no store: check it directly
+            self.renew(handler)
+        self.on_commit(len(commands), time.perf_counter() - start)
+        self.loop.call_soon_threadsafe(self.deliver, batches, results)
 
-    def chore(self, name: str, do: Callable[[], object]) -> bool:
-        """What nobody waits for, and did it go well? If not: logged, and tried again next turn."""
+    def run_task(self, name: str, task: Callable[[], object]) -> bool:
+        """Run a background task; log failures and return whether it succeeded."""
         try:
-            do()
+            task()
         except StoreUnavailable as error:
-            self.note(error)
+            self.set_store_error(error)
         except Exception:
             log.exception("%s failed", name)
         else:
             return True
         return False
 
-    def sweep(self, keeper: BatchHandler) -> None:
-        """Close what is due, in slices between which whoever asks is answered."""
+    def sweep(self, handler: BatchHandler) -> None:
+        """Close decisions that are due, in slices, so that requests are served in between."""
 
-        def do() -> None:
-            self.behind = keeper.sweep(events.now_us())
+        def task() -> None:
+            self.sweep_unfinished = handler.sweep(now_us())
 
-        self.behind = False
-        self.chore("sweep", do)
+        self.sweep_unfinished = False
+        self.run_task("sweep", task)
 
-    def renew(self, keeper: BatchHandler) -> None:
-        """Keep the leases: the one chore that is always a visit to the store, so it tells of it."""
-        if self.chore("renew", keeper.renew):
-            self.note(None)
+    def renew(self, handler: BatchHandler) -> None:
+        """Renew the leases; success means that the store is available."""
+        if self.run_task("renew", handler.renew):
+            self.set_store_error(None)
 
-    def note(self, down: StoreUnavailable | None) -> None:
-        """Is the store there? One line in the log for every change."""
-        if (down is None) != (self.down is None):
-            log.warning("store is back" if down is None else f"store is down: {down}")
-        self.down = down
+    def set_store_error(self, error: StoreUnavailable | None) -> None:
+        """Record whether the store is available, and log every change."""
+        if (error is None) != (self.store_error is None):
+            log.warning("store is back" if error is None else f"store is down: {error}")
+        self.store_error = error
 
-    def deliver(self, errands: list[Batch], answers: list[Any]) -> None:
-        """Hand out answers, in the event loop: one call of it per commit, not per errand."""
+    def deliver(self, batches: list[Batch], results: list[Any]) -> None:
+        """Set the results in the event loop: one call per commit, not per batch."""
         first = 0
-        self.waiting -= len(answers)
-        for commands, future in errands:
-            if self.flying:
-                self.flying.difference_update(map(idempotency_slot, commands))
-            if not future.done():  # its request may have been given up
-                future.set_result(answers[first : first + len(commands)])
+        self.pending -= len(results)
+        for commands, future in batches:
+            if self.keys_in_flight:
+                self.keys_in_flight.difference_update(map(idempotency_slot, commands))
+            if not future.done():  # its request may have been cancelled
+                future.set_result(results[first : first + len(commands)])
             first += len(commands)
 
 
 def idempotency_slot(command: Command) -> tuple[str, str] | None:
-    """What must not be asked a second time before it is answered."""
+    """Router and key of a decision, which must not be in flight twice."""
     if type(command) is MakeDecision and command.key is not None:
         return command.name, command.key
     return None
 
 
-def in_flight_error(key: tuple[str, str]) -> ApiError:
-    """The first request with a key has not been answered yet."""
-    message = f"a decision of {key[0]} with key {key[1]!r} is being made; try again in a moment"
-    return ApiError(409, "in_flight", message, retry=1.0)
-
-
-QueryResult = TypeVar("QueryResult")
-
-MAX_WAITING_QUERIES = 1_000  # questions that may wait
+def in_flight_error(slot: tuple[str, str]) -> ApiError:
+    """The first request with this key has no result yet."""
+    message = f"a decision of router {slot[0]!r} with key {slot[1]!r} is in flight; retry"
+    return ApiError(409, "in_flight", message, retry_after=1.0)
 
 
 class Reader:
-    """Ask it from the event loop."""
+    """Executes queries in its own thread, with its own connection to the store."""
 
-    def __init__(self, connect: Callable[[], Store]) -> None:
-        self.connect = connect
+    def __init__(self, store_url: str) -> None:
+        self.store_url = store_url
         self.store: Store | None = None
-        self.waiting = 0
+        self.pending = 0
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="bylot-reader")
 
-    async def read(self, question: Callable[[Store], QueryResult]) -> QueryResult:
-        """What a question to the store gives."""
-        if self.waiting >= MAX_WAITING_QUERIES:
-            message = f"{self.waiting} questions are waiting already; try again in a moment"
-            raise ApiError(503, "overloaded", message, retry=1.0)
-        self.waiting += 1
+    async def read(self, query: Callable[[Store], QueryResult]) -> QueryResult:
+        """The result of a query."""
+        if self.pending >= MAX_WAITING_QUERIES:
+            message = f"overloaded: {self.pending} queries are queued"
+            raise ApiError(503, "overloaded", message, retry_after=1.0)
+        self.pending += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self.thread, self.put, question)
+            return await loop.run_in_executor(self.thread, self.execute, query)
         finally:
-            self.waiting -= 1
+            self.pending -= 1
 
-    def put(self, question: Callable[[Store], QueryResult]) -> QueryResult:
-        """Put a question, in the thread whose connection it is."""
+    def execute(self, query: Callable[[Store], QueryResult]) -> QueryResult:
+        """Execute a query, in the thread that owns the connection."""
         if self.store is None:
-            self.store = self.connect()
-        return question(self.store)
+            self.store = open_store(self.store_url, read_only=True)
+        return query(self.store)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection and stop the thread."""
         loop = asyncio.get_running_loop()
         if self.store is not None:
             await loop.run_in_executor(self.thread, self.store.close)

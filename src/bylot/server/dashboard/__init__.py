@@ -1,3 +1,1 @@
-"""The dashboard: pages that show that routers learn and keep their promises, each with a twin in
-JSON. What is shown comes from a `Source`; nothing here changes a router.
-"""
+"""The dashboard: read-only pages of routers, their rewards and limits, each also as JSON."""

@@ -1,48 +1,126 @@
-"""All that the page of a router shows, and its twin in JSON says."""
+"""View models of the two pages: the list of routers, and one router."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bylot.api import DecisionRecord, RouterView
 from bylot.eventlog.history import format_timestamp
-from bylot.router.status import Counters, PeriodStatus, RouterStatus, TimelinePoints
+from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard.config_history import (
     ConfigVersion,
     format_setting,
     list_config_versions,
 )
-from bylot.server.dashboard.limit_gauge import (
-    LimitView,
-    count_kept_limits,
-    view_limits,
-    worst_state,
-)
+from bylot.server.dashboard.limit_gauge import LimitView, view_limits, worst_state
 from bylot.server.dashboard.selection import SelectionTable, build_selection, context_label
 from bylot.server.dashboard.source import ConfigChange, ListedRouter
 
-MAX_CHART_SPANS = 64
-"""Spans of a course: as many as a small chart can show."""
-MEAN_DIGITS = 6
-"""Of a mean in it."""
+MAX_CHART_SPANS = 64  # as many as a small chart can show
+MAX_LATEST_DECISIONS = 25
+VIOLATED_STATES = ("outside", "out of reach")
 
 
 class RunningMean(Struct, frozen=True):
-    """A mean over time; None where there was nothing to take it of."""
+    """A mean over time; None if nothing was counted."""
 
     each: float | None  # of the span alone
-    so_far: float | None  # of all until its end
+    so_far: float | None  # from the first decision to the end of the span
 
 
 class TimelineSpan(Struct, frozen=True):
-    """Some time of a router's history; costs are in the order of the limits."""
+    """A span of a router's history; costs are in the order of the limits."""
 
-    at: str  # when it began, RFC 3339, UTC
+    at: str  # its start, RFC 3339, UTC
     decisions: int
     rewards: int
     reward: RunningMean  # per reward
     costs: list[RunningMean]  # settled, per decision
+
+
+class NamedValue(Struct, frozen=True):
+    """A name and a value: an expert's probability, a cost, a setting."""
+
+    name: str
+    value: float | str | None
+
+
+class LatestDecision(Struct, frozen=True, kw_only=True):
+    """A row of the table of decisions.
+
+    panel: experts with their inclusion probabilities; spend: settled costs
+    """
+
+    id: str
+    at: str
+    context: str
+    panel: list[NamedValue]
+    propensity: float | None
+    spend: list[NamedValue]
+    state: str
+    reward: float | None
+    notes: str
+
+
+class EffectiveSample(Struct, frozen=True):
+    """Size of the latest decisions as a sample, each weighted by 1 / propensity."""
+
+    decisions: int  # with a known propensity
+    effective: float | None
+
+
+class RouterPageView(Struct, frozen=True, kw_only=True):
+    """A router at one moment.
+
+    state: the worst state of its limits; status: without distributions and timeline, which are in
+    `selection` and `timeline`
+    """
+
+    name: str
+    created: str
+    policy: str
+    version: int
+    seq: int  # of the last event of its log
+    state: str
+    kept_limits: int
+    limit_count: int
+    status: RouterStatus
+    period_progress: float | None  # None if the policy does not guard its limits
+    limits: list[LimitView]
+    timeline: list[TimelineSpan]
+    selection: SelectionTable
+    sample: EffectiveSample
+    latest: list[LatestDecision]
+    settings: list[NamedValue]
+    versions: list[ConfigVersion]
+
+
+def build_router_page(
+    view: RouterView, latest: Sequence[DecisionRecord], changes: Sequence[ConfigChange]
+) -> RouterPageView:
+    """The page of a router."""
+    status, config, period = view.status, view.terms, view.status.period
+    limits = view_limits(status)
+    return RouterPageView(
+        name=view.name,
+        created=view.created,
+        policy=config.policy["name"],
+        version=config.version,
+        seq=view.seq,
+        state=worst_state(limits),
+        kept_limits=sum(one.kept for one in status.limits),
+        limit_count=len(limits),
+        status=structs.replace(status, distributions=(), timeline=None),
+        period_progress=None if period is None else period.played / period.length,
+        limits=limits,
+        timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
+        selection=build_selection(status, config),
+        sample=effective_sample([one.decision.propensity for one in latest]),
+        latest=[latest_decision(one) for one in latest],
+        settings=list_settings(view),
+        versions=list_config_versions(changes),
+    )
 
 
 def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[TimelineSpan]:
@@ -62,7 +140,7 @@ def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[
 
 
 def sum_groups(column: Sequence[Any], by: int) -> list[Any]:
-    """Sums of so many neighbours each; the last may be of fewer.
+    """Sums of `by` neighbours each; the last group may be smaller.
 
     >>> sum_groups([1, 2, 3, 4, 5], by=2)
     [3, 7, 5]
@@ -71,7 +149,7 @@ def sum_groups(column: Sequence[Any], by: int) -> list[Any]:
 
 
 def running_means(sums: Sequence[float], counts: Sequence[int]) -> list[RunningMean]:
-    """Sum over count, of each span and of all spans until its end.
+    """Mean of each span, and of all spans up to its end.
 
     >>> running_means([2.0, 0.0], [2, 0])
     [RunningMean(each=1.0, so_far=1.0), RunningMean(each=None, so_far=1.0)]
@@ -85,229 +163,73 @@ def running_means(sums: Sequence[float], counts: Sequence[int]) -> list[RunningM
 
 
 def rounded_ratio(total: float, number: int) -> float | None:
-    """A mean, to so many digits."""
-    return float(f"{total / number:.{MEAN_DIGITS}g}") if number else None
+    """A mean with six digits."""
+    return float(f"{total / number:.6g}") if number else None
 
 
-MAX_LATEST_DECISIONS = 25
-"""Decisions that the page shows."""
-
-
-class PeriodProgress(Struct, frozen=True):
-    """Where a policy that guards its limits stands in time."""
-
-    length: int
-    played: int
-    part: float
-
-
-class DecisionCounts(Struct, frozen=True, kw_only=True):
-    """Decisions and rewards, counted."""
-
-    decisions: int
-    rewards: int
-    mean_reward: float | None
-    waiting: int  # for their reward
-    deferred: int  # not in use yet
-    cancelled: int
-    missing: int  # their time ran out without a reward, and nothing was learned
-    defaulted: int  # the default was learned instead
-    late: int  # rewards that came after that
-    noted: int  # rewards that were not the one to learn from
-    contexts: int
-    infeasible: int  # decisions at which some limit was out of reach
-    replaced: int  # panels, by the guard
-
-
-class PanelMember(Struct, frozen=True):
-    """An expert of a panel, and its probability to be in it."""
-
-    expert: str
-    inclusion: float | None
-
-
-class SpendItem(Struct, frozen=True):
-    """What a panel cost, under one name."""
-
-    cost: str
-    value: float | None
-
-
-class LatestDecision(Struct, frozen=True, kw_only=True):
-    """A decision, in a line."""
-
-    id: str
-    at: str
-    context: str
-    panel: list[PanelMember]
-    propensity: float | None  # None: unknown to the policy
-    spend: list[SpendItem]  # as settled, where that was told
-    state: str
-    reward: float | None
-    notes: str
-
-
-class EffectiveSample(Struct, frozen=True):
-    """What the latest decisions are worth if each is weighed by 1 / its propensity."""
-
-    decisions: int  # with a known propensity
-    effective: float | None  # evenly drawn ones that would tell as much of all panels
-
-
-class SettingLine(Struct, frozen=True):
-    """One of the terms."""
-
-    name: str
-    value: str
-
-
-class RouterPageView(Struct, frozen=True, kw_only=True):
-    """A router at one moment, as people look at it."""
-
-    name: str
-    created: str
-    policy: str
-    version: int
-    position: int  # of the last line of its log
-    state: str  # the worst of its limits'
-    kept: int  # limits
-    of: int
-    tally: DecisionCounts
-    range: tuple[float, float]
-    period: PeriodProgress | None
-    limits: list[LimitView]
-    course: list[TimelineSpan]
-    law: SelectionTable
-    sample: EffectiveSample
-    latest: list[LatestDecision]
-    settings: list[SettingLine]
-    amendments: list[ConfigVersion]
-
-
-def build_router_page(
-    view: RouterView, latest: Sequence[DecisionRecord], edits: Sequence[ConfigChange]
-) -> RouterPageView:
-    """The page of a router."""
-    status, terms = view.status, view.terms
-    limits = view_limits(status)
-    return RouterPageView(
-        name=view.name,
-        created=view.created,
-        policy=terms.policy["name"],
-        version=terms.version,
-        position=view.seq,
-        state=worst_state(limits),
-        kept=count_kept_limits(limits),
-        of=len(limits),
-        tally=count_decisions(status),
-        range=terms.rewards,
-        period=period_progress(status.period),
-        limits=limits,
-        course=timeline_spans(status.timeline, [one.cost for one in limits]),
-        law=build_selection(status, terms),
-        sample=effective_sample([one.decision.propensity for one in latest]),
-        latest=[latest_decision(one) for one in latest],
-        settings=[SettingLine(*one) for one in list_settings(view)],
-        amendments=list_config_versions(edits),
-    )
-
-
-def count_decisions(status: RouterStatus) -> DecisionCounts:
-    """The counts."""
-    counts = status.counters or Counters()
-    return DecisionCounts(
-        decisions=status.decisions,
-        rewards=status.rewards,
-        mean_reward=status.mean_reward,
-        waiting=status.waiting,
-        deferred=status.deferred,
-        cancelled=counts.cancelled,
-        missing=counts.missing,
-        defaulted=counts.defaulted,
-        late=counts.late,
-        noted=counts.noted,
-        contexts=status.contexts,
-        infeasible=counts.infeasible,
-        replaced=counts.replaced,
-    )
-
-
-def period_progress(period: PeriodStatus | None) -> PeriodProgress | None:
-    """Where the period stands; None where limits are not guarded."""
-    if period is None:
-        return None
-    return PeriodProgress(period.length, period.played, period.played / period.length)
-
-
-def latest_decision(past: DecisionRecord) -> LatestDecision:
-    """A decision and what became of it."""
-    one, spend = past.decision, dict(past.decision.spend)
-    for told in past.rewards:
-        spend |= told.spend or {}
-    learned = [told.value for told in past.rewards if told.receipt != "late"]
+def latest_decision(record: DecisionRecord) -> LatestDecision:
+    """A row of the table of decisions."""
+    one, spend = record.decision, dict(record.decision.spend)
+    for reward in record.rewards:
+        spend |= reward.spend or {}
+    learned = [reward.value for reward in record.rewards if reward.receipt != "late"]
     inclusion = one.inclusion or {}
     notes = {"replaced by the guard": one.replaced, "a limit out of reach": not one.feasible}
     return LatestDecision(
         id=one.id,
         at=one.at,
         context=context_label(one.context),
-        panel=[PanelMember(name, inclusion.get(name)) for name in one.subset],
+        panel=[NamedValue(name, inclusion.get(name)) for name in one.subset],
         propensity=one.propensity,
-        spend=[SpendItem(cost, value) for cost, value in spend.items()],
-        state=past.state,
+        spend=[NamedValue(cost, value) for cost, value in spend.items()],
+        state=record.state,
         reward=learned[-1] if learned else None,
-        notes=", ".join(note for note, true in notes.items() if true),
+        notes=", ".join(note for note, holds in notes.items() if holds),
     )
 
 
 def effective_sample(propensities: Sequence[float | None]) -> EffectiveSample:
-    """Kish's effective number, n = (sum w)^2 / sum w^2 with w = 1 / propensity.
+    """Kish's effective sample size, (sum w)^2 / sum w^2 with w = 1 / propensity.
 
     >>> effective_sample([0.5, 0.5, None]), effective_sample([])
     (EffectiveSample(decisions=2, effective=2.0), EffectiveSample(decisions=0, effective=None))
     """
-    weights = [1 / one for one in propensities if one is not None]
+    weights = [1 / propensity for propensity in propensities if propensity is not None]
     squares = sum(one * one for one in weights)
     return EffectiveSample(len(weights), sum(weights) ** 2 / squares if weights else None)
 
 
-def list_settings(view: RouterView) -> list[tuple[str, str]]:
-    """The terms in force, a line each."""
-    terms, problem = view.terms, view.terms.problem
-    kept = {key: value for key, value in terms.policy.items() if key != "name"}
-    return [
-        ("experts", f"{len(problem['experts'])}, of whom {problem['draws']} are drawn"),
-        (
-            "policy",
-            f"{terms.policy['name']} ({format_setting(kept)})" if kept else terms.policy["name"],
-        ),
-        ("rewards", format_setting(terms.rewards)),
-        (
-            "wait for a reward",
-            format_setting(terms.wait) + (" s" if terms.wait is not None else ""),
-        ),
-        ("reward if none came", format_setting(terms.default)),
-        ("of several rewards", terms.aggregate),
-        ("paused", ", ".join(terms.paused) or "nobody"),
-        ("horizon", format_setting(terms.horizon)),
-        ("seed", str(terms.seed)),
-        ("contexts at most", format_setting(view.status.max_contexts)),
-        ("decisions held", format_setting(terms.memory)),
-    ]
-
-
-VIOLATED_STATES = ("outside", "out of reach")
+def list_settings(view: RouterView) -> list[NamedValue]:
+    """The configuration, one line per setting."""
+    config, problem = view.terms, view.terms.problem
+    settings = {key: value for key, value in config.policy.items() if key != "name"}
+    policy = config.policy["name"] + (f" ({format_setting(settings)})" if settings else "")
+    wait = format_setting(config.wait) + (" s" if config.wait is not None else "")
+    lines = {
+        "experts": f"{len(problem['experts'])}, of which {problem['draws']} are drawn",
+        "policy": policy,
+        "reward range": format_setting(config.rewards),
+        "reward deadline": wait,
+        "default reward": format_setting(config.default),
+        "several rewards": config.aggregate,
+        "paused": ", ".join(config.paused) or "none",
+        "horizon": format_setting(config.horizon),
+        "seed": str(config.seed),
+        "maximum contexts": format_setting(view.status.max_contexts),
+        "open decisions kept": format_setting(config.memory),
+    }
+    return [NamedValue(name, value) for name, value in lines.items()]
 
 
 class OverviewRow(Struct, frozen=True, kw_only=True):
-    """A router; numbers are None while nothing is known but its name."""
+    """A router of the list; numbers are None if only its name is known."""
 
     name: str
-    place: str
-    trouble: str | None
-    state: str | None  # the worst of its limits'; None: not known
-    kept: int | None = None  # limits
-    of: int | None = None
+    location: str
+    error: str | None
+    state: str | None  # the worst state of its limits
+    kept_limits: int | None = None
+    limits: int | None = None
     policy: str | None = None
     decisions: int | None = None
     mean_reward: float | None = None
@@ -321,46 +243,42 @@ class Overview(Struct, frozen=True, kw_only=True):
 
     count: int
     decisions: int
-    worried: int  # routers outside a limit
-    troubled: int  # routers that cannot be served
+    violated: int  # routers outside a limit
+    failed: int  # routers that cannot be served
     routers: list[OverviewRow]
 
 
 def build_overview(routers: Sequence[ListedRouter]) -> Overview:
-    """The list and its sums."""
-    lines = [overview_row(one) for one in routers]
+    """The list of routers and its totals."""
+    rows = [overview_row(one) for one in routers]
     return Overview(
-        count=len(lines),
-        decisions=sum(one.decisions or 0 for one in lines),
-        worried=sum(one.state in VIOLATED_STATES for one in lines),
-        troubled=sum(one.trouble is not None for one in lines),
-        routers=lines,
+        count=len(rows),
+        decisions=sum(one.decisions or 0 for one in rows),
+        violated=sum(one.state in VIOLATED_STATES for one in rows),
+        failed=sum(one.error is not None for one in rows),
+        routers=rows,
     )
 
 
 def overview_row(one: ListedRouter) -> OverviewRow:
-    """A router's line."""
-    if one.view is None:
-        state = None if one.trouble is None else "cannot be served"
-        return OverviewRow(name=one.name, place=one.place, trouble=one.trouble, state=state)
-    return served_overview_row(one, one.view)
-
-
-def served_overview_row(one: ListedRouter, view: RouterView) -> OverviewRow:
-    """The line of a router that could be asked."""
-    status, limits = view.status, view_limits(view.status)
-    counts = status.counters or Counters()
+    """A row of the list."""
+    name, location, error, view = one.name, one.location, one.error, one.view
+    if view is None:
+        state = None if error is None else "cannot be served"
+        return OverviewRow(name=name, location=location, error=error, state=state)
+    status = view.status
+    counters = status.counters or Counters()
     return OverviewRow(
-        name=one.name,
-        place=one.place,
-        trouble=one.trouble,
-        state=worst_state(limits),
-        kept=count_kept_limits(limits),
-        of=len(limits),
+        name=name,
+        location=location,
+        error=error,
+        state=worst_state(view_limits(status)),
+        kept_limits=sum(limit.kept for limit in status.limits),
+        limits=len(status.limits),
         policy=view.terms.policy["name"],
         decisions=status.decisions,
         mean_reward=status.mean_reward,
         waiting=status.waiting,
-        missing=counts.missing,
-        late=counts.late,
+        missing=counters.missing,
+        late=counters.late,
     )

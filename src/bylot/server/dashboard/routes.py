@@ -1,4 +1,4 @@
-"""The addresses of the dashboard: `/` and `/routers/{name}`, each with its twin in JSON."""
+"""The paths of the dashboard: `/` and `/routers/{name}`, each also as JSON."""
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -6,13 +6,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bylot.errors import BylotError, RouterNotFound
-from bylot.server.dashboard.render import (
-    PAGE_HEADERS,
-    asset_folder,
-    load_assets,
-    render_json,
-    render_page,
-)
+from bylot.server.auth import Caller
+from bylot.server.dashboard import render
 from bylot.server.dashboard.router_view import (
     MAX_LATEST_DECISIONS,
     Overview,
@@ -20,109 +15,95 @@ from bylot.server.dashboard.router_view import (
     build_overview,
     build_router_page,
 )
-from bylot.server.dashboard.session import (
-    SESSION_COOKIE,
-    Authenticator,
-    PageEndpoint,
-    SignIn,
-    Visitor,
-)
+from bylot.server.dashboard.session import SESSION_COOKIE, Authenticator, PageEndpoint, SignIn
 from bylot.server.dashboard.source import DashboardSource
-from bylot.server.http_errors import classify_error, retry_after_value
+from bylot.server.http_errors import to_api_error
 
-IMMUTABLE_HEADERS = {**PAGE_HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
+IMMUTABLE = {**render.PAGE_HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
 
 
 def dashboard_routes(source: DashboardSource, authenticate: Authenticator) -> list[Route]:
-    """All of them."""
-    door, board = SignIn(authenticate), DashboardHandlers(source)
-    pages = {
-        "/": board.list_page,
-        "/routers.json": board.list_twin,
-        "/routers/{name}.json": board.router_twin,
-        "/routers/{name}": board.router_page,
+    """All routes of the dashboard."""
+    session, pages = SignIn(authenticate), DashboardHandlers(source)
+    handlers = {
+        "/": pages.list_page,
+        "/routers.json": pages.list_json,
+        "/routers/{name}.json": pages.router_json,
+        "/routers/{name}": pages.router_page,
     }
     return [
-        *(Route(path, with_error_pages(door.guard(handler))) for path, handler in pages.items()),
-        Route(f"{asset_folder()}/{{name}}", send_asset),
-        *door.routes(),
+        *(Route(path, with_error_pages(session.require(one))) for path, one in handlers.items()),
+        Route(f"{render.asset_folder()}/{{name}}", send_asset),
+        *session.routes(),
     ]
 
 
 class DashboardHandlers:
-    """What the pages are made of, for a visitor, whose key may be for some routers only."""
+    """Pages for a visitor, whose key may be valid for some routers only."""
 
     def __init__(self, source: DashboardSource) -> None:
         self.source = source
 
-    async def list_page(self, request: Request, who: Visitor) -> Response:
-        """All routers."""
-        return await render_page_in_thread("routers.html", request, await self.overview(who))
+    async def list_page(self, request: Request, visitor: Caller) -> Response:
+        """All routers, as a page."""
+        return await render_in_thread("routers.html", request, await self.overview(visitor))
 
-    async def list_twin(self, request: Request, who: Visitor) -> Response:
-        """The same, as data."""
-        return render_json(await self.overview(who))
+    async def list_json(self, request: Request, visitor: Caller) -> Response:
+        """All routers, as JSON."""
+        return render.render_json(await self.overview(visitor))
 
-    async def router_page(self, request: Request, who: Visitor) -> Response:
-        """One router."""
-        return await render_page_in_thread("router.html", request, await self.router(request, who))
+    async def router_page(self, request: Request, visitor: Caller) -> Response:
+        """One router, as a page."""
+        return await render_in_thread("router.html", request, await self.router(request, visitor))
 
-    async def router_twin(self, request: Request, who: Visitor) -> Response:
-        """The same, as data."""
-        return render_json(await self.router(request, who))
+    async def router_json(self, request: Request, visitor: Caller) -> Response:
+        """One router, as JSON."""
+        return render.render_json(await self.router(request, visitor))
 
-    async def overview(self, who: Visitor) -> Overview:
-        """The list, of the routers that the visitor may look at."""
-        return build_overview(
-            [one for one in await self.source.routers() if can_see_router(who, one.name)]
-        )
+    async def overview(self, visitor: Caller) -> Overview:
+        """The routers that the visitor may read."""
+        routers = await self.source.list_routers()
+        return build_overview([one for one in routers if visitor.can_access(one.name)])
 
-    async def router(self, request: Request, who: Visitor) -> RouterPageView:
-        """One router, if there is one that the visitor may look at."""
+    async def router(self, request: Request, visitor: Caller) -> RouterPageView:
+        """One router, if it exists and the visitor may read it."""
         name = request.path_params["name"]
-        view = await self.source.router(name) if can_see_router(who, name) else None
+        view = await self.source.show_router(name) if visitor.can_access(name) else None
         if view is None:
-            raise RouterNotFound(f"there is no router {name!r}; / lists those there are")
-        latest = await self.source.latest(name, MAX_LATEST_DECISIONS)
-        return build_router_page(view, latest, await self.source.edits(name))
+            raise RouterNotFound(f"no router named {name!r}; see the list of routers")
+        latest = await self.source.latest_decisions(name, MAX_LATEST_DECISIONS)
+        return build_router_page(view, latest, await self.source.config_changes(name))
 
 
 def with_error_pages(endpoint: PageEndpoint) -> PageEndpoint:
-    """The endpoint, with an answer to what went wrong: a page, or what the API would say."""
+    """The endpoint, with errors as a page, or as JSON in the shape of the API."""
 
-    async def answered(request: Request) -> Response:
+    async def wrapped(request: Request) -> Response:
         try:
             return await endpoint(request)
         except BylotError as error:
-            status, failure, retry, headers = classify_error(error)
+            found = to_api_error(error)
         if request.url.path.endswith(".json"):
-            answer = render_json(failure, status)
+            response = render.render_json(found.body, found.status)
         else:
-            answer = render_page("refused.html", status, message=failure.error.message)
-        if retry is not None:
-            headers = (*headers, (b"retry-after", retry_after_value(retry)))
-        answer.raw_headers.extend(headers)
-        return answer
+            response = render.render_page("error.html", found.status, message=str(found))
+        response.raw_headers.extend(found.headers)
+        return response
 
-    return answered
+    return wrapped
 
 
-async def render_page_in_thread(
+async def render_in_thread(
     template: str, request: Request, data: RouterPageView | Overview
 ) -> Response:
-    """A page, written aside: a long one takes some tenths of a second, and others have requests."""
-    signed = SESSION_COOKIE in request.cookies
-    return await run_in_threadpool(render_page, template, page=data, signed=signed)
-
-
-def can_see_router(who: Visitor, name: str) -> bool:
-    """May they look at this router?"""
-    return not who.routers or name in who.routers
+    """Render a page in a thread: a long one takes some tenths of a second."""
+    signed_in = SESSION_COOKIE in request.cookies
+    return await run_in_threadpool(render.render_page, template, page=data, signed_in=signed_in)
 
 
 async def send_asset(request: Request) -> Response:
-    """Style, script or icon; anybody may have them, the sign-in page has to."""
-    asset = load_assets().get(request.path_params["name"])
+    """Send a style sheet, script or icon; no key is needed, since the sign-in page uses them."""
+    asset = render.load_assets().get(request.path_params["name"])
     if asset is None:
-        return render_page("refused.html", 404, message="There is no such file.")
-    return Response(asset.content, 200, IMMUTABLE_HEADERS, asset.type)
+        return render.render_page("error.html", 404, message="No such file.")
+    return Response(asset.content, 200, IMMUTABLE, asset.type)

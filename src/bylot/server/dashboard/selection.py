@@ -1,4 +1,4 @@
-"""Whom a router asks: the chance of every expert, over all and in each context."""
+"""Which experts a router selects: the probability of each, overall and in each context."""
 
 import math
 
@@ -9,55 +9,51 @@ from bylot.router.status import RouterStatus
 
 
 class ContextColumn(Struct, frozen=True):
-    """A context."""
+    """A context of the table."""
 
     context: str
     decisions: int
 
 
 class ExpertRow(Struct, frozen=True):
-    """An expert."""
+    """An expert of the table; by_context: in the order of the columns."""
 
     expert: str
     paused: bool
     overall: float
-    chances: list[float]  # in the order of the columns
+    by_context: list[float]
 
 
 class SelectionTable(Struct, frozen=True):
-    """What the numbers are, the experts from the likeliest down, the contexts from the busiest."""
+    """Experts by probability, contexts by number of decisions; kind: what the numbers mean."""
 
     kind: str
     columns: list[ContextColumn]
     rows: list[ExpertRow]
     others: int  # contexts without a column
     entropy: float  # in nats
-    effective: float  # exp(entropy): equal chances for so many experts would be as even
 
 
-def build_selection(status: RouterStatus, terms: RouterConfig) -> SelectionTable:
-    """The table of chances."""
+def build_selection(status: RouterStatus, config: RouterConfig) -> SelectionTable:
+    """The table of selection probabilities."""
     shown, whole = status.distributions, status.whole
-    seats = min(terms.problem["draws"], len(status.q)) if whole else 1
+    seats = min(config.problem["draws"], len(status.q)) if whole else 1
     rows = [
-        ExpertRow(
-            name, name in terms.paused, chance, [seats * one.distribution[i] for one in shown]
-        )
-        for i, (name, chance) in enumerate(status.q.items())
+        ExpertRow(name, name in config.paused, p, [seats * one.distribution[i] for one in shown])
+        for i, (name, p) in enumerate(status.q.items())
     ]
-    effective = status.effective_experts
+    kind = "probability of each draw" if status.multinomial else "share of the draws so far"
     return SelectionTable(
-        kind=selection_kind(whole, status.multinomial),
+        kind="inclusion probability" if whole else kind,
         columns=[ContextColumn(context_label(one.context), one.visits) for one in shown],
         rows=sorted(rows, key=lambda row: -row.overall),
         others=status.contexts - len(shown),
-        entropy=math.log(effective),
-        effective=effective,
+        entropy=math.log(status.effective_experts),
     )
 
 
 def context_label(context: str | None) -> str:
-    """What a context is called on the page.
+    """The name of a context on the page.
 
     >>> context_label("chest pain"), context_label(None), context_label(" ")
     ('chest pain', 'no context', "' '")
@@ -65,10 +61,3 @@ def context_label(context: str | None) -> str:
     if context is None:
         return "no context"
     return context if context.strip() else repr(context)
-
-
-def selection_kind(whole: bool, multinomial: bool) -> str:
-    """What the numbers of a law are."""
-    if whole:
-        return "chance to be in the panel"
-    return "chance of each draw" if multinomial else "share of draws so far"

@@ -1,9 +1,9 @@
-"""Where the pages get what they show: the service's routers, or whatever can tell the same."""
+"""Where the pages get their data: the writer and the reader of the server."""
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -12,105 +12,79 @@ from bylot.errors import RouterBusy, RouterNotFound
 from bylot.eventlog.commands import DecisionId, RecallDecision, ShowRouter
 from bylot.eventlog.history import BODY_DECODERS, format_timestamp
 from bylot.router.config import RouterConfig
-from bylot.store import Event, RouterRow, Store
+from bylot.server.writer import Reader, Writer
+from bylot.store import Event, Store
+
+MAX_LISTED_ROUTERS = 1_000
+MAX_POLLED_ROUTERS = 50  # showing a router loads it, and occupies the writer
+POLL_BATCH_ROUTERS = 10  # at a time, so that other requests are served in between
+LIST_REFRESH_S = 2.0  # however many people look at the page
+MAX_CONFIG_VERSIONS = 50  # shown besides the first
 
 
 class ListedRouter(Struct, frozen=True, kw_only=True):
-    """A router of the list; `view` is None while nothing is known of it but its name.
+    """An entry of the list of routers.
 
-    trouble: why it cannot be shown, such as that its log is damaged
-    place:   where it is served: 'here', 'elsewhere', or 'asleep' until it is asked for
+    view:     None if only the name is known
+    location: where the router is served; an unloaded router is loaded by the next request for it
+    error:    why the router cannot be served, such as a damaged log
     """
 
     name: str
     view: RouterView | None = None
-    place: str = "here"
-    trouble: str | None = None
+    location: Literal["here", "another server", "not loaded"] = "here"
+    error: str | None = None
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
-    """From some moment on, these terms."""
+    """A version of a router's configuration: since when, and by whom."""
 
     at: str  # RFC 3339, UTC
-    by: str | None  # the credential
-    terms: RouterConfig
+    by: str | None  # id of the API key
+    config: RouterConfig
 
 
 class DashboardSource(Protocol):
-    """What pages ask for."""
+    """The data of the pages."""
 
-    async def routers(self) -> list[ListedRouter]:
+    async def list_routers(self) -> list[ListedRouter]:
         """All routers, by name."""
         ...
 
-    async def router(self, name: str) -> RouterView | None:
-        """A router as it stands, None if there is none of this name."""
+    async def show_router(self, name: str) -> RouterView | None:
+        """A router as it is now, None if there is none of this name."""
         ...
 
-    async def latest(self, name: str, limit: int) -> list[DecisionRecord]:
-        """Its last decisions, newest first, and what became of them."""
+    async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
+        """The last decisions of a router, newest first."""
         ...
 
-    async def edits(self, name: str) -> list[ConfigChange]:
-        """Its terms, those of its creation first."""
-        ...
-
-
-ReadResult = TypeVar("ReadResult")
-
-MAX_LISTED_ROUTERS = 1_000
-"""Routers of the list."""
-MAX_POLLED_ROUTERS = 50
-"""Of these, so many are asked how they stand: to ask one opens it, and keeps the writer."""
-POLL_BATCH_ROUTERS = 10
-"""So many at a time: others have requests."""
-LIST_REFRESH_S = 2.0
-"""Seconds between two looks at all of them, however many people look at the page."""
-MAX_CONFIG_VERSIONS = 50
-"""Versions of terms that are told, besides the first."""
-
-
-class CommandSender(Protocol):
-    """The one who has the routers: the service's desk."""
-
-    async def ask(self, command: Any) -> Any:
-        """The answer to a command."""
-        ...
-
-    async def ask_all(self, commands: Sequence[Any]) -> list[Any]:
-        """Answers to some, or the errors they came to."""
-        ...
-
-
-class StoreReader(Protocol):
-    """The one who looks things up: the service's reader."""
-
-    async def read(self, question: Callable[[Store], ReadResult]) -> ReadResult:
-        """What a question to the store gives."""
+    async def config_changes(self, name: str) -> list[ConfigChange]:
+        """The versions of a router's configuration, oldest first."""
         ...
 
 
 class ServerSource:
-    """A source; recent: names of routers that were asked for lately."""
+    """The routers of a running server; recent: names of the routers that were used last."""
 
     def __init__(
-        self, desk: CommandSender, reader: StoreReader, recent: Callable[[], Collection[str]]
+        self, writer: Writer, reader: Reader, recent: Callable[[], Collection[str]]
     ) -> None:
-        self.desk, self.reader, self.recent = desk, reader, recent
-        self.turn = asyncio.Lock()
-        self.known: list[ListedRouter] = []
-        self.until = 0.0
+        self.writer, self.reader, self.recent = writer, reader, recent
+        self.refresh_lock = asyncio.Lock()
+        self.cached: list[ListedRouter] = []
+        self.cached_until = 0.0
 
-    async def routers(self) -> list[ListedRouter]:
-        """All routers, as they stood a moment ago."""
-        async with self.turn:
-            if time.monotonic() >= self.until:
-                self.known = await self.look()
-                self.until = time.monotonic() + LIST_REFRESH_S
-        return self.known
+    async def list_routers(self) -> list[ListedRouter]:
+        """All routers, at most `LIST_REFRESH_S` old."""
+        async with self.refresh_lock:
+            if time.monotonic() >= self.cached_until:
+                self.cached = await self.poll_routers()
+                self.cached_until = time.monotonic() + LIST_REFRESH_S
+        return self.cached
 
-    async def look(self) -> list[ListedRouter]:
-        """All routers now; of many, only those that were asked for lately are asked."""
+    async def poll_routers(self) -> list[ListedRouter]:
+        """All routers now; if there are many, the status only of those used last."""
         rows = await self.reader.read(lambda store: store.routers(limit=MAX_LISTED_ROUTERS))
         names = [row.name for row in rows]
         if len(names) > MAX_POLLED_ROUTERS:
@@ -119,52 +93,56 @@ class ServerSource:
         found: dict[str, ListedRouter] = {}
         for first in range(0, len(names), POLL_BATCH_ROUTERS):
             some = names[first : first + POLL_BATCH_ROUTERS]
-            answers = await self.desk.ask_all([ShowRouter(name) for name in some])
-            found |= {n: listed_router(n, answer) for n, answer in zip(some, answers, strict=True)}
-        return [found.get(row.name) or ListedRouter(name=row.name, place="asleep") for row in rows]
+            views = await self.writer.execute_all([ShowRouter(name) for name in some])
+            found |= {n: listed_router(n, view) for n, view in zip(some, views, strict=True)}
+        return [
+            found.get(row.name) or ListedRouter(name=row.name, location="not loaded")
+            for row in rows
+        ]
 
-    async def router(self, name: str) -> RouterView | None:
-        """A router as it stands."""
+    async def show_router(self, name: str) -> RouterView | None:
+        """A router as it is now."""
         try:
-            view: RouterView = await self.desk.ask(ShowRouter(name))
+            view: RouterView = await self.writer.execute(ShowRouter(name))
         except RouterNotFound:
             return None
         return view
 
-    async def latest(self, name: str, limit: int) -> list[DecisionRecord]:
-        """Its last decisions, newest first; what is still open only the desk knows."""
-        lines = await self.reader.read(lambda store: read_latest_decisions(store, name, limit))
-        ids = [str(DecisionId(name, line.router, line.seq)) for line in lines]
-        answers = await self.desk.ask_all([RecallDecision(id) for id in ids])
-        return [one for one in answers if isinstance(one, DecisionRecord)]
+    async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
+        """The last decisions, newest first; the writer knows those that are still open."""
+        events = await self.reader.read(lambda store: read_latest_decisions(store, name, limit))
+        commands = [RecallDecision(str(DecisionId(name, one.router, one.seq))) for one in events]
+        found = await self.writer.execute_all(commands)
+        return [one for one in found if isinstance(one, DecisionRecord)]
 
-    async def edits(self, name: str) -> list[ConfigChange]:
-        """Its terms, those of its creation first; older edits than the last few are in the log."""
+    async def config_changes(self, name: str) -> list[ConfigChange]:
+        """The first version of the configuration and the last few."""
         return await self.reader.read(lambda store: read_config_changes(store, name))
 
 
-def listed_router(name: str, answer: RouterView | Exception) -> ListedRouter:
-    """A router of the list, from what it answered."""
-    if isinstance(answer, RouterBusy):
-        return ListedRouter(name=name, place="elsewhere")
-    if isinstance(answer, Exception):
-        return ListedRouter(name=name, trouble=str(answer))
-    return ListedRouter(name=name, view=answer)
+def listed_router(name: str, view: RouterView | Exception) -> ListedRouter:
+    """An entry of the list, from the result of `ShowRouter`."""
+    if isinstance(view, RouterBusy):
+        return ListedRouter(name=name, location="another server")
+    if isinstance(view, Exception):
+        return ListedRouter(name=name, error=str(view))
+    return ListedRouter(name=name, view=view)
 
 
 def read_latest_decisions(store: Store, name: str, limit: int) -> list[Event]:
-    """The lines of the last decisions, newest first."""
-    row: RouterRow | None = store.find(name)
+    """The events of the last decisions, newest first."""
+    row = store.find(name)
     return [] if row is None else store.latest(row.number, "decided", limit)
 
 
 def read_config_changes(store: Store, name: str) -> list[ConfigChange]:
-    """The terms of a router, from its log: all versions, or as many of the last."""
+    """The versions of a router's configuration, from its log: all, or the last few."""
     row = store.find(name)
     first = None if row is None else store.event(row.number, 0)
-    edits = [] if row is None else store.edits(row.number, MAX_CONFIG_VERSIONS)[::-1]
-    lines = edits if first is None or len(edits) == MAX_CONFIG_VERSIONS else [first, *edits]
-    bodies = [(line.at, BODY_DECODERS[line.kind](line.body)) for line in lines]
+    events = [] if row is None else store.edits(row.number, MAX_CONFIG_VERSIONS)[::-1]
+    if first is not None and len(events) < MAX_CONFIG_VERSIONS:
+        events = [first, *events]
+    bodies = [(one.at, BODY_DECODERS[one.kind](one.body)) for one in events]
     return [
-        ConfigChange(at=format_timestamp(at), by=body.by, terms=body.terms) for at, body in bodies
+        ConfigChange(at=format_timestamp(at), by=body.by, config=body.terms) for at, body in bodies
     ]

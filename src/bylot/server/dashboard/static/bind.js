@@ -1,6 +1,6 @@
-// Renews the elements of a page from its data; what the attributes mean is told in `binding.py`.
+// Updates the elements of a page from its data; `render.py` explains the attributes.
 
-import { FORMATS } from "./words.js";
+import { FORMATS } from "./formatting.js";
 
 export function lookup(scope, path) {
   if (path === ".") return scope;

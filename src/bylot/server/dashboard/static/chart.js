@@ -1,20 +1,20 @@
-// Courses as SVG, decision by decision: times are told below, and take no room while nobody asks.
-// Thin what each span was, strong the mean since the first, dashed the bound.
+// Timelines as SVG. The x-axis counts decisions, with times below: idle hours take no room.
+// Thin line: mean of each span; strong line: mean since the first decision; dashed line: bound.
 
-import { number, time } from "./words.js";
+import { number, time } from "./formatting.js";
 
 const SPACE = "http://www.w3.org/2000/svg";
 const EDGE = { top: 8, right: 10, bottom: 20, left: 46 };
-const kept = new WeakMap(); // svg -> what is drawn in it, for the pointer and the arrow keys
+const drawn = new WeakMap(); // svg -> its content, for the pointer and the arrow keys
 
 // means: [{each, so_far}] of spans [{at, decisions}]; bound: a number or null.
 export function draw(figure, title, spans, means, bound) {
   const svg = figure.querySelector("svg");
   const box = { width: svg.clientWidth, height: svg.clientHeight };
-  if (!box.width) return; // not shown
+  if (!box.width) return; // hidden
   const values = means.flatMap((one) => [one.each, one.so_far]).filter((one) => one !== null);
-  svg.setAttribute("aria-label", told(title, means, bound));
-  if (!values.length) return svg.replaceChildren(label("nothing yet", box.width / 2, box.height / 2, "middle"));
+  svg.setAttribute("aria-label", describe(title, means, bound));
+  if (!values.length) return svg.replaceChildren(label("no data yet", box.width / 2, box.height / 2, "middle"));
   const y = scale(values.concat(bound ?? []), box.height - EDGE.bottom, EDGE.top);
   const x = decisions(spans, EDGE.left, box.width - EDGE.right);
   const at = spans.map((one) => one.at);
@@ -26,17 +26,17 @@ export function draw(figure, title, spans, means, bound) {
   const hair = line("hair", 0, EDGE.top, 0, box.height - EDGE.bottom);
   hair.setAttribute("visibility", "hidden");
   svg.replaceChildren(...parts, hair);
-  const before = kept.get(svg);
-  kept.set(svg, { at, means, x, hair, place: null, output: figure.querySelector("output") });
+  const before = drawn.get(svg);
+  drawn.set(svg, { at, means, x, hair, place: null, output: figure.querySelector("output") });
   if (!before) listen(svg);
 }
 
-function told(title, means, bound) {
+function describe(title, means, bound) {
   const each = means.map((one) => one.each).filter((one) => one !== null);
-  if (!each.length) return `${title}: nothing yet`;
+  if (!each.length) return `${title}: no data yet`;
   const limit = bound === null ? "" : `, bound ${number(bound)}`;
   return (
-    `${title}: ${number(means.at(-1).so_far)} since the first${limit}; single spans between ` +
+    `${title}: ${number(means.at(-1).so_far)} since the first decision${limit}; spans between ` +
     `${number(Math.min(...each))} and ${number(Math.max(...each))}, the last ${number(each.at(-1))}`
   );
 }
@@ -46,7 +46,7 @@ function listen(svg) {
   svg.addEventListener("pointerleave", () => point(svg, null));
   svg.addEventListener("blur", () => point(svg, null));
   svg.addEventListener("keydown", (event) => {
-    const { place, means } = kept.get(svg);
+    const { place, means } = drawn.get(svg);
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step) return;
     event.preventDefault();
@@ -56,7 +56,7 @@ function listen(svg) {
 }
 
 function nearest(svg, offset) {
-  const { at, x } = kept.get(svg);
+  const { at, x } = drawn.get(svg);
   let best = 0;
   at.forEach((_, i) => {
     if (Math.abs(x(i) - offset) < Math.abs(x(best) - offset)) best = i;
@@ -65,7 +65,7 @@ function nearest(svg, offset) {
 }
 
 function point(svg, place) {
-  const shown = kept.get(svg);
+  const shown = drawn.get(svg);
   shown.place = place;
   shown.hair.setAttribute("visibility", place === null ? "hidden" : "visible");
   if (place === null) return void (shown.output.textContent = "");
@@ -73,7 +73,7 @@ function point(svg, place) {
   shown.hair.setAttribute("x1", where);
   shown.hair.setAttribute("x2", where);
   const { each, so_far } = shown.means[place];
-  shown.output.textContent = `${time(shown.at[place])}: ${number(each)}, since the first ${number(so_far)}`;
+  shown.output.textContent = `${time(shown.at[place])}: ${number(each)}, since the first decision ${number(so_far)}`;
 }
 
 function scale(values, low, high) {
@@ -86,7 +86,7 @@ function scale(values, low, high) {
   return y;
 }
 
-// Round numbers within [least, most]: two to four of them, mostly.
+// Round numbers within [least, most], usually two to four.
 export function ticks(least, most) {
   const rough = (most - least) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -96,7 +96,7 @@ export function ticks(least, most) {
   return found;
 }
 
-// Where the decisions of a span end, if those of the first end at the left.
+// The x-position of the end of each span; the first span ends at the left edge.
 function decisions(spans, left, right) {
   let sum = 0;
   const ends = spans.map((one) => (sum += one.decisions));
@@ -111,7 +111,7 @@ function rules(y, box) {
   ]);
 }
 
-// When the first, the middle and the last span began; the middle only where there is room.
+// Start times of the first, the middle and the last span; the middle only if there is room.
 function dates(at, x, box) {
   const days = time(at[0]).slice(0, 10) !== time(at.at(-1)).slice(0, 10);
   const short = (one) => (days ? time(one).slice(5, 16) : time(one).slice(11, 19));
@@ -123,7 +123,7 @@ function dates(at, x, box) {
   return there ? [...found, label(short(at[middle]), x(middle), box.height - 4, "middle")] : found;
 }
 
-// Lines through the points, broken where there is none; a lone point is a dot.
+// Lines through the points, interrupted at gaps; a single point is a dot.
 function path(name, points) {
   const runs = [[]];
   for (const [x, y] of points) {
@@ -135,24 +135,24 @@ function path(name, points) {
 
 function polyline(name, run) {
   const points = run.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
-  return made("polyline", { class: `course ${name}`, points });
+  return create("polyline", { class: `timeline ${name}`, points });
 }
 
 function dot(name, [cx, cy]) {
-  return made("circle", { class: `dot ${name}`, cx, cy, r: name === "each" ? 2 : 3 });
+  return create("circle", { class: `dot ${name}`, cx, cy, r: name === "each" ? 2 : 3 });
 }
 
 function line(name, x1, y1, x2, y2) {
-  return made("line", { class: name, x1, y1, x2, y2 });
+  return create("line", { class: name, x1, y1, x2, y2 });
 }
 
 function label(text, x, y, anchor) {
-  const element = made("text", { x, y, "text-anchor": anchor });
+  const element = create("text", { x, y, "text-anchor": anchor });
   element.textContent = text;
   return element;
 }
 
-function made(tag, attributes) {
+function create(tag, attributes) {
   const element = document.createElementNS(SPACE, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;

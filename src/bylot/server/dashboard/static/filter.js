@@ -1,7 +1,7 @@
-// The list of routers: those whose name contains something, or that need attention.
+// Filters the list of routers by name, or to those that need attention.
 
 const form = document.getElementById("filter");
-const WORRIES = ["outside", "out of reach", "cannot be served"];
+const ATTENTION_STATES = ["outside", "out of reach", "cannot be served"];
 let routers = [];
 
 export function filter(data) {
@@ -13,12 +13,12 @@ export function filter(data) {
 
 function apply() {
   const part = document.getElementById("contains").value.trim().toLowerCase();
-  const worrying = document.getElementById("worrying").checked;
+  const attention = document.getElementById("attention").checked;
   const rows = document.querySelectorAll("table.routers tbody tr");
   let found = 0;
   rows.forEach((row, i) => {
     const { name, state } = routers[i];
-    row.hidden = !name.toLowerCase().includes(part) || (worrying && !WORRIES.includes(state));
+    row.hidden = !name.toLowerCase().includes(part) || (attention && !ATTENTION_STATES.includes(state));
     found += row.hidden ? 0 : 1;
   });
   const words = found === rows.length ? "" : `${found} of ${rows.length}`;

@@ -1,19 +1,19 @@
-// Keeps a page up to date: asks for its twin while it is looked at, and renews what has changed.
+// Keeps a page up to date: fetches its JSON while the page is visible, and updates what changed.
 
 import { fill } from "./bind.js";
 import { draw } from "./chart.js";
 import { filter } from "./filter.js";
 
-const EVERY = 2000; // milliseconds
-const LONGEST = 60000; // between two tries when the server does not answer
+const REFRESH_MS = 2000;
+const MAX_RETRY_MS = 60000; // between two attempts while the server does not answer
 
 const live = document.getElementById("live");
 const link = document.getElementById("link");
-const said = document.getElementById("said");
+const announcement = document.getElementById("announcement");
 const pause = document.getElementById("pause");
 
 let data = JSON.parse(document.getElementById("data").textContent);
-let text = null; // the last answer, to leave a page alone that need not change
+let text = null; // the last response, to skip updates without changes
 let failures = 0;
 let timer = null;
 
@@ -24,20 +24,21 @@ function show() {
 }
 
 function charts() {
-  const { course, limits } = data;
-  if (!course) return;
+  const { timeline, limits } = data;
+  if (!timeline) return;
   const reward = document.querySelector('[data-chart="reward"]');
-  draw(reward, "Mean reward", course, course.map((span) => span.reward), null);
+  draw(reward, "Mean reward", timeline, timeline.map((span) => span.reward), null);
   document.querySelectorAll('[data-chart="limit"]').forEach((figure, i) => {
-    const { cost, side, bound } = limits[i];
-    draw(figure, `${cost}, ${side} ${bound}`, course, course.map((span) => span.costs[i]), bound);
+    const { cost, bound } = limits[i].status;
+    const title = `${cost}, ${limits[i].side} ${bound}`;
+    draw(figure, title, timeline, timeline.map((span) => span.costs[i]), bound);
   });
 }
 
-async function renew() {
+async function refresh() {
   try {
-    const answer = await fetch(live.dataset.twin, { cache: "no-store", signal: AbortSignal.timeout(10000) });
-    if (answer.status === 401) return location.reload(); // the session is over: to the sign-in page
+    const answer = await fetch(live.dataset.json, { cache: "no-store", signal: AbortSignal.timeout(10000) });
+    if (answer.status === 401) return location.reload(); // the session has ended: go to the sign-in page
     if (!answer.ok) throw new Error(await reason(answer));
     take(await answer.text());
     state("live", "live");
@@ -45,15 +46,15 @@ async function renew() {
   } catch (error) {
     failures += 1;
     const why = error.name === "Error" ? error.message : "connection lost";
-    state("lost", `${why}, next try in ${Math.round(delay() / 1000)} s`);
+    state("lost", `${why}, retry in ${Math.round(delay() / 1000)} s`);
   }
   next();
 }
 
-// What the server says of an answer that is none: every error has one shape.
+// The message of an error response: every error has one shape.
 async function reason(answer) {
   const body = await answer.json().catch(() => null);
-  return body?.error?.message ?? `the server answers ${answer.status}`;
+  return body?.error?.message ?? `status ${answer.status}`;
 }
 
 function take(answer) {
@@ -64,13 +65,13 @@ function take(answer) {
   announce(before, data);
 }
 
-// Only what somebody who cannot see the page would want to be interrupted for.
+// Announces changes to screen readers, only those worth an interruption.
 function announce(before, after) {
   const changed = (after.limits ?? []).filter((limit, i) => {
     const old = before.limits[i];
-    return old && old.cost === limit.cost && old.state !== limit.state;
+    return old && old.status.cost === limit.status.cost && old.state !== limit.state;
   });
-  if (changed.length) say(changed.map((one) => `${one.cost} ${one.side} ${one.bound}: now ${one.state}`).join("; "));
+  if (changed.length) say(changed.map((one) => `${one.status.cost} ${one.side} ${one.status.bound}: now ${one.state}`).join("; "));
 }
 
 function state(name, words) {
@@ -82,28 +83,28 @@ function state(name, words) {
 }
 
 function say(words) {
-  said.textContent = words;
+  announcement.textContent = words;
 }
 
 function delay() {
-  return Math.min(LONGEST, EVERY * 2 ** failures);
+  return Math.min(MAX_RETRY_MS, REFRESH_MS * 2 ** failures);
 }
 
 function next() {
   clearTimeout(timer);
   const paused = pause.getAttribute("aria-pressed") === "true";
   if (paused) state("paused", "paused");
-  else if (!document.hidden) timer = setTimeout(renew, delay());
+  else if (!document.hidden) timer = setTimeout(refresh, delay());
 }
 
 pause.addEventListener("click", () => {
   pause.setAttribute("aria-pressed", String(pause.getAttribute("aria-pressed") !== "true"));
   if (pause.getAttribute("aria-pressed") === "true") next();
-  else renew();
+  else refresh();
 });
 document.addEventListener("visibilitychange", () => {
   clearTimeout(timer);
-  if (!document.hidden && pause.getAttribute("aria-pressed") !== "true") renew();
+  if (!document.hidden && pause.getAttribute("aria-pressed") !== "true") refresh();
 });
 new ResizeObserver(charts).observe(document.getElementById("main"));
 

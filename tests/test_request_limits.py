@@ -16,41 +16,41 @@ from bylot.api import DecisionRequest, RewardRequest
 from bylot.errors import BylotError
 from bylot.server import request_parsing
 from bylot.server.auth import RateLimiter
-from bylot.server.http_errors import ApiError, classify_error
-from serving import FIVE, Served, problem_of, serving
+from bylot.server.http_errors import ApiError, to_api_error
+from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server
 
 JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store"), body=20_000) as client:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
+    with live_server(tmp_path_factory.mktemp("store"), max_body_bytes=20_000) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def path(server: Served) -> str:
-    return f"{server.router()}/decisions"
+def path(server: ServerClient) -> str:
+    return f"{server.create_router()}/decisions"
 
 
-def test_a_body_that_is_too_large_is_refused(server: Served, path: str) -> None:
+def test_a_body_that_is_too_large_is_refused(server: ServerClient, path: str) -> None:
     large = server.post(path, content=b" " * 20_001, headers=JSON)
-    assert problem_of(large, 413)["code"] == "too_large"
+    assert assert_error(large, 413)["code"] == "too_large"
     fits = server.post(path, content=b"{}" + b" " * 19_998, headers=JSON)
     assert fits.status_code == 201
 
 
-def test_a_body_that_hides_its_size_is_refused_too(server: Served, path: str) -> None:
+def test_a_body_that_hides_its_size_is_refused_too(server: ServerClient, path: str) -> None:
     parts = server.post(path, content=iter([b" " * 9_000] * 3), headers=JSON)
-    assert problem_of(parts, 413)["code"] == "too_large"
+    assert assert_error(parts, 413)["code"] == "too_large"
     fits = server.post(path, content=iter([b" " * 9_000, b"{}"]), headers=JSON)
     assert fits.status_code == 201
 
 
-def test_a_body_of_another_kind_is_refused(server: Served, path: str) -> None:
+def test_a_body_of_another_kind_is_refused(server: ServerClient, path: str) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/xml"):
         answer = server.post(path, content=b"{}", headers={"content-type": kind})
-        assert problem_of(answer, 415)["code"] == "unsupported_media_type"
+        assert assert_error(answer, 415)["code"] == "unsupported_media_type"
     with_charset = {"content-type": "application/json; charset=utf-8"}
     assert server.post(path, content=b"{}", headers=with_charset).status_code == 201
 
@@ -69,10 +69,10 @@ def test_a_body_of_another_kind_is_refused(server: Served, path: str) -> None:
         b"[" * 9_000 + b"]" * 9_000,
     ],
 )
-def test_what_is_no_json_is_refused(server: Served, path: str, body: bytes) -> None:
+def test_what_is_no_json_is_refused(server: ServerClient, path: str, body: bytes) -> None:
     answer = server.post(path, content=body, headers=JSON)
     assert answer.status_code in (400, 422)
-    assert problem_of(answer, answer.status_code)
+    assert assert_error(answer, answer.status_code)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,11 @@ def test_what_is_no_json_is_refused(server: Served, path: str, body: bytes) -> N
         b'{"defer": true, "context": ":", "defer": true}',
     ],
 )
-def test_a_field_that_is_there_twice_is_refused(server: Served, path: str, body: bytes) -> None:
+def test_a_field_that_is_there_twice_is_refused(
+    server: ServerClient, path: str, body: bytes
+) -> None:
     answer = server.post(path, content=body, headers=JSON)
-    assert "twice" in problem_of(answer, 422)["message"]
+    assert "duplicate" in assert_error(answer, 422)["message"]
 
 
 @pytest.mark.parametrize(
@@ -108,50 +110,50 @@ def test_a_field_that_is_there_twice_is_refused(server: Served, path: str, body:
     ],
 )
 def test_an_ask_that_is_out_of_bounds_names_the_field(
-    server: Served, path: str, ask: Any, field: str | None
+    server: ServerClient, path: str, ask: Any, field: str | None
 ) -> None:
-    error = problem_of(server.post(path, json=ask), 422)
+    error = assert_error(server.post(path, json=ask), 422)
     assert error.get("field") == field
 
 
-def test_what_is_just_within_bounds_is_taken(server: Served, path: str) -> None:
+def test_what_is_just_within_bounds_is_taken(server: ServerClient, path: str) -> None:
     ask = {"context": "é" * 200, "key": "~" * 200, "available": ["ann", "bob"]}
     assert server.post(path, json=ask).status_code == 201
 
 
 @pytest.mark.parametrize("key", ["", "a" * 201, "a\tb"])
-def test_a_key_in_a_header_has_the_same_bounds(server: Served, path: str, key: str) -> None:
+def test_a_key_in_a_header_has_the_same_bounds(server: ServerClient, path: str, key: str) -> None:
     answer = server.post(path, json={}, headers={"idempotency-key": key})
-    assert problem_of(answer, 422)["field"] == "Idempotency-Key"
+    assert assert_error(answer, 422)["field"] == "Idempotency-Key"
 
 
-def test_a_header_that_means_something_is_sent_once(server: Served, path: str) -> None:
+def test_a_header_that_means_something_is_sent_once(server: ServerClient, path: str) -> None:
     twice = [*JSON.items(), ("idempotency-key", "one"), ("idempotency-key", "two")]
     answer = server.post(path, content=b"{}", headers=twice)
-    assert problem_of(answer, 400)["field"] == "idempotency-key"
+    assert assert_error(answer, 400)["field"] == "idempotency-key"
     others = [*JSON.items(), ("accept-language", "en"), ("accept-language", "fr")]
     assert server.post(path, content=b"{}", headers=others).status_code == 201
 
 
-def test_a_router_remembers_a_limited_number_of_contexts(server: Served) -> None:
-    path = f"{server.router(max_contexts=2)}/decisions"
+def test_a_router_remembers_a_limited_number_of_contexts(server: ServerClient) -> None:
+    path = f"{server.create_router(max_contexts=2)}/decisions"
     for context in ("a", "b", "a"):
         assert server.post(path, json={"context": context}).status_code == 201
-    assert problem_of(server.post(path, json={"context": "c"}), 422)["code"] == "bad_decision"
+    assert assert_error(server.post(path, json={"context": "c"}), 422)["code"] == "bad_decision"
 
 
-def test_a_problem_has_a_limited_size(server: Served) -> None:
-    many = {**FIVE, "costs": {f"c{n}": [1.0] * 5 for n in range(51)}}
+def test_a_problem_has_a_limited_size(server: ServerClient) -> None:
+    many = {**FIVE_EXPERTS, "costs": {f"c{n}": [1.0] * 5 for n in range(51)}}
     answer = server.post("/v1/routers", json={"name": "many", "problem": many})
-    assert problem_of(answer, 422)["field"] == "problem.costs"
+    assert assert_error(answer, 422)["field"] == "problem.costs"
 
 
 def test_requests_per_credential_are_limited(tmp_path: Path) -> None:
-    with serving(tmp_path, rate=0.5, burst=3) as server:
+    with live_server(tmp_path, rate=0.5, burst=3) as server:
         codes = [server.get("/v1/routers").status_code for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
         refused = server.get("/v1/routers")
-        assert problem_of(refused, 429)["code"] == "too_many_requests"
+        assert assert_error(refused, 429)["code"] == "too_many_requests"
         assert 1 <= int(refused.headers["retry-after"]) <= 2
         assert server.get("/healthz").status_code == 200
 
@@ -171,7 +173,7 @@ def test_a_bucket_fills_with_time_and_a_batch_leaves_debts() -> None:
     rates.take("a", 6)
     with pytest.raises(ApiError) as refusal:
         rates.take("a")
-    assert refusal.value.retry == 1.5
+    assert refusal.value.retry_after == 1.5
     rates.take("b")
     now = 1.5
     rates.take("a")
@@ -180,9 +182,9 @@ def test_a_bucket_fills_with_time_and_a_batch_leaves_debts() -> None:
 
 
 def test_no_stack_trace_leaves_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    verdict = classify_error(RuntimeError("secret detail"))
-    told = verdict.failure.error
-    assert verdict.status == 500
+    found = to_api_error(RuntimeError("secret detail"))
+    told = found.body.error
+    assert found.status == 500
     assert "secret" not in told.message
     record = caplog.records[-1]
     assert record.error_id in told.message  # type: ignore[attr-defined]
@@ -193,14 +195,14 @@ def test_every_error_of_a_caller_has_a_status_of_its_own() -> None:
     """A new kind of error must be thought about: nothing but the unforeseen is a 500."""
     import bylot.errors as kinds
 
-    elsewhere = {"DataError", "SavedFileError", "TargetError", "ThinOverlap", "ServiceError"}
-    ours = {"BylotError", "StoreError", "StoreDamaged", "StoreUnknown"}
+    elsewhere = {"DataError", "SavedFileError", "TargetError", "InsufficientOverlap", "ServiceError"}
+    ours = {"BylotError", "StoreError", "StoreCorrupted", "UnsupportedStore"}
     for kind in vars(kinds).values():
         if not (isinstance(kind, type) and issubclass(kind, BylotError)):
             continue
         if kind.__name__ in ours or elsewhere & {parent.__name__ for parent in kind.__mro__}:
             continue
-        assert 400 <= classify_error(kind("x")).status != 500, kind
+        assert 400 <= to_api_error(kind("x")).status != 500, kind
 
 
 def parsed(kind: type[Any], body: bytes) -> type[Any] | int:
@@ -249,16 +251,16 @@ def talk(port: int, sent: bytes) -> bytes:
         return heard
 
 
-def test_what_is_no_http_is_refused_in_the_same_shape(server: Served) -> None:
+def test_what_is_no_http_is_refused_in_the_same_shape(server: ServerClient) -> None:
     heard = talk(server.port, b"NONSENSE\r\n\r\n")
     head, _, body = heard.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
     assert json.loads(body)["error"]["code"] == "malformed"
 
 
-def test_an_answer_without_a_body_is_sent_whole(server: Served) -> None:
+def test_an_answer_without_a_body_is_sent_whole(server: ServerClient) -> None:
     """Its head is kept for what follows, and nothing does."""
-    router = server.router()
+    router = server.create_router()
     assert server.delete(router).status_code == 204
     assert server.head("/healthz").status_code == 405
     heard = talk(
@@ -268,7 +270,7 @@ def test_an_answer_without_a_body_is_sent_whole(server: Served) -> None:
     assert heard.endswith(b"\r\n\r\n")
 
 
-def test_who_expects_to_be_told_to_go_on_is_told(server: Served, path: str) -> None:
+def test_who_expects_to_be_told_to_go_on_is_told(server: ServerClient, path: str) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n"
         line.sendall(f"{head}content-length: 2\r\nconnection: close\r\n\r\n".encode())
@@ -277,13 +279,13 @@ def test_who_expects_to_be_told_to_go_on_is_told(server: Served, path: str) -> N
         assert line.recv(100).startswith(b"HTTP/1.1 201")
 
 
-def test_a_head_without_end_is_refused(server: Served) -> None:
+def test_a_head_without_end_is_refused(server: ServerClient) -> None:
     heard = talk(server.port, b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000)
     assert heard.startswith(b"HTTP/1.1 431")
 
 
 def test_who_lets_us_wait_is_hung_up_on(tmp_path: Path) -> None:
-    with serving(tmp_path, body_wait=0.2, idle=0.2) as server:
+    with live_server(tmp_path, body_timeout_s=0.2, idle_timeout_s=0.2) as server:
         assert talk(server.port, b"") == b""
         assert talk(server.port, b"GET / HT").startswith(b"HTTP/1.1 408")
         begun = b"POST /v1/routers HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
@@ -293,7 +295,7 @@ def test_who_lets_us_wait_is_hung_up_on(tmp_path: Path) -> None:
         assert server.get("/readyz").status_code == 200
 
 
-def test_trailers_without_end_are_refused(server: Served, path: str) -> None:
+def test_trailers_without_end_are_refused(server: ServerClient, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
     body = b"2\r\n{}\r\n0\r\n"
     few = b"x: a\r\n" * 10 + b"\r\n"
@@ -312,7 +314,7 @@ def test_trailers_without_end_are_refused(server: Served, path: str) -> None:
 
 def test_who_sends_bytes_of_no_request_is_hung_up_on(tmp_path: Path) -> None:
     with (
-        serving(tmp_path, idle=0.3) as server,
+        live_server(tmp_path, idle_timeout_s=0.3) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,
     ):
         line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")

@@ -9,33 +9,27 @@ from typing import Any
 import pytest
 
 from bylot.server.routes import ROUTES
-from serving import FIVE, Served, serving
+from live_server import FIVE_EXPERTS, ServerClient
 
 WORDS = [b"null", b"1e999", b"-1", b"[]", b"{}", b'""', b"\\u0000", b"\xff", b"NaN", b"9" * 400]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store")) as client:
-        yield client
-
-
-def test_mutated_requests_are_answered_and_never_with_a_failure(server: Served) -> None:
+def test_mutated_requests_are_answered_and_never_with_a_failure(server: ServerClient) -> None:
     statuses = mutate(server, 2_000, seed=1)
     assert {200, 201, 400, 404, 405, 422} <= set(statuses)
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mutated_requests_are_answered(server: Served) -> None:
+def test_a_hundred_thousand_mutated_requests_are_answered(server: ServerClient) -> None:
     mutate(server, 100_000, seed=2)
 
 
-def test_the_test_above_would_notice_a_failure(server: Served) -> None:
+def test_the_test_above_would_notice_a_failure(server: ServerClient) -> None:
     with pytest.raises(AssertionError, match="500"):
         check(b"HTTP/1.1 500 Internal Server Error", b"", b"GET /")
 
 
-def mutate(server: Served, count: int, seed: int) -> list[int]:
+def mutate(server: ServerClient, count: int, seed: int) -> list[int]:
     """Send so many mutants over one connection, or the next when it is closed; their statuses."""
     chance = random.Random(seed)
     seeds = list(requests(server))
@@ -53,24 +47,34 @@ def mutate(server: Served, count: int, seed: int) -> list[int]:
     return statuses
 
 
-def requests(server: Served) -> Iterator[tuple[bytes, bytes, bytes]]:
+def requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
     """One that is right for every route: method, path, body."""
-    router = server.router()
+    router = server.create_router()
     known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
     ask = {"context": "a", "available": ["ann", "bob"], "key": "k", "defer": False}
     reward = {"value": 0.5, "spend": {"usd": 1.5}, "key": "r"}
     bodies: dict[str, Any] = {
-        "create": {"name": known["name"], "problem": FIVE, "policy": "distinct", "wait": 9.5},
-        "edit": {"pause": ["ann"], "limits": FIVE["limits"], "wait": None, "version": 1},
-        "decide": ask,
-        "decide_all": {"decisions": [ask, {}]},
-        "reward": reward,
-        "reward_all": {"rewards": [{"decision": known["id"], **reward}]},
-        "rank": {"actions": [{"id": "ann"}], "contextFeatures": [{"a": {"b": 1}}]},
+        "create_router": {
+            "name": known["name"],
+            "problem": FIVE_EXPERTS,
+            "policy": "distinct",
+            "wait": 9.5,
+        },
+        "edit_router": {
+            "pause": ["ann"],
+            "limits": FIVE_EXPERTS["limits"],
+            "wait": None,
+            "version": 1,
+        },
+        "create_decision": ask,
+        "create_decisions": {"decisions": [ask, {}]},
+        "create_reward": reward,
+        "create_rewards": {"rewards": [{"decision": known["id"], **reward}]},
+        "personalizer_rank": {"actions": [{"id": "ann"}], "contextFeatures": [{"a": {"b": 1}}]},
     }
     for route in ROUTES:
         if route.method != "DELETE":
-            body = json.dumps(bodies[route.does.__name__]).encode() if route.takes else b""
+            body = json.dumps(bodies[route.function.__name__]).encode() if route.body else b""
             yield route.method.encode(), route.path.format(**known).encode(), body
 
 

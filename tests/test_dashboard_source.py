@@ -16,13 +16,14 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, EditRouter, GiveReward, MakeDecision, ShowRouter
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
+from bylot.server.auth import Caller
 from bylot.server.dashboard import source
 from bylot.server.dashboard.router_view import build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
 from bylot.store import Store, open_store
+from page_client import PageClient
 from small import five
-from visits import Browser
 
 TERMS = RouterConfig(
     problem=persistence.problem_to_data(five()),
@@ -32,23 +33,23 @@ TERMS = RouterConfig(
 
 
 class Direct:
-    """A keeper and a store without threads: the desk and the reader of a service."""
+    """Writer and reader of a server, without threads."""
 
     def __init__(self, keeper: CommandHandler, store: Store) -> None:
-        self.keeper, self.store, self.at, self.asked = keeper, store, 1_000_000, list[Any]()
+        self.keeper, self.store, self.at, self.commands = keeper, store, 1_000_000, list[Any]()
 
     def do(self, *commands: Any) -> list[Any]:
         self.at += 1_000
         return self.keeper.perform(commands, self.at)
 
-    async def ask(self, command: Any) -> Any:
-        (answer,) = await self.ask_all([command])
+    async def execute(self, command: Any) -> Any:
+        (answer,) = await self.execute_all([command])
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    async def ask_all(self, commands: Sequence[Any]) -> list[Any]:
-        self.asked += commands
+    async def execute_all(self, commands: Sequence[Any]) -> list[Any]:
+        self.commands += commands
         return self.do(*commands)
 
     async def read(self, question: Callable[[Store], Any]) -> Any:
@@ -70,7 +71,7 @@ def now(question: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(question)
 
 
-def make_source(direct: Direct, *recent: str) -> ServerSource:
+def make_source(direct: Any, *recent: str) -> ServerSource:
     return ServerSource(direct, direct, lambda: recent)
 
 
@@ -87,32 +88,32 @@ def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Di
     ids = play(direct, "triage")
     direct.do(EditRouter("triage", msgspec.structs.replace(TERMS, wait=90.0), by="ops"))
     here = make_source(direct)
-    view = now(here.router("triage"))
-    latest, edits = now(here.latest("triage", 3)), now(here.edits("triage"))
+    view = now(here.show_router("triage"))
+    latest, edits = now(here.latest_decisions("triage", 3)), now(here.config_changes("triage"))
     assert isinstance(view, RouterView)
     assert [one.decision.id for one in latest] == ids[:1:-1]
     assert [one.state for one in latest] == ["rewarded", "waiting", "rewarded"]
-    assert [(one.terms.version, one.by) for one in edits] == [(1, "root"), (2, "ops")]
+    assert [(one.config.version, one.by) for one in edits] == [(1, "root"), (2, "ops")]
     page = build_router_page(view, latest, edits)
-    assert (page.tally.decisions, page.tally.rewards, page.tally.waiting) == (5, 3, 2)
+    assert (page.status.decisions, page.status.rewards, page.status.waiting) == (5, 3, 2)
     assert page.latest[0].spend[0].value == 1.25
-    assert page.amendments[0].changes == ["wait: 60 → 90"]
+    assert page.versions[0].changes == ["wait: 60 → 90"]
     direct.do(*[MakeDecision("triage")] * 1_100)  # far more than pages look back for decisions
     direct.do(EditRouter("triage", msgspec.structs.replace(TERMS, wait=30.0), by="ops"))
-    again = build_router_page(view, latest, now(here.edits("triage")))
-    assert [one.changes for one in again.amendments] == [
+    again = build_router_page(view, latest, now(here.config_changes("triage")))
+    assert [one.changes for one in again.versions] == [
         ["wait: 90 → 30"],
         ["wait: 60 → 90"],
         ["created"],
     ]
-    assert sum(span.decisions for span in page.course) == 5
+    assert sum(span.decisions for span in page.timeline) == 5
 
 
 def test_a_router_that_is_not_there_is_none(direct: Direct) -> None:
     here = make_source(direct)
-    assert now(here.router("none")) is None
-    assert now(here.latest("none", 3)) == []
-    assert now(here.edits("none")) == []
+    assert now(here.show_router("none")) is None
+    assert now(here.latest_decisions("none", 3)) == []
+    assert now(here.config_changes("none")) == []
 
 
 def test_the_list_tells_who_is_served_where_and_what_is_broken(
@@ -130,10 +131,10 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
         return show(keeper, asked)
 
     monkeypatch.setitem(CommandHandler.ACTS, ShowRouter, damaged)
-    found = now(make_source(direct).routers())
-    assert [(one.name, one.place, one.trouble) for one in found] == [
+    found = now(make_source(direct).list_routers())
+    assert [(one.name, one.location, one.error) for one in found] == [
         ("a", "here", None),
-        ("b", "elsewhere", None),
+        ("b", "another server", None),
         ("c", "here", "router 'c': line 3 was changed"),
     ]
     assert [one.view is not None for one in found] == [True, False, False]
@@ -145,8 +146,8 @@ def test_of_many_routers_only_those_asked_for_lately_are_woken(
     monkeypatch.setattr(source, "MAX_POLLED_ROUTERS", 2)
     for name in ("a", "b", "c", "d"):
         play(direct, name, 1)
-    found = now(make_source(direct, "a", "c", "gone", "d").routers())
-    assert [one.place for one in found] == ["asleep", "asleep", "here", "here"]
+    found = now(make_source(direct, "a", "c", "gone", "d").list_routers())
+    assert [one.location for one in found] == ["not loaded", "not loaded", "here", "here"]
 
 
 def test_however_many_look_the_list_is_made_once_in_a_while(direct: Direct) -> None:
@@ -154,10 +155,10 @@ def test_however_many_look_the_list_is_made_once_in_a_while(direct: Direct) -> N
     here = make_source(direct)
 
     async def crowd() -> None:
-        await asyncio.gather(*(here.routers() for _ in range(20)))
+        await asyncio.gather(*(here.list_routers() for _ in range(20)))
 
     now(crowd())
-    assert len(direct.asked) == 1
+    assert len(direct.commands) == 1
 
 
 def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
@@ -165,10 +166,8 @@ def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
     direct.keeper.close()
     direct.store.lease(1, "them", 60.0)
 
-    class Guest:
-        scopes, routers = ("read",), ()
-
-    client = Browser([*dashboard_routes(make_source(direct), lambda token: Guest)])
+    guest = Caller(None, frozenset({"read"}), frozenset())
+    client = PageClient([*dashboard_routes(make_source(direct), lambda token: guest)])
     page, twin = client.get("/routers/a"), client.get("/routers/a.json")
     assert (page.status_code, twin.status_code) == (503, 503)
     assert "another server" in page.text

@@ -5,20 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from bylot.server.openapi import build_openapi, error_statuses
 from bylot.server.routes import ROUTES
-from serving import Served, serving
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store")) as client:
-        yield client
+from live_server import ServerClient
 
 
 def test_the_document_is_one_of_openapi() -> None:
@@ -50,7 +43,7 @@ def references(part: Any) -> Iterator[str]:
             yield from references(inner)
 
 
-def test_what_is_served_is_what_is_made(server: Served) -> None:
+def test_what_is_served_is_what_is_made(server: ServerClient) -> None:
     answer = server.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == json.loads(msgspec.json.encode(build_openapi(ROUTES)))
@@ -69,11 +62,11 @@ def test_every_route_has_a_name_a_sentence_and_its_refusals() -> None:
             assert {"401", "403", "429", "500", "503"} <= set(one["responses"])
 
 
-def test_a_route_that_takes_a_body_says_so(server: Served) -> None:
+def test_a_route_that_takes_a_body_says_so(server: ServerClient) -> None:
     """What the document promises of a body is what the parser wants."""
     for route in ROUTES:
         one = build_openapi(ROUTES)["paths"][route.path][route.method.lower()]
-        assert ("requestBody" in one) == (route.takes is not None)
+        assert ("requestBody" in one) == (route.body is not None)
         if "requestBody" in one and one["requestBody"]["required"]:
             path = route.path.format(name="a", id="a.1.1")
             assert server.request(route.method, path, json={}).status_code in (404, 422)

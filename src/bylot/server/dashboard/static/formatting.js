@@ -1,10 +1,10 @@
-// Values as the pages show them: the same functions as in `words.py`, under the same names.
+// Formats of values: the same as in `formatting.py`, under the same names.
 
-export const NOTHING = "–";
+export const MISSING = "–";
 const STEPS = [1e3, 1e2, 1e1, 1, 1e-1, 1e-2, 1e-3, 1e-4];
 
 export function number(x) {
-  if (x === null || x === undefined || !Number.isFinite(x)) return NOTHING;
+  if (x === null || x === undefined || !Number.isFinite(x)) return MISSING;
   const size = Math.abs(x);
   if (size === 0) return "0";
   if (size >= 1e15 || size < STEPS.at(-1)) return x.toExponential(1).replace("e+", "e");
@@ -13,21 +13,21 @@ export function number(x) {
 }
 
 export function count(n) {
-  return n === null || n === undefined ? NOTHING : grouped(String(n));
+  return n === null || n === undefined ? MISSING : grouped(String(n));
 }
 
 export function percent(part) {
-  if (part === null || part === undefined || !Number.isFinite(part)) return NOTHING;
+  if (part === null || part === undefined || !Number.isFinite(part)) return MISSING;
   if (part > 0 && part < 0.0005) return "<0.1%";
   return (100 * part).toFixed(1).replace(/\.0$/, "") + "%";
 }
 
-export function chance(part) {
-  return part ? number(part) : NOTHING;
+export function propensity(part) {
+  return part ? number(part) : MISSING;
 }
 
 export function time(at) {
-  return at ? at.slice(0, 19).replace("T", " ") : NOTHING;
+  return at ? at.slice(0, 19).replace("T", " ") : MISSING;
 }
 
 export function level(part) {
@@ -45,7 +45,7 @@ export function router(name) {
 }
 
 export function plain(text) {
-  return text === null || text === undefined || text === "" ? NOTHING : String(text);
+  return text === null || text === undefined || text === "" ? MISSING : String(text);
 }
 
 function grouped(digits) {
@@ -54,4 +54,4 @@ function grouped(digits) {
   return rest === undefined ? parted : `${parted}.${rest}`;
 }
 
-export const FORMATS = { number, count, percent, chance, time, level, width, router, plain };
+export const FORMATS = { number, count, percent, propensity, time, level, width, router, plain };

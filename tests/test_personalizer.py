@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from bylot.server.http_errors import ApiError
 from bylot.server.personalizer import context_from_features
-from serving import Served, problem_of, serving
+from live_server import ServerClient, assert_error, live_server
 
 RANK = "/personalizer/v1.1/rank"
 ALL = [{"id": name, "features": [{"topic": "x"}]} for name in ("ann", "bob", "cat", "dan", "eve")]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store")) as client:
-        client.headers["bylot-router"] = client.router().rpartition("/")[2]
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
+    with live_server(tmp_path_factory.mktemp("store")) as client:
+        client.headers["bylot-router"] = client.create_router().rpartition("/")[2]
         yield client
 
 
@@ -29,7 +29,7 @@ def reward(event: str) -> str:
     return f"/personalizer/v1.1/events/{event}/reward"
 
 
-def test_a_ranking_is_the_panel_with_its_chances(server: Served) -> None:
+def test_a_ranking_is_the_panel_with_its_chances(server: ServerClient) -> None:
     features = [{"device": "phone"}, {"hour": 9}]
     body = {"actions": ALL, "contextFeatures": features, "eventId": "visit-1"}
     answer = server.post(RANK, json=body)
@@ -46,54 +46,54 @@ def test_a_ranking_is_the_panel_with_its_chances(server: Served) -> None:
     assert lines[-1]["key"] == "visit-1"
 
 
-def test_an_event_is_rewarded_under_the_callers_own_name(server: Served) -> None:
+def test_an_event_is_rewarded_under_the_callers_own_name(server: ServerClient) -> None:
     slashed = server.post(RANK, json={"actions": ALL, "eventId": "visit 2/b"})
-    assert problem_of(slashed, 422)["field"] == "eventId"  # else it could never be rewarded
+    assert assert_error(slashed, 422)["field"] == "eventId"  # else it could never be rewarded
     accented = server.post(RANK, json={"actions": ALL, "eventId": "visité"})
-    assert "printable characters of ASCII" in problem_of(accented, 422)["message"]
+    assert "printable ASCII characters" in assert_error(accented, 422)["message"]
     server.post(RANK, json={"actions": ALL, "eventId": "visit 3"})
     answer = server.post(reward("visit 3"), json={"value": 1.0})
     assert (answer.status_code, answer.content) == (204, b"")
     assert server.post(reward("visit 3"), json={"value": 1.0}).status_code == 204
-    assert problem_of(server.post(reward("visit 3"), json={"value": 0.5}), 409)
+    assert assert_error(server.post(reward("visit 3"), json={"value": 0.5}), 409)
 
 
-def test_an_event_without_a_name_gets_ours(server: Served) -> None:
+def test_an_event_without_a_name_gets_ours(server: ServerClient) -> None:
     event = server.post(RANK, json={"actions": ALL}).json()["eventId"]
     assert server.get(f"/v1/decisions/{event}").json()["state"] == "waiting"
     assert server.post(reward(event), json={"value": 1.0}).status_code == 204
     assert server.get(f"/v1/decisions/{event}").json()["state"] == "rewarded"
     for unknown in ("nobody", "other.1.1", "x" * 300):
         answer = server.post(reward(unknown), json={"value": 1.0})
-        assert problem_of(answer, 404)["code"] == "no_such_decision"
+        assert assert_error(answer, 404)["code"] == "no_such_decision"
 
 
-def test_excluded_actions_are_not_drawn(server: Served) -> None:
+def test_excluded_actions_are_not_drawn(server: ServerClient) -> None:
     body = {"actions": ALL, "excludedActions": ["ann", "bob", "cat"]}
     for _ in range(5):
         ranking = server.post(RANK, json=body).json()["ranking"]
         assert {one["id"] for one in ranking} <= {"dan", "eve"}
     everybody = {"actions": ALL[:1], "excludedActions": ["ann"]}
-    assert problem_of(server.post(RANK, json=everybody), 422)["code"] == "bad_decision"
+    assert assert_error(server.post(RANK, json=everybody), 422)["code"] == "bad_decision"
     stranger = {"actions": [{"id": "zoe"}]}
-    assert problem_of(server.post(RANK, json=stranger), 422)["code"] == "bad_decision"
+    assert assert_error(server.post(RANK, json=stranger), 422)["code"] == "bad_decision"
 
 
-def test_a_deferred_event_is_activated(server: Served) -> None:
+def test_a_deferred_event_is_activated(server: ServerClient) -> None:
     server.post(RANK, json={"actions": ALL, "eventId": "later", "deferActivation": True})
     activate = "/personalizer/v1.1/events/later/activate"
     assert server.post(activate).status_code == 204
-    assert problem_of(server.post(activate), 409)["code"] == "not_now"
+    assert assert_error(server.post(activate), 409)["code"] == "not_now"
 
 
 def test_the_router_is_named_or_the_only_one(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
+    with live_server(tmp_path) as server:
         body = {"actions": ALL}
-        assert problem_of(server.post(RANK, json=body), 404)["code"] == "no_such_router"
-        one = server.router().rpartition("/")[2]
+        assert assert_error(server.post(RANK, json=body), 404)["code"] == "no_such_router"
+        one = server.create_router().rpartition("/")[2]
         assert server.post(RANK, json=body).status_code == 201
-        two = server.router().rpartition("/")[2]
-        assert "several" in problem_of(server.post(RANK, json=body), 404)["message"]
+        two = server.create_router().rpartition("/")[2]
+        assert "several" in assert_error(server.post(RANK, json=body), 404)["message"]
         for name in (one, two):
             event = server.post(f"{RANK}?router={name}", json=body).json()["eventId"]
             assert event.startswith(f"{name}.")
@@ -125,10 +125,10 @@ def test_features_that_are_too_many_are_refused_by_their_field() -> None:
     assert context_from_features([{"a": "x" * 198}]) == "a=" + "x" * 198
 
 
-def test_features_that_are_nested_without_end_are_refused(server: Served) -> None:
+def test_features_that_are_nested_without_end_are_refused(server: ServerClient) -> None:
     deep = b'{"actions": [{"id": "ann"}], "contextFeatures": [' + b'{"a":' * 20_000
     answer = server.post(RANK, content=deep, headers={"content-type": "application/json"})
-    assert problem_of(answer, 400)["code"] == "malformed"
+    assert assert_error(answer, 400)["code"] == "malformed"
     closed = deep[: 49 + 5 * 900] + b"1" + b"}" * 900 + b"]}"
     answer = server.post(RANK, content=closed, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)

@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bylot.server.metrics import MAX_LABELLED_ROUTERS, ServerMetrics
 from bylot.server.telemetry import JsonLineFormatter, RequestTracer, make_tracer
-from serving import FIVE, Served, problem_of, serving
+from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store")) as client:
-        yield client
-
-
-def scraped(server: Served) -> dict[tuple[str, ...], float]:
+def scraped(server: ServerClient) -> dict[tuple[str, ...], float]:
     """All samples by name and values of labels."""
     families = text_string_to_metric_families(server.get("/metrics").text)
     return {
@@ -29,9 +22,9 @@ def scraped(server: Served) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_decisions_and_rewards_are_counted(server: Served) -> None:
+def test_decisions_and_rewards_are_counted(server: ServerClient) -> None:
     before = scraped(server)
-    router = server.router()
+    router = server.create_router()
     ids = [server.decide(router)["id"] for _ in range(3)]
     for value in (0.5, 0.5):
         server.post(f"/v1/decisions/{ids[0]}/reward", json={"value": value})
@@ -49,8 +42,8 @@ def test_decisions_and_rewards_are_counted(server: Served) -> None:
     assert more("bylot_commit_commands_sum") >= 5
 
 
-def test_a_router_is_told_with_its_limits(server: Served) -> None:
-    router = server.router()
+def test_a_router_is_told_with_its_limits(server: ServerClient) -> None:
+    router = server.create_router()
     name = router.rpartition("/")[2]
     decision = server.decide(router)["id"]
     spend = {"value": 1, "spend": {"usd": 2.25}}
@@ -67,14 +60,14 @@ def test_a_router_is_told_with_its_limits(server: Served) -> None:
     assert 1 < told["bylot_router_effective_experts", name] <= 5
 
 
-def test_a_limit_that_was_tightened_and_kept_since_is_told_to_be_kept(server: Served) -> None:
-    router = server.router(problem={**FIVE, "period": 400})
+def test_a_limit_that_was_tightened_and_kept_since_is_told_to_be_kept(server: ServerClient) -> None:
+    router = server.create_router(problem={**FIVE_EXPERTS, "period": 400})
     name = router.rpartition("/")[2]
     limit = "usd", name, "at_most"
     dear = {"available": ["ann", "bob"]}
     server.post(f"{router}/decisions:batch", json={"decisions": [dear] * 400})
     assert scraped(server)["bylot_limit_missed_periods_total", *limit] == 1
-    limits = [{"cost": "usd", "at_most": 2.5}, *FIVE["limits"][1:]]
+    limits = [{"cost": "usd", "at_most": 2.5}, *FIVE_EXPERTS["limits"][1:]]
     assert server.patch(router, json={"limits": limits}).status_code == 200
     server.post(f"{router}/decisions:batch", json={"decisions": [{}] * 430})
     told = scraped(server)
@@ -85,16 +78,18 @@ def test_a_limit_that_was_tightened_and_kept_since_is_told_to_be_kept(server: Se
     assert (one["kept"], one["kept_since_first"]) == (True, False)
 
 
-def test_a_limit_that_those_who_are_up_cannot_keep_is_told_not_to_be_kept(server: Served) -> None:
-    router = server.router(problem={**FIVE, "period": 400})
+def test_a_limit_that_those_who_are_up_cannot_keep_is_told_not_to_be_kept(
+    server: ServerClient,
+) -> None:
+    router = server.create_router(problem={**FIVE_EXPERTS, "period": 400})
     limit = "usd", router.rpartition("/")[2], "at_most"
     for _ in range(100):
         server.decide(router, available=["ann", "bob"])
     assert scraped(server)["bylot_limit_kept", *limit] == 0
 
 
-def test_a_policy_without_periods_counts_no_missed_ones(server: Served) -> None:
-    router = server.router(policy="random")
+def test_a_policy_without_periods_counts_no_missed_ones(server: ServerClient) -> None:
+    router = server.create_router(policy="random")
     server.decide(router)
     told, limit = scraped(server), ("usd", router.rpartition("/")[2], "at_most")
     assert math.isnan(told["bylot_limit_period_mean", *limit])
@@ -113,22 +108,22 @@ def test_routers_that_are_told_are_limited_to_those_asked_last() -> None:
 
 def test_a_line_of_the_log_is_json_with_all_that_was_given() -> None:
     record = logging.makeLogRecord(
-        {"msg": "a %s", "args": ("b",), "levelname": "INFO", "about": "r.1.2", "created": 0.5}
+        {"msg": "a %s", "args": ("b",), "levelname": "INFO", "target": "r.1.2", "created": 0.5}
     )
     line = json.loads(JsonLineFormatter().format(record))
     assert line == {
         "at": "1970-01-01T00:00:00.500000Z",
         "level": "info",
         "message": "a b",
-        "about": "r.1.2",
+        "target": "r.1.2",
     }
 
 
 def test_requests_are_logged_with_their_decision_only_if_asked_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving(tmp_path) as server:
-        decision = server.decide(server.router())["id"]
+    with live_server(tmp_path) as server:
+        decision = server.decide(server.create_router())["id"]
         path = f"/v1/decisions/{decision}/reward"
         caplog.set_level(logging.INFO, "bylot.server")
         server.post(path, json={"value": 1})
@@ -136,7 +131,7 @@ def test_requests_are_logged_with_their_decision_only_if_asked_for(
         caplog.set_level(logging.DEBUG, "bylot.server")
         server.post(path, json={"value": 1})
     (line,) = [one for one in caplog.records if one.message == "request"]
-    assert vars(line)["about"] == decision
+    assert vars(line)["target"] == decision
     assert vars(line)["status"] == 200
 
 
@@ -156,15 +151,15 @@ def test_a_request_is_a_span_below_that_of_its_sender(tmp_path: Path) -> None:
     memory: Any = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     provider, kept = sdk.TracerProvider(), memory.InMemorySpanExporter()
     provider.add_span_processor(export.SimpleSpanProcessor(kept))
-    with serving(tmp_path) as server:
-        server.app.service.spans = RequestTracer(provider)
+    with live_server(tmp_path) as server:
+        server.app.state.tracer = RequestTracer(provider)
         trace = "0af7651916cd43dd8448eb211c80319c"
         headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
-        problem_of(
+        assert_error(
             server.post("/v1/decisions/a.1.1/reward", json={"value": 1}, headers=headers), 404
         )
         (span,) = kept.get_finished_spans()
     assert span.name == "POST /v1/decisions/{id}/reward"
     assert f"{span.context.trace_id:032x}" == trace
-    assert span.attributes["bylot.about"] == "a.1.1"
+    assert span.attributes["bylot.target"] == "a.1.1"
     assert span.attributes["http.response.status_code"] == 404

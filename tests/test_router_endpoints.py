@@ -2,61 +2,58 @@
 
 import logging
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bylot.policies import noisy_or
-from serving import FIVE, Served, problem_of, serving
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store")) as client:
-        yield client
+from live_server import FIVE_EXPERTS, ServerClient, assert_error
 
 
 def problem(**changes: Any) -> dict[str, Any]:
     """The problem of five experts, with changes."""
-    return {**FIVE, **changes}
+    return {**FIVE_EXPERTS, **changes}
 
 
 def test_the_log_of_the_server_has_who_made_edited_and_deleted_routers(
-    server: Served, caplog: pytest.LogCaptureFixture
+    server: ServerClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "bylot.server")
-    path = server.router()
+    path = server.create_router()
     server.patch(path, json={"wait": 60})
-    assert problem_of(server.patch(path, json={"wait": -1}), 422)["message"].startswith("wanted a")
+    assert assert_error(server.patch(path, json={"wait": -1}), 422)["message"].startswith(
+        "expected a"
+    )
     server.delete(path)
     said = [one for one in caplog.records if getattr(one, "router", "") == path.split("/")[-1]]
     assert [one.getMessage().split()[-1] for one in said] == ["created", "edited", "deleted"]
 
 
-def test_a_new_router_says_its_terms_and_how_it_stands(server: Served) -> None:
-    body = {"name": "new", "problem": FIVE, "seed": 7, "wait": 60, "aggregate": "sum"}
+def test_a_new_router_says_its_terms_and_how_it_stands(server: ServerClient) -> None:
+    body = {"name": "new", "problem": FIVE_EXPERTS, "seed": 7, "wait": 60, "aggregate": "sum"}
     made = server.post("/v1/routers", json=body)
     assert made.status_code == 201
     terms = made.json()["terms"]
-    assert terms["problem"] == FIVE
+    assert terms["problem"] == FIVE_EXPERTS
     assert (terms["seed"], terms["wait"], terms["aggregate"]) == (7, 60, "sum")
     assert terms["policy"]["name"] == "distinct"
     assert server.get("/v1/routers/new").json() == made.json()
     assert server.get("/v1/routers/new/status").json() == made.json()["status"]
     taken = server.post("/v1/routers", json=body)
-    assert problem_of(taken, 409)["code"] == "name_taken"
+    assert assert_error(taken, 409)["code"] == "name_taken"
 
 
-def test_a_policy_can_have_settings(server: Served) -> None:
+def test_a_policy_can_have_settings(server: ServerClient) -> None:
     policy = {"name": "distinct", "settings": {"eps": 0.1}}
-    made = server.post("/v1/routers", json={"name": "set", "problem": FIVE, "policy": policy})
+    made = server.post(
+        "/v1/routers", json={"name": "set", "problem": FIVE_EXPERTS, "policy": policy}
+    )
     assert made.json()["terms"]["policy"]["eps"] == 0.1
 
 
-def test_a_policy_that_was_left_to_the_problem_is_told(server: Served) -> None:
+def test_a_policy_that_was_left_to_the_problem_is_told(server: ServerClient) -> None:
     policy = {"name": "auto", "settings": {"propensities": False}}
-    path = server.router(policy=policy)
+    path = server.create_router(policy=policy)
     view = server.get(path).json()
     assert view["terms"]["policy"] == {
         "name": "noisy-or",
@@ -85,31 +82,35 @@ def test_a_policy_that_was_left_to_the_problem_is_told(server: Served) -> None:
         {"name": "omd", "settings": {"dual": {"kind": "none"}}},
     ],
 )
-def test_a_policy_that_there_is_not_is_refused(server: Served, policy: Any) -> None:
-    answer = server.post("/v1/routers", json={"name": "bad", "problem": FIVE, "policy": policy})
-    assert problem_of(answer, 422)["code"] == "bad_policy"
+def test_a_policy_that_there_is_not_is_refused(server: ServerClient, policy: Any) -> None:
+    answer = server.post(
+        "/v1/routers", json={"name": "bad", "problem": FIVE_EXPERTS, "policy": policy}
+    )
+    assert assert_error(answer, 422)["code"] == "bad_policy"
 
 
-def test_a_setting_that_there_is_not_is_told_from_those_there_are(server: Served) -> None:
+def test_a_setting_that_there_is_not_is_told_from_those_there_are(server: ServerClient) -> None:
     for settings, remedy in (
         ({"explor": 0.02}, "policy 'noisy-or' has no setting 'explor'; did you mean 'explore'?"),
         ({"name": "omd"}, "policy 'noisy-or' has no setting 'name'"),
     ):
         policy = {"name": "noisy-or", "settings": settings}
-        body = {"name": "bad", "problem": FIVE, "policy": policy}
-        said = problem_of(server.post("/v1/routers", json=body), 422)["message"]
+        body = {"name": "bad", "problem": FIVE_EXPERTS, "policy": policy}
+        said = assert_error(server.post("/v1/routers", json=body), 422)["message"]
         assert said.startswith(remedy)
     policy = {"name": "noisy-or", "settings": {"explore": 0.02}}
-    good = server.post("/v1/routers", json={"name": "exploring", "problem": FIVE, "policy": policy})
+    good = server.post(
+        "/v1/routers", json={"name": "exploring", "problem": FIVE_EXPERTS, "policy": policy}
+    )
     assert good.json()["terms"]["policy"]["explore"] == 0.02
 
 
 def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
-    server: Served, monkeypatch: pytest.MonkeyPatch
+    server: ServerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
-    body = {"name": "wide", "problem": FIVE, "policy": "noisy-or"}
-    said = problem_of(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
+    body = {"name": "wide", "problem": FIVE_EXPERTS, "policy": "noisy-or"}
+    said = assert_error(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
     assert said["code"] == "bad_policy"
     assert "declare at most 6, or take 'distinct'" in said["message"]
     made = server.post("/v1/routers", json={**body, "max_contexts": 6})
@@ -131,10 +132,10 @@ def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
     ],
 )
 def test_an_edit_that_is_refused_says_what_can_be_done_with_a_router_that_runs(
-    server: Served, edit: dict[str, Any], remedy: str
+    server: ServerClient, edit: dict[str, Any], remedy: str
 ) -> None:
-    router = server.router()
-    message = problem_of(server.patch(router, json=edit), 422)["message"]
+    router = server.create_router()
+    message = assert_error(server.patch(router, json=edit), 422)["message"]
     assert remedy in message
     assert "; use '" not in message
     assert "draw more" not in message
@@ -156,21 +157,21 @@ def test_an_edit_that_is_refused_says_what_can_be_done_with_a_router_that_runs(
     ],
 )
 def test_a_problem_that_makes_no_sense_is_refused(
-    server: Served, changes: dict[str, Any], code: str
+    server: ServerClient, changes: dict[str, Any], code: str
 ) -> None:
     answer = server.post("/v1/routers", json={"name": "bad", "problem": problem(**changes)})
-    assert problem_of(answer, 422)["code"] == code
-    problem_of(server.get("/v1/routers/bad"), 404)
+    assert assert_error(answer, 422)["code"] == code
+    assert_error(server.get("/v1/routers/bad"), 404)
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a.b", "-a", "a" * 64, "a\n", "é", "a/b", "a b"])
-def test_a_name_is_short_and_plain(server: Served, name: str) -> None:
-    answer = server.post("/v1/routers", json={"name": name, "problem": FIVE})
-    assert problem_of(answer, 422)["field"] == "name"
+def test_a_name_is_short_and_plain(server: ServerClient, name: str) -> None:
+    answer = server.post("/v1/routers", json={"name": name, "problem": FIVE_EXPERTS})
+    assert assert_error(answer, 422)["field"] == "name"
 
 
-def test_routers_are_listed_page_by_page(server: Served) -> None:
-    names = sorted(server.router().rpartition("/")[2] for _ in range(5))
+def test_routers_are_listed_page_by_page(server: ServerClient) -> None:
+    names = sorted(server.create_router().rpartition("/")[2] for _ in range(5))
     seen, after = [], ""
     while after is not None:
         page = server.get("/v1/routers", params={"after": after, "limit": 2}).json()
@@ -194,12 +195,12 @@ def test_routers_are_listed_page_by_page(server: Served) -> None:
         "a&" * 99,
     ],
 )
-def test_a_page_that_there_is_not_is_refused(server: Served, query: str) -> None:
-    assert problem_of(server.get(f"/v1/routers?{query}"), 422)["code"] == "invalid"
+def test_a_page_that_there_is_not_is_refused(server: ServerClient, query: str) -> None:
+    assert assert_error(server.get(f"/v1/routers?{query}"), 422)["code"] == "invalid"
 
 
-def test_the_log_is_read_page_by_page(server: Served) -> None:
-    router = server.router()
+def test_the_log_is_read_page_by_page(server: ServerClient) -> None:
+    router = server.create_router()
     decisions = [server.decide(router, context=f"c{n}")["id"] for n in range(3)]
     server.post(f"/v1/decisions/{decisions[0]}/reward", json={"value": 0.5})
     lines, after = [], -1
@@ -213,23 +214,25 @@ def test_the_log_is_read_page_by_page(server: Served) -> None:
     assert lines[1]["body"]["context"] == "c0"
     assert lines[4]["body"]["value"] == 0.5
     assert lines[4]["of"] == 1
-    problem_of(server.get("/v1/routers/nobody/events"), 404)
+    assert_error(server.get("/v1/routers/nobody/events"), 404)
 
 
-def test_a_deleted_router_is_gone_and_its_name_is_free(server: Served) -> None:
-    router = server.router()
+def test_a_deleted_router_is_gone_and_its_name_is_free(server: ServerClient) -> None:
+    router = server.create_router()
     decision = server.decide(router)["id"]
     assert server.delete(router).status_code == 204
-    problem_of(server.get(router), 404)
-    problem_of(server.delete(router), 404)
+    assert_error(server.get(router), 404)
+    assert_error(server.delete(router), 404)
     name = router.rpartition("/")[2]
-    assert server.post("/v1/routers", json={"name": name, "problem": FIVE}).status_code == 201
+    assert (
+        server.post("/v1/routers", json={"name": name, "problem": FIVE_EXPERTS}).status_code == 201
+    )
     reward = server.post(f"/v1/decisions/{decision}/reward", json={"value": 1})
-    assert problem_of(reward, 404)["code"] == "no_such_decision"
+    assert assert_error(reward, 404)["code"] == "no_such_decision"
 
 
-def test_a_paused_expert_is_not_asked_until_it_is_resumed(server: Served) -> None:
-    router = server.router()
+def test_a_paused_expert_is_not_asked_until_it_is_resumed(server: ServerClient) -> None:
+    router = server.create_router()
     paused = server.patch(router, json={"pause": ["ann", "bob", "cat"]})
     assert paused.json()["terms"]["paused"] == ["ann", "bob", "cat"]
     assert {n for _ in range(9) for n in server.decide(router)["subset"]} <= {"dan", "eve"}
@@ -237,9 +240,9 @@ def test_a_paused_expert_is_not_asked_until_it_is_resumed(server: Served) -> Non
     assert "paused" not in resumed.json()["terms"]
 
 
-def test_experts_come_and_go(server: Served) -> None:
+def test_experts_come_and_go(server: ServerClient) -> None:
     share = {"share": "young", "members": ["cat", "eve"], "at_least": 0.1}
-    router = server.router(problem=problem(limits=[{"cost": "usd", "at_most": 3.0}, share]))
+    router = server.create_router(problem=problem(limits=[{"cost": "usd", "at_most": 3.0}, share]))
     fay = {"name": "fay", "costs": {"usd": 0.2, "junior": 1}, "shares": ["young"]}
     added = server.patch(router, json={"add": [fay], "remove": ["cat"]})
     assert added.status_code == 200, added.text
@@ -249,7 +252,7 @@ def test_experts_come_and_go(server: Served) -> None:
     assert terms["limits"][1]["members"] == ["eve", "fay"]
     assert set(server.decide(router, available=["fay"])["subset"]) == {"fay"}
     gone = server.post(f"{router}/decisions", json={"available": ["cat"]})
-    assert problem_of(gone, 422)["code"] == "bad_decision"
+    assert assert_error(gone, 422)["code"] == "bad_decision"
 
 
 @pytest.mark.parametrize(
@@ -266,30 +269,32 @@ def test_experts_come_and_go(server: Served) -> None:
         {"nope": 1},
     ],
 )
-def test_an_edit_that_makes_no_sense_changes_nothing(server: Served, edit: dict[str, Any]) -> None:
-    router = server.router()
+def test_an_edit_that_makes_no_sense_changes_nothing(
+    server: ServerClient, edit: dict[str, Any]
+) -> None:
+    router = server.create_router()
     before = server.get(router).json()
-    problem_of(server.patch(router, json=edit), 422)
+    assert_error(server.patch(router, json=edit), 422)
     assert server.get(router).json() == before
 
 
-def test_a_limit_is_changed_and_its_version_counts(server: Served) -> None:
-    router = server.router()
+def test_a_limit_is_changed_and_its_version_counts(server: ServerClient) -> None:
+    router = server.create_router()
     looser = {"version": 1, "limits": [{"cost": "usd", "at_most": 5.0}], "wait": 9.0}
     changed = server.patch(router, json=looser)
     terms = changed.json()["terms"]
     assert terms["version"] == 2
     assert terms["problem"]["limits"] == [{"cost": "usd", "at_most": 5.0}]
     assert terms["wait"] == 9.0
-    assert problem_of(server.patch(router, json=looser), 409)["code"] == "not_now"
+    assert assert_error(server.patch(router, json=looser), 409)["code"] == "not_now"
     unset = server.patch(router, json={"wait": None})
     assert "wait" not in unset.json()["terms"]
     kinds = [one["kind"] for one in server.get(f"{router}/events").json()["events"]]
     assert kinds == ["created", "edited", "edited"]
 
 
-def test_of_two_edits_at_once_none_is_lost(server: Served) -> None:
-    router = server.router(wait=9.0)
+def test_of_two_edits_at_once_none_is_lost(server: ServerClient) -> None:
+    router = server.create_router(wait=9.0)
     edits = [{"pause": ["ann"]}, {"pause": ["bob"]}, {"wait": 5.0}, {"default": 0.5}]
     codes = []
     threads = [
@@ -307,18 +312,18 @@ def test_of_two_edits_at_once_none_is_lost(server: Served) -> None:
     assert (terms["wait"], terms["default"]) == (5.0, 0.5)
 
 
-def test_a_path_or_a_method_that_there_is_not_says_so(server: Served) -> None:
-    assert problem_of(server.get("/v2/routers"), 404)["code"] == "not_found"
-    assert problem_of(server.get("/v1/routers/a/nothing"), 404)["code"] == "not_found"
-    assert problem_of(server.get("/v1/routers/"), 404)["code"] == "not_found"
+def test_a_path_or_a_method_that_there_is_not_says_so(server: ServerClient) -> None:
+    assert assert_error(server.get("/v2/routers"), 404)["code"] == "not_found"
+    assert assert_error(server.get("/v1/routers/a/nothing"), 404)["code"] == "not_found"
+    assert assert_error(server.get("/v1/routers/"), 404)["code"] == "not_found"
     wrong = server.put("/v1/routers")
-    assert problem_of(wrong, 405)["code"] == "method_not_allowed"
+    assert assert_error(wrong, 405)["code"] == "method_not_allowed"
     assert wrong.headers["allow"] == "POST, GET"
     assert server.get("/healthz").json() == {"status": "up"}
     assert server.get("/readyz").json() == {"status": "ready"}
 
 
-def test_answers_are_not_to_be_guessed_at_by_browsers(server: Served) -> None:
+def test_answers_are_not_to_be_guessed_at_by_browsers(server: ServerClient) -> None:
     for answer in (server.get("/healthz"), server.get("/nothing"), server.put("/v1/routers")):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "access-control-allow-origin" not in answer.headers

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 
-class Browser:
+class PageClient:
     """Visits an application in this process."""
 
     def __init__(self, routes: list[BaseRoute], base: str = "https://bylot.test") -> None:

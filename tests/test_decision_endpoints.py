@@ -1,7 +1,7 @@
 """Decide and reward over HTTP: guarantees G1 to G6 as a caller sees them."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +9,20 @@ import httpx
 import pytest
 
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.server.app import make_handler_factory
 from bylot.server.state import ServerSettings
+from bylot.server.writer import make_command_handler
 from bylot.store import open_store
-from serving import Served, problem_of, serving, until
+from live_server import ServerClient, assert_error, live_server, wait_until
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("store")) as client:
-        yield client
+def router(server: ServerClient) -> str:
+    return server.create_router()
 
 
-@pytest.fixture(scope="module")
-def router(server: Served) -> str:
-    return server.router()
-
-
-def test_a_decision_says_all_that_was_known_when_it_was_drawn(server: Served, router: str) -> None:
+def test_a_decision_says_all_that_was_known_when_it_was_drawn(
+    server: ServerClient, router: str
+) -> None:
     answer = server.decide(router, context="chest pain")
     assert answer["router"] == router.rpartition("/")[2]
     assert len(answer["draws"]) == 2
@@ -37,9 +33,11 @@ def test_a_decision_says_all_that_was_known_when_it_was_drawn(server: Served, ro
     assert answer["context"] == "chest pain"
 
 
-def test_a_decision_is_in_the_store_when_its_answer_arrives(server: Served, router: str) -> None:
+def test_a_decision_is_in_the_store_when_its_answer_arrives(
+    server: ServerClient, router: str
+) -> None:
     answer = server.decide(router, key="in the store")
-    store = open_store(server.app.service.settings.store, read_only=True)
+    store = open_store(server.app.state.settings.store, read_only=True)
     row = store.find(answer["router"])
     assert row is not None
     line = store.decision_by_key(row.number, "in the store")
@@ -48,7 +46,9 @@ def test_a_decision_is_in_the_store_when_its_answer_arrives(server: Served, rout
     assert answer["id"] == f"{row.name}.{row.number}.{line.seq}"
 
 
-def test_the_same_key_gives_the_same_decision_byte_for_byte(server: Served, router: str) -> None:
+def test_the_same_key_gives_the_same_decision_byte_for_byte(
+    server: ServerClient, router: str
+) -> None:
     ask = {"context": "a", "key": "k1"}
     first = server.post(f"{router}/decisions", json=ask)
     server.decide(router)
@@ -62,15 +62,15 @@ def test_the_same_key_gives_the_same_decision_byte_for_byte(server: Served, rout
     assert other.content != first.content
 
 
-def test_a_key_is_for_one_request_only(server: Served, router: str) -> None:
+def test_a_key_is_for_one_request_only(server: ServerClient, router: str) -> None:
     server.decide(router, context="a", key="used")
     wrong = server.post(f"{router}/decisions", json={"context": "b", "key": "used"})
-    assert problem_of(wrong, 422)["code"] == "key_reused"
+    assert assert_error(wrong, 422)["code"] == "key_reused"
     mixed = {"json": {"key": "x"}, "headers": {"idempotency-key": "y"}}
-    assert problem_of(server.post(f"{router}/decisions", **mixed), 422)["field"] == "key"  # type: ignore[arg-type]
+    assert assert_error(server.post(f"{router}/decisions", **mixed), 422)["field"] == "key"  # type: ignore[arg-type]
 
 
-class Gated(CommandHandler):
+class GatedHandler(CommandHandler):
     """Waits before it decides."""
 
     gate: threading.Event
@@ -84,16 +84,16 @@ def test_a_key_in_flight_is_refused_until_it_is_answered(tmp_path: Path) -> None
     gate = threading.Event()
     gate.set()
 
-    def hire(settings: ServerSettings) -> Any:
-        def make() -> Gated:
-            keeper = Gated(open_store(settings.store), "gated")
+    def make_handler(settings: ServerSettings) -> Any:
+        def make() -> GatedHandler:
+            keeper = GatedHandler(open_store(settings.store), "gated")
             keeper.gate = gate
             return keeper
 
         return make
 
-    with serving(tmp_path, hire) as server:
-        path = f"{server.router()}/decisions"
+    with live_server(tmp_path, make_handler) as server:
+        path = f"{server.create_router()}/decisions"
         gate.clear()
         answers: list[httpx.Response] = []
         first = threading.Thread(
@@ -102,9 +102,9 @@ def test_a_key_in_flight_is_refused_until_it_is_answered(tmp_path: Path) -> None
             )
         )
         first.start()
-        until(lambda: server.app.service.desk.waiting)
+        wait_until(lambda: server.app.state.writer.pending)
         refused = server.post(path, json={"key": "k"})
-        assert problem_of(refused, 409)["code"] == "in_flight"
+        assert assert_error(refused, 409)["code"] == "in_flight"
         assert int(refused.headers["retry-after"]) >= 1
         gate.set()
         first.join()
@@ -113,13 +113,13 @@ def test_a_key_in_flight_is_refused_until_it_is_answered(tmp_path: Path) -> None
         assert again.content == answers[0].content
 
 
-def test_a_reward_counts_once(server: Served, router: str) -> None:
+def test_a_reward_counts_once(server: ServerClient, router: str) -> None:
     path = f"/v1/decisions/{server.decide(router)['id']}/reward"
     first = server.post(path, json={"value": 0.5})
     assert (first.status_code, first.json()["receipt"]) == (200, "learned")
     again = server.post(path, json={"value": 0.5})
     assert (again.status_code, again.json()["receipt"]) == (200, "duplicate")
-    assert problem_of(server.post(path, json={"value": 0.6}), 409)["code"] == "reward_conflict"
+    assert assert_error(server.post(path, json={"value": 0.6}), 409)["code"] == "reward_conflict"
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,19 @@ def test_a_reward_counts_once(server: Served, router: str) -> None:
     ['{"value": 1.5}', '{"value": -0.1}', '{"value": "1"}', '{"value": null}', "{}"],
 )
 def test_a_reward_that_makes_no_sense_changes_nothing(
-    server: Served, router: str, body: str
+    server: ServerClient, router: str, body: str
 ) -> None:
     decision = server.decide(router)["id"]
     before = server.get(f"{router}/status").json()
     headers = {"content-type": "application/json"}
     answer = server.post(f"/v1/decisions/{decision}/reward", content=body, headers=headers)
-    problem_of(answer, 422)
+    assert_error(answer, 422)
     assert server.get(f"{router}/status").json() == before
     assert server.get(f"/v1/decisions/{decision}").json()["state"] == "waiting"
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "0x1", "01"])
-def test_a_number_that_is_none_is_refused(server: Served, router: str, number: str) -> None:
+def test_a_number_that_is_none_is_refused(server: ServerClient, router: str, number: str) -> None:
     path = f"/v1/decisions/{server.decide(router)['id']}/reward"
     headers = {"content-type": "application/json"}
     answer = server.post(path, content=f'{{"value": {number}}}', headers=headers)
@@ -147,19 +147,19 @@ def test_a_number_that_is_none_is_refused(server: Served, router: str, number: s
     assert "error" in answer.json()
 
 
-def test_what_was_never_made_is_unknown(server: Served, router: str) -> None:
+def test_what_was_never_made_is_unknown(server: ServerClient, router: str) -> None:
     name = router.rpartition("/")[2]
     for id in (f"{name}.1.99999", f"{name}.999.1", "nobody.1.1", "d7", f"{name}.1", "%00", "é.1.1"):
         for end, body in (("reward", {"value": 1.0}), ("activate", None), ("cancel", None)):
             answer = server.post(f"/v1/decisions/{id}/{end}", json=body)
-            assert problem_of(answer, 404)["code"] == "no_such_decision"
-        assert problem_of(server.get(f"/v1/decisions/{id}"), 404)["code"] == "no_such_decision"
+            assert assert_error(answer, 404)["code"] == "no_such_decision"
+        assert assert_error(server.get(f"/v1/decisions/{id}"), 404)["code"] == "no_such_decision"
     answer = server.post("/v1/routers/nobody/decisions", json={})
-    assert problem_of(answer, 404)["code"] == "no_such_router"
+    assert assert_error(answer, 404)["code"] == "no_such_router"
 
 
-def test_settled_costs_take_the_place_of_stated_ones(server: Served) -> None:
-    router = server.router()
+def test_settled_costs_take_the_place_of_stated_ones(server: ServerClient) -> None:
+    router = server.create_router()
     one = server.decide(router)
     server.post(f"/v1/decisions/{one['id']}/reward", json={"value": 1, "spend": {"usd": 2.5}})
     costs = server.get(f"{router}/status").json()["costs"]["usd"]
@@ -167,7 +167,7 @@ def test_settled_costs_take_the_place_of_stated_ones(server: Served) -> None:
     assert costs["stated"] == one["spend"]["usd"]
 
 
-def test_a_deferred_decision_can_be_used_or_not(server: Served, router: str) -> None:
+def test_a_deferred_decision_can_be_used_or_not(server: ServerClient, router: str) -> None:
     used, unused = (server.decide(router, defer=True)["id"] for _ in range(2))
     assert server.get(f"/v1/decisions/{used}").json()["state"] == "deferred"
     assert server.post(f"/v1/decisions/{used}/activate").status_code == 200
@@ -175,28 +175,28 @@ def test_a_deferred_decision_can_be_used_or_not(server: Served, router: str) -> 
     assert server.post(f"/v1/decisions/{unused}/cancel").status_code == 200
     assert server.get(f"/v1/decisions/{unused}").json()["state"] == "cancelled"
     answer = server.post(f"/v1/decisions/{unused}/activate")
-    assert problem_of(answer, 409)["code"] == "not_now"
+    assert assert_error(answer, 409)["code"] == "not_now"
 
 
-def test_after_its_time_a_reward_is_late_and_says_so(server: Served) -> None:
-    router = server.router(wait=0.05, default=0.25)
+def test_after_its_time_a_reward_is_late_and_says_so(server: ServerClient) -> None:
+    router = server.create_router(wait=0.05, default=0.25)
     decision = server.decide(router)["id"]
-    until(lambda: server.get(f"/v1/decisions/{decision}").json()["state"] == "closed")
+    wait_until(lambda: server.get(f"/v1/decisions/{decision}").json()["state"] == "closed")
     answer = server.post(f"/v1/decisions/{decision}/reward", json={"value": 1})
     assert answer.json()["receipt"] == "late"
     assert server.get(f"{router}/status").json()["mean_reward"] == 0.25
 
 
-def test_only_available_experts_are_drawn(server: Served, router: str) -> None:
+def test_only_available_experts_are_drawn(server: ServerClient, router: str) -> None:
     up = ["cat", "dan"]
     assert set(server.decide(router, available=up)["subset"]) <= set(up)
     nobody = server.post(f"{router}/decisions", json={"available": []})
-    assert problem_of(nobody, 422)["code"] == "bad_decision"
+    assert assert_error(nobody, 422)["code"] == "bad_decision"
     unknown = server.post(f"{router}/decisions", json={"available": ["zoe"]})
-    assert "zoe" in problem_of(unknown, 422)["message"]
+    assert "zoe" in assert_error(unknown, 422)["message"]
 
 
-def test_a_batch_of_decisions_tells_each_its_own_fate(server: Served, router: str) -> None:
+def test_a_batch_of_decisions_tells_each_its_own_fate(server: ServerClient, router: str) -> None:
     asks = [{"context": "a"}, {"available": ["zoe"]}, {"key": "b"}, {"key": "b"}]
     asks.append({"key": "b", "context": "another"})
     answer = server.post(f"{router}/decisions:batch", json={"decisions": asks})
@@ -210,8 +210,8 @@ def test_a_batch_of_decisions_tells_each_its_own_fate(server: Served, router: st
     assert results[4]["error"]["code"] == "key_reused"
 
 
-def test_a_batch_of_rewards_tells_each_its_own_fate(server: Served, router: str) -> None:
-    other = server.router()
+def test_a_batch_of_rewards_tells_each_its_own_fate(server: ServerClient, router: str) -> None:
+    other = server.create_router()
     one, two = server.decide(router)["id"], server.decide(other)["id"]
     rewards = [
         {"decision": one, "value": 0.5},
@@ -229,16 +229,16 @@ def test_a_batch_of_rewards_tells_each_its_own_fate(server: Served, router: str)
     assert receipts == ["learned", "learned", "duplicate"]
 
 
-def test_a_batch_has_one_to_a_thousand_items(server: Served, router: str) -> None:
+def test_a_batch_has_one_to_a_thousand_items(server: ServerClient, router: str) -> None:
     path = f"{router}/decisions:batch"
     assert len(server.post(path, json={"decisions": [{}] * 1000}).json()["results"]) == 1000
-    problem_of(server.post(path, json={"decisions": [{}] * 1001}), 422)
-    problem_of(server.post(path, json={"decisions": []}), 422)
+    assert_error(server.post(path, json={"decisions": [{}] * 1001}), 422)
+    assert_error(server.post(path, json={"decisions": []}), 422)
 
 
 def test_the_keeper_of_a_server_has_a_name_of_its_own(tmp_path: Path) -> None:
-    settings = ServerSettings(store=f"sqlite:///{tmp_path}/x.db")
-    one, two = make_handler_factory(settings)(), make_handler_factory(settings)()
+    store = f"sqlite:///{tmp_path}/x.db"
+    one, two = make_command_handler(store, 10.0), make_command_handler(store, 10.0)
     assert isinstance(one, CommandHandler)
     assert isinstance(two, CommandHandler)
     assert one.shelf.owner != two.shelf.owner

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 from html.parser import HTMLParser
-from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import bylot
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
+from bylot.server.auth import Caller
 from bylot.server.dashboard.config_history import describe_changes
 from bylot.server.dashboard.limit_gauge import make_gauge, view_limits
 from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
@@ -24,39 +24,39 @@ from bylot.server.dashboard.router_view import (
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.selection import build_selection
 from bylot.server.dashboard.source import ConfigChange, ListedRouter
-from played import Played, Standins
+from page_client import PageClient
+from played_routers import PlayedRouter, PlayedSource
 from small import five
-from visits import Browser
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror='alert(2)'>\"&\u2028\u202e漢"
 
 
-class Guest(NamedTuple):
-    """Somebody who looks at pages."""
-
-    scopes: tuple[str, ...] = ("read",)
-    routers: tuple[str, ...] = ()
+def reader(*routers: str) -> Caller:
+    """A visitor who may read some routers, or all."""
+    return Caller(None, frozenset({"read"}), frozenset(routers))
 
 
 @pytest.fixture(scope="module")
-def triage() -> Played:
-    return Played("triage", five(), ["chest pain", None]).play(600)
+def triage() -> PlayedRouter:
+    return PlayedRouter("triage", five(), ["chest pain", None]).play(600)
 
 
 @pytest.fixture(scope="module")
-def evil() -> Played:
+def evil() -> PlayedRouter:
     pool = bylot.Problem(
         experts=[EVIL, "ok"], costs={EVIL: [1.0, 2.0]}, limits=[bylot.at_most(EVIL, 1.9)], draws=1
     )
-    return Played("evil", pool, [EVIL]).play(30)
+    return PlayedRouter("evil", pool, [EVIL]).play(30)
 
 
 def visit(
-    *routers: Played, who: Guest | None = None, others: tuple[ListedRouter, ...] = ()
-) -> Browser:
+    *routers: PlayedRouter, who: Caller | None = None, others: tuple[ListedRouter, ...] = ()
+) -> PageClient:
     """A browser at a dashboard of these routers."""
-    guest = who or Guest()
-    return Browser([*dashboard_routes(Standins(*routers, others=others), lambda token: guest)])
+    guest = who or reader()
+    return PageClient(
+        [*dashboard_routes(PlayedSource(*routers, others=others), lambda token: guest)]
+    )
 
 
 class Texts(HTMLParser):
@@ -80,47 +80,47 @@ class Texts(HTMLParser):
         self.said.append(data)
 
 
-def test_a_page_holds_the_data_of_its_twin(triage: Played) -> None:
+def test_a_page_holds_the_data_of_its_twin(triage: PlayedRouter) -> None:
     client = visit(triage)
     for page, twin in (("/", "/routers.json"), ("/routers/triage", "/routers/triage.json")):
         shown = Texts(client.get(page).text)
         assert json.loads(shown.data) == client.get(twin).json()
 
 
-def test_the_numbers_are_those_of_the_router(triage: Played) -> None:
+def test_the_numbers_are_those_of_the_router(triage: PlayedRouter) -> None:
     status = triage.router.status()
     twin = visit(triage).get("/routers/triage.json").json()
-    assert twin["tally"]["decisions"] == status.decisions == 600
-    assert twin["tally"]["mean_reward"] == status.mean_reward
-    assert [one["mean"] for one in twin["limits"]] == [one.mean for one in status.limits]
+    assert twin["status"]["decisions"] == status.decisions == 600
+    assert twin["status"]["mean_reward"] == status.mean_reward
+    assert [one["status"]["mean"] for one in twin["limits"]] == [one.mean for one in status.limits]
     assert [one["state"] for one in twin["limits"]] == [one.verdict for one in status.limits]
-    assert {one["expert"]: one["overall"] for one in twin["law"]["rows"]} == dict(status.q)
-    assert sum(span["decisions"] for span in twin["course"]) == 600
-    assert twin["course"][-1]["reward"]["so_far"] == pytest.approx(status.mean_reward, rel=1e-5)
-    cost = [span["costs"][0]["so_far"] for span in twin["course"]][-1]
+    assert {one["expert"]: one["overall"] for one in twin["selection"]["rows"]} == dict(status.q)
+    assert sum(span["decisions"] for span in twin["timeline"]) == 600
+    assert twin["timeline"][-1]["reward"]["so_far"] == pytest.approx(status.mean_reward, rel=1e-5)
+    cost = [span["costs"][0]["so_far"] for span in twin["timeline"]][-1]
     assert cost == pytest.approx(status.limits[0].mean, rel=1e-5)
 
 
-def test_the_chances_of_a_context_fill_the_panel(triage: Played) -> None:
+def test_the_chances_of_a_context_fill_the_panel(triage: PlayedRouter) -> None:
     table = build_selection(triage.status(), triage.terms)
     for i, _ in enumerate(table.columns):
-        assert sum(row.chances[i] for row in table.rows) == pytest.approx(five().draws)
+        assert sum(row.by_context[i] for row in table.rows) == pytest.approx(five().draws)
     overall = [row.overall for row in table.rows]
     assert overall == sorted(overall, reverse=True)
 
 
-def test_whatever_a_name_holds_it_is_text(evil: Played) -> None:
+def test_whatever_a_name_holds_it_is_text(evil: PlayedRouter) -> None:
     client = visit(evil)
     shown = Texts(client.get("/routers/evil").text)
     assert "img" not in shown.tags
     assert shown.tags.count("script") == 2  # ours, and the data
-    assert json.loads(shown.data)["limits"][0]["cost"] == EVIL
+    assert json.loads(shown.data)["limits"][0]["status"]["cost"] == EVIL
     assert EVIL in shown.said
     missing = Texts(client.get("/routers/%3Cimg%20src=x%3E").text)
     assert "img" not in missing.tags
 
 
-def test_nothing_is_written_into_a_page_that_its_policy_forbids(triage: Played) -> None:
+def test_nothing_is_written_into_a_page_that_its_policy_forbids(triage: PlayedRouter) -> None:
     client = visit(triage)
     for path in ("/", "/routers/triage", "/sign-in", "/routers/none"):
         answer = client.get(path)
@@ -134,16 +134,18 @@ def test_nothing_is_written_into_a_page_that_its_policy_forbids(triage: Played) 
         assert not re.search(r"(src|href)=\"(https?:)?//", answer.text)
 
 
-def test_a_router_that_is_not_there_is_told_in_the_shape_that_was_asked(triage: Played) -> None:
+def test_a_router_that_is_not_there_is_told_in_the_shape_that_was_asked(
+    triage: PlayedRouter,
+) -> None:
     client = visit(triage)
     page, twin = client.get("/routers/none"), client.get("/routers/none.json")
     assert (page.status_code, twin.status_code) == (404, 404)
-    assert "there is no router &#39;none&#39;" in page.text
+    assert "no router named &#39;none&#39;" in page.text
     assert twin.json()["error"]["code"] == "no_such_router"
 
 
-def test_a_key_for_some_routers_shows_no_others(triage: Played, evil: Played) -> None:
-    client = visit(triage, evil, who=Guest(routers=("triage",)))
+def test_a_key_for_some_routers_shows_no_others(triage: PlayedRouter, evil: PlayedRouter) -> None:
+    client = visit(triage, evil, who=reader("triage"))
     assert [one["name"] for one in client.get("/routers.json").json()["routers"]] == ["triage"]
     assert client.get("/routers/triage").status_code == 200
     assert client.get("/routers/evil").status_code == 404
@@ -162,30 +164,32 @@ def test_assets_may_be_kept_for_ever_as_their_address_is_their_content() -> None
 
 
 def test_a_router_before_its_first_decision_has_a_page() -> None:
-    new = Played("new", five())
+    new = PlayedRouter("new", five())
     page = build_router_page(new.view(), [], new.edits)
-    assert page.state == "not begun"
-    assert page.course == []
-    assert page.tally.mean_reward is None
+    assert page.state == "not started"
+    assert page.timeline == []
+    assert page.status.mean_reward is None
     assert "None yet." in visit(new).get("/routers/new").text
 
 
 def test_a_router_without_limits_has_a_page() -> None:
-    free = Played("free", bylot.Problem(["a", "b"], {}, [], draws=1)).play(3)
+    free = PlayedRouter("free", bylot.Problem(["a", "b"], {}, [], draws=1)).play(3)
     assert build_router_page(free.view(), free.past, free.edits).state == "no limits"
     assert visit(free).get("/routers/free").status_code == 200
 
 
-def test_a_policy_that_guards_nothing_has_no_period(triage: Played) -> None:
+def test_a_policy_that_guards_nothing_has_no_period(triage: PlayedRouter) -> None:
     status, replace = triage.status(), msgspec.structs.replace
     limits = tuple(replace(one, current=None, price=None) for one in status.limits)
     view = replace(triage.view(), status=replace(status, period=None, limits=limits))
     page = build_router_page(view, [], [])
-    assert page.period is None
-    assert {(one.now, one.in_force, one.missed) for one in page.limits} == {(None, None, None)}
+    assert page.period_progress is None
+    assert {(one.status.current, one.gauge.now, one.gauge.in_force) for one in page.limits} == {
+        (None, None, None)
+    }
 
 
-def test_the_list_counts_what_needs_attention(triage: Played) -> None:
+def test_the_list_counts_what_needs_attention(triage: PlayedRouter) -> None:
     view, replace = triage.view(), msgspec.structs.replace
     limits = tuple(replace(one, verdict="out of reach") for one in view.status.limits)
     outside = replace(view, status=replace(view.status, limits=limits))
@@ -193,14 +197,14 @@ def test_the_list_counts_what_needs_attention(triage: Played) -> None:
         [
             ListedRouter(name="a", view=view),
             ListedRouter(name="b", view=outside),
-            ListedRouter(name="c", trouble="its log is damaged"),
-            ListedRouter(name="d", place="elsewhere"),
+            ListedRouter(name="c", error="its log is damaged"),
+            ListedRouter(name="d", location="another server"),
         ]
     )
-    assert (found.count, found.worried, found.troubled) == (4, 1, 1)
+    assert (found.count, found.violated, found.failed) == (4, 1, 1)
     assert [one.state for one in found.routers][1:] == ["out of reach", "cannot be served", None]
     assert found.decisions == 1200
-    shown = Texts(visit(others=(ListedRouter(name="c", trouble=EVIL),)).get("/").text)
+    shown = Texts(visit(others=(ListedRouter(name="c", error=EVIL),)).get("/").text)
     assert EVIL in shown.said
 
 
@@ -213,7 +217,7 @@ def test_a_gauge_tints_the_side_that_is_outside() -> None:
     assert nothing.top == 1.0
 
 
-def test_stated_and_expected_costs_are_means(triage: Played) -> None:
+def test_stated_and_expected_costs_are_means(triage: PlayedRouter) -> None:
     status = triage.status()
     first = view_limits(status)[0]
     assert first.stated == pytest.approx(status.costs["usd"].stated / 600)
@@ -278,10 +282,10 @@ def test_an_edit_says_what_it_changed(after: RouterConfig, told: list[str]) -> N
 
 
 def test_versions_are_told_newest_first() -> None:
-    new = Played("new", five())
+    new = PlayedRouter("new", five())
     second = msgspec.structs.replace(new.terms, version=2, wait=5.0)
-    edits = [*new.edits, ConfigChange(at="2026-01-01T00:00:00Z", by="ops", terms=second)]
-    told = build_router_page(new.view(), [], edits).amendments
+    edits = [*new.edits, ConfigChange(at="2026-01-01T00:00:00Z", by="ops", config=second)]
+    told = build_router_page(new.view(), [], edits).versions
     assert [(one.version, one.by, one.changes) for one in told] == [
         (2, "ops", ["wait: 600 → 5"]),
         (1, "root", ["created"]),
@@ -289,14 +293,14 @@ def test_versions_are_told_newest_first() -> None:
 
 
 def test_of_very_many_versions_the_last_are_told_each_against_the_one_before() -> None:
-    new = Played("new", five())
+    new = PlayedRouter("new", five())
     edits = [
         ConfigChange(
-            at="", by="ops", terms=msgspec.structs.replace(new.terms, version=n, wait=float(n))
+            at="", by="ops", config=msgspec.structs.replace(new.terms, version=n, wait=float(n))
         )
         for n in (7, 8, 9)
     ]
-    told = build_router_page(new.view(), [], edits).amendments
+    told = build_router_page(new.view(), [], edits).versions
     assert [(one.version, one.changes) for one in told] == [
         (9, ["wait: 8 → 9"]),
         (8, ["wait: 7 → 8"]),
@@ -312,6 +316,6 @@ def test_attributes_that_are_bound_are_escaped() -> None:
     assert "hidden=" not in bound_attributes({"limits": [1]}, "hidden:limits|missing")
 
 
-def test_the_standin_is_a_source(triage: Played) -> None:
-    listed = asyncio.run(Standins(triage).routers())
+def test_the_standin_is_a_source(triage: PlayedRouter) -> None:
+    listed = asyncio.run(PlayedSource(triage).list_routers())
     assert [one.name for one in listed] == ["triage"]

@@ -20,13 +20,14 @@ from starlette.applications import Starlette
 import bylot
 from bylot.router import persistence
 from bylot.server.app import make_app
+from bylot.server.auth import Caller
 from bylot.server.dashboard import formatting
 from bylot.server.dashboard.render import asset_url
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ListedRouter
 from bylot.server.lifecycle import HttpServer
 from bylot.server.state import ServerSettings
-from played import Played, Standins
+from played_routers import PlayedRouter, PlayedSource
 from small import five
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
@@ -51,45 +52,43 @@ REWRITE = """async (base) => {
 """Empties a page of all its lists and tables, and lets our script fill it from its data."""
 
 
-class Guest(NamedTuple):
-    """Somebody with a key."""
-
-    scopes: tuple[str, ...] = ("read",)
-    routers: tuple[str, ...] = ()
+READER = Caller(None, frozenset({"read"}), frozenset())
 
 
 class Site(NamedTuple):
     """A server, and the router that is still being asked."""
 
     address: str
-    triage: Played
+    triage: PlayedRouter
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """A busy router, one with many experts, contexts and limits, awkward names, nothing at all."""
-    triage = Played("triage", five(), ["chest pain", "headache", None]).play(300)
+    triage = PlayedRouter("triage", five(), ["chest pain", "headache", None]).play(300)
     experts = [EVIL, "x" * 100, *(f"expert-{i}" for i in range(28))]
     costs = {f"cost {i} {EVIL if i == 0 else ''}": [1.0 + (i + j) % 3 for j in range(30)]
              for i in range(8)}  # fmt: skip
     limits = [bylot.at_most(cost, 7.5) for cost in costs]
-    many = Played(LONG, bylot.Problem(experts, costs, limits, draws=3), [EVIL, *map(str, range(9))])
-    new = Played("new", five())
-    others = [ListedRouter(name=f"r{i}", place="asleep") for i in range(40)]
-    others.append(ListedRouter(name="broken", trouble="its log is damaged"))
-    source = Standins(triage, many.play(60), new, others=others)
-    keys = {"": Guest()}
+    many = PlayedRouter(
+        LONG, bylot.Problem(experts, costs, limits, draws=3), [EVIL, *map(str, range(9))]
+    )
+    new = PlayedRouter("new", five())
+    others = [ListedRouter(name=f"r{i}", location="not loaded") for i in range(40)]
+    others.append(ListedRouter(name="broken", error="its log is damaged"))
+    source = PlayedSource(triage, many.play(60), new, others=others)
+    keys = {"": READER}
     yield from served(source, keys, triage)
 
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[Site]:
     """A server that asks for a key."""
-    triage = Played("triage", five()).play(3)
-    yield from served(Standins(triage), {"sesame": Guest()}, triage)
+    triage = PlayedRouter("triage", five()).play(3)
+    yield from served(PlayedSource(triage), {"sesame": READER}, triage)
 
 
-def served(source: Standins, keys: dict[str, Guest], triage: Played) -> Iterator[Site]:
+def served(source: PlayedSource, keys: dict[str, Caller], triage: PlayedRouter) -> Iterator[Site]:
     """A server of pages alone."""
     app = Starlette(routes=dashboard_routes(source, keys.get))
     with running(uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))) as place:
@@ -172,7 +171,7 @@ def test_a_page_shows_every_limit_and_whether_it_is_kept(visit: Visit) -> None:
         card = cards.nth(i)
         side = standing.side.replace("_", " ")
         assert card.locator("h3").inner_text() == (
-            f"{standing.cost} {side} {formatting.number(standing.bound)}"
+            f"{standing.cost} {side} {formatting.format_number(standing.bound)}"
         )
         assert card.locator(".state").inner_text() == standing.verdict
         assert card.locator("svg.gauge line.bound").get_attribute("x1") != "0%"
@@ -185,7 +184,7 @@ def test_new_decisions_appear_without_a_reload(visit: Visit) -> None:
     before = page.locator(".latest tbody tr:first-of-type .id").inner_text()
     label = page.locator("[data-chart=reward] svg").get_attribute("aria-label")
     visit.site.triage.play(40)
-    decisions = formatting.count(visit.site.triage.router.t)
+    decisions = formatting.format_count(visit.site.triage.router.t)
     page.wait_for_function(
         "text => document.querySelector('.tiles dd').textContent === text", arg=decisions
     )
@@ -209,11 +208,11 @@ def test_numbers_are_written_alike_on_both_sides(visit: Visit) -> None:
     numbers = [chance.choice((1, -1)) * 10 ** chance.uniform(-9, 17) for _ in range(3000)]
     numbers += [i / 8 for i in range(-99, 99)] + [i + 0.5 for i in range(995, 1005)]
     numbers += [0.0, 1.0, 999.95, 999.949, 0.0001, 0.00009999, 0.0005, 1e15, 1.25e15, 1.25e-5]
-    names = ["number", "percent", "chance", "level", "width"]
+    names = ["number", "percent", "propensity", "level", "width"]
     theirs = page.evaluate(
         "async ([base, names, numbers]) => { const { FORMATS } = await import(base);"
         "return names.map((name) => numbers.map((x) => FORMATS[name](x))); }",
-        [asset_url("words.js"), names, [*numbers, None]],
+        [asset_url("formatting.js"), names, [*numbers, None]],
     )
     for name, column in zip(names, theirs, strict=True):
         assert column == [formatting.FORMATS[name](x) for x in [*numbers, None]]
@@ -222,9 +221,11 @@ def test_numbers_are_written_alike_on_both_sides(visit: Visit) -> None:
 def test_without_javascript_all_numbers_and_tables_are_there(chromium: Any, site: Site) -> None:
     plain = Visit(chromium, site, java_script_enabled=False)
     page = plain.go("/routers/triage")
-    assert page.locator(".tiles dd").first.inner_text() == formatting.count(site.triage.router.t)
+    assert page.locator(".tiles dd").first.inner_text() == formatting.format_count(
+        site.triage.router.t
+    )
     assert page.locator(".latest tbody tr").count() == 25
-    page.locator("summary", has_text="courses").click()
+    page.locator("summary", has_text="Timeline").click()
     assert page.locator("details table tbody tr").count() > 20
     assert not page.locator(".chart").first.is_visible()
     assert not page.locator("#live").is_visible()
@@ -242,14 +243,14 @@ def test_a_lost_connection_is_told_and_found_again(visit: Visit) -> None:
     page.route("**/*.json", lambda route: route.abort())
     page.clock.run_for(2_100)
     page.locator("#live[data-link=lost]").wait_for()
-    assert "connection lost, next try in" in page.locator("#link").inner_text()
-    assert page.locator("#said").inner_text() == "Connection lost"
+    assert "connection lost, retry in" in page.locator("#link").inner_text()
+    assert page.locator("#announcement").inner_text() == "Connection lost"
     page.unroute("**/*.json")
     page.clock.run_for(2_100)  # it waits twice as long now
     assert page.locator("#live[data-link=lost]").count() == 1
     page.clock.run_for(2_000)
     page.locator("#live[data-link=live]").wait_for()
-    assert page.locator("#said").inner_text() == "Connection restored"
+    assert page.locator("#announcement").inner_text() == "Connection restored"
     visit.complaints = [one for one in visit.complaints if "ERR_FAILED" not in one]
 
 
@@ -273,7 +274,9 @@ def test_a_limit_that_changes_its_state_is_spoken_of_once(visit: Visit) -> None:
     twin["limits"][0]["state"] = "out of reach"
     page.route("**/*.json", lambda route: route.fulfill(json=twin))
     page.clock.run_for(2_100)
-    page.locator("#said", has_text="usd at most 3: now out of reach").wait_for(state="attached")
+    page.locator("#announcement", has_text="usd at most 3: now out of reach").wait_for(
+        state="attached"
+    )
     assert page.locator(".limits .state").first.inner_text() == "out of reach"
 
 
@@ -310,7 +313,7 @@ def test_the_test_above_would_notice(visit: Visit) -> None:
 def test_everything_can_be_reached_by_keyboard_and_shows_where_one_is(visit: Visit) -> None:
     page = visit.go("/routers/triage")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     wanted = page.eval_on_selector_all(
         "a, button, summary, .scroll, .chart svg",
         "all => all.filter(e => e.checkVisibility()).length",
@@ -336,15 +339,15 @@ def test_a_chart_tells_its_numbers_to_the_arrow_keys_and_to_the_pointer(visit: V
     last = chart.locator("output").inner_text()
     page.keyboard.press("ArrowLeft")
     assert chart.locator("output").inner_text() != last
-    assert "since the first" in last
+    assert "since the first decision" in last
     chart.locator("svg").hover(position={"x": 60, "y": 60})
     assert chart.locator("output").inner_text() not in ("", last)
 
 
 def test_charts_go_by_decisions_so_that_a_night_takes_no_room(chromium: Any) -> None:
-    triage = Played("triage", five()).play(150)
+    triage = PlayedRouter("triage", five()).play(150)
     triage.at += 8 * 3600 * 1_000_000
-    for site in served(Standins(triage.play(150)), {"": Guest()}, triage):
+    for site in served(PlayedSource(triage.play(150)), {"": READER}, triage):
         page = Visit(chromium, site).go("/routers/triage")
         drawn = page.locator("[data-chart=reward] polyline.so_far").get_attribute("points")
         places = [float(one.split(",")[0]) for one in drawn.split()]
@@ -405,10 +408,10 @@ def test_a_service_is_watched_while_it_works(chromium: Any, tmp_path: Path) -> N
     with running(HttpServer(make_app(settings))) as place, httpx.Client(base_url=place) as client:
         problem = persistence.problem_to_data(five())
         client.post("/v1/routers", json={"name": "triage", "problem": problem}, timeout=120.0)
-        window = Visit(chromium, Site(place, Played("unused", five())))
+        window = Visit(chromium, Site(place, PlayedRouter("unused", five())))
         page = window.go("/")
         page.get_by_role("link", name="triage").click()
-        assert page.locator(".title .state").inner_text() == "not begun"
+        assert page.locator(".title .state").inner_text() == "not started"
         for _ in range(3):
             made = client.post("/v1/routers/triage/decisions", json={"context": EVIL}).json()
         client.post(f"/v1/decisions/{made['id']}/reward", json={"value": 0.75, "spend": {"usd": 2}})

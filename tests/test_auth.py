@@ -16,7 +16,7 @@ from bylot.server.auth import (
     issue_key,
 )
 from bylot.store import ApiKey, Store, open_store
-from serving import FIVE, Served, problem_of, serving, until
+from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server, wait_until
 
 
 def add(store: Store, *scopes: Scope, routers: tuple[str, ...] = ()) -> str:
@@ -43,10 +43,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def server(keys: dict[str, str]) -> Iterator[Served]:
-    with serving(Path(keys["folder"])) as client:
+def server(keys: dict[str, str]) -> Iterator[ServerClient]:
+    with live_server(Path(keys["folder"])) as client:
         for name in ("one", "two"):
-            body = {"name": name, "problem": FIVE}
+            body = {"name": name, "problem": FIVE_EXPERTS}
             made = client.post("/v1/routers", json=body, headers=bearer(keys["admin"]))
             assert made.status_code == 201
         yield client
@@ -70,13 +70,13 @@ def test_a_scope_that_there_is_not_is_refused() -> None:
 
 
 def test_without_a_key_nobody_enters_where_there_are_keys(
-    server: Served, keys: dict[str, str]
+    server: ServerClient, keys: dict[str, str]
 ) -> None:
     name, secret = keys["read"].split("_")[1:]
     wrong = ["x", "nonsense", f"bylot_{name}_{'0' * 48}", f"bylot__{secret}", f"x_{name}_{secret}"]
     for key in wrong:
         answer = server.get("/v1/routers", headers=bearer(key))
-        assert problem_of(answer, 401)["code"] == "unauthorized"
+        assert assert_error(answer, 401)["code"] == "unauthorized"
         assert answer.headers["www-authenticate"].startswith("Bearer")
     assert server.get("/v1/routers").status_code == 401
     assert server.get("/metrics").status_code == 401
@@ -108,7 +108,7 @@ ROUTES = [
 
 @pytest.mark.parametrize(("method", "path", "scope"), ROUTES)
 def test_a_key_is_for_its_scope_only(
-    server: Served, keys: dict[str, str], method: str, path: str, scope: str
+    server: ServerClient, keys: dict[str, str], method: str, path: str, scope: str
 ) -> None:
     body: dict[str, str] | None = None if method == "GET" else {}
     for other in SCOPES:
@@ -116,10 +116,10 @@ def test_a_key_is_for_its_scope_only(
         if other == scope or (other, scope) == ("admin", "read"):  # who edits may look
             assert answer.status_code not in (401, 403)
         else:
-            assert problem_of(answer, 403)["code"] == "forbidden"
+            assert assert_error(answer, 403)["code"] == "forbidden"
 
 
-def test_a_key_is_for_its_routers_only(server: Served, keys: dict[str, str]) -> None:
+def test_a_key_is_for_its_routers_only(server: ServerClient, keys: dict[str, str]) -> None:
     mine = bearer(keys["one"])
     decision = server.post("/v1/routers/one/decisions", json={}, headers=mine)
     assert decision.status_code == 201
@@ -133,7 +133,7 @@ def test_a_key_is_for_its_routers_only(server: Served, keys: dict[str, str]) -> 
     ]:
         body = {"value": 1, "actions": [{"id": "ann"}]} if "rank" in path else {"value": 1}
         answer = server.request(method, path, json=body, headers=mine)
-        assert problem_of(answer, 403)["code"] == "forbidden"
+        assert assert_error(answer, 403)["code"] == "forbidden"
     listed = server.get("/v1/routers", headers=mine).json()["routers"]
     assert [one["name"] for one in listed] == ["one"]
     rewards = [
@@ -142,12 +142,12 @@ def test_a_key_is_for_its_routers_only(server: Served, keys: dict[str, str]) -> 
     ]
     batch = server.post("/v1/rewards:batch", json={"rewards": rewards}, headers=mine)
     assert [one["status"] for one in batch.json()["results"]] == [200, 403]
-    made = server.post("/v1/routers", json={"name": "four", "problem": FIVE}, headers=mine)
+    made = server.post("/v1/routers", json={"name": "four", "problem": FIVE_EXPERTS}, headers=mine)
     assert made.status_code == 403
 
 
 def test_who_told_a_reward_is_its_key_and_not_its_body(
-    server: Served, keys: dict[str, str]
+    server: ServerClient, keys: dict[str, str]
 ) -> None:
     decision = server.post("/v1/routers/two/decisions", json={}, headers=bearer(keys["decide"]))
     path = f"/v1/decisions/{decision.json()['id']}"
@@ -160,7 +160,7 @@ def test_who_told_a_reward_is_its_key_and_not_its_body(
 
 
 def test_a_client_of_personalizer_sends_its_key_elsewhere(
-    server: Served, keys: dict[str, str]
+    server: ServerClient, keys: dict[str, str]
 ) -> None:
     headers = {"ocp-apim-subscription-key": keys["decide"]}
     body = {"actions": [{"id": "ann"}, {"id": "eve"}]}
@@ -168,21 +168,23 @@ def test_a_client_of_personalizer_sends_its_key_elsewhere(
     assert answer.status_code == 201
 
 
-def test_a_revoked_key_is_none_within_two_seconds(server: Served, keys: dict[str, str]) -> None:
+def test_a_revoked_key_is_none_within_two_seconds(
+    server: ServerClient, keys: dict[str, str]
+) -> None:
     store = open_store(f"sqlite:///{keys['folder']}/bylot.db")
     key = add(store, "read")
-    until(lambda: server.get("/v1/routers", headers=bearer(key)).status_code == 200, 3)
+    wait_until(lambda: server.get("/v1/routers", headers=bearer(key)).status_code == 200, 3)
     store.revoke(key.split("_")[1], at=1)
     store.close()
-    until(lambda: server.get("/v1/routers", headers=bearer(key)).status_code == 401, 3)
+    wait_until(lambda: server.get("/v1/routers", headers=bearer(key)).status_code == 401, 3)
 
 
 def test_the_first_key_closes_a_server_that_was_open(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
+    with live_server(tmp_path) as server:
         assert server.get("/v1/routers").status_code == 200
         store = open_store(f"sqlite:///{tmp_path}/bylot.db")
         key = add(store, "read")
-        until(lambda: server.get("/v1/routers").status_code == 401, 3)
+        wait_until(lambda: server.get("/v1/routers").status_code == 401, 3)
         store.revoke(key.split("_")[1], at=1)
         store.close()
         time.sleep(1.5)
@@ -190,33 +192,33 @@ def test_the_first_key_closes_a_server_that_was_open(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def neighbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("open")) as client:
+def neighbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
+    with live_server(tmp_path_factory.mktemp("open")) as client:
         yield client
 
 
 @pytest.mark.parametrize("path", ["/v1/routers", "/metrics", "/"])
 def test_without_keys_a_server_answers_to_the_names_of_its_machine(
-    neighbour: Served, path: str
+    neighbour: ServerClient, path: str
 ) -> None:
     for host in ("localhost", "127.0.0.1:1", "[::1]:8000", "127.9.9.9"):
         assert neighbour.get(path, headers={"host": host}).status_code in (200, 404)
     for host in ("evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example"):
         answer = neighbour.get(path, headers={"host": host})
-        assert problem_of(answer, 403)["code"] == "wrong_host"
+        assert assert_error(answer, 403)["code"] == "wrong_host"
 
 
-def test_without_keys_pages_of_elsewhere_may_not_ask(neighbour: Served) -> None:
+def test_without_keys_pages_of_elsewhere_may_not_ask(neighbour: ServerClient) -> None:
     path = "/v1/decisions/one.1.1/cancel"  # has no body, so that no browser asks us first
     for origin in ("https://evil.example", "null", "http://localhost:1"):
         answer = neighbour.post(path, headers={"origin": origin})
-        assert problem_of(answer, 403)["code"] == "wrong_origin"
+        assert assert_error(answer, 403)["code"] == "wrong_origin"
     ours = {"origin": f"http://127.0.0.1:{neighbour.port}"}
     assert neighbour.post(path, headers=ours).status_code == 404
 
 
 def test_pages_are_beside_the_api_and_ask_for_the_same_keys(
-    neighbour: Served, server: Served, keys: dict[str, str]
+    neighbour: ServerClient, server: ServerClient, keys: dict[str, str]
 ) -> None:
     page = neighbour.get("/")
     assert page.status_code == 200
@@ -244,6 +246,6 @@ def test_where_strangers_are_a_server_has_keys_or_does_not_start() -> None:
 
 
 def test_where_strangers_are_nobody_enters_without_a_key() -> None:
-    assert Credentials("0.0.0.0").needed
-    assert not Credentials("127.0.0.1").needed
-    assert Credentials("0.0.0.0").whose("") is None
+    assert Credentials("0.0.0.0").required
+    assert not Credentials("127.0.0.1").required
+    assert Credentials("0.0.0.0").find_caller("") is None

@@ -1,31 +1,28 @@
 """Signing in to the pages: who gets a session, what it is worth, and when it ends."""
 
-from typing import NamedTuple
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from bylot.server.auth import Caller, digest_secret
 from bylot.server.dashboard import session
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.session import SESSION_COOKIE, SignIn, Visitor, safe_redirect_path
-from played import Standins
-from visits import Browser
+from bylot.server.dashboard.session import SESSION_COOKIE, SignIn, safe_redirect_path
+from page_client import PageClient
+from played_routers import PlayedSource
 
 
-class Key(NamedTuple):
-    """A credential."""
-
-    scopes: tuple[str, ...]
-    routers: tuple[str, ...] = ()
+def caller(*scopes: str) -> Caller:
+    """The owner of a key with some scopes."""
+    return Caller(None, frozenset(scopes), frozenset())
 
 
-KEYS = {"good": Key(("read",)), "writer": Key(("decide", "reward"))}
+KEYS = {"good": caller("read"), "writer": caller("decide", "reward")}
 
 
-def browser(keys: dict[str, Key], base: str = "https://bylot.test") -> Browser:
+def browser(keys: dict[str, Caller], base: str = "https://bylot.test") -> PageClient:
     """At a dashboard that these keys open."""
-    return Browser([*dashboard_routes(Standins(), keys.get)], base)
+    return PageClient([*dashboard_routes(PlayedSource(), keys.get)], base)
 
 
 def test_without_a_key_a_page_leads_to_the_sign_in_page_and_back() -> None:
@@ -57,7 +54,7 @@ def test_a_key_that_may_not_read_opens_nothing() -> None:
         answer = client.post("/sign-in", data={"key": key})
         assert answer.status_code == 401
         assert "set-cookie" not in answer.headers
-        assert "No key that may read" in answer.text
+        assert "This key is invalid" in answer.text
     assert client.get("/").status_code == 303
 
 
@@ -87,7 +84,7 @@ def test_a_revoked_key_ends_its_session_at_once() -> None:
 
 
 def test_where_no_keys_are_needed_nobody_signs_in() -> None:
-    assert browser({"": Key(("read",))}).get("/").status_code == 200
+    assert browser({"": caller("read")}).get("/").status_code == 200
 
 
 def test_signing_out_ends_the_session_itself() -> None:
@@ -123,24 +120,24 @@ def test_one_is_never_sent_elsewhere() -> None:
 
 def test_a_session_ends_with_its_time() -> None:
     now = [0.0]
-    door = SignIn(KEYS.get, lambda: now[0])
-    client = Browser([*door.routes(), Route("/", door.guard(nothing))])
+    sign_in = SignIn(KEYS.get, lambda: now[0])
+    client = PageClient([*sign_in.routes(), Route("/", sign_in.require(nothing))])
     client.post("/sign-in", data={"key": "good"})
-    now[0] = session.SESSION_HOURS * 3600 - 1.0
+    now[0] = session.SESSION_S - 1.0
     assert client.get("/").status_code == 204
     now[0] += 1.0
     assert client.get("/").status_code == 303
-    assert not door.sessions
+    assert not sign_in.sessions
 
 
-async def nothing(request: Request, who: Visitor) -> Response:
+async def nothing(request: Request, visitor: Caller) -> Response:
     """A page without content."""
     return Response(None, 204)
 
 
 def test_of_too_many_sessions_the_oldest_makes_room() -> None:
-    door = SignIn(KEYS.get)
-    names = [door.open("good") or "" for _ in range(session.MAX_SESSIONS + 1)]
-    assert len(door.sessions) == session.MAX_SESSIONS
-    assert session.digest_session(names[0]) not in door.sessions
-    assert session.digest_session(names[-1]) in door.sessions
+    sign_in = SignIn(KEYS.get)
+    names = [sign_in.open("good") or "" for _ in range(session.MAX_SESSIONS + 1)]
+    assert len(sign_in.sessions) == session.MAX_SESSIONS
+    assert digest_secret(names[0]) not in sign_in.sessions
+    assert digest_secret(names[-1]) in sign_in.sessions

@@ -19,15 +19,15 @@ from bylot.server.lifecycle import open_listening_socket, run_server
 from bylot.server.state import ServerSettings
 from bylot.store import open_store
 from bylot.store.sqlite import SqliteStore
-from serving import FIVE, problem_of, serving, until
+from live_server import FIVE_EXPERTS, assert_error, live_server, wait_until
 from stores import made
 
 RUN = """
 import sys
-from bylot.server.lifecycle import serve
-from bylot.server.state import Settings
+from bylot.server.lifecycle import run_server
+from bylot.server.state import ServerSettings
 
-sys.exit(serve(Settings(store=sys.argv[1], port=0)))
+sys.exit(run_server(ServerSettings(store=sys.argv[1], port=0)))
 """
 
 
@@ -49,7 +49,7 @@ def process(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 def test_a_server_says_where_it_listens_where_it_keeps_and_who_may_ask(tmp_path: Path) -> None:
     with process(tmp_path) as (child, address, said):
         assert f"sqlite:///{tmp_path}/bylot.db" in said
-        assert "no keys" in said
+        assert "no API keys" in said
         assert httpx.get(f"{address}/healthz").json() == {"status": "up"}
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
@@ -67,17 +67,17 @@ def test_the_default_policy_is_made_ready_before_anybody_asks(tmp_path: Path) ->
 
 def test_a_router_of_a_compiled_policy_does_not_wait_for_one_that_compiles(tmp_path: Path) -> None:
     compiled = threading.Event()
-    with serving(tmp_path) as server:
-        server.router()
-        server.app.service.workshop.submit(compiled.wait)
+    with live_server(tmp_path) as server:
+        server.create_router()
+        server.app.state.compile_pool.submit(compiled.wait)
         try:
-            server.router()  # would wait for ever
+            server.create_router()  # would wait for ever
         finally:
             compiled.set()
 
 
 def test_a_stop_does_not_wait_for_a_compiler(tmp_path: Path) -> None:
-    slow = "import time; from bylot.server import app; app.prepare = lambda: time.sleep(60)\n"
+    slow = "import time; from bylot.server import app; app.compile_default_policy = lambda: time.sleep(60)\n"
     line = [sys.executable, "-c", slow + RUN, f"sqlite:///{tmp_path}/bylot.db"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
@@ -102,18 +102,18 @@ def test_a_stop_under_load_loses_nothing_that_was_answered(tmp_path: Path) -> No
                 failures.append(error)
 
     with process(tmp_path) as (child, address, _):
-        body = {"name": "r", "problem": FIVE}
+        body = {"name": "r", "problem": FIVE_EXPERTS}
         assert httpx.post(f"{address}/v1/routers", json=body, timeout=600).status_code == 201
         threads = [threading.Thread(target=load, args=(address,)) for _ in range(4)]
         for thread in threads:
             thread.start()
-        until(lambda: len(answered) > 50)
+        wait_until(lambda: len(answered) > 50)
         child.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join()
         assert child.wait(30) == 0
     assert len(failures) == 4
-    with serving(tmp_path) as server:
+    with live_server(tmp_path) as server:
         lines, after = [], -1
         while after is not None:
             page = server.get("/v1/routers/r/events", params={"after": after, "limit": 1000}).json()
@@ -125,10 +125,10 @@ def test_a_stop_under_load_loses_nothing_that_was_answered(tmp_path: Path) -> No
 
 
 def test_a_server_that_is_told_to_stop_is_not_ready(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
+    with live_server(tmp_path) as server:
         assert server.get("/readyz").status_code == 200
-        server.app.service.stopping = True
-        assert problem_of(server.get("/readyz"), 503)["code"] == "draining"
+        server.app.state.stopping = True
+        assert assert_error(server.get("/readyz"), 503)["code"] == "draining"
         assert server.get("/healthz").status_code == 200
 
 
@@ -162,10 +162,10 @@ def test_a_store_that_cannot_be_taken_over_is_told_in_one_line(
 
 
 def test_a_password_in_an_address_is_not_printed(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
+    with live_server(tmp_path) as server:
         object.__setattr__(server.server.settings, "store", "postgresql://me:secret@host/db")
-        assert "secret" not in server.server.line("127.0.0.1", 1)
-        assert "store postgresql://me@host/db;" in server.server.line("127.0.0.1", 1)
+        assert "secret" not in server.server.describe("127.0.0.1", 1)
+        assert "store postgresql://me@host/db;" in server.server.describe("127.0.0.1", 1)
         there = "postgresql://me@/db?host=/run/pg&password=secret"
         object.__setattr__(server.server.settings, "store", there)
-        assert "store postgresql://me@/run/pg/db;" in server.server.line("127.0.0.1", 1)
+        assert "store postgresql://me@/run/pg/db;" in server.server.describe("127.0.0.1", 1)

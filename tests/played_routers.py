@@ -22,7 +22,7 @@ from bylot.server.dashboard.source import ConfigChange, ListedRouter
 START, SECOND = 1_794_000_000_000_000, 1_000_000
 
 
-class Played:
+class PlayedRouter:
     """One router, a world that rewards it, and its books."""
 
     def __init__(
@@ -41,9 +41,9 @@ class Played:
             policy=policies.policy_to_data(policies.find_policy("distinct")),
             wait=600.0,
         )
-        self.edits = [ConfigChange(at=format_timestamp(START), by="root", terms=self.terms)]
+        self.edits = [ConfigChange(at=format_timestamp(START), by="root", config=self.terms)]
 
-    def play(self, rounds: int) -> "Played":
+    def play(self, rounds: int) -> "PlayedRouter":
         """Requests, most of them rewarded."""
         for _ in range(rounds):
             self.step()
@@ -126,22 +126,22 @@ class Played:
         )
 
 
-class Standins:
+class PlayedSource:
     """A source of such routers."""
 
-    def __init__(self, *routers: Played, others: Iterable[ListedRouter] = ()) -> None:
+    def __init__(self, *routers: PlayedRouter, others: Iterable[ListedRouter] = ()) -> None:
         self.played = {one.name: one for one in routers}
         self.others = list(others)
 
-    async def routers(self) -> list[ListedRouter]:
+    async def list_routers(self) -> list[ListedRouter]:
         known = [ListedRouter(name=one.name, view=one.view()) for one in self.played.values()]
         return sorted([*known, *self.others], key=lambda one: one.name)
 
-    async def router(self, name: str) -> RouterView | None:
+    async def show_router(self, name: str) -> RouterView | None:
         return self.played[name].view() if name in self.played else None
 
-    async def latest(self, name: str, limit: int) -> list[DecisionRecord]:
+    async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
         return self.played[name].past[:limit]
 
-    async def edits(self, name: str) -> list[ConfigChange]:
+    async def config_changes(self, name: str) -> list[ConfigChange]:
         return self.played[name].edits

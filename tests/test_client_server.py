@@ -14,7 +14,7 @@ from bylot.client import Ask, RemoteRouter, Scored, retry
 from bylot.policies import Omd
 from bylot.router.status import RouterStatus
 from bylot_bench.http_load import ServerProcess
-from scripted import Passes, scripted
+from scripted_server import Passes, scripted
 from server_process import serve_store
 from small import five, recorded
 from traces import same

@@ -1,0 +1,83 @@
+"""A real server on a loopback port, for as long as a test needs it."""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bylot.router.persistence import problem_to_data
+from bylot.server.app import ServerApp, make_app
+from bylot.server.lifecycle import HttpServer, open_listening_socket
+from bylot.server.state import ServerSettings
+from bylot.server.writer import BatchHandler
+from small import five
+
+FIVE_EXPERTS = problem_to_data(five())
+
+
+class ServerClient(httpx.Client):
+    """A client of the server, and the server itself."""
+
+    app: ServerApp
+    server: HttpServer
+    port: int
+
+    def create_router(self, **config: Any) -> str:
+        """The path of a new router of five experts, under a unique name."""
+        name = f"r{secrets.token_hex(6)}"
+        body = {"name": name, "problem": FIVE_EXPERTS, **config}
+        response = self.post("/v1/routers", json=body)
+        assert response.status_code == 201, response.text
+        return f"/v1/routers/{name}"
+
+    def decide(self, router: str, **body: Any) -> dict[str, Any]:
+        """A decision."""
+        response = self.post(f"{router}/decisions", json=body)
+        assert response.status_code == 201, response.text
+        return dict(response.json())
+
+
+@contextlib.contextmanager
+def live_server(
+    folder: Path,
+    make_handler: Callable[[ServerSettings], Callable[[], BatchHandler]] | None = None,
+    **options: Any,
+) -> Iterator[ServerClient]:
+    """A server with its store in a folder."""
+    settings = ServerSettings(**{"store": f"sqlite:///{folder}/bylot.db", **options})
+    app = make_app(settings, make_handler=make_handler and make_handler(settings))
+    server, socket = HttpServer(app), open_listening_socket("127.0.0.1", 0)
+    thread = threading.Thread(target=lambda: server.run(sockets=[socket]))
+    port = socket.getsockname()[1]
+    thread.start()
+    wait_until(lambda: server.started or not thread.is_alive())
+    try:
+        with ServerClient(base_url=f"http://127.0.0.1:{port}", timeout=600) as client:
+            client.app, client.server, client.port = app, server, port
+            yield client
+    finally:
+        server.handle_exit(15, None)
+        thread.join()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait for a condition that another thread fulfils."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "timeout"
+        time.sleep(0.005)
+
+
+def assert_error(response: httpx.Response, status: int) -> dict[str, str]:
+    """Check the shape of an error response and return its detail."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert set(response.json()) == {"error"}
+    error = dict(response.json()["error"])
+    assert {"code", "message"} <= set(error) <= {"code", "message", "field"}
+    return error

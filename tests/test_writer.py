@@ -1,0 +1,286 @@
+"""The one writer: what it commits together, whom it turns away, how it stops and recovers (G9)."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bylot.errors import RouterNotFound, StoreUnavailable, UnsupportedStore
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import MakeDecision
+from bylot.server.http_errors import ApiError
+from bylot.server.state import ServerSettings
+from bylot.server.writer import Writer
+from bylot.store import Event, Snapshot, Store, open_store
+from live_server import assert_error, live_server, wait_until
+
+
+class SlowHandler:
+    """A handler that answers with the name of the router, when it is let."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.batches: list[int] = []
+        self.tasks: list[str] = []
+        self.error: Exception | None = None  # whatever is asked of it
+        self.store_error: Exception | None = None  # only what needs the store
+
+    def perform(self, batch: Sequence[Any], at: int) -> list[Any]:
+        self.gate.wait()
+        self.batches.append(len(batch))
+        if self.error:
+            raise self.error
+        return [RouterNotFound("?") if one.name == "bad" else one.name for one in batch]
+
+    def sweep(self, at: int) -> bool:
+        self.tasks.append("sweep")
+        return False
+
+    def renew(self) -> None:
+        self.tasks.append("renew")
+        error = self.error or self.store_error
+        if error:
+            raise error
+
+    def close(self) -> None:
+        self.tasks.append("close")
+
+
+def run_with_writer(
+    use: Callable[[Writer, SlowHandler], Awaitable[None]], **options: Any
+) -> SlowHandler:
+    """A desk with a slow handler, for one use."""
+    handler = SlowHandler()
+
+    async def run() -> None:
+        writer = Writer(lambda: handler, **options)
+        await writer.start()
+        try:
+            await use(writer, handler)
+        finally:
+            handler.gate.set()
+            await writer.close()
+
+    asyncio.run(run())
+    return handler
+
+
+async def queue_behind_commit(
+    writer: Writer, handler: SlowHandler, *names: str
+) -> list["asyncio.Task[Any]"]:
+    """One command in the handler's hands, and others behind it."""
+    handler.gate.clear()
+    tasks = [asyncio.create_task(writer.execute(MakeDecision("first")))]
+    await asyncio.sleep(0.05)
+    tasks += [asyncio.create_task(writer.execute(MakeDecision(name))) for name in names]
+    await asyncio.sleep(0.05)
+    return tasks
+
+
+def test_what_queues_up_during_a_commit_shares_the_next() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        tasks = await queue_behind_commit(writer, handler, *"abcde")
+        handler.gate.set()
+        assert await asyncio.gather(*tasks) == ["first", *"abcde"]
+
+    assert run_with_writer(use).batches == [1, 5]
+    assert run_with_writer(use, group_commit=False).batches == [1] * 6
+
+
+def test_only_who_has_company_waits_for_more_of_it() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        await writer.execute(MakeDecision("alone"))
+        assert not writer.shared_commit
+        tasks = await queue_behind_commit(writer, handler, *"abc")
+        handler.gate.set()
+        await asyncio.gather(*tasks)
+        assert writer.shared_commit
+        await writer.execute(MakeDecision("alone"))
+        assert not writer.shared_commit
+
+    run_with_writer(use)
+
+
+def test_an_error_is_raised_for_its_own_command_only() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        tasks = await queue_behind_commit(writer, handler, "a", "bad", "c")
+        handler.gate.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(one, RouterNotFound) for one in answers] == [False, False, True, False]
+
+    run_with_writer(use)
+
+
+def test_a_full_desk_turns_others_away() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        tasks = await queue_behind_commit(writer, handler, "a")
+        with pytest.raises(ApiError) as refusal:
+            await writer.execute(MakeDecision("b"))
+        assert (refusal.value.status, refusal.value.code) == (503, "overloaded")
+        assert refusal.value.retry_after
+        handler.gate.set()
+        await asyncio.gather(*tasks)
+        assert await writer.execute(MakeDecision("b")) == "b"
+        assert writer.pending == 0
+
+    run_with_writer(use, max_queued=2)
+
+
+def test_a_stop_answers_what_was_asked_and_takes_no_more() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        tasks = await queue_behind_commit(writer, handler, "a", "b")
+        closing = asyncio.create_task(writer.close())
+        await asyncio.sleep(0)
+        with pytest.raises(ApiError) as refusal:
+            await writer.execute(MakeDecision("late"))
+        assert refusal.value.code == "draining"
+        handler.gate.set()
+        assert await asyncio.gather(*tasks) == ["first", "a", "b"]
+        await closing
+        assert handler.tasks[-1] == "close"
+        writer.close = lambda: asyncio.sleep(0)  # type: ignore[method-assign]
+
+    run_with_writer(use)
+
+
+def test_chores_are_done_while_nobody_asks() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        await asyncio.to_thread(wait_until, lambda: {"sweep", "renew"} <= set(handler.tasks))
+
+    run_with_writer(use, sweep_interval_s=0.01, renew_interval_s=0.01)
+
+
+def test_a_store_that_is_down_is_noticed_and_so_is_its_return(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "bylot.server")
+
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        handler.error = StoreUnavailable("no disk")
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await writer.execute(MakeDecision("a"))
+        assert writer.store_error is not None
+        handler.error = None
+        await asyncio.to_thread(wait_until, lambda: writer.store_error is None)
+
+    run_with_writer(use, renew_interval_s=0.01)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["store is down: no disk", "store is back"]
+
+
+def test_what_needs_no_store_does_not_say_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "bylot.server")
+
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        handler.store_error = StoreUnavailable("no disk")
+        await asyncio.to_thread(wait_until, lambda: writer.store_error is not None)
+        swept = len(handler.tasks)
+        await asyncio.to_thread(wait_until, lambda: len(handler.tasks) > swept + 6)
+        assert await writer.execute(MakeDecision("a")) == "a"  # as one that is told from memory
+        assert writer.store_error is not None
+        handler.store_error = None
+        assert await writer.execute(MakeDecision("a")) == "a"
+        assert writer.store_error is None
+
+    run_with_writer(use, sweep_interval_s=0.01, renew_interval_s=0.5)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["store is down: no disk", "store is back"]
+
+
+def test_what_nobody_foresaw_does_not_end_the_writer() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        handler.error = ZeroDivisionError("?")
+        with pytest.raises(ZeroDivisionError):
+            await writer.execute(MakeDecision("a"))
+        handler.error = None
+        assert await writer.execute(MakeDecision("a")) == "a"
+
+    run_with_writer(use)
+
+
+def test_a_key_is_free_again_once_it_is_answered() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        keyed = MakeDecision("a", key="k")
+        assert await writer.execute(keyed) == await writer.execute(keyed) == "a"
+        assert await writer.execute_all([keyed, keyed, MakeDecision("b", key="k")]) == [
+            "a",
+            "a",
+            "b",
+        ]
+        first = asyncio.create_task(writer.execute(keyed))
+        await asyncio.sleep(0)
+        (second,) = await writer.execute_all([keyed])
+        assert isinstance(second, ApiError)
+        assert await first == "a"
+        assert not writer.keys_in_flight
+        assert await writer.execute_all([]) == []
+
+    run_with_writer(use)
+
+
+def test_a_handler_that_cannot_be_hired_is_an_error_at_the_start() -> None:
+    async def run() -> None:
+        def make_handler() -> Any:
+            raise UnsupportedStore("no such place")
+
+        with pytest.raises(UnsupportedStore):
+            await Writer(make_handler).start()
+
+    asyncio.run(run())
+
+
+class FailingStore:
+    """A store whose disk is full for a while."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.is_full = inner, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+        if self.is_full:
+            raise StoreUnavailable("the disk is full; make room")
+        self.inner.append(events, snapshots)
+
+    def renew(self, *given: Any) -> Any:
+        if self.is_full:
+            raise StoreUnavailable("the disk is full; make room")
+        return self.inner.renew(*given)
+
+
+def test_a_server_recovers_from_a_full_disk_without_a_restart(tmp_path: Path) -> None:
+    stores: list[FailingStore] = []
+
+    def make_handler(settings: ServerSettings) -> Callable[[], CommandHandler]:
+        def make() -> CommandHandler:
+            stores.append(FailingStore(open_store(settings.store)))
+            return CommandHandler(cast(Store, stores[0]), "failing")
+
+        return make
+
+    with live_server(tmp_path, make_handler, lease_s=3.0) as server:
+        path = f"{server.create_router()}/decisions"
+        before = server.post(path, json={"key": "before"})
+        assert before.status_code == 201
+        stores[0].is_full = True
+        refused = server.post(path, json={"key": "during"})
+        assert assert_error(refused, 503)["code"] == "store_down"
+        assert int(refused.headers["retry-after"]) >= 1
+        many = server.post(f"{path}:batch", json={"decisions": [{}, {}]})
+        assert [one["status"] for one in many.json()["results"]] == [503, 503]
+        assert int(many.headers["retry-after"]) >= 1
+        assert assert_error(server.get("/readyz"), 503)["code"] == "store_down"
+        assert server.get("/healthz").status_code == 200
+        stores[0].is_full = False
+        after = server.post(path, json={"key": "during"})
+        assert after.status_code == 201
+        assert after.json()["t"] == 1  # what was refused left no trace
+        assert server.post(path, json={"key": "before"}).content == before.content
+        assert server.get("/readyz").status_code == 200
