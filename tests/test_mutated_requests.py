@@ -69,6 +69,7 @@ def requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
         "create_decision": ask,
         "create_decisions": {"decisions": [ask, {}]},
         "create_reward": reward,
+        "personalizer_reward": reward,
         "create_rewards": {"rewards": [{"decision": known["id"], **reward}]},
         "personalizer_rank": {"actions": [{"id": "ann"}], "contextFeatures": [{"a": {"b": 1}}]},
     }
