@@ -195,7 +195,13 @@ def test_every_error_of_a_caller_has_a_status_of_its_own() -> None:
     """A new kind of error must be thought about: nothing but the unforeseen is a 500."""
     import bylot.errors as kinds
 
-    elsewhere = {"DataError", "SavedFileError", "TargetError", "InsufficientOverlap", "ServiceError"}
+    elsewhere = {
+        "DataError",
+        "SavedFileError",
+        "TargetError",
+        "InsufficientOverlap",
+        "ServiceError",
+    }
     ours = {"BylotError", "StoreError", "StoreCorrupted", "UnsupportedStore"}
     for kind in vars(kinds).values():
         if not (isinstance(kind, type) and issubclass(kind, BylotError)):

@@ -161,5 +161,5 @@ def decision_for_key(store: Store, name: str, key: str) -> str | None:
     row = store.find(name)
     if row is None or len(key) > api.MAX_TEXT_CHARS or not request_parsing.KEY_REGEX.search(key):
         return None
-    event = store.keyed(row.number, key)
+    event = store.decision_by_key(row.number, key)
     return None if event is None else f"{name}.{row.number}.{event.seq}"
