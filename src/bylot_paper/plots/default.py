@@ -1,4 +1,4 @@
-"""The figure behind the default: what every policy loses in every scenario, and its limits."""
+"""The figure behind the default: the loss of every policy in every scenario."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -32,7 +32,7 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
 
 
 def draw_contest_lines(results: Sequence[ResultLine], run: RunManifest, folder: Path) -> list[Path]:
-    """One row per policy, one column per scenario. The number is the gap in thousandths of the
+    """One row per policy, one column per place. The number is the gap in thousandths of the
     reward's range, the colour compares it with the reference's, grey tiles violated a limit.
     """
     lines = [line for line in results if line.period is None]
@@ -45,7 +45,7 @@ def draw_contest_lines(results: Sequence[ResultLine], run: RunManifest, folder: 
     seeds = [len(line.gaps) for line in tiles.values()]
     mark = "SYNTHETIC: " if is_synthetic(run) else ""
     played = f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds"
-    title = f"{mark}What every policy loses in every scenario\n"
+    title = f"{mark}Loss of every policy, by scenario\n"
     title += f"{played}, {format_seed_count((min(seeds), max(seeds)))}"
     size = 3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)
     figure, [[axes]] = make_panels(1, 1, size, title)
@@ -64,7 +64,7 @@ def draw_contest_lines(results: Sequence[ResultLine], run: RunManifest, folder: 
 
 
 def draw_tile(axes: Any, x: int, y: int, line: ResultLine, reference: float | None) -> None:
-    """One policy in one scenario."""
+    """One policy in one place."""
     broke, gap = line.kept < line.runs, float(np.mean(list(line.gaps.values())))
     colour = INFEASIBLE_COLOUR if broke else choose_tile_colour(gap, reference)
     tile = load_pyplot().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w")

@@ -176,15 +176,13 @@ def tabulate_policies(
 def tabulate_entries(
     entries: Sequence[ContestEntry], caption: str, form: Callable[[ContestEntry], str]
 ) -> Block:
-    """One row per scenario, one column per policy."""
+    """One row per place, one column per policy."""
     policies = list_policies(entries)
     rows = {one.line.place: [NO_VALUE] * len(policies) for one in entries}
     for one in entries:
         if one.line.gaps or one.line.period is not None:
             rows[one.line.place][policies.index(one.line.policy)] = form(one)
-    return TableBlock(
-        caption, ("scenario", *policies), [(name, *row) for name, row in rows.items()]
-    )
+    return TableBlock(caption, ("place", *policies), [(name, *row) for name, row in rows.items()])
 
 
 def list_policies(entries: Sequence[ContestEntry]) -> list[str]:
@@ -212,7 +210,7 @@ def list_values(entry: ContestEntry, column: str) -> Floats:
 
 
 def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
-    """What the references earn in each scenario, and how sure they are."""
+    """What the references earn in each place, and how sure they are."""
     rows = []
     for name in dict.fromkeys(one.line.place for one in entries):
         cells = pl.concat([one.cells for one in entries if one.line.place == name])
@@ -221,7 +219,7 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
         worst = float(np.max(seeds["mixture_gap"].to_numpy()))
         rows.append((name, *(f"{mean:.4f}" for mean in means), f"{worst:.1e}"))
     head = (
-        *("scenario", "best mixture of panels", "best multinomial distribution"),
+        *("place", "best mixture of panels", "best multinomial distribution"),
         *("its gap to the bound", "equal shares", "largest gap of a mixture to its bound"),
     )
     return TableBlock("References: means over seeds, of rewards in [0, 1]", head, rows)
