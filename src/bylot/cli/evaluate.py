@@ -169,7 +169,7 @@ def run(given: argparse.Namespace) -> int:
     else:
         print("\n".join(report.render_evaluations(log, found, refused)))
     for refusal in refused:
-        print(f"bylot: {refusal.target}: {refusal.why}", file=sys.stderr)
+        print(f"bylot: {refusal.target}: {refusal.reason}", file=sys.stderr)
     return 1 if refused else 0
 
 

@@ -1,9 +1,9 @@
-"""Off-policy evaluation: from a log with its odds, what another policy would have earned and cost.
+"""Off-policy evaluation: what another policy would have earned and cost, from a decision log.
 
-`docs/log.md` says what is in a log, what each estimate claims, and what it cannot know.
+`docs/log.md` describes logs, targets, estimates and their assumptions.
 """
 
-from bylot.evaluate.agreement import AGREEMENT_CAVEAT, PanelAgreement, measure_agreement
+from bylot.evaluate.agreement import PanelAgreement, measure_agreement
 from bylot.evaluate.entries import LogEntry, entries_from_trace, entry_from_decision
 from bylot.evaluate.estimators import RewardEstimate
 from bylot.evaluate.log import (
@@ -23,10 +23,10 @@ from bylot.evaluate.targets import (
     make_panel_target,
     make_router_target,
     make_uniform_target,
+    parse_target,
 )
 
 __all__ = [
-    "AGREEMENT_CAVEAT",
     "DecisionLog",
     "Evaluation",
     "EvaluationTarget",
@@ -46,6 +46,7 @@ __all__ = [
     "make_router_target",
     "make_uniform_target",
     "measure_agreement",
+    "parse_target",
     "read_log",
     "write_log",
 ]

@@ -1,6 +1,6 @@
-"""Apprenticeship: what a router would choose beside what an existing system chose.
+"""Agreement of a target with the panels that an existing system chose.
 
-Owns agreement and costs, which need no odds; it says nothing of rewards, which do.
+Owns agreement and costs, which need no propensities; rewards would need them.
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ from bylot.evaluate.targets import EvaluationTarget, list_target_caveats
 from bylot.numerics.jit import Bools
 
 AGREEMENT_CAVEAT = (
-    "Agreement and costs are exact. Nothing is said of what the router's panels would have earned: "
-    "without odds, whoever chose may have known something of the request that made both the panel "
-    "and the reward what they were, and panels that were never chosen have no rewards. To learn "
-    "that, draw some of the panels by lot and log their odds."
+    "Agreement and costs are exact. They say nothing about the rewards of the target's panels: "
+    "without propensities, what the existing system knew about a request may explain both the "
+    "panel and the reward, and panels that were never chosen have no rewards. To estimate rewards, "
+    "draw some panels at random and log their propensities."
 )
 
 
 @dataclass(frozen=True)
 class PanelAgreement:
-    """One law beside the panels that were chosen; means over rounds, exact.
+    """A target compared with the panels that were chosen; means over rounds, exact.
 
-    same:    chance to draw just the panel that was chosen
-    overlap: share of the chosen panel's members that would be drawn too
-    jaccard: |both| / |either|
-    never:   rounds whose panel the law could not draw at all
-    median:  median chance of the chosen panel
+    same:       probability to draw the chosen panel
+    overlap:    share of the chosen panel's members that are drawn
+    jaccard:    |both| / |either|
+    impossible: rounds whose panel the target cannot draw
+    median:     median probability of the chosen panel
     """
 
     target: str
@@ -40,19 +40,19 @@ class PanelAgreement:
     same: float
     overlap: float
     jaccard: float
-    never: int
+    impossible: int
     median: float
     costs: Mapping[str, float]
     notes: tuple[str, ...]
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_data(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {**vars(self), "costs": dict(self.costs), "notes": list(self.notes)}
 
 
 def measure_agreement(log: DecisionLog, target: EvaluationTarget) -> PanelAgreement:
-    """How a law agrees with the panels of a log, whoever chose them."""
-    laws, at = list_target_distributions(log, target), log.located[1]
+    """Compare a target with the panels of a log, however those were chosen."""
+    distributions, at = list_target_distributions(log, target), log.strata[1]
     known: dict[tuple[int, bytes], tuple[float, float, float]] = {}
     rows = []
     for n, members in enumerate(log.members):
@@ -60,7 +60,7 @@ def measure_agreement(log: DecisionLog, target: EvaluationTarget) -> PanelAgreem
         inside[members] = True
         key = (x, inside.tobytes())
         if key not in known:
-            known[key] = measure_panel_agreement(laws[x], inside)
+            known[key] = measure_panel_agreement(distributions[x], inside)
         rows.append(known[key])
     same, overlap, jaccard = np.array(rows).T
     return PanelAgreement(
@@ -69,19 +69,19 @@ def measure_agreement(log: DecisionLog, target: EvaluationTarget) -> PanelAgreem
         same=float(same.mean()),
         overlap=float(overlap.mean()),
         jaccard=float(jaccard.mean()),
-        never=int((same == 0).sum()),
+        impossible=int((same == 0).sum()),
         median=float(np.median(same)),
-        costs=compute_target_costs(log, laws),
+        costs=compute_target_costs(log, distributions),
         notes=(*note_departed_experts(log), *list_target_caveats(target)),
     )
 
 
-def measure_panel_agreement(law: PanelDistribution, inside: Bools) -> tuple[float, float, float]:
-    """The chance of the same panel, the expected overlap and the expected Jaccard index, from the
-    chances of j members of the chosen panel and l others.
-    """
-    chances, size = law.group_counts(inside), int(inside.sum())
-    both, others = np.indices(chances.shape)
+def measure_panel_agreement(
+    distribution: PanelDistribution, inside: Bools
+) -> tuple[float, float, float]:
+    """The probability of the same panel, the expected overlap and the expected Jaccard index."""
+    counts, size = distribution.group_counts(inside), int(inside.sum())
+    both, others = np.indices(counts.shape)
     jaccard = both / (size + others)
-    same = float(np.exp(law.log_probability(np.flatnonzero(inside))))
-    return same, float((chances * both).sum()) / size, float((chances * jaccard).sum())
+    same = float(np.exp(distribution.log_probability(np.flatnonzero(inside))))
+    return same, float((counts * both).sum()) / size, float((counts * jaccard).sum())

@@ -1,7 +1,6 @@
-"""Weighing: how much each logged round says about a target, and whether the log says enough.
+"""Importance weights: how much each logged round says about a target, and whether it is enough.
 
-Owns importance weights, effective sample size and support; what rewards make of the weights is
-left to the estimators.
+Owns weights, effective sample size and support; estimators combine weights and rewards.
 """
 
 import math
@@ -13,223 +12,184 @@ import numpy as np
 
 from bylot.distributions import IidSets, PanelDistribution
 from bylot.errors import InsufficientOverlap
-from bylot.evaluate.log import DecisionLog, Stratum
+from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.targets import EvaluationTarget
 from bylot.numerics.jit import Bools, Floats, Ints
 
-MIN_EFFECTIVE_ROUNDS = (
-    100.0  # effective rounds below which nothing is told: intervals miss too often
-)
-MAX_UNSUPPORTED_SHARE = (
-    0.01  # chance of target's panels that the log could not draw, above which nothing is told
-)
-MAX_STANDARD_ERRORS = 3.0  # standard errors of the mean weight from 1 from which on nothing is told
-MEAN_WEIGHT_TOLERANCE = (
-    1e-3  # of the mean weight to 1, in which odds that were logged with few digits may differ
-)
-SUPPORT_ROUNDING = 1e-12  # of a chance
-MAX_LOG_WEIGHT = (
-    300.0  # log of a weight: squares of larger ones may be no numbers, nor say any more
-)
+MIN_EFFECTIVE_ROUNDS = 100.0  # with fewer, intervals are too often wrong
+MAX_UNSUPPORTED_SHARE = 0.01  # probability of target panels that the log could not draw
+MAX_STANDARD_ERRORS = 3.0  # distance of the mean weight from 1
+MEAN_WEIGHT_TOLERANCE = 1e-3  # the same from probabilities logged with few digits
+SUPPORT_ROUNDING = 1e-12  # of a probability
+MAX_LOG_WEIGHT = 300.0  # squares of larger weights overflow
 
 
 class RoundCounts(NamedTuple):
-    """What became of the rounds of a log; each is in one of the last four."""
+    """How the rounds of a log are used; each is in one of the last four."""
 
     rounds: int
     used: int
     replaced: int  # by the guard
-    untold: int  # no odds and no chance
+    unknown_propensity: int
     unrewarded: int
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedSample:
-    """The rounds that can be used, in order, weighed for one target."""
+    """The usable rounds in order, weighted for one target."""
 
-    counted: RoundCounts
+    counts: RoundCounts
     rounds: Ints  # (n,) their numbers in the log
     rewards: Floats  # (n,)
     weights: Floats  # (n,) P'(A) / P(A)
-    sequence: Floats | None  # (n,) prod_j q'(i_j) / q(i_j), where both draw so
-    unseen: float  # chance of a panel that the log could not, or did never, draw
+    draw_weights: Floats | None  # (n,) prod_j q'(i_j) / q(i_j), if both draw independently
+    unsupported: float  # probability of a target panel that the log could not or did never draw
 
     @property
     def effective(self) -> float:
-        """(sum w)^2 / sum w^2: as many rounds of the target itself would say about as much."""
+        """(sum w)^2 / sum w^2: this many rounds of the target itself would say as much."""
         square = float(self.weights @ self.weights)
         return float(self.weights.sum()) ** 2 / square if square else 0.0
 
     @property
-    def spread(self) -> float:
-        """The standard error of the mean weight."""
-        return float(self.weights.std()) / math.sqrt(self.counted.used)
-
-    @property
-    def passed(self) -> float:
-        """Mean weight over used and replaced rounds: 1 on average, if the odds are right and
-        nothing was replaced; else the chance that a panel of the target would pass the guard.
+    def mean_weight(self) -> float:
+        """Mean weight over used and replaced rounds: 1 on average, if propensities are correct and
+        nothing was replaced; else the probability that a target's panel passes the guard.
         """
-        return float(self.weights.sum()) / (self.counted.used + self.counted.replaced)
+        return float(self.weights.sum()) / (self.counts.used + self.counts.replaced)
 
 
 def select_usable_rounds(log: DecisionLog) -> tuple[RoundCounts, Ints]:
-    """The rounds with a reward and a chance, drawn as they were told."""
-    kept, replaced, untold, unrewarded = [], 0, 0, 0
-    for n, one in enumerate(log.entries):
-        if one.replaced:
+    """The rounds that have a reward and a known propensity and were not replaced."""
+    usable, replaced, unknown, unrewarded = [], 0, 0, 0
+    for n, entry in enumerate(log.entries):
+        if entry.replaced:
             replaced += 1
-        elif not one.draw_probabilities and one.propensity is None:
-            untold += 1
-        elif one.reward is None:
+        elif not entry.has_probability:
+            unknown += 1
+        elif entry.reward is None:
             unrewarded += 1
         else:
-            kept.append(n)
-    counted = RoundCounts(len(log.entries), len(kept), replaced, untold, unrewarded)
-    return counted, np.array(kept, np.int64)
+            usable.append(n)
+    counts = RoundCounts(len(log.entries), len(usable), replaced, unknown, unrewarded)
+    return counts, np.array(usable, np.int64)
 
 
-def weight_rounds(log: DecisionLog, laws: list[PanelDistribution]) -> WeightedSample:
-    """Every usable round, weighed by the law of the target at its place."""
-    counted, rounds = select_usable_rounds(log)
-    if not counted.used:
+def weight_rounds(log: DecisionLog, distributions: list[PanelDistribution]) -> WeightedSample:
+    """Weight every usable round by the target's distribution in its stratum."""
+    counts, rounds = select_usable_rounds(log)
+    if not counts.used:
         raise InsufficientOverlap(
-            f"none of {counted.rounds} rounds can be used: {counted.replaced} were replaced by the "
-            f"guard, {counted.untold} have no propensity, {counted.unrewarded} have no "
-            f"reward; log the propensity of each decision, and its reward{advise_exploration(counted)}"
+            f"none of {counts.rounds} rounds can be used: {counts.replaced} were replaced by the "
+            f"guard, {counts.unknown_propensity} have no propensity, {counts.unrewarded} have no "
+            "reward",
+            remedy=f"log the propensity and the reward of each decision{advise_exploration(counts)}",
         )
-    at = log.located[1]
-    entries, here = [log.entries[n] for n in rounds], [laws[at[n]] for n in rounds]
-    logs = np.array(
-        [law.log_probability(log.members[n]) for law, n in zip(here, rounds, strict=True)]
-    )
-    told = np.array([one.log_propensity for one in entries])
-    rewards = np.array([one.reward for one in entries], np.float64)
+    entries, at = [log.entries[n] for n in rounds], log.strata[1]
+    here = [distributions[at[n]] for n in rounds]
+    pairs = zip(here, rounds, entries, strict=True)
+    logs = [one.log_probability(log.members[n]) - entry.log_propensity for one, n, entry in pairs]
     return WeightedSample(
-        counted,
+        counts,
         rounds,
-        rewards,
-        np.exp(np.minimum(logs - told, MAX_LOG_WEIGHT)),
+        np.array([entry.reward for entry in entries], np.float64),
+        np.exp(np.minimum(logs, MAX_LOG_WEIGHT)),
         compute_draw_ratios(log, here, rounds),
-        compute_unsupported_share(log, laws, rounds),
+        compute_unsupported_share(log, distributions, rounds),
     )
 
 
 def compute_draw_ratios(
-    log: DecisionLog, laws: list[PanelDistribution], rounds: Ints
+    log: DecisionLog, distributions: list[PanelDistribution], rounds: Ints
 ) -> Floats | None:
-    """prod_j q'(i_j) / q(i_j) of each round, by its law; None if any is not of as many draws."""
+    """prod_j q'(i_j) / q(i_j) of each round; None unless all are of as many independent draws."""
     ratios = np.empty(len(rounds))
-    for k, (law, n) in enumerate(zip(laws, rounds, strict=True)):
-        q = log.entries[n].draw_probabilities
-        if not isinstance(law, IidSets) or law.draws != len(q):
+    for k, (one, n) in enumerate(zip(distributions, rounds, strict=True)):
+        given = log.entries[n].draw_probabilities
+        if not isinstance(one, IidSets) or one.draws != len(given):
             return None
-        apart = law.log_draw_probability(log.draws[n]) - float(np.log(q).sum())
-        ratios[k] = math.exp(min(apart, MAX_LOG_WEIGHT))
+        log_ratio = one.log_draw_probability(log.draws[n]) - float(np.log(given).sum())
+        ratios[k] = math.exp(min(log_ratio, MAX_LOG_WEIGHT))
     return ratios
 
 
 def list_target_distributions(
     log: DecisionLog, target: EvaluationTarget
 ) -> list[PanelDistribution]:
-    """The law of the target at each place of the log; it never asks who is gone."""
-    laws = [target.law(place.context, place.up) for place in log.located[0]]
-    return [law.pad(len(log.gone)) for law in laws] if log.gone else laws
+    """The target's distribution in each stratum of the log; it never asks experts that are gone."""
+    found = [target.distribution(one.context, one.available) for one in log.strata[0]]
+    return [one.pad(len(log.gone)) for one in found] if log.gone else found
 
 
 def compute_unsupported_share(
-    log: DecisionLog, laws: list[PanelDistribution], rounds: Ints
+    log: DecisionLog, distributions: list[PanelDistribution], rounds: Ints
 ) -> float:
-    """The mean chance, over the rounds, that the target's panel is one the log has no news of:
+    """The mean probability, over the rounds, of a target panel that the log has no data on:
 
-    it has a member without a chance there, or never drawn in that context, or a size that panels
-    drawn as one set never had with as many experts up.
+    with a member that could not be drawn there or was never drawn in that context, or of a size
+    that panels drawn as one set never had with as many drawable experts.
     """
-    places, at = log.located
-    drawn = list_drawn_experts(log, rounds)
-    sizes = list_panel_sizes(log, rounds)
-    asked: dict[tuple[int, bool], int] = defaultdict(int)
+    strata, at = log.strata
+    drawn: dict[str | None, Bools] = {}
+    sizes: dict[int, set[int]] = defaultdict(set)
+    count: dict[tuple[int, bool], int] = defaultdict(int)
     for n in rounds:
-        asked[int(at[n]), bool(log.entries[n].draw_probabilities)] += 1
-    missing = 0.0
-    for (x, iid), count in asked.items():
-        allowed = places[x].chosen & drawn[places[x].context]
-        chances = laws[x].group_counts(allowed)[:, 0]  # j of the allowed and nobody else
+        entry, x = log.entries[n], int(at[n])
+        iid, members = bool(entry.draw_probabilities), log.members[n]
+        drawn.setdefault(entry.context, np.zeros(log.size, np.bool_))[members] = True
+        count[x, iid] += 1
         if not iid:
-            seen = sizes[count_drawable(places[x])]
-            chances = np.array([p for j, p in enumerate(chances) if j in seen])
-        missing += count * (1.0 - min(1.0, float(chances.sum())))
+            sizes[int(strata[x].drawable.sum())].add(members.size)
+    missing = 0.0
+    for (x, iid), times in count.items():
+        group = strata[x].drawable & drawn[strata[x].context]
+        inside = distributions[x].group_counts(group)[:, 0]  # j of the group and no others
+        if not iid:
+            seen = sizes[int(strata[x].drawable.sum())]
+            inside = inside[[j for j in range(inside.size) if j in seen]]
+        missing += times * (1.0 - min(1.0, float(inside.sum())))
     return missing / len(rounds) if missing > SUPPORT_ROUNDING * len(rounds) else 0.0
 
 
-def list_drawn_experts(log: DecisionLog, rounds: Ints) -> dict[str | None, Bools]:
-    """Who was drawn at all in each context."""
-    drawn: dict[str | None, Bools] = {}
-    for n in rounds:
-        context = log.entries[n].context
-        drawn.setdefault(context, np.zeros(log.size, np.bool_))[log.members[n]] = True
-    return drawn
-
-
-def list_panel_sizes(log: DecisionLog, rounds: Ints) -> dict[int, set[int]]:
-    """The sizes of panels that were drawn as one set, by how many experts were up."""
-    places, at = log.located
-    sizes: dict[int, set[int]] = defaultdict(set)
-    for n in rounds:
-        if not log.entries[n].draw_probabilities:
-            sizes[count_drawable(places[at[n]])].add(log.members[n].size)
-    return sizes
-
-
-def count_drawable(place: Stratum) -> int:
-    """How many experts could be drawn at a place."""
-    return int(place.chosen.sum())
-
-
-def advise_exploration(counted: RoundCounts) -> str:
-    """What helps where most rounds tell no chance, as those of a policy that has no law."""
-    if counted.untold <= counted.used:
+def advise_exploration(counts: RoundCounts) -> str:
+    """A remedy for logs in which most rounds have no propensity."""
+    if counts.unknown_propensity <= counts.used:
         return ""
-    take = (
-        "a larger explore, such as noisy-or:explore=0.1"
-        if counted.used
-        else "noisy-or:explore=0.02"
-    )
+    use = "a larger explore, such as noisy-or:explore=0.1" if counts.used else "noisy-or:explore=0.02"
     return (
-        ". If `noisy-or` chose them: it records propensities only in rounds it sets aside, "
-        "and what was not told at the draw cannot be found out later; from now on take "
-        f"{take}, or distinct, which tells it in every round"
+        ". The policy `noisy-or` records propensities only in exploration rounds, and they cannot be "
+        f"computed later: from now on use {use}, or distinct, which records all of them"
     )
 
 
 def check_overlap(
     sample: WeightedSample,
     least: float = MIN_EFFECTIVE_ROUNDS,
-    most_unseen: float = MAX_UNSUPPORTED_SHARE,
+    most_unsupported: float = MAX_UNSUPPORTED_SHARE,
 ) -> None:
-    """Refuse a sample that says too little of its target, with what would help."""
-    if sample.unseen > most_unseen:
+    """Raise `InsufficientOverlap` if the log contains too little information about the target."""
+    more, counts = advise_exploration(sample.counts), sample.counts
+    if sample.unsupported > most_unsupported:
         raise InsufficientOverlap(
-            f"{sample.unseen:.1%} of the target's panels have a member or a size that the log "
-            f"could not draw or never drew, and no weight makes up for that (at most "
-            f"{most_unseen:.0%} is tolerated); evaluate a target on the experts and panel sizes "
-            "that were drawn, or log rounds in which the others have some odds"
-            f"{advise_exploration(sample.counted)}"
+            f"{sample.unsupported:.1%} of the target's panels have a member or a size that the log "
+            f"could not draw or never drew; at most {most_unsupported:.0%} is allowed",
+            remedy="evaluate a target on the experts and panel sizes that were drawn, or log "
+            f"rounds in which the others can be drawn{more}",
         )
     if sample.effective < least:
         raise InsufficientOverlap(
-            f"{sample.counted.used} rounds are worth only {sample.effective:.1f} of the target's "
-            f"own (largest weight {sample.weights.max():.3g}), and fewer than {least:g} are no "
-            "ground for an interval; log more rounds, or with odds that are nearer to the target"
-            f"{advise_exploration(sample.counted)}"
+            f"{counts.used} rounds are worth only {sample.effective:.1f} rounds of the target "
+            f"(largest weight {sample.weights.max():.3g}); an interval needs at least {least:g}",
+            remedy=f"log more rounds, or with probabilities closer to the target's{more}",
         )
-    off, chance = abs(sample.passed + sample.unseen - 1.0), MAX_STANDARD_ERRORS * sample.spread
-    if off > chance + MEAN_WEIGHT_TOLERANCE:
-        guard = ", or the guard would have replaced many" if sample.counted.replaced else ""
+    error = MAX_STANDARD_ERRORS * float(sample.weights.std()) / math.sqrt(counts.used)
+    off = abs(sample.mean_weight + sample.unsupported - 1.0)
+    if off > error + MEAN_WEIGHT_TOLERANCE:
+        guard = ", or the guard would have replaced many" if counts.replaced else ""
         raise InsufficientOverlap(
-            f"weights average {sample.passed:.4g}, {off:.2g} away from where they should be, and "
-            f"chance alone would lead no further than {chance:.2g}: either panels that matter to "
-            f"the target never came up, or the odds in the log are not those of the draws{guard}; "
-            "log more rounds, or with odds that are nearer to the target, and check that odds are "
-            "logged as decided"
+            f"the mean weight is {sample.mean_weight:.4g}, off by {off:.2g}, and sampling error "
+            f"explains at most {error:.2g}: either panels that matter to the target never came "
+            f"up, or the logged probabilities are not those of the draws{guard}",
+            remedy="log more rounds, or with probabilities closer to the target's, and check that "
+            "probabilities are logged as decided",
         )

@@ -1,4 +1,4 @@
-"""Outcome: what a target would have earned and cost in the rounds of a log; as data and as text."""
+"""Evaluations: what a target would have earned and cost in the rounds of a log."""
 
 import math
 from collections.abc import Mapping
@@ -39,35 +39,41 @@ CONFIDENCE_LEVEL = 0.95
 class Evaluation:
     """One target in the rounds of one log.
 
-    effective: as many rounds of the target itself would say about as much
-    largest:   the largest weight
-    passed:    the mean weight, 1 up to chance if the odds are right and nothing was replaced
-    unseen:    chance of a target's panel that the log could not, or did never, draw
-    costs:     expected cost per request by name, exact
+    Attributes
+    ----------
+    effective
+        This many rounds of the target itself would contain about as much information.
+    largest_weight, mean_weight
+        Of the importance weights; the mean is about 1 if propensities are correct and the guard
+        replaced nothing.
+    unsupported
+        Probability of a target panel that the log could not or did never draw.
+    costs
+        Exact expected cost per request by name.
     """
 
     target: str
     level: float
-    counted: RoundCounts
+    counts: RoundCounts
     effective: float
-    largest: float
-    passed: float
-    unseen: float
+    largest_weight: float
+    mean_weight: float
+    unsupported: float
     estimates: tuple[RewardEstimate, ...]
     costs: Mapping[str, float]
     notes: tuple[str, ...]
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_data(self) -> dict[str, Any]:
+        """Plain data for JSON; numbers that are not finite are null."""
+        estimates = {}
+        for one in self.estimates:
+            numbers = {"value": one.value, "error": one.error, **one.interval._asdict()}
+            finite = {name: x if math.isfinite(x) else None for name, x in numbers.items()}
+            estimates[one.name] = finite
         return {
-            "target": self.target,
-            "level": self.level,
-            "rounds": self.counted._asdict(),
-            "effective": self.effective,
-            "largest_weight": self.largest,
-            "mean_weight": self.passed,
-            "unseen": self.unseen,
-            "estimates": {one.name: estimate_to_data(one) for one in self.estimates},
+            **vars(self),
+            "counts": self.counts._asdict(),
+            "estimates": estimates,
             "costs": dict(self.costs),
             "notes": list(self.notes),
         }
@@ -75,22 +81,16 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class EvaluationRefusal:
-    """A target that the log says too little of; what it would cost is known all the same."""
+    """A target about which the log contains too little information; its costs are known."""
 
     target: str
-    why: str
+    reason: str
     costs: Mapping[str, float]
     notes: tuple[str, ...]
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"why": self.why, "costs": dict(self.costs), "notes": list(self.notes)}
-
-
-def estimate_to_data(one: RewardEstimate) -> dict[str, float | None]:
-    """Its numbers by name; what is not finite, as the error of a single round, is null in JSON."""
-    told = {"value": one.value, "error": one.error, **one.interval._asdict()}
-    return {name: number if math.isfinite(number) else None for name, number in told.items()}
+    def to_data(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"reason": self.reason, "costs": dict(self.costs), "notes": list(self.notes)}
 
 
 def evaluate_target(
@@ -101,77 +101,89 @@ def evaluate_target(
     level: float = CONFIDENCE_LEVEL,
     least: float = MIN_EFFECTIVE_ROUNDS,
 ) -> Evaluation:
-    """What the target would have earned, by every estimator that fits, and what it would cost.
+    """Estimate what the target would have earned, and compute what it would have cost.
 
-    rewards: the range that all rewards lie in
-    level:   of the intervals
-    least:   effective rounds below which nothing is told (`InsufficientOverlap`)
+    Parameters
+    ----------
+    log
+        Decisions with their propensities and rewards.
+    target
+        The policy to evaluate, see `bylot.evaluate.targets`.
+    rewards
+        The range that all rewards lie in.
+    level
+        Confidence level of the intervals.
+    least
+        Smallest effective number of rounds.
+
+    Returns
+    -------
+    Evaluation
+        Estimates by every estimator that applies, diagnostics, and costs.
+
+    Raises
+    ------
+    InsufficientOverlap
+        If the log contains too little information about the target.
+    DataError
+        If a reward is outside the range.
     """
     check_logged_rewards(log, *rewards)
-    laws = list_target_distributions(log, target)
-    sample = weight_rounds(log, laws)
+    distributions = list_target_distributions(log, target)
+    sample = weight_rounds(log, distributions)
     check_overlap(sample, least)
-    estimates = compute_estimates(log, laws, sample, rewards, level)
+    estimates = compute_estimates(log, distributions, sample, rewards, level)
+    notes = note_evaluation_caveats(sample, estimates, rewards)
     return Evaluation(
         target=target.name,
         level=level,
-        counted=sample.counted,
+        counts=sample.counts,
         effective=sample.effective,
-        largest=float(sample.weights.max()),
-        passed=sample.passed,
-        unseen=sample.unseen,
+        largest_weight=float(sample.weights.max()),
+        mean_weight=sample.mean_weight,
+        unsupported=sample.unsupported,
         estimates=estimates,
-        costs=compute_target_costs(log, laws),
-        notes=(
-            *note_evaluation_caveats(sample, estimates, rewards),
-            *note_departed_experts(log),
-            *list_target_caveats(target),
-        ),
+        costs=compute_target_costs(log, distributions),
+        notes=(*notes, *note_departed_experts(log), *list_target_caveats(target)),
     )
 
 
 def describe_refusal(
     log: DecisionLog, target: EvaluationTarget, error: InsufficientOverlap
 ) -> EvaluationRefusal:
-    """What is left to tell where `evaluate_target` refuses."""
+    """The refusal of a target, with its costs."""
     costs = compute_target_costs(log, list_target_distributions(log, target))
-    return EvaluationRefusal(
-        target.name, str(error), costs, (*note_departed_experts(log), *list_target_caveats(target))
-    )
+    notes = (*note_departed_experts(log), *list_target_caveats(target))
+    return EvaluationRefusal(target.name, str(error), costs, notes)
 
 
 def compute_estimates(
     log: DecisionLog,
-    laws: list[PanelDistribution],
+    distributions: list[PanelDistribution],
     sample: WeightedSample,
     rewards: tuple[float, float],
     level: float,
 ) -> tuple[RewardEstimate, ...]:
-    """All estimates; draw weights only where log and target both draw independently."""
-    low, high = rewards
-    w, r = sample.weights, sample.rewards
-    at = log.located[1][sample.rounds]
-    chances = np.array([law.inclusion for law in laws])
-    told, expected = predict_from_earlier_rounds(
-        build_membership_matrix(log, sample.rounds),
-        chances,
-        at,
-        number_contexts(log, at),
-        r,
-        (low + high) / 2,
+    """All estimates; draw weights only if both log and target draw independently."""
+    w, r, (low, high) = sample.weights, sample.rewards, rewards
+    strata, at = log.strata
+    here = at[sample.rounds]
+    numbers: dict[str | None, int] = {}
+    context = np.array([numbers.setdefault(one.context, len(numbers)) for one in strata], np.int64)
+    rows = build_membership_matrix(log, sample.rounds)
+    inclusion = np.array([one.inclusion for one in distributions])
+    predicted, expected = predict_from_earlier_rounds(
+        rows, inclusion, here, context[here], r, (low + high) / 2
     )
-    by_draws = (
-        []
-        if sample.sequence is None
-        else [estimate_by_weights(sample.sequence, r, level, DRAW_WEIGHTS)]
-    )
-    return (
-        *by_draws,
+    estimates = [
         estimate_by_weights(w, r, level),
         estimate_self_normalised(w, r, level),
-        estimate_doubly_robust(w, r, told, expected, level),
+        estimate_doubly_robust(w, r, predicted, expected, level),
         estimate_finite_sample(w, r, low, high, level),
-    )
+    ]
+    if sample.draw_weights is not None:
+        estimates.insert(0, estimate_by_weights(sample.draw_weights, r, level, DRAW_WEIGHTS))
+    return tuple(estimates)
 
 
 def build_membership_matrix(log: DecisionLog, rounds: Ints) -> csr_array:
@@ -182,64 +194,61 @@ def build_membership_matrix(log: DecisionLog, rounds: Ints) -> csr_array:
     return csr_array((np.ones(flat.size), flat, ends), shape=(len(members), log.size))
 
 
-def number_contexts(log: DecisionLog, at: Ints) -> Ints:
-    """The contexts of rounds at these places, as numbers."""
-    labels: dict[str | None, int] = {}
-    number = [labels.setdefault(place.context, len(labels)) for place in log.located[0]]
-    return np.array(number, np.int64)[at]
-
-
-def compute_target_costs(log: DecisionLog, laws: list[PanelDistribution]) -> dict[str, float]:
-    """sum_i c_i P'(i in A), averaged over all rounds: exact, whatever was or was not rewarded."""
-    share = np.bincount(log.located[1]) / len(log.entries)
-    included: Floats = (share @ np.array([law.inclusion for law in laws]))[: log.problem.size]
-    return {name: float(row @ included) for name, row in log.problem.costs.items()}
+def compute_target_costs(
+    log: DecisionLog, distributions: list[PanelDistribution]
+) -> dict[str, float]:
+    """sum_i c_i P'(i in A), averaged over all rounds: exact."""
+    share = np.bincount(log.strata[1]) / len(log.entries)
+    inclusion: Floats = share @ np.array([one.inclusion for one in distributions])
+    own = inclusion[: log.problem.size]
+    return {name: float(row @ own) for name, row in log.problem.costs.items()}
 
 
 def check_logged_rewards(log: DecisionLog, low: float, high: float) -> None:
-    """Refuse a reward that is outside what was declared: the certain interval rests on it."""
+    """Refuse rewards outside the declared range, on which the finite-sample interval rests."""
     if not -math.inf < low < high < math.inf:
-        raise DataError(f"rewards from {low} to {high} declared; give a finite range, low first")
-    for one, place in zip(log.entries, log.where, strict=True):
+        raise DataError(
+            "range of rewards", got=(low, high), expected="two finite numbers, low < high"
+        )
+    for one, place in zip(log.entries, log.places, strict=True):
         if one.reward is not None and not is_reward_in_range(one.reward, low, high):
             raise DataError(
-                f"{place}: decision {one.id} has a reward of {one.reward:g}, outside "
-                f"[{low:g}, {high:g}]; declare the range that they have with --rewards LOW HIGH "
-                "(rewards=)"
+                f"{place}: the reward {one.reward:g} of decision {one.id} is outside "
+                f"[{low:g}, {high:g}]",
+                remedy="declare the range of rewards with --rewards LOW HIGH (rewards=)",
             )
 
 
 def note_departed_experts(log: DecisionLog) -> tuple[str, ...]:
-    """What is to be known of a log in which experts were asked that are gone."""
+    """A note about experts that have left the pool."""
     if not log.gone:
         return ()
-    theirs = sum(any(i >= log.problem.size for i in members) for members in log.members)
+    panels = sum(any(i >= log.problem.size for i in members) for members in log.members)
     return (
-        f"{', '.join(log.gone)}: no longer in the pool, so that no target asks them; {theirs} "
-        "panels in which they are say nothing of it (their weight is 0), the others of those "
-        "rounds are weighed as always, by the chance that they were drawn with",
+        f"{', '.join(log.gone)}: no longer in the pool, so no target asks them; the {panels} "
+        "panels with them have weight 0, which is exact",
     )
 
 
 def note_evaluation_caveats(
     sample: WeightedSample, estimates: tuple[RewardEstimate, ...], rewards: tuple[float, float]
 ) -> list[str]:
-    """What a reader must know, where there is something to know."""
-    counted, notes = sample.counted, []
-    if counted.replaced:
+    """Notes that a reader of the estimates needs."""
+    counts, notes = sample.counts, []
+    if counts.replaced:
         notes.append(
-            f"the guard replaced {counted.replaced} panels and looked at the draw before it did: "
-            "estimates are of panels that would have passed it, by the mean weight "
-            f"{min(1.0, sample.passed):.1%} of the target's"
+            f"the guard replaced {counts.replaced} panels after seeing the draw: estimates are of "
+            "panels that would have passed it, by the mean weight "
+            f"{min(1.0, sample.mean_weight):.1%} of the target's"
         )
-    if sample.unseen > 0:
-        off = sample.unseen * (rewards[1] - rewards[0])
-        notes.append(f"panels that the log has no news of may shift the reward by up to {off:.2g}")
-    if counted.unrewarded:
+    if sample.unsupported > 0:
+        off = sample.unsupported * (rewards[1] - rewards[0])
+        notes.append(f"panels without data in the log may shift the reward by up to {off:.2g}")
+    if counts.unrewarded:
         notes.append(
-            f"{counted.unrewarded} rounds without a reward are left out, which is right only if "
-            "whether a reward came had nothing to do with the panel or its worth"
+            f"{counts.unrewarded} rounds without a reward are left out; this is unbiased only if "
+            "whether a reward arrives does not depend on the panel or its reward"
         )
     if estimates[-1].interval.low > estimates[-1].interval.high:
-        notes.append("the certain interval is empty: the odds in the log cannot be right")
+        notes.append("the finite-sample interval is empty: the logged propensities must be wrong")
     return notes
