@@ -1,4 +1,4 @@
-"""`bylot evaluate`: tables for people, JSON for programs, a plain no to a log that says little."""
+"""`bylot evaluate`: tables, JSON, and refusals of targets the log says too little about."""
 
 import json
 from pathlib import Path
@@ -47,9 +47,17 @@ def test_the_defaults_print_tables(place: Path, capsys: pytest.CaptureFixture[st
     assert evaluate(place) == 0
     out = capsys.readouterr().out
     assert out.startswith("1200 of 1200 rounds used\n")
-    for words in ("as logged", "uniform", "now", "doubly robust", "certain", "95 % from", "<= 3"):
+    for words in (
+        "as logged",
+        "uniform",
+        "now",
+        "doubly robust",
+        "finite-sample",
+        "95% from",
+        "<= 3",
+    ):
         assert words in out
-    assert "draw weights" in out  # of omd, whose law is one of draws
+    assert "draw weights" in out  # omd draws independently
 
 
 def test_json_has_the_same_numbers(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +73,7 @@ def test_json_has_the_same_numbers(place: Path, capsys: pytest.CaptureFixture[st
     assert one["costs"]["junior"] == pytest.approx((1 - (7 / 11) ** 2) + (1 - (9 / 11) ** 2))
 
 
-def test_a_target_that_is_refused_makes_the_exit_one_and_the_others_are_printed(
+def test_a_refused_target_sets_the_exit_code_and_others_are_printed(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate(place, "--target", "set:ann,eve", "--target", "uniform") == 1
@@ -74,7 +82,7 @@ def test_a_target_that_is_refused_makes_the_exit_one_and_the_others_are_printed(
     assert "set:ann,eve: 1200 rounds are worth only" in err
 
 
-def test_where_all_targets_are_refused_what_is_known_is_told(
+def test_if_all_targets_are_refused_rewards_and_costs_are_printed(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate(place, "--json", "--target", "uniform") == 0
@@ -83,28 +91,30 @@ def test_where_all_targets_are_refused_what_is_known_is_told(
     out, err = capsys.readouterr()
     assert f"as logged  mean      {exact['logged']['reward']:.4f}" in out
     assert "cost per request  bound" in out
-    assert f"{exact['targets'][0]['costs']['usd']:.4g} outside" in out
-    assert "fewer than 1200 are no ground" in err
+    assert f"{exact['targets'][0]['costs']['usd']:.4g} violated" in out
+    assert "an interval needs at least 1200" in err
     assert evaluate(place, "--json", "--target", "uniform", "--least", "1200") == 1
     made = json.loads(capsys.readouterr().out)
     assert made["refused"]["uniform"]["costs"] == exact["targets"][0]["costs"]
-    assert "no ground for an interval" in made["refused"]["uniform"]["why"]
+    assert "an interval needs at least" in made["refused"]["uniform"]["reason"]
 
 
 @pytest.mark.parametrize(("policy", "guarded"), [("distinct", True), ("omd", False)])
-def test_a_law_that_is_held_without_its_guard_is_told_from_its_router(
+def test_a_note_says_that_the_target_of_a_guarded_router_has_no_guard(
     place: Path, policy: str, guarded: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     router = Router(five(), policy, seed=3)
     router.decide()
     router.save(place / f"{policy}.json")
-    law = ["--target", f"router:{place / policy}.json"]
-    for options in (law, [*law, "--apprentice"], [*law, "--least", "1e6"]):
+    target = ["--target", f"router:{place / policy}.json"]
+    for options in (target, [*target, "--apprentice"], [*target, "--least", "1e6"]):
         evaluate(place, *options)
-        assert ("the router itself goes on to pace its law" in capsys.readouterr().out) == guarded
+        assert (
+            "the router itself adapts it and guards its limits" in capsys.readouterr().out
+        ) == guarded
 
 
-def test_a_router_whose_surrogate_is_empty_warns_nobody_who_only_reads_it(
+def test_reading_a_router_with_an_empty_surrogate_does_not_warn(
     place: Path, tmp_path: Path
 ) -> None:
     quotas = [at_least(share(name, [name]), 0.5) for name in five().experts[:3]]
@@ -115,7 +125,7 @@ def test_a_router_whose_surrogate_is_empty_warns_nobody_who_only_reads_it(
     assert main(["evaluate", str(place / "log.jsonl"), *words]) == 0
 
 
-def test_a_router_without_a_law_is_no_target_unless_it_is_asked_for(
+def test_a_router_without_a_distribution_is_no_default_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     router = Router(five(), "greedy")
@@ -124,16 +134,16 @@ def test_a_router_without_a_law_is_no_target_unless_it_is_asked_for(
     assert evaluate(tmp_path) == 1
     assert "bylot: uniform: none of 1 rounds can be used" in capsys.readouterr().err
     assert evaluate(tmp_path, "--target", "now") == 1
-    assert "Give a law of your own: uniform, set:" in capsys.readouterr().err
+    assert "use uniform, set:" in capsys.readouterr().err
 
 
-def test_only_the_later_part_of_a_log_may_be_wanted(
+def test_since_evaluates_the_later_part_of_a_log(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate(place, "--target", "uniform", "--since", "700") == 0
     assert capsys.readouterr().out.startswith("500 of 500 rounds used\n")
     assert evaluate(place, "--since", "1200") == 1
-    assert "no decision of the log is from 1200 on" in capsys.readouterr().err
+    assert "the log has no decision from 1200 on" in capsys.readouterr().err
 
 
 def test_the_level_and_the_range_widen_intervals(
@@ -144,13 +154,13 @@ def test_the_level_and_the_range_widen_intervals(
         assert evaluate(place, "--json", "--target", "uniform", *options) == 0
         found = json.loads(capsys.readouterr().out)["targets"][0]["estimates"]
         widths.append(
-            [found[name]["high"] - found[name]["low"] for name in ("set weights", "certain")]
+            [found[name]["high"] - found[name]["low"] for name in ("set weights", "finite-sample")]
         )
     assert widths[1][0] > widths[0][0]
     assert widths[2][1] > widths[0][1]
 
 
-def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
+def test_apprentice_reports_agreement_but_no_rewards(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate(place, log="plain.jsonl") == 1
@@ -158,7 +168,7 @@ def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
     assert evaluate(place, "--apprentice", log="plain.jsonl") == 0
     out = capsys.readouterr().out
     assert "same panel" in out
-    assert "Nothing is said of what the router's panels would have earned" in out
+    assert "They say nothing about the rewards of the target's panels" in out
     assert evaluate(place, "--apprentice", "--json", log="plain.jsonl") == 0
     uniform, now = json.loads(capsys.readouterr().out)["targets"]
     assert uniform["overlap"] == pytest.approx(2 / 5)  # any two of five
@@ -168,23 +178,23 @@ def test_an_apprentice_hears_of_agreement_and_not_of_rewards(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--target", "best"], "there is no target 'best'; wanted uniform, now"),
-        (["--target", "draws:"], "there is no target 'draws:'"),
-        (["--target", "draws:ann=much"], "'ann=much' is no NAME=WEIGHT"),
-        (["--target", "draws:nowhere.json"], "nowhere.json cannot be read"),
+        (["--target", "best"], "invalid target 'best': expected uniform, now"),
+        (["--target", "draws:"], "invalid target 'draws:'"),
+        (["--target", "draws:ann=much"], "could not convert string to float: 'much'"),
+        (["--target", "draws:nowhere.json"], "cannot read nowhere.json"),
         (["--target", "sets:{place}/log.jsonl"], "is not JSON"),
-        (["--target", "draws:{place}/list.json"], "holds no object"),
+        (["--target", "draws:{place}/list.json"], "expected an object"),
         (["--target", "router:nowhere.json"], "nowhere.json does not exist; give a file"),
         (["--target", "router:nowhere.json"], "target 'router:nowhere.json': nowhere.json does"),
-        (["--target", "set:ann,bop"], "there is no expert 'bop'"),
-        (["--target", "draws:ann=1,bob=2,ann=2"], "names 'ann' twice; name each expert once"),
+        (["--target", "set:ann,bop"], "unknown expert 'bop'"),
+        (["--target", "draws:ann=1,bob=2,ann=2"], "duplicate key 'ann'"),
         (["--target", "set:ann,ann"], "names 'ann' twice"),
-        (["--rewards", "0", "0.1"], "log.jsonl, line 1: decision d0 has a reward of 0."),
+        (["--rewards", "0", "0.1"], "log.jsonl, line 1: the reward 0."),
         (["--rewards", "0", "0.1"], "declare the range"),
-        (["--rewards", "1", "0"], "give a finite range"),
+        (["--rewards", "1", "0"], "expected two finite numbers, low < high"),
     ],
 )
-def test_what_cannot_be_is_explained(
+def test_invalid_targets_and_ranges_are_explained(
     place: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "list.json").write_text("[1]")
@@ -195,10 +205,10 @@ def test_what_cannot_be_is_explained(
 @pytest.mark.parametrize(
     "spec", ["set:ann,{}", "draws:ann=1,{}=2", "sets:{place}/weights.json", "draws:{place}/by.json"]
 )
-def test_whoever_has_left_is_said_to_have_and_not_taken_for_a_slip(
+def test_a_departed_expert_is_named_as_such_and_not_as_a_typo(
     place: Path, spec: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told(name: str) -> str:
+    def run_with(name: str) -> str:
         (place / "weights.json").write_text(json.dumps({"ann": 1, "bob": 1, name: 2}))
         (place / "by.json").write_text(json.dumps({"ward": {"ann": 1, name: 2}}))
         wanted = spec.format(name, place=place)
@@ -207,13 +217,11 @@ def test_whoever_has_left_is_said_to_have_and_not_taken_for_a_slip(
         assert f"bylot: target {wanted!r}: " in err
         return err
 
-    assert "'evi' has left the pool" in told("evi")
-    assert "there is no expert 'evo'; did you mean 'eve'?" in told("evo")
+    assert "'evi' has left the pool" in run_with("evi")
+    assert "unknown expert 'evo'; did you mean 'eve'?" in run_with("evo")
 
 
-def test_a_router_of_its_own_may_be_the_target(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_router_can_be_the_target(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = f"router:{place / 'router.json'}"
     assert evaluate(place, "--json", "--target", spec, "--target", "now") == 0
     one, other = json.loads(capsys.readouterr().out)["targets"]
@@ -230,7 +238,7 @@ def test_a_router_of_its_own_may_be_the_target(
         ("--least", "inf", "invalid value 'inf': expected a number of 0 or more"),
     ],
 )
-def test_an_option_that_cannot_be_is_bad_usage(
+def test_invalid_options_are_usage_errors(
     place: Path, option: str, value: str, wanted: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -239,7 +247,7 @@ def test_an_option_that_cannot_be_is_bad_usage(
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
-def test_the_problem_may_be_from_a_problem_file(
+def test_the_problem_can_come_from_a_problem_file(
     place: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = place / f"pool.{ending}"
@@ -251,11 +259,11 @@ def test_the_problem_may_be_from_a_problem_file(
     assert evaluate(place, "--json", "--target", "uniform", "--rewards", "0", "2") == 0
     assert json.loads(capsys.readouterr().out)["targets"] == [one]
     assert main([*words, "--target", "now"]) == 1
-    assert "give --problem-from ROUTER.json" in capsys.readouterr().err
+    assert "use --problem-from ROUTER.json" in capsys.readouterr().err
     assert main([*words, "--target", f"router:{place / 'router.json'}"]) == 0
 
 
-def test_what_is_not_finite_is_null_in_json(
+def test_numbers_that_are_not_finite_are_null_in_json(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One round has no standard error."""

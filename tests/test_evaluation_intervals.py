@@ -1,4 +1,4 @@
-"""Intervals of estimates: they cover at their level, near the threshold too, and can fail to."""
+"""Confidence intervals cover at their level, also near the threshold of effective rounds."""
 
 import math
 
@@ -19,53 +19,53 @@ from bylot.evaluate.estimators import (
 )
 from bylot.evaluate.importance_weights import MIN_EFFECTIVE_ROUNDS
 from bylot.numerics.jit import Floats, Ints
-from test_evaluation_laws import panels
-from trio import reward
+from logged_decisions import reward
+from test_distributions import list_panels
 
 
-class Game:
+class SetGame:
     """Sets of three draws from q; a reward of 0 or 1 with a chance that depends on the set."""
 
     def __init__(self, q: list[float], p: list[float]) -> None:
-        self.sets = panels(4, 3)
+        self.sets = list_panels(4, 3)
         self.inside = np.array([np.bincount(a, minlength=4) for a in self.sets], np.float64)
         log, target = IidSets(np.array(q), 3), IidSets(np.array(p), 3)
         self.log = np.array([math.exp(log.log_probability(a)) for a in self.sets])
         self.log /= self.log.sum()
         self.target = np.array([math.exp(target.log_probability(a)) for a in self.sets])
-        self.chances = target.inclusion[None, :]
+        self.inclusion = target.inclusion[None, :]
         self.worth = np.array([reward(tuple(a.tolist()), 0) for a in self.sets])
         self.truth = float(self.target @ self.worth)
 
-    def played(self, rounds: int, seed: int) -> tuple[Ints, Floats]:
+    def play(self, rounds: int, seed: int) -> tuple[Ints, Floats]:
         """The sets drawn, and what they earned."""
         rng = np.random.default_rng(seed)
         drawn = rng.choice(len(self.sets), rounds, p=self.log)
         return drawn, (rng.random(rounds) < self.worth[drawn]).astype(np.float64)
 
-    def covered(self, rounds: int, seed: int, believed: Floats) -> dict[str, bool]:
+    def check_coverage(self, rounds: int, seed: int, believed: Floats) -> dict[str, bool]:
         """Does each interval hold the truth?"""
-        drawn, r = self.played(rounds, seed)
+        drawn, r = self.play(rounds, seed)
         w, zero = (self.target / believed)[drawn], np.zeros(rounds, np.int64)
         rows = csr_array(self.inside[drawn])
-        told, expected = predict_from_earlier_rounds(rows, self.chances, zero, zero, r, 0.5)
+        predicted, expected = predict_from_earlier_rounds(rows, self.inclusion, zero, zero, r, 0.5)
         found = (
             estimate_by_weights(w, r, 0.95),
             estimate_self_normalised(w, r, 0.95),
-            estimate_doubly_robust(w, r, told, expected, 0.95),
+            estimate_doubly_robust(w, r, predicted, expected, 0.95),
             estimate_finite_sample(w, r, 0.0, 1.0, 0.95),
         )
         return {f.name: f.interval.low <= self.truth <= f.interval.high for f in found}
 
     def coverage(self, rounds: int, plays: int, believed: Floats) -> dict[str, float]:
         """How often each interval holds the truth."""
-        each = [self.covered(rounds, seed, believed) for seed in range(plays)]
+        each = [self.check_coverage(rounds, seed, believed) for seed in range(plays)]
         return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
 
 
-NEAR = Game([0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25])
+NEAR = SetGame([0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25])
 
-FAR = Game([0.90, 0.06, 0.03, 0.01], [0.05, 0.05, 0.3, 0.6])
+FAR = SetGame([0.90, 0.06, 0.03, 0.01], [0.05, 0.05, 0.3, 0.6])
 
 PLAYS = 400
 
@@ -76,35 +76,35 @@ def test_intervals_cover_at_their_level() -> None:
     coverage = NEAR.coverage(600, PLAYS, NEAR.log)
     for name, share in coverage.items():
         assert share >= 0.95 - SPARE, name
-        assert share <= 0.95 + SPARE or name == "certain", name
+        assert share <= 0.95 + SPARE or name == "finite-sample", name
 
 
-def test_with_wrong_odds_they_do_not() -> None:
+def test_with_wrong_propensities_they_do_not_cover() -> None:
     wrong = np.roll(NEAR.log, 1)
     coverage = NEAR.coverage(600, 60, wrong)
-    assert max(share for name, share in coverage.items() if name != "certain") < 0.6
+    assert max(share for name, share in coverage.items() if name != "finite-sample") < 0.6
 
 
-def test_few_rounds_and_heavy_weights_break_the_normal_intervals_but_not_the_certain_one() -> None:
+def test_few_rounds_and_heavy_weights_break_all_intervals_but_the_finite_sample_one() -> None:
     coverage = FAR.coverage(60, PLAYS, FAR.log)
-    assert coverage["certain"] >= 0.95 - SPARE
+    assert coverage["finite-sample"] >= 0.95 - SPARE
     assert coverage["set weights"] < 0.8
 
 
-LOPSIDED = [
-    (Game([0.7, 0.15, 0.1, 0.05], [0.2, 0.2, 0.3, 0.3]), 2_400),
-    (Game([0.8, 0.1, 0.06, 0.04], [0.3, 0.3, 0.2, 0.2]), 1_800),
-    (Game([0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]), 900),
-    (Game([0.9, 0.05, 0.03, 0.02], [0.6, 0.2, 0.1, 0.1]), 750),
+SKEWED = [
+    (SetGame([0.7, 0.15, 0.1, 0.05], [0.2, 0.2, 0.3, 0.3]), 2_400),
+    (SetGame([0.8, 0.1, 0.06, 0.04], [0.3, 0.3, 0.2, 0.2]), 1_800),
+    (SetGame([0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]), 900),
+    (SetGame([0.9, 0.05, 0.03, 0.02], [0.6, 0.2, 0.1, 0.1]), 750),
 ]
-"""Rounds that are worth about 100: at the threshold below which nothing is told."""
+"""About 100 effective rounds: the threshold below which targets are refused."""
 
 
-def test_intervals_of_lopsided_weights_cover_at_their_level_where_symmetric_ones_do_not() -> None:
+def test_skewness_corrected_intervals_cover_where_symmetric_ones_do_not() -> None:
     skew, plain = [], []
-    for game, rounds in LOPSIDED:
+    for game, rounds in SKEWED:
         for seed in range(250):
-            drawn, r = game.played(rounds, seed)
+            drawn, r = game.play(rounds, seed)
             w = (game.target / game.log)[drawn]
             if w.sum() ** 2 >= MIN_EFFECTIVE_ROUNDS * (w @ w):
                 one = estimate_by_weights(w, r, 0.95)
@@ -115,24 +115,24 @@ def test_intervals_of_lopsided_weights_cover_at_their_level_where_symmetric_ones
     assert np.mean(plain) < 0.93
 
 
-def test_an_interval_around_terms_that_are_all_alike_is_their_value() -> None:
+def test_the_interval_of_equal_terms_is_their_value() -> None:
     assert make_skewness_corrected_interval(np.full(5, 0.25), 0.95) == (0.25, 0.25)
     assert make_skewness_corrected_interval(np.ones(1), 0.95) == (-math.inf, math.inf)
 
 
 @given(terms=st.lists(st.floats(0, 1e6), min_size=2, max_size=30))
 @settings(deadline=None, derandomize=True, max_examples=100)
-def test_any_terms_have_an_interval_with_their_mean_inside(terms: list[float]) -> None:
+def test_the_interval_of_any_terms_contains_their_mean(terms: list[float]) -> None:
     x = np.array(terms)
     low, high = make_skewness_corrected_interval(x, 0.95)
     assert low <= x.mean() + 1e-6
     assert high >= x.mean() - 1e-6
 
 
-def test_the_certain_interval_closes_in_as_rounds_grow() -> None:
+def test_the_finite_sample_interval_shrinks_with_more_rounds() -> None:
     widths = []
     for rounds in (500, 50_000):
-        drawn, r = NEAR.played(rounds, 1)
+        drawn, r = NEAR.play(rounds, 1)
         low, high = make_finite_sample_interval((NEAR.target / NEAR.log)[drawn], r, 0.0, 1.0, 0.95)
         widths.append(high - low)
     assert widths[1] < 0.15 * widths[0]

@@ -1,4 +1,4 @@
-"""A log of `random`, the easiest there is to evaluate: every set has the same chance."""
+"""Logs of the policy `random`, in which every set has the same probability."""
 
 from math import comb
 
@@ -17,7 +17,7 @@ from small import five, steady
 
 @pytest.mark.parametrize("draws", [1, 2, 5, 7])
 @pytest.mark.parametrize("up", [None, ["ann", "cat", "dan"], ["bob"]])
-def test_every_set_has_the_chance_of_one_among_all(draws: int, up: list[str] | None) -> None:
+def test_every_set_has_the_same_propensity(draws: int, up: list[str] | None) -> None:
     pool = Problem(five().experts, {}, draws=draws)
     decision = Router(pool, "random").decide(available=up)
     there = len(up or pool.experts)
@@ -26,7 +26,7 @@ def test_every_set_has_the_chance_of_one_among_all(draws: int, up: list[str] | N
     assert decision.inclusion == pytest.approx(dict.fromkeys(decision.subset, members / there))
 
 
-def test_its_log_tells_what_other_sets_would_have_earned() -> None:
+def test_its_log_estimates_other_targets() -> None:
     pool = five()
     trace = simulate(pool, steady(), "random", rounds=1_500, seed=1)
     log = log_from_entries(pool, entries_from_trace(trace))

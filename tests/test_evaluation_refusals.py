@@ -1,4 +1,4 @@
-"""Logs that say too little of a target, or something else than they seem to, are refused."""
+"""Targets are refused if the log contains too little information about them, or is inconsistent."""
 
 import itertools
 import math
@@ -17,31 +17,31 @@ from bylot.evaluate import (
     make_panel_target,
     make_uniform_target,
 )
-from trio import TRIO, fixed
+from logged_decisions import TRIO, log_iid_draws
 
 
-def test_mass_on_those_without_odds_is_refused_and_told_exactly() -> None:
-    log = log_from_entries(TRIO, fixed([0.5, 0.5, 0.0], 400))
+def test_probability_on_experts_never_drawn_is_refused_with_its_exact_share() -> None:
+    log = log_from_entries(TRIO, log_iid_draws([0.5, 0.5, 0.0], 400))
     with pytest.raises(InsufficientOverlap, match=r"43\.8% of the target's panels"):  # 1 - 0.75^2
         evaluate_target(log, make_iid_target(TRIO, {"a": 3, "b": 3, "c": 2}))
-    assert evaluate_target(log, make_iid_target(TRIO, {"a": 1, "b": 2})).unseen == 0.0
-    known = [one._replace(never=("c",)) for one in fixed([0.5, 0.5, 0.0], 400)]
+    assert evaluate_target(log, make_iid_target(TRIO, {"a": 1, "b": 2})).unsupported == 0.0
+    known = [one._replace(excluded=("c",)) for one in log_iid_draws([0.5, 0.5, 0.0], 400)]
     seen = LogEntry(
         "x", 999, ("c", "c"), 1.0, draw_probabilities=(0.01, 0.01)
-    )  # c had a chance once
+    )  # c could be drawn once
     with pytest.raises(InsufficientOverlap, match="of the target's panels"):
         evaluate_target(
             log_from_entries(TRIO, [*known, seen]), make_iid_target(TRIO, {"a": 3, "b": 3, "c": 2})
         )
 
 
-def test_sizes_that_sets_of_exactly_so_many_never_have_are_refused() -> None:
-    law, rng = FixedSizeSets(np.zeros(3), 2), np.random.default_rng(1)
+def test_panel_sizes_that_were_never_drawn_are_refused() -> None:
+    distribution, rng = FixedSizeSets(np.zeros(3), 2), np.random.default_rng(1)
     pairs = list(itertools.combinations("abc", 2))
     written = [
         LogEntry(f"d{t}", t, pairs[rng.integers(3)], 0.5, propensity=1 / 3) for t in range(300)
     ]
-    assert math.exp(law.log_probability(np.array([0, 1]))) == pytest.approx(1 / 3)
+    assert math.exp(distribution.log_probability(np.array([0, 1]))) == pytest.approx(1 / 3)
     with pytest.raises(InsufficientOverlap, match=r"33\.3% of the target's panels"):  # 3 (1/3)^2
         evaluate_target(
             log_from_entries(TRIO, written), make_iid_target(TRIO, {"a": 1, "b": 1, "c": 1})
@@ -51,31 +51,29 @@ def test_sizes_that_sets_of_exactly_so_many_never_have_are_refused() -> None:
     ).effective == pytest.approx(300)
 
 
-def test_thin_overlap_is_refused_and_what_would_help_is_said() -> None:
-    log = log_from_entries(TRIO, fixed([0.9, 0.07, 0.03], 400))
+def test_insufficient_overlap_is_refused_with_a_remedy() -> None:
+    log = log_from_entries(TRIO, log_iid_draws([0.9, 0.07, 0.03], 400))
     with pytest.raises(InsufficientOverlap, match=r"400 rounds are worth only .*log more rounds"):
         evaluate_target(log, make_panel_target(TRIO, ["b", "c"]))
     near = evaluate_target(log, make_iid_target(TRIO, {"a": 8, "b": 1, "c": 1}))
     assert 100 < near.effective <= 400
-    with pytest.raises(InsufficientOverlap, match="fewer than 399 are no ground"):
+    with pytest.raises(InsufficientOverlap, match="an interval needs at least 399"):
         evaluate_target(log, make_iid_target(TRIO, {"a": 8, "b": 1, "c": 1}), least=399)
 
 
-def test_weights_that_do_not_average_one_are_refused() -> None:
+def test_weights_whose_mean_is_not_1_are_refused() -> None:
     wrong = [
         one._replace(draw_probabilities=tuple(0.5 * p for p in one.draw_probabilities))
-        for one in fixed([0.4, 0.3, 0.3], 400)
+        for one in log_iid_draws([0.4, 0.3, 0.3], 400)
     ]
-    with pytest.raises(
-        InsufficientOverlap, match="weights average 4, 3 away from where they should be"
-    ):
+    with pytest.raises(InsufficientOverlap, match="the mean weight is 4, off by 3,"):
         evaluate_target(
             log_from_entries(TRIO, wrong), make_iid_target(TRIO, {"a": 4, "b": 3, "c": 3})
         )
 
 
-def test_rounds_that_cannot_be_used_are_counted_and_change_nothing() -> None:
-    good = fixed([0.4, 0.3, 0.3], 400)
+def test_unusable_rounds_are_counted_and_do_not_change_estimates() -> None:
+    good = log_iid_draws([0.4, 0.3, 0.3], 400)
     bad = [
         LogEntry("r", 1_000, ("a", "b"), 1.0, replaced=True),
         LogEntry("u", 1_001, ("a", "b"), 1.0),
@@ -87,7 +85,7 @@ def test_rounds_that_cannot_be_used_are_counted_and_change_nothing() -> None:
         evaluate_target(log_from_entries(TRIO, good + bad), target),
     )
     assert one.estimates == other.estimates
-    assert other.counted == (403, 400, 1, 1, 1)
+    assert other.counts == (403, 400, 1, 1, 1)
     assert any("guard replaced 1 panels" in note for note in other.notes)
     assert any("1 rounds without a reward" in note for note in other.notes)
     with pytest.raises(InsufficientOverlap, match="none of 3 rounds can be used"):
@@ -95,8 +93,10 @@ def test_rounds_that_cannot_be_used_are_counted_and_change_nothing() -> None:
 
 
 def test_a_reward_outside_the_declared_range_is_refused() -> None:
-    log = log_from_entries(TRIO, [*fixed([0.4, 0.3, 0.3], 400), LogEntry("x", 999, ("a",), 7.0)])
-    with pytest.raises(DataError, match="decision x has a reward of 7, outside"):
+    log = log_from_entries(
+        TRIO, [*log_iid_draws([0.4, 0.3, 0.3], 400), LogEntry("x", 999, ("a",), 7.0)]
+    )
+    with pytest.raises(DataError, match="the reward 7 of decision x is outside"):
         evaluate_target(log, make_uniform_target(TRIO))
     target = make_iid_target(TRIO, {"a": 4, "b": 3, "c": 3})
     wide = evaluate_target(log, target, rewards=(0.0, 10.0)).estimates[-1].interval
@@ -106,18 +106,20 @@ def test_a_reward_outside_the_declared_range_is_refused() -> None:
     assert wide.high - wide.low > narrow.high - narrow.low
 
 
-def test_a_log_of_outages_that_does_not_say_who_was_up_is_refused() -> None:
-    rng, told = np.random.default_rng(3), []
+def test_a_log_of_outages_without_available_experts_is_refused() -> None:
+    rng, entries = np.random.default_rng(3), []
     for t in range(2_000):
-        up = ("a", "b") if t % 2 else ("a", "b", "c")
-        name, odds = up[rng.integers(len(up))], (1 / len(up),)
-        told.append(LogEntry(f"d{t}", t, (name,), 0.5, draw_probabilities=odds, available=up))
+        available = ("a", "b") if t % 2 else ("a", "b", "c")
+        name, q = available[rng.integers(len(available))], (1 / len(available),)
+        entries.append(
+            LogEntry(f"d{t}", t, (name,), 0.5, draw_probabilities=q, available=available)
+        )
     problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=1)
     target = make_iid_target(problem, {"a": 1, "b": 1, "c": 2})
-    assert evaluate_target(log_from_entries(problem, told), target).passed == pytest.approx(
+    assert evaluate_target(log_from_entries(problem, entries), target).mean_weight == pytest.approx(
         1.0, abs=0.1
     )
-    with pytest.raises(InsufficientOverlap, match="away from where they should be"):
+    with pytest.raises(InsufficientOverlap, match="the mean weight is"):
         evaluate_target(
-            log_from_entries(problem, [one._replace(available=None) for one in told]), target
+            log_from_entries(problem, [one._replace(available=None) for one in entries]), target
         )

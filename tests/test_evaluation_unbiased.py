@@ -1,4 +1,4 @@
-"""Off-policy estimates: exact in expectation over all logs that can be, and how they vary."""
+"""Off-policy estimates are unbiased, by enumeration of all possible logs; and their variances."""
 
 import itertools
 import math
@@ -26,61 +26,66 @@ from bylot.evaluate.estimators import estimate_doubly_robust
 from bylot.evaluate.importance_weights import list_target_distributions, weight_rounds
 from bylot.evaluate.result import build_membership_matrix, compute_estimates
 from bylot.numerics.jit import Floats
+from logged_decisions import TRIO, reward
 from small import five, steady
-from test_evaluation_laws import ALL, by_sequences, chances
-from trio import TRIO, reward
+from test_distributions import ALL_AVAILABLE, list_panel_probabilities, sum_over_sequences
 
 UNBIASED = ("draw weights", "set weights", "doubly robust")
 
 
-def values_of(log: DecisionLog, target: EvaluationTarget) -> dict[str, float]:
-    """All estimates, however little the log says."""
-    laws = list_target_distributions(log, target)
-    found = compute_estimates(log, laws, weight_rounds(log, laws), (0.0, 1.0), 0.95)
+def estimate_all(log: DecisionLog, target: EvaluationTarget) -> dict[str, float]:
+    """All estimates, without a check of the overlap."""
+    distributions = list_target_distributions(log, target)
+    found = compute_estimates(
+        log, distributions, weight_rounds(log, distributions), (0.0, 1.0), 0.95
+    )
     return {one.name: one.value for one in found}
 
 
-def moved(q: Floats, members: tuple[int, ...], got: float) -> Floats:
-    """What a policy that learns would draw from next: more of those who were there."""
+def update_distribution(q: Floats, members: tuple[int, ...], got: float) -> Floats:
+    """The next distribution of a learning policy: more weight on the members of the panel."""
     q = q.copy()
     q[list(members)] *= 0.5 + 3 * got
     return np.asarray(q / q.sum())
 
 
-def independent(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogEntry]]]:
-    """Every log that a policy which learns can write with two i.i.d. draws, and its chance."""
+def list_iid_logs(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogEntry]]]:
+    """Every log of a learning policy with two i.i.d. draws, and its probability."""
     if t == rounds:
         yield 1.0, []
         return
     for team in itertools.product(range(3), repeat=2):
         members = tuple(sorted(set(team)))
-        got, odds = reward(members, t), tuple(q[list(team)].tolist())
+        got, q_drawn = reward(members, t), tuple(q[list(team)].tolist())
         one = LogEntry(
-            f"d{t}", t, tuple(TRIO.experts[i] for i in team), got, draw_probabilities=odds
+            f"d{t}", t, tuple(TRIO.experts[i] for i in team), got, draw_probabilities=q_drawn
         )
-        for chance, rest in independent(moved(q, members, got), rounds, t + 1):
-            yield math.prod(odds) * chance, [one, *rest]
+        for chance, rest in list_iid_logs(update_distribution(q, members, got), rounds, t + 1):
+            yield math.prod(q_drawn) * chance, [one, *rest]
 
 
-def whole(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogEntry]]]:
+def list_set_logs(q: Floats, rounds: int, t: int = 0) -> Iterator[tuple[float, list[LogEntry]]]:
     """The same for sets of exactly two."""
     if t == rounds:
         yield 1.0, []
         return
-    law = FixedSizeSets(np.log(q), 2)
+    distribution = FixedSizeSets(np.log(q), 2)
     for members in itertools.combinations(range(3), 2):
-        got, chance = reward(members, t), float(np.exp(law.log_probability(np.array(members))))
+        got, chance = (
+            reward(members, t),
+            float(np.exp(distribution.log_probability(np.array(members)))),
+        )
         names = tuple(TRIO.experts[i] for i in members)
         one = LogEntry(f"d{t}", t, names, got, propensity=chance)
-        for more, rest in whole(moved(q, members, got), rounds, t + 1):
+        for more, rest in list_set_logs(update_distribution(q, members, got), rounds, t + 1):
             yield chance * more, [one, *rest]
 
 
-def truth(law: PanelDistribution, rounds: int) -> float:
-    """The mean over rounds of what the law earns, over all panels."""
+def compute_exact_reward(distribution: PanelDistribution, rounds: int) -> float:
+    """The expected reward of a distribution, by enumeration."""
     return sum(
         chance * reward(tuple(members.tolist()), t) / rounds
-        for members, chance in chances(law, 3, 2)
+        for members, chance in list_panel_probabilities(distribution, 3, 2)
         for t in range(rounds)
     )
 
@@ -88,37 +93,42 @@ def truth(law: PanelDistribution, rounds: int) -> float:
 @pytest.mark.parametrize(
     ("logs", "target"),
     [
-        (independent, make_iid_target(TRIO, {"a": 5, "b": 1, "c": 2})),
-        (independent, make_fixed_size_target(TRIO, {"a": 5, "b": 1, "c": 2})),
-        (whole, make_fixed_size_target(TRIO, {"a": 5, "b": 1, "c": 2})),
-        (whole, make_uniform_target(TRIO)),
+        (list_iid_logs, make_iid_target(TRIO, {"a": 5, "b": 1, "c": 2})),
+        (list_iid_logs, make_fixed_size_target(TRIO, {"a": 5, "b": 1, "c": 2})),
+        (list_set_logs, make_fixed_size_target(TRIO, {"a": 5, "b": 1, "c": 2})),
+        (list_set_logs, make_uniform_target(TRIO)),
     ],
     ids=["draws from draws", "sets from draws", "sets from sets", "uniform from sets"],
 )
-def test_estimates_from_logs_that_learn_are_exact_in_expectation(
+def test_estimates_from_logs_of_learning_policies_are_unbiased(
     logs: Callable[[Floats, int], Iterator[tuple[float, list[LogEntry]]]], target: EvaluationTarget
 ) -> None:
     mean: dict[str, float] = {}
     for chance, written in logs(np.array([0.2, 0.3, 0.5]), 3):
-        for name, value in values_of(log_from_entries(TRIO, written), target).items():
+        for name, value in estimate_all(log_from_entries(TRIO, written), target).items():
             mean[name] = mean.get(name, 0.0) + chance * value
-    exact = truth(target.law(None, ALL), 3)
+    exact = compute_exact_reward(target.distribution(None, ALL_AVAILABLE), 3)
     for name in UNBIASED:
         if name in mean:
             assert mean[name] == pytest.approx(exact, abs=1e-9), name
-    assert ("draw weights" in mean) == (logs is independent and target.name == "draws")
-    assert not abs(mean["self-normalised"] - exact) < 1e-3  # which claims no such thing
+    assert ("draw weights" in mean) == (logs is list_iid_logs and target.name == "draws")
+    assert not abs(mean["self-normalised"] - exact) < 1e-3  # which is biased
 
 
 def test_a_model_of_later_rounds_would_be_biased() -> None:
     target = make_iid_target(TRIO, {"a": 5, "b": 1, "c": 2})
-    law, bias = target.law(None, ALL), -truth(target.law(None, ALL), 2)
-    for chance, written in independent(np.array([0.2, 0.3, 0.5]), 2):
+    distribution, bias = (
+        target.distribution(None, ALL_AVAILABLE),
+        -compute_exact_reward(target.distribution(None, ALL_AVAILABLE), 2),
+    )
+    for chance, written in list_iid_logs(np.array([0.2, 0.3, 0.5]), 2):
         log = log_from_entries(TRIO, written)
-        sample = weight_rounds(log, [law])
+        sample = weight_rounds(log, [distribution])
         first, second = build_membership_matrix(log, sample.rounds).toarray()
         slope = sample.rewards[1] * second / 2  # of the second round, used for the first
-        terms = law.inclusion @ slope + sample.weights[0] * (sample.rewards[0] - first @ slope)
+        terms = distribution.inclusion @ slope + sample.weights[0] * (
+            sample.rewards[0] - first @ slope
+        )
         bias += chance * (terms + sample.weights[1] * sample.rewards[1]) / 2
     assert abs(bias) > 1e-3
 
@@ -134,7 +144,7 @@ def moments(chance: list[float], terms: list[float]) -> tuple[float, float]:
 
 @given(raw=shares, data=st.data(), M=st.integers(1, 3))
 @settings(deadline=None, derandomize=True, max_examples=60)
-def test_weights_of_sets_have_the_same_mean_and_no_larger_variance_than_those_of_draws(
+def test_set_weights_have_the_mean_and_at_most_the_variance_of_draw_weights(
     raw: list[float], data: st.DataObject, M: int
 ) -> None:
     other = data.draw(st.lists(st.floats(0.0, 1.0), min_size=len(raw), max_size=len(raw)))
@@ -147,7 +157,7 @@ def test_weights_of_sets_have_the_same_mean_and_no_larger_variance_than_those_of
         a, members = np.array(team), tuple(sorted(set(team)))
         by_draws[0].append(float(q[a].prod()))
         by_draws[1].append(float(p[a].prod() / q[a].prod()) * reward(members, 0))
-    for members, chance in by_sequences(q, M).items():
+    for members, chance in sum_over_sequences(q, M).items():
         a = np.array(members)
         by_sets[0].append(chance)
         by_sets[1].append(
@@ -160,7 +170,7 @@ def test_weights_of_sets_have_the_same_mean_and_no_larger_variance_than_those_of
 
 @given(raw=shares, M=st.integers(1, 3), seed=st.integers(0, 99), as_one=st.booleans())
 @settings(deadline=None, derandomize=True, max_examples=60)
-def test_whatever_the_model_the_doubly_robust_terms_have_the_right_mean(
+def test_doubly_robust_estimates_are_unbiased_for_any_model(
     raw: list[float], M: int, seed: int, as_one: bool
 ) -> None:
     K, rng = len(raw), np.random.default_rng(seed)
@@ -168,16 +178,18 @@ def test_whatever_the_model_the_doubly_robust_terms_have_the_right_mean(
     theirs: PanelDistribution = FixedSizeSets(np.log(q), min(M, K)) if as_one else IidSets(q, M)
     ours: PanelDistribution = FixedSizeSets(np.log(p), min(M, K)) if as_one else IidSets(p, M)
     value = right = 0.0
-    for a, chance in chances(theirs, K, M):
+    for a, chance in list_panel_probabilities(theirs, K, M):
         if chance > 0:
             got, weight = reward(tuple(a.tolist()), 0), math.exp(ours.log_probability(a)) / chance
-            told, expected = np.array([slope[a].sum()]), np.array([ours.inclusion @ slope])
-            one = estimate_doubly_robust(np.array([weight]), np.array([got]), told, expected, 0.95)
+            predicted, expected = np.array([slope[a].sum()]), np.array([ours.inclusion @ slope])
+            one = estimate_doubly_robust(
+                np.array([weight]), np.array([got]), predicted, expected, 0.95
+            )
             value, right = value + chance * one.value, right + chance * weight * got
     assert value == pytest.approx(right, abs=1e-9)
 
 
-def test_with_three_draws_the_variance_is_smaller_in_fact() -> None:
+def test_set_weights_and_a_model_reduce_the_error() -> None:
     log = log_from_entries(
         five(draws=3), entries_from_trace(simulate(five(draws=3), steady(), "omd", rounds=2_000))
     )

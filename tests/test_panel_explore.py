@@ -27,8 +27,8 @@ from bylot.policies.distinct import find_available_distributions
 from bylot.router.persistence import iterate_arrays
 from small import five, steady
 from test_distinct import SETS, law_of
-from test_evaluation_laws import ALL
-from test_evaluation_plays import WEIGHTS, exact
+from test_distributions import ALL_AVAILABLE
+from test_evaluation_simulations import WEIGHTS, compute_exact_reward
 
 
 def narrow() -> Problem:
@@ -43,13 +43,15 @@ def test_a_round_that_explores_tells_the_exact_chance_of_its_set_and_no_other_ro
     pairs = {tuple(members): n for n, members in enumerate(SETS)}
     told, bare = 0, np.zeros(len(SETS))
     for t in range(6_000):
-        ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL)
+        ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL_AVAILABLE)
         n = pairs[tuple(sorted(ticket.draws.tolist()))]
         learn(rule, state, ticket, 0.9 if n in (0, 3) else 0.4)
         if np.isnan(ticket.propensity) or ticket.replaced:
             assert ticket.inclusion.size == 0
             continue
-        here, mild, _ = find_available_distributions(rule.explorer, state.explorer, 0, ALL)
+        here, mild, _ = find_available_distributions(
+            rule.explorer, state.explorer, 0, ALL_AVAILABLE
+        )
         law = 0.98 * law_of(here.theta) + 0.02 * law_of(mild.theta)
         assert ticket.propensity == pytest.approx(law[n], rel=1e-9)
         assert_allclose(ticket.inclusion, here.pi)
@@ -67,7 +69,7 @@ def test_the_law_that_explores_is_moved_by_its_own_rounds_as_if_it_were_alone() 
     alone = Distinct().bind(five(), 2_000)
     state, twin, rng = NoisyOr().start(rule), Distinct().start(alone), np.random.default_rng(0)
     for t in range(1_000):
-        ticket = decide(rule, state, 0, RngKey(1, t), ALL)
+        ticket = decide(rule, state, 0, RngKey(1, t), ALL_AVAILABLE)
         reward = float(rng.random())
         if not np.isnan(ticket.propensity):
             for mine, its in zip(
@@ -75,7 +77,7 @@ def test_the_law_that_explores_is_moved_by_its_own_rounds_as_if_it_were_alone() 
             ):
                 its[:] = mine  # both have spent the same
             twin.account.left[:] += 1
-            same = decide(alone, twin, 0, RngKey(1, t), ALL)
+            same = decide(alone, twin, 0, RngKey(1, t), ALL_AVAILABLE)
             learn(alone, twin, same, reward)
         learn(rule, state, ticket, reward)
     assert_allclose(state.explorer.slope.batches, twin.slope.batches)
@@ -94,15 +96,15 @@ def test_one_account_is_kept_whoever_plays(period: int) -> None:
 def test_the_estimate_from_rounds_that_explore_is_right_on_average() -> None:
     problem, rounds, off, plain = five(), 400, [], []
     target = make_fixed_size_target(problem, WEIGHTS)
-    law = target.law(None, ALL)
+    law = target.distribution(None, ALL_AVAILABLE)
     for seed in range(150):
         play = simulate(problem, steady(), NoisyOr(explore=0.3), rounds=rounds, seed=seed)
         log = log_from_entries(problem, entries_from_trace(play))
         sample = weight_rounds(log, [law])
         told = play.record.propensities > 0
-        assert sample.counted.used == told.sum() - (play.record.replaced & told).sum()
-        assert sample.counted.untold == rounds - told.sum()
-        value = exact(law, problem, rounds, seed)
+        assert sample.counts.used == told.sum() - (play.record.replaced & told).sum()
+        assert sample.counts.unknown_propensity == rounds - told.sum()
+        value = compute_exact_reward(law, problem, rounds, seed)
         off.append(float((sample.weights * sample.rewards).mean()) - value)
         plain.append(float(sample.rewards.mean()) - value)
     error = np.std(off, ddof=1) / np.sqrt(len(off))
@@ -117,7 +119,7 @@ def test_a_log_with_enough_of_them_can_be_evaluated_and_one_without_cannot() -> 
         make_fixed_size_target(problem, WEIGHTS),
     )
     found = evaluate_target(log_from_entries(problem, entries_from_trace(play)), target)
-    value = exact(target.law(None, ALL), problem, 4_000, 1)
+    value = compute_exact_reward(target.distribution(None, ALL_AVAILABLE), problem, 4_000, 1)
     for one in found.estimates:
         assert abs(one.value - value) < 4 * one.error, one.name
     bare = simulate(problem, steady(), "noisy-or", rounds=500, seed=1)
@@ -138,7 +140,7 @@ def test_panels_replaced_in_rounds_of_the_model_are_nobody_s_draws() -> None:
     counted, _ = select_usable_rounds(log_from_entries(narrow(), entries_from_trace(play)))
     assert (play.record.replaced & ~told).sum() > 0
     assert counted.replaced == (play.record.replaced & told).sum() > 0
-    assert counted.untold == (~told).sum()
+    assert counted.unknown_propensity == (~told).sum()
 
 
 def test_a_router_s_decisions_are_logged_the_same_way() -> None:
@@ -150,7 +152,7 @@ def test_a_router_s_decisions_are_logged_the_same_way() -> None:
         assert decision.draw_probabilities is None
         assert (decision.inclusion is None) == (decision.propensity is None)
     counted, _ = select_usable_rounds(log_from_entries(five(), logged))
-    assert counted.used + counted.untold == 60
+    assert counted.used + counted.unknown_propensity == 60
     assert counted.used > 15
 
 

@@ -262,7 +262,7 @@ def run_log(given: argparse.Namespace) -> int:
 
     with connect_client(given) as client:
         for entry in read_entries(client, given.name):
-            print(entry.line())
+            print(entry.to_json())
     return 0
 
 

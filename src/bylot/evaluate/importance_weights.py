@@ -155,7 +155,9 @@ def advise_exploration(counts: RoundCounts) -> str:
     """A remedy for logs in which most rounds have no propensity."""
     if counts.unknown_propensity <= counts.used:
         return ""
-    use = "a larger explore, such as noisy-or:explore=0.1" if counts.used else "noisy-or:explore=0.02"
+    use = (
+        "a larger explore, such as noisy-or:explore=0.1" if counts.used else "noisy-or:explore=0.02"
+    )
     return (
         ". The policy `noisy-or` records propensities only in exploration rounds, and they cannot be "
         f"computed later: from now on use {use}, or distinct, which records all of them"

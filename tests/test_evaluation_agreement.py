@@ -1,28 +1,30 @@
-"""Agreement with an existing system, beside enumeration."""
+"""Agreement of a target with an existing system, compared with enumeration."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from bylot.evaluate import log_from_entries, make_iid_target, measure_agreement
-from test_evaluation_laws import ALL, chances
-from trio import TRIO, fixed
+from logged_decisions import TRIO, log_iid_draws
+from test_distributions import ALL_AVAILABLE, list_panel_probabilities
 
 
-def test_agreement_with_an_existing_system_is_that_of_enumeration() -> None:
-    chosen = fixed([0.6, 0.3, 0.1], 30, told=False)
+def test_agreement_with_an_existing_system_equals_enumeration() -> None:
+    chosen = log_iid_draws([0.6, 0.3, 0.1], 30, known=False)
     target = make_iid_target(TRIO, {"a": 2, "b": 1})
     found = measure_agreement(log_from_entries(TRIO, chosen), target)
-    law, same, overlap, jaccard = target.law(None, ALL), [], [], []
+    distribution, same, overlap, jaccard = target.distribution(None, ALL_AVAILABLE), [], [], []
     for one in chosen:
         mine = {TRIO.experts.index(name) for name in one.draws}
-        theirs = [(set(a.tolist()), chance) for a, chance in chances(law, 3, 2)]
+        theirs = [
+            (set(a.tolist()), chance) for a, chance in list_panel_probabilities(distribution, 3, 2)
+        ]
         same.append(sum(p for b, p in theirs if b == mine))
         overlap.append(sum(p * len(b & mine) / len(mine) for b, p in theirs))
         jaccard.append(sum(p * len(b & mine) / len(b | mine) for b, p in theirs))
     assert_allclose(
         [found.same, found.overlap, found.jaccard], np.mean([same, overlap, jaccard], axis=1)
     )
-    assert found.never == sum("c" in one.draws for one in chosen) > 0
+    assert found.impossible == sum("c" in one.draws for one in chosen) > 0
     assert found.median == pytest.approx(np.median(same))
     assert found.costs["usd"] == pytest.approx(8 / 9 * 1 + 5 / 9 * 2)

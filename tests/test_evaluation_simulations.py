@@ -1,4 +1,4 @@
-"""Logs of plays, of contexts and of outages: what another law would have earned in them."""
+"""Logs of simulations, contexts and outages: estimates for other distributions."""
 
 import itertools
 from contextlib import suppress
@@ -20,15 +20,17 @@ from bylot.evaluate import (
 )
 from bylot.numerics.sum_max import expected_reward
 from small import five, steady
-from test_evaluation_laws import ALL, chances
+from test_distributions import ALL_AVAILABLE, list_panel_probabilities
 
 
-def exact(law: PanelDistribution, problem: Problem, rounds: int, seed: int) -> float:
-    """What a law earns in a steady world, by all panels."""
+def compute_exact_reward(
+    distribution: PanelDistribution, problem: Problem, rounds: int, seed: int
+) -> float:
+    """The expected reward of a distribution in a stationary environment, by enumeration."""
     values = steady().rounds(0, rounds, seed).values
     return sum(
         chance * float(values[:, :, members].max(axis=2).sum(axis=1).mean())
-        for members, chance in chances(law, problem.size, problem.draws)
+        for members, chance in list_panel_probabilities(distribution, problem.size, problem.draws)
     )
 
 
@@ -37,7 +39,7 @@ WEIGHTS = {"ann": 0.02, "bob": 0.38, "cat": 0.4, "dan": 0.1, "eve": 0.1}
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "omd"])
-def test_a_play_tells_what_another_law_would_have_earned_in_it(policy: str, seed: int) -> None:
+def test_the_log_of_a_simulation_estimates_other_distributions(policy: str, seed: int) -> None:
     problem, rounds = five(), 4_000
     log = log_from_entries(
         problem, entries_from_trace(simulate(problem, steady(), policy, rounds=rounds, seed=seed))
@@ -46,42 +48,45 @@ def test_a_play_tells_what_another_law_would_have_earned_in_it(policy: str, seed
     if policy != "distinct":
         targets.append(make_iid_target(problem, WEIGHTS))
     for target in targets:
-        law, found = target.law(None, ALL), evaluate_target(log, target)
-        value = exact(law, problem, rounds, seed)
-        if isinstance(law, IidSets):
+        distribution, found = target.distribution(None, ALL_AVAILABLE), evaluate_target(log, target)
+        value = compute_exact_reward(distribution, problem, rounds, seed)
+        if isinstance(distribution, IidSets):
             values = steady().rounds(0, rounds, seed).values
-            assert value == pytest.approx(expected_reward(law.q, values, 2), abs=1e-9)
+            assert value == pytest.approx(expected_reward(distribution.q, values, 2), abs=1e-9)
         for one in found.estimates:
             assert abs(one.value - value) < 4 * one.error, one.name
         low, high = found.estimates[-1].interval
         assert low <= value <= high
-        usd = sum(p * problem.costs["usd"][a].sum() for a, p in chances(law, 5, 2))
+        usd = sum(
+            p * problem.costs["usd"][a].sum()
+            for a, p in list_panel_probabilities(distribution, 5, 2)
+        )
         assert found.costs["usd"] == pytest.approx(usd, abs=1e-9)
 
 
-def test_each_context_and_outage_is_judged_by_its_own_law() -> None:
+def test_each_context_and_outage_uses_its_own_distribution() -> None:
     problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=1)
     rng, written = np.random.default_rng(2), []
     for t in range(2_400):
-        up, context = ("a", "b") if t % 3 == 0 else ("a", "b", "c"), "xy"[t % 2]
-        name = up[rng.integers(len(up))]
+        available, context = ("a", "b") if t % 3 == 0 else ("a", "b", "c"), "xy"[t % 2]
+        name = available[rng.integers(len(available))]
         got = 1.0 if (name == "a") == (context == "x") else 0.0
-        odds = (1 / len(up),)
-        written.append(LogEntry(f"d{t}", t, (name,), got, context, odds, available=up))
+        q = (1 / len(available),)
+        written.append(LogEntry(f"d{t}", t, (name,), got, context, q, available=available))
     target = make_iid_target(problem, {"x": {"a": 1}, "y": {"b": 1, "c": 1}})
     found = evaluate_target(log_from_entries(problem, written), target)
     assert found.costs["usd"] == pytest.approx(0.5 * 1 + 0.5 * (1 / 3 * 2 + 2 / 3 * 3))
     for one in found.estimates:
-        assert abs(one.value - 1.0) <= 4 * one.error + 1e-9  # a is right in x, the others in y
+        assert abs(one.value - 1.0) <= 4 * one.error + 1e-9  # a is correct in x, the others in y
     assert found.estimates[-2].error < 0.5 * found.estimates[0].error  # the model sees contexts
 
 
 @pytest.mark.slow
-def test_intervals_of_set_weights_cover_what_laws_would_have_earned_in_plays() -> None:
+def test_intervals_of_set_weights_cover_in_logs_of_simulations() -> None:
     problem, rounds, rng, held = five(), 1_000, np.random.default_rng(7), []
     for policy, seed in itertools.product(("omd", "distinct", "tangent"), range(700, 720)):
-        play = simulate(problem, steady(), policy, rounds=rounds, seed=seed)
-        log = log_from_entries(problem, entries_from_trace(play))
+        trace = simulate(problem, steady(), policy, rounds=rounds, seed=seed)
+        log = log_from_entries(problem, entries_from_trace(trace))
         for _ in range(6):
             shares = rng.dirichlet(np.ones(5)) + 1e-3
             target = make_fixed_size_target(
@@ -91,7 +96,9 @@ def test_intervals_of_set_weights_cover_what_laws_would_have_earned_in_plays() -
                 found = next(
                     e for e in evaluate_target(log, target).estimates if e.name == "set weights"
                 )
-                value = exact(target.law(None, ALL), problem, rounds, seed)
+                value = compute_exact_reward(
+                    target.distribution(None, ALL_AVAILABLE), problem, rounds, seed
+                )
                 held.append(found.interval.low <= value <= found.interval.high)
     assert len(held) > 100
     assert np.mean(held) >= 0.93

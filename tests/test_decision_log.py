@@ -1,4 +1,4 @@
-"""Logs of decisions: what is written is read again, what is wrong is named and never guessed."""
+"""Decision logs: files round-trip, and errors name the line and the field."""
 
 import json
 import re
@@ -36,7 +36,7 @@ GOOD = {
 }
 
 
-def written(folder: Path, *lines: Any) -> Path:
+def write_lines(folder: Path, *lines: Any) -> Path:
     """A file of these lines, as JSON where they are not text."""
     path = folder / "log.jsonl"
     text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
@@ -44,29 +44,27 @@ def written(folder: Path, *lines: Any) -> Path:
     return path
 
 
-def complaint(folder: Path, *lines: Any) -> str:
-    """The one line that is said about such a file."""
+def read_error(folder: Path, *lines: Any) -> str:
+    """The error message for a file of these lines."""
     with pytest.raises(DataError) as caught:
-        read_log(written(folder, *lines), PROBLEM)
+        read_log(write_lines(folder, *lines), PROBLEM)
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("policy", ["omd", "tangent", "distinct", "random", "greedy"])
-def test_a_router_s_decisions_are_read_as_they_were_written(
-    tmp_path: Path, policy: str, kind: str
-) -> None:
+def test_decisions_of_a_router_round_trip(tmp_path: Path, policy: str, kind: str) -> None:
     router, made = Router(PROBLEM, policy, seed=2), []
     for t in range(30):
-        up = ["ann", "cat", "dan"] if t % 5 == 0 else None
-        decision = router.decide(context="head" if t % 3 else None, available=up)
-        made.append(entry_from_decision(decision, 0.5 if t % 4 else None, router.policy, up))
+        available = ["ann", "cat", "dan"] if t % 5 == 0 else None
+        decision = router.decide(context="head" if t % 3 else None, available=available)
+        made.append(entry_from_decision(decision, 0.5 if t % 4 else None, router.policy, available))
     write_log(tmp_path / f"log.{kind}", made)
     assert read_log(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(made)
-    told = {(bool(one.draw_probabilities), one.propensity is not None) for one in made}
+    recorded = {(bool(one.draw_probabilities), one.propensity is not None) for one in made}
     known = {"omd": (True, True), "tangent": (True, True), "greedy": (False, False)}
-    assert told == {known.get(policy, (False, True))}
+    assert recorded == {known.get(policy, (False, True))}
 
 
 @pytest.mark.parametrize("policy", ["tangent", "distinct", "random"])
@@ -79,22 +77,22 @@ def test_router_and_simulator_write_the_same_log(policy: str) -> None:
         assert entry_from_decision(decision, float(trace.rewards[t]), router.policy) == one
 
 
-def test_a_law_that_a_play_kept_says_who_had_no_chance() -> None:
+def test_kept_distributions_show_excluded_experts() -> None:
     trace = simulate(PROBLEM, recorded(40), "omd", rounds=40)
     trace.record.distributions[7, 2] = 0.0
-    assert [one.never for one in entries_from_trace(trace)][6:9] == [(), ("cat",), ()]
+    assert [one.excluded for one in entries_from_trace(trace)][6:9] == [(), ("cat",), ()]
 
 
-def test_a_replaced_panel_has_no_odds_to_tell() -> None:
+def test_a_replaced_panel_has_no_propensity() -> None:
     decision = Router(PROBLEM, "tangent").decide()._replace(replaced=True)
     one = entry_from_decision(decision, 0.5, Router(PROBLEM, "tangent").policy)
     assert (one.draw_probabilities, one.propensity, one.replaced) == ((), None, True)
     assert one.draws == decision.subset
 
 
-def test_entries_are_put_in_the_order_of_t(tmp_path: Path) -> None:
+def test_entries_are_sorted_by_t(tmp_path: Path) -> None:
     late = {**GOOD, "id": "d9", "t": 9}
-    assert [one.id for one in read_log(written(tmp_path, late, GOOD), PROBLEM).entries] == [
+    assert [one.id for one in read_log(write_lines(tmp_path, late, GOOD), PROBLEM).entries] == [
         "d0",
         "d9",
     ]
@@ -103,90 +101,88 @@ def test_entries_are_put_in_the_order_of_t(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"rewrad": 1}, "there is no field 'rewrad'; did you mean 'reward'?"),
-        ({"reward": None, "id": 7}, "id=7 is no string"),
-        ({"id": ""}, "id='' is no string"),
-        ({"t": 1.5}, "t=1.5 is no whole number"),
-        ({"t": -1}, "t=-1 is no whole number"),
-        ({"t": True}, "t=True is no whole number"),
-        ({"reward": "0.5"}, "reward='0.5' is no finite number"),
-        ({"reward": 1e999}, "reward=inf is no finite number"),
-        ({"reward": 10**400}, "is no finite number"),
-        ({"draws": "ann"}, "draws='ann' is no list of names"),
-        ({"draws": []}, "draws is empty"),
-        ({"draws": ["ann", 3]}, "is no list of names"),
-        ({"draws": ["ann", "bop"]}, "draws names 'bop', and no expert is called that; did you"),
-        ({"subset": ["ann"]}, "wanted either draws or subset"),
-        ({"draws": None, "draw_probabilities": None}, "wanted either draws or subset"),
+        ({"rewrad": 1}, "unknown field 'rewrad'; did you mean 'reward'?"),
+        ({"reward": None, "id": 7}, "invalid id 7: expected a non-empty string"),
+        ({"id": ""}, "invalid id '': expected a non-empty string"),
+        ({"t": 1.5}, "invalid t 1.5: expected a whole number"),
+        ({"t": -1}, "invalid t -1: expected"),
+        ({"t": True}, "invalid t True: expected"),
+        ({"reward": "0.5"}, "invalid reward '0.5': expected a finite number"),
+        ({"reward": 1e999}, "invalid reward inf: expected"),
+        ({"reward": 10**400}, "expected a finite number"),
+        ({"draws": "ann"}, "invalid draws 'ann': expected a list of"),
+        ({"draws": []}, "invalid draws []: expected a list of at least one name"),
+        ({"draws": ["ann", 3]}, "expected a list of"),
+        ({"draws": ["ann", "bop"]}, "draws contains the unknown expert 'bop'; did you"),
+        ({"subset": ["ann"]}, "expected either draws or subset"),
+        ({"draws": None, "draw_probabilities": None}, "expected either draws or subset"),
         ({"draws": None, "subset": ["ann", "bob"]}, "draw_probabilities are of independent draws"),
         (
             {"draws": None, "subset": ["ann", "ann"], "draw_probabilities": None},
-            "names somebody twice",
+            "contains an expert twice",
         ),
-        ({"draw_probabilities": [0.5]}, "1 draw_probabilities of 2 draws"),
-        ({"draw_probabilities": [0.5, 0.0]}, "give probabilities in (0, 1]"),
-        ({"draw_probabilities": [0.5, 1.5]}, "give probabilities in (0, 1]"),
-        ({"draw_probabilities": [0.5, None]}, "is no list of numbers"),
+        ({"draw_probabilities": [0.5]}, "1 draw_probabilities for 2 draws"),
+        ({"draw_probabilities": [0.5, 0.0]}, "expected probabilities in (0, 1]"),
+        ({"draw_probabilities": [0.5, 1.5]}, "expected probabilities in (0, 1]"),
+        ({"draw_probabilities": [0.5, None]}, "expected a list of numbers"),
         (
             {"draw_probabilities": [0.75, 0.75]},
-            "the draw_probabilities of the members add up to 1.5",
+            "draw_probabilities of the members sum to 1.5",
         ),
         ({"draws": ["ann", "ann"]}, "an expert has two different draw_probabilities"),
         ({"propensity": 0.5}, "give this set with probability 0.25"),
-        ({"draw_probabilities": None, "propensity": 1.5}, "propensity=1.5"),
-        ({"draw_probabilities": None, "propensity": -0.5}, "propensity=-0.5"),
-        ({"replaced": "no"}, "replaced='no' is neither true nor false"),
+        ({"draw_probabilities": None, "propensity": 1.5}, "invalid propensity 1.5: expected"),
+        ({"draw_probabilities": None, "propensity": -0.5}, "invalid propensity -0.5: expected"),
+        ({"replaced": "no"}, "invalid replaced 'no': expected true or false"),
         ({"available": ["ann", "eve"]}, "'bob' was drawn but is not available"),
-        ({"available": ["ann", "bob", "zoe"]}, "available names 'zoe'"),
-        ({"never": ["ann"]}, "a member of the panel is among never"),
-        ({"spend": 3}, "spend=3 is no object"),
-        ({"spend": {"usd": "much"}}, "has a cost that is no number"),
-        ({"context": 4}, "context=4 is no string"),
+        ({"available": ["ann", "bob", "zoe"]}, "available contains the unknown expert 'zoe'"),
+        ({"excluded": ["ann"]}, "excluded contains a member of the panel"),
+        ({"spend": 3}, "invalid spend 3: expected an object"),
+        ({"spend": {"usd": "much"}}, "expected an object of numbers"),
+        ({"context": 4}, "invalid context 4: expected a string"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(
+def test_an_invalid_entry_is_named_with_its_line(
     tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
-    said = complaint(tmp_path, GOOD, {**GOOD, "id": "d1", "t": 1, **change})
+    said = read_error(tmp_path, GOOD, {**GOOD, "id": "d1", "t": 1, **change})
     assert said.startswith(f"{tmp_path / 'log.jsonl'}, line 2: ")
     assert words in said
-    assert "; " in said  # and a remedy
+    assert "; " in said or ": expected " in said
 
 
 @pytest.mark.parametrize("field", ["id", "t", "reward"])
-def test_a_field_that_must_be_there_is_not_made_up(tmp_path: Path, field: str) -> None:
+def test_a_missing_required_field_is_an_error(tmp_path: Path, field: str) -> None:
     line = {name: value for name, value in GOOD.items() if name != field}
-    assert f"line 1: {field!r} is missing" in complaint(tmp_path, line)
+    assert f"line 1: missing field {field!r}" in read_error(tmp_path, line)
 
 
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
         (["{"], "line 1: is not JSON"),
-        (["[1]"], "line 1: [1] is no JSON object"),
-        (['{"id": "d0", "id": "d1"}'], "'id' is given twice"),
+        (["[1]"], "line 1: invalid entry [1]: expected a JSON object"),
+        (['{"id": "d0", "id": "d1"}'], "duplicate key 'id'"),
         (["[" * 100_000], "line 1: is not JSON"),
         ([GOOD, "", {**GOOD, "id": "d1", "t": 1}], "line 2: is not JSON"),
-        ([GOOD, {**GOOD, "t": 1}], "id 'd0' is that of"),
-        ([GOOD, {**GOOD, "id": "d1"}], "t 0 is that of"),
+        ([GOOD, {**GOOD, "t": 1}], "id 'd0' is also that of"),
+        ([GOOD, {**GOOD, "id": "d1"}], "t 0 is also that of"),
         ([""], "empty file"),
     ],
 )
-def test_what_is_no_log_is_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
-    assert words in complaint(tmp_path, *lines)
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
+    assert words in read_error(tmp_path, *lines)
 
 
-def test_files_that_cannot_be_read_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("none.jsonl", "none.parquet"):
         with pytest.raises(DataError, match="no such file"):
             read_log(tmp_path / name, PROBLEM)
     (tmp_path / "text.parquet").write_text("no table")
-    with pytest.raises(DataError, match="is no Parquet file"):
+    with pytest.raises(DataError, match="is not a Parquet file"):
         read_log(tmp_path / "text.parquet", PROBLEM)
     pl.DataFrame({"id": ["d0"], "t": [0]}).write_parquet(tmp_path / "short.parquet")
-    with pytest.raises(DataError, match="row 1: 'reward' is missing"):
+    with pytest.raises(DataError, match="row 1: missing field 'reward'"):
         read_log(tmp_path / "short.parquet", PROBLEM)
     with pytest.raises(DataError, match="the log has no entries"):
         log_from_entries(PROBLEM, [])
@@ -195,8 +191,8 @@ def test_files_that_cannot_be_read_are_named(
         log.read_log(tmp_path / "short.parquet", PROBLEM)
 
 
-def test_an_entry_at_hand_is_checked_like_one_of_a_file() -> None:
-    with pytest.raises(DataError, match="entry 0: draws names 'zoe'"):
+def test_entries_from_python_are_checked_like_those_of_a_file() -> None:
+    with pytest.raises(DataError, match="entry 0: draws contains the unknown expert 'zoe'"):
         log_from_entries(PROBLEM, [LogEntry("d0", 0, ("zoe",), 0.5)])
 
 
@@ -211,7 +207,7 @@ def test_inclusion_probabilities_are_not_taken_for_draw_probabilities(tmp_path: 
         "propensity": decision.propensity,
         "reward": 0.5,
     }
-    assert "if the draws were not independent, leave them out" in complaint(tmp_path, raw)
+    assert "leave out draw_probabilities unless draws are independent" in read_error(tmp_path, raw)
 
 
 values = st.recursive(
@@ -228,8 +224,8 @@ values = st.recursive(
 fields = st.sampled_from([*LOG_FIELDS, "other"])
 
 
-def found_in(path: Path) -> tuple[LogEntry, ...] | str:
-    """The entries of a file, or what is said about it."""
+def read_entries_or_error(path: Path) -> tuple[LogEntry, ...] | str:
+    """The entries of a file, or its error message."""
     try:
         return read_log(path, PROBLEM).entries
     except DataError as error:
@@ -243,11 +239,11 @@ def found_in(path: Path) -> tuple[LogEntry, ...] | str:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(change=st.dictionaries(fields, values, max_size=3), cut=st.integers(0, 200))
-def test_any_line_is_an_entry_or_a_complaint_in_one_line(
+def test_any_line_is_an_entry_or_an_error_of_one_line(
     tmp_path: Path, change: dict[str, Any], cut: int
 ) -> None:
     for text in (json.dumps({**GOOD, **change}), json.dumps(GOOD)[:cut]):
-        found = found_in(written(tmp_path, text))
+        found = read_entries_or_error(write_lines(tmp_path, text))
         if isinstance(found, str):
             assert len(found.splitlines()) == 1
             assert str(tmp_path) in found
