@@ -13,7 +13,7 @@ from bylot.distributions import PanelDistribution
 from bylot.evaluate.importance_weights import list_target_distributions
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import compute_target_costs, note_departed_experts
-from bylot.evaluate.targets import EvaluationTarget, list_target_caveats
+from bylot.evaluate.targets import EvaluationTarget
 from bylot.numerics.jit import Bools
 
 AGREEMENT_CAVEAT = (
@@ -72,7 +72,7 @@ def measure_agreement(log: DecisionLog, target: EvaluationTarget) -> PanelAgreem
         impossible=int((same == 0).sum()),
         median=float(np.median(same)),
         costs=compute_target_costs(log, distributions),
-        notes=(*note_departed_experts(log), *list_target_caveats(target)),
+        notes=(*note_departed_experts(log), *target.caveats),
     )
 
 

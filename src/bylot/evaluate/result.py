@@ -28,7 +28,7 @@ from bylot.evaluate.importance_weights import (
     weight_rounds,
 )
 from bylot.evaluate.log import DecisionLog
-from bylot.evaluate.targets import EvaluationTarget, list_target_caveats
+from bylot.evaluate.targets import EvaluationTarget
 from bylot.numerics.jit import Floats, Ints
 from bylot.policies.validation import is_reward_in_range
 
@@ -144,7 +144,7 @@ def evaluate_target(
         unsupported=sample.unsupported,
         estimates=estimates,
         costs=compute_target_costs(log, distributions),
-        notes=(*notes, *note_departed_experts(log), *list_target_caveats(target)),
+        notes=(*notes, *note_departed_experts(log), *target.caveats),
     )
 
 
@@ -153,7 +153,7 @@ def describe_refusal(
 ) -> EvaluationRefusal:
     """The refusal of a target, with its costs."""
     costs = compute_target_costs(log, list_target_distributions(log, target))
-    notes = (*note_departed_experts(log), *list_target_caveats(target))
+    notes = (*note_departed_experts(log), *target.caveats)
     return EvaluationRefusal(target.name, str(error), costs, notes)
 
 

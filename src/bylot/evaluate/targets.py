@@ -4,10 +4,10 @@ Also parses them from the command line: uniform, now, set:ANN,BOB and the like.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,86 +31,49 @@ TARGET_SYNTAX = (
     "uniform, now, set:ANN,BOB, draws:WEIGHTS, sets:WEIGHTS or router:FILE, "
     "where WEIGHTS is ANN=0.5,BOB=0.25 or a JSON file"
 )
+GUARD_CAVEAT = (
+    "this distribution is fixed and has no guard; the router itself adapts it and guards its "
+    "limits, so it keeps limits that this distribution violates"
+)
 
-
-class EvaluationTarget(Protocol):
-    """A policy that does not learn."""
-
-    @property
-    def name(self) -> str:
-        """The name of the target in reports."""
-        ...
-
-    def distribution(self, context: str | None, available: Bools) -> PanelDistribution:
-        """The distribution in a context among the available experts; an empty mask means all."""
-        ...
+ContextRows = Mapping[str | None, Floats]
+"""One row of numbers by context; the row of None is for all contexts."""
 
 
 @dataclass(frozen=True, eq=False)
-class IidTarget:
-    """M independent draws from fixed probabilities q, renormalised over available experts."""
+class EvaluationTarget:
+    """A policy that does not learn.
 
-    q: Mapping[str | None, Floats]  # by context; None: for all contexts
-    draws: int
-    name: str = "draws"
+    distribution: of panels in a context among the available experts; an empty mask means all
+    caveats:      notes about its costs
+    """
 
-    def distribution(self, context: str | None, available: Bools) -> PanelDistribution:
-        """q on the available experts, over its sum."""
-        q = select_context_row(self.q, context, self.name)
-        if available.size and not q[available].any():
-            raise make_unavailable_error(self.name, context)
-        return IidSets(restrict_distribution(q, available), self.draws)
+    name: str
+    distribution: Callable[[str | None, Bools], PanelDistribution]
+    caveats: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class FixedSizeTarget:
-    """Exactly min(M, number available) experts, P(A) ~ prod_{i in A} weight_i."""
-
-    theta: Mapping[str | None, Floats]  # log weights by context; None: for all contexts
-    draws: int
-    name: str = "sets"
-
-    def distribution(self, context: str | None, available: Bools) -> PanelDistribution:
-        """The same weights among the available experts."""
-        theta = restrict_logits(select_context_row(self.theta, context, self.name), available)
-        count = int(np.isfinite(theta).sum())
-        if count == 0:
-            raise make_unavailable_error(self.name, context)
-        return FixedSizeSets(theta, min(self.draws, count))
+def can_be_target(policy: Policy) -> bool:
+    """Whether a policy draws from a known distribution."""
+    return policy.multinomial or policy.whole
 
 
-@dataclass(frozen=True, eq=False)
-class FixedPanelTarget:
-    """The same panel in every round, or its available members."""
+def make_router_target(problem: Problem, router: Router, name: str = "now") -> EvaluationTarget:
+    """The present distribution of a router with the same experts, without its guard."""
+    if router.problem.experts != problem.experts:
+        raise TargetError(
+            f"target {name!r}: the router has other experts than the problem, or another order",
+            remedy="give a router for the same experts",
+        )
 
-    inside: Bools
-    name: str = "set"
-
-    def distribution(self, context: str | None, available: Bools) -> PanelDistribution:
-        """The available members."""
-        members = self.inside & available if available.size else self.inside
-        if not members.any():
-            raise make_unavailable_error(self.name, context)
-        return ConstantSet(members)
-
-
-@dataclass(frozen=True, eq=False)
-class RouterTarget:
-    """The distribution of a router's next panel, kept fixed and without its guard."""
-
-    router: Router
-    name: str = "now"
-
-    def distribution(self, context: str | None, available: Bools) -> PanelDistribution:
-        """The router's distribution in a context that it has seen."""
-        router, policy = self.router, self.router.policy
+    def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
         if context not in router.contexts:
             raise TargetError(
-                f"target {self.name!r}: the router never saw {describe_context(context)}, so it "
-                "has no distribution there",
+                f"target {name!r}: the router never saw {describe_context(context)}, so it has no "
+                "distribution there",
                 remedy="leave these entries out of the log, or use another target",
             )
-        x = router.contexts[context]
+        x, policy = router.contexts[context], router.policy
         state = router.ahead(x, available)
         if isinstance(policy, Distinct):
             learned, explore, m = find_available_distributions(router.rule, state, x, available)
@@ -122,57 +85,56 @@ class RouterTarget:
             q = compute_distribution(router.rule, state, x, available)
             return IidSets(q, router.problem.draws)
         raise TargetError(
-            f"target {self.name!r}: {type(policy).__name__.lower()} does not draw from a known "
+            f"target {name!r}: {type(policy).__name__.lower()} does not draw from a known "
             "distribution; distinct, tangent, strict, omd and random do",
             remedy="use uniform, set:..., sets:... or draws:...",
         )
 
-
-def can_be_target(policy: Policy) -> bool:
-    """Whether a policy draws from a known distribution."""
-    return policy.multinomial or policy.whole
-
-
-def list_target_caveats(target: EvaluationTarget) -> tuple[str, ...]:
-    """Notes about the costs of a target."""
-    guard = getattr(target.router.rule, "guard", None) if isinstance(target, RouterTarget) else None
-    if guard is None or not guard.on:
-        return ()
-    return (
-        "this distribution is fixed and has no guard; the router itself adapts it and guards its "
-        "limits, so it keeps limits that this distribution violates",
-    )
+    guard = getattr(router.rule, "guard", None)
+    guarded = guard is not None and guard.on
+    return EvaluationTarget(name, find_distribution, (GUARD_CAVEAT,) if guarded else ())
 
 
-def make_router_target(problem: Problem, router: Router, name: str = "now") -> RouterTarget:
-    """The present distribution of a router, which must have the same experts."""
-    if router.problem.experts != problem.experts:
-        raise TargetError(
-            f"target {name!r}: the router has other experts than the problem, or another order",
-            remedy="give a router for the same experts",
-        )
-    return RouterTarget(router, name)
-
-
-def make_uniform_target(problem: Problem) -> FixedSizeTarget:
+def make_uniform_target(problem: Problem) -> EvaluationTarget:
     """Any M different experts, all sets equally likely, as the policy `random`."""
-    return FixedSizeTarget({None: np.zeros(problem.size)}, problem.draws, "uniform")
+    return make_set_target({None: np.zeros(problem.size)}, problem.draws, "uniform")
 
 
 def make_iid_target(
     problem: Problem, weights: Mapping[str, object], name: str = "draws"
-) -> IidTarget:
+) -> EvaluationTarget:
     """M independent draws in proportion to the weights of experts; others have weight 0.
 
     Weights may also be given by context: {"chest pain": {"ann": 1, "bob": 2}, ...}.
     """
     rows = parse_weights_by_context(problem, weights, name)
-    return IidTarget({x: w / w.sum() for x, w in rows.items()}, problem.draws, name)
+    return make_draws_target({x: w / w.sum() for x, w in rows.items()}, problem.draws, name)
+
+
+def make_optimum_target(
+    problem: Problem, optimum: Optimum, name: str = "optimum"
+) -> EvaluationTarget:
+    """The best fixed policy found by `bylot.optimum`, with its contexts."""
+    labels = [None] if optimum.contexts is None else map(str, optimum.contexts.tolist())
+    q = dict(zip(labels, np.atleast_2d(optimum.policy), strict=True))
+    return make_draws_target(q, problem.draws, name)
+
+
+def make_draws_target(q: ContextRows, draws: int, name: str) -> EvaluationTarget:
+    """Independent draws from q by context, renormalised over the available experts."""
+
+    def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
+        row = select_context_row(q, context, name)
+        if available.size and not row[available].any():
+            raise make_unavailable_error(name, context)
+        return IidSets(restrict_distribution(row, available), draws)
+
+    return EvaluationTarget(name, find_distribution)
 
 
 def make_fixed_size_target(
     problem: Problem, weights: Mapping[str, object], name: str = "sets"
-) -> FixedSizeTarget:
+) -> EvaluationTarget:
     """Exactly M different experts by the weights of experts, for all contexts or by context."""
     rows = parse_weights_by_context(problem, weights, name)
     for context, row in rows.items():
@@ -184,25 +146,37 @@ def make_fixed_size_target(
             )
     with np.errstate(divide="ignore"):
         theta = {x: np.log(w / w.max()) for x, w in rows.items()}
-    return FixedSizeTarget(theta, problem.draws, name)
+    return make_set_target(theta, problem.draws, name)
 
 
-def make_panel_target(problem: Problem, names: list[str], name: str = "set") -> FixedPanelTarget:
-    """These experts in every round."""
+def make_set_target(theta: ContextRows, draws: int, name: str) -> EvaluationTarget:
+    """Exactly min(M, number available) experts, P(A) ~ prod_{i in A} e^{theta_i}."""
+
+    def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
+        row = restrict_logits(select_context_row(theta, context, name), available)
+        count = int(np.isfinite(row).sum())
+        if count == 0:
+            raise make_unavailable_error(name, context)
+        return FixedSizeSets(row, min(draws, count))
+
+    return EvaluationTarget(name, find_distribution)
+
+
+def make_panel_target(problem: Problem, names: list[str], name: str = "set") -> EvaluationTarget:
+    """The same panel in every round, or its available members."""
     if not names:
         raise TargetError(f"target {name!r} names no expert", remedy="name at least one")
     inside = np.zeros(problem.size, np.bool_)
     for expert in names:
         inside[find_expert_number(problem, expert, name)] = True
-    return FixedPanelTarget(inside, name)
 
+    def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
+        members = inside & available if available.size else inside
+        if not members.any():
+            raise make_unavailable_error(name, context)
+        return ConstantSet(members)
 
-def make_optimum_target(problem: Problem, optimum: Optimum, name: str = "optimum") -> IidTarget:
-    """The best fixed policy found by `bylot.optimum`, with its contexts."""
-    if optimum.contexts is None:
-        return IidTarget({None: optimum.policy}, problem.draws, name)
-    labels = [str(label) for label in optimum.contexts.tolist()]
-    return IidTarget(dict(zip(labels, optimum.policy, strict=True)), problem.draws, name)
+    return EvaluationTarget(name, find_distribution)
 
 
 def parse_weights_by_context(
