@@ -163,7 +163,7 @@ def test_column_words_that_are_ids_too_are_not_guessed_at(tmp_path: Path, line: 
     said = complaint(
         tmp_path, answers=f"task worker label\n8 ann no\n{line}\n", truths="7 yes\n8 no\n"
     )
-    assert "answers.txt, line 1: may be a header or data, as line 3 has" in said
+    assert "answers.txt, line 1: may be a header or data: line 3 has" in said
 
 
 def test_a_header_in_unknown_words_is_not_guessed_at(tmp_path: Path) -> None:

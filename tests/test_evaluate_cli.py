@@ -231,7 +231,7 @@ def test_another_router_can_be_the_target(place: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("option", "value", "wanted"),
     [
-        ("--level", "95", "invalid value '95': expected a number between 0 and 1, such as 0.95"),
+        ("--level", "95", "invalid value '95': expected a number between 0 and 1"),
         ("--level", "high", "invalid value 'high': expected a number between 0 and 1"),
         ("--least", "nan", "invalid value 'nan': expected a number of 0 or more"),
         ("--least", "-5", "invalid value '-5': expected a number of 0 or more"),

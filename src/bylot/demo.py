@@ -1,7 +1,8 @@
-"""A first look: our policy and the paper's on a built-in pool, against optima they cannot see."""
+"""`bylot demo`: the default policy and the paper's on a made-up pool, against the optima."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,79 +12,124 @@ from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import expected_rewards_by_round
 from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem
-from bylot.reports.demo_figure import draw_demo
-from bylot.reports.style import load_pyplot, make_figure_folder
+from bylot.reports.style import (
+    BLUE,
+    GREY,
+    LIMIT_STYLES,
+    ORANGE,
+    load_pyplot,
+    make_figure_folder,
+    save_figure,
+)
 from bylot.sample_problems import make_crowd_environment, make_crowd_problem
-from bylot.simulation import simulate
+from bylot.simulation import Trace, running_mean, simulate
 
 
 def run(rounds: int, seed: int, out: Path) -> None:
-    """Play, print a table, write a figure."""
-    load_pyplot()
+    """Play two policies, print a table, draw a figure."""
+    load_pyplot()  # fail now if it is not installed
     folder = make_figure_folder(out)
     problem = make_crowd_problem(seed=seed)
     environment = make_crowd_environment(problem, seed=seed)
-    M = problem.draws
-    print(f"{problem.size} made-up workers, {M} asked for each request, {rounds:,} requests")
-    print_progress(
-        "... playing two policies (the first time, their code is compiled: a minute or so)"
-    )
-    ours, papers = (
-        simulate(problem, environment, name, rounds=rounds, seed=seed, horizon=rounds)
+    K, M = problem.size, problem.draws
+    print(f"{K} made-up workers, {M} asked for each request, {rounds:,} requests")
+    print_progress("... playing two policies (the first time they are compiled: about a minute)")
+    plays = {
+        name: simulate(problem, environment, name, rounds=rounds, seed=seed, horizon=rounds)
         for name in ("distinct", "omd")
-    )
-    stack = ValueStack(environment.rounds(0, rounds, seed).values)
-    uniform = np.full(problem.size, 1 / problem.size)
-    flat = float(expected_rewards_by_round(uniform, stack.values, stack.order, M).mean())
+    }
+    stack, flat = ValueStack(environment.rounds(0, rounds, seed).values), np.full(K, 1 / K)
+    uniform = float(expected_rewards_by_round(flat, stack.values, stack.order, M).mean())
     print_progress("... computing optima in hindsight")
-    best, true = optimum(problem, stack), optimum(problem, stack, exact=True)
-    bounds = [
-        f"{one.name} {'<=' if one.sign < 0 else '>='} {one.bound:.3g}" for one in problem.limits
-    ]
-    lines = [
-        DemoRow("distinct, the default", ours.rewards.mean(), ours.mean_spend()[-1]),
-        DemoRow("omd, the paper's policy", papers.rewards.mean(), papers.mean_spend()[-1]),
-        DemoRow("equal shares", flat, compute_limit_costs(problem, uniform)),
-        DemoRow(
-            "best draws, paper's surrogate", best.value, compute_limit_costs(problem, best.policy)
-        ),
-        DemoRow("best draws, exact limits", true.value, compute_limit_costs(problem, true.policy)),
-    ]
+    surrogate, exact = optimum(problem, stack), optimum(problem, stack, exact=True)
+    limits = [f"{x.name} {'<=' if x.sign < 0 else '>='} {x.bound:.3g}" for x in problem.limits]
+    rows = [("", "reward", *limits)]
+    labels = {"distinct": "distinct, the default", "omd": "omd, the paper's policy"}
+    for name, play in plays.items():
+        spend = play.mean_spend()[-1]
+        rows.append(format_demo_row(problem, labels[name], play.rewards.mean(), spend))
+    for name, reward, q in (
+        ("uniform draws", uniform, flat),
+        ("best draws, paper's surrogate", surrogate.value, surrogate.policy),
+        ("best draws, exact limits", exact.value, exact.policy),
+    ):
+        costs = expected_panel_costs(q, np.array(problem.rows), M)
+        rows.append(format_demo_row(problem, name, reward, costs))
+    print("\n".join(format_table(rows)))
     print(
-        "\n".join(format_table([("", "reward", *bounds), *(one.cells(problem) for one in lines)]))
-    )
-    print(
-        "Rewards and limits are averages per request. The best draws come from the best fixed law\n"
-        "in hindsight, with replacement; a policy that asks different experts can beat them."
+        "Rewards and limits are averages per request. The best draws are independent draws from "
+        "the\nbest fixed distribution in hindsight; a policy that asks different experts can beat "
+        "them."
     )
     levels = {
-        "equal shares (outside)": flat,
-        "best draws, surrogate": best.value,
-        "best draws, exact": true.value,
+        "uniform draws (outside)": uniform,
+        "best draws, surrogate": surrogate.value,
+        "best draws, exact": exact.value,
     }
-    title = f"A made-up crowd: {problem.size} workers, {M} draws, {len(problem.limits)} limits"
-    plays = {"distinct": ours, "omd": papers}
+    title = f"A made-up crowd: {K} workers, {M} draws, {len(problem.limits)} limits"
     for path in draw_demo(plays, levels, title, folder):
         print(f"figure: {path}")
 
 
-def compute_limit_costs(problem: Problem, q: Floats) -> Floats:
-    """What q costs per request, in expectation, under each limit."""
-    return expected_panel_costs(q, np.array(problem.rows), problem.draws)
+def format_demo_row(problem: Problem, name: str, reward: float, costs: Floats) -> tuple[str, ...]:
+    """A row of the table, with a verdict on each limit."""
+    slack = problem.signs * (costs - problem.bounds)
+    verdicts = [
+        f"{cost:.3f} {'kept' if left >= -1e-9 else 'outside'}"
+        for cost, left in zip(costs, slack, strict=True)
+    ]
+    return name, f"{reward:.4f}", *verdicts
 
 
-class DemoRow(NamedTuple):
-    """A row of the table: what a way to play earns, and what it costs under each limit."""
+def draw_demo(
+    plays: Mapping[str, Trace], levels: Mapping[str, float], title: str, folder: Path
+) -> list[Path]:
+    """Draw the rewards over time against some levels, and the limits of the first policy."""
+    plt = load_pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
+    figure.suptitle(title)
+    for (name, trace), colour in zip(plays.items(), (BLUE, ORANGE), strict=False):
+        t = np.arange(1, len(trace.rewards) + 1)
+        window = max(1, len(t) // 50)
+        smooth = np.convolve(trace.rewards, np.full(window, 1 / window), mode="valid")
+        left.plot(t[window - 1 :], smooth, color=colour, linewidth=1.6, label=name)
+    for name, level in levels.items():
+        left.axhline(level, color=GREY, linewidth=1, linestyle="--")
+        left.annotate(
+            f"{name}\n{level:.3f}",
+            (1.0, level),
+            xytext=(4, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=GREY,
+        )  # beside the axes
+    left.set(xlabel="request", ylabel=f"reward (mean of {window})", title="rewards")
+    left.margins(y=0.1)
+    put_legend_below(left)
+    first, trace = next(iter(plays.items()))
+    draw_limit_slack(right, trace, f"limits of {first}")
+    return save_figure(figure, folder, "demo")
 
-    name: str
-    reward: float
-    costs: Floats
 
-    def cells(self, problem: Problem) -> tuple[str, ...]:
-        """The row as text, with a verdict on each limit."""
-        slack = problem.signs * (self.costs - problem.bounds)
-        verdicts = [
-            f"{spent:.3f} {'kept' if left >= -1e-9 else 'outside'}"
-            for spent, left in zip(self.costs, slack, strict=True)
-        ]
-        return self.name, f"{self.reward:.4f}", *verdicts
+def draw_limit_slack(axes: Any, trace: Trace, title: str) -> None:
+    """Draw the slack of each limit's running average relative to its bound; outside below 0."""
+    t = np.arange(1, len(trace.rewards) + 1)
+    slack = trace.problem.signs * (running_mean(trace.spend) - trace.problem.bounds)
+    for j, limit in enumerate(trace.problem.limits):
+        colour, line = LIMIT_STYLES[j % len(LIMIT_STYLES)]
+        label = f"{limit.name} {'≤' if limit.sign < 0 else '≥'} {limit.bound:.3g}"
+        axes.plot(t, slack[:, j] / limit.bound, color=colour, linestyle=line, label=label)
+    axes.set(xlabel="request", ylabel="slack / bound", xscale="log", xlim=(1, t[-1]))
+    axes.set(title=title, ylim=(-1.0, None))
+    axes.axhspan(-1.0, 0.0, color="#f3d9d0", zorder=0)
+    axes.axhline(0.0, color="black", linewidth=1)
+    corner = {"xycoords": "axes fraction", "ha": "right", "fontsize": 9}
+    axes.annotate("outside its bound", (0.98, 0.03), color=ORANGE, **corner)
+    put_legend_below(axes)
+
+
+def put_legend_below(axes: Any) -> None:
+    """Put the legend below the axes, where it covers no curve."""
+    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)

@@ -46,7 +46,10 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
     cut = [split(line) for line in lines]
     bad = [n for n, fields in enumerate(cut, 1) if len(fields) != len(columns) or "" in fields]
     if bad:
-        raise malformed_lines_error(path, bad, len(lines), columns)
+        wanted = f"the {len(columns)} fields {', '.join(columns)}"
+        what = f"{describe_lines(bad, len(lines))} do not have {wanted}"
+        remedy = "correct or remove them; fields are separated by tabs, commas or blanks"
+        raise data_error(path, what, remedy)
     order = find_header(path, cut, columns)
     if order is None:
         return FieldRows(path, [tuple(fields) for fields in cut], False)
@@ -65,11 +68,11 @@ def split_at_blanks(line: str) -> list[str]:
 
 
 def find_header(path: Path, cut: list[list[str]], columns: Sequence[str]) -> list[int] | None:
-    """Where each column stands according to line 1; None if line 1 is data.
+    """The position of each column according to line 1; None if line 1 is data.
 
-    Line 1 is a header if it names every column once by a word we know, in any order. If its word
-    for the task or for the label is met again in that column it may be data: that is an error, as
-    a wrong guess would lose a line or make one up. (A worker may well be called "worker".)
+    Line 1 is a header if it names every column once by a known word, in any order. If its word for
+    the task or the label occurs again in that column it may be data: that is an error, because a
+    wrong guess would lose a line or invent one. (A worker may well be named "worker".)
     """
     meanings = [column_meaning(field) for field in cut[0]]
     if any(meanings.count(column) != 1 for column in columns):
@@ -78,10 +81,8 @@ def find_header(path: Path, cut: list[list[str]], columns: Sequence[str]) -> lis
     for n, fields in enumerate(cut[1:], 2):
         for i in (order[0], order[-1]):
             if fields[i] == cut[0][i]:
-                what = (
-                    f"may be a header or data, as line {n} has {quote_field(fields[i])} there too"
-                )
-                raise data_error(path, what, "call that task or label otherwise", 1)
+                what = f"may be a header or data: line {n} has {quote_field(fields[i])} there too"
+                raise data_error(path, what, "rename that task or label", 1)
     return order
 
 
@@ -93,18 +94,6 @@ def column_meaning(field: str) -> str | None:
     """
     word = re.sub("[^a-z]", "", field.lower()).removesuffix("id")
     return next((column for column, words in COLUMN_WORDS.items() if word in words), None)
-
-
-def malformed_lines_error(
-    path: Path, bad: list[int], total: int, columns: Sequence[str]
-) -> DataError:
-    """The error for lines with another number of fields."""
-    what = (
-        f"{describe_lines(bad, total)} do not hold the {len(columns)} fields {', '.join(columns)}"
-    )
-    return data_error(
-        path, what, "correct or remove them; fields lie between tabs, commas or blanks"
-    )
 
 
 def read_crowd(

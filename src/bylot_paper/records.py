@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from bylot._atomic_write import save_file
@@ -74,17 +73,9 @@ def build_record_table(rows: Sequence[RecordRow]) -> RecordTable:
 
 def build_column(name: str, kind: pl.DataType, values: Sequence[Any]) -> pl.Series:
     """Build one column; None becomes null."""
-    if not isinstance(kind, pl.List):
-        return pl.Series(name, values, dtype=kind)
-    arrays = [np.asarray(value) for value in values if value is not None]
-    if not arrays:
-        return pl.Series(name, [None] * len(values), dtype=kind)
-    flat = pl.Series(np.concatenate(arrays), dtype=kind.inner)
-    start, lists = 0, []
-    for value in values:
-        lists.append(None if value is None else flat.slice(start, len(value)))
-        start += 0 if value is None else len(value)
-    return pl.Series(name, lists)  # with a dtype, polars would copy element by element
+    if isinstance(kind, pl.List):
+        values = [None if x is None else pl.Series(x, dtype=kind.inner) for x in values]
+    return pl.Series(name, values, dtype=kind)
 
 
 def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
@@ -138,31 +129,13 @@ def read_records(folder: Path) -> Records:
     return Records(join_tables([*parts, *run_folder.read_table()]), run)
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The files of a run."""
+    """The files of a run: settings, table, the table's checksum in sha256sum's format, parts."""
 
-    path: Path
-
-    @property
-    def manifest(self) -> Path:
-        """The settings of the run."""
-        return self.path / "run.json"
-
-    @property
-    def table(self) -> Path:
-        """All merged records."""
-        return self.path / "records.parquet"
-
-    @property
-    def checksum(self) -> Path:
-        """The checksum of the table, in the format of sha256sum."""
-        return self.path / "records.sha256"
-
-    @property
-    def parts(self) -> Path:
-        """The folder of parts."""
-        return self.path / "parts"
+    def __init__(self, path: Path) -> None:
+        self.path, self.parts = path, path / "parts"
+        self.manifest, self.table = path / "run.json", path / "records.parquet"
+        self.checksum = path / "records.sha256"
 
     def list_parts(self) -> list[Path]:
         """The parts that are not merged yet; other files are ignored."""

@@ -76,24 +76,12 @@ def add(verbs: Any) -> None:
         "the log comes from an existing system without propensities: report how targets agree "
         "with its panels and what they would cost, but nothing about rewards",
     )
-    verb.add_argument(
-        "--rewards",
-        type=float,
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-        help="reward range (default: that of --problem-from)",
-    )
+    verb.add_range("reward range (default: that of --problem-from)")
     verb.add_argument(
         "--level", type=parse_fraction, default=0.95, help="level of confidence intervals"
     )
-    verb.add_argument(
-        "--least",
-        type=parse_amount,
-        default=100.0,
-        metavar="ROUNDS",
-        help="refuse targets whose effective sample size is smaller than this",
-    )
-    verb.add_json()
+    text = "refuse targets with a smaller effective sample size"
+    verb.add_argument("--least", type=parse_amount, default=100.0, metavar="ROUNDS", help=text)
 
 
 class EvaluationCase(NamedTuple):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bylot.problem_files import ProblemFile
     from bylot.scenario import Scenario
 
-MAX_COUNT = 1_000_000  # a scenario holds the values of all its rounds in memory
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 CLIENT_RETRIES = 5  # fewer than in programs: a person is waiting
 POLICY_HELP = (
@@ -76,16 +75,21 @@ class VerbParser(argparse.ArgumentParser):
         """Add --seed."""
         self.add_argument("--seed", type=parse_natural, default=0, metavar="N", help="random seed")
 
+    def add_range(self, text: str) -> None:
+        """Add --rewards LOW HIGH."""
+        self.add_argument("--rewards", type=float, nargs=2, metavar=("LOW", "HIGH"), help=text)
+
     def add_json(self) -> None:
         """Add --json."""
         self.add_flag("--json", "print one JSON object and nothing else")
 
     def add_server(self) -> None:
-        """Add the address of a server and the API key."""
+        """Add the address of a server, the API key, and --json."""
         text = f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
         self.add_argument("--server", metavar="URL", help=text)
         text = "API key (default: $BYLOT_KEY, which other users of this machine cannot see)"
         self.add_argument("--key", help=text)
+        self.add_json()
 
     def add_store(self) -> None:
         """Add the URL of a store."""
@@ -147,11 +151,9 @@ def make_number_parser(
 
 parse_natural = make_number_parser(int, lambda n: n >= 0, "a whole number of 0 or more")
 parse_positive = make_number_parser(
-    int, lambda n: 1 <= n <= MAX_COUNT, f"a whole number from 1 to {MAX_COUNT:,}"
+    int, lambda n: 1 <= n <= 1_000_000, "a whole number from 1 to 1,000,000"
 )
-parse_fraction = make_number_parser(
-    float, lambda x: 0 < x < 1, "a number between 0 and 1, such as 0.95"
-)
+parse_fraction = make_number_parser(float, lambda x: 0 < x < 1, "a number between 0 and 1")
 parse_amount = make_number_parser(float, lambda x: 0 <= x < math.inf, "a number of 0 or more")
 parse_port = make_number_parser(int, lambda n: 0 <= n < 65_536, "a number from 0 to 65,535")
 
@@ -209,10 +211,7 @@ def add_scenario_options(verb: VerbParser) -> None:
         help="table, one row per dimension and one column per expert: mean values from 0 to 1. "
         "Without --outcomes or --skills, skills are made up and every result says so",
     )
-    verb.add_path(
-        "--questions",
-        "table that describes the questions of --outcomes (default: the outcomes file itself)",
-    )
+    verb.add_path("--questions", "table that describes the questions (default: that of --outcomes)")
     verb.add_argument(
         "--dimension",
         metavar="COLUMN",

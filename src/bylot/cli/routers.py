@@ -31,7 +31,6 @@ def add(verbs: Any) -> None:
     add_create(kinds)
     listing = add_verb(kinds, "list", run_list, "list the routers of the server")
     listing.add_server()
-    listing.add_json()
     add_named_verb(kinds, "show", run_show, "show the limits of a router and what it has learned")
     add_edit(kinds)
     add_named_verb(kinds, "log", run_log, "print decisions and rewards, for `bylot evaluate`")
@@ -46,7 +45,6 @@ def add_named_verb(verbs: Any, name: str, *rest: Any) -> VerbParser:
     verb = add_verb(verbs, name, *rest)
     verb.add_argument("name", metavar="NAME", help="name of the router")
     verb.add_server()
-    verb.add_json()
     return verb
 
 
@@ -58,34 +56,18 @@ def add_create(kinds: Any) -> None:
     create.add_argument("--policy", default="auto", help=f"policy to use: {POLICY_HELP}")
     create.add_seed()
     create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
+    create.add_range("range of rewards (default: that of the file, or 0 1)")
     create.add_argument(
-        "--rewards",
-        type=float,
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-        help="range of rewards (default: that of the file, or 0 1)",
+        "--wait", type=float, metavar="SECONDS", help="how long to wait for a reward (default: any)"
     )
     create.add_argument(
-        "--wait",
-        type=float,
-        metavar="SECONDS",
-        help="time within which a reward counts (default: as long as its decision is open)",
-    )
-    create.add_argument(
-        "--default",
-        type=float,
-        metavar="VALUE",
-        help="reward to assume if none arrives in that time (default: learn nothing)",
+        "--default", type=float, metavar="VALUE", help="reward if none arrives (default: none)"
     )
     create.add_choice("--aggregate", AGGREGATES, "how to combine several rewards of one decision")
-    create.add_count(
-        "--max-contexts",
-        None,
-        "contexts to create on first use, at most (default: 1000, or what the policy allows)",
-    )
+    text = "contexts to create on first use (default: 1000, or what the policy allows)"
+    create.add_count("--max-contexts", None, text)
     create.add_count("--memory", 100_000, "open decisions to keep for their rewards")
     create.add_server()
-    create.add_json()
 
 
 def add_edit(kinds: Any) -> None:
@@ -98,19 +80,11 @@ def add_edit(kinds: Any) -> None:
         "Change the configuration of a router from its next decision on. The change is validated "
         "like a new problem and recorded in the router's log.",
     )
-    for side in ("at-most", "at-least"):
-        edit.add_list(
-            f"--{side}",
-            "COST=BOUND",
-            "new bound of a limit on this side, or a new limit on a cost",
-            parse_named_amount,
-        )
-    edit.add_list(
-        "--add",
-        "NAME:COST=AMOUNT,SHARE",
-        "add an expert with all its costs, and the shares it belongs to",
-        parse_expert,
-    )
+    text = "new bound of a limit on this side, or a new limit on a cost"
+    for side in ("--at-most", "--at-least"):
+        edit.add_list(side, "COST=BOUND", text, parse_named_amount)
+    text = "add an expert with all its costs, and the shares it belongs to"
+    edit.add_list("--add", "NAME:COST=AMOUNT,SHARE", text, parse_expert)
     for option, metavar, text in (
         ("--drop", "COST", "drop all limits on a cost or share"),
         ("--remove", "EXPERT", "remove an expert for good"),
@@ -118,34 +92,21 @@ def add_edit(kinds: Any) -> None:
         ("--resume", "EXPERT", "ask a paused expert again"),
     ):
         edit.add_list(option, metavar, text)
-    edit.add_argument(
-        "--wait", type=parse_optional_number, metavar="SECONDS|none", help="see `router create`"
-    )
-    edit.add_argument(
-        "--default", type=parse_optional_number, metavar="VALUE|none", help="see `router create`"
-    )
-    edit.add_argument("--aggregate", choices=AGGREGATES, help="see `router create`")
+    see = "see `router create`"
+    edit.add_argument("--wait", type=parse_optional_number, metavar="SECONDS|none", help=see)
+    edit.add_argument("--default", type=parse_optional_number, metavar="VALUE|none", help=see)
+    edit.add_argument("--aggregate", choices=AGGREGATES, help=see)
 
 
 def add_decide(verbs: Any) -> None:
     """Add `decide`."""
     verb = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
     verb.add_argument("--context", help="kind of request (default: none)")
-    verb.add_argument(
-        "--available",
-        type=parse_names,
-        metavar="EXPERTS",
-        help="experts that can be asked now, comma-separated (default: all)",
-    )
-    verb.add_argument(
-        "--as",
-        dest="key_name",
-        metavar="NAME",
-        help="idempotency key: the same key returns the same decision",
-    )
-    verb.add_flag(
-        "--defer", "the decision may not be used: its waiting time starts when it is activated"
-    )
+    text = "experts that can be asked now, comma-separated (default: all)"
+    verb.add_argument("--available", type=parse_names, metavar="EXPERTS", help=text)
+    text = "idempotency key: the same key returns the same decision"
+    verb.add_argument("--as", dest="key_name", metavar="NAME", help=text)
+    verb.add_flag("--defer", "start the waiting time for the reward on activation only")
 
 
 def add_reward(verbs: Any) -> None:
@@ -153,17 +114,11 @@ def add_reward(verbs: Any) -> None:
     verb = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
     verb.add_argument("id", metavar="ID", help="id of the decision")
     verb.add_argument("value", type=float, metavar="VALUE", help="in the router's reward range")
-    verb.add_list(
-        "--spend",
-        "COST=AMOUNT",
-        "what the panel really cost; repeatable (default: the costs of the problem)",
-        parse_named_amount,
-    )
-    verb.add_argument(
-        "--as", dest="key_name", metavar="NAME", help="key of this reward, if there are several"
-    )
+    text = "what the panel really cost; repeatable (default: the costs of the problem)"
+    verb.add_list("--spend", "COST=AMOUNT", text, parse_named_amount)
+    text = "key of this reward, if there are several"
+    verb.add_argument("--as", dest="key_name", metavar="NAME", help=text)
     verb.add_server()
-    verb.add_json()
 
 
 def parse_expert(text: str) -> dict[str, Any]:
