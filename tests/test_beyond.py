@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from beyond_records import make_beyond_records
 from bylot.reports.blocks import FAILS, HOLDS, UNKNOWN
 from bylot.reports.style import BEYOND_POLICY_STYLES
 from bylot_paper.analysis import GroupKey, RecordGroups
@@ -18,8 +19,7 @@ from bylot_paper.policy_settings import GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report import write_report
 from bylot_paper.report.beyond_checks import CHECKS, judge_checks
 from bylot_paper.report.beyond_tables import collect_sweeps
-from fabricated import AS_WRITTEN, tell
-from past import tell_past
+from paper_records import AS_WRITTEN, make_paper_records
 from test_report import Page, grids, is_grid
 
 DRAWN = {
@@ -34,19 +34,19 @@ DRAWN = {
 @pytest.fixture(scope="module")
 def good() -> Any:
     """As it must come out."""
-    return tell_past()
+    return make_beyond_records()
 
 
 @pytest.fixture(scope="module")
 def bad() -> Any:
     """As it must not come out."""
-    return tell_past(good=False)
+    return make_beyond_records(good=False)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, good: Any) -> Path:
     """A report on the paper's experiments and on ours, some of which were refused."""
-    paper = tell(AS_WRITTEN, seeds=4)
+    paper = make_paper_records(AS_WRITTEN, seeds=4)
     refused = good.cells.filter(pl.col("cell").str.contains("periods/tight/regime/distinct/P=250/"))
     gone = [name for name in refused.columns if name not in ("cell", "seed", *GroupKey._fields)]
     refused = refused.with_columns(pl.lit(None).alias(name) for name in gone).with_columns(
@@ -79,7 +79,7 @@ def test_one_run_outside_a_limit_is_enough_to_fail(good: Any) -> None:
 
 
 def test_without_records_no_check_can_be_tested(good: Any) -> None:
-    for cells in (good.cells.clear(), tell_past(seeds=2).cells):
+    for cells in (good.cells.clear(), make_beyond_records(seeds=2).cells):
         assert {row.verdict for row in judge_checks(cells, good.run)} == {UNKNOWN}
 
 
@@ -92,7 +92,7 @@ def test_a_check_says_what_the_run_lacks(good: Any) -> None:
 
 def short(seeds: int = 4) -> Any:
     """Records of plays of 1,000 rounds, as far as they go: in periods of 250, 1,000 and 2,000."""
-    records = tell_past(seeds=seeds, rounds=1_000)
+    records = make_beyond_records(seeds=seeds, rounds=1_000)
     records.cells = (
         records.cells.filter(pl.col("period").is_null() | (pl.col("period") != 5_000))
         .with_columns(pl.col("period").replace({20_000: 2_000}))
@@ -132,7 +132,7 @@ def test_two_seeds_give_no_empty_table_but_reasons_in_words(tmp_path: Path) -> N
 
 
 def test_records_past_the_paper_change_no_verdict_on_it(folder: Path) -> None:
-    alone = tell(AS_WRITTEN, seeds=4)
+    alone = make_paper_records(AS_WRITTEN, seeds=4)
     rows = [row._asdict() for row in judge_claims(alone.cells, alone.run)]
     written = json.loads((folder / "claims.json").read_text())
     assert [row["verdict"] for row in written] == [row["verdict"] for row in rows]
@@ -198,7 +198,9 @@ def test_a_figure_comes_out_of_whole_partial_and_empty_records(
     part = good.cells.filter((pl.col("seed") == 0) & (pl.col("policy") == "distinct"))
     assert len(draw(part.filter(pl.col("level") == "stress"), good.run, tmp_path)) == 2
     assert draw(good.cells.clear(), good.run, tmp_path) == []
-    assert draw(tell(AS_WRITTEN, seeds=3).cells, good.run, tmp_path) == []  # the paper's only
+    assert (
+        draw(make_paper_records(AS_WRITTEN, seeds=3).cells, good.run, tmp_path) == []
+    )  # the paper's only
 
 
 def test_no_two_series_look_alike_even_without_colour() -> None:

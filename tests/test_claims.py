@@ -15,7 +15,7 @@ from bylot_paper.analysis import wilson_interval
 from bylot_paper.claims import CLAIMS, compare_readings, judge_claims
 from bylot_paper.evidence import PairedDifference, Untestable, paired_difference
 from bylot_paper.trec import TREC_DIGEST
-from fabricated import AS_WRITTEN, CONTRARY, SHAKEN, tell
+from paper_records import AS_WRITTEN, CONTRARY, SHAKEN, make_paper_records
 
 PAPER = Path(__file__).resolve().parents[2] / "shared" / "paper" / "msr.tex"
 STORIES = {"as written": AS_WRITTEN, "rivals shaken": SHAKEN, "contrary": CONTRARY}
@@ -30,7 +30,7 @@ FALSE_IN = {"tight-ts-bwk-regime": "rivals shaken"}  # 20 of 20 do not refute 85
 @cache
 def verdicts(story: str) -> dict[str, JudgedClaim]:
     """All rows of a story."""
-    records = tell(STORIES[story])
+    records = make_paper_records(STORIES[story])
     return {row.id: row for row in judge_claims(records.cells, records.run)}
 
 
@@ -47,7 +47,7 @@ def test_a_claim_fails_where_the_records_say_the_contrary(claim: str) -> None:
 
 
 def test_without_records_nothing_can_be_tested() -> None:
-    records = tell(AS_WRITTEN)
+    records = make_paper_records(AS_WRITTEN)
     for cells in (records.cells.clear(), pl.DataFrame()):
         for row in judge_claims(cells, records.run):
             assert row.verdict == UNKNOWN
@@ -55,7 +55,7 @@ def test_without_records_nothing_can_be_tested() -> None:
 
 
 def test_two_seeds_are_too_few_for_any_verdict() -> None:
-    records = tell(AS_WRITTEN, seeds=2)
+    records = make_paper_records(AS_WRITTEN, seeds=2)
     rows = judge_claims(records.cells, records.run)
     assert {row.verdict for row in rows} == {UNKNOWN}
     assert all(re.match("2 seeds of .*; a verdict needs 3$", row.measured) for row in rows)
@@ -63,7 +63,7 @@ def test_two_seeds_are_too_few_for_any_verdict() -> None:
 
 @pytest.mark.parametrize("policy", ["omd", "ts-bwk", "random"])
 def test_claims_on_a_missing_policy_cannot_be_tested_and_the_others_can(policy: str) -> None:
-    records = tell(AS_WRITTEN)
+    records = make_paper_records(AS_WRITTEN)
     rest = records.cells.filter((pl.col("policy") != policy) | (pl.col("experiment") == "sweep"))
     rows = {row.id: row for row in judge_claims(rest, records.run)}
     assert rows["only-omd-always-tight"].verdict == UNKNOWN
@@ -73,7 +73,7 @@ def test_claims_on_a_missing_policy_cannot_be_tested_and_the_others_can(policy: 
 
 
 def test_a_run_that_is_over_before_the_stated_update_cannot_be_judged_by_it() -> None:
-    records = tell(AS_WRITTEN)
+    records = make_paper_records(AS_WRITTEN)
     curves = [name for name in records.cells.columns if name.startswith("curve_")]
     short = records.cells.with_columns(pl.col(name).list.head(200) for name in curves)
     rows = {row.id: row for row in judge_claims(short, {**records.run, "rounds": 2_000})}
@@ -86,19 +86,25 @@ def test_a_run_that_is_over_before_the_stated_update_cannot_be_judged_by_it() ->
 def test_a_verdict_on_a_made_up_crowd_says_so() -> None:
     made_up = verdicts("as written")["omd-near-optimal"]
     assert any("SYNTHETIC" in note for note in made_up.caveats)
-    records = tell(AS_WRITTEN, data={"name": "trec", "digest": TREC_DIGEST, "synthetic": False})
+    records = make_paper_records(
+        AS_WRITTEN, data={"name": "trec", "digest": TREC_DIGEST, "synthetic": False}
+    )
     rows = judge_claims(records.cells, records.run)
     assert all(row.caveats == [] for row in rows)
 
 
 def test_a_verdict_on_a_crowd_of_ones_own_says_so() -> None:
-    records = tell(AS_WRITTEN, data={"name": "trec", "digest": "another", "synthetic": False})
+    records = make_paper_records(
+        AS_WRITTEN, data={"name": "trec", "digest": "another", "synthetic": False}
+    )
     rows = judge_claims(records.cells, records.run)
     assert all("crowd 'trec': the verdict is about it" in row.caveats[0] for row in rows)
 
 
 def test_a_verdict_on_part_of_an_experiment_says_so() -> None:
-    records = tell(AS_WRITTEN, data={"name": "trec", "digest": TREC_DIGEST, "synthetic": False})
+    records = make_paper_records(
+        AS_WRITTEN, data={"name": "trec", "digest": TREC_DIGEST, "synthetic": False}
+    )
     regime, late = pl.col("environment") == "regime", pl.col("seed") >= 14
     for cells, note in [
         (
@@ -137,7 +143,7 @@ def words(text: str) -> list[str]:
 
 
 def test_a_reading_that_changes_a_verdict_is_reported() -> None:
-    records = tell(AS_WRITTEN)
+    records = make_paper_records(AS_WRITTEN)
     weak = records.cells.filter(
         (pl.col("policy") == "ts-bwk") & (pl.col("level") == "tight")
     ).with_columns(

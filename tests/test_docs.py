@@ -13,9 +13,9 @@ import pytest
 import bylot
 from bylot.cli import make_parser
 from documents import blocks, commands, follow
-from fabricated import AS_WRITTEN, tell
 from formulas import FormulaError, mathml
 from names import python_page, settings_page
+from paper_records import AS_WRITTEN, make_paper_records
 from server_process import serve_store
 from verbs import page as verbs_page
 from verbs import verbs
@@ -53,7 +53,7 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(
     monkeypatch.chdir(tmp_path)
     if page == "records.md":  # reads what `bylot reproduce` has written
         (tmp_path / "out" / "paper").mkdir(parents=True)
-        tell(AS_WRITTEN, seeds=2).cells.write_parquet("out/paper/records.parquet")
+        make_paper_records(AS_WRITTEN, seeds=2).cells.write_parquet("out/paper/records.parquet")
     if page == "problem-files.md":  # reads the file that it shows
         Path("pool.yaml").write_text(blocks(text(page), "yaml")[0], encoding="utf-8")
     if page == "service.md":  # asks a server that is there

@@ -13,7 +13,7 @@ from bylot_paper.analysis import RecordGroups, UpdateCurves, make_figure_title
 from bylot_paper.plots.comparison import draw_crowd, draw_rolling
 from bylot_paper.plots.panels import LEVEL_STYLES
 from bylot_paper.plots.sweep import draw_sweep_figure
-from fabricated import AS_WRITTEN, tell
+from paper_records import AS_WRITTEN, make_paper_records
 
 FIGURES = pytest.mark.parametrize(
     "figure", [draw_sweep_figure, draw_crowd, draw_rolling], ids=lambda one: one.__name__
@@ -23,7 +23,7 @@ FIGURES = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def records() -> Any:
     """A whole run."""
-    return tell(AS_WRITTEN, seeds=5)
+    return make_paper_records(AS_WRITTEN, seeds=5)
 
 
 @FIGURES

@@ -13,7 +13,7 @@ from bylot.reports.blocks import UNKNOWN, Banner, Block, Bullets, Heading, Parag
 from bylot.reports.pages import render_html, render_markdown
 from bylot_paper.claims import CLAIMS
 from bylot_paper.report import summarize_run, write_report
-from fabricated import AS_WRITTEN, tell
+from paper_records import AS_WRITTEN, make_paper_records
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
@@ -60,7 +60,7 @@ def grids(text: str) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A written report of a whole made-up run, with a variant."""
-    records = tell(AS_WRITTEN)
+    records = make_paper_records(AS_WRITTEN)
     instant = pl.col("policy").replace({"cbwk": "cbwk-instant"})
     variant = records.cells.filter(pl.col("policy") == "cbwk").with_columns(instant)
     records.cells = pl.concat([records.cells, variant])
@@ -112,7 +112,9 @@ def test_every_output_of_a_made_up_crowd_says_so(folder: Path) -> None:
 
 
 def test_a_report_on_real_data_does_not_call_it_made_up(tmp_path: Path) -> None:
-    records = tell(AS_WRITTEN, seeds=3, data={"name": "trec", "digest": "1", "synthetic": False})
+    records = make_paper_records(
+        AS_WRITTEN, seeds=3, data={"name": "trec", "digest": "1", "synthetic": False}
+    )
     records.cells = records.cells.filter(pl.col("experiment") == "sweep")
     write_report(records, tmp_path)
     assert "synthetic" not in (tmp_path / "report.md").read_text(encoding="utf-8").lower()
@@ -140,7 +142,7 @@ def test_the_summary_has_a_row_a_group(folder: Path) -> None:
     ]
     assert row["feasible"] == {"0": 0.85, "0.001": 0.85, "0.01": 0.85}
     assert row["dimensions"] == 3
-    records = tell(AS_WRITTEN)
+    records = make_paper_records(AS_WRITTEN)
     cells = records.cells.filter(pl.col("cell").str.starts_with("crowd/tight/regime/ts-bwk/"))
     assert row["reward_mean"] == pytest.approx(cells["reward"].mean())
     assert row["reward_std"] == pytest.approx(cells["reward"].std(ddof=1))
@@ -149,7 +151,7 @@ def test_the_summary_has_a_row_a_group(folder: Path) -> None:
 
 
 def test_a_single_seed_has_no_deviation() -> None:
-    records = tell(AS_WRITTEN, seeds=1)
+    records = make_paper_records(AS_WRITTEN, seeds=1)
     rows = summarize_run(records.cells, records.run)["rows"]
     assert all(row["reward_std"] is None for row in rows)
     assert all(row["seeds"] == 1 for row in rows)
@@ -157,7 +159,7 @@ def test_a_single_seed_has_no_deviation() -> None:
 
 @pytest.mark.parametrize("empty", [True, False], ids=["no cells", "one cell"])
 def test_next_to_nothing_still_gives_a_report(empty: bool, tmp_path: Path) -> None:
-    records = tell(AS_WRITTEN, seeds=1)
+    records = make_paper_records(AS_WRITTEN, seeds=1)
     records.cells = records.cells.head(0 if empty else 1)
     paths = write_report(records, tmp_path).paths
     assert len(paths) == (4 if empty else 8)
@@ -168,7 +170,7 @@ def test_next_to_nothing_still_gives_a_report(empty: bool, tmp_path: Path) -> No
 
 
 def test_a_manifest_that_says_little_is_no_obstacle(tmp_path: Path) -> None:
-    records: Any = tell(AS_WRITTEN, seeds=3)
+    records: Any = make_paper_records(AS_WRITTEN, seeds=3)
     records.run = {}
     records.cells = records.cells.filter(pl.col("level") == "tight")
     write_report(records, tmp_path)

@@ -123,7 +123,7 @@ def test_no_workers_are_refused() -> None:
 
 CTRL_C = """
 import pathlib, sys, time
-from bylot.engine import Threads
+from bylot.parallel import ThreadEngine
 folder, gate = map(pathlib.Path, sys.argv[1:])
 def work(job):
     (folder / str(job)).touch()
@@ -131,7 +131,7 @@ def work(job):
         time.sleep(0.01)
     return job
 try:
-    for done in Threads(2).run(range(100), work):
+    for done in ThreadEngine(2).run(range(100), work):
         print(done.job, flush=True)
 except KeyboardInterrupt:
     print("stopped", flush=True)

@@ -26,7 +26,7 @@ from bylot_paper.cluster import (
     import_quiet_ray,
     make_remote_task,
 )
-from errands import blend, fail, process, version
+from cluster_jobs import fail_cell_7, get_common_version, get_process_id, multiply_matrices
 
 RAY = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -60,7 +60,7 @@ def gone(pids: set[int]) -> bool:
 
 @pytest.fixture(scope="module")
 def path_of_tests() -> Iterator[None]:
-    """Workers import their errands from this folder."""
+    """Workers import their jobs from this folder."""
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
@@ -113,10 +113,10 @@ def test_a_machine_that_dies_half_way_changes_no_result(
     killing = (machines, second, there)
     killer = threading.Thread(target=kill_when_busy, args=killing, daemon=True)
     killer.start()
-    engine = RayCluster(machines.address, workers=1, check=version)
-    done = list(engine.run(jobs, functools.partial(blend, SHARED, there)))
+    engine = RayCluster(machines.address, workers=1, check=get_common_version)
+    done = list(engine.run(jobs, functools.partial(multiply_matrices, SHARED, there)))
     killer.join(timeout=60)
-    by_threads = list(ThreadEngine(2).run(jobs, functools.partial(blend, SHARED, here)))
+    by_threads = list(ThreadEngine(2).run(jobs, functools.partial(multiply_matrices, SHARED, here)))
     assert results(done) == results(by_threads)
     assert len(done) == len(jobs)
     assert all(one.core_seconds < 0.2 for one in done)  # asleep for longer than that
@@ -140,8 +140,8 @@ def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
         out.append(len(run_of_jobs.submitted))
 
     monkeypatch.setattr(ClusterRun, "submit", counted)
-    run = RayCluster(None, workers=2, check=version).run(
-        range(100), functools.partial(blend, SHARED, tmp_path)
+    run = RayCluster(None, workers=2, check=get_common_version).run(
+        range(100), functools.partial(multiply_matrices, SHARED, tmp_path)
     )
     assert {next(run).job, next(run).job} <= set(range(100))
     raylets = {int(mark.name.split()[1]) for mark in tmp_path.iterdir()}
@@ -156,13 +156,21 @@ def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
 @RAY
 def test_a_failure_on_a_cluster_names_its_job(machines: Any) -> None:
     with pytest.raises(JobFailed, match=r"^cell 7: no such pool$"):
-        list(RayCluster(machines.address, workers=1, check=version).run(["cell 7"], fail))
+        list(
+            RayCluster(machines.address, workers=1, check=get_common_version).run(
+                ["cell 7"], fail_cell_7
+            )
+        )
 
 
 @RAY
 def test_machines_with_other_code_are_refused(machines: Any) -> None:
     with pytest.raises(BylotError, match=r"runs code \d+ \(here \d+\).*install the same"):
-        list(RayCluster(machines.address, workers=1, check=process).run(["cell 1"], fail))
+        list(
+            RayCluster(machines.address, workers=1, check=get_process_id).run(
+                ["cell 1"], fail_cell_7
+            )
+        )
 
 
 def test_a_machine_without_bylot_can_say_so() -> None:
@@ -178,7 +186,7 @@ def absent() -> str:
 def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BylotError, match=r"pip install '\.\[ray\]'"):
-        list(RayCluster(None, workers=1, check=version).run([1], str))
+        list(RayCluster(None, workers=1, check=get_common_version).run([1], str))
 
 
 @RAY
@@ -186,17 +194,17 @@ def test_an_address_where_nobody_answers_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(BylotError, match=f"nothing answers at 127.0.0.1:{port}.*ray start") as told:
-        list(RayCluster(f"127.0.0.1:{port}", workers=1, check=version).run([1], str))
+        list(RayCluster(f"127.0.0.1:{port}", workers=1, check=get_common_version).run([1], str))
     assert "\n" not in str(told.value)
     with pytest.raises(BylotError, match="give host:port"):
-        list(RayCluster("here", workers=1, check=version).run([1], str))
+        list(RayCluster("here", workers=1, check=get_common_version).run([1], str))
 
 
 CTRL_C = """
 import sys, time
-from bylot.engine import Cluster
+from bylot_paper.cluster import RayCluster
 try:
-    for done in Cluster(sys.argv[1], workers=1, check=str).run([0.0, 3600.0], time.sleep):
+    for done in RayCluster(sys.argv[1], workers=1, check=str).run([0.0, 3600.0], time.sleep):
         print(done.job, flush=True)
 except KeyboardInterrupt:
     print("stopped", flush=True)

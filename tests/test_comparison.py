@@ -31,7 +31,7 @@ from bylot_paper.report import write_report
 from bylot_paper.reproduce import ReproduceRequest
 from bylot_paper.run import RunSetup, run_job
 from bylot_paper.scenarios import read_hospital
-from contest import LOST, tell_contest
+from comparison_records import LOST, make_comparison_records
 
 RUN = ["reproduce", "default", "--data", "synthetic", "--rounds", "120", "--jobs", "2"]
 PLACES = ("default/tight/*/distinct", "default/tight/*/random", "*/late/distinct", "*/late/greedy")
@@ -119,7 +119,7 @@ def test_a_folder_without_the_files_is_named(
     [
         ("*/hospital/*", "add --hospital DIR, a folder with outcomes.csv, questions.csv, experts"),
         ("worlds/own/hospital/omd/*", r"or set \$BYLOT_HOSPITAL"),
-        ("worlds/tight/synthetic/*", "its cells are called default/tight/stochastic"),
+        ("worlds/tight/synthetic/*", "its cells are named default/tight/stochastic"),
         ("*/hopsital/*", "no cell matches --only"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_synthetic_crowd_counts_once() -> None:
         {cell.environment for cell in wish.list_cells(data)} for data in (made_up, measured)
     )
     assert twice - once == {"synthetic"}
-    told = tell_contest(seeds=1)
+    told = make_comparison_records(seeds=1)
     assert describe_missing(RecordGroups(told.cells), "worlds", told.run) == [
         "1 seeds of worlds instead of 6"
     ]
@@ -161,10 +161,10 @@ def report(told: Any, folder: Path) -> str:
 
 
 def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path) -> None:
-    text = report(tell_contest(), tmp_path)
+    text = report(make_comparison_records(), tmp_path)
     assert "The default is distinct by the rule" in text
     assert "| greedy | no: kept all limits in 2 of 4 runs of" in text
-    whole = tell_contest()
+    whole = make_comparison_records()
     kept = whole.cells.with_columns(
         feasible=pl.lit(True), outside=pl.lit(0.0), propensities=pl.lit(True)
     )
@@ -173,7 +173,7 @@ def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path
 
 
 def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -> None:
-    told = tell_contest()
+    told = make_comparison_records()
     text = report(told, tmp_path)
     places = {one.line.place for one in collect_entries(told.cells, told.run)}
     assert len(places) == 10 + 7 + 5 * 3
@@ -184,7 +184,7 @@ def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -
 
 
 def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
-    told = tell_contest(LOST | {"tangent": 0.01})
+    told = make_comparison_records(LOST | {"tangent": 0.01})
     assert "The default is tangent by the rule" in report(told, tmp_path)
     short = (pl.col("policy") == "tangent") & (pl.col("period") == 250)
     gone = [
@@ -207,7 +207,7 @@ def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
 
 
 def test_a_figure_comes_out_of_whole_partial_and_empty_records(tmp_path: Path) -> None:
-    told = tell_contest()
+    told = make_comparison_records()
     png, svg = draw_contest(told.cells, told.run, tmp_path)
     assert min(png.stat().st_size, svg.stat().st_size) > 10_000
     assert "SYNTHETIC" in svg.read_text()

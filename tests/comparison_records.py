@@ -10,24 +10,28 @@ import polars as pl
 from bylot_paper.grid import COMPARISON_EXPERIMENTS, Cell, list_cells
 from bylot_paper.policy_settings import COMPARED_POLICIES, OWN_POLICIES
 from bylot_paper.records import RECORD_SCHEMA
-from fabricated import RUN, common
+from paper_records import RUN, common
 
 FIELDS = ("experiment", "environment", "level", "policy", "dimensions", "seed")
 LOST = dict.fromkeys(COMPARED_POLICIES, 0.08) | {"distinct": 0.03, "tangent": 0.04, "greedy": -0.01}
 
 
-def tell_contest(lost: Mapping[str, float] = LOST, seeds: int = 4, **run: Any) -> Any:
+def make_comparison_records(lost: Mapping[str, float] = LOST, seeds: int = 4, **run: Any) -> Any:
     """What policies lose on a made-up crowd, which is no world beside itself; the paper's leave a
     limit in odd seeds where there are any limits.
     """
     cells = [cell for name in COMPARISON_EXPERIMENTS for cell in list_cells(name, seeds)]
-    rows = [row(cell, lost[cell.policy]) for cell in cells if cell.environment != "synthetic"]
+    rows = [
+        make_comparison_row(cell, lost[cell.policy])
+        for cell in cells
+        if cell.environment != "synthetic"
+    ]
     return SimpleNamespace(
         cells=pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell"), run={**RUN, **run}
     )
 
 
-def row(cell: Cell, lost: float) -> dict[str, Any]:
+def make_comparison_row(cell: Cell, lost: float) -> dict[str, Any]:
     """One row."""
     rng = np.random.default_rng([cell.seed, sum(map(ord, cell.id))])
     kept = cell.policy in OWN_POLICIES or cell.level == "none" or cell.seed % 2 == 0

@@ -1,4 +1,4 @@
-"""Work for the tests of clusters: every worker imports it, so it imports little itself."""
+"""Jobs for the tests of clusters: every worker imports this module, so it imports little."""
 
 import os
 import time
@@ -11,22 +11,22 @@ import numpy.typing as npt
 from bylot.errors import BylotError
 
 
-def version() -> str:
-    """What every worker says of its code, as all run these files."""
+def get_common_version() -> str:
+    """A version that is the same in every worker."""
     return "same"
 
 
-def process() -> str:
-    """Differs in every process, as code might on every machine."""
+def get_process_id() -> str:
+    """A version that differs in every process."""
     return str(os.getpid())
 
 
-def blend(
+def multiply_matrices(
     shared: npt.NDArray[np.float64], marks: Path, job: int
 ) -> tuple[int, float, npt.NDArray[np.float64]]:
-    """Some arithmetic whose last bits depend on the number of threads; leaves a mark at its start.
+    """Arithmetic whose last bits depend on the number of threads; leaves a mark when it starts.
 
-    A worker's parent is the raylet, the process that stands for a machine.
+    A worker's parent is the raylet, the process that represents a machine.
     """
     (marks / f"{job} {os.getppid()} {uuid.uuid4().hex}").touch()
     time.sleep(0.2)
@@ -35,8 +35,8 @@ def blend(
     return job, float(product.sum()), product[:5].copy()
 
 
-def fail(job: str) -> str:
-    """One job cannot be done."""
+def fail_cell_7(job: str) -> str:
+    """Raise for one of the jobs."""
     if job == "cell 7":
         raise BylotError("no such pool")
     return job

@@ -1,4 +1,4 @@
-"""Records that nobody measured, made to tell a given story: for the figures and the claims."""
+"""Made-up records of the paper's experiments that follow a given story, for figures and claims."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -59,7 +59,7 @@ class Story:
     sweep: Mapping[tuple[int, str], Descent] = field(default_factory=dict)
 
 
-def tell(story: Story, seeds: int = 20, points: int = 50, **run: Any) -> Any:
+def make_paper_records(story: Story, seeds: int = 20, points: int = 50, **run: Any) -> Any:
     """Records (cells and run) of a story; the same call gives the same records."""
     rows = [
         crowd_cell(*key, play, seed, seeds, points)

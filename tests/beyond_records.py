@@ -9,22 +9,22 @@ import polars as pl
 from bylot_paper.grid import Cell, list_cells
 from bylot_paper.policy_settings import GUARDED_POLICIES
 from bylot_paper.records import RECORD_SCHEMA
-from fabricated import BOUNDS, RUN, common
+from paper_records import BOUNDS, RUN, common
 
 LOST = {"omd": 0.04, "ts-bwk": 0.03, "cbwk": 0.06, "strict": 0.02, "tangent": 0.004}
 OPTIMUM = {"tight": 3.0, "medium": 3.0, "loose": 3.0, "stress": 2.6}
 
 
-def tell_past(good: bool = True, seeds: int = 4, **run: Any) -> Any:
+def make_beyond_records(good: bool = True, seeds: int = 4, **run: Any) -> Any:
     """All experiments past the paper, as they must come out, or as they must not."""
     names = ("beyond", "ablation", "periods", "settings")
-    rows = [told(cell, good) for name in names for cell in list_cells(name, seeds)]
+    rows = [make_beyond_row(cell, good) for name in names for cell in list_cells(name, seeds)]
     return SimpleNamespace(
         cells=pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell"), run={**RUN, **run}
     )
 
 
-def told(cell: Cell, good: bool) -> dict[str, Any]:
+def make_beyond_row(cell: Cell, good: bool) -> dict[str, Any]:
     """One row."""
     name, _, changes = cell.policy.partition(":")
     rng = np.random.default_rng([cell.seed, sum(map(ord, cell.id))])
