@@ -196,7 +196,7 @@ def test_an_address_where_nobody_answers_is_one_line() -> None:
     with pytest.raises(BylotError, match=f"nothing answers at 127.0.0.1:{port}.*ray start") as told:
         list(RayCluster(f"127.0.0.1:{port}", workers=1, check=get_common_version).run([1], str))
     assert "\n" not in str(told.value)
-    with pytest.raises(BylotError, match="give host:port"):
+    with pytest.raises(BylotError, match="expected host:port"):
         list(RayCluster("here", workers=1, check=get_common_version).run([1], str))
 
 
