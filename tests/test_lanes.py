@@ -8,8 +8,8 @@ import pytest
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simd import (
     SIMD_WIDTH,
-    elementwise_max,
-    keep_where_nonnegative,
+    max_by_lane,
+    keep_lanes,
     load_lanes,
     max_lanes,
     splat,
@@ -29,14 +29,14 @@ def summed(x: Floats) -> float:
 def greatest(x: Floats) -> float:
     top = splat(-np.inf)
     for i in range(0, x.size, SIMD_WIDTH):
-        top = elementwise_max(top, load_lanes(x, i, -np.inf))
+        top = max_by_lane(top, load_lanes(x, i, -np.inf))
     return max_lanes(top)
 
 
 @jit
 def combined(x: Floats) -> float:
     v = load_lanes(x, 0, -1.0)
-    return sum_lanes(keep_where_nonnegative(v, 2.0 * v - 1.0) * (v + 0.5))
+    return sum_lanes(keep_lanes(v, 2.0 * v - 1.0) * (v + 0.5))
 
 
 def by_hand(x: Floats) -> float:

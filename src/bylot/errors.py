@@ -1,4 +1,4 @@
-"""Errors and warnings that bylot raises on purpose: their parts are data, `explain` writes the text."""
+"""Errors and warnings of bylot: they carry their parts as data, and `explain` writes the text."""
 
 from collections.abc import Callable, Sequence
 from copy import copy

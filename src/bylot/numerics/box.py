@@ -1,6 +1,6 @@
-"""A box prod_j [low_j, high_j] as the dual sees it: support, peak, slope and distance.
+"""The sets of the dual player: a box prod_j [low_j, high_j], and the unit ball of multipliers.
 
-Ends may be infinite (a half-line); what the box means is left to the problem.
+Ends of the box may be infinite; the meaning of the box is left to the problem.
 """
 
 import math
@@ -30,7 +30,7 @@ def box_support(low: Floats, high: Floats, w: Floats) -> float:
 
 @jit
 def box_maximiser(low: Floats, high: Floats, w: Floats) -> Floats:
-    """A point of the box where w.x is largest; where w_j = 0 leaves the choice, the one nearest 0.
+    """Return a point of the box where w.x is largest; where w_j = 0, the one nearest 0.
 
     >>> box_maximiser(
     ...     np.array([0.0, 1.0, 1.0]), np.array([2.0, 3.0, 3.0]), np.array([1.0, -1.0, 0.0])
@@ -50,24 +50,23 @@ def box_maximiser(low: Floats, high: Floats, w: Floats) -> Floats:
 
 @jit
 def dual_slope_at(low: float, high: float, u: float, w: float) -> float:
-    """One coordinate of `dual_slope`."""
+    """Compute one coordinate of `dual_slope`."""
     if w > 0.0:
         return u - high
     if w < 0.0:
         return u - low
     gap = u - min(max(u, low), high)
-    # A u on the edge, as that of equal shares may be, is known to the rounding of a sum only: were
-    # that to wake a multiplier, the last bit would decide what is played from then on.
+    # A u on the edge is known up to rounding only, which must not move a multiplier from zero.
     return gap if abs(gap) > EDGE_ROUNDING * max(abs(u), abs(min(max(u, low), high))) else 0.0
 
 
 @jit
 def dual_slope(low: Floats, high: Floats, u: Floats, w: Floats) -> Floats:
-    """The shortest subgradient at w of the dual's payoff f(w) = w.u - h(w).
+    """Compute the shortest subgradient at w of the dual's payoff f(w) = w.u - h(w).
 
     All subgradients are u - x with x a maximiser of w.x over the box. Where w_j = 0 every x_j of
     [low_j, high_j] is one, and the shortest difference is u_j - clip(u_j, low_j, high_j): zero if
-    u_j lies inside, so that a limit which is kept never moves a multiplier that is at rest.
+    u_j lies inside, so a limit that is kept does not move a multiplier from zero.
 
     >>> low, high = np.array([0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0])
     >>> dual_slope(low, high, np.array([0.5, 0.5, 1.5]), np.array([1.0, 0.0, 0.0]))
@@ -81,7 +80,7 @@ def dual_slope(low: Floats, high: Floats, u: Floats, w: Floats) -> Floats:
 
 @jit
 def box_distance(low: Floats, high: Floats, x: Floats) -> float:
-    """Euclidean distance to the box: the length of max(low - x, x - high, 0).
+    """Compute the Euclidean distance to the box: the length of max(low - x, x - high, 0).
 
     >>> box_distance(np.array([0.0, -np.inf]), np.array([1.0, 2.0]), np.array([4.0, 6.0]))
     5.0
@@ -97,7 +96,6 @@ def box_distance(low: Floats, high: Floats, x: Floats) -> float:
 def clip_to_unit_ball(w: Floats) -> None:
     """Move w, in place, to the nearest point of the unit ball: w / max(1, |w|).
 
-    >>> import numpy as np
     >>> w = np.array([3.0, 4.0])
     >>> clip_to_unit_ball(w)
     >>> w
@@ -114,9 +112,8 @@ def clip_to_unit_ball(w: Floats) -> None:
 
 @jit
 def project_onto_unit_ball(w: Floats) -> Floats:
-    """The nearest point of the unit ball, in a new array.
+    """Return the nearest point of the unit ball.
 
-    >>> import numpy as np
     >>> project_onto_unit_ball(np.array([3.0, 4.0]))
     array([0.6, 0.8])
     """

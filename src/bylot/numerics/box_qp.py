@@ -1,6 +1,6 @@
-"""The smallest quadratic program on a box: a few variables, the Hessian given as it is.
+"""A small dense quadratic program on a box, solved by a primal active-set method.
 
-Written out in loops, as each array expression would add a second to the compiling.
+Written in loops: each array expression would add a second to compilation.
 """
 
 import math
@@ -9,15 +9,14 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, jit
 
-GRADIENT_ROUNDING = 2.0**-46  # a slope, in parts of its terms, that rounding may have made
+GRADIENT_ROUNDING = 2.0**-46  # relative to its terms, a smaller gradient is rounding
 
 
 @jit
 def fill_newton_step(y: Floats, H: Floats, slope: Floats, held: Bools, L: Floats) -> None:
-    """Write the way to where the slopes of all that are not held are zero, H y = -slope.
+    """Write the step y of all variables that are not held, H y = -slope, by Cholesky into L.
 
-    Cholesky, into the same rows and columns of L. A pivot that rounding left without a sign is a
-    wall: there is no way in that direction.
+    A pivot that is not positive, by rounding, stops the step in that direction.
     """
     d = slope.size
     for a in range(d):
@@ -44,7 +43,7 @@ def fill_newton_step(y: Floats, H: Floats, slope: Floats, held: Bools, L: Floats
 
 @jit
 def fill_qp_gradient(slope: Floats, H: Floats, g: Floats, x: Floats) -> None:
-    """Write g + H x, and zero for what rounding may have made."""
+    """Write g + H x, and zero where that may be rounding."""
     for j in range(x.size):
         slope[j], size = g[j], abs(g[j])
         for k in range(x.size):
@@ -57,7 +56,7 @@ def fill_qp_gradient(slope: Floats, H: Floats, g: Floats, x: Floats) -> None:
 
 @jit
 def release_worst_bound(held: Bools, slope: Floats, x: Floats, low: Floats, high: Floats) -> bool:
-    """Free the one that most wants to leave its bound, if any does."""
+    """Release the held variable with the steepest descent; returns whether there was one."""
     worst, most = -1, 0.0
     for j in range(x.size):
         inward = -slope[j] if x[j] == low[j] else slope[j]
@@ -72,8 +71,8 @@ def release_worst_bound(held: Bools, slope: Floats, x: Floats, low: Floats, high
 def solve_box_qp(x: Floats, H: Floats, g: Floats, low: Floats, high: Floats) -> None:
     """Write the x in [low, high] that minimises g.x + x.H x / 2, by a primal active set.
 
-    H is positive definite, low <= 0 <= high. From x = 0 every turn goes down: variables are held
-    when they reach a bound, and freed, worst first, when their slope there says that they should.
+    H is positive definite, low <= 0 <= high. From x = 0 every step descends: a variable is held
+    when it reaches a bound, and released, steepest first, when its slope points inward.
 
     >>> x, wall = np.empty(2), np.array([2.0, 2.0])
     >>> solve_box_qp(x, np.eye(2), np.array([-1.0, 3.0]), -wall, wall)

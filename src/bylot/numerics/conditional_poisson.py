@@ -1,12 +1,12 @@
-"""The conditional Poisson law: exactly M different experts, P(A) ~ prod_{i in A} e^{theta_i}.
+"""The conditional Poisson distribution of sets of M experts: P(A) ~ prod_{i in A} e^{theta_i}.
 
-Toss a coin for every expert, heads with chance p_i = x_i / (1 + x_i) where x_i = e^{theta_i - tau},
-and keep the tosses with exactly M heads: that is the law, whatever tau. Sums over all sets of M are
-then probabilities of counts of heads: the table's row k, column m, is the chance of m heads among
-the first k coins. Those are sums of positive numbers below one, and with tau chosen so that M heads
-are no rare event (`fill_coins`) nothing that matters underflows, however far the theta are apart.
+Toss a coin for every expert, heads with probability p_i = x_i / (1 + x_i), x_i = e^{theta_i - tau},
+and keep the tosses with exactly M heads: the result has this distribution, whatever tau. Sums over
+all sets of M are then probabilities of counts of heads: row k, column m of the table is the
+probability of m heads among the first k coins. Those are sums of positive numbers below one; tau is
+chosen so that M heads are not rare (`fill_coins`), so nothing relevant underflows.
 
-Owns one law at a time; mixtures of two, and what theta should be, are left to the policies.
+Mixtures of two distributions, and the choice of theta, are left to the policies.
 """
 
 import math
@@ -17,32 +17,32 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.variates import next_word, open_stream, open_uniform_from_word
 
-CERTAIN_LOGIT = 300.0  # theta this far above tau: a coin that lands heads, whatever is done with it
-PRODUCT_LIMIT = 1e100  # a product is kept as a logarithm from here on
-MIN_DIVISOR = 1e-250  # a chance this small is not divided by
+CERTAIN_LOGIT = 300.0  # theta - tau from which on a coin always lands heads
+PRODUCT_LIMIT = 1e100  # larger products are stored as logarithms
+MIN_DIVISOR = 1e-250  # smaller probabilities are not divided by
 
 
 @jit
-def restrict_logits(theta: Floats, up: Bools) -> Floats:
-    """theta of the experts that are up, -inf for the others; an empty mask stands for all.
+def restrict_logits(theta: Floats, available: Bools) -> Floats:
+    """Set theta to -inf for experts that are not available; an empty mask stands for all.
 
-    The law of min(M, number up) experts with these theta is the law among those up.
+    Sets of min(M, number available) experts then have the distribution among the available.
 
     >>> restrict_logits(np.array([0.5, 1.5]), np.array([True, False]))
     array([ 0.5, -inf])
     """
-    if up.size == 0:
+    if available.size == 0:
         return theta
-    held = np.full(theta.size, -np.inf)
+    part = np.full(theta.size, -np.inf)
     for i in range(theta.size):
-        if up[i]:
-            held[i] = theta[i]
-    return held
+        if available[i]:
+            part[i] = theta[i]
+    return part
 
 
 @jit
 def nth_largest(values: Floats, n: int) -> float:
-    """The n-th largest value, 1 <= n <= size.
+    """Return the n-th largest value, 1 <= n <= size.
 
     >>> nth_largest(np.array([0.1, 0.9, 0.5, 0.9]), 3)
     0.5
@@ -60,11 +60,11 @@ def nth_largest(values: Floats, n: int) -> float:
 
 @jit
 def fill_coins(coins: Floats, theta: Floats, M: int) -> float:
-    """Write the chance of heads p_i of each coin; returns sum_i log(1 + x_i) + M tau.
+    """Write the probability of heads p_i of each coin; returns sum_i log(1 + x_i) + M tau.
 
-    From v, the M-th largest theta, tau is raised just so far that those below it have a sum of x of
-    at most M. Then M heads have a chance of (2 e)^{-M} at least, and mostly of about M^{-1/2}. Who
-    is 745 or more below v has a p_i of zero, as do those that are down (theta = -inf).
+    From v, the M-th largest theta, tau is raised until the x below it sum to at most M. Then the
+    probability of M heads is at least (2 e)^{-M}, and mostly about M^{-1/2}. p_i is zero if theta_i
+    is 745 or more below v, or -inf (not available).
     """
     v = nth_largest(theta, M)
     others, above = -float(M), 0.0
@@ -89,7 +89,7 @@ def fill_coins(coins: Floats, theta: Floats, M: int) -> float:
 
 @jit
 def fill_count_table(table: Floats, coins: Floats, theta: Floats, M: int) -> float:
-    """Write the law of M experts into coins (K,) and table (K + 1, M + 1 or more); returns log Z.
+    """Write the distribution into coins (K,) and table (K + 1, M + 1 or more); returns log Z.
 
     table[k, m] = P(m heads among the first k coins), and
     Z = e_M(e^theta) = sum over |A| = M of prod_{i in A} e^{theta_i} = table[K, M] e^log.
@@ -113,11 +113,10 @@ def fill_count_table(table: Floats, coins: Floats, theta: Floats, M: int) -> flo
 
 @jit
 def fill_inclusion(pi: Floats, table: Floats, coins: Floats, M: int) -> None:
-    """Write the chance of every expert to be in the set, given the table of its law.
+    """Write the probability pi_i that each expert is in the set, given the table.
 
     pi_i = p_i P(M - 1 other heads) / (p_i P(M - 1 other heads) + (1 - p_i) P(M other heads)): the
-    others are those before i, in the table, and those after i, where rest[m] is the chance of M - m
-    heads.
+    others before i are in the table; rest[m] is the probability of M - m heads after i.
     """
     rest = np.zeros(M + 1)
     rest[M] = 1.0
@@ -135,11 +134,11 @@ def fill_inclusion(pi: Floats, table: Floats, coins: Floats, M: int) -> None:
 
 @jit
 def find_last_member(table: Floats, k: int, m: int, u: float) -> int:
-    """The last of m members among the first k, where u is uniform on (0, 1).
+    """Find the last of m members among the first k, where u is uniform on (0, 1).
 
-    They all are among the first j with chance e_m(x_1..x_j) / e_m(x_1..x_k), x_i the odds of the
-    coins, and e_m(x_1..x_j) = table[j, m] / table[j, 0]. Whoever has no chance adds nothing to it,
-    so that no rounding can pick them.
+    All m are among the first j with probability e_m(x_1..x_j) / e_m(x_1..x_k), where
+    e_m(x_1..x_j) = table[j, m] / table[j, 0]. An expert of probability zero does not change it, so
+    rounding cannot select one.
     """
     level, low, high = u * table[k, m] / table[k, 0], m - 1, k
     while high - low > 1:
@@ -152,21 +151,21 @@ def find_last_member(table: Floats, k: int, m: int, u: float) -> int:
 
 
 @jit
-def draw_set(table: Floats, coins: Floats, M: int, chance: RngKey, number: int) -> Ints:
-    """M different experts, in ascending order, from the stream of this number in this round.
+def draw_set(table: Floats, coins: Floats, M: int, rng: RngKey, stream: int) -> Ints:
+    """Draw M different experts, in ascending order.
 
-    From the last one down, by search. Where heads are so sure that the chance of none among the
-    first k, table[k, 0], is no number to divide by, coin by coin: with m still to be found among
-    the first k + 1, expert k is one with chance p_k table[k, m - 1] / table[k + 1, m].
+    From the last one down, by search. Where table[k, 0], the probability of no heads among the
+    first k, is too small to divide by, coin by coin: with m still to be found among the first
+    k + 1, expert k is a member with probability p_k table[k, m - 1] / table[k + 1, m].
     """
-    members, m, k, s = np.empty(M, np.int64), M, coins.size, open_stream(chance, number)
+    members, m, k, s = np.empty(M, np.int64), M, coins.size, open_stream(rng, stream)
     while m > 0:
         bits, s = next_word(s)
         if table[k, 0] > MIN_DIVISOR:
             k = find_last_member(table, k, m, open_uniform_from_word(bits))
         else:
             k -= 1
-            # m > k: all that are left are needed; said apart, as the table may have underflowed
+            # m > k: all that are left are needed; the table may have underflowed there
             if (
                 m <= k
                 and open_uniform_from_word(bits) * table[k + 1, m] >= coins[k] * table[k, m - 1]
@@ -179,7 +178,7 @@ def draw_set(table: Floats, coins: Floats, M: int, chance: RngKey, number: int) 
 
 @jit
 def log_fixed_set_probability(members: Ints, theta: Floats, log_z: float) -> float:
-    """log P(A) = sum_{i in A} theta_i - log Z, Z as `fill_count_table` returned it.
+    """Return log P(A) = sum_{i in A} theta_i - log Z, with log Z from `fill_count_table`.
 
     >>> log_fixed_set_probability(np.array([0, 2]), np.array([1.0, 9.0, 2.0]), 10.0)
     -7.0
@@ -203,7 +202,6 @@ def fill_fixed_set_score(score: Floats, members: Ints, pi: Floats) -> None:
 def fill_softmax(pi: Floats, theta: Floats) -> float:
     """Write pi_i = e^{theta_i} / sum e^theta; returns log sum e^theta.
 
-    >>> import numpy as np
     >>> pi = np.empty(2)
     >>> round(fill_softmax(pi, np.array([800.0, 800.0])), 6), pi
     (800.693147, array([0.5, 0.5]))

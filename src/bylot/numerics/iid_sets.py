@@ -1,14 +1,13 @@
 """The probability of a *set* under M i.i.d. draws, and its score.
 
-P(A) = sum over B in A of (-1)^|A - B| Q(B)^M with Q(B) the mass of B. Evaluated as written the
-terms cancel (a panel of twelve with one giant loses all digits); its generating function has
-nothing to cancel:
+P(A) = sum over B in A of (-1)^|A - B| Q(B)^M with Q(B) the mass of B. The terms of this sum cancel
+(a panel of twelve with one dominant member loses all digits); its generating function does not:
 
     P(A) = M! [x^M] prod_{i in A} (e^{q_i x} - 1) = M! prod_{i in A} q_i [x^D] prod_{i in A} f_i(x),
 
 with f_i(x) = (e^{q_i x} - 1) / (q_i x) = 1 + q_i x / 2! + q_i^2 x^2 / 3! + ... and D = M - |A|: a
 product of power series with positive coefficients, cut after x^D, which is short where few draws
-were duplicates. Each series starts at one, so that tiny masses do not underflow.
+were duplicates. Each series starts at one, so tiny masses do not underflow.
 """
 
 import math
@@ -20,8 +19,9 @@ from bylot.numerics.jit import Floats, jit
 
 @jit
 def multiply_series(product: Floats, q: float, first: int) -> None:
-    """Turn a power series p(x) into p(x) f(x), both cut at its length: f has the coefficients
-    q^k / (k + first)!, so that first = 1 is (e^{q x} - 1) / (q x) and first = 0 is e^{q x}.
+    """Multiply a power series, cut at its length, by f with coefficients q^k / (k + first)!.
+
+    first = 1 is (e^{q x} - 1) / (q x), and first = 0 is e^{q x}.
     """
     for n in range(product.size - 1, 0, -1):  # from above: lower coefficients are still p's
         factor, total = 1.0, product[n]
@@ -33,7 +33,7 @@ def multiply_series(product: Floats, q: float, first: int) -> None:
 
 @jit
 def log_iid_set_probability(masses: Floats, count: int) -> float:
-    """log P(A): all of A and nothing else in `count` i.i.d. draws; masses are q over A.
+    """Return log P(A): all of A and nothing else in `count` i.i.d. draws; masses are q over A.
 
     >>> np.exp(log_iid_set_probability(np.array([0.5, 0.25]), 2)).round(12).item()
     0.25
@@ -41,7 +41,7 @@ def log_iid_set_probability(masses: Floats, count: int) -> float:
     degree = count - masses.size
     if degree < 0:
         return -np.inf
-    largest = masses.max()  # x is scaled by it, or powers of a tiny mass would underflow
+    largest = masses.max()  # scales x, so that powers of a tiny mass do not underflow
     product, log = np.zeros(degree + 1), degree * math.log(largest)
     product[0] = 1.0
     for i in range(masses.size):
@@ -54,8 +54,8 @@ def log_iid_set_probability(masses: Floats, count: int) -> float:
 def fill_iid_set_score(score: Floats, masses: Floats, count: int) -> None:
     """Write the gradient of log P(A) in the masses of A's members (others do not enter).
 
-    d P(A) / d q_i = M! [x^M] x e^{q_i x} prod_{j != i} (e^{q_j x} - 1), the product over those
-    before i and that over those after i each carried on from one i to the next.
+    d P(A) / d q_i = M! [x^M] x e^{q_i x} prod_{j != i} (e^{q_j x} - 1), with running products over
+    the members before i and after i.
     """
     n, largest = masses.size, masses.max()
     degree = count - n
@@ -79,7 +79,7 @@ def fill_iid_set_score(score: Floats, masses: Floats, count: int) -> None:
 
 @jit
 def iid_set_score(masses: Floats, count: int) -> Floats:
-    """The gradient of log P(A) on its own.
+    """Compute the gradient of log P(A).
 
     >>> iid_set_score(np.array([0.5, 0.25]), 2)  # P = 2 q_0 q_1
     array([2., 4.])

@@ -1,7 +1,4 @@
-"""Chances that an expert is in the panel at all, and the exact expected costs they give.
-
-Owns the map q -> 1 - (1 - q)^M and what is linear in it; which costs are limited is the problem's.
-"""
+"""Inclusion probabilities of i.i.d. draws, 1 - (1 - q)^M, and exact expected costs of panels."""
 
 import numpy as np
 
@@ -10,9 +7,9 @@ from bylot.numerics.jit import Floats, jit
 
 @jit
 def iid_inclusion(q: Floats, M: int) -> Floats:
-    """Chance of being drawn at least once in M draws: p_i = 1 - (1 - q_i)^M.
+    """Compute the probability of being drawn at least once: p_i = 1 - (1 - q_i)^M.
 
-    By p <- p (1 - q) + q, M times: only sums of positive terms, so a tiny q keeps all its digits.
+    By p <- p (1 - q) + q, M times: sums of positive terms only, so a tiny q keeps all its digits.
 
     >>> iid_inclusion(np.array([0.5, 0.25]), 2)
     array([0.75  , 0.4375])
@@ -26,7 +23,7 @@ def iid_inclusion(q: Floats, M: int) -> Floats:
 
 @jit
 def iid_inclusion_slope(q: Floats, M: int) -> Floats:
-    """Derivative of `iid_inclusion`: M (1 - q_i)^(M-1).
+    """Compute the derivative of `iid_inclusion`: M (1 - q_i)^(M-1).
 
     >>> iid_inclusion_slope(np.array([0.5, 0.25]), 2)
     array([1. , 1.5])
@@ -39,7 +36,7 @@ def iid_inclusion_slope(q: Floats, M: int) -> Floats:
 
 @jit
 def expected_panel_costs(q: Floats, rows: Floats, M: int) -> Floats:
-    """Expected cost of a panel, exactly: h_j(q) = sum_i rows[j, i] (1 - (1 - q_i)^M), concave in q.
+    """Compute expected costs h_j(q) = sum_i rows[j, i] (1 - (1 - q_i)^M), concave in q.
 
     >>> expected_panel_costs(np.array([0.5, 0.5]), np.array([[1.0, 3.0]]), 2)
     array([3.])
@@ -51,7 +48,7 @@ def expected_panel_costs(q: Floats, rows: Floats, M: int) -> Floats:
 
 @jit
 def add_expected_costs(out: Floats, rows: Floats, p: Floats) -> None:
-    """Add to out the cost of panels in which expert i is with chance p_i: sum_i rows[j, i] p_i."""
+    """Add expected costs sum_i rows[j, i] p_i to out, given inclusion probabilities p."""
     for j in range(rows.shape[0]):
         for i in range(p.size):
             out[j] += rows[j, i] * p[i]
@@ -59,7 +56,7 @@ def add_expected_costs(out: Floats, rows: Floats, p: Floats) -> None:
 
 @jit
 def expected_panel_costs_slope(q: Floats, rows: Floats, M: int) -> Floats:
-    """Gradients of `expected_panel_costs`, one row per cost: rows[j, i] M (1 - q_i)^(M-1).
+    """Compute gradients of `expected_panel_costs`, by cost: rows[j, i] M (1 - q_i)^(M-1).
 
     >>> expected_panel_costs_slope(np.array([0.5, 0.5]), np.array([[1.0, 3.0]]), 2)
     array([[1., 3.]])

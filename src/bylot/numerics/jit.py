@@ -1,4 +1,4 @@
-"""How numerics are compiled: one decorator, and a disk cache that cannot go stale."""
+"""The decorators that compile numerics, and a disk cache that cannot be stale."""
 
 import hashlib
 import os
@@ -21,11 +21,11 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 COMPILED_PARTS = ("numerics", "policies", "problem", "theory.py", "simulation.py")
-"""The parts of the package that compiled code is made of; others may change without compiling."""
+"""The parts of the package that contain compiled code; other parts change without recompiling."""
 
 
 def list_sources(package: Path, parts: Iterable[str]) -> list[Path]:
-    """The Python files of some parts of a package: modules, and all that is in folders."""
+    """List the Python files of parts of a package: modules, and all files of folders."""
     places = [package / part for part in parts]
     return sorted(
         path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))
@@ -46,7 +46,7 @@ def fingerprint_sources() -> str:
 
 
 def find_cache_folder() -> str | None:
-    """First folder that can be written: $NUMBA_CACHE_DIR, the user's cache, the temporary one."""
+    """Find the first writable folder: $NUMBA_CACHE_DIR, the user's cache, the temporary folder."""
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     given = os.environ.get("NUMBA_CACHE_DIR")
     spare = Path(tempfile.gettempdir()) / f"bylot-{os.getuid() if hasattr(os, 'getuid') else 0}"
@@ -54,12 +54,14 @@ def find_cache_folder() -> str | None:
         folder = base / "compiled" / fingerprint_sources()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if base == spare:  # everybody can write beside it, and what is in it will be run
+            if base == spare:  # a shared parent folder, and the code in it will run
                 base.chmod(0o700)
             with tempfile.TemporaryFile(dir=folder):
                 pass
             for entry in folder.rglob("*.nb?"):
-                if entry.stat().st_size == 0:  # a full disk or a crash left it; numba would choke
+                if (
+                    entry.stat().st_size == 0
+                ):  # left by a full disk or a crash; numba cannot read it
                     entry.unlink()
             return str(folder)
         except OSError:
@@ -71,9 +73,7 @@ CACHE_FOLDER = find_cache_folder()
 
 
 class SharedCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """Names cache folders by package instead of by path: equal sources share compiled code, wherever
-    they are installed.
-    """
+    """Names cache folders by package, not by path: equal sources share compiled code."""
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
@@ -91,24 +91,24 @@ CACHE_LOCATORS = f"{__name__}.SharedCacheLocator,UserProvidedCacheLocator"
 
 
 def jit(function: FunctionT) -> FunctionT:
-    """Compile a kernel: no GIL, no Python fallback, strict IEEE arithmetic, kept on disk.
+    """Compile a function: no GIL, no Python fallback, strict IEEE arithmetic, cached on disk.
 
-    Strict arithmetic (no fastmath) is what makes the simulator's loop and the router's single
-    calls agree to the last bit, whatever gets inlined where.
+    Strict arithmetic (no fastmath) makes the simulator's loop and the router's single calls agree
+    to the last bit, whatever the compiler inlines.
     """
     return compile_with_numba(function)
 
 
 def jit_inline(function: FunctionT) -> FunctionT:
-    """Compile a kernel that is written out where it is called: small ones of the hot loop.
+    """Compile a small function of the hot loop and inline it into its callers.
 
-    A call would count a reference to every array it is handed, which costs more than the work.
+    A call would count a reference for every array argument, which costs more than the work.
     """
     return compile_with_numba(function, inline="always")
 
 
 def compile_with_numba(function: FunctionT, **options: str) -> FunctionT:
-    """numba's decorator, with our settings and our cache folder."""
+    """Apply numba's decorator with the settings and the cache folder of bylot."""
     # numba reads its settings when it decorates: set ours, and leave other packages alone.
     config = numba.config
     before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES

@@ -1,15 +1,15 @@
-"""Entropic (KL) projection of a law of M different experts on linear rows A p <= b.
+"""Entropic (KL) projection of a distribution of sets of M experts onto linear rows A p <= b.
 
-The law is p = (1 - eps) pi(theta) + eps p0, pi(theta) the chances of `bylot.numerics.conditional_poisson` to be
-in the set; for M = 1 they are softmax(theta). The nearest law to theta = z that keeps the rows is
-theta = z - A' lam, with the prices lam in [0, cap] that minimise the convex dual
+The inclusion probabilities are p = (1 - eps) pi(theta) + eps p0, with pi(theta) those of
+`conditional_poisson`; for M = 1 they are softmax(theta). The distribution nearest to theta = z that
+keeps the rows is theta = z - A' lam, with multipliers lam in [0, cap] that minimise the convex dual
 
     F(lam) = (1 - eps) log e_M(e^{z - A' lam}) + lam.(b - eps A p0),    slope  b - A p.
 
 Where no p keeps the rows, the cap makes it the p that minimises (1 - eps) KL + cap sum of excesses.
-Newton's method: the lowest point of a quadratic model of F in the box of prices (`boxed`), and a
-line search towards it. Rows come signed, all upper, and scaled to max |A_j| = 1; who makes them is
-left to the policies. Written out in loops, which compile faster than array expressions.
+Newton's method: minimise a quadratic model of F on the box of multipliers (`box_qp`), then search
+the line towards that point. All rows are upper bounds, scaled to max |A_j| = 1 by the caller.
+Written in loops, which compile faster than array expressions.
 """
 
 from typing import NamedTuple
@@ -26,25 +26,23 @@ from bylot.numerics.conditional_poisson import (
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.simd import SIMD_WIDTH, load_lanes, splat, sum_lanes
 
-MAX_MULTIPLIER = 200.0  # the highest price of a row
-SOLVED_RESIDUAL = 1e-10  # a residual that counts as none
-MAX_NEWTON_STEPS = 100  # of Newton's method; a handful is usual
-MAX_LINE_SEARCH_TRIALS = 40  # points of a line search; one is usual
-ARMIJO_FRACTION = 1e-4  # of the decrease that the slope promises, which a step must keep
-WOLFE_FRACTION = (
-    0.5  # of the slope at the start, at most, at the end of a step too short for values to tell
-)
-VALUE_ROUNDING = 1e-14  # of the terms of F, that rounding may have made
-RIDGE_FRACTION = 1e-12  # of the largest curvature, added to all: rows may say the same
-MIN_RIDGE = 1e-30  # the least ridge, where there is no curvature at all
-SHORT_STEP = 0.1  # a step this short tells the curvature better than the model does
+MAX_MULTIPLIER = 200.0
+SOLVED_RESIDUAL = 1e-10  # a smaller residual counts as zero
+MAX_NEWTON_STEPS = 100  # a handful is usual
+MAX_LINE_SEARCH_TRIALS = 40  # one is usual
+ARMIJO_FRACTION = 1e-4  # of the predicted decrease, which a step must achieve
+WOLFE_FRACTION = 0.5  # largest final slope, relative to the first, where values are all rounding
+VALUE_ROUNDING = 1e-14  # relative to the terms of F
+RIDGE_FRACTION = 1e-12  # of the largest curvature, added to the diagonal: rows may be dependent
+MIN_RIDGE = 1e-30  # where there is no curvature at all
+SHORT_STEP = 0.1  # the secant of a shorter step is more accurate than the model
 
 
 class KlProjection(NamedTuple):
-    """How good a projection is."""
+    """The quality of a projection."""
 
-    residual: float  # of the prices' optimality: about 0, whether the rows can be kept or not
-    excess: float  # of the row that is missed by most, max (A p - b)_j; at most about 0: all kept
+    residual: float  # of optimality: about 0, whether or not the rows can be kept
+    excess: float  # max (A p - b)_j; at most about 0 if all rows are kept
     evaluations: int
 
 
@@ -57,12 +55,12 @@ class DualProblem(NamedTuple):
     share: float  # 1 - eps
     cap: float
     M: int
-    table: Floats  # room for the law of a point
+    table: Floats  # workspace, like coins
     coins: Floats
 
 
 class DualPoint(NamedTuple):
-    """Prices, the slope of F there, and the law."""
+    """Multipliers, the slope of F there, and the distribution."""
 
     lam: Floats
     slope: Floats
@@ -71,24 +69,24 @@ class DualPoint(NamedTuple):
 
 
 class Secant(NamedTuple):
-    """The last step: prices moved by s, slopes by y; whether the curvature is to learn from it."""
+    """The last step: multipliers moved by s, slopes by y."""
 
     s: Floats
     y: Floats
-    tells: bool
+    is_informative: bool  # whether to correct the curvature by it
 
 
 class LineSearch(NamedTuple):
-    """What a line search came to: how far along the step, F there, points tried."""
+    """The result of a line search: the fraction of the step, F there, points tried."""
 
-    t: float  # 0: nowhere lower
+    t: float  # 0 if no lower point was found
     value: float
     trials: int
 
 
 @jit_inline
 def dot_product(x: Floats, y: Floats) -> float:
-    """Sum of x_i y_i, eight at a time."""
+    """Compute the sum of x_i y_i, eight at a time."""
     acc = splat(0.0)
     for i in range(0, x.size, SIMD_WIDTH):
         acc = acc + load_lanes(x, i, 0.0) * load_lanes(y, i, 0.0)
@@ -97,17 +95,17 @@ def dot_product(x: Floats, y: Floats) -> float:
 
 @jit
 def evaluate_dual(at: DualPoint, rows: DualProblem) -> float:
-    """Write slope, theta and pi at the prices at.lam; returns F."""
+    """Write slope, theta and pi at the multipliers at.lam; returns F."""
     d, K = rows.A.shape
     value = 0.0
     for i in range(K):
         at.theta[i] = rows.z[i]
     for j in range(d):
-        price = at.lam[j]
-        if price > 0.0:
-            value += price * rows.r[j]
+        lam = at.lam[j]
+        if lam > 0.0:
+            value += lam * rows.r[j]
             for i in range(K):
-                at.theta[i] -= price * rows.A[j, i]
+                at.theta[i] -= lam * rows.A[j, i]
     if rows.M == 1:
         log_z = fill_softmax(at.pi, at.theta)
     else:
@@ -120,7 +118,7 @@ def evaluate_dual(at: DualPoint, rows: DualProblem) -> float:
 
 @jit
 def dual_residual(at: DualPoint, cap: float) -> float:
-    """max_j |lam_j - clip(lam_j - slope_j, 0, cap)|: zero if and only if lam is optimal."""
+    """Compute max_j |lam_j - clip(lam_j - slope_j, 0, cap)|: zero if and only if lam is optimal."""
     worst = 0.0
     for j in range(at.lam.size):
         g = at.slope[j]
@@ -132,9 +130,9 @@ def dual_residual(at: DualPoint, cap: float) -> float:
 def fill_covariance_diagonal(c: Floats, pi: Floats, M: int) -> float:
     """Write c with diag c - c c' / sum c ~ Cov, the covariance of 1[i in A]; returns sum c.
 
-    For M = 1 it is c = pi, exactly. Otherwise c_i - c_i^2 / sum c should be v_i = pi_i (1 - pi_i),
-    the variance, and two turns of c_i = v_i + c_i^2 / sum c come close: the error of the Hessian is
-    a half to a tenth of what it is with c = v, the limit for large sets.
+    For M = 1, c = pi exactly. Otherwise c_i - c_i^2 / sum c should be the variance
+    v_i = pi_i (1 - pi_i), and two iterations of c_i = v_i + c_i^2 / sum c come close: the error of
+    the Hessian is a half to a tenth of that with c = v, the limit for large sets.
     """
     whole = 0.0
     for i in range(pi.size):
@@ -152,7 +150,7 @@ def fill_covariance_diagonal(c: Floats, pi: Floats, M: int) -> float:
 
 @jit
 def dual_hessian(at: DualPoint, rows: DualProblem, chosen: Ints, n: int) -> Floats:
-    """(1 - eps) A Cov A' on the n rows chosen, with a ridge."""
+    """Compute (1 - eps) A Cov A' on the n chosen rows, with a ridge."""
     H, c, w = np.empty((n, n)), np.empty(at.pi.size), np.empty(at.pi.size)
     whole = max(fill_covariance_diagonal(c, at.pi, rows.M), MIN_RIDGE)
     for a in range(n):
@@ -169,7 +167,7 @@ def dual_hessian(at: DualPoint, rows: DualProblem, chosen: Ints, n: int) -> Floa
 
 @jit
 def apply_bfgs_update(H: Floats, chosen: Ints, last: Secant) -> None:
-    """H + y y' / s.y - H s s' H / s.H s, which maps the last step to what came of it (BFGS)."""
+    """Add y y' / s.y - H s s' H / s.H s (BFGS), so that H maps the last step s to y."""
     n, sHs, sy = H.shape[0], 0.0, 0.0
     Hs = np.zeros(n)
     for a in range(n):
@@ -185,9 +183,9 @@ def apply_bfgs_update(H: Floats, chosen: Ints, last: Secant) -> None:
 
 @jit
 def fill_newton_direction(s: Floats, at: DualPoint, rows: DualProblem, last: Secant) -> None:
-    """Write the way to the lowest point of the model, over the rows with a price or an excess.
+    """Write the step to the minimum of the model over rows with a multiplier or an excess.
 
-    The others stay out: one that the step makes missed is a row of the next.
+    A row that the step violates takes part in the next step.
     """
     n, chosen = 0, np.empty(s.size, np.int64)
     for j in range(s.size):
@@ -196,7 +194,7 @@ def fill_newton_direction(s: Floats, at: DualPoint, rows: DualProblem, last: Sec
             chosen[n] = j
             n += 1
     H = dual_hessian(at, rows, chosen, n)
-    if last.tells:
+    if last.is_informative:
         apply_bfgs_update(H, chosen, last)
     x, g, low, high = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for a in range(n):
@@ -211,10 +209,10 @@ def fill_newton_direction(s: Floats, at: DualPoint, rows: DualProblem, last: Sec
 def search_line(
     there: DualPoint, here: DualPoint, s: Floats, value: float, rows: DualProblem
 ) -> LineSearch:
-    """Go along s from here as far as F falls enough, and write the point there.
+    """Go along s from here until F falls enough, and write the point there.
 
-    F is convex: a point that is too far is followed by the one where the tangents at both ends
-    meet. Near the optimum values are all rounding; slopes still tell.
+    F is convex: if a point is too far, the next is where the tangents at both ends meet. Near the
+    optimum the values are all rounding; then the slopes decide.
     """
     first, size, t = 0.0, 1.0 + abs(value), 1.0
     for j in range(s.size):
@@ -237,17 +235,17 @@ def search_line(
 
 @jit
 def update_secant(last: Secant, here: DualPoint, there: DualPoint, M: int) -> Secant:
-    """The secant of the step from here to there.
+    """Compute the secant of the step from here to there.
 
-    It tells if the step was short, so that F is the quadratic it was taken for, and if no price
-    became zero, as that row may be out of the next step. For M = 1 the model is exact already.
+    It is informative if the step was short, so that F is nearly quadratic, and no multiplier became
+    zero, as that row may leave the next step. For M = 1 the model is exact already.
     """
-    tells = M > 1
+    useful = M > 1
     for j in range(last.s.size):
         last.s[j] = there.lam[j] - here.lam[j]
         last.y[j] = there.slope[j] - here.slope[j]
-        tells &= abs(last.s[j]) <= SHORT_STEP and (there.lam[j] > 0.0 or last.s[j] == 0.0)
-    return Secant(last.s, last.y, tells)
+        useful &= abs(last.s[j]) <= SHORT_STEP and (there.lam[j] > 0.0 or last.s[j] == 0.0)
+    return Secant(last.s, last.y, useful)
 
 
 @jit
@@ -264,7 +262,7 @@ def minimise_dual(at: DualPoint, rows: DualProblem, value: float) -> int:
         if found.t == 0.0:
             break
         after = dual_residual(there, rows.cap)
-        if after >= gap and found.value >= value:  # rounding allows no more
+        if after >= gap and found.value >= value:  # at the accuracy of rounding
             break
         last = update_secant(last, here, there, rows.M)
         here, there, value, gap = there, here, found.value, after
@@ -290,13 +288,13 @@ def kl_project(
     p0: Floats,
     cap: float = MAX_MULTIPLIER,
 ) -> KlProjection:
-    """Write the law nearest to z that keeps A p <= b: theta (K,), its pi (K,), the prices lam (d,).
+    """Project z onto A p <= b: write theta (K,), its pi (K,) and the multipliers lam (d,).
 
-    An entry of z may be -inf: an expert that is down, as long as M are up. theta may be z itself.
+    An entry of z may be -inf (not available), if M others are not. theta may be z itself.
 
     >>> theta, pi, lam, A = np.empty(2), np.empty(2), np.empty(1), np.array([[1.0, 0.0]])
     >>> done = kl_project(theta, pi, lam, np.zeros(2), A, np.array([0.25]), 1, 0.0, np.zeros(2))
-    >>> pi.round(12), np.exp(lam).round(9)  # the first is to be a third of the second
+    >>> pi.round(12), np.exp(lam).round(9)  # the first must be a third of the second
     (array([0.25, 0.75]), array([3.]))
     """
     d, K = A.shape

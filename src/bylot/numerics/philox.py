@@ -1,7 +1,7 @@
-"""Chance without a generator to carry: uniforms that are a pure function of (seed, stream, t).
+"""Counter-based random numbers: uniforms that are a pure function of (seed, stream, t).
 
 Philox 4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), the same
-bits as `numpy.random.Philox`; how uniforms become draws is left to `draw`.
+bits as `numpy.random.Philox`; drawing experts is left to `sampling`.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from bylot.numerics.jit import Floats, jit
 
 
 class RngKey(NamedTuple):
-    """The chance of one round: a seed and the round's number."""
+    """The key of the random numbers of one round: the seed and the number of the round."""
 
     seed: int
     t: int
@@ -25,10 +25,14 @@ M0, M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # multipl
 W0, W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)  # key increments
 TWO_TO_MINUS_53 = 2.0**-53
 
+# Streams: every use of random numbers in a round has a number of its own.
+DRAW_STREAM, WARMUP_STREAM, BELIEF_STREAM, GUMBEL_STREAM = 0, 1, 2, 3
+COIN_STREAM, SET_STREAM, EXPLORE_STREAM, MODEL_STREAM = 4, 5, 6, 7
+
 
 @intrinsic  # type: ignore[untyped-decorator]
 def multiply_high(typing: Any, a: Any, b: Any) -> Any:
-    """The upper 64 bits of the 128-bit product a * b: one machine instruction, absent in NumPy."""
+    """Emit the upper 64 bits of the 128-bit product a * b, one machine instruction."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -43,7 +47,7 @@ def multiply_high(typing: Any, a: Any, b: Any) -> Any:
 def philox_block(
     block: np.uint64, t: np.uint64, stream: np.uint64, seed: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Four 64-bit words of counter (block, t, 0, 0) under the key (seed, stream)."""
+    """Compute the four 64-bit words of counter (block, t, 0, 0) under the key (seed, stream)."""
     x0, x1, x2, x3 = block, t, np.uint64(0), np.uint64(0)
     k0, k1 = seed, stream
     for _ in range(10):
@@ -56,19 +60,19 @@ def philox_block(
 
 @jit
 def uniform_from_word(word: np.uint64) -> float:
-    """A double in [0, 1) from the upper 53 bits."""
+    """Convert the upper 53 bits to a double in [0, 1)."""
     return np.float64(word >> np.uint64(11)) * TWO_TO_MINUS_53
 
 
 @jit
-def draw_uniforms(chance: RngKey, stream: int, size: int) -> Floats:
-    """The first `size` uniforms of a stream in this round.
+def draw_uniforms(rng: RngKey, stream: int, size: int) -> Floats:
+    """Draw the first `size` uniforms of a stream in this round.
 
     >>> draw_uniforms(RngKey(seed=7, t=0), 0, 2) == draw_uniforms(RngKey(seed=7, t=0), 0, 3)[:2]
     array([ True,  True])
     """
     out = np.empty(size)
-    seed, key, t = np.uint64(chance.seed), np.uint64(stream), np.uint64(chance.t)
+    seed, key, t = np.uint64(rng.seed), np.uint64(stream), np.uint64(rng.t)
     for block in range((size + 3) // 4):
         a, b, c, d = philox_block(np.uint64(block), t, key, seed)
         i = 4 * block

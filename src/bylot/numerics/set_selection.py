@@ -1,6 +1,6 @@
-"""The set that is best when what its members miss is multiplied and what they cost is added up.
+"""Selecting a set of experts: the M best scores, or a greedy search with exchanges.
 
-Owns the search; whose numbers these are is left to the policies.
+`available` masks the experts that can be chosen; an empty mask stands for all.
 """
 
 import numpy as np
@@ -9,11 +9,10 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 
 
 @jit
-def choose_top_m(scores: Floats, count: int, up: Bools) -> Ints:
-    """The `count` experts with the largest scores, best first, equals by index.
+def choose_top_m(scores: Floats, count: int, available: Bools) -> Ints:
+    """Choose the `count` available experts with the largest scores, best first, ties by index.
 
-    `up` masks who can be chosen; an empty one stands for all. If they are fewer than `count`, they
-    come round again, so that the answer has its length and its distinct members are all of them.
+    If fewer are available, they repeat: the answer always has its length.
 
     >>> choose_top_m(np.array([0.1, 0.9, 0.5, 0.9]), 3, np.empty(0, np.bool_))
     array([1, 3, 2])
@@ -22,12 +21,12 @@ def choose_top_m(scores: Floats, count: int, up: Bools) -> Ints:
     """
     chosen, found = np.empty(count, np.int64), 0
     for i in range(scores.size):
-        if up.size > 0 and not up[i]:
+        if available.size > 0 and not available[i]:
             continue
         if found == count and not scores[i] > scores[chosen[count - 1]]:
             continue
         found = min(found + 1, count)
-        place = found - 1  # the last one falls out, if all places are taken
+        place = found - 1  # the last one is dropped if all places are taken
         while place > 0 and scores[i] > scores[chosen[place - 1]]:
             chosen[place] = chosen[place - 1]
             place -= 1
@@ -38,7 +37,7 @@ def choose_top_m(scores: Floats, count: int, up: Bools) -> Ints:
 
 @jit
 def fill_draws_from_set(draws: Ints, members: Ints) -> None:
-    """Write the members of a panel into its draws, over and over if there are more of these."""
+    """Write the members of a panel into its draws, repeated if there are more draws."""
     for k in range(members.size):
         draws[k] = members[k]
     repeat_members(draws, members.size)
@@ -46,44 +45,44 @@ def fill_draws_from_set(draws: Ints, members: Ints) -> None:
 
 @jit
 def repeat_members(chosen: Ints, found: int) -> None:
-    """Fill up a panel by those found, over and over."""
+    """Fill the rest of a panel by repeating the first `found` members."""
     for j in range(found, chosen.size):
         chosen[j] = chosen[j - found]
 
 
-MAX_SWAPS = 6  # at most; a second one is rare
-MIN_SWAP_GAIN = 1e-12  # by how much a swap must pay
+MAX_SWAPS = 6  # a second one is rare
+MIN_SWAP_GAIN = 1e-12
 
 
 @jit
-def choose_greedy_set(miss: Floats, toll: Floats, m: int, up: Bools) -> Ints:
-    """m experts that make prod_{i in A} miss_i + sum_{i in A} toll_i small, in O(K m).
+def choose_greedy_set(miss: Floats, price: Floats, m: int, available: Bools) -> Ints:
+    """Choose m experts with a small prod_{i in A} miss_i + sum_{i in A} price_i, in O(K m).
 
-    One by one, whoever helps most; then, while that pays, the best exchange of a member for
-    another. `up` masks who can be chosen, m of them at least; an empty one stands for all.
+    Add the best expert one by one; then, while that helps, make the best exchange of a member for
+    another expert. At least m experts must be available.
 
-    >>> miss, toll = np.array([0.2, 0.3, 0.5]), np.array([0.9, 0.0, 0.1])
-    >>> choose_greedy_set(miss, toll, 2, np.empty(0, np.bool_))
+    >>> miss, price = np.array([0.2, 0.3, 0.5]), np.array([0.9, 0.0, 0.1])
+    >>> choose_greedy_set(miss, price, 2, np.empty(0, np.bool_))
     array([1, 2])
     """
-    members = build_greedy_set(miss, toll, m, up)
-    free = np.ones(miss.size, np.bool_) if up.size == 0 else up.copy()
+    members = build_greedy_set(miss, price, m, available)
+    free = np.ones(miss.size, np.bool_) if available.size == 0 else available.copy()
     for place in range(m):
         free[members[place]] = False
     for _ in range(MAX_SWAPS):
-        if not swap_best_pair(members, free, miss, toll):
+        if not swap_best_pair(members, free, miss, price):
             break
     return members
 
 
 @jit
-def build_greedy_set(miss: Floats, toll: Floats, m: int, up: Bools) -> Ints:
-    """m experts, each of them the one that helps most beside those before."""
+def build_greedy_set(miss: Floats, price: Floats, m: int, available: Bools) -> Ints:
+    """Add m experts one by one, each the best beside those before it."""
     members = np.empty(m, np.int64)
-    free = np.ones(miss.size, np.bool_) if up.size == 0 else up.copy()
+    free = np.ones(miss.size, np.bool_) if available.size == 0 else available.copy()
     missed = 1.0
     for place in range(m):
-        one = find_cheapest_addition(missed, free, miss, toll)
+        one = find_cheapest_addition(missed, free, miss, price)
         members[place] = one
         free[one] = False
         missed *= miss[one]
@@ -91,28 +90,28 @@ def build_greedy_set(miss: Floats, toll: Floats, m: int, up: Bools) -> Ints:
 
 
 @jit
-def find_cheapest_addition(missed: float, free: Bools, miss: Floats, toll: Floats) -> int:
-    """The free one with the least missed * miss_i + toll_i; the first among equals."""
+def find_cheapest_addition(missed: float, free: Bools, miss: Floats, price: Floats) -> int:
+    """Find the free expert with the least missed * miss_i + price_i, ties by index."""
     one, least = -1, np.inf
     for i in range(miss.size):
-        price = missed * miss[i] + toll[i]
-        if free[i] and price < least:
-            one, least = i, price
+        total = missed * miss[i] + price[i]
+        if free[i] and total < least:
+            one, least = i, total
     return one
 
 
 @jit
-def swap_best_pair(members: Ints, free: Bools, miss: Floats, toll: Floats) -> bool:
-    """Make the one exchange that pays most, if any does."""
+def swap_best_pair(members: Ints, free: Bools, miss: Floats, price: Floats) -> bool:
+    """Make the exchange of a member that gains most; returns whether there was one."""
     gain, leaving, coming = MIN_SWAP_GAIN, -1, -1
     for place in range(members.size):
-        rest = 1.0  # of the others, multiplied: not divided by, as a factor may be tiny
+        rest = 1.0  # product of the others; a division could lose all digits
         for other in range(members.size):
             rest *= miss[members[other]] if other != place else 1.0
-        one = find_cheapest_addition(rest, free, miss, toll)
+        one = find_cheapest_addition(rest, free, miss, price)
         if one >= 0:
-            was = rest * miss[members[place]] + toll[members[place]]
-            saved = was - (rest * miss[one] + toll[one])
+            was = rest * miss[members[place]] + price[members[place]]
+            saved = was - (rest * miss[one] + price[one])
             if saved > gain:
                 gain, leaving, coming = saved, place, one
     if leaving >= 0:

@@ -1,8 +1,8 @@
-"""Eight numbers at once: the vector unit, for sums that strict arithmetic keeps in one order.
+"""SIMD sums with a fixed order: eight numbers at once, the same bits on every machine.
 
-A compiler may not reorder a sum of floats, so it adds one number at a time. `Lanes` fixes the
-order itself: eight running sums side by side, added up in pairs by `sum_lanes`. The same bits come
-out wherever the code is inlined and however wide the vectors of the machine are.
+A compiler may not reorder a sum of floats, so it adds one number at a time. `Lanes` fixes the order
+itself: eight running sums, added in pairs by `sum_lanes`. The result does not depend on inlining or
+on the vector width of the machine.
 
     acc = splat(0.0)
     for i in range(0, x.size, WIDTH):
@@ -29,7 +29,7 @@ ZERO_VECTOR = ir.Constant(VECTOR_TYPE, [0.0] * SIMD_WIDTH)
 
 
 class Lanes:
-    """Eight float64 side by side: a value of compiled code alone, with + - * by lane."""
+    """Eight float64 side by side, with + - * by lane; exists in compiled code only."""
 
     def __add__(self, other: "Lanes | float") -> "Lanes":
         raise NotImplementedError
@@ -38,7 +38,7 @@ class Lanes:
 
 
 class LanesType(types.Type):  # type: ignore[misc]
-    """`Lanes`, as the compiler knows it."""
+    """The numba type of `Lanes`."""
 
     def __init__(self) -> None:
         super().__init__(name="Lanes")
@@ -49,14 +49,14 @@ LANES_TYPE = LanesType()
 
 @register_model(LanesType)
 class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
-    """Held in one vector register."""
+    """The data model: one vector register."""
 
     def __init__(self, manager: Any, fe_type: Any) -> None:
         super().__init__(manager, fe_type, VECTOR_TYPE)
 
 
 def emit_splat(builder: Any, x: Any) -> Any:
-    """A vector of eight times x."""
+    """Emit a vector of eight times x."""
     first = builder.insert_element(UNDEFINED_VECTOR, x, INT32(0))
     return builder.shuffle_vector(
         first, UNDEFINED_VECTOR, ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
@@ -64,19 +64,19 @@ def emit_splat(builder: Any, x: Any) -> Any:
 
 
 def split_halves(builder: Any, v: Any) -> tuple[Any, Any]:
-    """The lower and the upper half of a vector."""
+    """Emit the lower and the upper half of a vector."""
     h = v.type.count // 2
     low, high = (ir.Constant(ir.VectorType(INT32, h), list(range(k, k + h))) for k in (0, h))
     return builder.shuffle_vector(v, v, low), builder.shuffle_vector(v, v, high)
 
 
 def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
-    """The larger of two vectors, by lane."""
+    """Emit the larger of two vectors, by lane."""
     return builder.select(builder.fcmp_ordered(">", v, w), v, w)
 
 
 def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any, Any], Any]) -> Any:
-    """Eight lanes to four, to two, to one: always the same pairs."""
+    """Reduce eight lanes to four, to two, to one: always the same pairs."""
     while v.type.count > 1:
         v = pair(builder, *split_halves(builder, v))
     return builder.extract_element(v, INT32(0))
@@ -106,7 +106,9 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
                 full, full_block = builder.load(place, align=8), builder.block
             with across:
                 part = emit_splat(builder, given[2])
-                for k in range(SIMD_WIDTH):  # reads the first one again where there is none
+                for k in range(
+                    SIMD_WIDTH
+                ):  # past the end: reads the first one and replaces it by fill
                     index = builder.add(given[1], size.type(k))
                     there = builder.icmp_signed("<", index, size)
                     x = builder.load(at(builder.select(there, index, given[1])))
@@ -121,7 +123,7 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
     return LANES_TYPE(values, types.intp, types.float64), emit
 
 
-def _kept(context: Any, p: Any, x: Any) -> Any:
+def _keep(context: Any, p: Any, x: Any) -> Any:
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         return builder.select(
             builder.fcmp_ordered(">=", given[0], ZERO_VECTOR), given[1], ZERO_VECTOR
@@ -130,36 +132,32 @@ def _kept(context: Any, p: Any, x: Any) -> Any:
     return LANES_TYPE(LANES_TYPE, LANES_TYPE), emit
 
 
-def _larger(context: Any, x: Any, y: Any) -> Any:
+def _max(context: Any, x: Any, y: Any) -> Any:
     return LANES_TYPE(LANES_TYPE, LANES_TYPE), lambda target, builder, form, given: emit_maximum(
         builder, *given
     )
 
 
-def _total(context: Any, x: Any) -> Any:
-    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
-        return emit_reduction(builder, given[0], lambda build, v, w: build.fadd(v, w))
+def _reduce(pair: Callable[[Any, Any, Any], Any]) -> Any:
+    def typing(context: Any, x: Any) -> Any:
+        def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+            return emit_reduction(builder, given[0], pair)
 
-    return types.float64(LANES_TYPE), emit
+        return types.float64(LANES_TYPE), emit
 
-
-def _largest(context: Any, x: Any) -> Any:
-    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
-        return emit_reduction(builder, given[0], emit_maximum)
-
-    return types.float64(LANES_TYPE), emit
+    return typing
 
 
 splat: Callable[[float], Lanes] = intrinsic(_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
-keep_where_nonnegative: Callable[[Lanes, Lanes], Lanes] = intrinsic(_kept)
-elementwise_max: Callable[[Lanes, Lanes], Lanes] = intrinsic(_larger)
-sum_lanes: Callable[[Lanes], float] = intrinsic(_total)
-max_lanes: Callable[[Lanes], float] = intrinsic(_largest)
+keep_lanes: Callable[[Lanes, Lanes], Lanes] = intrinsic(_keep)
+max_by_lane: Callable[[Lanes, Lanes], Lanes] = intrinsic(_max)
+sum_lanes: Callable[[Lanes], float] = intrinsic(_reduce(lambda build, v, w: build.fadd(v, w)))
+max_lanes: Callable[[Lanes], float] = intrinsic(_reduce(emit_maximum))
 
 
 def register_arithmetic(operation: Any, instruction: str) -> None:
-    """Teach the compiler an operation on two `Lanes`, or on `Lanes` and a number."""
+    """Register an operation on two `Lanes`, or on `Lanes` and a number."""
 
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         return getattr(builder, instruction)(*given)
@@ -167,7 +165,7 @@ def register_arithmetic(operation: Any, instruction: str) -> None:
     both = intrinsic(lambda context, x, y: (LANES_TYPE(LANES_TYPE, LANES_TYPE), emit))
 
     @overload(operation, strict=False)  # type: ignore[untyped-decorator]
-    def _(x: Any, y: Any) -> Any:
+    def choose_overload(x: Any, y: Any) -> Any:
         if isinstance(x, LanesType) and isinstance(y, LanesType):
             return lambda x, y: both(x, y)
         if isinstance(x, LanesType) and isinstance(y, types.Float):

@@ -1,9 +1,7 @@
-"""Exact Euclidean projections: on the floored simplex, on it cut by one row, on the unit ball.
-
-Several rows at once are left to `bylot.kernels.rows`; checking the input is left to the callers.
+"""Exact Euclidean projections onto the floored simplex, and onto it cut by one row a.q <= b.
 
 Every distribution here is q = floor + p with p >= 0 and sum p = r, where r = 1 - K floor is the
-mass above the floor, so the floor holds to the last bit whatever happens to p.
+mass above the floor, so the floor holds to the last bit. Callers check the input.
 """
 
 import math
@@ -14,36 +12,28 @@ import numpy as np
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simd import (
     SIMD_WIDTH,
-    elementwise_max,
-    keep_where_nonnegative,
+    keep_lanes,
     load_lanes,
+    max_by_lane,
     max_lanes,
     splat,
     sum_lanes,
 )
 
 MACHINE_EPS = 2.0**-52
-RESIDUAL_TOLERANCE = (
-    1e-14  # a residual of sum q = 1, or of a.q = b over max |a|, that counts as none
-)
-ROW_TOLERANCE = (
-    1e-13  # a row missed by this share of max |a| is kept: whoever put b on the edge rounded it
-)
-FLAT_SPREAD = 1e-10  # a spread of costs, squared and relative, below which they are all the same
-MIN_FREE_MASS = (
-    1e-15  # with less than this above the floor the simplex is the single point q = floor
-)
-SUM_BLOCK = 1_024  # terms summed apart, so that rounding grows with BLOCK / WIDTH + K / BLOCK
-MAX_JOINT_PASSES = 16  # passes in which both multipliers may step at once, before lam is bracketed
-PASSES_BEFORE_BISECTION = (
-    64  # passes after which the bracket is halved rather than trusted to Newton's steps
-)
-MAX_REFINEMENTS = 20  # solves of one problem, each seen from where the last one ended
-MAX_PASSES = 2_000  # never reached on finite input: it stops NaN from looping for ever
+RESIDUAL_TOLERANCE = 1e-14  # of sum q = 1, and of a.q = b relative to max |a|
+ROW_TOLERANCE = 1e-13  # relative to max |a|: a row violated by less is kept, as b may be rounded
+FLAT_SPREAD = 1e-10  # costs with a smaller relative squared spread count as equal
+MIN_FREE_MASS = 1e-15  # with less mass above the floor, the simplex is the point q = floor
+SUM_BLOCK = 1_024  # terms per partial sum: rounding grows with BLOCK / WIDTH + K / BLOCK
+MAX_JOINT_PASSES = 16  # passes in which both multipliers step at once, before lam is bracketed
+PASSES_BEFORE_BISECTION = 64  # passes before the bracket is halved instead of Newton's steps
+MAX_REFINEMENTS = 20  # solves of one problem, each from where the last one ended
+MAX_PASSES = 2_000  # not reached on finite input; stops the loop on NaN
 
 
 class Projection(NamedTuple):
-    """Nearest point, the price of the row there, and whether any point keeps the row."""
+    """The nearest point, the multiplier of the row, and whether any point keeps the row."""
 
     q: Floats
     multiplier: float
@@ -51,7 +41,7 @@ class Projection(NamedTuple):
 
 
 class RowSolution(NamedTuple):
-    """What a projection says about its row: its multiplier, and whether it can be kept."""
+    """The multiplier of the row, and whether it can be kept."""
 
     multiplier: float
     feasible: bool
@@ -62,11 +52,11 @@ class RowMultipliers(NamedTuple):
 
     tau: float
     lam: float
-    exact: bool  # residuals below SMALL; if not, they are at the rounding of the scale of y
+    exact: bool  # residuals within the tolerance; if not, at the rounding of the scale of y
 
 
 class FreeSums(NamedTuple):
-    """Sums over the free set F = {i : p_i >= 0}: its size, and of p, d, d^2 and d p."""
+    """Sums over the free set F = {i : p_i >= 0}: of 1, p, d, d^2 and d p."""
 
     n: float
     p: float
@@ -77,10 +67,10 @@ class FreeSums(NamedTuple):
 
 @jit
 def solve_threshold(y: Floats, r: float, tau: float) -> float:
-    """The tau with sum_i max(0, y_i - tau) = r, by Newton's method from any finite tau.
+    """Find the tau with sum_i max(0, y_i - tau) = r, by Newton's method from any finite tau.
 
-    The sum is convex and falls with tau: the first step lands left of the root, from where each
-    step goes right and drops points for good; one that does not is rounding, and the end.
+    The sum is convex and falls with tau: the first step lands left of the root; each later step
+    goes right and drops points for good, until rounding stops it.
     """
     for turn in range(y.size + MAX_PASSES):
         n, mass = 0.0, 0.0
@@ -88,8 +78,8 @@ def solve_threshold(y: Floats, r: float, tau: float) -> float:
             count, over = splat(0.0), splat(0.0)
             for i in range(block, min(block + SUM_BLOCK, y.size), SIMD_WIDTH):
                 p = load_lanes(y, i, -np.inf) - tau
-                count = count + keep_where_nonnegative(p, splat(1.0))
-                over = over + keep_where_nonnegative(p, p)
+                count = count + keep_lanes(p, splat(1.0))
+                over = over + keep_lanes(p, p)
             n += sum_lanes(count)
             mass += sum_lanes(over)
         if n == 0.0:
@@ -106,8 +96,8 @@ def solve_threshold(y: Floats, r: float, tau: float) -> float:
 def fill_simplex_point(p: Floats, y: Floats, r: float) -> float:
     """Write p_i = max(0, y_i - tau) with sum p = r; p may be y itself. Returns tau.
 
-    The second solve starts from y - tau, whose free entries are no larger than r: what rounding
-    did to tau at the scale of y is made good at the scale of p.
+    The second solve starts from y - tau, whose free entries are at most r, and so corrects the
+    rounding of tau at the scale of y.
     """
     if r <= MIN_FREE_MASS:
         tau = y.max()
@@ -124,7 +114,7 @@ def fill_simplex_point(p: Floats, y: Floats, r: float) -> float:
 
 @jit
 def project_onto_simplex(z: Floats, floor: float) -> Floats:
-    """Nearest point of {sum q = 1, q >= floor}: q_i = max(floor, z_i - tau) with sum q = 1.
+    """Project onto {sum q = 1, q >= floor}: q_i = max(floor, z_i - tau) with sum q = 1.
 
     >>> project_onto_simplex(np.array([0.75, 0.5, -1.0]), 0.0)
     array([0.625, 0.375, 0.   ])
@@ -137,15 +127,15 @@ def project_onto_simplex(z: Floats, floor: float) -> Floats:
 
 @jit
 def sum_free_set(y: Floats, a: Floats, beta: float, tau: float, lam: float) -> FreeSums:
-    """The sums of `FreeSums` at p_i = y_i - tau - lam d_i with d_i = a_i - beta: one pass."""
+    """Compute `FreeSums` at p_i = y_i - tau - lam d_i with d_i = a_i - beta, in one pass."""
     n, sp, sd, sdd, sdp = 0.0, 0.0, 0.0, 0.0, 0.0
     for block in range(0, y.size, SUM_BLOCK):
         N, P, D, DD, DP = splat(0.0), splat(0.0), splat(0.0), splat(0.0), splat(0.0)
         for i in range(block, min(block + SUM_BLOCK, y.size), SIMD_WIDTH):
             d = load_lanes(a, i, 0.0) - beta
             v = (load_lanes(y, i, -np.inf) - tau) - lam * d
-            N = N + keep_where_nonnegative(v, splat(1.0))
-            p, d = keep_where_nonnegative(v, v), keep_where_nonnegative(v, d)
+            N = N + keep_lanes(v, splat(1.0))
+            p, d = keep_lanes(v, v), keep_lanes(v, d)
             P = P + p
             D = D + d
             DD = DD + d * d
@@ -159,11 +149,11 @@ def sum_free_set(y: Floats, a: Floats, beta: float, tau: float, lam: float) -> F
 def add_entering_point(
     F: FreeSums, y: Floats, a: Floats, beta: float, tau: float, lam: float
 ) -> FreeSums:
-    """F with the first point to enter as lam moves towards the row's balance.
+    """Add the first point that enters F as lam moves towards the solution.
 
-    While all free points cost the same, d_F, the row's residual does not depend on lam: tau
-    follows, and nothing moves until a point j on the other side of beta enters, where lam
-    has changed by v_j / (d_j - d_F), v_j = y_j - tau - lam d_j < 0.
+    While all free points cost the same, d_F, the row's residual does not depend on lam, until a
+    point j on the other side of beta enters, where lam has changed by v_j / (d_j - d_F),
+    v_j = y_j - tau - lam d_j < 0.
     """
     d_F = F.d / F.n
     first, nearest = -1, np.inf
@@ -183,7 +173,7 @@ def add_entering_point(
 def row_newton_step(
     F: FreeSums, y: Floats, a: Floats, beta: float, r: float, at: RowMultipliers
 ) -> float:
-    """The change of lam in Newton's step of both equations on the free set.
+    """Compute the change of lam in Newton's step of both equations on the free set.
 
     n dtau + sum d dlam = sum p - r and sum d dtau + sum d^2 dlam = sum d p, hence
     dlam = (sum d p - mean d (sum p - r)) / sum (d - mean d)^2.
@@ -194,14 +184,14 @@ def row_newton_step(
         F = add_entering_point(F, y, a, beta, at.tau, at.lam)
         mean = F.d / F.n
         spread = F.dd - mean * F.d
-        if spread <= FLAT_SPREAD * F.dd:  # no such point: the row is slack however small lam is
+        if spread <= FLAT_SPREAD * F.dd:  # no such point: the row is slack for every lam
             return -np.inf if F.dp < 0.0 else 0.0
     return (F.dp - mean * (F.p - r)) / spread
 
 
 @jit
 def bracket_midpoint(low: float, high: float) -> float:
-    """A point inside a bracket: half way, or half way in decades if it spans several."""
+    """Return the midpoint of a bracket; the geometric one if it spans decades."""
     if 0.0 < 16.0 * low < high:
         return math.sqrt(low) * math.sqrt(high)
     return 0.5 * low + 0.5 * high
@@ -211,13 +201,13 @@ def bracket_midpoint(low: float, high: float) -> float:
 def solve_row_multipliers(
     y: Floats, a: Floats, beta: float, r: float, size: float, start: RowMultipliers, least: float
 ) -> RowMultipliers:
-    """Multipliers with sum p = r and d.p <= 0, lam >= least, complementary; beta > min a.
+    """Find multipliers with sum p = r and d.p <= 0, lam >= least, complementary; beta > min a.
 
-    phi(lam) = d.p(lam), with tau(lam) keeping sum p = r, is piecewise linear and falls. Newton's
-    method steps tau and lam together and mostly ends in two to six passes; the answer counts
-    only if the residuals say so. It can cycle: past JOINT passes lam moves only from an exact
-    tau, where the sign of phi is known, and stays inside the bracket of those signs. It can
-    crawl: past HALVING passes the bracket is halved (or, while it has no end, lam doubled).
+    phi(lam) = d.p(lam), with tau(lam) such that sum p = r, is piecewise linear and decreasing.
+    Newton's method on tau and lam together mostly needs two to six passes; the residuals decide.
+    It can cycle: after MAX_JOINT_PASSES lam moves only from an exact tau, where the sign of phi is
+    known, and stays inside the bracket of those signs. It can be slow: after
+    PASSES_BEFORE_BISECTION the bracket is halved (or, while it has no end, lam doubled).
     """
     tau, lam, low, high = start.tau, start.lam, -np.inf, np.inf
     for turn in range(MAX_PASSES):
@@ -250,7 +240,7 @@ def solve_row_multipliers(
         elif (turn >= PASSES_BEFORE_BISECTION and whole) or not low < lam + step < high:
             step = bracket_midpoint(max(low, least), high) - lam if whole else 0.0
             if whole and not low < lam + step < high:
-                return RowMultipliers(tau, lam, False)  # no number is left inside the bracket
+                return RowMultipliers(tau, lam, False)  # the bracket contains no other number
         tau += excess / F.n - step * (F.d / F.n)
         lam += step
     return RowMultipliers(tau, lam, False)
@@ -260,10 +250,10 @@ def solve_row_multipliers(
 def fill_cheapest_face(
     q: Floats, z: Floats, floor: float, r: float, a: Floats, least: float
 ) -> float:
-    """Write the nearest of the points with the smallest a.q into q; returns its multiplier.
+    """Write the nearest point among those with the smallest a.q; returns its multiplier.
 
-    They have all mass r on {i : a_i = least}. The multiplier is the smallest lam that holds the
-    others down, z_j - tau <= lam (a_j - least): the one of the row a.q <= min a.q.
+    They have all mass r on {i : a_i = least}. The multiplier of the row a.q <= min a.q is the
+    smallest lam with z_j - tau <= lam (a_j - least) for the others.
     """
     face, n, top, lam = np.empty(z.size, np.int64), 0, z[0], 0.0
     for i in range(z.size):
@@ -285,7 +275,7 @@ def fill_cheapest_face(
 
 
 class InputSummary(NamedTuple):
-    """What a first look at z and a tells: sums and extremes."""
+    """Sums and extremes of z and a."""
 
     z: float
     top: float
@@ -296,16 +286,16 @@ class InputSummary(NamedTuple):
 
 @jit
 def summarise_inputs(z: Floats, a: Floats) -> InputSummary:
-    """Sum and largest of z; sum, least and largest of a: one pass."""
+    """Compute sum and maximum of z, and sum, minimum and maximum of a, in one pass."""
     Z, A, top, least, most = splat(0.0), splat(0.0), splat(z[0]), splat(-a[0]), splat(a[0])
     for i in range(0, z.size, SIMD_WIDTH):
         y, c = load_lanes(z, i, z[0]), load_lanes(a, i, a[0])
         Z = Z + y
         A = A + c
-        top = elementwise_max(top, y)
-        most = elementwise_max(most, c)
-        least = elementwise_max(least, -1.0 * c)
-    spare = float(-z.size % SIMD_WIDTH)  # lanes of the last load beyond the end
+        top = max_by_lane(top, y)
+        most = max_by_lane(most, c)
+        least = max_by_lane(least, -1.0 * c)
+    spare = float(-z.size % SIMD_WIDTH)  # lanes of the last load past the end
     return InputSummary(
         sum_lanes(Z) - spare * z[0],
         max_lanes(top),
@@ -319,11 +309,11 @@ def summarise_inputs(z: Floats, a: Floats) -> InputSummary:
 def fill_halfspace_projection(
     q: Floats, z: Floats, floor: float, a: Floats, b: float
 ) -> RowSolution:
-    """`project_onto_halfspace`, written into q (which may be z itself): no array is made."""
+    """Write `project_onto_halfspace` into q, which may be z itself."""
     seen = summarise_inputs(z, a)
     r = 1.0 - z.size * floor
     size = max(abs(seen.least), abs(seen.most))
-    # The mean cost allowed to the mass above the floor, so that the row reads d.p <= 0.
+    # The mean cost allowed to the mass above the floor: the row is d.p <= 0.
     beta = (b - floor * seen.a) / r if r > MIN_FREE_MASS else seen.least
     if beta <= seen.least:
         missed = (floor * seen.a + r * seen.least) - b
@@ -340,7 +330,7 @@ def fill_halfspace_projection(
         lam += step
         if exact:
             break
-        # The same problem seen from there: free entries are no larger than r, nor is rounding.
+        # The same problem from there: free entries, and so the rounding, are at most r.
         start = RowMultipliers(0.0, 0.0, False)
     for i in range(z.size):
         q[i] = floor + max(0.0, q[i])
@@ -349,11 +339,11 @@ def fill_halfspace_projection(
 
 @jit
 def project_onto_halfspace(z: Floats, floor: float, a: Floats, b: float) -> Projection:
-    """Nearest point of {sum q = 1, q >= floor, a.q <= b}, with the multiplier of the row.
+    """Project onto {sum q = 1, q >= floor, a.q <= b}; returns also the multiplier of the row.
 
     q_i = max(floor, z_i - tau - lam a_i), lam >= 0 and lam (b - a.q) = 0; lam is in the units
-    of z per unit of a. If the set is empty, q is the nearest of the points with the least a.q,
-    lam the multiplier of the row that such a point just keeps, and `feasible` is False.
+    of z per unit of a. If the set is empty, q is the nearest point among those with the least a.q,
+    lam the multiplier of the row through that point, and `feasible` is False.
 
     >>> project_onto_halfspace(np.array([0.5, 0.5]), 0.0, np.array([1.0, 0.0]), 0.25)
     Projection(q=array([0.25, 0.75]), multiplier=0.5, feasible=True)

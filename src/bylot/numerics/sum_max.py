@@ -1,15 +1,13 @@
 """The sum-max reward of a panel, and its exact expectation Phi(q) with slope and curvature.
 
-Owns no optimisation: what to do with Phi is the business of policies, metrics and the optimum.
-
 Sort a row of V decreasingly, v_(1) >= ... >= v_(K) >= v_(K+1) = 0, and let Q_l be the mass of q on
 the l best experts. The best of M draws is worth at least v_(l) unless all draws fall below, so
 
     Phi(q) = sum_k sum_l (v_(l) - v_(l+1)) (1 - (1 - Q_l)^M).
 
 On the simplex 1 - Q_l = R_l, the mass *below* the l best. Summing from the worst expert upwards
-gives R_l by additions only, and value, slope and curvature as running (suffix) sums of the same
-pass. Powers are repeated products. `order` is the sorting of each row, computed once per stack by
+gives R_l by additions only, and value, slope and curvature as suffix sums of the same pass. Powers
+are repeated products. `order` is the sorting of each row, computed once per stack by
 `sort_experts` and good for every q, M and weighting.
 """
 
@@ -21,12 +19,12 @@ from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 SortOrder = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 SORT_BLOCK_VALUES = 2**16
-"""So many values are sorted at a time: what is made of them stays in the processor's cache."""
+"""Values sorted at a time, so that the intermediate arrays stay in the processor's cache."""
 
 
 @jit_inline
 def sum_max(values: Floats, draws: Ints) -> float:
-    """Reward of a panel: r(A) = sum_k max_{i in A} V[k, i]; an empty panel earns 0.
+    """Compute the reward of a panel, r(A) = sum_k max_{i in A} V[k, i]; 0 if it is empty.
 
     >>> sum_max(np.array([[0.9, 0.1, 0.4], [0.0, 0.7, 0.2]]), np.array([0, 2, 2]))
     1.1
@@ -43,7 +41,7 @@ def sum_max(values: Floats, draws: Ints) -> float:
 
 
 def sort_experts(values: Floats) -> SortOrder:
-    """Experts of each row from best to worst, equals by index; last axis sorted, small integers.
+    """Sort the experts of each row from best to worst, ties by index, as small integers.
 
     >>> sort_experts(np.array([[[0.1, 0.9, 0.1]]]))
     array([[[1, 0, 2]]], dtype=int16)
@@ -61,10 +59,10 @@ def sort_experts(values: Floats) -> SortOrder:
 
 
 def sort_rows(rows: Floats) -> Ints:
-    """Places of each row from best to worst, equals by index.
+    """Sort the indices of each row from best to worst, ties by index.
 
-    The bits of a number that is not negative grow with it, and the place fits into the lowest:
-    whole numbers are sorted far faster than places are.
+    The bits of a non-negative float grow with it, and the index fits into the lowest bits:
+    sorting integers is far faster than argsort.
     """
     K = rows.shape[1]
     low = np.uint64((1 << (K - 1).bit_length()) - 1)
@@ -76,7 +74,7 @@ def sort_rows(rows: Floats) -> Ints:
     keys &= low
     order = keys.view(np.int64)
     found = rows.ravel().take(order + K * np.arange(len(rows))[:, None])
-    astray = (found[:, 1:] > found[:, :-1]).any(axis=1)  # nearly equal, and so out of order
+    astray = (found[:, 1:] > found[:, :-1]).any(axis=1)  # nearly equal values may be out of order
     if astray.any():
         order[astray] = np.argsort(-rows[astray], axis=1, kind="stable")
     return order
@@ -84,7 +82,7 @@ def sort_rows(rows: Floats) -> Ints:
 
 @jit
 def integer_power(x: float, n: int) -> float:
-    """x^n by repeated products, x^0 = 1.
+    """Compute x^n by repeated products, x^0 = 1.
 
     >>> integer_power(0.5, 3)
     0.125
@@ -97,7 +95,7 @@ def integer_power(x: float, n: int) -> float:
 
 @jit
 def expected_row_reward(q: Floats, v: Floats, order: SortOrder, M: int) -> float:
-    """Expected best of M draws in one row: sum_l (v_(l) - v_(l+1)) (1 - R_l^M).
+    """Compute the expected best of M draws in one row: sum_l (v_(l) - v_(l+1)) (1 - R_l^M).
 
     >>> expected_row_reward(np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1, 0]), 2)
     0.75
@@ -113,7 +111,7 @@ def expected_row_reward(q: Floats, v: Floats, order: SortOrder, M: int) -> float
 
 @jit
 def expected_rewards_by_round(q: Floats, values: Floats, order: SortOrder, M: int) -> Floats:
-    """Phi^{r_t}(q) of every round t for one policy: values (T, N, K) -> (T,).
+    """Compute Phi^{r_t}(q) of every round t for one q: values (T, N, K) -> (T,).
 
     >>> values = np.array([[[0.0, 1.0]], [[1.0, 1.0]]])
     >>> expected_rewards_by_round(np.array([0.5, 0.5]), values, sort_experts(values), 2)
@@ -129,7 +127,7 @@ def expected_rewards_by_round(q: Floats, values: Floats, order: SortOrder, M: in
 
 @jit
 def expected_rewards_along(qs: Floats, values: Floats, order: SortOrder, M: int) -> Floats:
-    """Phi^{r_t}(q_t) of a played sequence of policies: qs (T, K), values (T, N, K) -> (T,).
+    """Compute Phi^{r_t}(q_t) of a sequence of distributions: qs (T, K), values (T, N, K) -> (T,).
 
     >>> values = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
     >>> expected_rewards_along(np.array([[0.5, 0.5], [0.0, 1.0]]), values, sort_experts(values), 2)
@@ -147,12 +145,12 @@ def expected_rewards_along(qs: Floats, values: Floats, order: SortOrder, M: int)
 def reward_and_slope(
     q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
 ) -> tuple[float, Floats]:
-    """sum_t weights_t Phi^{r_t}(q) and its slope, the derivative of the formula in Q above:
+    """Compute sum_t weights_t Phi^{r_t}(q) and its slope, the derivative of the formula in Q above:
 
     slope[s_i] = sum_t weights_t sum_k M sum_{l >= i} (v_(l) - v_(l+1)) R_l^(M-1),
 
-    s_i being the i-th best expert of the row. It differs from `expected_reward_gradient` by a multiple of the
-    all-ones vector, so both rank the moves within the simplex alike.
+    s_i being the i-th best expert of the row. It differs from `expected_reward_gradient` by a
+    multiple of the all-ones vector, which moves within the simplex do not notice.
 
     >>> values = np.array([[[0.0, 1.0]]])
     >>> reward_and_slope(np.array([0.5, 0.5]), values, sort_experts(values), 2, np.ones(1))
@@ -165,7 +163,7 @@ def reward_and_slope(
             v, s = values[t, k], order[t, k]
             row, R, below, suffix = 0.0, 0.0, 0.0, 0.0
             for p in range(K - 1, -1, -1):
-                i = np.uint32(s[p])  # unsigned, an index is not asked if it counts from the end
+                i = np.uint32(s[p])  # unsigned: no check for negative indices
                 step = weights[t] * (v[i] - below)
                 others = integer_power(R, M - 1)
                 row += step * (1.0 - others * R)
@@ -179,7 +177,7 @@ def reward_and_slope(
 
 @jit
 def reward_hessian(q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats) -> Floats:
-    """The Hessian of the formula that `reward_and_slope` differentiates, negative semidefinite:
+    """Compute the Hessian of the formula of `reward_and_slope`, negative semidefinite:
 
     H[s_i, s_j] = -sum_t weights_t sum_k M (M-1) sum_{l >= max(i, j)} (v_(l) - v_(l+1)) R_l^(M-2).
 
@@ -204,7 +202,7 @@ def reward_hessian(q: Floats, values: Floats, order: SortOrder, M: int, weights:
                 below = v[i]
                 R += q[i]
             for p in range(K):
-                if suffixes[p] == 0.0:  # everyone from here on is worth nothing more
+                if suffixes[p] == 0.0:  # the rest adds nothing
                     break
                 row = half[s[p]]
                 for j in range(p):
@@ -225,7 +223,7 @@ def reward_slope_and_hessian(
 def expected_reward_gradient(
     q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
 ) -> Floats:
-    """The gradient of Lemma 1, sum_t weights_t E[r_t(B) / q_i * (number of draws equal to i)].
+    """Compute the gradient of Lemma 1, sum_t weights_t E[r_t(B) / q_i * (number of draws equal to i)].
 
     It is the derivative of the M-homogeneous extension of Phi, the sum over all K^M sequences of
     draws of prod q[draws] * r(draws), and exceeds the slope of the formula in Q by the same
@@ -245,7 +243,7 @@ def expected_reward_gradient(
 
 
 def expected_reward(q: Floats, values: Floats, M: int) -> float:
-    """Mean over t of Phi^{r_t}(q), for a stack (T, N, K) or one matrix (N, K), sorted on the spot.
+    """Compute the mean over t of Phi^{r_t}(q), for a stack (T, N, K) or one matrix (N, K).
 
     >>> expected_reward(np.array([0.5, 0.5]), np.array([[0.0, 1.0]]), 2)
     0.75

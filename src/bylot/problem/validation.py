@@ -79,7 +79,7 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
 def add_derived_costs(
     names: tuple[str, ...], costs: dict[str, Floats], limits: tuple[Limit, ...]
 ) -> dict[str, Floats]:
-    """Return the costs, together with those that the limits derive from the names of the experts."""
+    """Return the costs, and those that limits derive from the names of the experts."""
     costs, seen = dict(costs), dict[str, DerivedCost]()
     for limit in limits:
         cost = limit.cost
