@@ -10,10 +10,17 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
 from bylot import theory
-from bylot.numerics.box import box_distance, dual_slope, project_onto_unit_ball
+from bylot.numerics.box import box_distance, clip_to_unit_ball, dual_slope
 from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import sum_max
 from bylot.problem import Problem, at_least, at_most
+
+
+def project_onto_unit_ball(w: Floats) -> Floats:
+    """The nearest point of the unit ball, in a new array."""
+    near = w.copy()
+    clip_to_unit_ball(near)
+    return near
 
 
 def least(f: Callable[[float], float], around: float) -> float:

@@ -46,9 +46,9 @@ def test_the_test_above_would_notice_a_wrong_q() -> None:
     assert deviation(Q, believed=WRONG) > 5
 
 
-def test_odds_are_the_masses_of_the_draws() -> None:
+def test_probabilities_are_the_masses_of_the_draws() -> None:
     drawn = panel(Q, 7, RngKey(3, 11))
-    assert_allclose(drawn.odds, Q[drawn.draws], rtol=1e-15)
+    assert_allclose(drawn.probabilities, Q[drawn.draws], rtol=1e-15)
 
 
 def test_an_expert_without_mass_is_never_drawn() -> None:

@@ -8,9 +8,9 @@ import pytest
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simd import (
     SIMD_WIDTH,
-    max_by_lane,
     keep_lanes,
     load_lanes,
+    max_by_lane,
     max_lanes,
     splat,
     sum_lanes,

@@ -12,14 +12,14 @@ from bylot.environments import Given, Noisy, Regime
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
 from bylot.policies.base import decide, learn
 from bylot.policies.budget import fill_paced_bounds
 from bylot.policies.guard import guard_panel
 from bylot.policies.guard import open_budget as opened_account
-from bylot.policies.noisy_or import MODEL_STREAM, NoisyOrRule
+from bylot.policies.noisy_or import NoisyOrRule
 from bylot.router.persistence import iterate_arrays
 from small import SKILLS, five, recorded, steady
 

@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bylot.numerics.iid_sets import iid_set_score, log_iid_set_probability
+from bylot.numerics.iid_sets import fill_iid_set_score, log_iid_set_probability
 from bylot.numerics.jit import Floats
+
+
+def iid_set_score(masses: Floats, count: int) -> Floats:
+    """The gradient of log P(A) in the masses."""
+    score = np.empty(masses.size)
+    fill_iid_set_score(score, masses, count)
+    return score
 
 
 def exactly(masses: Floats, count: int) -> Fraction:

@@ -13,17 +13,26 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import (
+    SortOrder,
     expected_reward,
     expected_reward_gradient,
     expected_rewards_along,
     expected_rewards_by_round,
     reward_and_slope,
-    reward_slope_and_hessian,
+    reward_hessian,
     sort_experts,
     sum_max,
 )
 
 CASES = [(2, 1), (2, 4), (3, 2), (3, 3), (4, 3), (5, 2), (5, 4)]  # K, M
+
+
+def reward_slope_and_hessian(
+    q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
+) -> tuple[float, Floats, Floats]:
+    """Value, slope and Hessian of the expected reward."""
+    phi, slope = reward_and_slope(q, values, order, M, weights)
+    return phi, slope, reward_hessian(q, values, order, M, weights)
 
 
 def instance(K: int, seed: int, T: int = 3, N: int = 2) -> tuple[Floats, Floats, Floats]:

@@ -108,15 +108,3 @@ def clip_to_unit_ball(w: Floats) -> None:
         length = math.sqrt(square)
         for j in range(w.size):
             w[j] /= length
-
-
-@jit
-def project_onto_unit_ball(w: Floats) -> Floats:
-    """Return the nearest point of the unit ball.
-
-    >>> project_onto_unit_ball(np.array([3.0, 4.0]))
-    array([0.6, 0.8])
-    """
-    near = w.copy()
-    clip_to_unit_ball(near)
-    return near

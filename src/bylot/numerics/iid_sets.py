@@ -75,15 +75,3 @@ def fill_iid_set_score(score: Floats, masses: Floats, count: int) -> None:
             all_but += before[i, k] * moved[degree - k]
         score[i] = all_but / (before[n, degree] * masses[i])
         multiply_series(after, masses[i] / largest, 1)
-
-
-@jit
-def iid_set_score(masses: Floats, count: int) -> Floats:
-    """Compute the gradient of log P(A).
-
-    >>> iid_set_score(np.array([0.5, 0.25]), 2)  # P = 2 q_0 q_1
-    array([2., 4.])
-    """
-    score = np.empty(masses.size)
-    fill_iid_set_score(score, masses, count)
-    return score

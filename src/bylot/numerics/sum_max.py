@@ -211,14 +211,6 @@ def reward_hessian(q: Floats, values: Floats, order: SortOrder, M: int, weights:
     return -M * (M - 1.0) * (half + half.T)
 
 
-def reward_slope_and_hessian(
-    q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
-) -> tuple[float, Floats, Floats]:
-    """The value and the slope of `reward_and_slope`, and the `reward_hessian`."""
-    phi, slope = reward_and_slope(q, values, order, M, weights)
-    return phi, slope, reward_hessian(q, values, order, M, weights)
-
-
 @jit
 def expected_reward_gradient(
     q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats

@@ -49,7 +49,7 @@ def make_iid_ticket(
     replaced: bool,
 ) -> Ticket:
     """The ticket of M i.i.d. draws."""
-    draws, q = panel.draws, panel.odds
+    draws, q = panel.draws, panel.probabilities
     return Ticket(
         t,
         context,

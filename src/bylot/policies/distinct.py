@@ -24,7 +24,7 @@ from bylot.numerics.conditional_poisson import (
 from bylot.numerics.inclusion import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
-from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.philox import COIN_STREAM, SET_STREAM, RngKey, draw_uniforms
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import budget, mirror_ascent
 from bylot.policies.base import (
@@ -76,7 +76,6 @@ from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
 NO_CHOICE_VARIANCE = 1e-12  # a variance of being drawn that counts as none: there was no choice
-COIN_STREAM, SET_STREAM = 4, 5  # streams of chance: which law to draw from, and the set
 MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = (
     -10.0,
     8.0,

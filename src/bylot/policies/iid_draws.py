@@ -136,7 +136,7 @@ def draw_iid_panel(
     if replaced:
         replace_draws(panel, admitted.members)
     else:
-        masses = select_member_probabilities(panel.odds, panel.draws)
+        masses = select_member_probabilities(panel.probabilities, panel.draws)
         propensity = max(np.exp(log_iid_set_probability(masses, rule.draws)), MIN_PROPENSITY)
     feasible = admitted.kept and not short
     return make_iid_ticket(rng.t, context, panel, available, 1.0, feasible, propensity, replaced)
@@ -146,8 +146,8 @@ def draw_iid_panel(
 def replace_draws(panel: IidDraws, members: Ints) -> None:
     """Write the members into a panel's draws; nothing about them was left to chance."""
     fill_draws_from_set(panel.draws, members)
-    for k in range(panel.odds.size):
-        panel.odds[k] = 1.0
+    for k in range(panel.probabilities.size):
+        panel.probabilities[k] = 1.0
 
 
 @jit

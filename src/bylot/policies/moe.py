@@ -10,7 +10,7 @@ import numpy as np
 
 from bylot.numerics.conditional_poisson import fill_softmax
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import GUMBEL_STREAM, RngKey
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m
 from bylot.numerics.variates import add_gumbels
@@ -38,8 +38,6 @@ from bylot.policies.pull_counts import (
 )
 from bylot.policies.validation import check_choice, check_positive
 from bylot.problem import Problem
-
-GUMBEL_STREAM = 3  # the stream of chance that the noise is drawn from
 
 
 class MoeRule(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, draw_uniforms
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_greedy_set, fill_draws_from_set
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
@@ -54,7 +54,6 @@ FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 20  # panels of a rehearsa
 MIN_SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # scales of a draw from what is believed
 WIDE_SAMPLING_SHARE = 0.03  # how often it is the wide one
 MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a drawn b_i
-EXPLORE_STREAM, MODEL_STREAM = 6, 7  # streams of chance: whether to explore, and the models drawn
 MIN_RELATIVE_SLACK = 1e-6  # that a limit is taken to leave, in parts of the guard's unit
 MAX_POSTERIOR_BYTES = 2**30  # bytes that the roots of all contexts may take
 

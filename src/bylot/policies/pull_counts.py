@@ -3,7 +3,7 @@
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import WARMUP_STREAM, RngKey
 from bylot.numerics.sampling import is_first_draw, shuffle_front
 from bylot.problem import Problem
 
@@ -40,9 +40,6 @@ def has_valid_counts(visits: Ints, drawn: Ints) -> bool:
     """Could these be counts of ours? Asked of files."""
     possible = (drawn >= 0).all() and (drawn <= visits[:, None]).all()
     return bool(len(visits) > 0 and (visits >= 0).all() and possible)
-
-
-WARMUP_STREAM = 1  # the stream of chance that the order is drawn from
 
 
 def count_warmup_visits(problem: Problem) -> int:

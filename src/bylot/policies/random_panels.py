@@ -6,8 +6,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import DRAW_STREAM, choose_random_experts
+from bylot.numerics.philox import DRAW_STREAM, RngKey
+from bylot.numerics.sampling import choose_random_experts
 from bylot.policies import multipliers
 from bylot.policies.base import (
     MIN_PROPENSITY,

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import BELIEF_STREAM, RngKey
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_top_m
 from bylot.numerics.variates import fill_betas
@@ -40,8 +40,6 @@ from bylot.policies.pull_counts import (
 )
 from bylot.policies.validation import check_choice, check_positive
 from bylot.problem import Problem
-
-BELIEF_STREAM = 2  # the stream of chance that beliefs are drawn from
 
 
 class ThompsonRule(NamedTuple):
