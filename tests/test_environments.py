@@ -99,7 +99,7 @@ def test_past_the_horizon_blocks_go_on_at_the_same_pace() -> None:
 def test_a_share_is_rounded_and_is_at_least_one() -> None:
     for size, share, count in ((50, 0.1, 5), (5, 0.1, 1), (5, 0.5, 3), (4, 1.0, 4)):
         world = Regime(np.ones((1, size)), horizon=20, share=share)
-        assert [len(world.shrunk(block, seed=0)) for block in range(3)] == [count] * 3
+        assert [len(world.shrunk_experts(block, seed=0)) for block in range(3)] == [count] * 3
 
 
 def freshness(blocks: Bools) -> tuple[float, float]:
@@ -133,7 +133,7 @@ def departure(world: Regime, believed: float, seed: int = 7) -> float:
     length, worst = world.horizon // world.blocks, 0.0
     for block in range(world.blocks):
         v = world.steady.skills[0].copy()
-        v[:, world.shrunk(block, seed)] *= believed
+        v[:, world.shrunk_experts(block, seed)] *= believed
         mean = values[block * length : (block + 1) * length].mean(axis=0)
         error = np.sqrt(v * (1 - v) / (world.steady.kappa + 1) / length)
         worst = max(worst, float(np.abs((mean - v) / error).max()))
@@ -151,7 +151,7 @@ def test_the_certain_stay_certain_unless_they_are_shrunk() -> None:
     skills = np.repeat([[0.0], [1.0]], 20, axis=1)
     world = Regime(skills, horizon=100, share=0.25, worth=0.5)
     values = world.rounds(0, 10, seed=1).values
-    shrunk = np.isin(np.arange(20), world.shrunk(0, seed=1))
+    shrunk = np.isin(np.arange(20), world.shrunk_experts(0, seed=1))
     assert_array_equal(values[:, 0], 0.0)
     assert_array_equal(values[:, 1, ~shrunk], 0.5)
     assert len(np.unique(values[:, 1, shrunk])) == 50  # noise about 0.2, not a point mass
@@ -170,41 +170,53 @@ def test_given_values_are_copied() -> None:
     [
         (lambda: Given([[0.1, 0.2]]), "rounds x dimensions x experts"),
         (lambda: Given([[[0.1, -0.2]]]), "round 0, dimension 0, expert 1"),
-        (lambda: Given([[[0.1, np.nan]]]), "must be finite"),
+        (lambda: Given([[[0.1, np.nan]]]), "expected a finite number of at least 0"),
         (lambda: Given([[[0.1, 0.2]]], contexts=[0, 1]), "one number for each"),
         (lambda: Given([[[0.1, 0.2]]], contexts=[0.5]), "one number for each"),
-        (lambda: Given([[[0.1, 0.2]]], contexts=[-1]), "counted from 0"),
-        (lambda: Given([[[0.1, 0.2]]], contexts=[2**40]), "counted from 0"),
+        (lambda: Given([[[0.1, 0.2]]], contexts=[-1]), "from 0 to 999999"),
+        (lambda: Given([[[0.1, 0.2]]], contexts=[2**40]), "from 0 to 999999"),
         (lambda: Given([[[0.1, 0.2]]], contexts=np.array([2**63 + 2], np.uint64)), "from 0"),
         (lambda: Given([[[0.1, 0.2]]]).rounds(0, 2, 0), "values of 1 rounds were given"),
-        (lambda: Noisy([[0.1, 1.2]]), r"skills must lie in \[0, 1\]"),
-        (lambda: Noisy([[0.1, 0.2]], kappa=0.0), "kappa=0.0"),
-        (lambda: Noisy([[0.1, 0.2]], worth=-1.0), "worth=-1.0"),
-        (lambda: Regime([[0.1, 0.2]], horizon=9), "blocks=10 of a horizon of 9"),
-        (lambda: Regime([[0.1, 0.2]], horizon=9, blocks=0), "at least one block"),
-        (lambda: Regime([[0.1, 0.2]], horizon=90, share=0.0), "share=0.0"),
-        (lambda: Regime([[0.1, 0.2]], horizon=90, factor=1.5), "factor=1.5"),
-        (lambda: Regime([[0.1, 1.2]], horizon=90), r"skills must lie in \[0, 1\]"),
-        (lambda: Drifting(0, 3, 10.0), "dimensions=0"),
+        (lambda: Noisy([[0.1, 1.2]]), r"invalid skill 1.2: expected a number in \[0, 1\]"),
+        (lambda: Noisy([[0.1, 0.2]], kappa=0.0), "invalid kappa 0.0"),
+        (lambda: Noisy([[0.1, 0.2]], worth=-1.0), "invalid worth -1.0"),
+        (lambda: Regime([[0.1, 0.2]], horizon=9), "invalid blocks 10: .* horizon 9"),
+        (lambda: Regime([[0.1, 0.2]], horizon=9, blocks=0), "at least one"),
+        (lambda: Regime([[0.1, 0.2]], horizon=90, share=0.0), "invalid share 0.0"),
+        (lambda: Regime([[0.1, 0.2]], horizon=90, factor=1.5), "invalid factor 1.5"),
+        (lambda: Regime([[0.1, 1.2]], horizon=90), r"invalid skill 1.2"),
+        (lambda: Drifting(0, 3, 10.0), r"invalid dimensions and size \(0, 3\)"),
         (lambda: Outcomes([0, 1], [0, 0]), "questions x experts"),
         (lambda: Outcomes(np.ones((0, 2)), []), "questions x experts"),
-        (lambda: Outcomes([[0, 1], [1, -1]], [0, 0]), "outcome -1.0 at question 1, expert 1"),
-        (lambda: Outcomes([[0, np.inf]], [0]), "must be finite"),
+        (
+            lambda: Outcomes([[0, 1], [1, -1]], [0, 0]),
+            "invalid value at question 1, expert 1: -1.0",
+        ),
+        (lambda: Outcomes([[0, np.inf]], [0]), "expected a finite number of at least 0"),
         (lambda: Outcomes([[0, 1], [1, 1]], [0]), "each of the 2 questions"),
         (lambda: Outcomes([[0, 1]], ["heart"]), "counted from 0"),
-        (lambda: Outcomes([[0, 1], [1, 1]], [0, 2]), "no question is of dimension 1"),
-        (lambda: Outcomes([[0, 1], [1, 1]], [-1, 0]), "dimension -1 given"),
-        (lambda: Outcomes([[0, 1], [1, 1]], contexts=[0, 2]), "no question is of context 1"),
+        (
+            lambda: Outcomes([[0, 1], [1, 1]], [0, 2]),
+            "dimension 2 has questions, but dimension 1 has none",
+        ),
+        (
+            lambda: Outcomes([[0, 1], [1, 1]], [-1, 0]),
+            "dimension -1 has questions, but dimension 0 has none",
+        ),
+        (
+            lambda: Outcomes([[0, 1], [1, 1]], contexts=[0, 2]),
+            "context 2 has questions, but context 1 has none",
+        ),
         (lambda: Outcomes([[0, 1]], chances=[0.0]), "a positive number for each of the 1 contexts"),
         (
             lambda: Outcomes([[0, 1]], chances=[1, 1]),
             "a positive number for each of the 1 contexts",
         ),
-        (lambda: Outcomes([[0, 1]], np.array([2**64 - 1], np.uint64)), "of dimension 0"),
-        (lambda: Outcomes([[0, 1]], [0], worth=0.0), "worth=0.0"),
-        (lambda: Outcomes([[0, 1]], [0], worth=np.nan), "worth=nan"),
+        (lambda: Outcomes([[0, 1]], np.array([2**64 - 1], np.uint64)), "dimension 0 has none"),
+        (lambda: Outcomes([[0, 1]], [0], worth=0.0), "invalid worth 0.0"),
+        (lambda: Outcomes([[0, 1]], [0], worth=np.nan), "invalid worth nan"),
     ],
 )
-def test_worlds_that_make_no_sense_are_refused(make: Any, words: str) -> None:
+def test_invalid_environments_are_refused(make: Any, words: str) -> None:
     with pytest.raises(ValuesError, match=words):
         make()

@@ -24,7 +24,7 @@ Q = np.array([0.4, 0.3, 0.2, 0.1])
 
 
 def test_a_round_is_one_row_of_each_dimension_and_worth_a_share_of_one() -> None:
-    rows = WORLD.drawn(100, 900, seed=1)
+    rows = WORLD.draw_questions(100, 900, seed=1)
     assert_array_equal(DIMENSION[rows], np.broadcast_to([0, 1, 2], (800, 3)))
     assert_array_equal(WORLD.rounds(100, 900, seed=1).values, TABLE[rows] * (1 / 3))
     assert_array_equal(
@@ -43,8 +43,8 @@ def test_blanks_count_as_nothing_and_tables_are_copied() -> None:
 
 def test_the_draws_of_a_seed_stay_what_they_were() -> None:
     """Results name worlds by their seed, so these must never change."""
-    assert WORLD.drawn(0, 2, seed=0).tolist() == [[1, 5, 3], [1, 5, 3]]
-    assert WORLD.drawn(255, 257, seed=7).tolist() == [[4, 6, 3], [1, 2, 3]]
+    assert WORLD.draw_questions(0, 2, seed=0).tolist() == [[1, 5, 3], [1, 5, 3]]
+    assert WORLD.draw_questions(255, 257, seed=7).tolist() == [[4, 6, 3], [1, 2, 3]]
 
 
 # Chance: how often each question is asked, alone and together with others
@@ -59,7 +59,7 @@ def deviation(events: Ints, size: int) -> float:
 def asked(seed: int = 3, rounds: int = 40_000) -> tuple[Ints, Ints]:
     """Which of the 2 questions of dimension 0, and which of the 4 of dimension 1."""
     place = np.array([0, 0, 1, 0, 1, 2, 3])
-    few, many, one = WORLD.drawn(0, rounds, seed).T
+    few, many, one = WORLD.draw_questions(0, rounds, seed).T
     assert (one == 3).all()
     return place[few], place[many]
 
@@ -150,7 +150,7 @@ def test_the_test_above_would_notice_equal_weights() -> None:
 
 def test_without_dimensions_a_request_is_one_question() -> None:
     world = Outcomes(TABLE)
-    rows = world.drawn(0, 30_000, seed=2)
+    rows = world.draw_questions(0, 30_000, seed=2)
     assert (rows.shape, world.shape) == ((30_000, 1), (1, 4))
     assert deviation(rows[:, 0], 7) < 5
     assert_array_equal(world.rounds(0, 50, 2).values, TABLE[rows[:50]])
@@ -165,7 +165,7 @@ WARDS = Outcomes(TABLE, DIMENSION, contexts=WARD)
 
 
 def test_a_context_asks_only_its_own_questions() -> None:
-    came, rows = WARDS.came(0, 2_000, seed=1), WARDS.drawn(0, 2_000, seed=1)
+    came, rows = WARDS.draw_contexts(0, 2_000, seed=1), WARDS.draw_questions(0, 2_000, seed=1)
     assert_array_equal(WARDS.rounds(0, 2_000, seed=1).contexts, came)
     assert_array_equal((rows < 0), (came == 0)[:, None] & (np.arange(3) == 2))
     assert (WARD[rows] == came[:, None])[rows >= 0].all()
@@ -181,15 +181,15 @@ def often(came: Ints, chance: float) -> float:
 
 
 def test_contexts_come_by_their_rows_or_by_their_chances() -> None:
-    assert often(WARDS.came(0, 40_000, seed=3), 3 / 7) < 5
+    assert often(WARDS.draw_contexts(0, 40_000, seed=3), 3 / 7) < 5
     weighed = Outcomes(TABLE, DIMENSION, contexts=WARD, chances=[1, 9])
     assert_allclose(weighed.chances, [0.1, 0.9])
-    assert often(weighed.came(0, 40_000, seed=3), 0.9) < 5
-    assert often(weighed.came(0, 40_000, seed=3), 3 / 7) > 5
+    assert often(weighed.draw_contexts(0, 40_000, seed=3), 0.9) < 5
+    assert often(weighed.draw_contexts(0, 40_000, seed=3), 3 / 7) > 5
 
 
 def test_contexts_are_independent_of_the_questions_and_of_each_other() -> None:
-    came, rows = WARDS.came(0, 40_000, seed=3), WARDS.drawn(0, 40_000, seed=3)
+    came, rows = WARDS.draw_contexts(0, 40_000, seed=3), WARDS.draw_questions(0, 40_000, seed=3)
     upper = rows[came == 0, 1]  # of dimension 1, ward 0 has three
     assert deviation(np.searchsorted([0, 2, 6], upper), 3) < 5
     both = came[1:] * 2 + came[:-1]
@@ -242,7 +242,7 @@ def test_the_expectation_is_the_sum_over_all_requests_there_can_be(
         mean += (ward == x).mean() * gain(visits / len(kinds), Q, draws).mean()
     assert_allclose(value(world, Q, draws), mean, rtol=1e-12)
     rounds = world.rounds(0, 300, seed=0)
-    rows = world.drawn(0, 300, seed=0)
+    rows = world.draw_questions(0, 300, seed=0)
     assert (np.isnan(table[rows]) <= (rounds.values == 0)).all()  # no answer, no credit
 
 
@@ -273,7 +273,7 @@ def test_a_visit_to_the_hospital_asks_one_question_of_each_specialty() -> None:
 
 def test_every_question_of_the_hospital_is_asked_equally_often() -> None:
     world = hospital.world()
-    rows, chances = world.drawn(0, 50_000, seed=1), 1 / world.counts[0, world.dimension]
+    rows, chances = world.draw_questions(0, 50_000, seed=1), 1 / world.counts[0, world.dimension]
     count = np.bincount(rows.ravel(), minlength=816)
     z = (count - 50_000 * chances) / np.sqrt(50_000 * chances * (1 - chances))
     assert np.abs(z).max() < 5

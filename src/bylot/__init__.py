@@ -1,4 +1,4 @@
-"""bylot routes each request to a small panel of experts drawn by lot, and keeps long-run limits.
+"""bylot routes each request to a small panel of experts and keeps long-run limits.
 
 Names are imported when first used, so that `bylot --help` does not wait for the compiler.
 """

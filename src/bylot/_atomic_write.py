@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and a refusal of the disk in one line."""
+"""Atomic file writes, and errors of the file system as BylotError."""
 
 import contextlib
 import errno
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from bylot.errors import BylotError
 
-PARTIAL_FILE_SUFFIX = ".bylot-part"  # of what a process that was killed may leave behind
+PARTIAL_FILE_SUFFIX = ".bylot-part"  # a killed process may leave such a file behind
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step, whatever happens to the process or the machine meanwhile."""
+    """Write a file atomically: a crash leaves the old content or the new."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL_FILE_SUFFIX}")
     try:
         with temporary.open("xb") as file:
@@ -30,19 +30,16 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
-    """Around what needs the disk: what it refuses, and what to do."""
+    """Turn errors of the file system into a BylotError with a remedy."""
     try:
         yield
     except OSError as error:
-        remedy = (
-            "make room for it"
-            if error.errno in DISK_FULL_ERRNOS
-            else "give another --out or folder"
-        )
-        raise BylotError(f"{path} cannot be written: {error.strerror}; {remedy}") from error
+        full = error.errno in DISK_FULL_ERRNOS
+        remedy = "free some space" if full else "use another --out or folder"
+        raise BylotError(f"{path} cannot be written: {error.strerror}", remedy=remedy) from error
 
 
 def save_file(path: Path, content: bytes) -> None:
-    """`replace_file`, with its refusal in one line."""
+    """Write a file atomically, or raise a BylotError with a remedy."""
     with explain_write_errors(path):
         replace_file(path, content)

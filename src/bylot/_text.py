@@ -1,4 +1,4 @@
-"""Text for people: the one table that everything prints, and progress."""
+"""Plain text for terminals: tables, lists, percentages and progress."""
 
 import sys
 import threading
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 
 def print_progress(line: str) -> None:
-    """Progress, on standard error."""
+    """Print a line of progress to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def announce_if_slow(line: str, seconds: float = 3.0) -> Iterator[None]:
-    """Say what is being waited for, if it takes longer than so many seconds."""
+    """Print what the user is waiting for, if it takes longer than this."""
     timer = threading.Timer(seconds, print_progress, [line])
-    timer.daemon = True  # whoever gives up waiting need not wait for it
+    timer.daemon = True  # must not delay the end of the process
     timer.start()
     try:
         yield
@@ -24,7 +24,7 @@ def announce_if_slow(line: str, seconds: float = 3.0) -> Iterator[None]:
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of aligned columns under a head: those of numbers to the right, words to the left.
+    """Align columns under a header row: numbers to the right, words to the left.
 
     >>> format_table([("name", "n", "why"), ("a", "10", "so"), ("b", "9", "")])
     ['name   n  why', 'a     10  so', 'b      9']
@@ -34,7 +34,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def align_column(column: Sequence[str]) -> list[str]:
-    """Cells of one width."""
+    """Pad cells to one width."""
     width = max(map(len, column))
     numbers = all(cell == "" or cell[0] in "+-0123456789" for cell in column[1:])
     return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]
@@ -51,7 +51,7 @@ def join_words(words: Iterable[str], last: str) -> str:
 
 
 def format_percent(part: float) -> str:
-    """A share in per cent, with as many digits as are of use.
+    """Format a fraction in per cent, with a decimal below 100%.
 
     >>> format_percent(0.004), format_percent(0.237), format_percent(1.5)
     ('0.4%', '23.7%', '150%')

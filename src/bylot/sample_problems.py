@@ -1,4 +1,4 @@
-"""A built-in pool to play on: made up, and it says so."""
+"""A built-in synthetic problem and environment, for the demo and the benchmarks."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from bylot.problem import Problem, at_least, at_most, share
 
 
 def make_crowd_problem(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
-    """Workers of heavy-tailed workload: a budget, a cap on the busiest, a share for novices."""
+    """Make a crowd with heavy-tailed workloads: a budget, a cap on the busiest, a novice share."""
     rng = np.random.default_rng(seed)
     workload = rng.lognormal(-1.5, 1.0, size).clip(0.01)
     workload /= workload.max()
@@ -24,9 +24,7 @@ def make_crowd_problem(size: int = 50, draws: int = 5, seed: int = 0) -> Problem
 
 
 def make_crowd_environment(problem: Problem, dimensions: int = 3, seed: int = 0) -> Noisy:
-    """Skills that come with practice: the busier a worker, the better, in all dimensions together
-    worth at most 1; novices are good at one thing at most.
-    """
+    """Make skills that grow with practice: the busier a worker, the better; rewards in [0, 1]."""
     rng = np.random.default_rng(seed + 1)
     practice = problem.costs["workload"].argsort().argsort() / (problem.size - 1)
     level = 0.2 + 0.6 * practice + 0.15 * rng.standard_normal((dimensions, problem.size))

@@ -1,4 +1,4 @@
-"""What an environment is; what its values mean is left to the ones that implement it."""
+"""The environment protocol, shared checks, and the environment that is a table of given values."""
 
 from typing import NamedTuple, Protocol
 
@@ -8,18 +8,20 @@ import numpy.typing as npt
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 
-FIRST_ENVIRONMENT_STREAM = 1 << 32  # first stream of chance that belongs to environments
+FIRST_ENVIRONMENT_STREAM = 1 << 32  # smaller random streams belong to policies
+BLOCK_ROUNDS = 256  # rounds drawn together: values depend on the block, not on the request
+MAX_GIVEN_CONTEXTS = 1_000_000  # contexts are numbered from 0, and each number takes memory
 
 
 class Rounds(NamedTuple):
-    """A stretch of rounds: who comes, and what every expert would be worth to them."""
+    """Consecutive rounds: the value of every expert, and the context."""
 
     values: Floats  # (n, N, K), at least 0
     contexts: Ints  # (n,)
 
 
 class Environment(Protocol):
-    """The context and the value matrix V^(t) of round t, the same however often it is asked."""
+    """The context and the value matrix V^(t) of round t, a pure function of (seed, t)."""
 
     contexts: int
 
@@ -29,35 +31,72 @@ class Environment(Protocol):
         ...
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """The rounds start <= t < stop under this seed."""
+        """Return the rounds start <= t < stop under this seed."""
         ...
 
 
 def make_block_generator(seed: int, block: int, stream: int = 0) -> np.random.Generator:
-    """Chance for one block of rounds, keyed by (seed, stream, block)."""
+    """Make the generator of a block of rounds, keyed by (seed, stream, block)."""
     key = seed + ((FIRST_ENVIRONMENT_STREAM + stream) << 64)
     return np.random.Generator(np.random.Philox(counter=block << 192, key=key))
 
 
-MAX_GIVEN_CONTEXTS = 1_000_000  # contexts are numbered from 0, and each number takes memory
+def check_positive_value(name: str, value: float) -> float:
+    """Require a positive, finite number."""
+    if not 0 < value < np.inf:
+        raise ValuesError(name, got=value, expected="a positive number")
+    return float(value)
+
+
+def check_value_array(
+    values: npt.ArrayLike, axes: tuple[str, ...], *, gaps: bool = False
+) -> Floats:
+    """Copy finite, non-negative numbers with these axes; NaN becomes 0 if gaps are allowed."""
+    array = np.array(values, dtype=np.float64, order="C")
+    if array.ndim != len(axes) or 0 in array.shape:
+        what = "shape of the values"
+        raise ValuesError(what, got=array.shape, expected=" x ".join(f"{one}s" for one in axes))
+    if gaps:
+        array[np.isnan(array)] = 0.0
+    bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))
+    if len(bad):
+        place = ", ".join(f"{axis} {n}" for axis, n in zip(axes, bad[0].tolist(), strict=True))
+        raise ValuesError(
+            f"value at {place}:",
+            got=float(array[tuple(bad[0])]),
+            expected="a finite number of at least 0",
+            remedy="shift the values if they can be negative",
+        )
+    return array
 
 
 class Given:
-    """Round t plays values[t] (T x N x K), in context contexts[t] if there are any."""
+    """Round t plays values[t], in context contexts[t].
+
+    Parameters
+    ----------
+    values : array_like, shape (T, N, K)
+        The value of each expert in each dimension of each round.
+    contexts : array_like, shape (T,), optional
+        The context of each round, counted from 0.
+
+    Raises
+    ------
+    ValuesError
+        If a shape is wrong or a value is negative or not finite.
+    """
 
     def __init__(self, values: npt.ArrayLike, contexts: npt.ArrayLike | None = None) -> None:
-        self.values = check_value_stack(values)
+        self.values = check_value_array(values, ("round", "dimension", "expert"))
         count = len(self.values)
         index = np.zeros(count, np.int64) if contexts is None else np.asarray(contexts)
         whole = index.shape == (count,) and index.dtype.kind in "iu"
-        if (
-            not whole
-            or index.min(initial=0) < 0
-            or index.max(initial=0) >= max(MAX_GIVEN_CONTEXTS, count)
-        ):
+        most = max(MAX_GIVEN_CONTEXTS, count)
+        if not whole or not 0 <= index.min(initial=0) <= index.max(initial=0) < most:
             raise ValuesError(
-                f"contexts of shape {index.shape} and type {index.dtype} given; "
-                f"wanted one number for each of the {count} rounds, counted from 0"
+                "shape and type of contexts",
+                got=(index.shape, str(index.dtype)),
+                expected=f"one number for each of the {count} rounds, from 0 to {most - 1}",
             )
         self.index = index.astype(np.int64)
         self.contexts = int(self.index.max(initial=0)) + 1
@@ -69,27 +108,10 @@ class Given:
         return dimensions, size
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """The rounds as they were given; the seed changes nothing."""
+        """Return the rounds as they were given; the seed changes nothing."""
         if stop > len(self.values):
             raise ValuesError(
-                f"round {stop} was asked for, but values of {len(self.values)} rounds were given; "
-                "play fewer rounds or give more values"
+                f"{stop} rounds requested, but the values of {len(self.values)} rounds were given",
+                remedy="play fewer rounds or give more values",
             )
         return Rounds(self.values[start:stop], self.index[start:stop])
-
-
-def check_value_stack(values: npt.ArrayLike) -> Floats:
-    """A stack of finite, non-negative matrices, or an error that says where it is not."""
-    stack = np.array(values, dtype=np.float64, order="C")  # a copy: later changes do not reach it
-    if stack.ndim != 3 or 0 in stack.shape:
-        raise ValuesError(
-            f"values of shape {stack.shape} given; wanted rounds x dimensions x experts"
-        )
-    bad = ~(np.isfinite(stack) & (stack >= 0))
-    if bad.any():
-        t, k, i = (int(n) for n in np.argwhere(bad)[0])
-        raise ValuesError(
-            f"value {stack[t, k, i]} at round {t}, dimension {k}, expert {i}: "
-            "values must be finite and at least 0; shift them if they can be negative"
-        )
-    return stack

@@ -1,9 +1,8 @@
-"""When rewards come: at once, some rounds late, or never."""
+"""When rewards arrive: at once, some rounds late, or never."""
 
 import operator
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -11,26 +10,48 @@ from bylot.environments.outcomes import draw_block_uniforms
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Ints
 
-NEVER_DUE = 1 << 62  # a round that no play comes to
-DELAY_STREAM = 2  # the stream of chance that says when a reward comes
-MAX_LAG_ROUNDS = 1 << 53  # a uniform has 53 bits: it cannot be spread over more rounds than that
+NEVER_DUE = 1 << 62  # a round that no run reaches
+DELAY_STREAM = 2
+MAX_LAG_ROUNDS = 1 << 53  # a uniform has 53 bits
 
 
 @dataclass(frozen=True)
 class RewardDelay:
-    """The reward of round t is told after the decision of round t + d, d uniform on 0, ..., lag;
-    with chance `lost` it never is. The panel was asked and its cost is paid all the same.
+    """When the reward of each round arrives; the cost of the panel is paid in any case.
+
+    Parameters
+    ----------
+    lag : int
+        The reward of round t arrives after the decision of round t + d, d uniform on 0, ..., lag.
+    lost : float
+        The probability that a reward never arrives.
+
+    Raises
+    ------
+    ValuesError
+        If a part is invalid.
     """
 
     lag: int = 0
     lost: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lag", check_lag(self.lag))
-        object.__setattr__(self, "lost", check_lost_fraction(self.lost))
+        try:
+            lag = -1 if isinstance(self.lag, bool) else operator.index(self.lag)
+        except TypeError:
+            lag = -1
+        if not 0 <= lag < MAX_LAG_ROUNDS:
+            expected = f"an integer of at least 0 and less than {MAX_LAG_ROUNDS}"
+            remedy = "use lost=1 for rewards that never arrive"
+            raise ValuesError("lag", got=self.lag, expected=expected, remedy=remedy)
+        number = isinstance(self.lost, Real) and not isinstance(self.lost, bool)
+        if not (number and 0.0 <= self.lost <= 1.0):
+            raise ValuesError("lost", got=self.lost, expected="a probability in [0, 1]")
+        object.__setattr__(self, "lag", lag)
+        object.__setattr__(self, "lost", float(self.lost))
 
     def due(self, rounds: int, seed: int) -> Ints:
-        """(rounds,) after whose decision each reward is told; NEVER where it is lost.
+        """Return the (rounds,) after whose decision each reward arrives, or NEVER_DUE.
 
         >>> RewardDelay().due(3, seed=0)
         array([0, 1, 2])
@@ -40,30 +61,6 @@ class RewardDelay:
             return t
         gone, wait = draw_block_uniforms(0, rounds, 2, seed, DELAY_STREAM).T
         return np.where(gone < self.lost, NEVER_DUE, t + (wait * (self.lag + 1)).astype(np.int64))
-
-
-def check_lag(lag: Any) -> int:
-    """A whole number of any kind; true and false are none."""
-    try:
-        whole = -1 if isinstance(lag, bool) else operator.index(lag)
-    except TypeError:
-        whole = -1
-    if whole < 0:
-        raise ValuesError(f"lag={lag!r} given; wanted a whole number of rounds, 0 or more")
-    if whole >= MAX_LAG_ROUNDS:
-        raise ValuesError(
-            f"lag={lag!r} given, and no play is so long; wanted less than {MAX_LAG_ROUNDS} rounds, or "
-            "lost=1 for rewards that never come"
-        )
-    return whole
-
-
-def check_lost_fraction(lost: Any) -> float:
-    """A number, not NaN, from none to all."""
-    number = isinstance(lost, Real) and not isinstance(lost, bool)
-    if not (number and 0.0 <= lost <= 1.0):
-        raise ValuesError(f"lost={lost!r} given; the part that is lost must lie in [0, 1]")
-    return float(lost)
 
 
 NO_DELAY = RewardDelay()

@@ -1,4 +1,4 @@
-"""A steady world with noise: Beta values around fixed skills, as in the paper's experiments."""
+"""Synthetic environments: noise around fixed skills, spells of bad skills, and drifting skills."""
 
 import math
 from collections.abc import Callable
@@ -6,27 +6,46 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bylot.environments.base import Rounds, check_value_stack, make_block_generator
+from bylot.environments.base import (
+    BLOCK_ROUNDS,
+    Rounds,
+    check_positive_value,
+    check_value_array,
+    make_block_generator,
+)
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 
+REGIME_STREAM = 1
+
 
 class Drifting:
-    """V^(t)[n, i] = 1/2 + 1/2 sin(2 pi (t / period + phase[n, i])), phases drawn by the seed.
+    """V^(t)[n, i] = 1/2 + 1/2 sin(2 pi (t / period + phase[n, i])), with random phases.
 
-    Nothing is random from round to round, and no fixed expert is best for long: an oblivious
-    adversary in the sense of the paper, whose reward functions may be any sequence.
+    The values of a round are not random, and no expert stays the best: an oblivious adversary in
+    the sense of the paper, whose reward functions may be any sequence.
+
+    Parameters
+    ----------
+    dimensions, size : int
+        N and K.
+    period : float
+        The period in rounds.
+
+    Raises
+    ------
+    ValuesError
+        If a part is not positive.
     """
 
     contexts = 1
 
     def __init__(self, dimensions: int, size: int, period: float) -> None:
-        if dimensions < 1 or size < 1 or not 0 < period < np.inf:
-            raise ValuesError(
-                f"dimensions={dimensions}, size={size}, period={period} given; "
-                "wanted at least one of each and a positive period in rounds"
-            )
-        self.dimensions, self.size, self.period = dimensions, size, float(period)
+        if min(dimensions, size) < 1:
+            sizes = (dimensions, size)
+            raise ValuesError("dimensions and size", got=sizes, expected="at least one of each")
+        self.dimensions, self.size = dimensions, size
+        self.period = check_positive_value("period", period)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -34,33 +53,40 @@ class Drifting:
         return self.dimensions, self.size
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """The rounds start <= t < stop."""
+        """Return the rounds start <= t < stop."""
         phase = make_block_generator(seed, 0).random(self.shape)
         turn = np.arange(start, stop)[:, None, None] / self.period
         values = 0.5 + 0.5 * np.sin(2 * np.pi * (turn + phase))
         return Rounds(values, np.zeros(stop - start, np.int64))
 
 
-BLOCK_ROUNDS = 256  # rounds drawn together; a round's values depend on its block, not on who asks
-
-
 class Noisy:
-    """V^(t)[n, i] ~ worth Beta(kappa v, kappa (1 - v)), v = skills[n, i]; a point mass at 0 and 1.
+    """V^(t)[n, i] ~ worth Beta(kappa v, kappa (1 - v)), v = skills[n, i], as in the paper.
 
-    With worth = 1/N the rewards, sums over N dimensions, lie in [0, 1] as the theory has them.
-    With skills of shape X x N x K the context of each round is drawn uniformly from the X.
+    Parameters
+    ----------
+    skills : array_like, shape (N, K) or (X, N, K)
+        Means in [0, 1]; 0 and 1 are point masses. With X contexts, the context of each round is
+        drawn uniformly.
+    kappa : float
+        The concentration of the noise.
+    worth : float
+        The largest value. With 1/N, rewards lie in [0, 1] as in the theory.
+
+    Raises
+    ------
+    ValuesError
+        If a part is invalid.
     """
 
     def __init__(self, skills: npt.ArrayLike, kappa: float = 20.0, worth: float = 1.0) -> None:
         stack = np.asarray(skills, dtype=np.float64)
-        self.skills = check_value_stack(stack[None] if stack.ndim == 2 else stack)
+        stack = stack[None] if stack.ndim == 2 else stack
+        self.skills = check_value_array(stack, ("context", "dimension", "expert"))
         if self.skills.max() > 1:
-            raise ValuesError(f"a skill of {self.skills.max()} given; skills must lie in [0, 1]")
-        if not 0 < kappa < np.inf:
-            raise ValuesError(f"kappa={kappa} given; the concentration must be a positive number")
-        if not 0 < worth < np.inf:
-            raise ValuesError(f"worth={worth} given; the largest value must be a positive number")
-        self.kappa, self.worth = float(kappa), float(worth)
+            raise ValuesError("skill", got=float(self.skills.max()), expected="a number in [0, 1]")
+        self.kappa = check_positive_value("kappa", kappa)
+        self.worth = check_positive_value("worth", worth)
         self.contexts = len(self.skills)
 
     @property
@@ -70,11 +96,11 @@ class Noisy:
         return dimensions, size
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """The rounds start <= t < stop."""
+        """Return the rounds start <= t < stop."""
         return assemble_blocks(start, stop, self.shape, lambda number: self.block(number, seed))
 
     def block(self, number: int, seed: int, scale: Floats | None = None) -> Rounds:
-        """One whole block; scale (BLOCK, K) multiplies the skills of each expert in each round."""
+        """Draw a block; scale (BLOCK_ROUNDS, K) multiplies the skills of each expert by round."""
         rng = make_block_generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK_ROUNDS)
         means = self.skills[contexts]
@@ -83,39 +109,31 @@ class Noisy:
         return Rounds(self.worth * draw_beta_noise(rng, means, self.kappa), contexts)
 
 
-def assemble_blocks(
-    start: int, stop: int, shape: tuple[int, int], block: Callable[[int], Rounds]
-) -> Rounds:
-    """The rounds start <= t < stop: whole blocks are drawn and the ends cut off."""
-    whole = Rounds(np.empty((stop - start, *shape)), np.empty(stop - start, np.int64))
-    for number in range(start // BLOCK_ROUNDS, -(-stop // BLOCK_ROUNDS)):
-        first = number * BLOCK_ROUNDS
-        begin, end = max(start, first), min(stop, first + BLOCK_ROUNDS)
-        for to, drawn in zip(whole, block(number), strict=True):
-            to[begin - start : end - start] = drawn[begin - first : end - first]
-    return whole
-
-
-def draw_beta_noise(rng: np.random.Generator, means: Floats, kappa: float) -> Floats:
-    """Beta(kappa v, kappa (1 - v)) about the means v; where v is 0 or 1, v itself."""
-    values = means.flatten()
-    inside = np.flatnonzero((values > 0) & (values < 1))  # drawing is dear: not for the certain
-    v = values[inside]
-    values[inside] = rng.beta(kappa * v, kappa * (1 - v))
-    return values.reshape(means.shape)
-
-
-REGIME_STREAM = 1  # the stream of chance that says who is shrunk
-
-
 class Regime:
-    """`Noisy`, but in each block of the horizon some experts have their skills shrunk:
+    """`Noisy`, but in each block of the horizon some experts have their skills shrunk.
 
     V^(t)[n, i] ~ worth Beta(kappa v, kappa (1 - v)),  v = skills[n, i] (factor if i is shrunk).
 
-    Round t is in block floor(t blocks / horizon), so that blocks differ in length by one round at
-    most; past the horizon further ones follow at the same pace. In every block, the first included,
-    a share of the K experts (rounded, at least one) is drawn afresh by the seed.
+    Round t is in block floor(t blocks / horizon); after the horizon further blocks follow at the
+    same pace. In every block, the first included, other experts are drawn by the seed.
+
+    Parameters
+    ----------
+    skills : array_like
+        As in `Noisy`, like kappa and worth.
+    horizon, blocks : int
+        The number of rounds, and of blocks in it.
+    share : float
+        The fraction of the K experts that is shrunk (rounded, at least one expert).
+    factor : float
+        What their skills are multiplied by.
+    kappa, worth : float
+        As in `Noisy`.
+
+    Raises
+    ------
+    ValuesError
+        If a part is invalid.
     """
 
     def __init__(
@@ -131,14 +149,12 @@ class Regime:
     ) -> None:
         self.steady = Noisy(skills, kappa, worth)
         if not 1 <= blocks <= horizon:
-            raise ValuesError(
-                f"blocks={blocks} of a horizon of {horizon} rounds given; "
-                "wanted at least one block, and at least one round in each"
-            )
+            expected = f"at least one, and at most one per round of the horizon {horizon}"
+            raise ValuesError("blocks", got=blocks, expected=expected)
         if not 0 < share <= 1:
-            raise ValuesError(f"share={share} given; the part that is shrunk must lie in (0, 1]")
+            raise ValuesError("share", got=share, expected="a fraction in (0, 1]")
         if not 0 <= factor <= 1:
-            raise ValuesError(f"factor={factor} given; shrunk skills need one in [0, 1]")
+            raise ValuesError("factor", got=factor, expected="a number in [0, 1]")
         self.horizon, self.blocks, self.factor = horizon, blocks, float(factor)
         self.count = max(1, math.floor(share * self.shape[1] + 0.5))
         self.contexts = self.steady.contexts
@@ -148,15 +164,13 @@ class Regime:
         """(N, K)."""
         return self.steady.shape
 
-    def shrunk(self, block: int, seed: int) -> Ints:
-        """The experts that are shrunk in this block of the horizon, in increasing order."""
-        chosen = make_block_generator(seed, block, REGIME_STREAM).permutation(self.shape[1])[
-            : self.count
-        ]
-        return np.sort(chosen)
+    def shrunk_experts(self, block: int, seed: int) -> Ints:
+        """Draw the experts that are shrunk in a block of the horizon, in increasing order."""
+        chosen = make_block_generator(seed, block, REGIME_STREAM).permutation(self.shape[1])
+        return np.sort(chosen[: self.count])
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """The rounds start <= t < stop."""
+        """Return the rounds start <= t < stop."""
 
         def block(number: int) -> Rounds:
             return self.steady.block(number, seed, self.scale(number, seed))
@@ -164,10 +178,32 @@ class Regime:
         return assemble_blocks(start, stop, self.shape, block)
 
     def scale(self, number: int, seed: int) -> Floats:
-        """What the skills are multiplied by in each round of a block of drawing, (BLOCK, K)."""
+        """Compute the (BLOCK_ROUNDS, K) factors of the skills in a block of drawing."""
         t = np.arange(number * BLOCK_ROUNDS, (number + 1) * BLOCK_ROUNDS)
         block = t * self.blocks // self.horizon
         scale = np.ones((BLOCK_ROUNDS, self.shape[1]))
         for b in np.unique(block).tolist():
-            scale[np.ix_(block == b, self.shrunk(b, seed))] = self.factor
+            scale[np.ix_(block == b, self.shrunk_experts(b, seed))] = self.factor
         return scale
+
+
+def assemble_blocks(
+    start: int, stop: int, shape: tuple[int, int], block: Callable[[int], Rounds]
+) -> Rounds:
+    """Draw whole blocks and cut off the ends: the rounds start <= t < stop."""
+    whole = Rounds(np.empty((stop - start, *shape)), np.empty(stop - start, np.int64))
+    for number in range(start // BLOCK_ROUNDS, -(-stop // BLOCK_ROUNDS)):
+        first = number * BLOCK_ROUNDS
+        begin, end = max(start, first), min(stop, first + BLOCK_ROUNDS)
+        for to, drawn in zip(whole, block(number), strict=True):
+            to[begin - start : end - start] = drawn[begin - first : end - first]
+    return whole
+
+
+def draw_beta_noise(rng: np.random.Generator, means: Floats, kappa: float) -> Floats:
+    """Draw Beta(kappa v, kappa (1 - v)) about the means v; where v is 0 or 1, v itself."""
+    values = means.flatten()
+    inside = np.flatnonzero((values > 0) & (values < 1))  # constants need no draw
+    v = values[inside]
+    values[inside] = rng.beta(kappa * v, kappa * (1 - v))
+    return values.reshape(means.shape)
