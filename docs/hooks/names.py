@@ -239,9 +239,42 @@ def member(kind: type, name: str) -> str:
     return f"#### `{kind.__name__}.{name}`\n\n```python\n{head}\n```\n\n{said}"
 
 
+SECTION = re.compile(r"^([A-Z]\w+(?: \w+)*)\n-{3,}\n", re.MULTILINE)
+"""The heading of a numpydoc section."""
+
+
 def text(docstring: str) -> str:
-    """A docstring as Markdown: its lists of names as definitions, its examples as code."""
-    return "\n\n".join(paragraph(part) for part in re.split(r"\n\s*\n", docstring) if part.strip())
+    """Render a numpydoc docstring as Markdown: sections, definition lists and examples."""
+    prose, *sections = SECTION.split(docstring)
+    parts = [paragraphs(prose)]
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        is_prose = title in ("Examples", "Notes", "References")
+        parts.append(f"**{title}**\n\n{paragraphs(body) if is_prose else definitions(body)}")
+    return "\n\n".join(filter(None, parts))
+
+
+def paragraphs(part: str) -> str:
+    """Render paragraphs of prose, examples among them."""
+    return "\n\n".join(paragraph(one) for one in re.split(r"\n\s*\n", part.strip()) if one)
+
+
+def definitions(body: str) -> str:
+    r"""Render the entries of a section such as Parameters or Raises.
+
+    >>> print(definitions("bound : float\n    The bound,\n    at least 0.\nlimit\n    A limit."))
+    `bound` (float)
+    :   The bound, at least 0.
+    <BLANKLINE>
+    `limit`
+    :   A limit.
+    """
+    entries = []
+    for entry in re.split(r"\n(?=\S)", body.strip()):
+        head, _, about = entry.partition("\n")
+        name, _, kind = head.partition(" : ")
+        term = f"`{name}`" + (f" ({kind})" if kind else "")
+        entries.append(f"{term}\n:   {' '.join(about.split())}")
+    return "\n\n".join(entries)
 
 
 def paragraph(part: str) -> str:
