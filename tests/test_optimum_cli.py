@@ -59,7 +59,7 @@ def test_rewards_costs_prices_and_probabilities_are_reported(
     code, text, data = run_optimum([*files, "--dimension", "topic"], capsys)
     assert code == 0
     file = read(files[0])
-    stack, _ = scenario_from_outcomes(file, files[2], dimension="topic").ground(1, [0])
+    stack, _ = scenario_from_outcomes(file, files[2], dimension="topic").optimum_input(1, [0])
     best = optimum(file.problem, stack, exact=True, floor=False)
     one = data["distributions"]["exact"]
     assert_allclose(one["reward"], 10 * best.value)
@@ -187,7 +187,7 @@ def test_a_problem_without_limits_and_outcomes_works(
     (tmp_path / "free.yaml").write_text("{draws: 1, experts: [{name: a}, {name: b}]}")
     code, text, data = run_optimum([str(tmp_path / "free.yaml"), "--rounds", "50"], capsys)
     assert code == 0
-    assert "MADE-UP WORLD" in text
+    assert "SYNTHETIC SCENARIO" in text
     assert "There are no limits." in text
     assert data["scenario"]["rounds"] == 50
 

@@ -92,7 +92,7 @@ def test_plays_are_those_of_simulate(folder: Path, data: dict[str, Any]) -> None
     world = table(problem)
     for policy, one in data["policies"].items():
         assert (one["refused"], one["warning"]) == (None, None)
-        for seed, play in enumerate(one["plays"]):
+        for seed, play in enumerate(one["runs"]):
             trace = simulate(problem, world, policy, rounds=ROUNDS, seed=seed, horizon=ROUNDS)
             assert play["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
             assert play["late"] == pytest.approx(1 + 4 * trace.rewards[-40:].mean(), abs=1e-12)
@@ -106,13 +106,13 @@ def test_plays_are_those_of_simulate(folder: Path, data: dict[str, Any]) -> None
             assert_allclose(play["asked"], asked)
             assert play["t"][-1] == ROUNDS
             assert_allclose(play["spend_curve"][-1], play["spend"])
-        assert one["reward"] == pytest.approx(np.mean([play["reward"] for play in one["plays"]]))
+        assert one["reward"] == pytest.approx(np.mean([play["reward"] for play in one["runs"]]))
 
 
 def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict[str, Any]) -> None:
     problem = read(folder / "pool.yaml").problem
     values, weights, _ = table(problem).expected()
-    stack, marks = ValueStack(values, weights=weights), data["yardsticks"]
+    stack, marks = ValueStack(values, weights=weights), data["references"]
     exact = optimum(problem, stack, exact=True, floor=False, starts=2)
     assert marks["exact"]["value"] == pytest.approx(1 + 4 * exact.value)
     assert marks["exact"]["kept"]
@@ -166,11 +166,11 @@ def test_auto_plays_what_each_bound_calls_for(
         assert told["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
     assert found["policies"]["noisy-or:explore=0.5,pace=none"]["settings"]["explore"] == 0.5
     levels = found["sweep"]["levels"]  # two different ones cost 2 or more
-    assert [level["took"] for level in levels] == [["auto is tangent"], ["auto is distinct"]]
+    assert [level["auto"] for level in levels] == [["auto is tangent"], ["auto is distinct"]]
     assert [set(level["best"]) for level in levels] == [{"panels", "exact"}] * 2
     assert set(levels[0]["policies"]) == {"auto"}
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "auto is distinct here, which asks as many" in report
+    assert "auto is distinct here, which draws panels" in report
     assert "At 1.5: auto is tangent." in report
 
 
@@ -199,7 +199,7 @@ def test_a_policy_is_written_as_it_can_be_read(text: str) -> None:
 def test_the_sweep_plays_every_level_that_can_be_kept(data: dict[str, Any]) -> None:
     levels = data["sweep"]["levels"]
     assert [level["bound"] for level in levels] == [0.2, 1.8, 3.4, 5.0]
-    assert levels[0]["impossible"]  # nobody costs that little
+    assert levels[0]["infeasible"]  # nobody costs that little
     assert levels[0]["policies"] == {}
     best = [level["best"]["exact"] for level in levels[1:]]
     assert best == sorted(best)
@@ -217,16 +217,16 @@ def test_the_report_is_whole_and_loads_nothing(folder: Path, data: dict[str, Any
     text = (out / "report.md").read_text(encoding="utf-8")
     assert len(grids(text)) == 7  # prices of both kinds
     assert all(is_grid(lines) for lines in grids(text))
-    for name in ("reward", "limits", "experts", "tradeoff"):
+    for name in ("reward", "limits", "experts", "sweep"):
         for kind in ("png", "svg"):
             assert (out / "figures" / f"{name}.{kind}").stat().st_size > 5_000
     assert "4 (as in the file)" in text
     assert "At 0.2: no policy can keep all limits." in text
-    assert "At 1.8: distinct would not play: " in text
-    for said in ("usd at most 4 per request", "Blank answers in the table: 1 of 24", "zoe"):
+    assert "At 1.8: distinct did not run: " in text
+    for said in ("usd at most 4 per request", "Missing answers in the table: 1 of 24", "zoe"):
         assert said in text
         assert said in "".join(page.words)
-    assert "MADE-UP" not in text
+    assert "SYNTHETIC" not in text
     for sentence in data["summary"]:
         assert sentence in "".join(page.words)
 
@@ -259,15 +259,15 @@ def test_skills_are_a_world_too(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(given) == 0
     out = capsys.readouterr().out
     assert "omd earns" in out
-    assert "MADE-UP" not in out
+    assert "SYNTHETIC" not in out
     found = json.loads((tmp_path / "whatif.json").read_text())
-    assert found["world"]["dimensions"] == ["heart", "skin"]
+    assert found["scenario"]["dimensions"] == ["heart", "skin"]
     world = Noisy([[0.9, 0.5, 0.3, 0.1], [0.6, 0.9, 0.3, 0.4]], worth=1 / 2)
     values = np.concatenate([world.rounds(0, 300, seed).values for seed in (0, 1)])
     best = optimum(read(tmp_path / "pool.yaml").problem, values, floor=False)
-    assert found["yardsticks"]["surrogate"]["value"] == pytest.approx(1 + 4 * best.value)
+    assert found["references"]["surrogate"]["value"] == pytest.approx(1 + 4 * best.value)
     trace = simulate(read(tmp_path / "pool.yaml").problem, world, "omd", rounds=300, horizon=300)
-    earned = found["policies"]["omd"]["plays"][0]["reward"]
+    earned = found["policies"]["omd"]["runs"][0]["reward"]
     assert earned == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
 
 
@@ -276,12 +276,12 @@ def test_a_made_up_world_says_so_everywhere(
 ) -> None:
     given = ["simulate", str(pool(tmp_path)), "--policies", "omd", "--seeds", "1"]
     assert main([*given, "--rounds", "100", "--out", str(tmp_path / "out")]) == 0
-    assert capsys.readouterr().out.startswith("MADE-UP WORLD")
+    assert capsys.readouterr().out.startswith("SYNTHETIC SCENARIO")
     out = tmp_path / "out"
     for name in ("report.md", "report.html", "whatif.json", "figures/reward.svg"):
         text = (out / name).read_text(encoding="utf-8")
-        assert "MADE-UP WORLD" in text or "MADE-UP" in text
-    assert (out / "report.md").read_text().startswith("# MADE-UP WORLD")
+        assert "SYNTHETIC SCENARIO" in text or "SYNTHETIC" in text
+    assert (out / "report.md").read_text().startswith("# SYNTHETIC SCENARIO")
 
 
 def test_periods_of_the_file_are_minded_and_no_end_is_told(tmp_path: Path) -> None:
@@ -289,12 +289,12 @@ def test_periods_of_the_file_are_minded_and_no_end_is_told(tmp_path: Path) -> No
     assert main(words(tmp_path)) == 0
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert found["horizon"] is None
-    assert [play["periods"] for play in found["policies"]["distinct"]["plays"]] == [4, 4]
+    assert [play["periods"] for play in found["policies"]["distinct"]["runs"]] == [4, 4]
     assert found["policies"]["distinct"]["bad_periods"] == 0
     trace = simulate(
         read(path).problem, table(read(path).problem), "distinct", rounds=ROUNDS, seed=1
     )
-    mean = found["policies"]["distinct"]["plays"][1]["reward"]
+    mean = found["policies"]["distinct"]["runs"][1]["reward"]
     assert mean == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
 
 
@@ -303,7 +303,7 @@ def test_a_play_shorter_than_a_period_is_not_taken_for_a_kept_promise(tmp_path: 
     assert main(words(tmp_path)) == 0
     text = (tmp_path / "out" / "report.md").read_text()
     assert "400 requests are fewer than a period of 1,000" in text
-    assert "no period of 1,000 requests was played to its end" in text
+    assert "No period of 1,000 requests is complete" in text
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert not any(one["keeps"] or one["kept"] for one in found["policies"].values())
 
@@ -314,12 +314,12 @@ def test_what_is_not_due_yet_is_not_judged(
     """400 requests are a period of 300 and a third of another, which policies may overspend in."""
     path = pool(tmp_path, f"period: 300\n{POOL}")
     assert main(words(tmp_path)) == 0
-    told = "The last 100 of 400 requests are part of a period of 300"
+    told = "The last 100 of 400 requests are an incomplete period"
     assert told in capsys.readouterr().out
     assert told in (tmp_path / "out" / "report.md").read_text()
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())["policies"]["distinct"]
     problem = read(path).problem
-    for seed, play in enumerate(found["plays"]):
+    for seed, play in enumerate(found["runs"]):
         trace = simulate(problem, table(problem), "distinct", rounds=ROUNDS, seed=seed)
         assert_allclose(play["by_period"], [trace.spend[:300].mean(axis=0)])
         assert_allclose(play["spend"], play["by_period"][0])
@@ -332,12 +332,12 @@ def test_a_policy_that_will_not_play_says_why_and_the_others_do(
     pool(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
     assert main(words(tmp_path)) == 0
     out = capsys.readouterr().out
-    assert "distinct was not played: " in out
+    assert "distinct did not run: " in out
     assert "at_most(" not in out
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert found["policies"]["distinct"]["refused"]
-    assert "plays" not in found["policies"]["distinct"]
-    assert found["policies"]["omd"]["plays"]
+    assert "runs" not in found["policies"]["distinct"]
+    assert found["policies"]["omd"]["runs"]
     assert found["policies"]["ts-bwk"]["warning"].startswith("this policy asks 2 different experts")
     assert "ts-bwk warns: " in (tmp_path / "out" / "report.md").read_text()
 
@@ -347,7 +347,7 @@ def test_nobody_who_plays_is_told_as_such(
 ) -> None:
     pool(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
     assert main(words(tmp_path, "--policies", "distinct")) == 1
-    assert "No policy was played" in capsys.readouterr().out
+    assert "No policy ran" in capsys.readouterr().out
 
 
 def test_a_file_of_this_folder_has_its_name_in_the_title(
@@ -361,7 +361,7 @@ def test_a_file_of_this_folder_has_its_name_in_the_title(
     assert main(given) == 0
     text = (place / "out" / "report.md").read_text()
     assert text.startswith("# What if bureau/pool.yaml went live?")
-    assert "1 policy, each 400 requests under 1 seed;" in text
+    assert "1 policy, 400 requests each, 1 seed;" in text
     assert "| random |" in text
 
 
@@ -379,30 +379,33 @@ def test_what_was_finished_when_it_was_stopped_is_reported(
     assert main(words(tmp_path, "--jobs", "1")) == 130
     out, err = capsys.readouterr()
     assert "stopped after 3 of" in err
-    assert "What the limits cost is not known." in out  # three plays were first
+    assert "The cost of the limits is unknown." in out  # three plays were first
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert found["stopped"]
-    assert [len(one["plays"]) for one in found["policies"].values()] == [1, 1, 1]
-    assert "This run was stopped" in (tmp_path / "out" / "report.md").read_text()
+    assert [len(one["runs"]) for one in found["policies"].values()] == [1, 1, 1]
+    assert "This run was interrupted" in (tmp_path / "out" / "report.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--policies", "omd,distinkt"], "no policy 'distinkt'; did you mean 'distinct'?"),
-        (["--policies", "omd,best"], "ones there are: auto, distinct, panel, tangent, strict, omd"),
+        (
+            ["--policies", "omd,best"],
+            "ones there are: auto, distinct, noisy-or, tangent, strict, omd",
+        ),
         (
             ["--policies", "omd,noisy-or:explor=1"],
             "--policies: policy 'noisy-or' has no setting",
         ),
         (["--policies", "omd,explore=1"], "settings follow a colon"),
-        (["--policies", "omd,omd"], "names 'omd' twice"),
+        (["--policies", "omd,omd"], "'omd' is listed twice"),
         (["--policies", ""], "there is no policy ''"),
-        (["--sweep", "usd"], "is not NAME=FROM:TO:COUNT"),
-        (["--sweep", "usd=1:2"], "is not NAME=FROM:TO:COUNT"),
-        (["--sweep", "usd=3:1:5"], "up to a larger one"),
-        (["--sweep", "usd=1:nan:5"], "up to a larger one"),
-        (["--sweep", "usd=1:2:1"], "wanted 2 to 100 levels"),
+        (["--sweep", "usd"], "expected NAME=FROM:TO:COUNT"),
+        (["--sweep", "usd=1:2"], "expected NAME=FROM:TO:COUNT"),
+        (["--sweep", "usd=3:1:5"], "to a larger one"),
+        (["--sweep", "usd=1:nan:5"], "to a larger one"),
+        (["--sweep", "usd=1:2:1"], "expected 2 to 100 levels"),
         (["--sweep", "uds=1:2:3"], "has no limit on 'uds'; did you mean 'usd'?"),
         (["--dimension", "topics"], "no column 'topics'; did you mean 'topic'?"),
         (["--out", "{folder}/table.csv"], "cannot be a folder for figures"),
@@ -452,11 +455,11 @@ def test_a_run_on_the_hospital_keeps_all_limits_and_earns_what_it_is_known_to(
     ]
     assert main(given) == 0
     found = json.loads((tmp_path / "whatif.json").read_text())
-    assert len(found["world"]["dimensions"]) == 8  # by the second column of the questions
-    assert found["world"]["blanks"] == 1
-    assert found["yardsticks"]["exact"]["value"] == pytest.approx(0.77775, abs=1e-5)
-    assert found["yardsticks"]["surrogate"]["value"] is None
-    assert found["yardsticks"]["panels"]["value"] == pytest.approx(0.810858, abs=1e-6)
+    assert len(found["scenario"]["dimensions"]) == 8  # by the second column of the questions
+    assert found["scenario"]["blanks"] == 1
+    assert found["references"]["exact"]["value"] == pytest.approx(0.77775, abs=1e-5)
+    assert found["references"]["surrogate"]["value"] is None
+    assert found["references"]["panels"]["value"] == pytest.approx(0.810858, abs=1e-6)
     assert {price["verdict"] for price in found["prices"]["exact"]} == {"agrees"}
     assert {price["verdict"] for price in found["prices"]["panels"]} <= {"agrees", "kink"}
     for policy in ("distinct", "tangent"):

@@ -13,10 +13,11 @@ from bylot.policies import POLICIES, resolve_policy
 from bylot.problem_files import read
 from bylot.scenario import synthetic_scenario
 from bylot.whatif import Reference, WhatifPlan, WhatifResults
-from bylot.whatif.plan import POLICY_DESCRIPTIONS, ReferenceJob, RunJob, WhatifJob, describe_policy
+from bylot.whatif.plan import ReferenceJob, RunJob, WhatifJob
 from bylot.whatif.references import MissingReference
+from bylot.whatif.report import POLICY_DESCRIPTIONS, describe_policy
 from bylot.whatif.results import TrialRuns
-from bylot.whatif.summary import format_comparison, summarize_results
+from bylot.whatif.summary import compare_rewards, summarize_results
 
 POOL = """\
 draws: 1
@@ -52,20 +53,22 @@ def found(tmp_path: Path) -> WhatifResults:
         ReferenceJob("free-panels"): Reference(0.9375, 0.9375, kept=False),
         ReferenceJob("free-draws"): Reference(0.625, 0.625, kept=False),
     }
-    setup = WhatifPlan(file, synthetic_scenario(file), ["distinct", "ts", "tangent"], [0], 200)
-    return WhatifResults(setup, TrialRuns({}, {}), results)
+    plan = WhatifPlan(file, synthetic_scenario(file), ["distinct", "ts", "tangent"], [0], 200)
+    return WhatifResults(plan, TrialRuns({}, {}), results)
 
 
 def test_the_first_is_about_the_best_of_those_that_keep_the_limits(found: WhatifResults) -> None:
     earned, kept, cost = summarize_results(found)
     assert earned == (
-        "distinct earns 0.600 of 1 a request over 200 requests (mean of 1 seed): 20.0% less than "
-        "the best lot of panels of different experts that keeps the limits (0.750) and 50.0% more "
-        "than asking all experts equally often (0.400)."
+        "distinct earns 0.600 of 1 per request over 200 requests (mean of 1 seed): 20.0% less than "
+        "the best mixture of full panels under the limits (0.750) and 50.0% more than asking all "
+        "experts equally often (0.400)."
     )
-    assert kept == "distinct kept the limit at the end of every period; ts left a limit in 2 of 2."
+    assert kept == (
+        "distinct kept the limit in every period; ts violated a limit in 2 of 2 periods."
+    )
     assert cost == (
-        "Together the limits cost 0.188 a request, 20.0% of what panels of different experts could "
+        "Together the limits cost 0.188 per request, 20.0% of what panels of different experts "
         "earn without them."
     )
 
@@ -81,33 +84,33 @@ def changed(found: WhatifResults, job: WhatifJob, result: object) -> WhatifResul
         (
             lambda f: changed(f, RunJob("ts", 0), played(0.8)),
             1,
-            "distinct and ts kept the limit at",
+            "distinct and ts kept the limit in",
         ),
         (
             lambda f: changed(f, RunJob("distinct", 0), played(0.6, bad=1)),
             1,
-            "No policy kept the limit at the end of every period; distinct left a limit in 1 of 2",
+            "No policy kept the limit in every period; distinct violated a limit in 1 of 2",
         ),
         (lambda f: changed(f, RunJob("distinct", 0), played(0.675)), 0, "10.0% less than the best"),
         (
             lambda f: changed(f, ReferenceJob("panels"), Reference(0.6)),
             0,
-            "as much as the best lot",
+            "as much as the best mixture",
         ),
         (
             lambda f: changed(f, RunJob("tangent", 0), played(0.7)),
             0,
-            "(mean of 1 seed): 40.0% more than the best law of independent draws",
+            "(mean of 1 seed): 40.0% more than the best distribution of independent draws",
         ),
         (
             lambda f: changed(f, RunJob("tangent", 0), played(0.7)),
             2,
-            "cost 0.125 a request, 20.0% of what independent draws could earn",
+            "cost 0.125 per request, 20.0% of what independent draws earn",
         ),
         (
             lambda f: changed(f, RunJob("distinct", 0), played(0.6, bad=1)),
             0,
-            "ts, which breaks limits, earns",
+            "ts, which violates limits, earns",
         ),
         (
             lambda f: changed(
@@ -116,17 +119,17 @@ def changed(found: WhatifResults, job: WhatifJob, result: object) -> WhatifResul
                 played(0.8, periods=0, away=0.1),
             ),
             1,
-            "No limit fell due: no period of 100 requests was played to its end.",
+            "No period of 100 requests is complete, so no limit can be judged.",
         ),
         (
             lambda f: changed(f, ReferenceJob("set"), Reference(0.3)),
             0,
-            "100% more than the best single panel that keeps them (0.300)",
+            "100% more than the best fixed panel under the limits (0.300)",
         ),
         (
             lambda f: changed(f, ReferenceJob("equal"), Reference(0.4, kept=False)),
             0,
-            "equally often (0.400, which breaks limits)",
+            "equally often (0.400, which violates limits)",
         ),
         (
             lambda f: changed(f, ReferenceJob("panels"), Reference(0.9375)),
@@ -136,7 +139,7 @@ def changed(found: WhatifResults, job: WhatifJob, result: object) -> WhatifResul
         (
             lambda f: changed(f, ReferenceJob("panels"), MissingReference("none")),
             2,
-            "What the limits cost is not known.",
+            "The cost of the limits is unknown.",
         ),
     ],
 )
@@ -151,8 +154,8 @@ def test_every_policy_has_a_sentence() -> None:
     assert set(POLICY_DESCRIPTIONS) == set(POLICIES)
 
 
-HOLD, OFF = "they hold at the end of every period", "its guard is off: it does not promise"
-SOME, NONE = "it tells the odds of its panels in", "it cannot tell the odds of its panels"
+HOLD, OFF = "its guard keeps the limits at the end", "its guard is off, so it does not guarantee"
+SOME, NONE = "it records propensities in", "it records no propensities"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ SOME, NONE = "it tells the odds of its panels in", "it cannot tell the odds of i
 def test_what_a_policy_promises_follows_from_its_settings(
     words: str, said: list[str], unsaid: list[str], found: WhatifResults
 ) -> None:
-    text = describe_policy(words, resolve_policy(words, found.setup.problem))
+    text = describe_policy(words, resolve_policy(words, found.plan.problem))
     assert text.startswith(f"{words} {POLICY_DESCRIPTIONS[words.partition(':')[0]]}")
     assert all(part in text for part in said)
     assert not any(part in text for part in unsaid)
@@ -182,12 +185,12 @@ def test_what_a_policy_promises_follows_from_its_settings(
 
 def test_what_auto_took_promises_what_its_own_settings_do(found: WhatifResults) -> None:
     for words, promised in {"auto": HOLD, "auto:propensities=false": NONE}.items():
-        assert promised in describe_policy(words, resolve_policy(words, found.setup.problem))
+        assert promised in describe_policy(words, resolve_policy(words, found.plan.problem))
 
 
 def test_a_kink_is_told_by_what_more_room_is_worth(found: WhatifResults) -> None:
     """Any number between the two sides is a price there."""
-    limit = found.setup.problem.limits[0]
+    limit = found.plan.problem.limits[0]
     price = ShadowPrice(limit, 0.4, 1e-3, 0.6, 0.2, "kink")
     assert found.gain(price) == pytest.approx(0.2 * 0.01 * 1.5)
     assert found.gain(replace(price, verdict="agrees")) == pytest.approx(0.4 * 0.01 * 1.5)
@@ -195,11 +198,11 @@ def test_a_kink_is_told_by_what_more_room_is_worth(found: WhatifResults) -> None
 
 def test_nothing_to_tell_is_told(found: WhatifResults) -> None:
     assert summarize_results(replace(found, results={})) == [
-        "No policy was played, so there is nothing to tell."
+        "No policy ran, so there are no results."
     ]
 
 
 def test_a_reward_of_nothing_is_no_reason_to_fail() -> None:
-    assert format_comparison(0.0, 0.0) == "as much as"
-    assert format_comparison(0.5, 0.0) == "more than"
-    assert format_comparison(-0.5, -1.0) == "more than"
+    assert compare_rewards(0.0, 0.0) == "as much as"
+    assert compare_rewards(0.5, 0.0) == "more than"
+    assert compare_rewards(-0.5, -1.0) == "more than"

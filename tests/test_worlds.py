@@ -63,17 +63,17 @@ def test_contexts_come_as_the_problem_file_says_or_by_their_questions(tmp_path: 
 
 def test_the_story_says_what_a_request_is(tmp_path: Path) -> None:
     question, visit = (
-        world(tmp_path).story,
-        world(tmp_path, dimension="topic", context="ward").story,
+        world(tmp_path).description,
+        world(tmp_path, dimension="topic", context="ward").description,
     )
-    assert question.startswith("A request is one of the 4 questions of table.csv; it earns")
+    assert question.startswith("A request is one of the 4 questions of table.csv; its reward is")
     assert "one question of each topic (2)" in visit
-    assert "that belong to its ward (2)" in visit
+    assert "of its ward (2 in all)" in visit
 
 
 def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: Path) -> None:
     file, one = pool(tmp_path), world(tmp_path, dimension="topic", context="ward")
-    stack, contexts = one.ground(rounds=10, seeds=[0])
+    stack, contexts = one.optimum_input(rounds=10, seeds=[0])
     assert contexts is not None
     best = optimum(file.problem, stack, contexts=contexts, floor=False)
     day = 0.75  # heart and skin need one each: of two draws from (1/2, 1/2), 3/4 each
@@ -81,7 +81,7 @@ def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: P
     night = (0.5 * (1 - (1 - q) ** 2) + 0.25 * (1 - q**2)) / 2
     assert_allclose(best.value, 0.75 * day + 0.25 * night, atol=1e-7)
     assert_allclose(q, 2 / 3, atol=1e-3)
-    assert world(tmp_path, dimension="topic").ground(10, [0]).contexts is None
+    assert world(tmp_path, dimension="topic").optimum_input(10, [0]).contexts is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: P
     [
         (
             TABLE.replace("3,skin,night", "3,skin,dusk"),
-            ["question '3' is of context 'dusk'", "add"],
+            ["question '3' has the context 'dusk'", "add"],
         ),
         (TABLE.replace("night", "day"), ["no question of context 'night'", "pool.yaml names"]),
         (
@@ -111,10 +111,10 @@ def test_skills_and_made_up_worlds_are_noise_of_which_optima_see_a_sample(tmp_pa
     file = pool(tmp_path)
     for one in (scenario_from_skills(file, tmp_path / "skills.csv"), synthetic_scenario(file)):
         assert isinstance(one.environment, Noisy)
-        stack, contexts = one.ground(rounds=200, seeds=[0, 1])
+        stack, contexts = one.optimum_input(rounds=200, seeds=[0, 1])
         assert (stack.rounds, contexts) == (400, None)
     assert scenario_from_skills(file, tmp_path / "skills.csv").dimensions == ("heart", "skin")
-    assert synthetic_scenario(file).made_up
+    assert synthetic_scenario(file).synthetic
 
 
 def test_optima_of_many_values_are_computed_on_fewer_rounds(
@@ -122,17 +122,17 @@ def test_optima_of_many_values_are_computed_on_fewer_rounds(
 ) -> None:
     one = synthetic_scenario(pool(tmp_path))  # three dimensions, two experts
     monkeypatch.setattr("bylot.scenario.MAX_OPTIMUM_VALUES", 600)
-    assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 100
+    assert one.optimum_input(rounds=200, seeds=[0, 1]).stack.rounds == 100
     monkeypatch.setattr("bylot.scenario.MAX_OPTIMUM_ROUNDS", 50)
-    assert one.ground(rounds=200, seeds=[0, 1]).stack.rounds == 50
+    assert one.optimum_input(rounds=200, seeds=[0, 1]).stack.rounds == 50
 
 
 def test_contexts_that_a_world_does_not_tell_apart_are_owned_up_to(tmp_path: Path) -> None:
     (tmp_path / "skills.csv").write_text("topic,ann,bob\nheart,0.9,0.1\n")
-    words = "The 2 contexts of pool.yaml are not told apart"
+    words = "The 2 contexts of pool.yaml are not distinguished"
     file = pool(tmp_path, POOL)
-    assert words in scenario_from_skills(file, tmp_path / "skills.csv").story
-    assert words in synthetic_scenario(file).story
-    assert words in world(tmp_path, dimension="topic").story
-    assert words not in world(tmp_path, context="ward").story
-    assert words not in synthetic_scenario(pool(tmp_path, POOL.split("contexts")[0])).story
+    assert words in scenario_from_skills(file, tmp_path / "skills.csv").description
+    assert words in synthetic_scenario(file).description
+    assert words in world(tmp_path, dimension="topic").description
+    assert words not in world(tmp_path, context="ward").description
+    assert words not in synthetic_scenario(pool(tmp_path, POOL.split("contexts")[0])).description

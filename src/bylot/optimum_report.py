@@ -109,7 +109,7 @@ def compute_optimum_report(
     floor:  no draw probability is below the problem's floor, as in the paper
     starts: starts of the search under exact limits; `seed` is that of the random ones
     """
-    problem, data = file.problem, scenario.ground(rounds, [seed])
+    problem, data = file.problem, scenario.optimum_input(rounds, [seed])
     shares = data.context_shares()
     common: dict[str, Any] = {"contexts": data.contexts}
     common["aggregate"] = data.contexts is not None and not per_context
@@ -169,7 +169,7 @@ def render_optimum_heading(report: OptimumReport) -> list[str]:
     """The problem and the scenario in a few lines."""
     problem, scenario = report.file.problem, report.scenario
     head = f"{report.file.path}: {problem.size} experts, {problem.draws} draws per request"
-    lines = [head, scenario.story]
+    lines = [head, scenario.description]
     if scenario.questions:
         blanks = f"blank answers, which count as 0: {scenario.blanks:,} of {scenario.cells:,}"
         lines.append(f"{blanks}; values are exact expectations")
@@ -306,8 +306,8 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
     return {
         "file": str(file.path),
         "scenario": {
-            "story": scenario.story,
-            "made_up": scenario.made_up,
+            "description": scenario.description,
+            "synthetic": scenario.synthetic,
             "questions": scenario.questions,
             "blanks": scenario.blanks,
             "unused": list(scenario.unused),

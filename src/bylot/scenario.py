@@ -1,7 +1,4 @@
-"""Worlds of a problem file: a table of outcomes, a table of skills, or one that is made up.
-
-Owns what goes with a problem so that it can be played; how it is played is left to others.
-"""
+"""Scenarios of a problem file: an environment from a table of outcomes or skills, or a synthetic one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +15,10 @@ from bylot.outcome_tables.outcomes import OutcomeTable, read_outcomes, read_skil
 from bylot.outcome_tables.text_lines import data_error, quote_field
 from bylot.problem_files import ProblemFile
 
-MAX_OPTIMUM_ROUNDS = 10_000  # rounds of a noisy world on which optima are computed,
-MAX_OPTIMUM_VALUES = 500_000  # and values in them
-SYNTHETIC_DIMENSIONS = 3  # of a made-up world
-SYNTHETIC_SEED = 0  # of a made-up world: the same skills for every seed that is played
+MAX_OPTIMUM_ROUNDS = 10_000  # sampled rounds on which optima of a noisy environment are computed
+MAX_OPTIMUM_VALUES = 500_000  # values in these rounds
+SYNTHETIC_DIMENSIONS = 3
+SYNTHETIC_SEED = 0  # the same skills, whatever the seeds of the runs
 
 
 class OptimumInput(NamedTuple):
@@ -40,18 +37,19 @@ class OptimumInput(NamedTuple):
 
 @dataclass(frozen=True)
 class Scenario:
-    """An environment, whose rewards lie in [0, 1], and what is to be said of it.
+    """An environment with rewards in [0, 1], and its description.
 
-    story:     what a request is and what it earns, in a sentence
-    contexts:  names of the contexts that are told apart, in the order of their numbers; maybe none
-    questions: rows of the table that requests are drawn from; 0 if there is none
-    blanks:    answers that are missing in it, which count as worth nothing
-    unused:    columns that belong to no expert of the problem
+    description: what a request is and how it is rewarded
+    synthetic:   whether the skills are invented
+    contexts:    names of the contexts that are distinguished, by number; may be empty
+    questions:   lines of the table of outcomes; 0 if there is none
+    blanks:      missing answers in the table; they count as 0
+    unused:      columns of the table that belong to no expert of the problem
     """
 
     environment: Environment
-    story: str
-    made_up: bool = False
+    description: str
+    synthetic: bool = False
     dimensions: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()
     questions: int = 0
@@ -60,25 +58,24 @@ class Scenario:
 
     @property
     def size(self) -> int:
-        """Values of a round."""
+        """Number of values in a round."""
         N, K = self.environment.shape
         return N * K
 
     @property
     def cells(self) -> int:
-        """Answers that the table could hold."""
+        """Number of answers that the table could hold."""
         return self.questions * self.environment.shape[1]
 
-    def ground(self, rounds: int, seeds: Sequence[int]) -> OptimumInput:
-        """What to compute optima on: the expected request of a table of outcomes; of a noisy world
-        the first rounds of every seed, as many of each, no more than MOST in all, nor more than
-        hold VALUES.
+    def optimum_input(self, rounds: int, seeds: Sequence[int]) -> OptimumInput:
+        """The expected request of a table of outcomes, or sampled rounds of a noisy environment.
+
+        Each seed contributes equally many rounds, within MAX_OPTIMUM_ROUNDS and MAX_OPTIMUM_VALUES.
         """
         if isinstance(self.environment, Outcomes):
             values, weights, contexts = self.environment.expected()
-            return OptimumInput(
-                ValueStack(values, weights=weights), contexts if self.contexts else None
-            )
+            stack = ValueStack(values, weights=weights)
+            return OptimumInput(stack, contexts if self.contexts else None)
         most = min(MAX_OPTIMUM_ROUNDS, MAX_OPTIMUM_VALUES // self.size)
         few = min(rounds, max(1, most // len(seeds)))
         parts = [self.environment.rounds(0, few, seed).values for seed in seeds]
@@ -92,102 +89,103 @@ def scenario_from_outcomes(
     dimension: str | None = None,
     context: str | None = None,
 ) -> Scenario:
-    """Questions of a table, and the best answer of the panel to each.
+    """A scenario whose requests are questions of a table, rewarded by the panel's best answers.
 
-    dimension: the column that says it; a request asks one question of each. If it is not given, a
-               request is one question of the whole table
-    context:   the column that says it; a request asks questions of its context only. Contexts come
-               as often as the problem file says or, if it names none, as they have questions
+    dimension: the column of the dimension of a question; a request asks one question of each.
+               Without it a request is one question of the table
+    context:   the column of the context of a question; a request asks questions of its context.
+               Contexts are as frequent as the problem file says, or as they are in the table
     """
-    where = Path(outcomes)
-    read = read_outcomes(
+    path = Path(outcomes)
+    table = read_outcomes(
         outcomes, questions, dimension, context=context, experts=file.problem.experts
     )
-    told = where if questions is None else Path(questions)
-    chances = context_weights(file, read, told) if read.contexts and file.contexts else None
+    chances = None
+    if table.contexts and file.contexts:
+        chances = context_weights(file, table, path if questions is None else Path(questions))
+    note = "" if context else describe_merged_contexts(file)
     return Scenario(
-        environment=Outcomes(read.table, read.dimension, contexts=read.context, chances=chances),
-        story=describe_request(where.name, read, dimension, context)
-        + ("" if context else describe_merged_contexts(file)),
-        dimensions=read.dimensions,
-        contexts=read.contexts,
-        questions=len(read.questions),
-        blanks=int(read.blanks.sum()),
-        unused=read.unused,
+        environment=Outcomes(table.table, table.dimension, contexts=table.context, chances=chances),
+        description=describe_request(path.name, table, dimension, context) + note,
+        dimensions=table.dimensions,
+        contexts=table.contexts,
+        questions=len(table.questions),
+        blanks=int(table.blanks.sum()),
+        unused=table.unused,
     )
 
 
 def describe_request(
-    name: str, read: OutcomeTable, dimension: str | None, context: str | None
+    name: str, table: OutcomeTable, dimension: str | None, context: str | None
 ) -> str:
-    """What a request is and what it earns."""
-    source = f"the {len(read.questions):,} questions of {name}"
-    own = f" that belong to its {context} ({len(read.contexts)})" if context else ""
+    """What a request is and how it is rewarded."""
+    source = f"the {len(table.questions):,} questions of {name}"
+    own = f" of its {context} ({len(table.contexts)} in all)" if context else ""
     if dimension is None:
-        return f"A request is one of {source}{own}; it earns the best answer of its panel."
+        return f"A request is one of {source}{own}; its reward is the panel's best answer."
     return (
-        f"A request asks one question of each {dimension} ({len(read.dimensions)}), drawn from "
-        f"{source}{own}; it earns the mean over these of the best answer of its panel."
+        f"A request asks one question of each {dimension} ({len(table.dimensions)}), drawn from "
+        f"{source}{own}; its reward is the mean over these of the panel's best answer."
     )
 
 
 def describe_merged_contexts(file: ProblemFile) -> str:
-    """A sentence for contexts of a problem file that a world does not tell apart; or nothing."""
+    """A sentence about contexts of the problem file that the scenario ignores; empty if none."""
     if not file.contexts:
         return ""
     return (
-        f" The {len(file.contexts)} contexts of {file.path.name} are not told apart: all requests "
-        "are alike; --outcomes with --context COLUMN tells them apart."
+        f" The {len(file.contexts)} contexts of {file.path.name} are not distinguished; use "
+        "--outcomes with --context COLUMN to distinguish them."
     )
 
 
-def context_weights(file: ProblemFile, read: OutcomeTable, told: Path) -> list[float]:
-    """How often each context of a table comes, by the problem file, which names the same."""
-    for n, name in enumerate(read.contexts):
+def context_weights(file: ProblemFile, table: OutcomeTable, path: Path) -> list[float]:
+    """The frequency of each context of a table by the problem file, which must name the same."""
+    for n, name in enumerate(table.contexts):
         if name not in file.contexts:
-            question = read.questions[int(np.argmax(read.context == n))]
-            what = f"question {quote_field(question)} is of context {quote_field(name)}"
-            remedy = f"add it to contexts in {file.path}, or leave them all out there"
-            raise data_error(told, what, remedy)
+            question = table.questions[int(np.argmax(table.context == n))]
+            what = f"question {quote_field(question)} has the context {quote_field(name)}"
+            remedy = f"add it to contexts in {file.path}, or remove all contexts there"
+            raise data_error(path, what, remedy)
     for name in file.contexts:
-        if name not in read.contexts:
-            what = f"there is no question of context {quote_field(name)}, which {file.path} names"
-            raise data_error(told, what, "add some, or take it out there")
-    return [file.contexts[name] for name in read.contexts]
+        if name not in table.contexts:
+            what = f"no question of context {quote_field(name)}, which {file.path} names"
+            raise data_error(path, what, "add some, or remove the context there")
+    return [file.contexts[name] for name in table.contexts]
 
 
 def scenario_from_skills(file: ProblemFile, skills: str | PathLike[str]) -> Scenario:
-    """Noise around the mean values of a file."""
-    read = read_skills(skills, file.problem.experts)
-    N = len(read.dimensions)
+    """A scenario whose values vary around the mean values of a file."""
+    table = read_skills(skills, file.problem.experts)
+    N = len(table.dimensions)
     return Scenario(
-        environment=Noisy(read.table, worth=1 / N),
-        story=f"What an expert is worth to a request varies around the mean values of "
-        f"{Path(skills).name}, in each of its {N} dimensions; a request earns the mean over these "
-        f"of the best value of its panel.{describe_merged_contexts(file)}",
-        dimensions=read.dimensions,
-        unused=read.unused,
+        environment=Noisy(table.table, worth=1 / N),
+        description=f"The value of an expert for a request varies around the mean values of "
+        f"{Path(skills).name} in each of its {N} dimensions; the reward of a request is the mean "
+        f"over these of the panel's best value.{describe_merged_contexts(file)}",
+        dimensions=table.dimensions,
+        unused=table.unused,
     )
 
 
 def synthetic_scenario(file: ProblemFile) -> Scenario:
-    """Skills that nobody measured: the dearer an expert, the better on average, and chance.
+    """A scenario with invented skills: random, and better on average the more an expert costs.
 
     level = 0.25 + 0.4 (rank among the costs, from 0 to 1) + 0.15 normal, within [0, 1]
     """
     problem, rng = file.problem, np.random.default_rng(SYNTHETIC_SEED)
-    dear: Floats = sum(
+    cost: Floats = sum(
         (problem.costs[name] / problem.costs[name].max(initial=1e-300) for name in file.units),
         start=np.zeros(problem.size),
     )
-    rank = dear.argsort().argsort() / max(1, problem.size - 1)
-    level = 0.25 + 0.4 * rank + 0.15 * rng.standard_normal((SYNTHETIC_DIMENSIONS, problem.size))
+    rank = cost.argsort().argsort() / max(1, problem.size - 1)
+    noise = rng.standard_normal((SYNTHETIC_DIMENSIONS, problem.size))
+    level = (0.25 + 0.4 * rank + 0.15 * noise).clip(0.0, 1.0)
     return Scenario(
-        environment=Noisy(level.clip(0.0, 1.0), worth=1 / SYNTHETIC_DIMENSIONS),
-        story="MADE-UP WORLD: no outcomes and no skills were given, so the skills of the experts "
-        "are drawn by chance, the dearer the better. It shows what limits and policies do, and "
-        f"says nothing of how good your experts are; give --outcomes or --skills for that."
-        f"{describe_merged_contexts(file)}",
-        made_up=True,
+        environment=Noisy(level, worth=1 / SYNTHETIC_DIMENSIONS),
+        description="SYNTHETIC SCENARIO: without --outcomes or --skills, the skills of the experts "
+        "are random numbers that increase with their costs. The results show how limits and "
+        f"policies work, not how good your experts are.{describe_merged_contexts(file)}",
+        synthetic=True,
         dimensions=tuple(f"dimension {n + 1}" for n in range(SYNTHETIC_DIMENSIONS)),
     )

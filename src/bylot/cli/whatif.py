@@ -109,7 +109,7 @@ def run_simulate(given: argparse.Namespace) -> int:
     file, scenario = read_scenario(given)
     plan = WhatifPlan(
         file=file,
-        world=scenario,
+        scenario=scenario,
         policies=parse_policies(given.policies),
         seeds=range(given.seeds),
         rounds=given.rounds,
@@ -117,9 +117,9 @@ def run_simulate(given: argparse.Namespace) -> int:
     )
     result = run_whatif(plan, given.out, given.jobs)
     print(json.dumps(result.data) if given.json else render(result))
-    if result.found.stopped:
+    if result.results.stopped:
         return 130
-    return 0 if result.found.standings else 1
+    return 0 if result.results.policies else 1
 
 
 def parse_policies(text: str) -> list[str]:

@@ -29,8 +29,11 @@ class WrittenLimit(NamedTuple):
         """The same with another bound; None if it is more than all draws."""
         if self.per == "draw" and isinstance(self.limit.cost, Share) and written > 1:
             return None
-        bound = per_request_bound(written, draws) if self.per == "draw" else written
-        return self._replace(limit=self.limit.at(bound), written=written)
+        return self._replace(limit=self.limit.at(self.per_request(written, draws)), written=written)
+
+    def per_request(self, written: float, draws: int) -> float:
+        """A bound in the unit of the file as one per request: the decimal product, rounded once."""
+        return float(Decimal(repr(written)) * self.unit(draws))
 
     def unit(self, draws: int) -> int:
         """What one of the unit of the bound is per request."""
@@ -82,9 +85,9 @@ def limits_from_entry(
             raise document.error((*keys, side), side, got=bound, expected=expected, remedy=remedy)
         with document.locate_errors(*keys, side):
             limit = Limit(limited, bound, sign)  # as written, for its error
-            if entry.per == "draw":
-                limit = limit.at(per_request_bound(bound, draws))
-        yield WrittenLimit(limit, document.line((*keys, side)), entry.per, float(bound))
+            written = WrittenLimit(limit, document.line((*keys, side)), entry.per, bound)
+            limit = limit.at(written.per_request(bound, draws))
+        yield written._replace(limit=limit)
 
 
 def limited_quantity(
@@ -102,15 +105,6 @@ def limited_quantity(
             remedy = f"it is a {other}: write {other}: {name}"
         raise document.error((*keys, kind), f"unknown {kind} {quote_field(name)}", remedy=remedy)
     return name if kind == "cost" else share(name, experts.groups[name].members)
-
-
-def per_request_bound(bound: float, draws: int) -> float:
-    """A bound per draw as one per request: the decimal product, rounded once.
-
-    >>> per_request_bound(0.1, 3), 0.1 * 3
-    (0.3, 0.30000000000000004)
-    """
-    return float(Decimal(repr(bound)) * draws)
 
 
 def check_name_clashes(experts: ExpertList) -> None:

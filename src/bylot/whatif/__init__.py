@@ -1,4 +1,4 @@
-"""What-if runs: policies on a user's own world, against optima, and what each limit costs."""
+"""What-if runs: simulate policies on a problem file, compare them with optima, price the limits."""
 
 from bylot.whatif.plan import BoundSweep, SweepLevel, WhatifPlan, parse_sweep
 from bylot.whatif.references import Reference

@@ -1,11 +1,12 @@
-"""What the report of a what-if run says, in which order."""
+"""The report of a what-if run: what it says, in which order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bylot._text import format_percent, join_words
+from bylot.policies import NoisyOr, Policy, Strict, policy_to_data
 from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
 from bylot.whatif.figures import (
     MAX_EXPERT_ROWS,
@@ -13,418 +14,397 @@ from bylot.whatif.figures import (
     has_several_periods,
     sweep_bounds,
 )
-from bylot.whatif.plan import DISTRIBUTION_KINDS, WhatifPlan, describe_policy
-from bylot.whatif.references import MissingReference, Reference
+from bylot.whatif.plan import WhatifPlan
+from bylot.whatif.references import DISTRIBUTION_KINDS, MissingReference
 from bylot.whatif.results import PolicyResult, WhatifResults
 
+FigurePaths = Mapping[str, list[Path]]
+
 REFERENCE_LABELS = {
-    "panels": "best lot of full panels, all different, that keeps the limits",
-    "exact": "best law of independent draws that keeps the limits",
-    "surrogate": "best law of independent draws under the paper's stricter stand-in",
-    "most": "best lot of panels, full or not: no policy that keeps the limits earns more",
-    "set": "best single panel, asked every time",
-    "equal": "all experts equally often, by lot",
-    "free-panels": "best full panels if nothing were limited",
-    "free-draws": "best law of independent draws if nothing were limited",
+    "panels": "best mixture of full panels under the limits",
+    "exact": "best independent draws under the limits",
+    "surrogate": "best independent draws under the paper's stricter surrogate",
+    "most": "best mixture of panels, full or not: no policy under the limits earns more",
+    "set": "best fixed panel",
+    "equal": "all experts equally often, at random",
+    "free-panels": "best full panels without limits",
+    "free-draws": "best independent draws without limits",
 }
-REFERENCE_COLUMNS = {"most": "any policy", "set": "best panel", "equal": "equal shares"}
+REFERENCE_COLUMNS = {"most": "any policy", "set": "best fixed panel", "equal": "equal shares"}
 PRICE_VERDICTS = {
     "agrees": "yes",
-    "kink": "a kink: it differs by side",
+    "kink": "differs by side (kink)",
     "edge": "one side only",
     "differs": "no",
 }
+POLICY_DESCRIPTIONS = {
+    "distinct": "draws panels of different experts and learns how often to ask each",
+    "noisy-or": "draws panels of different experts and learns a model of their joint value",
+    "tangent": "draws independently, so that a panel may have fewer members, and learns the "
+    "probabilities",
+    "strict": "draws independently with probabilities that keep the limits in expectation for "
+    "every request; meant for adversarial environments",
+    "omd": "is the paper's algorithm: independent draws under a surrogate of the limits",
+    "omd-plain": "is the algorithm of the paper's theorems",
+    "omd-sum": "is a variant of omd that sums the gradients of a batch",
+    "omd-frozen": "is a variant of omd whose dual variables are constant within a batch",
+    "random": "draws panels uniformly; it does not learn and ignores limits",
+    "greedy": "asks the experts with the highest mean reward so far; it ignores limits",
+    "cucb": "asks the experts with the highest upper confidence bounds; it ignores limits",
+    "cbwk": "is cucb with a price on each limit",
+    "cbwk-instant": "is a variant of cbwk whose prices follow each request",
+    "ts": "asks the experts with the highest posterior samples (Thompson); it ignores limits",
+    "ts-bwk": "is ts with a price on each limit",
+    "ts-bwk-instant": "is a variant of ts-bwk whose prices follow each request",
+    "moe": "learns a gate over experts (mixture of experts), with a price on each limit",
+}
+READING_NOTES = (
+    "A mixture assigns a probability to each panel of different experts. Independent draws have a "
+    "probability for each expert, so an expert may be drawn twice and a panel may have fewer "
+    "members. The references know the scenario; policies learn it from one reward per request.",
+    "The best mixture is the solution of a linear program. The best independent draws are found "
+    "by a local search from several starts; no distribution of their kind exceeds the proved "
+    "ceiling. The paper's surrogate of the limits is linear, and stricter than the limits.",
+    "The best fixed panel is found by a greedy search with swaps, and proved optimal where that "
+    "is feasible.",
+    "All numbers, with every seed and curve, are in whatif.json.",
+)
 
 
-def whatif_title(found: WhatifResults) -> str:
-    """Of the whole report."""
-    mark = "MADE-UP WORLD: " if found.setup.world.made_up else ""
-    path = found.setup.file.path.resolve()
-    return f"{mark}What if {path.parent.name}/{path.name} went live?"
+def whatif_title(results: WhatifResults) -> str:
+    """The title of the report."""
+    prefix = "SYNTHETIC SCENARIO: " if results.plan.scenario.synthetic else ""
+    path = results.plan.file.path.resolve()
+    return f"{prefix}What if {path.parent.name}/{path.name} went live?"
 
 
 def build_whatif_report(
-    found: WhatifResults, sentences: Sequence[str], paths: Mapping[str, list[Path]]
+    results: WhatifResults, sentences: Sequence[str], paths: FigurePaths
 ) -> list[Block]:
     """The whole report."""
     return [
-        Heading(whatif_title(found), 1),
-        *build_banners(found),
-        Heading("In three sentences"),
+        Heading(whatif_title(results), 1),
+        *build_banners(results),
+        Heading("Summary"),
         Bullets(sentences),
-        *build_setup_section(found),
-        *build_reward_section(found, paths),
-        *build_limits_section(found, paths),
-        *build_prices_section(found),
-        *build_experts_section(found, paths),
-        *build_sweep_section(found, paths),
-        *build_reading_section(found),
+        Heading("What was simulated"),
+        Bullets([*describe_setup(results)]),
+        *build_reward_section(results, paths),
+        *build_limits_section(results, paths),
+        *build_prices_section(results),
+        *build_experts_section(results, paths),
+        *build_sweep_section(results, paths),
+        Heading("How to read this report"),
+        Bullets(READING_NOTES),
     ]
 
 
-def build_banners(found: WhatifResults) -> list[Block]:
-    """What must not be overlooked."""
-    setup, made = found.setup, []
-    if setup.world.made_up:
-        made.append(Banner(setup.world.story))
-    if found.stopped:
-        made.append(Banner("This run was stopped: it tells of what had been finished by then."))
-    if setup.rounds != setup.due:
-        made.append(Banner(describe_partial_period(setup)))
-    return [*made]
+def build_banners(results: WhatifResults) -> Iterator[Block]:
+    """Warnings at the top."""
+    plan = results.plan
+    if plan.scenario.synthetic:
+        yield Banner(plan.scenario.description)
+    if results.stopped:
+        yield Banner("This run was interrupted; the report covers the finished part.")
+    if plan.rounds != plan.complete:
+        yield Banner(describe_partial_period(plan))
 
 
-def describe_partial_period(setup: WhatifPlan) -> str:
-    """What is to be said of a play that does not end where a period does."""
-    if not setup.due:
+def describe_partial_period(plan: WhatifPlan) -> str:
+    """What it means that the last period is incomplete."""
+    if not plan.complete:
         return (
-            f"{setup.rounds:,} requests are fewer than a period of {setup.period:,}: no limit fell "
-            f"due. Play --rounds {setup.period} or more."
+            f"{plan.rounds:,} requests are fewer than a period of {plan.period:,}, so no limit can "
+            f"be judged. Use --rounds {plan.period} or more."
         )
-    over = setup.rounds - setup.due
     return (
-        f"The last {over:,} of {setup.rounds:,} requests are part of a period of "
-        f"{setup.period:,} that was not played to its end: whether limits are kept is told of the "
-        f"first {setup.due:,}."
+        f"The last {plan.rounds - plan.complete:,} of {plan.rounds:,} requests are an incomplete "
+        f"period; the limits are judged on the first {plan.complete:,}."
     )
 
 
-def build_setup_section(found: WhatifResults) -> list[Block]:
-    """What was played, on what."""
-    setup, world = found.setup, found.setup.world
-    problem = setup.problem
-    due = (
-        f"They are to hold at the end of every {setup.period:,} requests."
-        if setup.horizon is None
-        else f"They are to hold at the end of the {setup.rounds:,} requests."
+def describe_setup(results: WhatifResults) -> Iterator[str]:
+    """The problem, the scenario and the policies."""
+    plan, scenario = results.plan, results.plan.scenario
+    problem, seeds = plan.problem, len(plan.seeds)
+    when = f"every {plan.period:,}" if plan.horizon is None else f"the {plan.rounds:,}"
+    yield (
+        f"{plan.file.path}: {problem.draws} of {problem.size} experts are drawn for each request, "
+        f"under {len(problem.limits)} limits, which must hold at the end of {when} requests."
     )
-    count = len(setup.seeds)
-    items = [
-        f"{setup.file.path}: {problem.draws} of {problem.size} experts are asked for each request, "
-        f"under {len(problem.limits)} limits. {due}",
-        f"{len(setup.policies)} polic{'ies' if len(setup.policies) > 1 else 'y'}, each "
-        f"{setup.rounds:,} requests under {count} seed{'s' * (count > 1)}; all policies meet the "
-        "same requests.",
-    ]
-    if not world.made_up:
-        items.insert(1, world.story)
-    if world.questions:
-        items.append(
-            f"Blank answers in the table: {world.blanks:,} of {world.cells:,}"
-            f"{f' ({format_percent(world.blanks / world.cells)})' if world.blanks > 9 else ''}; a blank "
-            "counts as an answer that is worth nothing."
+    if not scenario.synthetic:
+        yield scenario.description
+    yield (
+        f"{len(plan.policies)} polic{'ies' if len(plan.policies) > 1 else 'y'}, {plan.rounds:,} "
+        f"requests each, {seeds} seed{'s' * (seeds > 1)}; all policies get the same requests."
+    )
+    if scenario.questions:
+        part = f" ({format_percent(scenario.blanks / scenario.cells)})" * (scenario.blanks > 9)
+        yield (
+            f"Missing answers in the table: {scenario.blanks:,} of {scenario.cells:,}{part}; a "
+            "missing answer counts as 0."
         )
-    if world.unused:
-        names = ", ".join(world.unused[:8]) + (", ..." if len(world.unused) > 8 else "")
-        items.append(f"Columns of no expert of the problem, which were not used: {names}.")
-    if world.contexts:
-        names = ", ".join(world.contexts)
-        items.append(f"Kinds of requests that are told apart: {names}. Policies learn each apart.")
-    elif setup.file.contexts:
-        items.append("The file names kinds of requests (contexts); this world knows one kind only.")
-    items += [describe_policy(name, setup.cast(name)) for name in setup.policies]
-    items += [f"{name} was not played: {why}" for name, why in found.tried.refused.items()]
-    items += [f"{name} warns: {what}" for name, what in found.tried.warned.items()]
-    return [Heading("What was played"), Bullets(items)]
+    if scenario.unused:
+        more = ", ..." if len(scenario.unused) > 8 else ""
+        yield f"Unused columns of the table: {', '.join(scenario.unused[:8])}{more}."
+    if scenario.contexts:
+        yield f"Contexts, which policies learn separately: {', '.join(scenario.contexts)}."
+    elif plan.file.contexts:
+        yield "The file names contexts, but the scenario does not distinguish them."
+    for spec in plan.policies:
+        yield describe_policy(spec, plan.policy_at(spec))
+    for spec, reason in results.trial.refused.items():
+        yield f"{spec} did not run: {reason}"
+    for spec, warning in results.trial.warned.items():
+        yield f"{spec} warns: {warning}"
 
 
-def build_reward_section(found: WhatifResults, paths: Mapping[str, list[Path]]) -> list[Block]:
-    """Rewards, beside the yardsticks."""
-    compared = {what: one for what in REFERENCE_COLUMNS if (one := found.mark(what)) is not None}
-    rows = [
-        (
-            name,
-            *one.earned,
-            *(format_difference(one, mark) for mark in (found.mark(one.kind), *compared.values())),
-            *one.inside,
+def describe_policy(spec: str, policy: Policy) -> str:
+    """What the policy of a spec does, and what it guarantees with its settings."""
+    name, colon, _ = spec.partition(":")
+    own = policy_to_data(policy)["name"]
+    if name == "auto":
+        parts = [f"{spec} is {own} here, which {POLICY_DESCRIPTIONS[own]}"]
+    else:
+        parts = [f"{spec} {POLICY_DESCRIPTIONS[own]}{' (with your settings)' if colon else ''}"]
+    if getattr(policy, "guard", False):
+        parts.append("its guard keeps the limits at the end of every period")
+    elif hasattr(policy, "guard") and not isinstance(policy, Strict):
+        parts.append("its guard is off, so it does not guarantee the limits")
+    if isinstance(policy, NoisyOr):
+        share = f"{100 * policy.explore:g}% of its rounds" if policy.explore < 1 else "every round"
+        records = (
+            f"records propensities in {share}" if policy.explore else "records no propensities"
         )
-        for name, one in found.standings.items()
+        parts.append(f"it {records}")
+    return f"{'; '.join(parts)}."
+
+
+def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
+    """Rewards and references."""
+    compared = {name: results.reference(name) for name in REFERENCE_COLUMNS}
+    shown = {name: one for name, one in compared.items() if one is not None}
+    columns = [
+        f"vs {REFERENCE_COLUMNS[name]}{'' if one.kept else ' ✗'}" for name, one in shown.items()
     ]
-    names = [
-        f"vs {REFERENCE_COLUMNS[what]}{'' if one.kept else ' ✗'}" for what, one in compared.items()
+    rows = []
+    for name, policy in results.policies.items():
+        own = results.reference(policy.kind)
+        values = [own.value if own else None, *(one.value for one in shown.values())]
+        gaps = ["-" if one is None else f"{policy.reward - one:+.4f}" for one in values]
+        rows.append((name, *policy.cells[:3], *gaps, *policy.cells[3:]))
+    kinds = [
+        f"{join_words(names, 'and')}: {kind.plays}"
+        for key, kind in DISTRIBUTION_KINDS.items()
+        if (names := [name for name, one in results.policies.items() if one.kind == key])
     ]
-    head = ("policy", "reward", "±", "last tenth", "vs best of its kind", *names)
+    head = ("policy", "reward", "±", "last tenth", "vs best of its kind")
     blocks: list[Block] = [
-        Heading("What is earned"),
+        Heading("Rewards"),
         *figure_blocks(
             paths,
             "reward",
-            "Reward of the policies over the requests, against the yardsticks",
-            "Mean over seeds; the band is one standard deviation. A policy that breaks limits may "
-            "earn more than the best that keeps them.",
+            "Reward of the policies over the requests, and references",
+            "Mean over seeds, with a band of one standard deviation. A policy that violates limits "
+            "may earn more than the best one that keeps them.",
         ),
         TableBlock(
-            f"Mean reward of a request, ± its standard deviation over seeds, and the difference "
-            f"to each yardstick (✗: one that breaks limits). The kind of {describe_kinds(found)}. How "
-            f"many seeds ended inside all limits, on average over whole periods, and how many "
-            f"periods did.",
-            (*head, "seeds inside", "periods inside"),
+            "Mean reward of a request, its standard deviation over seeds (±), and the difference "
+            f"from each reference (✗: the reference violates limits). Kinds: {'; '.join(kinds)}. "
+            "Seeds and periods within all limits.",
+            [*head, *columns, "seeds within", "periods within"],
             rows,
         ),
     ]
-    marks = [(REFERENCE_LABELS[what], *reference_cells(one)) for what, one in found.marks.items()]
-    if marks:
-        yardsticks = ("yardstick", "reward", "proved ceiling", "keeps the limits")
-        caption = "What would be earned without learning, by whoever knew the world beforehand."
-        blocks.append(TableBlock(caption, yardsticks, marks))
-        notes = [
-            f"{REFERENCE_LABELS[what]}: {one.note}."
-            for what, one in found.marks.items()
-            if one.note
-        ]
-        blocks += [Bullets(notes)] if notes else []
+    if results.references:
+        references = []
+        for name, one in results.references.items():
+            cells = ("-", "-", "-")
+            if not isinstance(one, MissingReference):
+                ceiling = "-" if one.ceiling is None else f"{one.ceiling:.4f}"
+                cells = (f"{one.value:.4f}", ceiling, "yes" if one.kept else "no")
+            references.append((REFERENCE_LABELS[name], *cells))
+        caption = "References: what a policy that knows the scenario would earn."
+        columns = ["reference", "reward", "proved ceiling", "keeps the limits"]
+        blocks.append(TableBlock(caption, columns, references))
+    notes = {name: one.note for name, one in results.references.items() if one.note}
+    if notes:
+        blocks.append(
+            Bullets([f"{REFERENCE_LABELS[name]}: {note}." for name, note in notes.items()])
+        )
     return blocks
 
 
-def format_difference(one: PolicyResult, mark: Reference | None) -> str:
-    """How far above a yardstick, if there is one."""
-    return "-" if mark is None else f"{one.reward - mark.value:+.4f}"
-
-
-def describe_kinds(found: WhatifResults) -> str:
-    """Which policies are of which kind, in words."""
-    by_kind = {
-        kind: [name for name, one in found.standings.items() if one.kind == kind]
-        for kind in DISTRIBUTION_KINDS
-    }
-    parts = [
-        f"{join_words(who, 'and')}: {DISTRIBUTION_KINDS[kind].who}"
-        for kind, who in by_kind.items()
-        if who
-    ]
-    return "; ".join(parts)
-
-
-def reference_cells(one: Reference | MissingReference) -> tuple[str, str, str]:
-    """Reward, ceiling, and whether it keeps the limits."""
-    if isinstance(one, MissingReference):
-        return "-", "-", "-"
-    ceiling = "-" if one.ceiling is None else f"{one.ceiling:.4f}"
-    return f"{one.value:.4f}", ceiling, "yes" if one.kept else "no"
-
-
-def build_limits_section(found: WhatifResults, paths: Mapping[str, list[Path]]) -> list[Block]:
-    """Whether they were kept."""
-    setup = found.setup
-    if not setup.problem.limits or not found.standings:
+def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
+    """Averages under the limits."""
+    plan = results.plan
+    if not plan.problem.limits or not results.policies:
         return []
     rows = []
-    for n, promise in enumerate(setup.file.limits):
-        cells = []
-        for one in found.standings.values():
-            spend = np.array([play.spend[n] for play in one.plays])
-            left = int(
-                (
-                    promise.limit.sign * (spend - promise.limit.bound)
-                    < -1e-12 * promise.limit.bound
-                ).sum()
-            )
-            mean = f"{found.in_unit(promise, float(spend.mean())):.4g}"
-            cells.append(f"{mean} ✗ {left}/{len(spend)}" if left and setup.due else mean)
-        rows.append((promise.words, *cells))
-    more = (
-        "" if len(rows) <= MAX_LIMIT_PANELS else f" The first {MAX_LIMIT_PANELS} limits are shown."
-    )
+    for n, limit in enumerate(plan.file.limits):
+        cells = [
+            describe_average(results, n, [run.spend[n] for run in one.runs])
+            for one in results.policies.values()
+        ]
+        rows.append((limit.words, *cells))
+    more = f" The first {MAX_LIMIT_PANELS} limits are shown." * (len(rows) > MAX_LIMIT_PANELS)
+    each = "in each period" if has_several_periods(plan) else "since the first request"
+    over = "complete periods" if plan.complete else "all requests"
     return [
-        Heading("Are the limits kept?"),
+        Heading("Limits"),
         *figure_blocks(
             paths,
             "limits",
             "Average under each limit over the requests",
-            f"{LIMIT_FIGURE_CAPTIONS[has_several_periods(setup)]}: mean over seeds, and a band from the lowest to the "
-            f"highest.{more}",
+            f"Averages {each}: mean over seeds, with a band from the lowest to the highest.{more}",
         ),
         TableBlock(
-            f"Average over {'whole periods' if setup.due else 'the requests played'}, mean over "
-            "seeds, in the unit of the problem file; ✗: seeds that ended outside the limit.",
-            ("limit", *found.standings),
+            f"Average over {over}, mean over seeds, in the unit of the problem file; ✗: number of "
+            "seeds that violate the limit.",
+            ("limit", *results.policies),
             rows,
         ),
     ]
 
 
-LIMIT_FIGURE_CAPTIONS = {
-    True: "Average of each period, at its end, which is when limits are due",
-    False: "Averages since the first request",
-}
-"""What the figure of limits shows: periods by themselves, if there are several."""
+def describe_average(results: WhatifResults, n: int, spend: Sequence[float]) -> str:
+    """The mean over seeds of an average under a limit, and how many seeds violate it."""
+    written = results.plan.file.limits[n]
+    limit, values = written.limit, np.array(spend)
+    violated = int((limit.sign * (values - limit.bound) < -1e-12 * limit.bound).sum())
+    mean = f"{results.in_unit(written, float(values.mean())):.4g}"
+    return f"{mean} ✗ {violated}/{len(spend)}" if violated and results.plan.complete else mean
 
 
-def build_prices_section(found: WhatifResults) -> list[Block]:
-    """What each limit costs, to every kind of law that was played."""
-    if not found.setup.problem.limits or not any(found.prices.values()):
+def build_prices_section(results: WhatifResults) -> list[Block]:
+    """The shadow prices, for each kind of distribution that was played."""
+    if not results.plan.problem.limits or not any(results.prices.values()):
         return []
     return [
         Heading("What each limit costs"),
         Paragraph(
-            "The price of a limit is what the best law would earn more, per request, if the bound "
-            "had a unit more room. It comes from the optimum itself; to check it, each bound was "
-            "moved a little and the optimum computed anew. Different kinds of laws put different "
-            "prices on the same limit: take those of the policy you are going to run."
+            "The shadow price of a limit is the reward per request that the optimum gains per unit "
+            "of a looser bound. It is a dual variable of the optimum; as a check, each bound was "
+            "changed slightly and the optimum computed again. Prices depend on the kind of "
+            "distribution: use those of the policy that you will run."
         ),
-        *(price_table(found, kind) for kind in found.prices),
+        *(make_price_table(results, kind) for kind in results.prices),
     ]
 
 
-def price_table(found: WhatifResults, kind: str) -> TableBlock:
-    """Prices at the best law of a kind."""
-    who = join_words([name for name, one in found.standings.items() if one.kind == kind], "and")
+def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
+    """The shadow prices at the best distribution of a kind."""
+    names = [name for name, one in results.policies.items() if one.kind == kind]
     rows = []
-    for promise, one in zip(found.setup.file.limits, found.prices[kind], strict=True):
-        binds = found.gain(one) > 1e-7
-        unit = found.setup.problem.draws if promise.per == "draw" else 1
-        by_price, measured = found.priced_gain(one), found.measured_gain(one)
+    for limit, price in zip(results.plan.file.limits, results.prices[kind], strict=True):
+        gain, measured = results.priced_gain(price), results.measured_gain(price)
+        per_unit = abs(results.plan.span * price.price * limit.unit(results.plan.problem.draws))
         rows.append(
             (
-                promise.words,
-                "yes" if binds else "no",
-                f"{abs(found.setup.span * one.price * unit):.4g}" if by_price > 1e-7 else "0",
-                f"{by_price:.6f}",
+                limit.words,
+                "yes" if results.gain(price) > 1e-7 else "no",
+                f"{per_unit:.4g}" if gain > 1e-7 else "0",
+                f"{gain:.6f}",
                 "-" if measured is None else f"{measured:.6f}",
-                PRICE_VERDICTS[one.verdict],
+                PRICE_VERDICTS[price.verdict],
             )
         )
     return TableBlock(
-        f"For {DISTRIBUTION_KINDS[kind].who}, as {who} ask{'s' if ' and ' not in who else ''} them: reward of "
-        "a request; where a limit does not bind, more room is worth nothing.",
-        (
-            "limit",
-            "binds",
-            "price of a unit",
-            "1% more room: by the price",
-            "by moving it",
-            "agree",
-        ),
+        f"For {DISTRIBUTION_KINDS[kind].plays} ({join_words(names, 'and')}): gain in reward per "
+        "request; a limit that is not binding has price 0.",
+        ("limit", "binding", "price per unit", "gain of 1%, by the price", "measured", "agree"),
         rows,
     )
 
 
-def build_experts_section(found: WhatifResults, paths: Mapping[str, list[Path]]) -> list[Block]:
-    """Who is asked."""
-    if not found.standings:
+def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
+    """How often each expert is asked."""
+    if not results.policies:
         return []
-    names, order = found.setup.problem.experts, np.argsort(-found.headline.asked, kind="stable")
-    asked = {name: one.asked for name, one in found.standings.items()}
-    best = found.mark(found.headline.kind)
+    headline, experts = results.headline, results.plan.problem.experts
+    kind, best = DISTRIBUTION_KINDS[headline.kind], results.reference(headline.kind)
+    asked = {name: one.asked for name, one in results.policies.items()}
     if best is not None and best.asked is not None:
-        asked[DISTRIBUTION_KINDS[found.headline.kind].name] = best.asked
-    rows = [
-        (names[i], *(f"{100 * shares[i]:.1f}%" for shares in asked.values())) for i in order[:15]
-    ]
-    more = (
-        ""
-        if len(names) <= MAX_EXPERT_ROWS
-        else f" The {MAX_EXPERT_ROWS} that are asked most are shown."
-    )
+        asked[kind.label] = best.asked
+    order = np.argsort(-headline.asked, kind="stable")[:15]
+    rows = [(experts[i], *(f"{100 * shares[i]:.1f}%" for shares in asked.values())) for i in order]
+    more = f" The {MAX_EXPERT_ROWS} asked most often are shown." * (len(experts) > MAX_EXPERT_ROWS)
     return [
         Heading("Who is asked"),
         *figure_blocks(
             paths,
             "experts",
             "Share of requests in which each expert is asked, by policy",
-            f"The ring is the best {DISTRIBUTION_KINDS[found.headline.kind].law}.{more}",
+            f"Rings: the best {kind.best}.{more}",
         ),
         TableBlock(
-            f"Share of requests in which an expert is asked: the {len(rows)} asked most.",
+            f"Share of requests in which an expert is asked: the {len(rows)} asked most often.",
             ("expert", *asked),
             rows,
         ),
     ]
 
 
-def build_sweep_section(found: WhatifResults, paths: Mapping[str, list[Path]]) -> list[Block]:
-    """The levels of a sweep, and the bound of the file among them."""
-    setup = found.setup
-    if setup.sweep is None:
+def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
+    """The sweep of one bound."""
+    plan = results.plan
+    if plan.sweep is None:
         return []
-    promise = setup.sweep.promise
-    rows = [
-        (
-            f"{bound:.6g}{' (as in the file)' if level is None else ''}",
-            *(
-                "-" if (best := found.mark(kind, level)) is None else f"{best.value:.4f}"
-                for kind in setup.kinds
-            ),
-            *(sweep_cell(found, name, level) for name in setup.policies),
+    limit, rows = plan.sweep.limit, []
+    for bound, level in sweep_bounds(plan):
+        best = [results.reference(kind, level) for kind in plan.kinds]
+        policies = results.policies_at(level)
+        rows.append(
+            (
+                f"{bound:.6g}{' (as in the file)' if level is None else ''}",
+                *("-" if one is None else f"{one.value:.4f}" for one in best),
+                *(format_sweep_cell(policies.get(spec)) for spec in plan.policies),
+            )
         )
-        for bound, level in sweep_bounds(setup)
-    ]
-    names = [DISTRIBUTION_KINDS[kind].name for kind in setup.kinds]
-    side, reasons = promise.limit.side.replace("_", " "), describe_gaps(found)
+    name, side = limit.limit.name, limit.limit.side.replace("_", " ")
+    notes, labels = describe_sweep(results), [DISTRIBUTION_KINDS[kind].label for kind in plan.kinds]
     return [
-        Heading(f"What another bound on {promise.limit.name} would buy"),
+        Heading(f"Other bounds on {name}"),
         *figure_blocks(
             paths,
-            "tradeoff",
-            f"Mean reward against the bound on {promise.limit.name}",
-            "Mean over seeds ± one standard deviation; hollow: some limit was left. A line is "
-            "broken where its policy would not play.",
+            "sweep",
+            f"Mean reward against the bound on {name}",
+            "Mean over seeds ± one standard deviation; hollow: a limit was violated. A line has a "
+            "gap where its policy did not run.",
         ),
         TableBlock(
-            f"Mean reward; ✗: some limit was left when it was due"
-            f"{'; -: not played, see below' if reasons else ''}.",
-            (f"{promise.limit.name} {side}, per {promise.per}", *names, *setup.policies),
+            "Mean reward; ✗: a limit was violated; -: did not run.",
+            [f"{name} {side}, per {limit.per}", *labels, *plan.policies],
             rows,
         ),
-        *describe_auto_changes(found.setup),
-        *reasons,
+        *([Bullets(notes)] if notes else []),
     ]
 
 
-def describe_auto_changes(setup: WhatifPlan) -> list[Block]:
-    """Where other bounds call for another policy than those of the file do."""
-    places: dict[str, list[str]] = {}
-    for level in setup.levels:
-        for one in set(setup.took(level.number)) - set(setup.took()) if level.problem else ():
-            places.setdefault(one, []).append(f"{level.written:.6g}")
-    items = [f"At {join_words(where, 'and')}: {one}." for one, where in places.items()]
-    return [Bullets(items)] if items else []
+def format_sweep_cell(one: PolicyResult | None) -> str:
+    """The reward of a policy at a bound."""
+    return "-" if one is None else f"{one.reward:.4f}{' ✗' if one.bad_periods else ''}"
 
 
-def sweep_cell(found: WhatifResults, policy: str, level: int | None) -> str:
-    """What a policy earned at a bound."""
-    one = found.at(level).get(policy)
-    return "-" if one is None else f"{one.reward:.4f}{' ✗' if one.breaks else ''}"
-
-
-def describe_gaps(found: WhatifResults) -> list[Block]:
-    """Why there are gaps in the sweep: each reason once, with the bounds it is about."""
-    places: dict[str, list[str]] = {}
-    for level in found.setup.levels:
-        at = f"{level.written:.6g}"
+def describe_sweep(results: WhatifResults) -> list[str]:
+    """What `auto` selects at other bounds, and why some policies did not run."""
+    plan = results.plan
+    bounds: dict[str, list[str]] = {}
+    for level in plan.levels:
+        notes = [
+            f"{name} did not run: {why}" for name, why in results.refusals(level.number).items()
+        ]
         if level.reason:
-            places.setdefault("no policy can keep all limits", []).append(at)
-        for name, why in found.refusals(level.number).items():
-            places.setdefault(f"{name} would not play: {why}", []).append(at)
-    items = [f"At {join_words(where, 'and')}: {why.rstrip('.')}." for why, where in places.items()]
-    return [Bullets(items)] if items else []
+            notes.append("no policy can keep all limits")
+        else:
+            usual = plan.auto_choices()
+            notes += [one for one in plan.auto_choices(level.number) if one not in usual]
+        for note in notes:
+            bounds.setdefault(note, []).append(f"{level.written:.6g}")
+    return [f"At {join_words(where, 'and')}: {note.rstrip('.')}." for note, where in bounds.items()]
 
 
-def build_reading_section(found: WhatifResults) -> list[Block]:
-    """How to read all this."""
-    return [
-        Heading("How to read this"),
-        Bullets(
-            [
-                "A lot says how likely each panel of different experts is; a law of independent "
-                "draws says how likely each expert is in a draw, so that some are drawn twice and "
-                "panels have fewer members at times. The best of either kind know the world "
-                "beforehand; policies have to learn it from one reward per request.",
-                "The best lot is the solution of a linear program. The best law of independent "
-                "draws is found by a search from several starts; none exceeds its proved ceiling, "
-                "nor that of panels that are full or not. The paper's stand-in for the limits is "
-                "linear, and stricter than they are.",
-                "The best single panel is found by a greedy search with swaps, and proved where "
-                "that can be afforded.",
-                "All numbers, with every seed and curve, are in whatif.json.",
-            ]
-        ),
-    ]
-
-
-def figure_blocks(
-    paths: Mapping[str, list[Path]], name: str, alt: str, caption: str
-) -> list[Block]:
+def figure_blocks(paths: FigurePaths, name: str, alt: str, caption: str) -> list[Block]:
     """A figure, if it was drawn."""
     if name not in paths:
         return []

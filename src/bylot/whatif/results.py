@@ -1,4 +1,4 @@
-"""What came of a what-if run: plays by policy, yardsticks, prices, levels; all numbers as data."""
+"""The results of a what-if run: runs by policy, references, shadow prices, the sweep; as data too."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from bylot.numerics.jit import Floats
 from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
 from bylot.problem_files import WrittenLimit
-from bylot.whatif.plan import DISTRIBUTION_KINDS, ReferenceJob, RunJob, WhatifJob, WhatifPlan
-from bylot.whatif.references import REFERENCES, MissingReference, Reference
+from bylot.whatif.plan import ReferenceJob, RunJob, WhatifJob, WhatifPlan
+from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, MissingReference, Reference
 
 
 class TrialRuns(NamedTuple):
-    """What policies said before they played: why some would not, what others warned of."""
+    """What the policies reported when they were bound to the problem."""
 
     refused: dict[str, str]
     warned: dict[str, str]
@@ -25,326 +25,294 @@ class TrialRuns(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """A policy over all seeds that were played."""
+    """All runs of a policy; `kind` is the kind of distribution that it plays."""
 
     policy: str
-    kind: str  # of the law it plays
+    kind: str
     seeds: Sequence[int]
-    plays: Sequence[PlaySummary]
+    runs: Sequence[PlaySummary]
 
     @cached_property
     def reward(self) -> float:
         """Mean over seeds of the mean reward."""
-        return float(np.mean([one.reward for one in self.plays]))
+        return float(np.mean([run.reward for run in self.runs]))
 
     @cached_property
     def late(self) -> float:
-        """The same over the last tenth of the rounds: what is earned once it has learned."""
-        return float(np.mean([one.late for one in self.plays]))
+        """The same over the last tenth of the rounds, when most is learned."""
+        return float(np.mean([run.late for run in self.runs]))
 
     @cached_property
     def deviation(self) -> float:
         """Standard deviation of the reward over seeds."""
-        return float(seed_std(np.array([one.reward for one in self.plays])))
+        return float(seed_std(np.array([run.reward for run in self.runs])))
 
     @property
     def spend(self) -> Floats:
         """(d,) mean cost under each limit."""
-        return np.asarray(np.mean([one.spend for one in self.plays], axis=0))
+        return np.asarray(np.mean([run.spend for run in self.runs], axis=0))
 
     @property
     def asked(self) -> Floats:
-        """(K,) share of requests."""
-        return np.asarray(np.mean([one.asked for one in self.plays], axis=0))
+        """(K,) share of the requests in which each expert is asked."""
+        return np.asarray(np.mean([run.asked for run in self.runs], axis=0))
 
     @property
     def kept(self) -> int:
-        """Seeds whose whole play was inside all limits."""
-        return sum(one.kept for one in self.plays)
+        """Number of seeds whose averages over complete periods keep all limits."""
+        return sum(run.kept for run in self.runs)
 
     @property
     def periods(self) -> int:
-        """Whole periods of all seeds."""
-        return sum(one.periods for one in self.plays)
+        """Number of complete periods of all seeds."""
+        return sum(run.periods for run in self.runs)
 
     @property
     def bad_periods(self) -> int:
-        """Those that ended outside a limit."""
-        return sum(one.bad_periods for one in self.plays)
-
-    @property
-    def earned(self) -> tuple[str, str, str]:
-        """For tables: reward, its deviation, and what the last tenth earned."""
-        apart = f"{self.deviation:.4f}" if len(self.plays) > 1 else "-"
-        return f"{self.reward:.4f}", apart, f"{self.late:.4f}"
-
-    @property
-    def inside(self) -> tuple[str, str]:
-        """For tables: seeds inside all limits, and periods."""
-        good = self.periods - self.bad_periods
-        if not self.periods:
-            return "-", "-"
-        return f"{self.kept}/{len(self.plays)}", f"{good}/{self.periods}"
+        """Number of periods that ended outside a limit."""
+        return sum(run.bad_periods for run in self.runs)
 
     @property
     def keeps(self) -> bool:
-        """Were the limits kept whenever they were due, under every seed?"""
-        return all(one.kept_in_all_periods for one in self.plays)
+        """Did every period of every seed keep the limits?"""
+        return all(run.kept_in_all_periods for run in self.runs)
 
     @property
-    def breaks(self) -> bool:
-        """Were they left when they were due?"""
-        return self.bad_periods > 0
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Cells of a table: reward, deviation, last tenth, seeds and periods within the limits."""
+        deviation = f"{self.deviation:.4f}" if len(self.runs) > 1 else "-"
+        within = ("-", "-")
+        if self.periods:
+            good = self.periods - self.bad_periods
+            within = (f"{self.kept}/{len(self.runs)}", f"{good}/{self.periods}")
+        return f"{self.reward:.4f}", deviation, f"{self.late:.4f}", *within
 
-    def rewards(self) -> SeedCurves:
-        """Rolling mean reward of every seed."""
-        return SeedCurves(
-            self.plays[0].t, np.array([one.reward_curve for one in self.plays]), [*self.seeds]
-        )
+    def reward_curves(self) -> SeedCurves:
+        """Rolling mean reward of each seed."""
+        rows = np.array([run.reward_curve for run in self.runs])
+        return SeedCurves(self.runs[0].t, rows, [*self.seeds])
 
-    def spends(self, limit: int) -> SeedCurves:
-        """Running mean cost of every seed under a limit."""
-        rows = np.array([one.spend_curve[:, limit] for one in self.plays])
-        return SeedCurves(self.plays[0].t, rows, [*self.seeds])
-
-    def by_period(self, limit: int, period: int) -> SeedCurves:
-        """Mean cost of every seed under a limit in each period, at its end."""
-        rows = np.array([one.by_period[:, limit] for one in self.plays])
+    def spend_curves(self, limit: int, period: int | None) -> SeedCurves:
+        """Mean cost of each seed under a limit: in each period, or up to each round if None."""
+        if period is None:
+            rows = np.array([run.spend_curve[:, limit] for run in self.runs])
+            return SeedCurves(self.runs[0].t, rows, [*self.seeds])
+        rows = np.array([run.by_period[:, limit] for run in self.runs])
         return SeedCurves(period * np.arange(1, rows.shape[1] + 1), rows, [*self.seeds])
 
 
 @dataclass(frozen=True)
 class WhatifResults:
-    """Results of the jobs that were done, and what policies said before; some may be missing."""
+    """The results of the finished jobs; an interrupted run has only some."""
 
-    setup: WhatifPlan
-    tried: TrialRuns
+    plan: WhatifPlan
+    trial: TrialRuns
     results: Mapping[WhatifJob, Any]
     stopped: bool = False
 
     @cached_property
-    def standings(self) -> dict[str, PolicyResult]:
-        """Policies that were played, in the order that was asked for."""
-        return self.at(None)
+    def policies(self) -> dict[str, PolicyResult]:
+        """The policies that ran, in the order of the plan."""
+        return self.policies_at(None)
 
-    def at(self, level: int | None) -> dict[str, PolicyResult]:
-        """Policies that were played at a level of the sweep."""
-        made = {}
-        for policy in self.setup.policies:
-            plays = {
-                seed: found
-                for seed in self.setup.seeds
-                if isinstance(found := self.results.get(RunJob(policy, seed, level)), PlaySummary)
-            }
-            if plays:
-                kind = self.setup.kind(policy, level)
-                made[policy] = PolicyResult(policy, kind, list(plays), list(plays.values()))
-        return made
+    def policies_at(self, level: int | None) -> dict[str, PolicyResult]:
+        """The policies that ran at a level of the sweep."""
+        found = {}
+        for policy in self.plan.policies:
+            jobs = {seed: self.results.get(RunJob(policy, seed, level)) for seed in self.plan.seeds}
+            runs = {seed: run for seed, run in jobs.items() if isinstance(run, PlaySummary)}
+            if runs:
+                kind = self.plan.kind(policy, level)
+                found[policy] = PolicyResult(policy, kind, list(runs), list(runs.values()))
+        return found
 
     def refusals(self, level: int) -> dict[str, str]:
-        """Policies that would not play at a level of the sweep, and why."""
-        seed = self.setup.seeds[0]
-        said = {name: self.results.get(RunJob(name, seed, level)) for name in self.setup.policies}
-        return {name: why for name, why in said.items() if isinstance(why, str)}
+        """The policies that refused to run at a level of the sweep, with their reasons."""
+        seed = self.plan.seeds[0]
+        found = {name: self.results.get(RunJob(name, seed, level)) for name in self.plan.policies}
+        return {name: reason for name, reason in found.items() if isinstance(reason, str)}
 
-    def mark(self, what: str, level: int | None = None) -> Reference | None:
-        """A yardstick that was computed and exists."""
-        found = self.results.get(ReferenceJob(what, level))
+    def reference(self, name: str, level: int | None = None) -> Reference | None:
+        """A reference that was computed and exists."""
+        found = self.results.get(ReferenceJob(name, level))
         return found if isinstance(found, Reference) else None
 
     @property
-    def marks(self) -> dict[str, Reference | MissingReference]:
-        """All yardsticks that were computed, whether they exist or not."""
-        found = {what: self.results.get(ReferenceJob(what)) for what in REFERENCES}
-        return {what: one for what, one in found.items() if one is not None}
-
-    @property
-    def best(self) -> PolicyResult | None:
-        """The policy that earned most of those that kept the limits whenever they were due."""
-        keepers = [one for one in self.standings.values() if one.keeps]
-        return max(keepers, key=lambda one: one.reward, default=None)
+    def references(self) -> dict[str, Reference | MissingReference]:
+        """All references that were computed."""
+        found = {name: self.results.get(ReferenceJob(name)) for name in REFERENCES}
+        return {name: one for name, one in found.items() if one is not None}
 
     @property
     def headline(self) -> PolicyResult:
-        """The policy that the report is about: the best that kept the limits, or else of all."""
-        return self.best or max(self.standings.values(), key=lambda one: one.reward)
+        """The best policy that kept the limits in every period, or else the best of all."""
+        keeping = [one for one in self.policies.values() if one.keeps]
+        return max(keeping or self.policies.values(), key=lambda one: one.reward)
 
     @property
     def prices(self) -> dict[str, tuple[ShadowPrice, ...]]:
-        """Of each limit, at the best law of every kind that was played, the headline's first."""
-        if not self.standings:
+        """Shadow prices by kind of distribution, that of the headline first."""
+        if not self.policies:
             return {}
-        there = {one.kind for one in self.standings.values()}
-        played = sorted(
-            there, key=lambda one: (one != self.headline.kind, [*DISTRIBUTION_KINDS].index(one))
-        )
-        found = {one: self.mark(one) for one in played}
-        return {one: best.prices for one, best in found.items() if best is not None}
+        played = {one.kind for one in self.policies.values()}
+        order = [self.headline.kind, *(kind for kind in DISTRIBUTION_KINDS if kind in played)]
+        found = {kind: self.reference(kind) for kind in order}
+        return {kind: best.prices for kind, best in found.items() if best is not None}
 
-    def in_unit(self, promise: WrittenLimit, per_request: float) -> float:
-        """An average per request in the unit that the file has the limit in."""
-        return per_request / self.setup.problem.draws if promise.per == "draw" else per_request
+    def in_unit(self, limit: WrittenLimit, per_request: float) -> float:
+        """An average per request in the unit of the file."""
+        return per_request / limit.unit(self.plan.problem.draws)
 
-    def gain(self, price: ShadowPrice, by: float = 0.01) -> float:
-        """What moving a bound outwards by a fraction of itself would add: by its price or, at a
-        kink, where there are many, by the difference.
+    def gain(self, price: ShadowPrice) -> float:
+        """The reward gained by a bound that is 1% looser.
+
+        At a kink the price is not unique, and the measured gain is used.
         """
-        measured = self.measured_gain(price, by)
+        measured = self.measured_gain(price)
         if price.verdict == "kink" and measured is not None:
             return measured
-        return self.priced_gain(price, by)
+        return self.priced_gain(price)
 
-    def priced_gain(self, price: ShadowPrice, by: float = 0.01) -> float:
-        """The same by its price."""
-        return self.setup.span * abs(price.price) * by * price.limit.bound
+    def priced_gain(self, price: ShadowPrice) -> float:
+        """The gain by the shadow price."""
+        return self.plan.span * abs(price.price) * 0.01 * price.limit.bound
 
-    def measured_gain(self, price: ShadowPrice, by: float = 0.01) -> float | None:
-        """The same by the difference towards the looser side."""
+    def measured_gain(self, price: ShadowPrice) -> float | None:
+        """The gain by the difference quotient on the looser side."""
         looser = price.above if price.limit.sign < 0 else price.below
-        return None if looser is None else self.setup.span * abs(looser) * by * price.limit.bound
+        return None if looser is None else self.plan.span * abs(looser) * 0.01 * price.limit.bound
 
 
-def results_data(found: WhatifResults, sentences: Sequence[str]) -> dict[str, Any]:
-    """All numbers, for programs: what `whatif.json` holds."""
-    setup = found.setup
-    file, world = setup.file, setup.world
+def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, Any]:
+    """All numbers: the content of `whatif.json`."""
+    plan, file, scenario = results.plan, results.plan.file, results.plan.scenario
     low, high = file.rewards
     return {
         "summary": list(sentences),
-        "stopped": found.stopped,
+        "stopped": results.stopped,
         "problem": {
             "file": str(file.path),
-            "experts": list(setup.problem.experts),
-            "draws": setup.problem.draws,
-            "period": setup.problem.period,
+            "experts": list(plan.problem.experts),
+            "draws": plan.problem.draws,
+            "period": plan.problem.period,
             "rewards": {"from": low, "to": high},
-            "limits": [swept_limit_data(promise, file.units) for promise in file.limits],
+            "limits": [
+                {
+                    "name": one.limit.name,
+                    "side": one.limit.side,
+                    "bound": one.written,
+                    "per": one.per,
+                    "bound_per_request": one.limit.bound,
+                    "unit": file.units.get(one.limit.name),
+                    "line": one.line,
+                }
+                for one in file.limits
+            ],
         },
-        "world": {
-            "story": world.story,
-            "made_up": world.made_up,
-            "dimensions": list(world.dimensions),
-            "contexts": list(world.contexts),
-            "questions": world.questions,
-            "answers": world.cells,
-            "blanks": world.blanks,
-            "unused": list(world.unused),
+        "scenario": {
+            "description": scenario.description,
+            "synthetic": scenario.synthetic,
+            "dimensions": list(scenario.dimensions),
+            "contexts": list(scenario.contexts),
+            "questions": scenario.questions,
+            "answers": scenario.cells,
+            "blanks": scenario.blanks,
+            "unused": list(scenario.unused),
         },
-        "rounds": setup.rounds,
-        "seeds": list(setup.seeds),
-        "horizon": setup.horizon,
-        "window": setup.window,
+        "rounds": plan.rounds,
+        "seeds": list(plan.seeds),
+        "horizon": plan.horizon,
+        "window": plan.window,
         "policies": {
             policy: {
-                "kind": setup.kind(policy),
-                "settings": policy_to_data(setup.cast(policy)),
-                "refused": found.tried.refused.get(policy),
-                "warning": found.tried.warned.get(policy),
-                **(
-                    policy_result_data(found.standings[policy]) if policy in found.standings else {}
-                ),
+                "kind": plan.kind(policy),
+                "settings": policy_to_data(plan.policy_at(policy)),
+                "refused": results.trial.refused.get(policy),
+                "warning": results.trial.warned.get(policy),
+                **(policy_data(results.policies[policy]) if policy in results.policies else {}),
             }
-            for policy in setup.policies
+            for policy in plan.policies
         },
-        "yardsticks": {what: reference_data(one) for what, one in found.marks.items()},
+        "references": {name: reference_data(one) for name, one in results.references.items()},
         "prices": {
-            kind: [price_data(found, one) for one in prices]
-            for kind, prices in found.prices.items()
+            kind: [price_data(results, one) for one in prices]
+            for kind, prices in results.prices.items()
         },
-        "sweep": sweep_data(found),
+        "sweep": sweep_data(results),
     }
 
 
-def swept_limit_data(promise: WrittenLimit, units: Mapping[str, str]) -> dict[str, Any]:
-    """A limit."""
-    limit = promise.limit
+def policy_data(result: PolicyResult) -> dict[str, Any]:
+    """The numbers of a policy."""
     return {
-        "name": limit.name,
-        "side": limit.side,
-        "bound": promise.written,
-        "per": promise.per,
-        "bound_per_request": limit.bound,
-        "unit": units.get(limit.name),
-        "line": promise.line,
-    }
-
-
-def policy_result_data(one: PolicyResult) -> dict[str, Any]:
-    """A policy."""
-    return {
-        "reward": one.reward,
-        "deviation": one.deviation,
-        "late": one.late,
-        "keeps": one.keeps,
-        "kept": one.kept,
-        "periods": one.periods,
-        "bad_periods": one.bad_periods,
-        "spend": one.spend.tolist(),
-        "asked": one.asked.tolist(),
-        "plays": [
-            {"seed": seed}
-            | {
-                name: value.tolist() if isinstance(value, np.ndarray) else value
-                for name, value in play._asdict().items()
+        "reward": result.reward,
+        "deviation": result.deviation,
+        "late": result.late,
+        "keeps": result.keeps,
+        "kept": result.kept,
+        "periods": result.periods,
+        "bad_periods": result.bad_periods,
+        "spend": result.spend.tolist(),
+        "asked": result.asked.tolist(),
+        "runs": [
+            {
+                "seed": seed,
+                **{name: np.asarray(one).tolist() for name, one in run._asdict().items()},
             }
-            for seed, play in zip(one.seeds, one.plays, strict=True)
+            for seed, run in zip(result.seeds, result.runs, strict=True)
         ],
     }
 
 
-def reference_data(one: Reference | MissingReference) -> dict[str, Any]:
-    """A yardstick."""
-    if isinstance(one, MissingReference):
-        return {"value": None, "note": one.note}
+def reference_data(reference: Reference | MissingReference) -> dict[str, Any]:
+    """The numbers of a reference."""
+    if isinstance(reference, MissingReference):
+        return {"value": None, "note": reference.note}
     return {
-        "value": one.value,
-        "ceiling": one.ceiling,
-        "kept": one.kept,
-        "note": one.note,
-        "asked": None if one.asked is None else one.asked.tolist(),
+        "value": reference.value,
+        "ceiling": reference.ceiling,
+        "kept": reference.kept,
+        "note": reference.note,
+        "asked": None if reference.asked is None else reference.asked.tolist(),
     }
 
 
-def price_data(found: WhatifResults, one: ShadowPrice) -> dict[str, Any]:
-    """A price, per unit of the bound per request."""
-    span = found.setup.span
+def price_data(results: WhatifResults, price: ShadowPrice) -> dict[str, Any]:
+    """A shadow price, per unit of the bound per request."""
+    span = results.plan.span
     return {
-        "limit": one.limit.name,
-        "side": one.limit.side,
-        "price": span * one.price,
-        "step": one.step,
-        "below": None if one.below is None else span * one.below,
-        "above": None if one.above is None else span * one.above,
-        "verdict": one.verdict,
-        "gain_of_one_percent": found.gain(one),
-        "measured_gain_of_one_percent": found.measured_gain(one),
+        "limit": price.limit.name,
+        "side": price.limit.side,
+        "price": span * price.price,
+        "step": price.step,
+        "below": None if price.below is None else span * price.below,
+        "above": None if price.above is None else span * price.above,
+        "verdict": price.verdict,
+        "gain_of_one_percent": results.gain(price),
+        "measured_gain_of_one_percent": results.measured_gain(price),
     }
 
 
-def sweep_data(found: WhatifResults) -> dict[str, Any] | None:
+def sweep_data(results: WhatifResults) -> dict[str, Any] | None:
     """The levels of the sweep."""
-    sweep = found.setup.sweep
-    if sweep is None:
+    plan = results.plan
+    if plan.sweep is None:
         return None
-    return {
-        "limit": sweep.promise.limit.name,
-        "side": sweep.promise.limit.side,
-        "per": sweep.promise.per,
-        "levels": [
+    levels = []
+    for level in plan.sweep.levels:
+        best = {kind: results.reference(kind, level.number) for kind in plan.kinds}
+        levels.append(
             {
                 "bound": level.written,
-                "impossible": level.reason or None,
-                "best": {
-                    one: None if (best := found.mark(one, level.number)) is None else best.value
-                    for one in found.setup.kinds
-                },
+                "infeasible": level.reason or None,
+                "best": {kind: None if one is None else one.value for kind, one in best.items()},
                 "policies": {
                     name: {"reward": one.reward, "deviation": one.deviation, "keeps": one.keeps}
-                    for name, one in found.at(level.number).items()
+                    for name, one in results.policies_at(level.number).items()
                 },
-                "took": [] if level.problem is None else found.setup.took(level.number),
-                "refused": found.refusals(level.number),
+                "auto": plan.auto_choices(level.number) if level.problem else [],
+                "refused": results.refusals(level.number),
             }
-            for level in sweep.levels
-        ],
-    }
+        )
+    limit = plan.sweep.limit
+    return {"limit": limit.limit.name, "side": limit.limit.side, "per": limit.per, "levels": levels}

@@ -1,4 +1,4 @@
-"""A what-if run from setup to report, and what is left of one that is stopped."""
+"""A what-if run: try the policies, run all jobs, write the report."""
 
 import time
 import warnings
@@ -21,110 +21,102 @@ from bylot.whatif.report import build_whatif_report, describe_partial_period, wh
 from bylot.whatif.results import TrialRuns, WhatifResults, results_data
 from bylot.whatif.summary import summarize_results
 
-WARMUP_ROUNDS = 20  # enough to compile all that a longer play needs
+WARMUP_ROUNDS = 20  # enough to compile all that a longer run needs
 
 
 class WhatifOutput(NamedTuple):
-    """What a run found, as objects and as plain data, and the files it wrote."""
+    """The results of a run, as objects and as data, and the files that were written."""
 
-    found: WhatifResults
+    results: WhatifResults
     data: dict[str, Any]
     paths: list[Path]
 
 
-def run(setup: WhatifPlan, out: Path, workers: int) -> WhatifOutput:
-    """Play, measure, write; Ctrl-C leaves a report on what was finished."""
-    load_pyplot()  # before the work whose figures would fail
-    place = make_figure_folder(out / "figures")
-    found = compute_results(setup, workers)
-    sentences = summarize_results(found)
-    numbers = results_data(found, sentences)
+def run(plan: WhatifPlan, out: Path, workers: int) -> WhatifOutput:
+    """Run all jobs and write the report; after Ctrl-C a report on the finished jobs."""
+    load_pyplot()  # fails now, if at all, and not after the work
+    folder = make_figure_folder(out / "figures")
+    results = compute_results(plan, workers)
+    sentences = summarize_results(results)
+    data = results_data(results, sentences)
     print_progress("... figures and report")
-    figures = draw_whatif(found, place)
-    blocks = build_whatif_report(found, sentences, figures)
-    pages = write_pages(blocks, whatif_title(found), out, {"whatif.json": numbers})
+    figures = draw_whatif(results, folder)
+    blocks = build_whatif_report(results, sentences, figures)
+    pages = write_pages(blocks, whatif_title(results), out, {"whatif.json": data})
     return WhatifOutput(
-        found, numbers, [*pages, *(path for pair in figures.values() for path in pair)]
+        results, data, [*pages, *(path for pair in figures.values() for path in pair)]
     )
 
 
-def compute_results(setup: WhatifPlan, workers: int) -> WhatifResults:
-    """The results of all jobs, the same for any number of workers; of some, if it is stopped."""
+def compute_results(plan: WhatifPlan, workers: int) -> WhatifResults:
+    """The results of all jobs, which do not depend on the number of workers."""
     results: dict[WhatifJob, Any] = {}
     with warnings.catch_warnings():
-        # Of every play: `try_policies` has heard each once, and the report repeats it.
-        warnings.simplefilter("ignore", BylotWarning)
-        said = try_policies(setup)
-        jobs = setup.jobs(said.refused, [*REFERENCES])
+        warnings.simplefilter("ignore", BylotWarning)  # the trial runs have collected them
+        trial = try_policies(plan)
+        jobs = plan.jobs(trial.refused, [*REFERENCES])
         start = time.monotonic()
-        print_progress(
-            f"... {len(jobs):,} jobs: plays of {setup.rounds:,} requests, and yardsticks"
-        )
+        print_progress(f"... {len(jobs):,} jobs: runs of {plan.rounds:,} requests, and references")
         try:
-            for done in run_jobs(ThreadEngine(workers), jobs, partial(run_whatif_job, setup)):
+            for done in run_jobs(ThreadEngine(workers), jobs, partial(run_whatif_job, plan)):
                 results[done.job] = done.result
         except KeyboardInterrupt:
             print_progress(f"stopped after {len(results):,} of {len(jobs):,} jobs")
-            return WhatifResults(setup, said, results, stopped=True)
+            return WhatifResults(plan, trial, results, stopped=True)
     print_progress(f"... computed in {time.monotonic() - start:.1f} s")
-    return WhatifResults(setup, said, results)
+    return WhatifResults(plan, trial, results)
 
 
-def try_policies(setup: WhatifPlan) -> TrialRuns:
-    """Let every policy play a few rounds: compiles it, and hears what it has to say."""
-    said, count = TrialRuns({}, {}), len(setup.policies)
-    for n, policy in enumerate(setup.policies, 1):
-        print_progress(f"... {policy} is made ready, {n} of {count}")
-        wait = announce_if_slow(
-            "    it is compiled, which takes half a minute or more, once per machine"
-        )
-        with wait, warnings.catch_warnings(record=True) as heard:
+def try_policies(plan: WhatifPlan) -> TrialRuns:
+    """Run each policy for a few rounds, to compile it and to collect refusals and warnings."""
+    trial, rounds = TrialRuns({}, {}), min(WARMUP_ROUNDS, plan.rounds)
+    for n, spec in enumerate(plan.policies, 1):
+        print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
+        wait = announce_if_slow("    compiling it; half a minute or more, once per machine")
+        with wait, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            played = play_policy(
-                setup, setup.problem, policy, min(WARMUP_ROUNDS, setup.rounds), setup.seeds[0]
-            )
+            played = play_policy(plan, plan.problem, spec, rounds, plan.seeds[0])
         if isinstance(played, PolicyError):
-            said.refused[policy] = played.explain(setup.file.format_limit)
-        mine = [one.message for one in heard if isinstance(one.message, BylotWarning)]
-        if mine:
-            said.warned[policy] = mine[0].explain(setup.file.format_limit)
-    return said
+            trial.refused[spec] = played.explain(plan.file.format_limit)
+        for one in caught:
+            if isinstance(one.message, BylotWarning):
+                trial.warned.setdefault(spec, one.message.explain(plan.file.format_limit))
+    return trial
 
 
-def run_cell(setup: WhatifPlan, job: RunJob) -> PlaySummary | str:
-    """A play, or why its policy would not play."""
-    problem = setup.at(job.level)
-    assert problem is not None, "levels that cannot be kept are not played"
-    played = play_policy(setup, problem, job.policy, setup.rounds, job.seed)
+def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
+    """Run one job."""
+    return run_policy(plan, job) if isinstance(job, RunJob) else compute_reference(plan, job)
+
+
+def run_policy(plan: WhatifPlan, job: RunJob) -> PlaySummary | str:
+    """One run, or why the policy refuses."""
+    problem = plan.problem_at(job.level)
+    assert problem is not None, "infeasible levels have no jobs"
+    played = play_policy(plan, problem, job.policy, plan.rounds, job.seed)
     if isinstance(played, PolicyError):
-        return played.explain(setup.file.format_limit)
-    return summarize_play(played, setup.period, setup.window, setup.file.rewards)
+        return played.explain(plan.file.format_limit)
+    return summarize_play(played, plan.period, plan.window, plan.file.rewards)
 
 
 def play_policy(
-    setup: WhatifPlan, problem: Problem, policy: str, rounds: int, seed: int
+    plan: WhatifPlan, problem: Problem, spec: str, rounds: int, seed: int
 ) -> Trace | PolicyError:
-    """As many rounds as are wanted, with the end that all plays are told of."""
-    return play_cell(
-        problem, setup.met[seed], policy, rounds=rounds, seed=seed, horizon=setup.horizon
-    )
+    """Play some rounds, with the horizon of the plan."""
+    environment = plan.environments[seed]
+    return play_cell(problem, environment, spec, rounds=rounds, seed=seed, horizon=plan.horizon)
 
 
-def run_whatif_job(setup: WhatifPlan, job: WhatifJob) -> Any:
-    """One job."""
-    return run_cell(setup, job) if isinstance(job, RunJob) else compute_reference(setup, job)
-
-
-def render(made: WhatifOutput) -> str:
-    """For people: the sentences, a table, and where the report is."""
-    found = made.found
-    head = ("policy", "reward", "±", "last tenth", "seeds inside", "periods inside")
-    rows = [(name, *one.earned, *one.inside) for name, one in found.standings.items()]
-    refused = [f"{name} was not played: {why}" for name, why in found.tried.refused.items()]
-    took = [f"{one} here" for one in found.setup.took()]
-    story = [found.setup.world.story, *took, ""]
-    if found.setup.rounds != found.setup.due:
-        story.insert(1, describe_partial_period(found.setup))
-    pages = [str(path) for path in made.paths if path.suffix in (".html", ".md", ".json")]
-    lines = [*made.data["summary"], "", *format_table([head, *rows]), *refused, "", *pages]
-    return "\n".join([*story, *lines])
+def render(output: WhatifOutput) -> str:
+    """The text for people: the summary, a table, and the paths of the report."""
+    results, plan = output.results, output.results.plan
+    lines = [plan.scenario.description]
+    if plan.rounds != plan.complete:
+        lines.append(describe_partial_period(plan))
+    lines += [f"{one} here" for one in plan.auto_choices()]
+    head = ("policy", "reward", "±", "last tenth", "seeds within limits", "periods within limits")
+    rows = [(name, *one.cells) for name, one in results.policies.items()]
+    lines += ["", *output.data["summary"], "", *format_table([head, *rows])]
+    lines += [f"{spec} did not run: {why}" for spec, why in results.trial.refused.items()]
+    pages = [str(path) for path in output.paths if path.suffix in (".html", ".md", ".json")]
+    return "\n".join([*lines, "", *pages])
