@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from bylot import AsyncClient, Client, Receipt, Router, at_most, errors, play, simulate
-from bylot.client import Ask, RemoteRouter, Scored, retry
+from bylot.client import DecisionRequest, RemoteRouter, RewardItem, retry
 from bylot.policies import Omd
 from bylot.router.status import RouterStatus
 from bylot_bench.http_load import ServerProcess
@@ -166,10 +166,11 @@ def test_terms_come_back_as_they_were_given(client: Client) -> None:
         max_contexts=7,
         memory=50,
     )
-    terms = router.terms()
-    assert (terms.problem, terms.policy, terms.seed, terms.horizon) == (five(), policy, 4, 1_000)
-    assert (terms.rewards, terms.wait, terms.default) == ((-1.0, 2.0), 60.0, 0.0)
-    assert (terms.aggregate, terms.max_contexts, terms.memory) == ("last", 7, 50)
+    config = router.config()
+    assert (router.problem, router.policy, config.seed) == (five(), policy, 4)
+    assert config.horizon == 1_000
+    assert (config.rewards, config.wait, config.default) == ((-1.0, 2.0), 60.0, 0.0)
+    assert (config.aggregate, config.max_contexts, config.memory) == ("last", 7, 50)
     assert router.reward(router.decide().id, 1.5) is Receipt.PENDING
     with pytest.raises(errors.RouterExists):
         client.create("terms", five(), "omd")
@@ -194,13 +195,20 @@ def test_a_deferred_decision_can_be_used_or_taken_back(client: Client) -> None:
 
 def test_several_at_once(client: Client) -> None:
     router = client.create("several", five(), "omd")
-    one, wrong, two = router.decide_many([Ask("a"), Ask(available=["zoe"]), Ask("b")])
+    one, wrong, two = router.decide_many(
+        [DecisionRequest("a"), DecisionRequest(available=("zoe",)), DecisionRequest("b")]
+    )
     assert isinstance(wrong, errors.DecisionError)
     assert not isinstance(one, errors.BylotError)
     assert not isinstance(two, errors.BylotError)
     assert (one.context, two.context, two.t) == ("a", "b", 1)
     told = router.reward_many(
-        [Scored(one.id, 0.5), Scored(one.id, 0.5), Scored(two.id, 9.0), Scored("several.1.99", 0.0)]
+        [
+            RewardItem(one.id, 0.5),
+            RewardItem(one.id, 0.5),
+            RewardItem(two.id, 9.0),
+            RewardItem("several.1.99", 0.0),
+        ]
     )
     assert told[:2] == [Receipt.LEARNED, Receipt.DUPLICATE]
     assert isinstance(told[2], errors.RewardError)
@@ -221,7 +229,7 @@ def test_real_costs_are_what_limits_are_judged_by(client: Client) -> None:
 def test_terms_can_be_changed_while_it_runs(client: Client) -> None:
     router = client.create("edited", five(), "omd")
     router.decide()
-    made = router.change(
+    made = router.edit(
         limits=[at_most("usd", 2.5)],
         pause=["bob"],
         add=[{"name": "zoe", "costs": {"usd": 1.0, "junior": 1.0}}],
@@ -230,16 +238,16 @@ def test_terms_can_be_changed_while_it_runs(client: Client) -> None:
         version=1,
     )
     assert made.version == 2
-    assert made.problem.experts == ("ann", "bob", "cat", "eve", "zoe")
-    assert [limit.bound for limit in made.problem.limits] == [2.5]
+    assert router.problem.experts == ("ann", "bob", "cat", "eve", "zoe")
+    assert [limit.bound for limit in router.problem.limits] == [2.5]
     assert (made.paused, made.wait) == (("bob",), 30.0)
     assert all("bob" not in router.decide().subset for _ in range(20))
-    assert router.change(resume=["bob"], wait=None).wait is None
+    assert router.edit(resume=["bob"], wait=None).wait is None
     with pytest.raises(errors.DecisionStateError):
-        router.change(pause=["ann"], version=1)
+        router.edit(pause=["ann"], version=1)
     with pytest.raises(errors.InfeasibleLimits, match="usd"):
-        router.change(limits=[at_most("usd", 0.1)])
-    assert router.terms().version == 3
+        router.edit(limits=[at_most("usd", 0.1)])
+    assert router.config().version == 3
 
 
 def test_the_log_and_the_list(client: Client) -> None:

@@ -380,7 +380,7 @@ def test_the_list_finds_a_router_by_a_part_of_its_name(visit: Visit) -> None:
     assert [row.locator("a").inner_text() for row in rows.all() if row.is_visible()] == ["triage"]
     assert page.locator("#found").inner_text() == "1 of 44"
     page.get_by_label("Name contains").fill("")
-    page.get_by_label("only those that need attention").check()
+    page.get_by_label("only routers that need attention").check()
     assert [row.locator("a").inner_text() for row in rows.all() if row.is_visible()] == ["broken"]
 
 

@@ -113,7 +113,7 @@ def test_a_router_says_which_policy_it_has_and_takes_its_settings(say: Say, pool
     words = "noisy-or:explore=0.5,pace=None"
     assert f"policy {words}\n" in say("router", "create", "mine", pool, "--policy", words)
     bold = "auto:propensities=false"
-    assert f"policy {bold}: panel\n" in say("router", "create", "bold", pool, "--policy", bold)
+    assert f"policy {bold}: noisy-or\n" in say("router", "create", "bold", pool, "--policy", bold)
     listed = [line.split() for line in say("router", "list").splitlines()]
     assert listed[0] == ["name", "policy", "created"]
     policies = {line[0]: line[1] for line in listed}
@@ -139,7 +139,7 @@ def test_a_log_of_a_pool_that_changed_can_be_evaluated(
         router = client.router("moved")
         for n in range(600):
             if n == 300:
-                router.change(remove=["bob"], add=[{"name": "zoe", "costs": COSTS}])
+                router.edit(remove=["bob"], add=[{"name": "zoe", "costs": COSTS}])
             decision = router.decide()
             router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
     told = say("evaluate", "--router", "moved", "--least", "20")
@@ -277,7 +277,7 @@ def test_addresses_that_make_no_sense_are_explained(capsys: pytest.CaptureFixtur
     assert main(["replay", "a", "--store", "mysql://here"]) == 1
     assert "names no kind of store" in capsys.readouterr().err
     assert main(["decide", "a", "--server", "here"]) == 1
-    assert "no address of a server" in capsys.readouterr().err
+    assert "invalid server address" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from typing import Any
 
 import bylot
 from bylot import environments, errors, policies, theory
-from bylot.client import Ask, AsyncRouter, RemoteRouter, Scored
-from bylot.client.responses import LogLine, RemoteConfig, RemoteRouterSummary
+from bylot.api import EventRecord, RouterSummary
+from bylot.client import AsyncRouter, DecisionRequest, RemoteRouter, RewardItem
 from bylot.optima import BestSet, ShadowPrice, ValueStack, best_set, check_shadow_prices
 from bylot.policies import Adaptive, Anytime, Fixed
+from bylot.router.config import RouterConfig
 from bylot.router.status import LimitInPeriod, LimitStatus, PeriodStatus, RouterStatus
 
 Members = tuple[str, ...]
@@ -65,18 +66,18 @@ PYTHON: dict[str, dict[Any, Members]] = {
             "activate",
             "cancel",
             "status",
-            "terms",
-            "change",
+            "config",
+            "edit",
             "events",
             "delete",
         ),
         bylot.AsyncClient: (),
         AsyncRouter: (),
-        Ask: (),
-        Scored: (),
-        RemoteConfig: (),
-        RemoteRouterSummary: (),
-        LogLine: (),
+        DecisionRequest: (),
+        RewardItem: (),
+        RouterConfig: (),
+        RouterSummary: (),
+        EventRecord: (),
     },
     "Playing": {
         bylot.simulate: (),

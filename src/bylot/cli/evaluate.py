@@ -114,12 +114,13 @@ def case_from_server(given: argparse.Namespace) -> EvaluationCase:
     """Read the problem of a served router, and its log unless another one is given."""
     from bylot.evaluate import find_unknown_experts, log_from_entries, read_log
     from bylot.evaluate.targets import parse_target
+    from bylot.router.persistence import problem_from_data
 
     with connect_client(given) as client:
         from bylot.client.decision_log import read_entries
 
-        config = client.router(given.router).terms()
-        problem = config.problem
+        config = client.router(given.router).config()
+        problem = problem_from_data(config.problem)
         if given.log is None:
             entries = read_entries(client, given.router)
             log = log_from_entries(problem, entries, find_unknown_experts(problem, entries))

@@ -188,7 +188,7 @@ def read_router_policy(client: "Client", name: str) -> str:
     from bylot.client.decision_log import ConfigLine
     from bylot.policies import policy_from_data
 
-    (first,) = client.send(requests.events_call(name, -1, limit=1)).events
+    (first,) = client.send(requests.list_events(name, -1, limit=1)).events
     return format_policy(
         policy_from_data(msgspec.json.decode(first.body, type=ConfigLine).terms.policy)
     )
@@ -196,16 +196,19 @@ def read_router_policy(client: "Client", name: str) -> str:
 
 def run_show(given: argparse.Namespace) -> int:
     """Show the configuration and the status of a router."""
+    import msgspec
+
     from bylot.client import requests
+    from bylot.policies import policy_from_data
 
     with connect_client(given) as client:
         if given.json:
-            print(json.dumps(client.send(requests.view_call(given.name))))
+            print(msgspec.json.encode(client.send(requests.get_view(given.name))).decode())
             return 0
         router = client.router(given.name)
-        config, status = router.terms(), router.status()
+        config, status = router.config(), router.status()
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
-    policy = format_policy(config.policy)
+    policy = format_policy(policy_from_data(config.policy))
     print(f"{given.name}, policy {policy}, configuration version {config.version}{paused}")
     print(status)
     return 0
@@ -235,17 +238,19 @@ def run_delete(given: argparse.Namespace) -> int:
 
 def run_edit(given: argparse.Namespace) -> int:
     """Edit a router; 1 if it was changed by somebody else in between."""
+    from bylot.router.persistence import problem_from_data
+
     with connect_client(given) as client:
         router = client.router(given.name)
-        config = router.terms()
+        config = router.config()
         names = ("add", "remove", "pause", "resume", "aggregate")
         changes = {name: getattr(given, name) for name in names if getattr(given, name)}
         for name in ("wait", "default"):
             if getattr(given, name) is not None:
                 (changes[name],) = getattr(given, name)
         if given.at_most or given.at_least or given.drop:
-            changes["limits"] = edit_limits(config.problem.limits, given)
-        edited = router.change(version=config.version, **changes)
+            changes["limits"] = edit_limits(problem_from_data(config.problem).limits, given)
+        edited = router.edit(version=config.version, **changes)
     data = {"name": given.name, "version": edited.version}
     print(json.dumps(data) if given.json else f"{given.name}: version {edited.version}")
     return 0

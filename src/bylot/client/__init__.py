@@ -1,14 +1,22 @@
-"""Routers behind a server: the methods of `bylot.Router`, over HTTP."""
+"""Routers on a server: the methods of `bylot.Router`, over HTTP."""
 
 from bylot.errors import BylotError, install_command
 
 try:
     from bylot.client.async_client import AsyncClient, AsyncRouter
     from bylot.client.client import Client, RemoteRouter
-    from bylot.client.requests import Ask, Scored
 except ModuleNotFoundError as error:
-    if error.name not in ("httpx", "msgspec"):
+    if error.name != "httpx":
         raise
-    raise BylotError(f"asking a server needs {error.name}: {install_command('client')}") from None
+    raise BylotError(f"the client needs {error.name}: {install_command('client')}") from None
 
-__all__ = ["Ask", "AsyncClient", "AsyncRouter", "Client", "RemoteRouter", "Scored"]
+from bylot.api import DecisionRequest, RewardItem
+
+__all__ = [
+    "AsyncClient",
+    "AsyncRouter",
+    "Client",
+    "DecisionRequest",
+    "RemoteRouter",
+    "RewardItem",
+]

@@ -1,35 +1,42 @@
-"""Client: a server and its routers, asked from threads."""
+"""Client and RemoteRouter: a server and its routers, used from threads."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, Unpack
 
 import httpx
-from msgspec import UNSET, UnsetType
 
+from bylot import api
 from bylot.client import requests, retry
-from bylot.client.requests import AggregationChoice, Ask, HttpCall, Scored
-from bylot.client.responses import LogLine, RemoteConfig, RemoteRouterSummary
-from bylot.client.retry import DEFAULT_RETRIES, HttpReply, LostReply, retry_until_answered
+from bylot.client.requests import AnswerT, CreateOptions, EditOptions, HttpCall
 from bylot.errors import BylotError
-from bylot.policies import Auto, Policy
-from bylot.problem import Limit, Problem
+from bylot.policies import Auto, Policy, policy_from_data
+from bylot.problem import Problem
+from bylot.router import persistence
+from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 
-RouterAnswerT = TypeVar("RouterAnswerT")
-
 
 class SendCall(Protocol):
-    """How calls are sent."""
+    """Sends a request until it is answered."""
 
-    def __call__(self, call: HttpCall[RouterAnswerT]) -> RouterAnswerT:
-        """Send a call until it is answered, or there is no hope."""
+    def __call__(self, call: HttpCall[AnswerT]) -> AnswerT:
+        """The answer, or an error."""
         ...
 
 
+def decision_request(
+    context: str | None, available: Iterable[str] | None, key: str | None, defer: bool
+) -> api.DecisionRequest:
+    """The arguments of `decide` as a request."""
+    if available is not None and not isinstance(available, str):
+        available = tuple(available)
+    return api.DecisionRequest(context, available, key, defer)  # type: ignore[arg-type]
+
+
 class RemoteRouter:
-    """Draws panels and learns from their rewards, elsewhere; `Client.router` makes one."""
+    """A router on a server, with the methods of `bylot.Router`; `Client.router` returns one."""
 
     def __init__(self, send: SendCall, name: str) -> None:
         self.send, self.name = send, name
@@ -45,12 +52,25 @@ class RemoteRouter:
         key: str | None = None,
         defer: bool = False,
     ) -> Decision:
-        """Draw a panel for one request, from the experts that are up now if that is said.
+        """Draw a panel for one request.
 
-        key:   your own name for it: asked again under the same key, the answer is the same decision
-        defer: it may yet come to nothing: its time begins when it is activated
+        Parameters
+        ----------
+        context : str, optional
+            Name of the context.
+        available : iterable of str, optional
+            The experts that are available now; all if omitted.
+        key : str, optional
+            Idempotency key: the same key returns the same decision.
+        defer : bool
+            The decision may be cancelled; it waits for its reward once it is activated.
+
+        Returns
+        -------
+        Decision
         """
-        return self.send(requests.decide_call(self.name, Ask(context, available, key, defer)))
+        request = decision_request(context, available, key, defer)
+        return self.send(requests.decide(self.name, request))
 
     def reward(
         self,
@@ -60,119 +80,128 @@ class RemoteRouter:
         spend: Mapping[str, float] | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Tell how well a decision went: once, at any time, in any order.
+        """Report the reward of a decision: once, at any time, in any order.
 
-        If an answer was lost on the way, what is sent again finds itself a DUPLICATE.
+        Parameters
+        ----------
+        id : str
+            Id of the decision.
+        value : float
+            The reward, in the range of the router.
+        spend : mapping, optional
+            Actual costs of the panel by name; omitted costs stay as stated.
+        key : str, optional
+            Tells several rewards of one decision apart.
 
-        spend: what the panel really cost, by name of the cost; those left out: as stated
-        key:   which of several rewards this is
+        Returns
+        -------
+        Receipt
+            DUPLICATE if the reward had arrived before, such as before a lost response.
         """
-        return self.send(requests.reward_call(Scored(id, value, spend, key)))
+        request = api.RewardRequest(value, None if spend is None else dict(spend), key)
+        return self.send(requests.reward(id, request))
 
-    def decide_many(self, asks: Iterable[Ask]) -> list[Decision | BylotError]:
-        """Several decisions at once: for each of them the decision, or why there is none."""
-        return self.send(requests.decide_many_call(self.name, asks))
+    def decide_many(self, items: Iterable[api.DecisionRequest]) -> list[Decision | BylotError]:
+        """Make several decisions at once; returns a decision or an error for each."""
+        return self.send(requests.decide_many(self.name, items))
 
-    def reward_many(self, rewards: Iterable[Scored]) -> list[Receipt | BylotError]:
-        """Several rewards at once: for each of them the receipt, or why there is none."""
-        return self.send(requests.reward_many_call(rewards))
+    def reward_many(self, items: Iterable[api.RewardItem]) -> list[Receipt | BylotError]:
+        """Report several rewards at once; returns a receipt or an error for each."""
+        return self.send(requests.reward_many(items))
 
     def activate(self, id: str) -> Decision:
-        """A deferred decision is being used: its time begins."""
-        return self.send(requests.activate_call(id))
+        """Activate a deferred decision: it waits for its reward from now on."""
+        return self.send(requests.activate(id))
 
     def cancel(self, id: str) -> Decision:
-        """A decision was never used: it costs nothing and has no reward."""
-        return self.send(requests.cancel_call(id))
+        """Cancel a decision that was never used: it costs nothing and has no reward."""
+        return self.send(requests.cancel(id))
 
     def status(self) -> RouterStatus:
-        """Averages so far, the slack and price of every limit, and the distribution in use."""
-        return self.send(requests.status_call(self.name))
+        """Averages, slack and price of every limit, current distributions."""
+        return self.send(requests.get_status(self.name))
 
-    def terms(self) -> RemoteConfig:
-        """What it is declared with at present."""
-        return self.send(requests.config_call(self.name))
+    def config(self) -> RouterConfig:
+        """The current configuration."""
+        return self.send(requests.get_config(self.name))
 
-    def change(
-        self,
-        *,
-        limits: Sequence[Limit] | UnsetType = UNSET,
-        add: Sequence[Mapping[str, Any]] = (),
-        remove: Sequence[str] = (),
-        pause: Sequence[str] = (),
-        resume: Sequence[str] = (),
-        wait: float | UnsetType | None = UNSET,
-        default: float | UnsetType | None = UNSET,
-        aggregate: AggregationChoice | UnsetType = UNSET,
-        version: int | UnsetType = UNSET,
-    ) -> RemoteConfig:
-        """Other terms from the next decision on; what is left out stays.
+    def edit(self, **options: Unpack[EditOptions]) -> RouterConfig:
+        """Edit the configuration, from the next decision on; omitted fields stay as they are.
 
-        limits:        all of them, in place of those there are
-        add:           experts: {"name": ..., "costs": {...}, "shares": [...]}
-        pause, resume: experts that are not to be asked for now, or again
-        version:       of the terms that you have seen; NotNow if they are others by now
+        Parameters
+        ----------
+        limits : sequence of Limit
+            The complete list of limits, which replaces the current one.
+        add : sequence of dict
+            New experts: {"name": ..., "costs": {...}, "shares": [...]}.
+        remove, pause, resume : sequence of str
+            Experts to remove, to skip for now, or to ask again.
+        wait, default, aggregate
+            As in `Client.create`.
+        version : int
+            The version that you have seen; DecisionStateError if there is another one by now.
+
+        Returns
+        -------
+        RouterConfig
+            The new configuration.
         """
-        others = {
-            "add": list(add),
-            "remove": list(remove),
-            "pause": list(pause),
-            "resume": list(resume),
-            "wait": wait,
-            "default": default,
-            "aggregate": aggregate,
-            "version": version,
-        }
-        return self.send(requests.change_call(self.name, requests.edit_body(limits, others)))
+        return self.send(requests.edit_router(self.name, options))
 
     def delete(self) -> None:
-        """Forget the router and all its decisions."""
-        self.send(requests.delete_call(self.name))
+        """Delete the router and its event log."""
+        self.send(requests.delete_router(self.name))
 
-    def events(self, after: int = -1) -> Iterator[LogLine]:
-        """The lines of its log after one, up to the last there is now."""
+    def events(self, after: int = -1) -> Iterator[api.EventRecord]:
+        """The events of its log after a sequence number."""
         following: int | None = after
         while following is not None:
-            page = self.send(requests.events_call(self.name, following))
+            page = self.send(requests.list_events(self.name, following))
             yield from page.events
             following = page.next
 
     @property
     def problem(self) -> Problem:
-        """Experts, costs and limits at present."""
-        return self.terms().problem
+        """Experts, costs and limits."""
+        return persistence.problem_from_data(self.config().problem)
 
     @property
     def policy(self) -> Policy:
         """The policy and its settings."""
-        return self.terms().policy
+        policy = policy_from_data(self.config().policy)
+        assert not isinstance(policy, Auto), "a router has the policy that was chosen"
+        return policy
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
-        return self.terms().seed
+        """Seed of all random numbers."""
+        return self.config().seed
 
     @property
     def horizon(self) -> int | None:
-        """Decisions to come, as far as it was told."""
-        return self.terms().horizon
+        """Expected number of decisions, if declared."""
+        return self.config().horizon
 
     @property
     def rewards(self) -> tuple[float, float]:
-        """The range that rewards are given in."""
-        return self.terms().rewards
-
-
-AnswerT = TypeVar("AnswerT")
+        """The range of rewards."""
+        return self.config().rewards
 
 
 class Client:
     """A bylot server, such as `bylot serve` starts; threads may share a client.
 
-    key:     as `bylot keys create` printed it; a server on this machine may need none
-    timeout: seconds to wait for a connection, and for each part of an answer
-    retries: how often a request is sent again if no answer came or the server was too busy, which
-             is for about half a minute; under the same key, so that it is done once
+    Parameters
+    ----------
+    url : str
+        Address of the server.
+    key : str, optional
+        API key, as `bylot keys create` prints it; a local server may need none.
+    timeout : float
+        Seconds to wait for a connection, and for each part of a response.
+    retries : int
+        How often a request is repeated if no response arrives or the server is busy; the default
+        takes about half a minute. Decisions are repeated under the same key, so they are made once.
     """
 
     def __init__(
@@ -181,7 +210,7 @@ class Client:
         key: str | None = None,
         *,
         timeout: float = 10.0,
-        retries: int = DEFAULT_RETRIES,
+        retries: int = retry.DEFAULT_RETRIES,
     ) -> None:
         self.url, self.timeout, self.retries = url, timeout, retries
         self._http = httpx.Client(**retry.httpx_settings(url, key))
@@ -196,7 +225,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._http.close()
 
     def create(
@@ -204,65 +233,60 @@ class Client:
         name: str,
         problem: Problem,
         policy: str | Policy | Auto = "auto",
-        *,
-        seed: int = 0,
-        horizon: int | None = None,
-        rewards: tuple[float, float] = (0.0, 1.0),
-        wait: float | None = None,
-        default: float | None = None,
-        aggregate: AggregationChoice = "earliest",
-        max_contexts: int | None = None,
-        memory: int = 100_000,
+        **options: Unpack[CreateOptions],
     ) -> RemoteRouter:
-        """A new router; as `bylot.Router`, and:
+        """Create a router.
 
-        wait:      seconds within which a reward counts; None: as long as its decision is held
-        max_contexts: None: 1,000, or as many as the policy has room for
-        default:   what counts as the reward if none came in that time; None: nothing is learned
-        aggregate: of several rewards with different keys the 'earliest' counts, at once; or the
-                   'last', or the 'sum', when the time is up
+        Parameters
+        ----------
+        name, problem, policy
+            Name of the router; problem and policy as in `bylot.Router`.
+        seed, horizon, rewards, memory
+            As in `bylot.Router`.
+        wait : float, optional
+            Seconds within which a reward counts; by default as long as its decision is kept.
+        default : float, optional
+            The reward that is learned if none arrives in time; by default nothing is learned.
+        aggregate : {"earliest", "last", "sum"}
+            Which of several rewards with different keys counts: the earliest, at once; or the last
+            or the sum, when the wait is over.
+        max_contexts : int, optional
+            By default 1,000, or as many as the policy supports.
+
+        Returns
+        -------
+        RemoteRouter
         """
-        others = {
-            "name": name,
-            "seed": seed,
-            "horizon": horizon,
-            "wait": wait,
-            "default": default,
-            "aggregate": aggregate,
-            "max_contexts": max_contexts,
-            "memory": memory,
-        }
-        self.send(requests.create_call(requests.create_body(problem, policy, rewards, others)))
+        self.send(requests.create_router(name, problem, policy, options))
         return self.router(name)
 
     def router(self, name: str) -> RemoteRouter:
-        """A router that is there; nothing is asked yet."""
+        """An existing router; sends no request."""
         return RemoteRouter(self.send, name)
 
-    def routers(self) -> Iterator[RemoteRouterSummary]:
+    def routers(self) -> Iterator[api.RouterSummary]:
         """All routers, by name."""
         after: str | None = ""
         while after is not None:
-            page = self.send(requests.list_call(after))
+            page = self.send(requests.list_routers(after))
             yield from page.routers
             after = page.next
 
     def send(self, call: HttpCall[AnswerT]) -> AnswerT:
-        """Send a call until it is answered, or there is no hope."""
-        steps = retry_until_answered(call, self.retries)
+        """Send a request, with retries."""
+        steps = retry.retry_until_answered(call, self.retries)
         pause = next(steps)
         while True:
             time.sleep(pause)
             try:
-                pause = steps.send(self.attempt(call))
+                pause = steps.send(self._attempt(call))
             except StopIteration as done:
                 answer: AnswerT = done.value
                 return answer
 
-    def attempt(self, call: HttpCall[AnswerT]) -> HttpReply | LostReply:
-        """Send a call once."""
+    def _attempt(self, call: HttpCall[AnswerT]) -> retry.HttpReply | retry.LostReply:
         try:
             response = self._http.request(**retry.httpx_request(call, self.timeout))
         except httpx.TransportError as error:
-            return retry.reply_from_transport_error(error)
+            return retry.reply_from_error(error)
         return retry.reply_from_response(response)

@@ -1,4 +1,4 @@
-"""The log of a served router as a log of decisions that can be evaluated (docs/log.md)."""
+"""The event log of a router on a server as a log of decisions for evaluation (docs/log.md)."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,36 +7,37 @@ import numpy as np
 from msgspec import Struct
 
 from bylot import evaluate, policies
+from bylot.api import EventRecord, nan_for_null
 from bylot.client import requests
 from bylot.client.client import Client
-from bylot.client.responses import ConfigResponse, LogLine, OptionalNumbers, nan_for_missing
 from bylot.evaluate import LogEntry
+from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
 
 
 class ConfigLine(Struct):
-    """Terms, from here on."""
+    """Body of `created` and `edited`: the configuration from here on."""
 
-    terms: ConfigResponse
+    terms: RouterConfig
 
 
 class DecidedLine(Struct):
-    """A decision."""
+    """Body of `decided`."""
 
     t: int
     context: str | None
     draws: tuple[str, ...]
     draw_probabilities: bytes  # float64, little endian
-    available_mask: bytes  # one byte an expert; empty: all
+    available_mask: bytes  # one byte per expert; empty: all
     feasible: bool
     propensity: float | None
-    spend: OptionalNumbers
+    spend: dict[str, float | None]
     defer: bool = False
     replaced: bool = False
 
 
 class RewardedLine(Struct):
-    """A reward."""
+    """Body of `rewarded`."""
 
     value: float
     receipt: str
@@ -44,103 +45,100 @@ class RewardedLine(Struct):
 
 
 class ClosedLine(Struct):
-    """The time of a decision is up."""
+    """Body of `closed`: the wait for a reward is over."""
 
     learned: float | None
 
 
 class LogReader:
-    """What the lines of a log come to, decision by decision.
+    """Collects the entries of an event log, one per decision.
 
-    name: of a decision, from the number of its line
+    make_id: the id of a decision, from the sequence number of its event
     """
 
-    def __init__(self, name: Callable[[int], str]) -> None:
-        self.name = name
+    def __init__(self, make_id: Callable[[int], str]) -> None:
+        self.make_id = make_id
         self.entries: dict[int, LogEntry] = {}
-        self.idle: set[int] = set()  # deferred, and never activated
-        self.pools: dict[int, list[str]] = {}  # the experts that there were
+        self.unused: set[int] = set()  # cancelled, or deferred and never activated
+        self.pools: dict[int, list[str]] = {}  # the experts at the time of a decision
 
-    def read(self, lines: Iterable[LogLine]) -> list[LogEntry]:
+    def read(self, events: Iterable[EventRecord]) -> list[LogEntry]:
         """The decisions that were used, in order."""
-        does = {
-            "created": self.agreed,
-            "edited": self.agreed,
-            "decided": self.decided,
-            "rewarded": self.rewarded,
-            "activated": lambda line: self.idle.discard(decision_seq(line)),
-            "cancelled": lambda line: self.idle.add(decision_seq(line)),
-            "closed": self.closed,
+        handlers = {
+            "created": self.on_config,
+            "edited": self.on_config,
+            "decided": self.on_decision,
+            "rewarded": self.on_reward,
+            "activated": lambda event: self.unused.discard(decision_seq(event)),
+            "cancelled": lambda event: self.unused.add(decision_seq(event)),
+            "closed": self.on_close,
         }
-        for line in lines:
-            does[line.kind](line)
-        return [self.placed(seq) for seq in self.entries if seq not in self.idle]
+        for event in events:
+            handlers[event.kind](event)
+        return [self.finish_entry(seq) for seq in self.entries if seq not in self.unused]
 
-    def placed(self, seq: int) -> LogEntry:
-        """A decision; one of another pool than the present says who there was, as those that have
-        joined since were not up, and those that have left were.
-        """
+    def finish_entry(self, seq: int) -> LogEntry:
+        """An entry; if the pool has changed since, the pool of then was what was available."""
         entry, pool = self.entries[seq], self.pools[seq]
         if entry.available is not None or set(pool) == set(self.experts):
             return entry
         return entry._replace(available=tuple(pool))
 
-    def agreed(self, line: LogLine) -> None:
-        """Other terms: who the experts are, and which policy plays."""
-        terms = msgspec.json.decode(line.body, type=ConfigLine).terms
-        self.experts: list[str] = terms.problem["experts"]
-        policy = policies.policy_from_data(terms.policy)
-        assert not isinstance(policy, policies.Auto), "a log has the policy that was chosen"
+    def on_config(self, event: EventRecord) -> None:
+        """Remember the experts and the policy."""
+        config = msgspec.json.decode(event.body, type=ConfigLine).terms
+        self.experts: list[str] = config.problem["experts"]
+        policy = policies.policy_from_data(config.policy)
+        assert not isinstance(policy, policies.Auto), "a log contains the policy that was chosen"
         self.policy = policy
 
-    def decided(self, line: LogLine) -> None:
-        """One decision more."""
-        drawn = msgspec.json.decode(line.body, type=DecidedLine)
-        probabilities = np.frombuffer(drawn.draw_probabilities, "<f8").tolist()
+    def on_decision(self, event: EventRecord) -> None:
+        """Add an entry."""
+        made = msgspec.json.decode(event.body, type=DecidedLine)
+        probabilities = np.frombuffer(made.draw_probabilities, "<f8").tolist()
         decision = Decision(
-            id=self.name(line.seq),
-            t=drawn.t,
-            context=drawn.context,
-            draws=drawn.draws,
+            id=self.make_id(event.seq),
+            t=made.t,
+            context=made.context,
+            draws=made.draws,
             draw_probabilities=tuple(probabilities) or None,
-            subset=tuple(dict.fromkeys(drawn.draws)),
-            spend=nan_for_missing(drawn.spend),
+            subset=tuple(dict.fromkeys(made.draws)),
+            spend=nan_for_null(made.spend),
             expected={},
-            feasible=drawn.feasible,
-            propensity=drawn.propensity,
-            replaced=drawn.replaced,
+            feasible=made.feasible,
+            propensity=made.propensity,
+            replaced=made.replaced,
         )
-        up = [
-            name for name, there in zip(self.experts, drawn.available_mask, strict=False) if there
-        ]
-        entry = evaluate.entry_from_decision(decision, None, self.policy, up or None)
-        self.entries[line.seq], self.pools[line.seq] = entry, self.experts
-        if drawn.defer:
-            self.idle.add(line.seq)
+        mask = zip(self.experts, made.available_mask, strict=False)
+        available = [name for name, is_available in mask if is_available]
+        entry = evaluate.entry_from_decision(decision, None, self.policy, available or None)
+        self.entries[event.seq], self.pools[event.seq] = entry, self.experts
+        if made.defer:
+            self.unused.add(event.seq)
 
-    def rewarded(self, line: LogLine) -> None:
-        """A reward that was learned, or may be when the time is up; and what the panel cost."""
-        told, seq = msgspec.json.decode(line.body, type=RewardedLine), decision_seq(line)
+    def on_reward(self, event: EventRecord) -> None:
+        """Record a reward that was learned, and the settled costs."""
+        reward, seq = msgspec.json.decode(event.body, type=RewardedLine), decision_seq(event)
         entry = self.entries[seq]
-        if told.receipt == "learned":
-            entry = entry._replace(reward=told.value)
-        self.entries[seq] = entry._replace(spend={**entry.spend, **(told.spend or {})})
+        if reward.receipt == "learned":
+            entry = entry._replace(reward=reward.value)
+        self.entries[seq] = entry._replace(spend={**entry.spend, **(reward.spend or {})})
 
-    def closed(self, line: LogLine) -> None:
-        """The time of a decision is up."""
-        seq, ended = decision_seq(line), msgspec.json.decode(line.body, type=ClosedLine)
-        if ended.learned is not None:
-            self.entries[seq] = self.entries[seq]._replace(reward=ended.learned)
+    def on_close(self, event: EventRecord) -> None:
+        """Record the reward that was learned at the end of the wait."""
+        seq, closed = decision_seq(event), msgspec.json.decode(event.body, type=ClosedLine)
+        if closed.learned is not None:
+            self.entries[seq] = self.entries[seq]._replace(reward=closed.learned)
 
 
 def read_entries(client: Client, router: str) -> list[LogEntry]:
-    """The decisions of a served router that were used, in order."""
-    number = client.send(requests.view_call(router))["number"]
-    logged = LogReader(lambda seq: f"{router}.{number}.{seq}")
-    return logged.read(client.router(router).events())
+    """The decisions of a router on a server that were used, in order."""
+    number = client.send(requests.get_view(router)).number
+    reader = LogReader(lambda seq: f"{router}.{number}.{seq}")
+    return reader.read(client.router(router).events())
 
 
-def decision_seq(line: LogLine) -> int:
-    """The decision that a line speaks of."""
-    assert line.of is not None, f"line {line.seq} speaks of no decision"
-    return line.of
+def decision_seq(event: EventRecord) -> int:
+    """The sequence number of the decision that an event is about."""
+    assert event.of is not None, f"event {event.seq} is about no decision"
+    return event.of

@@ -1,284 +1,283 @@
-"""Everything that a server can be asked, as calls."""
+"""The requests of the API as data, and how their responses are read; sending is left to others."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, structs
 
-from bylot import policies
-from bylot.client import responses
-from bylot.client.responses import (
-    LogPage,
-    RemoteConfig,
-    RouterListResponse,
-    RouterStatusResponse,
-)
+from bylot import api, errors, policies
 from bylot.errors import BylotError, DecisionError, ProblemError, RewardError, ServiceError
 from bylot.problem import Limit, Problem
 from bylot.router import persistence
+from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 
 AnswerT = TypeVar("AnswerT")
+WireT = TypeVar("WireT")
+
+ROUTERS_PATH = "/v1/routers"
+PAGE_ITEMS = 1_000  # of a list or an event log in one response
+ERROR_BY_CODE: dict[str, type[BylotError]] = {
+    **{code: kind for kind, _, code in api.ERROR_CODES},
+    "router_busy": errors.RouterBusy,
+}
+ERROR_DECODER = msgspec.json.Decoder(api.ErrorBody)
 
 
 class HttpCall(NamedTuple, Generic[AnswerT]):
-    """What to send.
+    """A request.
 
-    again: is twice the same as once? If not, it is sent again only if it never arrived.
-    wrong: what it is called if the server finds that it makes no sense
-    plain: refusals, by code, that are answers as good as others
-    slow:  may take long, as a policy may have to be compiled first
+    read:       decodes the body of a success
+    idempotent: sending it twice has the effect of once; otherwise it is sent again only if it never
+                arrived
+    invalid:    the error to raise if the server rejects the request as invalid
+    answers:    error codes that are answers
+    slow:       may take minutes, since the server may have to compile a policy
     """
 
     method: str
     path: str
     read: Callable[[bytes], AnswerT]
     body: bytes | None = None
-    again: bool = True
-    wrong: type[BylotError] = ServiceError
-    plain: Mapping[str, AnswerT] = MappingProxyType({})
+    idempotent: bool = True
+    invalid: type[BylotError] = ServiceError
+    answers: Mapping[str, AnswerT] = MappingProxyType({})
     slow: bool = False
 
 
-def encode_request_body(body: Any, wrong: type[BylotError]) -> bytes:
-    """A body as JSON; numbers of NumPy are numbers."""
+class CreateOptions(TypedDict, total=False):
+    """Optional arguments of `Client.create`."""
+
+    seed: int
+    horizon: int | None
+    rewards: tuple[float, float]
+    wait: float | None
+    default: float | None
+    aggregate: RewardAggregation
+    max_contexts: int | None
+    memory: int
+
+
+class EditOptions(TypedDict, total=False):
+    """Arguments of `RemoteRouter.edit`; what is omitted stays as it is."""
+
+    limits: Sequence[Limit]
+    add: Sequence[Mapping[str, Any]]
+    remove: Sequence[str]
+    pause: Sequence[str]
+    resume: Sequence[str]
+    wait: float | None
+    default: float | None
+    aggregate: RewardAggregation
+    version: int
+
+
+def encode_body(body: Any, invalid: type[BylotError]) -> bytes:
+    """A body as JSON; NumPy numbers are numbers."""
     try:
         return msgspec.json.encode(body, enc_hook=encode_numpy)
     except (TypeError, ValueError, OverflowError) as error:
-        raise wrong(f"this cannot be sent: {error}") from None
+        raise invalid(f"cannot encode the request: {error}") from None
 
 
 def encode_numpy(value: Any) -> Any:
-    """A scalar of NumPy, or an array of such, as Python's own."""
+    """A NumPy scalar or array as Python numbers."""
     if not hasattr(value, "tolist"):
         raise TypeError(f"{value!r} is neither a number nor text")
     return value.tolist()
 
 
-def response_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
-    """How an answer of a kind is read; fields that a newer server adds are passed over."""
+def response_reader(
+    kind: type[WireT], convert: Callable[[WireT], AnswerT]
+) -> Callable[[bytes], AnswerT]:
+    """A function that decodes a response and converts it; unknown fields are ignored."""
     decoder = msgspec.json.Decoder(kind)
 
     def read(body: bytes) -> AnswerT:
         try:
-            return decoder.decode(body)
+            return convert(decoder.decode(body))
         except msgspec.MsgspecError as error:
             raise ServiceError(
-                f"the server's answer is none that this bylot knows ({error}); "
-                "are client and server of the same version?"
+                f"unexpected response ({error}); check that it is a bylot server of the same version"
             ) from None
 
     return read
 
 
-AggregationChoice = Literal["earliest", "last", "sum"]
-JsonBody = dict[str, Any]
+def decode_error(body: bytes) -> api.ErrorDetail | None:
+    """The error of a response, None if it is not from bylot."""
+    try:
+        return ERROR_DECODER.decode(body).error
+    except msgspec.MsgspecError:
+        return None
 
 
-class Ask(NamedTuple):
-    """A decision to be made, as `decide` takes it."""
-
-    context: str | None = None
-    available: Iterable[str] | None = None
-    key: str | None = None
-    defer: bool = False
-
-    def form(self) -> JsonBody:
-        """With a key in any case: asked again after a lost answer, it is the same decision."""
-        up = self.available
-        return {
-            "context": self.context,
-            "available": up if up is None or isinstance(up, str) else list(up),
-            "key": self.key or uuid4().hex,
-            "defer": self.defer,
-        }
-
-
-class Scored(NamedTuple):
-    """A reward, as `reward` takes it."""
-
-    id: str
-    value: float
-    spend: Mapping[str, float] | None = None
-    key: str | None = None
-
-    def form(self) -> JsonBody:
-        """Without the id, which is where it goes."""
-        spend = None if self.spend is None else dict(self.spend)
-        return {"value": self.value, "spend": spend, "key": self.key}
-
-
-def create_body(
-    problem: Problem,
-    policy: str | policies.Policy | policies.Auto,
-    rewards: tuple[float, float],
-    others: Mapping[str, Any],
-) -> JsonBody:
-    """The terms of a new router."""
-    return {
-        "problem": persistence.problem_to_data(problem),
-        "policy": policy if isinstance(policy, str) else policy_body(policy),
-        "rewards": list(rewards),
-        **others,
-    }
-
-
-def policy_body(policy: policies.Policy | policies.Auto) -> JsonBody:
-    """A policy with its settings."""
-    plain = policies.policy_to_data(policies.find_policy(policy))
-    return {"name": plain.pop("name"), "settings": plain}
-
-
-def edit_body(limits: Sequence[Limit] | UnsetType, others: Mapping[str, Any]) -> JsonBody:
-    """A change of terms: what is left out stays."""
-    told = {name: value for name, value in others.items() if value is not UNSET}
-    if limits is not UNSET:
-        told["limits"] = [limit.to_data() for limit in limits]
-    return told
-
-
-FirstT = TypeVar("FirstT")
-SecondT = TypeVar("SecondT")
-
-ROUTERS_PATH = "/v1/routers"
-PAGE_ITEMS = 1_000  # lines of a list or a log in one answer
-
-
-def compose_reader(
-    read: Callable[[bytes], FirstT], do: Callable[[FirstT], SecondT]
-) -> Callable[[bytes], SecondT]:
-    """Read, and make something of it."""
-    return lambda body: do(read(body))
+def make_error(
+    status: int, detail: api.ErrorDetail | None, invalid: type[BylotError]
+) -> BylotError:
+    """The exception for an error response; `invalid` is for invalid requests."""
+    if detail is None:
+        return ServiceError(
+            f"unexpected response with status {status}; check that the address is a bylot server's"
+        )
+    field = "" if detail.field is UNSET else f" (in {detail.field})"
+    if detail.code in ERROR_BY_CODE:
+        return ERROR_BY_CODE[detail.code](detail.message + field)
+    if status in (401, 403):
+        return errors.AccessDenied(detail.message)
+    return (invalid if status in (400, 422) else ServiceError)(detail.message + field)
 
 
 def router_path(name: str) -> str:
-    """Where a router is."""
+    """The path of a router."""
     return f"{ROUTERS_PATH}/{quote(name, safe='')}"
 
 
 def decision_path(id: str) -> str:
-    """Where a decision is."""
+    """The path of a decision."""
     return f"/v1/decisions/{quote(id, safe='')}"
 
 
-read_decision = compose_reader(
-    response_reader(responses.DecisionResponse), responses.DecisionResponse.decision
+def decision_from_result(result: api.DecisionResult) -> Decision | BylotError:
+    """The decision of a batch item, or the error that it would have raised on its own."""
+    if result.decision is not UNSET:
+        return result.decision.to_decision()
+    detail = None if result.error is UNSET else result.error
+    return make_error(result.status, detail, DecisionError)
+
+
+def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:
+    """The receipt of a batch item, or the error that it would have raised on its own."""
+    if result.credited is not UNSET:
+        return Receipt(result.credited.receipt)
+    detail = None if result.error is UNSET else result.error
+    if detail is not None and detail.code == "no_such_decision":
+        return Receipt.UNKNOWN
+    return make_error(result.status, detail, RewardError)
+
+
+read_decision = response_reader(api.StoredDecision, api.StoredDecision.to_decision)
+read_config = response_reader(api.RouterView, lambda view: view.terms)
+read_view = response_reader(api.RouterView, lambda view: view)
+read_routers = response_reader(api.RouterList, lambda page: page)
+read_events = response_reader(api.EventList, lambda page: page)
+read_receipt = response_reader(api.RewardReceipt, lambda one: Receipt(one.receipt))
+read_decisions = response_reader(
+    api.DecisionBatchResponse, lambda page: [decision_from_result(one) for one in page.results]
 )
-read_config = compose_reader(
-    response_reader(responses.RouterResponse), lambda view: view.terms.terms()
+read_receipts = response_reader(
+    api.RewardBatchResponse, lambda page: [receipt_from_result(one) for one in page.results]
 )
-read_status = compose_reader(response_reader(RouterStatusResponse), lambda view: view.status)
+read_status: Callable[[bytes], RouterStatus] = response_reader(RouterStatus, lambda one: one)
 
 
-def create_call(form: JsonBody) -> HttpCall[RemoteConfig]:
-    """Make a router."""
-    body = encode_request_body(form, ProblemError)
-    return HttpCall(
-        "POST", ROUTERS_PATH, read_config, body, again=False, wrong=ProblemError, slow=True
-    )
+def create_router(
+    name: str,
+    problem: Problem,
+    policy: "str | policies.Policy | policies.Auto",
+    options: CreateOptions,
+) -> HttpCall[RouterConfig]:
+    """Create a router."""
+    if not isinstance(policy, str):
+        data = policies.policy_to_data(policies.find_policy(policy))
+        body_policy: Any = {"name": data.pop("name"), "settings": data}
+    else:
+        body_policy = policy
+    form = {"problem": persistence.problem_to_data(problem), "policy": body_policy, **options}
+    body = encode_body({"name": name, **form}, ProblemError)
+    return HttpCall("POST", ROUTERS_PATH, read_config, body, False, invalid=ProblemError, slow=True)
 
 
-def list_call(after: str) -> HttpCall[RouterListResponse]:
+def edit_router(name: str, options: EditOptions) -> HttpCall[RouterConfig]:
+    """Edit the configuration of a router."""
+    form: dict[str, Any] = {**options}
+    if "limits" in form:
+        form["limits"] = [limit.to_data() for limit in form["limits"]]
+    body = encode_body(form, ProblemError)
+    path = router_path(name)
+    return HttpCall("PATCH", path, read_config, body, False, invalid=ProblemError, slow=True)
+
+
+def list_routers(after: str) -> HttpCall[api.RouterList]:
     """A page of the list of routers."""
-    return HttpCall(
-        "GET",
-        f"{ROUTERS_PATH}?after={quote(after, safe='')}&limit={PAGE_ITEMS}",
-        response_reader(RouterListResponse),
-    )
+    path = f"{ROUTERS_PATH}?after={quote(after, safe='')}&limit={PAGE_ITEMS}"
+    return HttpCall("GET", path, read_routers)
 
 
-def config_call(name: str) -> HttpCall[RemoteConfig]:
-    """The terms of a router."""
+def get_config(name: str) -> HttpCall[RouterConfig]:
+    """The configuration of a router."""
     return HttpCall("GET", router_path(name), read_config)
 
 
-def view_call(name: str) -> HttpCall[dict[str, Any]]:
-    """All that a server tells of a router, as it is."""
-    return HttpCall("GET", router_path(name), response_reader(dict[str, Any]))
+def get_view(name: str) -> HttpCall[api.RouterView]:
+    """The configuration and the status of a router."""
+    return HttpCall("GET", router_path(name), read_view)
 
 
-def status_call(name: str) -> HttpCall[RouterStatus]:
-    """How a router stands."""
-    return HttpCall("GET", router_path(name), read_status)
+def get_status(name: str) -> HttpCall[RouterStatus]:
+    """The status of a router."""
+    return HttpCall("GET", f"{router_path(name)}/status", read_status)
 
 
-def change_call(name: str, form: JsonBody) -> HttpCall[RemoteConfig]:
-    """Other terms."""
-    body = encode_request_body(form, ProblemError)
-    return HttpCall(
-        "PATCH", router_path(name), read_config, body, again=False, wrong=ProblemError, slow=True
-    )
+def delete_router(name: str) -> HttpCall[None]:
+    """Delete a router."""
+    return HttpCall("DELETE", router_path(name), lambda body: None, idempotent=False)
 
 
-def delete_call(name: str) -> HttpCall[None]:
-    """Forget a router."""
-    return HttpCall("DELETE", router_path(name), lambda body: None, again=False)
+def list_events(name: str, after: int, limit: int = PAGE_ITEMS) -> HttpCall[api.EventList]:
+    """A page of an event log."""
+    return HttpCall("GET", f"{router_path(name)}/events?after={after}&limit={limit}", read_events)
 
 
-def decide_call(name: str, ask: Ask) -> HttpCall[Decision]:
-    """Draw a panel."""
-    body = encode_request_body(ask.form(), DecisionError)
-    return HttpCall(
-        "POST", f"{router_path(name)}/decisions", read_decision, body, wrong=DecisionError
-    )
+def with_key(request: api.DecisionRequest) -> api.DecisionRequest:
+    """The request with a key: sent again after a lost response, it returns the same decision."""
+    return structs.replace(request, key=request.key or uuid4().hex)
 
 
-def decide_many_call(name: str, asks: Iterable[Ask]) -> HttpCall[list[Decision | BylotError]]:
-    """Draw panels."""
-    body = encode_request_body({"decisions": [ask.form() for ask in asks]}, DecisionError)
-    read = compose_reader(
-        response_reader(responses.DecisionOutcomes),
-        lambda page: [one.outcome() for one in page.results],
-    )
-    return HttpCall("POST", f"{router_path(name)}/decisions:batch", read, body, wrong=DecisionError)
+def decide(name: str, request: api.DecisionRequest) -> HttpCall[Decision]:
+    """Make a decision."""
+    body = encode_body(with_key(request), DecisionError)
+    path = f"{router_path(name)}/decisions"
+    return HttpCall("POST", path, read_decision, body, invalid=DecisionError)
 
 
-def reward_call(told: Scored) -> HttpCall[Receipt]:
-    """Tell how well a decision went."""
-    if not isinstance(told.id, str):
-        raise RewardError(f"{type(told.id).__name__} {told.id!r} is no id; pass decision.id")
-    read = compose_reader(
-        response_reader(responses.CreditedResponse), lambda credited: credited.receipt
-    )
-    body = encode_request_body(told.form(), RewardError)
-    unknown = {"no_such_decision": Receipt.UNKNOWN}
-    path = f"{decision_path(told.id)}/reward"
-    return HttpCall("POST", path, read, body, wrong=RewardError, plain=unknown)
+def decide_many(
+    name: str, requests: Iterable[api.DecisionRequest]
+) -> HttpCall[list[Decision | BylotError]]:
+    """Make several decisions."""
+    body = encode_body({"decisions": [with_key(one) for one in requests]}, DecisionError)
+    path = f"{router_path(name)}/decisions:batch"
+    return HttpCall("POST", path, read_decisions, body, invalid=DecisionError)
 
 
-def reward_many_call(told: Iterable[Scored]) -> HttpCall[list[Receipt | BylotError]]:
-    """Tell how well decisions went."""
-    body = encode_request_body(
-        {"rewards": [{"decision": one.id, **one.form()} for one in told]}, RewardError
-    )
-    read = compose_reader(
-        response_reader(responses.RewardOutcomes),
-        lambda page: [one.outcome() for one in page.results],
-    )
-    return HttpCall("POST", "/v1/rewards:batch", read, body, wrong=RewardError)
+def reward(id: str, request: api.RewardRequest) -> HttpCall[Receipt]:
+    """Report a reward."""
+    if not isinstance(id, str):
+        raise RewardError(f"invalid id {id!r}: expected a str; pass decision.id")
+    body = encode_body(request, RewardError)
+    answers = {"no_such_decision": Receipt.UNKNOWN}
+    path = f"{decision_path(id)}/reward"
+    return HttpCall("POST", path, read_receipt, body, invalid=RewardError, answers=answers)
 
 
-def activate_call(id: str) -> HttpCall[Decision]:
-    """Use a deferred decision after all."""
-    return HttpCall(
-        "POST", f"{decision_path(id)}/activate", read_decision, again=False, wrong=DecisionError
-    )
+def reward_many(items: Iterable[api.RewardItem]) -> HttpCall[list[Receipt | BylotError]]:
+    """Report several rewards."""
+    body = encode_body({"rewards": list(items)}, RewardError)
+    return HttpCall("POST", "/v1/rewards:batch", read_receipts, body, invalid=RewardError)
 
 
-def cancel_call(id: str) -> HttpCall[Decision]:
-    """Let a decision be as if it had not been made."""
-    return HttpCall(
-        "POST", f"{decision_path(id)}/cancel", read_decision, again=False, wrong=DecisionError
-    )
+def activate(id: str) -> HttpCall[Decision]:
+    """Activate a deferred decision."""
+    path = f"{decision_path(id)}/activate"
+    return HttpCall("POST", path, read_decision, idempotent=False, invalid=DecisionError)
 
 
-def events_call(name: str, after: int, limit: int = PAGE_ITEMS) -> HttpCall[LogPage]:
-    """A page of a log."""
-    return HttpCall(
-        "GET", f"{router_path(name)}/events?after={after}&limit={limit}", response_reader(LogPage)
-    )
+def cancel(id: str) -> HttpCall[Decision]:
+    """Cancel a decision."""
+    path = f"{decision_path(id)}/cancel"
+    return HttpCall("POST", path, read_decision, idempotent=False, invalid=DecisionError)
