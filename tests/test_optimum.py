@@ -354,7 +354,7 @@ def test_contexts_start_and_floor_are_checked() -> None:
         optimum(problem, values, contexts=np.zeros(6))
     with pytest.raises(ValuesError, match="sum to 1"):
         optimum(problem, values, start=[0.5, 0.2, 0.2])
-    with pytest.raises(ProblemError, match=r"invalid floor=0\.5"):
+    with pytest.raises(ProblemError, match=r"invalid floor 0\.5: expected"):
         optimum(problem, values, floor=0.5)
 
 

@@ -113,8 +113,8 @@ def score(
     Parameters
     ----------
     trace
-        The simulation. For policies of i.i.d. draws it must hold the distributions played
-        (keep_distributions=True), as their expected reward is scored; for others, the rewards received.
+        The simulation. Policies of i.i.d. draws are scored by their expected reward, which needs
+        the distributions played (keep_distributions=True), others by the rewards received.
     values
         The values of the same rounds, (T, N, K), or a `ValueStack`.
     best
@@ -138,8 +138,9 @@ def score(
     T, multinomial = len(record.rewards), trace.policy.multinomial
     if stack.rounds != T or (multinomial and len(record.distributions) != T):
         raise ValuesError(
-            f"the trace has {T} rounds and {len(record.distributions)} distributions, the values have "
-            f"{stack.rounds} rounds; give values of the same rounds, and simulate with keep_distributions=True"
+            f"the trace has {T} rounds and {len(record.distributions)} distributions, the values "
+            f"have {stack.rounds} rounds",
+            remedy="give values of the same rounds, and simulate with keep_distributions=True",
         )
     several = np.unique(record.contexts).size > 1
     contexts = record.contexts if several else None

@@ -26,7 +26,7 @@ NO_SPEND: Mapping[str, float] = MappingProxyType({})
 
 
 class InvalidLogEntry(BylotError):
-    """An entry is invalid; whoever reads the log adds where it is."""
+    """An entry is invalid; the reader of the log adds the place."""
 
 
 class LogEntry(NamedTuple):
@@ -134,7 +134,7 @@ def entry_from_decision(
 def entries_from_trace(trace: Trace) -> list[LogEntry]:
     """Make the log entries of a simulation; contexts are named by their numbers, if there are any.
 
-    Distributions kept in the trace tell which experts had probability 0.
+    Distributions kept in the trace show which experts had probability 0.
     """
     record, names = trace.record, np.array(trace.problem.experts, dtype=object)
     known = len(record.distributions) > 0 and (trace.policy.multinomial or trace.policy.whole)
@@ -184,15 +184,15 @@ def _is_costs(given: Any) -> bool:
     )
 
 
-NAMES = 'a list of at least one name, such as ["ann", "bob"]'
+EXPECTED_NAMES = 'a list of at least one name, such as ["ann", "bob"]'
 
 LOG_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "id": ("a non-empty string", lambda given: isinstance(given, str) and bool(given)),
     "t": ("a whole number of at least 0", _is_round),
     "reward": ("a finite number, or null if there is none", _is_number),
     "context": ("a string, or null", lambda given: isinstance(given, str)),
-    "draws": (NAMES, lambda given: _is_names(given) and bool(given)),
-    "subset": (NAMES, lambda given: _is_names(given) and bool(given)),
+    "draws": (EXPECTED_NAMES, lambda given: _is_names(given) and bool(given)),
+    "subset": (EXPECTED_NAMES, lambda given: _is_names(given) and bool(given)),
     "draw_probabilities": (
         "a list of numbers such as [0.5, 0.25], or null",
         lambda given: isinstance(given, list) and all(map(_is_number, given)),
@@ -200,7 +200,7 @@ LOG_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "propensity": ("a probability in (0, 1], or null if unknown", _is_number),
     "replaced": ("true or false", lambda given: isinstance(given, bool)),
     "spend": ('an object of numbers such as {"usd": 2.5}', _is_costs),
-    "available": (NAMES, lambda given: _is_names(given) and bool(given)),
+    "available": (EXPECTED_NAMES, lambda given: _is_names(given) and bool(given)),
     "excluded": ("a list of names", _is_names),
     "note": ("anything", lambda given: True),
 }
@@ -268,7 +268,7 @@ def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
                 remedy = suggest_known_name(name, tuple(experts), "experts")
                 raise InvalidLogEntry(
                     f"{field} contains the unknown expert {shorten_repr(name)}",
-                    remedy=f"{remedy}; for an expert that has left the pool use --gone NAME (gone=)",
+                    remedy=f"{remedy}; if it has left the pool, use --gone NAME (gone=)",
                 )
     if not entry.draw_probabilities and len(set(entry.draws)) < len(entry.draws):
         raise InvalidLogEntry(

@@ -83,7 +83,7 @@ def weight_rounds(log: DecisionLog, distributions: list[PanelDistribution]) -> W
             f"none of {counts.rounds} rounds can be used: {counts.replaced} were replaced by the "
             f"guard, {counts.unknown_propensity} have no propensity, {counts.unrewarded} have no "
             "reward",
-            remedy=f"log the propensity and the reward of each decision{advise_exploration(counts)}",
+            remedy=f"log propensity and reward of each decision{advise_exploration(counts)}",
         )
     entries, at = [log.entries[n] for n in rounds], log.strata[1]
     here = [distributions[at[n]] for n in rounds]
@@ -155,12 +155,10 @@ def advise_exploration(counts: RoundCounts) -> str:
     """A remedy for logs in which most rounds have no propensity."""
     if counts.unknown_propensity <= counts.used:
         return ""
-    use = (
-        "a larger explore, such as noisy-or:explore=0.1" if counts.used else "noisy-or:explore=0.02"
-    )
+    use = "a larger explore (noisy-or:explore=0.1)" if counts.used else "noisy-or:explore=0.02"
     return (
-        ". The policy `noisy-or` records propensities only in exploration rounds, and they cannot be "
-        f"computed later: from now on use {use}, or distinct, which records all of them"
+        ". The policy `noisy-or` records propensities only in exploration rounds, and they cannot "
+        f"be computed later: from now on use {use}, or distinct, which records all of them"
     )
 
 

@@ -49,7 +49,7 @@ class DecisionLog:
         later = [(place, entry) for place, entry in pairs if entry.t >= t]
         if not later:
             last = self.entries[-1].t
-            raise DataError(f"the log has no decision from {t} on; the last one is number {last}")
+            raise DataError(f"the log has no decision from {t} on, the last one is number {last}")
         gone = find_unknown_experts(self.problem, [entry for _, entry in later])
         return collect_entries(self.problem, later, gone)
 

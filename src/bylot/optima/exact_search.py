@@ -23,20 +23,11 @@ from bylot.optima.newton import (
 from bylot.optima.polytope import Polytope
 from bylot.optima.surrogate import COARSE_ROUNDS, THINNING_STEP, Subproblem, maximise_surrogate
 
-LIMIT_SLACK = 1e-9
-"""A limit violated by fewer units than this counts as kept while cuts are added."""
-
-BOUND_MARGIN = 1e-10
-"""Bounds are first tightened by this many units, so that the policy found keeps them exactly."""
-
-MAX_CUTS = 10
-"""Cuts added for one step before the step is shortened instead."""
-
-NARROW_BAND = 1e-2
-"""Opposite limits on one cost closer than this many units are treated as if they met."""
-
-MAX_HALVINGS = 20
-"""Halvings of a step between such limits until it improves the value."""
+LIMIT_SLACK = 1e-9  # units by which a limit may be violated while cuts are added
+BOUND_MARGIN = 1e-10  # units by which bounds are tightened first, so that they are kept exactly
+MAX_CUTS = 10  # cuts added for one step before the step is shortened instead
+NARROW_BAND = 1e-2  # units; opposite limits on one cost that are closer count as meeting
+MAX_HALVINGS = 20  # of a step between such limits until it improves the value
 
 
 def search_exact_optimum(

@@ -12,8 +12,7 @@ from bylot.optima.objective import ValueStack
 from bylot.optima.set_search import SET_COST_SLACK, Members, SetSearch, SetValues
 from bylot.problem import Problem
 
-MAX_BRANCHING_WORK = 10**9
-"""Branch and bound ends after this many operations, some seconds."""
+MAX_BRANCHING_WORK = 10**9  # operations of branch and bound, some seconds
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,7 @@ from bylot.problem import Problem
 
 ContextLabels = NDArray[np.int64] | NDArray[np.str_]
 
-RELATIVE_GAP = 1e-9
-"""The target gap, relative to the mean reward of asking everyone."""
+RELATIVE_GAP = 1e-9  # the target gap, relative to the mean reward of asking everyone
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +62,8 @@ class Optimum:
         if self.exact != exact:
             kinds = {True: "the exact limits", False: "the paper's surrogate of the limits"}
             raise ValuesError(
-                f"expected an optimum under {kinds[exact]}, got one under {kinds[self.exact]}; "
-                f"pass exact={self.exact} here, or compute it by optimum(..., exact={exact})"
+                f"expected an optimum under {kinds[exact]}, got one under {kinds[self.exact]}",
+                remedy=f"pass exact={self.exact} here, or use optimum(..., exact={exact})",
             )
 
     def inclusion(self, draws: int) -> Floats:
@@ -164,8 +163,8 @@ def stack_values(problem: Problem, values: ArrayLike | ValueStack) -> ValueStack
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
     if stack.size != problem.size:
         raise ValuesError(
-            f"values are for {stack.size} experts, the problem has {problem.size}; "
-            "give the last axis of values one entry per expert"
+            f"values are for {stack.size} experts, the problem has {problem.size}",
+            remedy="give the last axis of values one entry per expert",
         )
     return stack
 
@@ -196,8 +195,8 @@ def split_by_context(
     given = np.asarray(contexts)
     if given.shape != (stack.rounds,) or given.dtype.kind not in "iuU":
         raise ValuesError(
-            f"contexts have shape {given.shape} and type {given.dtype}; "
-            f"give one whole number or string for each of the {stack.rounds} rounds"
+            f"contexts have shape {given.shape} and type {given.dtype}",
+            remedy=f"give one whole number or string for each of the {stack.rounds} rounds",
         )
     labels, places = np.unique(given, return_inverse=True)
     return labels, tuple(stack.select(np.flatnonzero(places == x)) for x in range(len(labels)))
@@ -209,8 +208,10 @@ def resolve_floor(problem: Problem, floor: bool | float) -> float:
         return problem.floor if floor else 0.0
     if not 0.0 <= floor <= 1.0 / problem.size:
         raise ProblemError(
-            f"invalid floor={floor}: expected a number from 0 to 1/{problem.size}; "
-            "use floor=True for the problem's own, floor=False for none"
+            "floor",
+            got=floor,
+            expected=f"a number from 0 to 1/{problem.size}",
+            remedy="use floor=True for the problem's own, floor=False for none",
         )
     return float(floor)
 
@@ -220,7 +221,7 @@ def check_start(start: ArrayLike, shape: tuple[int, int]) -> Floats:
     q = np.atleast_2d(np.asarray(start, dtype=np.float64))
     if q.shape != shape or not ((q >= 0.0).all() and np.allclose(q.sum(axis=1), 1.0)):
         raise ValuesError(
-            f"start has shape {q.shape} and row sums {q.sum(axis=-1)}; "
-            f"give probabilities of shape {shape}, a row for each context, that sum to 1"
+            f"start has shape {q.shape} and row sums {q.sum(axis=-1)}",
+            remedy=f"give probabilities of shape {shape}, a row for each context, that sum to 1",
         )
     return q

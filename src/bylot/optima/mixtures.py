@@ -22,8 +22,7 @@ from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
 from bylot.problem.feasibility import full_panels_polytope, reachable_polytope
 
-NEGLIGIBLE_PROBABILITY = 1e-12
-"""Smaller probabilities in a solution are rounding."""
+NEGLIGIBLE_PROBABILITY = 1e-12  # smaller probabilities in a solution are rounding
 
 PanelNames = tuple[str, ...]
 

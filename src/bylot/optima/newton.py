@@ -12,14 +12,9 @@ from bylot.numerics.jit import Floats
 from bylot.optima.interior_point import QuadraticProgram, solve_quadratic_program
 from bylot.optima.polytope import TIGHT_ROOM, Face, Polytope
 
-PROXIMAL_WEIGHT = 1e-9
-"""Ridge added to every model, relative to its largest slope or curvature."""
-
-MODEL_PRECISION = 1e-3
-"""A model is solved to this fraction of the gap it is to close."""
-
-CURVATURE_REUSE_RATIO = 0.05
-"""A curvature is reused after a step that left less than this fraction of the gap."""
+PROXIMAL_WEIGHT = 1e-9  # ridge of every model, relative to its largest slope or curvature
+MODEL_PRECISION = 1e-3  # a model is solved to this fraction of the gap it is to close
+CURVATURE_REUSE_RATIO = 0.05  # curvature is reused after steps that leave less of the gap
 
 
 class ConcaveFunction(Protocol):

@@ -88,13 +88,13 @@ def check_values(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim not in (2, 3) or array.size == 0:
         raise ValuesError(
-            f"values have shape {array.shape}; "
-            "give one matrix (N, K) or one per round (T, N, K), not empty"
+            f"values have shape {array.shape}",
+            remedy="give one matrix (N, K) or one per round (T, N, K), not empty",
         )
     if not (np.isfinite(array).all() and (array >= 0.0).all()):
         raise ValuesError(
-            f"values range from {array.min()} to {array.max()}; "
-            "values must be finite and at least 0: shift or repair them first"
+            f"values range from {array.min()} to {array.max()}",
+            remedy="values must be finite and at least 0: shift or repair them first",
         )
     stack = np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
     # A read-only array has another compiled type and would trigger a second compilation.

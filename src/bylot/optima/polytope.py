@@ -10,14 +10,9 @@ from scipy.optimize import linprog
 
 from bylot.numerics.jit import Bools, Floats
 
-TIGHT_ROOM = 1e-12
-"""Less room than this, in units of a row's largest entry, counts as none."""
-
-OUT_OF_SCALE_RATIO = 1e6
-"""A bound this many times larger than anything its row can reach is out of scale."""
-
-AMPLE_ROOM = 0.1
-"""Room of an interior point, in mean shares, that is good enough."""
+TIGHT_ROOM = 1e-12  # less room, in units of a row's largest entry, counts as none
+OUT_OF_SCALE_RATIO = 1e6  # of a bound to the largest entry of its row
+AMPLE_ROOM = 0.1  # room of an interior point, in mean shares, that is good enough
 
 
 class Vertex(NamedTuple):

@@ -15,23 +15,12 @@ import numpy as np
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.optima.objective import ValueStack
 
-MAX_LISTED_SETS = 200_000
-"""More sets of a context than this are searched and not listed,"""
-
-MAX_LISTING_WORK = 10**9
-"""and so they are if listing takes more operations than this, a second or two."""
-
-MAX_EXPANDED_SETS = 20_000
-"""Sets that branch and bound examines for one pricing problem, some seconds."""
-
-SETS_PER_ITERATION = 50
-"""Sets returned by one pricing problem: one is enough, more save linear programs."""
-
-SUBGRADIENT_STEPS = 400
-"""Steps of the descent to an upper bound."""
-
-SET_COST_SLACK = 1e-9
-"""A set that violates a limit by less than this, in units of the largest cost, keeps it."""
+MAX_LISTED_SETS = 200_000  # more sets of a context are searched and not listed,
+MAX_LISTING_WORK = 10**9  # as they are if listing takes more operations, a second or two
+MAX_EXPANDED_SETS = 20_000  # examined by branch and bound for one pricing problem, some seconds
+SETS_PER_ITERATION = 50  # of one pricing problem: one is enough, more save linear programs
+SUBGRADIENT_STEPS = 400  # of the descent to an upper bound
+SET_COST_SLACK = 1e-9  # violation that counts as none, in units of the largest cost
 
 Members = tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Shadow prices of limits, checked: multipliers of an optimum beside what other bounds would earn."""
+"""Shadow prices of limits: multipliers of an optimum, checked by moving the bounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,11 +24,8 @@ from bylot.optima.mixtures import Mixture, make_mixture_programs
 from bylot.optima.objective import ValueStack
 from bylot.problem import Limit, Problem
 
-RELATIVE_BOUND_STEP = 1e-3
-"""Bounds are moved by this fraction of themselves; of the largest cost, if the bound is 0."""
-
-PRICE_TOLERANCE = 0.01
-"""Prices that differ by less than this fraction of the larger agree."""
+RELATIVE_BOUND_STEP = 1e-3  # of a bound; of the largest cost, if the bound is 0
+PRICE_TOLERANCE = 0.01  # relative difference up to which prices agree
 
 
 @dataclass(frozen=True)
