@@ -1,4 +1,4 @@
-"""The part past the paper: its checks can hold and fail, and nothing of it reaches the paper's."""
+"""The report beyond the paper: its checks can hold and fail, and do not affect the paper's claims."""
 
 import json
 import re
@@ -33,13 +33,13 @@ DRAWN = {
 
 @pytest.fixture(scope="module")
 def good() -> Any:
-    """As it must come out."""
+    """Records with good results."""
     return make_beyond_records()
 
 
 @pytest.fixture(scope="module")
 def bad() -> Any:
-    """As it must not come out."""
+    """Records with bad results."""
     return make_beyond_records(good=False)
 
 
@@ -90,8 +90,8 @@ def test_a_check_says_what_the_run_lacks(good: Any) -> None:
     assert any("SYNTHETIC" in note for note in notes)
 
 
-def short(seeds: int = 4) -> Any:
-    """Records of plays of 1,000 rounds, as far as they go: in periods of 250, 1,000 and 2,000."""
+def make_short_records(seeds: int = 4) -> Any:
+    """Records of runs of 1,000 rounds, in periods of 250, 1,000 and 2,000."""
     records = make_beyond_records(seeds=seeds, rounds=1_000)
     records.cells = (
         records.cells.filter(pl.col("period").is_null() | (pl.col("period") != 5_000))
@@ -101,17 +101,22 @@ def short(seeds: int = 4) -> Any:
     return records
 
 
-def test_periods_longer_than_the_play_are_not_missing() -> None:
-    (notes,) = {tuple(row.caveats) for row in judge_checks(short().cells, short().run)}
+def test_periods_longer_than_the_run_are_not_missing() -> None:
+    (notes,) = {
+        tuple(row.caveats)
+        for row in judge_checks(make_short_records().cells, make_short_records().run)
+    }
     assert "no periods of 5,000 rounds, as they do not fit twice into 2,000" in notes
     assert not any("INCOMPLETE" in note for note in notes)
-    fewer = short().cells.filter(pl.col("period").is_null() | (pl.col("period") != 250))
-    (notes,) = {tuple(row.caveats) for row in judge_checks(fewer, short().run)}
+    fewer = make_short_records().cells.filter(
+        pl.col("period").is_null() | (pl.col("period") != 250)
+    )
+    (notes,) = {tuple(row.caveats) for row in judge_checks(fewer, make_short_records().run)}
     assert "INCOMPLETE: 32 of the 48 groups of periods" in notes
 
 
-def test_a_report_on_ours_alone_says_nothing_of_the_papers(tmp_path: Path) -> None:
-    paths = write_report(short(), tmp_path).paths
+def test_a_report_beyond_the_paper_alone_has_no_claims(tmp_path: Path) -> None:
+    paths = write_report(make_short_records(), tmp_path).paths
     assert not (tmp_path / "claims.json").exists()
     assert {path.name for path in paths} >= {"report.md", "beyond.json", "summary.json"}
     text = (tmp_path / "report.md").read_text()
@@ -122,16 +127,16 @@ def test_a_report_on_ours_alone_says_nothing_of_the_papers(tmp_path: Path) -> No
 
 
 def test_two_seeds_give_no_empty_table_but_reasons_in_words(tmp_path: Path) -> None:
-    write_report(short(seeds=2), tmp_path)
+    write_report(make_short_records(seeds=2), tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| verdict | claim |" not in text
     why = "2 seeds of tangent in beyond (tight, stochastic, N = 3); a verdict needs 3"
     assert f"| tangent-always-feasible | {why} |" in text
-    write_report(short(seeds=3), tmp_path)
+    write_report(make_short_records(seeds=3), tmp_path)
     assert "| verdict | claim |" in (tmp_path / "report.md").read_text()
 
 
-def test_records_past_the_paper_change_no_verdict_on_it(folder: Path) -> None:
+def test_records_beyond_the_paper_change_no_verdict_on_it(folder: Path) -> None:
     alone = make_paper_records(AS_WRITTEN, seeds=4)
     rows = [row._asdict() for row in judge_claims(alone.cells, alone.run)]
     written = json.loads((folder / "claims.json").read_text())
@@ -157,7 +162,7 @@ def test_the_report_keeps_the_two_apart_and_says_what_was_refused(folder: Path) 
     Page((folder / "report.html").read_text())
 
 
-def test_the_sentences_are_made_of_the_numbers(folder: Path, bad: Any, tmp_path: Path) -> None:
+def test_the_sentences_follow_the_numbers(folder: Path, bad: Any, tmp_path: Path) -> None:
     past = (folder / "report.md").read_text().split("## Beyond the paper")[1]
     assert "Within all limits in every run: tangent, distinct." in past
     assert re.search(r"Periods outside a limit, all lengths and cases: omd [1-9]", past)
@@ -179,7 +184,7 @@ def test_the_sweep_over_settings_finds_the_best_and_what_it_would_gain(good: Any
         assert one.settings[one.best].startswith("eta=2.0,patience=30.0")
         assert one.settings[one.usual] == format_default_tuning(one.policy)
         assert one.gain == pytest.approx(one.default - one.lost[one.best].mean())
-        assert 0 < one.gain_elsewhere < one.gain  # half of what was found is luck
+        assert 0 < one.gain_elsewhere < one.gain  # half of the gain is luck
     gone = good.cells.filter(~pl.col("policy").str.contains("eta=1.0,patience=100.0"))
     assert (
         collect_sweeps(RecordGroups(gone)) == []
@@ -203,7 +208,7 @@ def test_a_figure_comes_out_of_whole_partial_and_empty_records(
     )  # the paper's only
 
 
-def test_no_two_series_look_alike_even_without_colour() -> None:
+def test_series_differ_even_without_colour() -> None:
     for looks in (BEYOND_POLICY_STYLES, BEYOND_LEVEL_STYLES):
         assert len({look.colour for look in looks.values()}) == len(looks)
         assert len({look.marker for look in looks.values()}) == len(looks)

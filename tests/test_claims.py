@@ -1,4 +1,4 @@
-"""Verdicts: every claim holds in one fabricated story, fails in another, and can be untestable."""
+"""Verdicts: every claim holds on some made-up records, fails on others, and can be untestable."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def test_a_claim_holds_where_the_records_say_so(claim: str) -> None:
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_fails_where_the_records_say_the_contrary(claim: str) -> None:
+def test_a_claim_fails_where_the_records_say_the_opposite(claim: str) -> None:
     row = verdicts(FALSE_IN.get(claim, "contrary"))[claim]
     assert row.verdict == FAILS, row.measured
 
@@ -72,7 +72,7 @@ def test_claims_on_a_missing_policy_cannot_be_tested_and_the_others_can(policy: 
     assert rows["r2-gone-n3"].verdict == HOLDS
 
 
-def test_a_run_that_is_over_before_the_stated_update_cannot_be_judged_by_it() -> None:
+def test_a_run_that_ends_before_the_stated_update_cannot_be_judged() -> None:
     records = make_paper_records(AS_WRITTEN)
     curves = [name for name in records.cells.columns if name.startswith("curve_")]
     short = records.cells.with_columns(pl.col(name).list.head(200) for name in curves)
@@ -93,7 +93,7 @@ def test_a_verdict_on_a_made_up_crowd_says_so() -> None:
     assert all(row.caveats == [] for row in rows)
 
 
-def test_a_verdict_on_a_crowd_of_ones_own_says_so() -> None:
+def test_a_verdict_on_other_data_says_so() -> None:
     records = make_paper_records(
         AS_WRITTEN, data={"name": "trec", "digest": "another", "synthetic": False}
     )
@@ -128,7 +128,7 @@ def test_a_row_says_what_was_asked_and_what_was_measured() -> None:
 
 def test_no_sentence_is_copied_from_the_paper() -> None:
     if not PAPER.exists():
-        pytest.skip("the paper is not at hand")
+        pytest.skip("the paper is not beside the repository")
     paper = " ".join(words(PAPER.read_text()))
     for claim in CLAIMS.values():
         for text in (claim.says, claim.rule):
@@ -138,7 +138,7 @@ def test_no_sentence_is_copied_from_the_paper() -> None:
 
 
 def words(text: str) -> list[str]:
-    """Small letters and digits only, so that markup does not hide a copy."""
+    """Lower-case letters and digits only, so that markup does not hide a copy."""
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
@@ -158,7 +158,7 @@ def test_a_reading_that_changes_a_verdict_is_reported() -> None:
     assert found["tight-ts-bwk-stochastic"].usual == HOLDS
     assert found["tight-ts-bwk-stochastic"].other == FAILS
     assert found["tight-tsbwk-fewer"].other == HOLDS
-    assert "tight-omd-regime" not in found  # the variant has no part in it
+    assert "tight-omd-regime" not in found  # it does not depend on the variant
     assert "relaxing-helps-feasibility" not in found  # the variant was not run at all levels
 
 

@@ -1,4 +1,4 @@
-"""Figures: they come out whole from whole, partial and empty records, and say what they show."""
+"""Figures: complete from complete, partial and empty records, with titles that say what they show."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ FIGURES = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def records() -> Any:
-    """A whole run."""
+    """A complete run."""
     return make_paper_records(AS_WRITTEN, seeds=5)
 
 
@@ -40,7 +40,7 @@ def test_a_figure_is_a_png_and_an_svg(
 
 
 @FIGURES
-def test_nothing_is_drawn_of_nothing(
+def test_no_records_give_no_figure(
     figure: Callable[..., list[Path]], records: Any, tmp_path: Path
 ) -> None:
     assert figure(records.cells.clear(), records.run, tmp_path) == []
@@ -56,7 +56,7 @@ def test_nothing_is_drawn_of_nothing(
     ],
     ids=["one seed of one policy", "one level of one environment"],
 )
-def test_a_part_is_drawn_as_far_as_it_goes(
+def test_partial_records_give_a_figure(
     figure: Callable[..., list[Path]], part: pl.Expr, records: Any, tmp_path: Path
 ) -> None:
     assert len(figure(records.cells.filter(part), records.run, tmp_path)) == 2
@@ -79,7 +79,7 @@ def test_the_title_names_data_rounds_and_seeds() -> None:
     assert "trec data" in make_figure_title("Regret", real, (5, 5))
 
 
-def test_no_two_series_look_alike_even_without_colour() -> None:
+def test_series_differ_even_without_colour() -> None:
     for looks in (PAPER_POLICY_STYLES, LEVEL_STYLES):
         assert len({look.colour for look in looks.values()}) == len(looks)
         assert len({look.marker for look in looks.values()}) == len(looks)
@@ -94,7 +94,7 @@ def test_a_band_is_the_deviation_over_seeds() -> None:
     assert UpdateCurves(curve.t, curve.seeds[:1], [0]).std.tolist() == [0.0, 0.0]
 
 
-def test_seeds_of_unequal_length_are_drawn_over_what_all_have(records: Any) -> None:
+def test_curves_of_unequal_length_are_cut_to_the_shortest(records: Any) -> None:
     cells = records.cells.filter(pl.col("experiment") == "sweep")
     cut = cells.with_columns(
         pl.when(pl.col("seed") == 0)

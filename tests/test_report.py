@@ -1,4 +1,4 @@
-"""The report: whole, self-contained and honest about what it is made of, whatever the records."""
+"""The report: complete, self-contained, and clear about its records."""
 
 import json
 import re
@@ -19,7 +19,7 @@ VOID = {"meta", "img", "br", "hr", "link", "input"}
 
 
 class Page(HTMLParser):
-    """Checks that tags are closed in order, and collects all that a browser would load."""
+    """Checks that tags are closed in order, and collects what a browser would load."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def grids(text: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A written report of a whole made-up run, with a variant."""
+    """The report of a complete made-up run, with a variant."""
     records = make_paper_records(AS_WRITTEN)
     instant = pl.col("policy").replace({"cbwk": "cbwk-instant"})
     variant = records.cells.filter(pl.col("policy") == "cbwk").with_columns(instant)
@@ -93,7 +93,7 @@ def test_the_checks_of_the_page_can_fail() -> None:
     assert not is_grid(["| a | b |", "|---|---|", "| c |"])
 
 
-def test_the_markdown_has_valid_tables_and_links_that_lead_somewhere(folder: Path) -> None:
+def test_the_markdown_has_valid_tables_and_working_links(folder: Path) -> None:
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert len(grids(text)) > 8
     assert all(map(is_grid, grids(text)))
@@ -130,7 +130,7 @@ def test_the_report_has_every_claim_with_its_rule_and_the_counts_first(folder: P
     assert "## Other readings" in text
 
 
-def test_the_summary_has_a_row_a_group(folder: Path) -> None:
+def test_the_summary_has_a_row_for_each_group(folder: Path) -> None:
     found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert found["data"] == "synthetic"
     assert (found["rounds"], found["seeds"], found["core_seconds"]) == (10_000, 20, 12.5)
@@ -158,7 +158,7 @@ def test_a_single_seed_has_no_deviation() -> None:
 
 
 @pytest.mark.parametrize("empty", [True, False], ids=["no cells", "one cell"])
-def test_next_to_nothing_still_gives_a_report(empty: bool, tmp_path: Path) -> None:
+def test_one_cell_or_none_still_gives_a_report(empty: bool, tmp_path: Path) -> None:
     records = make_paper_records(AS_WRITTEN, seeds=1)
     records.cells = records.cells.head(0 if empty else 1)
     paths = write_report(records, tmp_path).paths
@@ -169,7 +169,7 @@ def test_next_to_nothing_still_gives_a_report(empty: bool, tmp_path: Path) -> No
     assert {row["verdict"] for row in rows} == {UNKNOWN}
 
 
-def test_a_manifest_that_says_little_is_no_obstacle(tmp_path: Path) -> None:
+def test_an_empty_manifest_still_gives_a_report(tmp_path: Path) -> None:
     records: Any = make_paper_records(AS_WRITTEN, seeds=3)
     records.run = {}
     records.cells = records.cells.filter(pl.col("level") == "tight")

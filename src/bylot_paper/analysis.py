@@ -1,4 +1,4 @@
-"""Records in groups: the cells that differ only in their seed, and their curves as arrays."""
+"""Groups of records that differ only in their seed, and the result lines of the default rule."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ from bylot_paper.policy_settings import COMPARED_POLICIES
 from bylot_paper.scenarios import SHARED_POOLS
 
 RunManifest = Mapping[str, Any]
-"""What `run.json` says of the run that wrote the records."""
+"""The content of `run.json`, the manifest of the run that wrote the records."""
 
 
 class GroupKey(NamedTuple):
-    """What the cells of one group share."""
+    """The fields that the cells of a group have in common."""
 
     experiment: str
     environment: str
@@ -66,7 +66,7 @@ class UpdateCurves(SeedCurves):
 
 
 class RecordGroups:
-    """All groups of a table of records; what is missing, or was refused, is simply not there."""
+    """All groups of a table of records; refused runs are left out."""
 
     def __init__(self, cells: pl.DataFrame) -> None:
         self.tables: dict[GroupKey, pl.DataFrame] = {}
@@ -86,16 +86,13 @@ class RecordGroups:
         return iter(sorted(self.tables))
 
     def values(self, key: GroupKey, column: str) -> Floats:
-        """One number a seed; an absent group, like an empty value, gives none."""
+        """One number per seed; none for a group without records, and null values are left out."""
         if key not in self.tables:
             return np.zeros(0)
         return self.tables[key][column].drop_nulls().to_numpy().astype(float)
 
     def curve(self, key: GroupKey, column: str) -> UpdateCurves | None:
-        """A curve over all seeds of a group; None if it has none.
-
-        Seeds of one run are sampled at the same rounds; of runs of unequal length, what all have.
-        """
+        """The curves of all seeds of a group, cut to the shortest; None if there are none."""
         if key not in self.tables:
             return None
         table = self.tables[key].select("seed", "curve_t", column).drop_nulls()
@@ -107,23 +104,21 @@ class RecordGroups:
         return UpdateCurves(t, np.stack([row[:size] for row in rows]), table["seed"].to_list())
 
     def seeds(self, experiment: str) -> tuple[int, int]:
-        """How many seeds the groups of an experiment have, the fewest and the most."""
+        """The smallest and the largest number of seeds in the groups of an experiment."""
         counts = [len(one) for key, one in self.tables.items() if key.experiment == experiment]
         return min(counts, default=0), max(counts, default=0)
 
 
 def is_synthetic(run: RunManifest) -> bool:
-    """Is the crowd made up? Every output says so if it is."""
+    """Is the crowd made up? Every output then says so."""
     return bool(run.get("data", {}).get("synthetic", False))
 
 
 def make_figure_title(
     title: str, run: RunManifest, seeds: tuple[int, int], experiment: str = "crowd"
 ) -> str:
-    """Title of a figure, and under it the data, the rounds and the seeds behind it."""
-    data = (
-        "a made-up crowd" if is_synthetic(run) else f"{run.get('data', {}).get('name', '?')} data"
-    )
+    """The title of a figure, and below it the data, rounds and seeds."""
+    data = "a made-up crowd" if is_synthetic(run) else f"{name_crowd(run)} data"
     rounds = "unknown number of rounds"
     if "rounds" in run:
         rounds = f"{count_rounds(experiment, run['rounds']):,} rounds"
@@ -132,7 +127,7 @@ def make_figure_title(
 
 
 def format_seed_count(seeds: tuple[int, int]) -> str:
-    """A number of seeds, or from how few to how many.
+    """A number of seeds, or a range.
 
     >>> format_seed_count((1, 1)), format_seed_count((14, 20))
     ('1 seed', '14 to 20 seeds')
@@ -148,7 +143,7 @@ NORMAL_QUANTILE_95 = 1.959963984540054
 def wilson_interval(
     successes: int, runs: int, z: float = NORMAL_QUANTILE_95
 ) -> tuple[float, float]:
-    """Wilson's score interval of a share; 0 to 1 if there was no run.
+    """Wilson's score interval of a share; [0, 1] without runs.
 
     (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)
 
@@ -161,7 +156,7 @@ def wilson_interval(
     centre = share + z * z / (2 * runs)
     reach = z * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
     scale = 1 + z * z / runs
-    low = 0.0 if successes == 0 else (centre - reach) / scale  # exact ends: rounding would miss
+    low = 0.0 if successes == 0 else (centre - reach) / scale  # exact at the ends
     high = 1.0 if successes == runs else (centre + reach) / scale
     return low, high
 
@@ -171,31 +166,31 @@ POLICY_ORDER = COMPARED_POLICIES[::-1]
 
 
 class ContestEntry(NamedTuple):
-    """A line of the rule, and the records behind it, those of refused runs left out."""
+    """A result line, and the records behind it without refused runs."""
 
     line: ResultLine
     cells: pl.DataFrame
 
 
 def collect_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]:
-    """All places in their order, and in each the policies in theirs."""
+    """All entries, by place and then by policy, in the order of tables."""
     if cells.is_empty():
         return []
     by = ["experiment", "environment", "level", "period", "policy"]
-    parts = cells.filter(pl.col("experiment").is_in(COMPARISON_EXPERIMENTS)).partition_by(
-        by, as_dict=True
-    )
-    found = {key: make_entry(part, run) for key, part in parts.items()}
+    some = cells.filter(pl.col("experiment").is_in(COMPARISON_EXPERIMENTS))
+    found = {
+        key: make_entry(part, run) for key, part in some.partition_by(by, as_dict=True).items()
+    }
     return [found[key] for key in sorted(found, key=entry_sort_key)]
 
 
 def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
-    """Where a group stands: by experiment, world, level, period and policy."""
+    """Order by experiment, environment, level, period and policy."""
     experiment, environment, level, period, policy = key
-    worlds = [*CROWD_ENVIRONMENTS, *dict.fromkeys(world for world, _, _ in OTHER_SCENARIOS)]
+    environments = [*CROWD_ENVIRONMENTS, *dict.fromkeys(name for name, _, _ in OTHER_SCENARIOS)]
     levels = [*ALL_LEVELS, "own"]
     own = experiment == "worlds" or environment not in CROWD_ENVIRONMENTS
-    place = (worlds.index(str(environment)), levels.index(str(level)))
+    place = (environments.index(str(environment)), levels.index(str(level)))
     return (
         COMPARISON_EXPERIMENTS.index(str(experiment)),
         int(own),
@@ -206,13 +201,13 @@ def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
 
 
 def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
-    """The line of one group of cells that differ only in their seed."""
+    """The entry of one group of cells that differ only in their seed."""
     first = group.row(0, named=True)
     played = group.filter(pl.col("refused").is_null()).sort("seed")
     gaps = (played["mixture"] - played["reward"]).to_list()
     line = ResultLine(
         scenario=name_scenario(first["environment"], run),
-        place=name_case(first["environment"], first["level"], first["period"], run),
+        place=name_place(first["environment"], first["level"], first["period"], run),
         policy=first["policy"],
         size=int(played["size"].max() or 0),  # type: ignore[arg-type]
         period=first["period"],
@@ -227,14 +222,14 @@ def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
 
 
 def name_scenario(environment: str, run: RunManifest) -> str:
-    """What counts as one world: both environments and all levels of the crowd together."""
+    """The scenario of an environment: all of the crowd is one."""
     return f"{name_crowd(run)} crowd" if environment in CROWD_ENVIRONMENTS else environment
 
 
-def name_case(environment: str, level: str, period: int | None, run: RunManifest) -> str:
-    """A place in words.
+def name_place(environment: str, level: str, period: int | None, run: RunManifest) -> str:
+    """A place: the environment, level and period of a scenario.
 
-    >>> name_case("regime", "tight", 250, {"data": {"name": "trec"}})
+    >>> name_place("regime", "tight", 250, {"data": {"name": "trec"}})
     'trec tight, regime, periods of 250'
     """
     where = environment if level == "own" else f"{environment} {level}"
@@ -244,11 +239,11 @@ def name_case(environment: str, level: str, period: int | None, run: RunManifest
 
 
 def name_crowd(run: RunManifest) -> str:
-    """The name of the crowd that was played on."""
+    """The name of the crowd of a run."""
     return str(run.get("data", {}).get("name", "unknown"))
 
 
 def name_data(run: RunManifest) -> str:
-    """Name of the data; that of a made-up crowd always says so."""
+    """The name of the data, which says so if they are made up."""
     name = name_crowd(run)
     return f"{name} (synthetic)" if is_synthetic(run) and "synthetic" not in name.lower() else name

@@ -1,4 +1,4 @@
-"""What a claim may ask of the records; a question they cannot answer raises `Untestable`."""
+"""What claims measure in the records; `Untestable` is raised where records are missing."""
 
 import math
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from bylot_paper.analysis import (
 )
 
 MIN_VERDICT_SEEDS = 3
-"""Fewer runs than this say nothing about a spread."""
+"""Fewer seeds say nothing about a spread."""
 
 NEAR_OPTIMAL = 0.99
-"""Near-optimal: at least this part of the true constrained optimum. Equal shares earn about 96%."""
+"""Near-optimal: at least this share of the true constrained optimum. Equal shares earn 94%."""
 
 SeedValues = dict[int, float]
-"""One number a seed."""
+"""One number per seed."""
 
 
 class Untestable(BylotError):
@@ -42,14 +42,14 @@ class PairedDifference(NamedTuple):
     @property
     def clear(self) -> bool:
         """Above 0 by more than two standard errors."""
-        return self.mean > max(2 * self.error, 1e-12)  # equal plays differ by rounding only
+        return self.mean > max(2 * self.error, 1e-12)  # equal runs differ by rounding only
 
     def __str__(self) -> str:
         return f"{self.mean:+.4f} (s.e. {self.error:.4f})"
 
 
 class RunShare(NamedTuple):
-    """In how many runs something was so."""
+    """The number of runs in which something holds."""
 
     kept: int
     runs: int
@@ -70,10 +70,10 @@ class RunShare(NamedTuple):
 
 
 class Evidence:
-    """The groups of a table of records, with the run that wrote them.
+    """The groups of a table of records, and the manifest of their run.
 
-    asked: the groups that were asked for so far, so that one can tell what a verdict rests on
-    near:  what part of the true constrained optimum counts as near-optimal
+    asked: the groups that were used so far, to find out what a verdict depends on
+    near:  the share of the true constrained optimum that counts as near-optimal
     """
 
     def __init__(self, cells: pl.DataFrame, run: RunManifest, near: float = NEAR_OPTIMAL) -> None:
@@ -82,7 +82,7 @@ class Evidence:
         self.asked: set[GroupKey] = set()
 
     def values(self, key: GroupKey, column: str) -> SeedValues:
-        """One number a seed."""
+        """One number per seed."""
         self.asked.add(key)
         if key not in self.groups:
             raise Untestable(f"no records of {key}")
@@ -91,7 +91,7 @@ class Evidence:
         return self.enough(values, key, column)
 
     def curve(self, key: GroupKey, column: str) -> UpdateCurves:
-        """A row a seed."""
+        """One curve per seed."""
         self.asked.add(key)
         curve = self.groups.curve(key, column)
         if curve is None:
@@ -100,7 +100,7 @@ class Evidence:
         return curve
 
     def enough(self, values: SeedValues, key: GroupKey, column: str) -> SeedValues:
-        """The values, if they are of enough seeds."""
+        """The values, if there are enough seeds."""
         if len(values) < MIN_VERDICT_SEEDS:
             had = format_seed_count((len(values), len(values)))
             lacking = f" with {column}" if len(values) < len(self.groups[key]) else ""
@@ -110,7 +110,7 @@ class Evidence:
     def each(
         self, key: GroupKey, column: str, measure: Callable[[Ints, Floats], float]
     ) -> SeedValues:
-        """A number made of each seed's curve."""
+        """A number computed from each seed's curve."""
         curve = self.curve(key, column)
         rows = zip(curve.names, curve.seeds, strict=True)
         return {seed: float(measure(curve.t, row)) for seed, row in rows}
@@ -120,21 +120,21 @@ class Evidence:
         return {seed: float(far <= 0) for seed, far in self.values(key, "outside").items()}
 
     def feasible(self, key: GroupKey) -> RunShare:
-        """In how many seeds all limits were kept exactly."""
+        """The share of the seeds within all limits exactly."""
         kept = self.kept(key)
         return RunShare(int(sum(kept.values())), len(kept))
 
     def ratio(self, key: GroupKey, column: str = "reward") -> float:
-        """Mean over seeds of a reward in parts of the true constrained optimum."""
+        """Mean over seeds of a reward relative to the true constrained optimum."""
         best = self.values(key, "optimum")
         parts = [earned / best[seed] for seed, earned in self.values(key, column).items()]
         return float(np.mean(parts))
 
     @property
     def rounds(self) -> int:
-        """How long the run was."""
+        """Rounds of the run."""
         if "rounds" not in self.run:
-            raise Untestable("the manifest does not say how many rounds were played")
+            raise Untestable("the manifest does not have the number of rounds")
         return int(self.run["rounds"])
 
 
@@ -164,11 +164,11 @@ def subtract_by_seed(more: SeedValues, less: SeedValues) -> SeedValues:
 
 
 GRID_POINTS_PER_DECADE = 10
-"""Points of the logarithmic grid that curves are compared on: early n count as much as late."""
+"""Points of the logarithmic grid on which curves are compared."""
 
 
 def require_update(curve: UpdateCurves, n: float) -> None:
-    """Refuse a run that is over before n."""
+    """Raise `Untestable` for a run that ends before n."""
     if curve.n[-1] < n:
         raise Untestable(f"the run ends at n = {curve.n[-1]:g}, the claim speaks of n = {n:g}")
 
@@ -204,7 +204,7 @@ def rank_correlation(x: Floats, y: Floats) -> float:
 
 
 def find_settling_update(n: Floats, y: Floats, below: float) -> float:
-    """First n from which y stays under a threshold; infinite if it does not at the end.
+    """First n from which y stays below a threshold; infinite if it is not below at the end.
 
     >>> find_settling_update(
     ...     np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 1.0, 0.0, 0.0]), below=0.5

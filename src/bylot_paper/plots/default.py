@@ -101,9 +101,9 @@ def draw_tile_frame(
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    world = {line.place: line.scenario for line in lines}
+    scenario = {line.place: line.scenario for line in lines}
     for x, (one, other) in enumerate(pairwise(places)):
-        if world[one] != world[other]:
+        if scenario[one] != scenario[other]:
             axes.axvline(x + 0.5, color=BLACK, linewidth=1.2)
 
 
