@@ -128,7 +128,7 @@ def test_the_distributions_are_written_as_csv(
         else:
             assert float(line["draw_probability"]) == one["draw_probabilities"][x][i]
     assert main(["optimum", *files, "--csv", str(tmp_path / "no" / "best.csv")]) == 1
-    assert "give a file in an existing folder" in capsys.readouterr().err
+    assert "give an existing folder" in capsys.readouterr().err
 
 
 def test_an_empty_surrogate_is_reported_with_its_limits(

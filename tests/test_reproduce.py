@@ -300,7 +300,7 @@ def test_files_of_ones_own_are_played(tmp_path: Path) -> None:
         (["--data", "synthetic", "--only", "tigt"], "no cell matches"),
         (["--data", "synthetic", "--only", "*/omd-sum/*"], "add --variants"),
         (["--data", "synthetic", "--only", "settings/tight/*"], "add --settings"),
-        (["--data", "synthetic", "--rounds", "9"], "--rounds 9 is too short"),
+        (["--data", "synthetic", "--rounds", "9"], "invalid --rounds 9: expected at least 10"),
         (["--data", "synthetic", "--out", "/dev/null/x"], "cannot be written"),
         (["--data", "synthetic", "--engine", "ray", "--address", "127.0.0.1:9"], "nothing answers"),
     ],

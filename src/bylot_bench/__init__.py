@@ -1,1 +1,1 @@
-"""Measurements of the package against its peers: each module owns one, and none is imported."""
+"""Benchmarks against other libraries; each module is one benchmark with `run` and `render`."""

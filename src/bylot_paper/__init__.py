@@ -1,1 +1,1 @@
-"""bylot_paper."""
+"""The experiments of the paper and beyond: cells, runs, records, claims, figures and reports."""

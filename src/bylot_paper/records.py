@@ -112,7 +112,7 @@ def decode_parquet(content: bytes) -> RecordTable | None:
 def read_records(folder: Path) -> Records:
     """Read the records of a run, finished or not, without writing anything.
 
-    The table is read last, because whoever merges writes it before deleting the parts.
+    The table is read last, because a merge writes it before deleting the parts.
     """
     run_folder = RunFolder(folder)
     run = run_folder.read_manifest()

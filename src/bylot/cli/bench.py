@@ -5,7 +5,7 @@ import json
 from importlib import import_module
 from typing import Any
 
-from bylot.cli.options import add_group, add_verb
+from bylot.cli.options import add_group, add_verb, explain_missing_extra
 
 BENCHES = {
     "qp": "our projection against daqp, quadprog, piqp, osqp and clarabel, then a fuzz test",
@@ -33,7 +33,8 @@ def add(verbs: Any) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run one benchmark and print its result."""
-    module = import_module(f"bylot_bench.{given.bench}")
+    with explain_missing_extra("bench"):
+        module = import_module(f"bylot_bench.{given.bench}")
     options = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
     result = module.run(**{name: value for name, value in options.items() if value is not None})
     print(json.dumps(result) if given.json else module.render(result))

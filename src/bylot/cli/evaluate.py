@@ -99,7 +99,7 @@ def case_from_files(given: argparse.Namespace) -> EvaluationCase:
     from bylot.evaluate.targets import parse_target
 
     if given.log is None:
-        raise BylotError("no LOG given; only a served router (--router) has its own log")
+        raise BylotError("no LOG given", remedy="give a file, or --router")
     with warnings.catch_warnings():  # about the policy of the router, which is not played here
         warnings.simplefilter("ignore", SurrogateWarning)
         warnings.simplefilter("ignore", OutOfReachWarning)
@@ -175,7 +175,7 @@ def read_pool_file(path: Path) -> tuple["Problem", tuple[float, float], "Router 
 
 
 def is_problem_file(path: Path) -> bool:
-    """Tell a problem file from a saved router: in JSON, only the former has `experts`."""
+    """Distinguish a problem file from a saved router: in JSON, only the former has `experts`."""
     if path.suffix.lower() != ".json":
         return path.suffix.lower() in (".yaml", ".yml", ".toml")
     try:

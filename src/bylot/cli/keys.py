@@ -50,10 +50,8 @@ def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store
     from bylot.store import open_store, store_exists
 
     if not create and not store_exists(given.store):
-        raise BylotError(
-            f"no store at {given.store}; give the --store of the server, or create the first key "
-            "with `bylot keys create`"
-        )
+        remedy = "give the --store of the server, or create the first key with `bylot keys create`"
+        raise BylotError(f"no store at {given.store}", remedy=remedy)
     return open_store(given.store)
 
 
@@ -110,7 +108,7 @@ def run_revoke_key(given: argparse.Namespace) -> int:
 
     with closing(open_key_store(given)) as store:
         if not store.revoke(given.id, now_us()):
-            raise BylotError(f"no key {given.id!r}; `bylot keys list` shows the ids")
+            raise BylotError(f"no key {given.id!r}", remedy="see `bylot keys list`")
     print(json.dumps({"revoked": given.id}) if given.json else f"{given.id} is revoked")
     return 0
 

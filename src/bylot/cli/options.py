@@ -181,7 +181,8 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("bylot"):
             raise
-        raise BylotError(f"this verb needs {error.name}; {install_command(extra)}") from None
+        what, remedy = f"this verb needs {error.name}", install_command(extra)
+        raise BylotError(what, remedy=remedy) from None
 
 
 def connect_client(given: argparse.Namespace) -> "Client":
@@ -233,7 +234,8 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
 
     for option in ("questions", "dimension", "context"):
         if getattr(given, option) is not None and given.outcomes is None:
-            raise BylotError(f"--{option} describes --outcomes, which is missing; add --outcomes")
+            what = f"--{option} describes --outcomes, which is missing"
+            raise BylotError(what, remedy="add --outcomes")
     file = problem_files.read(given.file, given.experts)
     if given.skills is not None:
         return file, scenario.scenario_from_skills(file, given.skills)

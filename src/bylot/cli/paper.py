@@ -122,11 +122,11 @@ def read_crowd_options(given: argparse.Namespace) -> "Crowd":
     from bylot_paper.crowd_sources import crowd_from_files, find_crowd
 
     if (given.crowd is None) != (given.truth is None):
-        raise BylotError("--crowd and --truth belong together; give both, or --data")
+        raise BylotError("--crowd and --truth belong together", remedy="give both, or --data")
     if given.crowd is None:
         return find_crowd(given.data, offline=given.offline)
     if given.data is not None:
-        raise BylotError("--data and --crowd both choose a crowd; give one of them")
+        raise BylotError("--data and --crowd both choose a crowd", remedy="give one of them")
     return crowd_from_files(given.crowd, given.truth)
 
 
@@ -140,10 +140,8 @@ def read_hospital_option(given: Path | None) -> "HospitalPanel | None":
         return None
     for name in HOSPITAL_FILES:
         if not (folder / name).is_file():
-            option = "--hospital" if given else "$BYLOT_HOSPITAL"
-            raise BylotError(
-                f"{option} {folder} has no {name}; give a folder with {', '.join(HOSPITAL_FILES)}"
-            )
+            what = f"{'--hospital' if given else '$BYLOT_HOSPITAL'} {folder} has no {name}"
+            raise BylotError(what, remedy=f"give a folder with {', '.join(HOSPITAL_FILES)}")
     return read_hospital(folder)
 
 
@@ -153,9 +151,9 @@ def run_reproduce(given: argparse.Namespace) -> int:
         from bylot_paper.reproduce import EXPERIMENT_SETS, ReproduceRequest, make_engine, reproduce
 
     if given.address is not None and given.engine != "ray":
-        raise BylotError("--address is for a Ray cluster; add --engine ray")
+        raise BylotError("--address is for a Ray cluster", remedy="add --engine ray")
     if given.rounds < 10:
-        raise BylotError(f"--rounds {given.rounds} is too small: the regime has 10 blocks; give 10")
+        raise BylotError("--rounds", got=given.rounds, expected="at least 10, one for each block")
     request = ReproduceRequest(
         experiments=EXPERIMENT_SETS.get(given.what, (given.what,)),
         seeds=given.seeds,

@@ -237,7 +237,7 @@ def run_delete(given: argparse.Namespace) -> int:
 
 
 def run_edit(given: argparse.Namespace) -> int:
-    """Edit a router; 1 if it was changed by somebody else in between."""
+    """Edit a router; 1 if another client changed it in between."""
     from bylot.router.persistence import problem_from_data
 
     with connect_client(given) as client:
@@ -265,9 +265,8 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
     names = [limit.name for limit in limits]
     for name in given.drop:
         if name not in names:
-            raise ProblemError(
-                f"--drop {name}: no such limit; {suggest_known_name(name, names, 'limits')}"
-            )
+            remedy = suggest_known_name(name, names, "limits")
+            raise ProblemError(f"--drop {name}: no such limit", remedy=remedy)
     edited = {(limit.name, limit.sign): limit for limit in limits if limit.name not in given.drop}
     for make, bounds in ((at_most, given.at_most), (at_least, given.at_least)):
         for name, bound in bounds:

@@ -161,8 +161,7 @@ def run_optimum(given: argparse.Namespace) -> int:
             with given.csv.open("w", encoding="utf-8", newline="") as table:
                 csv.writer(table, lineterminator="\n").writerows(list_optimum_rows(report))
         except OSError as error:
-            raise BylotError(
-                f"cannot write {given.csv}: {error.strerror}; give a file in an existing folder"
-            ) from None
+            what, remedy = f"cannot write {given.csv}: {error.strerror}", "give an existing folder"
+            raise BylotError(what, remedy=remedy) from None
     print(json.dumps(optimum_to_data(report)) if given.json else render_optimum(report))
     return 0 if report.found else 1
