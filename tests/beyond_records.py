@@ -1,4 +1,4 @@
-"""Records past the paper that nobody measured, made to tell a given story."""
+"""Made-up records of the experiments beyond the paper that follow a given story."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Records of all policies in all worlds that nobody measured, made to tell a given story."""
+"""Made-up records of all policies in all scenarios that follow a given story."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace

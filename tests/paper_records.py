@@ -171,7 +171,7 @@ def common(
 
 
 def as_written(environment: str, level: str, policy: str) -> Play:
-    """The comparison as the paper tells it, as far as its sentences can all be true."""
+    """The comparison as in the paper, as far as its sentences can all be true."""
     regime, tight = environment == "regime", level == "tight"
     free = {"tight": 0.1, "medium": 0.5}.get(level, 1.0)
     known = {"tight": 0.85 if regime else 0.95}.get(level, 1.0)
@@ -229,7 +229,7 @@ def until(last: float, size: float) -> Callable[[Floats], Floats]:
 
 
 def written_descent(dimensions: int, level: str) -> Descent:
-    """The sweep as the paper tells it."""
+    """The sweep as in the paper."""
     wide = dimensions == 5
     noise = 0.6 if wide else 0.3
     if level == "tight":

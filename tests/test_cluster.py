@@ -193,9 +193,11 @@ def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch
 def test_an_address_where_nobody_answers_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(BylotError, match=f"nothing answers at 127.0.0.1:{port}.*ray start") as told:
+    with pytest.raises(
+        BylotError, match=f"nothing answers at 127.0.0.1:{port}.*ray start"
+    ) as raised:
         list(RayCluster(f"127.0.0.1:{port}", workers=1, check=get_common_version).run([1], str))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
     with pytest.raises(BylotError, match="expected host:port"):
         list(RayCluster("here", workers=1, check=get_common_version).run([1], str))
 

@@ -63,7 +63,9 @@ def test_one_command_leaves_records_a_figure_a_report_and_a_verdict(small: Path)
     assert not cells.filter(pl.col("policy") == "greedy")["propensities"].any()
     for column in ("reward", "mixture", "mixture_gap", "optimum", "uniform", "size"):
         assert np.isfinite(cells[column].to_numpy()).all()
-    assert (cells["mixture"] > cells["optimum"] - 1e-9).all()  # no law of draws beats panels
+    assert (
+        cells["mixture"] > cells["optimum"] - 1e-9
+    ).all()  # no distribution of draws beats panels
     assert (small / "figures" / "default.png").stat().st_size > 10_000
     text = (small / "report.md").read_text()
     assert "SYNTHETIC" in text
@@ -137,8 +139,8 @@ def test_a_synthetic_crowd_counts_once() -> None:
         {cell.environment for cell in wish.list_cells(data)} for data in (made_up, measured)
     )
     assert twice - once == {"synthetic"}
-    told = make_comparison_records(seeds=1)
-    assert describe_missing(RecordGroups(told.cells), "worlds", told.run) == [
+    records = make_comparison_records(seeds=1)
+    assert describe_missing(RecordGroups(records.cells), "worlds", records.run) == [
         "1 seeds of worlds instead of 6"
     ]
 
@@ -154,9 +156,9 @@ def test_the_lines_of_the_file_give_the_verdict_again(small: Path) -> None:
     assert [choice.excluded for choice in again] == [one["excluded"] for one in found["choices"]]
 
 
-def report(told: Any, folder: Path) -> str:
+def report(records: Any, folder: Path) -> str:
     """The report on made-up records."""
-    write_report(Records(told.cells, told.run), folder)
+    write_report(Records(records.cells, records.run), folder)
     return (folder / "report.md").read_text()
 
 
@@ -173,9 +175,9 @@ def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path
 
 
 def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -> None:
-    told = make_comparison_records()
-    text = report(told, tmp_path)
-    places = {one.line.place for one in collect_entries(told.cells, told.run)}
+    records = make_comparison_records()
+    text = report(records, tmp_path)
+    places = {one.line.place for one in collect_entries(records.cells, records.run)}
     assert len(places) == 10 + 7 + 5 * 3
     for place in places:
         assert text.count(f"\n| {place} |") >= 2
@@ -184,8 +186,8 @@ def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -
 
 
 def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
-    told = make_comparison_records(LOST | {"tangent": 0.01})
-    assert "The default is tangent by the rule" in report(told, tmp_path)
+    records = make_comparison_records(LOST | {"tangent": 0.01})
+    assert "The default is tangent by the rule" in report(records, tmp_path)
     short = (pl.col("policy") == "tangent") & (pl.col("period") == 250)
     gone = [
         pl.when(short).then(None).otherwise(pl.col(name)).alias(name)
@@ -200,22 +202,22 @@ def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
         )
     ]
     why = pl.when(short).then(pl.lit("too short")).otherwise(None).alias("refused")
-    refused = type(told)(cells=told.cells.with_columns(*gone, why), run=told.run)
+    refused = type(records)(cells=records.cells.with_columns(*gone, why), run=records.run)
     text = report(refused, tmp_path)
     assert "The default is distinct by the rule" in text
     assert "too short" in text
 
 
 def test_a_figure_comes_out_of_whole_partial_and_empty_records(tmp_path: Path) -> None:
-    told = make_comparison_records()
-    png, svg = draw_contest(told.cells, told.run, tmp_path)
+    records = make_comparison_records()
+    png, svg = draw_contest(records.cells, records.run, tmp_path)
     assert min(png.stat().st_size, svg.stat().st_size) > 10_000
     assert "SYNTHETIC" in svg.read_text()
-    part = told.cells.filter(pl.col("policy") == "omd", pl.col("environment") == "crowd")
-    assert len(draw_contest(part, told.run, tmp_path)) == 2
-    assert draw_contest(told.cells.clear(), told.run, tmp_path) == []
-    spans = told.cells.filter(pl.col("experiment") == "spans")
-    assert draw_contest(spans, told.run, tmp_path) == []
+    part = records.cells.filter(pl.col("policy") == "omd", pl.col("environment") == "crowd")
+    assert len(draw_contest(part, records.run, tmp_path)) == 2
+    assert draw_contest(records.cells.clear(), records.run, tmp_path) == []
+    spans = records.cells.filter(pl.col("experiment") == "spans")
+    assert draw_contest(spans, records.run, tmp_path) == []
 
 
 def shuffled(seed: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The rule that chooses the default, on tables that were made up to tell who must win."""
+"""The rule that chooses the default, on made-up tables with a known winner."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ WORLDS = {"crowd": ("tight", "loose"), "ward": ("ward",), "many": ("many",)}
 
 
 def line(policy: str, place: str, gaps: list[float], **changes: Any) -> ResultLine:
-    """A policy that kept everything and tells its chances, unless it is changed."""
+    """A policy that kept all limits and records propensities, unless changed."""
     world = next(world for world, places in WORLDS.items() if place in places)
     size = LARGE_POOL_SIZE + 1 if world == "many" else LARGE_POOL_SIZE
     whole = ResultLine(
@@ -99,8 +99,8 @@ def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) 
     names = [REFERENCE_POLICY, "a", "b", "c"]
     lost = {name: data.draw(st.floats(-0.1, 0.2)) for name in names}
     lines = table(lost, noise=data.draw(st.floats(1e-6, 0.1)))
-    told = {name: data.draw(st.booleans()) for name in names}
-    lines = [one._replace(propensities=told[one.policy]) for one in lines]
+    recorded = {name: data.draw(st.booleans()) for name in names}
+    lines = [one._replace(propensities=recorded[one.policy]) for one in lines]
     breaks = data.draw(st.sets(st.integers(0, len(lines) - 1)))
     lines = [one._replace(kept=one.runs - (n in breaks)) for n, one in enumerate(lines)]
     broke = {lines[n].policy for n in breaks}
@@ -108,17 +108,17 @@ def test_whoever_breaks_a_limit_anywhere_is_chosen_nowhere(data: st.DataObject) 
         assert choice.policy not in broke
         assert not choice.scores.keys() & broke
         if choice.problems.endswith("with propensities") and choice.policy is not None:
-            assert told[choice.policy]
+            assert recorded[choice.policy]
 
 
-def test_a_tie_goes_to_the_one_that_tells_its_chances() -> None:
+def test_a_tie_goes_to_the_policy_that_records_propensities() -> None:
     near = changed(
         table({REFERENCE_POLICY: 0.03, "model": 0.0299}, noise=0.002), "model", propensities=False
     )
     choice = by_class(near)["all, propensities not needed"]
     assert (choice.policy, choice.beaten) == (REFERENCE_POLICY, "model")
-    told = by_class(changed(near, "model", propensities=True))["all, propensities not needed"]
-    assert (told.policy, told.beaten) == ("model", None)
+    choice = by_class(changed(near, "model", propensities=True))["all, propensities not needed"]
+    assert (choice.policy, choice.beaten) == ("model", None)
 
 
 def test_what_is_clear_is_no_tie() -> None:

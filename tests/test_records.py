@@ -169,8 +169,10 @@ def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Pat
     (tmp_path / "parts").mkdir(exist_ok=True)
     (tmp_path / "parts" / "notes.txt").write_text("mine")
     other = RUN | {"rounds": 5, "data": RUN["data"] | {"digest": "18"}}
-    told = r"data digest '17' \(now '18'\), rounds 1000 \(now 5\); give another --out, or --fresh"
-    with pytest.raises(BylotError, match=told):
+    message = (
+        r"data digest '17' \(now '18'\), rounds 1000 \(now 5\); give another --out, or --fresh"
+    )
+    with pytest.raises(BylotError, match=message):
         RecordStore(tmp_path, other)
     with RecordStore(tmp_path, other, fresh=True) as store:
         assert store.list_known_cells() == set()

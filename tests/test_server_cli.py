@@ -35,7 +35,7 @@ limits:
 
 COSTS = {"usd": 2.0, "junior": 0.0}
 
-Say = Callable[..., str]
+RunVerb = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -59,82 +59,86 @@ def pool(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def say(
+def run_verb(
     server: ServerProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Say:
-    """Run a verb against the server; what it prints."""
+) -> RunVerb:
+    """Run a verb against the server and return what it prints."""
     monkeypatch.setenv("BYLOT_SERVER", server.url)
 
     def verb(*words: str, ends: int = 0) -> str:
         assert main(words) == ends
-        told = capsys.readouterr()
-        return told.out if ends == 0 else told.err
+        printed = capsys.readouterr()
+        return printed.out if ends == 0 else printed.err
 
     return verb
 
 
-def test_a_router_from_its_making_to_its_end(say: Say, pool: str) -> None:
-    made = say("router", "create", "life", pool, "--policy", "omd")
+def test_a_router_from_its_making_to_its_end(run_verb: RunVerb, pool: str) -> None:
+    made = run_verb("router", "create", "life", pool, "--policy", "omd")
     assert made == "life: 4 experts, policy omd\n"
-    first = say("decide", "life", "--context", "chest pain").split()[0]
+    first = run_verb("decide", "life", "--context", "chest pain").split()[0]
     assert re.fullmatch(r"life\.\d+\.1", first)
-    assert say("reward", first, "0.5", "--spend", "usd=2.5") == "learned\n"
-    assert say("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
-    assert "already has reward 0.5" in say("reward", first, "0.6", ends=1)
-    shown = say("router", "show", "life")
+    assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "learned\n"
+    assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
+    assert "already has reward 0.5" in run_verb("reward", first, "0.6", ends=1)
+    shown = run_verb("router", "show", "life")
     assert shown.startswith("life, policy omd, configuration version 1\n1 decisions, 1 re")
     assert "usd <=" in shown
-    assert "life" in say("router", "list")
-    assert "add --yes" in say("router", "delete", "life", ends=2)
-    assert say("router", "delete", "life", "--yes") == "life is deleted\n"
-    assert "no router 'life'" in say("decide", "life", ends=1)
+    assert "life" in run_verb("router", "list")
+    assert "add --yes" in run_verb("router", "delete", "life", ends=2)
+    assert run_verb("router", "delete", "life", "--yes") == "life is deleted\n"
+    assert "no router 'life'" in run_verb("decide", "life", ends=1)
 
 
-def test_everything_can_be_had_as_json(say: Say, pool: str) -> None:
-    made = json.loads(say("router", "create", "plain", pool, "--policy", "omd", "--json"))
+def test_everything_can_be_had_as_json(run_verb: RunVerb, pool: str) -> None:
+    made = json.loads(run_verb("router", "create", "plain", pool, "--policy", "omd", "--json"))
     assert made == {"created": "plain", "policy": "omd"}
     words = ("decide", "plain", "--available", "ann, eve", "--as", "visit-1", "--json")
-    decision = json.loads(say(*words))
+    decision = json.loads(run_verb(*words))
     assert set(decision["subset"]) <= {"ann", "eve"}
-    assert json.loads(say(*words)) == decision
-    told = json.loads(say("reward", decision["id"], "1", "--json"))
-    assert told == {"decision": decision["id"], "receipt": "learned"}
-    view = json.loads(say("router", "show", "plain", "--json"))
+    assert json.loads(run_verb(*words)) == decision
+    printed = json.loads(run_verb("reward", decision["id"], "1", "--json"))
+    assert printed == {"decision": decision["id"], "receipt": "learned"}
+    view = json.loads(run_verb("router", "show", "plain", "--json"))
     assert view["terms"]["problem"]["experts"] == ["ann", "bob", "cat", "eve"]
     assert "plain" in [
-        one["name"] for one in json.loads(say("router", "list", "--json"))["routers"]
+        one["name"] for one in json.loads(run_verb("router", "list", "--json"))["routers"]
     ]
     assert main(["reward", "plain.1.77", "1", "--json"]) == 1
 
 
-def test_a_router_says_which_policy_it_has_and_takes_its_settings(say: Say, pool: str) -> None:
-    usual = say("router", "create", "usual", pool)
+def test_a_router_says_which_policy_it_has_and_takes_its_settings(
+    run_verb: RunVerb, pool: str
+) -> None:
+    usual = run_verb("router", "create", "usual", pool)
     assert usual == "usual: 4 experts, policy auto: distinct\n"
     words = "noisy-or:explore=0.5,pace=None"
-    assert f"policy {words}\n" in say("router", "create", "mine", pool, "--policy", words)
+    assert f"policy {words}\n" in run_verb("router", "create", "mine", pool, "--policy", words)
     bold = "auto:propensities=false"
-    assert f"policy {bold}: noisy-or\n" in say("router", "create", "bold", pool, "--policy", bold)
-    listed = [line.split() for line in say("router", "list").splitlines()]
+    assert f"policy {bold}: noisy-or\n" in run_verb(
+        "router", "create", "bold", pool, "--policy", bold
+    )
+    listed = [line.split() for line in run_verb("router", "list").splitlines()]
     assert listed[0] == ["name", "policy", "created"]
     policies = {line[0]: line[1] for line in listed}
     assert [policies[name] for name in ("usual", "mine", "bold")] == ["distinct", words, "noisy-or"]
-    routers = json.loads(say("router", "list", "--json"))["routers"]
+    routers = json.loads(run_verb("router", "list", "--json"))["routers"]
     assert {one["name"]: one["policy"] for one in routers}["mine"] == words
-    assert say("router", "show", "mine").startswith(
+    assert run_verb("router", "show", "mine").startswith(
         f"mine, policy {words}, configuration version 1"
     )
-    terms = json.loads(say("router", "show", "mine", "--json"))["terms"]
+    terms = json.loads(run_verb("router", "show", "mine", "--json"))["terms"]
     assert terms["policy"] == {"name": "noisy-or", "explore": 0.5, "pace": None, "guard": True}
-    wrong = say("router", "create", "no", pool, "--policy", "noisy-or:explor=1", ends=1)
+    wrong = run_verb("router", "create", "no", pool, "--policy", "noisy-or:explor=1", ends=1)
     assert "did you mean 'explore'? Its settings are explore, pace, guard" in wrong
-    wrong = say("router", "create", "no", pool, "--policy", "best", ends=1)
+    wrong = run_verb("router", "create", "no", pool, "--policy", "best", ends=1)
     assert "the ones there are: auto, distinct, panel" in wrong
 
 
 def test_a_log_of_a_pool_that_changed_can_be_evaluated(
-    server: ServerProcess, say: Say, pool: str, tmp_path: Path
+    server: ServerProcess, run_verb: RunVerb, pool: str, tmp_path: Path
 ) -> None:
-    say("router", "create", "moved", pool, "--policy", "distinct:eps=0.9")
+    run_verb("router", "create", "moved", pool, "--policy", "distinct:eps=0.9")
     with Client(server.url) as client:
         router = client.router("moved")
         for n in range(600):
@@ -142,65 +146,65 @@ def test_a_log_of_a_pool_that_changed_can_be_evaluated(
                 router.edit(remove=["bob"], add=[{"name": "zoe", "costs": COSTS}])
             decision = router.decide()
             router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
-    told = say("evaluate", "--router", "moved", "--least", "20")
-    assert told.startswith("600 of 600 rounds used\n")
-    assert "bob: no longer in the pool, so that no target asks them" in told
+    printed = run_verb("evaluate", "--router", "moved", "--least", "20")
+    assert printed.startswith("600 of 600 rounds used\n")
+    assert "bob: no longer in the pool, so that no target asks them" in printed
     log = tmp_path / "log.jsonl"
-    log.write_text(say("router", "log", "moved"))
+    log.write_text(run_verb("router", "log", "moved"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines[0]["available"] == ["ann", "bob", "cat", "eve"]
     assert lines[-1]["available"] is None
     words = (str(log), "--router", "moved", "--least", "20")
-    assert "--gone NAME" in say("evaluate", *words, ends=1)
-    assert say("evaluate", *words, "--gone", "bob") == told
-    left = say("evaluate", "--router", "moved", "--target", "set:bob,cat", ends=1)
+    assert "--gone NAME" in run_verb("evaluate", *words, ends=1)
+    assert run_verb("evaluate", *words, "--gone", "bob") == printed
+    left = run_verb("evaluate", "--router", "moved", "--target", "set:bob,cat", ends=1)
     assert "target 'set:bob,cat': 'bob' has left the pool" in left
-    later = say("evaluate", "--router", "moved", "--least", "20", "--since", "300")
+    later = run_verb("evaluate", "--router", "moved", "--least", "20", "--since", "300")
     assert later.startswith("300 of 300 rounds used\n")
     assert "no longer" not in later
 
 
 def test_a_log_of_panel_is_evaluated_by_the_rounds_that_explored_or_says_what_to_do(
-    server: ServerProcess, say: Say, pool: str
+    server: ServerProcess, run_verb: RunVerb, pool: str
 ) -> None:
     for name, policy in (("open", "noisy-or:explore=0.5"), ("shut", "noisy-or")):
-        say("router", "create", name, pool, "--policy", policy)
+        run_verb("router", "create", name, pool, "--policy", policy)
         with Client(server.url) as client:
             router = client.router(name)
             for _ in range(300):
                 decision = router.decide()
                 router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
-    found = json.loads(say("evaluate", "--router", "open", "--least", "20", "--json"))
+    found = json.loads(run_verb("evaluate", "--router", "open", "--least", "20", "--json"))
     (uniform,) = found["targets"]
     assert 100 < uniform["rounds"]["used"] == 300 - uniform["rounds"]["untold"] < 200
     robust = uniform["estimates"]["doubly robust"]
     assert abs(robust["value"] - 0.55) < 4 * robust["error"]  # cat is in half of all pairs
-    assert "\npropensity unknown; usd" in say("decide", "shut")
-    refused = say("evaluate", "--router", "shut", ends=1)
+    assert "\npropensity unknown; usd" in run_verb("decide", "shut")
+    refused = run_verb("evaluate", "--router", "shut", ends=1)
     assert "301 have no propensity" in refused
     assert "from now on take noisy-or:explore=0.02, or distinct" in refused
 
 
-def test_a_router_can_be_edited(say: Say, pool: str) -> None:
-    say("router", "create", "edits", pool, "--policy", "omd", "--wait", "60")
+def test_a_router_can_be_edited(run_verb: RunVerb, pool: str) -> None:
+    run_verb("router", "create", "edits", pool, "--policy", "omd", "--wait", "60")
     words = ("--at-most", "usd=2.5", "--at-least", "usd=0.6", "--drop", "junior", "--pause", "bob")
-    assert say("router", "edit", "edits", *words) == "edits: version 2\n"
+    assert run_verb("router", "edit", "edits", *words) == "edits: version 2\n"
     more = ("--add", "zoe:usd=2,junior=0", "--remove", "cat", "--resume", "bob", "--wait", "none")
-    say("router", "edit", "edits", *more)
-    terms = json.loads(say("router", "show", "edits", "--json"))["terms"]
+    run_verb("router", "edit", "edits", *more)
+    terms = json.loads(run_verb("router", "show", "edits", "--json"))["terms"]
     assert terms["version"] == 3
     assert terms["problem"]["experts"] == ["ann", "bob", "eve", "zoe"]
     limits = [{"cost": "usd", "at_most": 2.5}, {"cost": "usd", "at_least": 0.6}]
     assert terms["problem"]["limits"] == limits
     assert terms.get("wait") is None
-    assert "no such limit" in say("router", "edit", "edits", "--drop", "juniors", ends=1)
-    assert "usd" in say("router", "edit", "edits", "--at-most", "usd=0.1", ends=1)
+    assert "no such limit" in run_verb("router", "edit", "edits", "--drop", "juniors", ends=1)
+    assert "usd" in run_verb("router", "edit", "edits", "--at-most", "usd=0.1", ends=1)
 
 
 def test_a_served_router_can_be_evaluated_and_replayed(
-    server: ServerProcess, store: str, say: Say, pool: str, tmp_path: Path
+    server: ServerProcess, store: str, run_verb: RunVerb, pool: str, tmp_path: Path
 ) -> None:
-    say("router", "create", "judged", pool, "--policy", "omd")
+    run_verb("router", "create", "judged", pool, "--policy", "omd")
     with Client(server.url) as client:
         router = client.router("judged")
         for n in range(300):
@@ -210,19 +214,21 @@ def test_a_served_router_can_be_evaluated_and_replayed(
         router.cancel(router.decide(defer=True).id)
         router.decide(defer=True)
     log = tmp_path / "log.jsonl"
-    log.write_text(say("router", "log", "judged"))
+    log.write_text(run_verb("router", "log", "judged"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert len(lines) == 300
     assert lines[0]["available"] == ["ann", "cat", "eve"]
     assert [line["reward"] is None for line in lines[:11]] == [True, *[False] * 9, True]
-    told = say("evaluate", "--router", "judged", "--target", "uniform", "--least", "20")
-    assert told.startswith("270 of 300 rounds used (left out: 30 without reward)\n")
+    printed = run_verb("evaluate", "--router", "judged", "--target", "uniform", "--least", "20")
+    assert printed.startswith("270 of 300 rounds used (left out: 30 without reward)\n")
     words = (str(log), "--router", "judged", "--target", "uniform", "--least", "20")
-    assert say("evaluate", *words) == told
-    assert "is with its server" in say("evaluate", "--router", "judged", "--target", "now", ends=1)
-    replayed = say("replay", "judged", "--store", store)
+    assert run_verb("evaluate", *words) == printed
+    assert "is with its server" in run_verb(
+        "evaluate", "--router", "judged", "--target", "now", ends=1
+    )
+    replayed = run_verb("replay", "judged", "--store", store)
     assert "302 decisions, all verified" in replayed
-    assert "no router 'nobody'" in say("replay", "nobody", "--store", store, ends=1)
+    assert "no router 'nobody'" in run_verb("replay", "nobody", "--store", store, ends=1)
 
 
 def test_keys_say_who_may_do_what(
@@ -307,7 +313,7 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_edits_of_the_documents_are_for_the_routers_of_both(say: Say) -> None:
+def test_the_edits_of_the_documents_are_for_the_routers_of_both(run_verb: RunVerb) -> None:
     documents = [(ROOT / name).read_text() for name in ("README.md", "docs/service.md")]
     lines = re.findall(r"^bylot (router edit triage .*)$", documents[1], re.MULTILINE)
     assert len(lines) == 3
@@ -317,9 +323,9 @@ def test_the_edits_of_the_documents_are_for_the_routers_of_both(say: Say) -> Non
         body = {**json.loads(found[1]), "policy": "omd"}
         address = f"{os.environ['BYLOT_SERVER']}/v1/routers"
         assert httpx.post(address, json=body, timeout=600).status_code == 201
-        told = [say(*line.split()) for line in lines]
-        assert told == [f"triage: version {n}\n" for n in (2, 3, 4)]
-        say("router", "delete", "triage", "--yes")
+        printed = [run_verb(*line.split()) for line in lines]
+        assert printed == [f"triage: version {n}\n" for n in (2, 3, 4)]
+        run_verb("router", "delete", "triage", "--yes")
 
 
 def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
@@ -327,10 +333,10 @@ def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
     with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
         lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
         script = lines.replace("curl ", "curl -sS --fail-with-body -w '\\n' ")
-        told = subprocess.run(
+        printed = subprocess.run(
             ["sh", "-ec", script], capture_output=True, text=True, check=True, env={**os.environ}
         ).stdout
-    made, decision, credited, status = map(json.loads, told.strip().splitlines())
+    made, decision, credited, status = map(json.loads, printed.strip().splitlines())
     assert (made["name"], decision["id"], credited["receipt"]) == (
         "triage",
         "triage.1.1",
