@@ -1,12 +1,15 @@
 """The site of the documents: its pages run, it builds without a warning, and it fetches nothing."""
 
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
+from enum import EnumType
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +17,7 @@ import bylot
 from bylot.cli import make_parser
 from documents import blocks, commands, follow
 from formulas import FormulaError, mathml
-from names import python_page, settings_page
+from names import PYTHON, SECTION, python_page, settings_page
 from paper_records import AS_WRITTEN, make_paper_records
 from server_process import serve_store
 from verbs import page as verbs_page
@@ -25,7 +28,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = r"\{ \.python \.elsewhere \}"  # another library's code, which is not run
 
-PLUMBING = ("Environment", "Rounds", "Policy", "Confined", "Derives")  # to write one with
+PROTOCOLS = ("Environment", "Rounds", "Policy", "HasMaxContexts", "HasDerivedState")
 
 OFFLINE = """
 import runpy, sys
@@ -97,8 +100,43 @@ def test_every_public_name_is_in_the_reference() -> None:
             assert f"### `{name}`" in pages
     for module in (bylot.environments, bylot.policies):
         for name in module.__all__:
-            if isinstance(getattr(module, name), type) and name not in PLUMBING:
+            if isinstance(getattr(module, name), type) and name not in PROTOCOLS:
                 assert f"### `{name}`" in pages
+
+
+PENDING = {"Router", "Client", "AsyncClient"}
+
+
+def sections_of(docstring: str | None) -> dict[str, str]:
+    """The numpydoc sections of a docstring."""
+    _, *parts = SECTION.split(inspect.cleandoc(docstring or ""))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def undocumented(label: str, one: Any) -> list[str]:
+    """What the docstring of a public name lacks."""
+    sections = sections_of(one.__doc__)
+    listed = sections.get("Parameters", "") + "\n" + sections.get("Attributes", "")
+    heads = re.findall(r"^\*{0,2}(\w+(?:, \w+)*)(?: :.*)?$", listed, re.MULTILINE)
+    known = {name.strip() for head in heads for name in head.split(",")}
+    signature = inspect.signature(one)
+    missing = [f"{label}: {name}" for name in signature.parameters if name not in {"self", *known}]
+    returns = not isinstance(one, type) and signature.return_annotation not in (None, "None")
+    return missing + ([f"{label}: Returns"] if returns and "Returns" not in sections else [])
+
+
+def test_public_docstrings_name_every_parameter_and_what_is_returned() -> None:
+    lacking = []
+    for one, members in (pair for group in PYTHON.values() for pair in group.items()):
+        is_public = getattr(bylot, one.__name__, None) is one
+        if not is_public or isinstance(one, EnumType) or one.__name__ in PENDING:
+            continue
+        lacking += undocumented(one.__name__, one)
+        for name in members:
+            found = inspect.getattr_static(one, name)
+            if inspect.isfunction(method := getattr(found, "__func__", found)):
+                lacking += undocumented(f"{one.__name__}.{name}", method)
+    assert lacking == []
 
 
 def test_every_verb_and_option_is_in_the_reference() -> None:

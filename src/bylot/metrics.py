@@ -25,6 +25,8 @@ class Score:
 
     Attributes
     ----------
+    rounds, reward
+        The number of rounds and their mean reward.
     expected
         Mean of Phi^{r_t}(q_t) for i.i.d. draws; of other policies, the mean reward.
     best, exact, empty

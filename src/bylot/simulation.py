@@ -61,13 +61,23 @@ class LateRewards(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace:
-    """The record of one play, arrays over t, and what it was a play of."""
+    """The record of a simulation, as arrays over rounds, and its settings.
+
+    Attributes
+    ----------
+    problem, policy, seed, horizon
+        As they were given.
+    range
+        The range of rewards, which is mapped to [0, 1] for learning.
+    record
+        Arrays of all rounds.
+    """
 
     problem: Problem
     policy: Policy
     seed: int
     horizon: int | None
-    range: tuple[float, float]  # of rewards, mapped to [0, 1] for learning
+    range: tuple[float, float]
     record: PlayRecord
 
     def __repr__(self) -> str:
@@ -89,7 +99,13 @@ class Trace:
         return self.record.spend
 
     def mean_spend(self) -> Floats:
-        """(T, d) running average cost under each limit."""
+        """Compute running averages of the costs.
+
+        Returns
+        -------
+        ndarray, shape (T, d)
+            The average cost of the first t rounds under each limit, for every t.
+        """
         return running_mean(self.record.spend)
 
 
@@ -207,12 +223,47 @@ def simulate(
 ) -> Trace:
     """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
 
-    horizon: the number of rounds the policy is told of, as Theorem 1 needs; None is a service
-             that does not know its end.
-    rewards: the range that is mapped to [0, 1] before the policy learns.
-    late:    when rewards are told: `Late(lag=200, lost=0.1)` up to 200 rounds late, and one in ten
-             never. The trace has them all, as they were earned.
-    keep_distributions: keep the (rounds x K) distributions played, which true regret needs.
+    Parameters
+    ----------
+    problem : Problem
+        Experts, costs, limits and draws per request.
+    environment : Environment
+        The contexts and values of the rounds, such as `bylot.environments.Noisy`.
+    policy : str or Policy
+        The name or the settings of a policy.
+    rounds : int
+        The number of rounds to play.
+    seed : int
+        The seed of the environment and of the policy.
+    horizon : int, optional
+        The number of rounds that the policy expects, as Theorem 1 requires; None if unknown.
+    rewards : tuple of float
+        The range of rewards, which is mapped to [0, 1] for learning.
+    late : RewardDelay
+        When rewards arrive: ``RewardDelay(lag=200, lost=0.1)`` up to 200 rounds late, and one in
+        ten never. The trace contains all of them.
+    keep_distributions : bool
+        Whether to keep the (rounds, K) distributions played, which `score` needs.
+
+    Returns
+    -------
+    Trace
+        What was drawn, earned and spent in each round.
+
+    Raises
+    ------
+    PolicyError
+        If the policy cannot keep the limits, or an argument is invalid.
+    ValuesError
+        If the environment does not fit the problem.
+
+    Examples
+    --------
+    >>> from bylot.environments import Noisy
+    >>> from bylot.problem import at_most
+    >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, [at_most("usd", 4)], draws=2)
+    >>> simulate(pool, Noisy([[0.2, 0.5, 0.9]]), "random", rounds=100).rewards.shape
+    (100,)
     """
     terms = check_run_config(problem, seed, horizon, rewards)
     check_at_least_one("rounds", rounds)
@@ -338,13 +389,32 @@ class Playable(Protocol):
 
 
 def play(router: Playable, environment: Environment, rounds: int, *, start: int = 0) -> Trace:
-    """Ask a router for the panels of some rounds of an environment, and tell it each reward.
+    """Drive a router through some rounds of an environment: decide, then reward.
 
-    A new router gives the trace that `simulate` gives for what it was declared with, bit for bit,
-    if the environment's contexts come up in the order of their numbers: a router numbers them as
-    they come. The law is not kept, as a router tells only what it drew from it.
+    A new router gives the same trace as `simulate` with its settings, bit for bit, if the contexts
+    of the environment first occur in the order of their numbers: a router numbers contexts as they
+    occur. Distributions are not kept.
 
-    start: the first round, for a play that goes on where another one ended.
+    Parameters
+    ----------
+    router : Router or RemoteRouter
+        The router to drive.
+    environment : Environment
+        The contexts and values of the rounds.
+    rounds : int
+        The number of rounds to play.
+    start : int
+        The first round, to continue an earlier play.
+
+    Returns
+    -------
+    Trace
+        What was drawn, earned and spent in each round.
+
+    Raises
+    ------
+    ValuesError
+        If the environment does not fit the problem of the router.
     """
     problem = router.problem
     check_environment(environment, problem)

@@ -1,4 +1,4 @@
-"""What a router hands out and takes back: a Decision, and the receipt for its reward."""
+"""Decision and Receipt: what a router returns for a request and for a reward."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,37 +6,60 @@ from typing import NamedTuple
 
 
 class Decision(NamedTuple):
-    """One panel: whom to consult, and all that was known when it was drawn.
+    """A panel for one request, with its probabilities and costs.
 
-    feasible tells, of a policy that guards its limits (`distinct`, `tangent`, `noisy-or`), whether all
-    of them can still be kept at the end of this period: False is what a long outage may come to,
-    until the next period begins. Of the paper's policies it tells whether the step before this draw
-    could keep the paper's constraint.
-
-    The probabilities are those before the draw and exact, exploration included; a panel that the
-    guard put in the place of a draw has probability 1.
+    Attributes
+    ----------
+    id
+        The id to give to `Router.reward`.
+    t
+        The number of the decision, from 0.
+    context
+        The context of the request.
+    draws
+        M names, with multiplicity, in order.
+    subset
+        The distinct experts: the panel to ask.
+    spend
+        The cost of the panel, by name of the cost.
+    expected
+        The cost that was expected before the draw, if the policy knows it.
+    feasible
+        For policies that guard the limits (`distinct`, `tangent`, `noisy-or`): whether all limits
+        can still be kept at the end of this period; a long outage can make it False until the
+        next period. For the paper's policies: whether the step before the draw could keep the
+        paper's constraint.
+    draw_probabilities
+        The probability of each i.i.d. draw; None for panels drawn as a set.
+    inclusion
+        The probability of each member to be in the panel; None if the policy does not know it.
+    propensity
+        The probability of this panel, exact, exploration included; 1 for a panel that the guard
+        chose, None if the policy does not know it.
+    replaced
+        Whether the guard replaced the panel that was drawn, to protect a limit.
     """
 
     id: str
     t: int
     context: str | None
-    draws: tuple[str, ...]  # M names, with multiplicity, in order
-    subset: tuple[str, ...]  # the distinct experts: these are to be consulted
-    spend: Mapping[str, float]  # what consulting them costs
-    expected: Mapping[str, float]  # what it was expected to cost before the draw, if that is known
-    feasible: bool  # can the limits be kept?
-    draw_probabilities: tuple[float, ...] | None = None  # of i.i.d. draws; None: drawn as a set
-    inclusion: Mapping[str, float] | None = None  # of each member; None: unknown to the policy
-    propensity: float | None = None  # of this panel; None: unknown to the policy
-    replaced: bool = False  # by the guard, as the draw would have endangered a limit
+    draws: tuple[str, ...]
+    subset: tuple[str, ...]
+    spend: Mapping[str, float]
+    expected: Mapping[str, float]
+    feasible: bool
+    draw_probabilities: tuple[float, ...] | None = None
+    inclusion: Mapping[str, float] | None = None
+    propensity: float | None = None
+    replaced: bool = False
 
 
 class Receipt(StrEnum):
-    """What became of a reward."""
+    """What happened to a reward; PENDING and NOTED occur on a server only."""
 
-    LEARNED = "learned"
-    PENDING = "pending"  # it will count when the decision's time is up; of served routers only
-    NOTED = "noted"  # kept, but another reward of the decision counts; of served routers only
-    DUPLICATE = "duplicate"  # the same value was there already; nothing changed
-    LATE = "late"  # the decision is no longer held, or its time is up; nothing was learned
-    UNKNOWN = "unknown"  # no such decision was ever made; nothing changed
+    LEARNED = "learned"  # the policy has learned from it
+    PENDING = "pending"  # it counts when the reward window of the decision ends
+    NOTED = "noted"  # stored, but another reward of the decision counts
+    DUPLICATE = "duplicate"  # the decision already has this reward; nothing was changed
+    LATE = "late"  # the decision is no longer held, or its window has ended; nothing was learned
+    UNKNOWN = "unknown"  # there is no such decision; nothing was changed
