@@ -117,7 +117,7 @@ def test_closing_lets_the_running_finish_and_starts_no_more() -> None:
 
 
 def test_no_workers_are_refused() -> None:
-    with pytest.raises(BylotError, match="0 workers"):
+    with pytest.raises(BylotError, match="invalid number of workers 0"):
         ThreadEngine(0)
 
 
@@ -196,7 +196,7 @@ def test_progress_on_a_terminal_is_a_bar_that_leaves_no_thread(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     before = threading.active_count()
-    with show_progress(total_cells=10, known=2) as advance:
+    with show_progress(total=10, known=2) as advance:
         advance(8)
         assert threading.active_count() == before
     assert "10/10" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Jobs on threads of this process; meant for compiled work that lets go of the GIL."""
+"""Jobs in parallel: threads of this process, for compiled work that releases the GIL, and progress."""
 
 import queue
 import sys
@@ -16,11 +16,15 @@ from bylot.errors import BylotError, install_command
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+Progress = Callable[[int], object]
+"""To be called with the number of jobs finished since the last call."""
+
+PROGRESS_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True)
 class FinishedJob(Generic[Job, Result]):
-    """A finished job, what came of it, and the time that one core spent on it."""
+    """A job, its result, and its CPU time on one core."""
 
     job: Job
     result: Result
@@ -29,27 +33,27 @@ class FinishedJob(Generic[Job, Result]):
 
 @dataclass(frozen=True)
 class FailedJob:
-    """A job that raised: text only, as not every exception can travel between machines."""
+    """The error of a job as text, as not every exception can be sent between machines."""
 
     text: str
 
 
 class JobFailed(BylotError):
-    """A job raised an error; what had finished until then was yielded before."""
+    """A job raised an error; the jobs finished before were yielded."""
 
 
 class Engine(Protocol):
-    """Runs jobs, in any order, and yields each as it finishes."""
+    """Runs jobs in any order; the `str` of a job names it in errors."""
 
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job], Result]
     ) -> Iterator[FinishedJob[Job, Result]]:
-        """Every job once, through `work`; closing the iterator stops what has not started."""
+        """Run each job once and yield it when it is finished; closing the iterator stops the run."""
         ...
 
 
 def attempt_job(work: Callable[[Job], Result], job: Job) -> FinishedJob[Job, Result] | FailedJob:
-    """Do one job on the core of this thread; nothing escapes."""
+    """Run one job in this thread; never raises."""
     try:
         limit_blas_threads()
         start = time.thread_time()
@@ -57,52 +61,48 @@ def attempt_job(work: Callable[[Job], Result], job: Job) -> FinishedJob[Job, Res
         return FinishedJob(job, result, time.thread_time() - start)
     except BylotError as error:
         return FailedJob(f"{job}: {error}")
-    except BaseException:  # whatever it is, whoever waits for this job must hear of it
-        return FailedJob(f"{job} failed, which should not happen:\n{traceback.format_exc()}")
+    except BaseException:  # whoever waits for this job must learn about it
+        return FailedJob(f"{job} failed unexpectedly:\n{traceback.format_exc()}")
 
 
 def limit_blas_threads() -> Any:
-    """Keep BLAS to one thread: jobs are the parallel part, and more would change sums' last bits.
+    """Limit BLAS to one thread: jobs are the parallel part, and more threads change rounding.
 
-    OpenMP keeps its limit per thread, so each must ask; as a context, it restores what was.
+    OpenMP has a limit per thread, so each thread must call this; as a context it restores the limit.
     """
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        raise BylotError(f"engines need threadpoolctl: {install_command('reproduce')}") from None
+        raise BylotError(
+            "parallel jobs need threadpoolctl", remedy=install_command("reproduce")
+        ) from None
     return threadpool_limits(1)
 
 
-Progress = Callable[[int], object]
-"""To be called with the number of cells that were finished since."""
-
-PROGRESS_INTERVAL_S = 10.0  # seconds between lines
-
-
 @contextmanager
-def show_progress(total_cells: int, known: int = 0, unit: str = "cell") -> Iterator[Progress]:
-    """Shows cells as they are finished, and the time left; `known` were there before.
+def show_progress(total: int, known: int = 0, unit: str = "cell") -> Iterator[Progress]:
+    """Show finished jobs and the remaining time on standard error; `known` were done before.
 
-    >>> with show_progress(total_cells=4, known=1) as advance:
+    >>> with show_progress(total=4, known=1) as advance:
     ...     _ = advance(3)
     """
     if not sys.stderr.isatty():
-        yield ProgressLines(total_cells, known, unit=unit)
+        yield ProgressLines(total, known, unit=unit)
         return
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        raise BylotError(f"progress needs tqdm: {install_command('reproduce')}") from None
+        raise BylotError("progress needs tqdm", remedy=install_command("reproduce")) from None
 
     class Bar(tqdm):  # type: ignore[type-arg]
-        monitor_interval = 0  # no thread that watches the bar and outlives it
+        monitor_interval = 0  # no monitoring thread that outlives the bar
 
-    with Bar(total=total_cells, initial=known, unit=unit, file=sys.stderr) as bar:
+    with Bar(total=total, initial=known, unit=unit, file=sys.stderr) as bar:
         yield bar.update
 
 
 class ProgressLines:
-    """Progress where nothing can be redrawn: a line at most every ten seconds."""
+    """Progress without a terminal: a line every ten seconds."""
 
     def __init__(
         self,
@@ -115,19 +115,18 @@ class ProgressLines:
         self.clock, self.unit = clock, unit
         self.start = self.last = clock()
 
-    def __call__(self, cells: int) -> None:
-        self.done += cells
+    def __call__(self, count: int) -> None:
+        self.done += count
         now = self.clock()
         if now - self.last >= PROGRESS_INTERVAL_S:
             self.last = now
-            left = (now - self.start) * (self.total - self.done) / (self.done - self.known or 1)
-            print_progress(
-                f"... {self.done:,} of {self.total:,} {self.unit}s, about {format_duration(left)} left"
-            )
+            rest = (now - self.start) * (self.total - self.done) / (self.done - self.known or 1)
+            state = f"{self.done:,} of {self.total:,} {self.unit}s"
+            print_progress(f"... {state}, about {format_duration(rest)} left")
 
 
 def format_duration(seconds: float) -> str:
-    """A duration, roughly.
+    """A duration, rounded.
 
     >>> format_duration(48), format_duration(200), format_duration(9_000)
     ('48 s', '3 min', '2.5 h')
@@ -138,10 +137,10 @@ def format_duration(seconds: float) -> str:
 
 
 class ThreadEngine:
-    """An engine of a number of threads.
+    """An engine of `workers` threads.
 
-    After Ctrl-C no job starts, those running are finished and yielded, and then KeyboardInterrupt
-    is raised; a second Ctrl-C does not wait for them.
+    After Ctrl-C no job is started, the running ones are finished and yielded, and then
+    KeyboardInterrupt is raised; a second Ctrl-C does not wait for them.
 
     >>> [done.result for done in ThreadEngine(2).run([3], lambda n: n * n)]
     [9]
@@ -149,74 +148,53 @@ class ThreadEngine:
 
     def __init__(self, workers: int) -> None:
         if workers < 1:
-            raise BylotError(f"{workers} workers cannot do anything; give 1 or more")
+            raise BylotError("number of workers", got=workers, expected="1 or more")
         self.workers = workers
 
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job], Result]
     ) -> Iterator[FinishedJob[Job, Result]]:
-        """Every job once, yielded as it finishes; one that raises ends the run with JobFailed."""
+        """Run each job once and yield it when it is finished; raise JobFailed if one fails."""
         waiting = deque(jobs)
         finished: queue.SimpleQueue[FinishedJob[Job, Result] | FailedJob] = queue.SimpleQueue()
-        # Our own threads, as those of concurrent.futures hold up the end of the process.
-        crew = [
-            threading.Thread(target=run_worker, args=(waiting, work, finished), daemon=True)
-            for _ in range(min(self.workers, len(jobs)))
-        ]
+
+        def run_worker() -> None:
+            while True:
+                try:
+                    job = waiting.popleft()
+                except IndexError:
+                    return
+                finished.put(attempt_job(work, job))
+
+        # Daemon threads, as those of concurrent.futures delay the end of the process.
+        count = min(self.workers, len(jobs))
+        threads = [threading.Thread(target=run_worker, daemon=True) for _ in range(count)]
         with limit_blas_threads():
             try:
-                for thread in crew:
+                for thread in threads:
                     thread.start()
                 for _ in range(len(jobs)):
-                    yield raise_if_failed(finished.get())
+                    end = finished.get()
+                    if isinstance(end, FailedJob):
+                        raise JobFailed(end.text)
+                    yield end
             except (JobFailed, KeyboardInterrupt) as stop:
                 waiting.clear()
                 if isinstance(stop, KeyboardInterrupt):
-                    print_progress(
-                        "... finishing the jobs that run; press Ctrl-C again not to wait"
-                    )
-                join_threads(crew)
-                yield from drain_finished(finished)
+                    print_progress("... finishing the running jobs; press Ctrl-C again to abort")
+                join_threads(threads)
+                while not finished.empty():
+                    if isinstance(end := finished.get(), FinishedJob):  # one failure is enough
+                        yield end
                 raise
             except GeneratorExit:
                 waiting.clear()
-                join_threads(crew)
+                join_threads(threads)
                 raise
 
 
-def run_worker(
-    waiting: deque[Job],
-    work: Callable[[Job], Result],
-    finished: "queue.SimpleQueue[FinishedJob[Job, Result] | FailedJob]",
-) -> None:
-    """The life of a thread: one job after the other, until none waits."""
-    while True:
-        try:
-            job = waiting.popleft()
-        except IndexError:
-            return
-        finished.put(attempt_job(work, job))
-
-
-def raise_if_failed(end: FinishedJob[Job, Result] | FailedJob) -> FinishedJob[Job, Result]:
-    """The job if it is done; its error is raised if it failed."""
-    if isinstance(end, FailedJob):
-        raise JobFailed(end.text)
-    return end
-
-
-def drain_finished(
-    finished: "queue.SimpleQueue[FinishedJob[Job, Result] | FailedJob]",
-) -> Iterator[FinishedJob[Job, Result]]:
-    """What else was done, once nobody works any more; one failure is enough to report."""
-    while not finished.empty():
-        end = finished.get()
-        if isinstance(end, FinishedJob):
-            yield end
-
-
-def join_threads(crew: Sequence[threading.Thread]) -> None:
-    """Wait for the jobs that run; Ctrl-C interrupts this."""
-    for thread in crew:
+def join_threads(threads: Sequence[threading.Thread]) -> None:
+    """Wait for the running jobs; Ctrl-C interrupts this."""
+    for thread in threads:
         if thread.ident is not None:
             thread.join()

@@ -149,8 +149,6 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         yield f"Unused columns of the table: {', '.join(scenario.unused[:8])}{more}."
     if scenario.contexts:
         yield f"Contexts, which policies learn separately: {', '.join(scenario.contexts)}."
-    elif plan.file.contexts:
-        yield "The file names contexts, but the scenario does not distinguish them."
     for spec in plan.policies:
         yield describe_policy(spec, plan.policy_at(spec))
     for spec, reason in results.trial.refused.items():
