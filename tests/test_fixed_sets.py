@@ -11,9 +11,8 @@ from numpy.testing import assert_allclose
 import hospital
 from bylot.errors import ProblemError, ValuesError
 from bylot.numerics.jit import Floats
-from bylot.optima import BestSet, ValueStack, best_set, fixed_sets, optimum
-from bylot.optima.fixed_sets import find_feasible_set
-from bylot.optima.set_search import SetSearch, SetValues
+from bylot.optima import BestSet, ValueStack, best_set, optimum, set_search
+from bylot.optima.set_search import SetSearch, SetValues, find_feasible_set
 from bylot.problem import Limit, Problem, at_least, at_most
 
 
@@ -126,7 +125,7 @@ def test_without_time_for_a_proof_the_set_is_marked_as_not_proved(
 ) -> None:
     problem, values = make_problem(8, 3, [at_most("usd", 1.2)]), make_values(8)
     best = best_set(problem, values)
-    monkeypatch.setattr(fixed_sets, "MAX_BRANCHING_WORK", 0)
+    monkeypatch.setattr(set_search, "MAX_BRANCHING_WORK", 0)
     quick = best_set(problem, values)
     assert (best.proved, quick.proved) == (True, False)
     assert 0.9 * best.value < quick.value <= best.value

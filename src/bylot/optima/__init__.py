@@ -1,9 +1,9 @@
 """The constrained optimum: the best fixed policy in hindsight, with a proof that it is."""
 
-from bylot.optima.fixed_sets import BestSet, best_set
 from bylot.optima.iid_optimum import Optimum, optimum
 from bylot.optima.mixtures import Mixture, best_mixture
 from bylot.optima.objective import ValueStack
+from bylot.optima.set_search import BestSet, best_set
 from bylot.optima.shadow_prices import ShadowPrice, check_shadow_prices
 
 __all__ = [
