@@ -147,7 +147,7 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The reward of a decision.
 
-    spend: the actual costs of its panel; key: tells several rewards of one decision apart
+    spend: the actual costs of its panel; key: identifies one of several rewards
     """
 
     value: float

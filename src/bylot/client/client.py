@@ -91,7 +91,7 @@ class RemoteRouter:
         spend : mapping, optional
             Actual costs of the panel by name; omitted costs stay as stated.
         key : str, optional
-            Tells several rewards of one decision apart.
+            Identifies one of several rewards of the decision.
 
         Returns
         -------

@@ -1,9 +1,9 @@
-"""Terms of routers from what was sent: new ones, and edits of those in force."""
+"""Builds the configuration of a router from requests to create or edit it."""
 
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from bylot import policies
 from bylot.api import CreateRouterRequest, EditRouterRequest, LimitBody, NewExpert, PolicyBody
@@ -11,93 +11,93 @@ from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.policies.capacity import choose_stored_contexts
 from bylot.policies.registry import check_setting_names
 from bylot.problem.validation import suggest_known_name
-from bylot.router import persistence
 from bylot.router.config import RouterConfig
+from bylot.router.persistence import problem_from_data, problem_to_data
 from bylot.router.router import Router
 from bylot.server.http_errors import ApiError
 
 
-def config_from_create(form: CreateRouterRequest) -> RouterConfig:
-    """The terms of a new router."""
-    problem = msgspec.to_builtins(form.problem)
-    problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(form.problem.limits)]
-    terms = RouterConfig(
+def config_from_create(body: CreateRouterRequest) -> RouterConfig:
+    """The configuration of a new router."""
+    problem = msgspec.to_builtins(body.problem)
+    problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.problem.limits)]
+    config = RouterConfig(
         problem=problem,
-        policy=policies.policy_to_data(policy_from_body(form.policy)),
-        seed=form.seed,
-        horizon=form.horizon,
-        rewards=form.rewards,
-        memory=form.memory,
-        wait=form.wait,
-        default=form.default,
-        aggregate=form.aggregate,
+        policy=policies.policy_to_data(policy_from_body(body.policy)),
+        seed=body.seed,
+        horizon=body.horizon,
+        rewards=body.rewards,
+        memory=body.memory,
+        wait=body.wait,
+        default=body.default,
+        aggregate=body.aggregate,
     )
-    made = build_trial_router(terms, form.max_contexts)
-    return msgspec.structs.replace(
-        terms,
-        problem=persistence.problem_to_data(made.problem),
-        max_contexts=form.max_contexts or choose_stored_contexts(made.policy, made.problem.size),
-    )
+    router = build_trial_router(config, body.max_contexts)
+    contexts = body.max_contexts or choose_stored_contexts(router.policy, router.problem.size)
+    return structs.replace(config, problem=problem_to_data(router.problem), max_contexts=contexts)
 
 
-def policy_from_body(form: str | PolicyBody) -> policies.Policy | policies.Auto:
-    """A policy by its name, or with settings of its own."""
-    if isinstance(form, str):
-        return policies.find_policy(form)
-    if form.settings and ":" in form.name:
+def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
+    """A policy from its name or spec, or from a name and settings."""
+    if isinstance(body, str):
+        return policies.find_policy(body)
+    if body.settings and ":" in body.name:
         raise PolicyError(
-            f"policy {form.name!r} has settings of its own beside its name; give them in one place"
+            f"policy {body.name!r} has settings in its name and in settings; use one of them"
         )
-    usual = policies.policy_to_data(policies.find_policy(form.name))
-    check_setting_names(form.name, form.settings, [name for name in usual if name != "name"])
+    defaults = policies.policy_to_data(policies.find_policy(body.name))
+    check_setting_names(body.name, body.settings, [name for name in defaults if name != "name"])
     try:
-        return policies.policy_from_data({**usual, **form.settings})
+        return policies.policy_from_data({**defaults, **body.settings})
     except PolicyError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise PolicyError(f"settings of policy {form.name!r}: {error}") from None
+        raise PolicyError(f"invalid settings of policy {body.name!r}: {error}") from None
 
 
-def limit_from_body(form: LimitBody, number: int) -> dict[str, Any]:
-    """A limit as `persistence.write_limit` has it."""
-    given = msgspec.to_builtins(form)
-    of, side = given.keys() & {"cost", "share", "members"}, given.keys() & {"at_most", "at_least"}
-    if of not in ({"cost"}, {"share", "members"}) or len(side) != 1:
-        message = "a limit is {cost} or {share, members}, with either at_most or at_least"
+def limit_from_body(body: LimitBody, number: int) -> dict[str, Any]:
+    """A limit as `Limit.to_data` writes it."""
+    data: dict[str, Any] = msgspec.to_builtins(body)
+    what, side = data.keys() & {"cost", "share", "members"}, data.keys() & {"at_most", "at_least"}
+    if what not in ({"cost"}, {"share", "members"}) or len(side) != 1:
+        message = "invalid limit: expected cost, or share and members; and at_most or at_least"
         raise ApiError(422, "invalid", message, field=f"limits[{number}]")
-    return dict(given)
+    return data
 
 
-def config_from_edit(terms: RouterConfig, form: EditRouterRequest) -> RouterConfig:
-    """The terms in force, with some of them changed."""
-    problem = dict(terms.problem)
-    if form.limits is not UNSET:
-        problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(form.limits)]
-    for name in form.remove:
+def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:
+    """The configuration after an edit."""
+    problem = dict(config.problem)
+    if body.limits is not UNSET:
+        problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.limits)]
+    for name in body.remove:
         problem = remove_expert(problem, name)
-    for expert in form.add:
+    for expert in body.add:
         problem = add_expert(problem, expert)
-    paused = (set(terms.paused) | set(form.pause)) - set(form.resume) - set(form.remove)
-    check_experts_exist(problem, (*form.pause, *form.resume))
-    changes = {"wait": form.wait, "default": form.default, "aggregate": form.aggregate}
-    given = {name: value for name, value in changes.items() if value is not UNSET}
-    order = tuple(name for name in problem["experts"] if name in paused)
+    check_experts_exist(problem, (*body.pause, *body.resume))
+    paused = (set(config.paused) | set(body.pause)) - set(body.resume) - set(body.remove)
+    fields = {"wait": body.wait, "default": body.default, "aggregate": body.aggregate}
+    changed = structs.replace(
+        config,
+        problem=problem,
+        paused=tuple(name for name in problem["experts"] if name in paused),
+        **{name: value for name, value in fields.items() if value is not UNSET},
+    )
     try:
-        return normalize_config(
-            msgspec.structs.replace(terms, problem=problem, paused=order, **given)
-        )
+        router = build_trial_router(changed)
     except (InfeasibleLimits, PolicyError) as error:
         raise error.for_running_router() from None
+    return structs.replace(changed, problem=problem_to_data(router.problem))
 
 
 def remove_expert(problem: dict[str, Any], name: str) -> dict[str, Any]:
-    """A problem with one expert less: its costs go, and its place in every share."""
+    """The problem without an expert, its costs and its memberships."""
     check_experts_exist(problem, (name,))
-    gone = problem["experts"].index(name)
+    kept = [i for i, expert in enumerate(problem["experts"]) if expert != name]
     return {
         **problem,
-        "experts": drop_item(problem["experts"], gone),
-        "costs": {cost: drop_item(row, gone) for cost, row in problem["costs"].items()},
+        "experts": [problem["experts"][i] for i in kept],
+        "costs": {cost: [row[i] for i in kept] for cost, row in problem["costs"].items()},
         "limits": [
             {**one, "members": [m for m in one["members"] if m != name]} if "share" in one else one
             for one in problem["limits"]
@@ -105,28 +105,23 @@ def remove_expert(problem: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
-def drop_item(row: list[Any], place: int) -> list[Any]:
-    """A list without what is at one place."""
-    return [*row[:place], *row[place + 1 :]]
-
-
 def add_expert(problem: dict[str, Any], expert: NewExpert) -> dict[str, Any]:
-    """A problem with one expert more, at the end."""
+    """The problem with one more expert, at the end."""
     floor, size = problem["floor"], len(problem["experts"]) + 1
     if floor * size > 1:
         raise ProblemError(
-            f"expert {expert.name!r}: a floor of {floor:.6g} for each of {size} experts is more "
-            "than 1 in all; add fewer, or make a new router with a lower floor"
+            f"cannot add expert {expert.name!r}: a floor of {floor:.6g} for each of {size} experts "
+            "exceeds 1; add fewer experts, or create a new router with a lower floor"
         )
     if set(expert.costs) != set(problem["costs"]):
-        wanted = ", ".join(problem["costs"]) or "none"
+        expected = ", ".join(problem["costs"]) or "none"
         given = ", ".join(expert.costs) or "none"
-        raise ProblemError(f"expert {expert.name!r}: costs {given} given; give all of: {wanted}")
+        raise ProblemError(f"invalid costs {given} of expert {expert.name!r}: expected {expected}")
     shares = {one["share"] for one in problem["limits"] if "share" in one}
     for share in expert.shares:
         if share not in shares:
             remedy = suggest_known_name(share, tuple(shares), "shares")
-            raise ProblemError(f"expert {expert.name!r}: there is no share {share!r}; {remedy}")
+            raise ProblemError(f"expert {expert.name!r}: no share named {share!r}; {remedy}")
     return {
         **problem,
         "experts": [*problem["experts"], expert.name],
@@ -141,29 +136,21 @@ def add_expert(problem: dict[str, Any], expert: NewExpert) -> dict[str, Any]:
 
 
 def check_experts_exist(problem: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Refuse an expert that the problem does not have."""
+    """Reject experts that the problem does not have."""
     for name in names:
         if name not in problem["experts"]:
             remedy = suggest_known_name(name, tuple(problem["experts"]), "experts")
-            raise ProblemError(f"there is no expert {name!r}; {remedy}")
+            raise ProblemError(f"no expert named {name!r}; {remedy}")
 
 
-def normalize_config(terms: RouterConfig) -> RouterConfig:
-    """Terms that a router can go on with."""
-    made = build_trial_router(terms)
-    return msgspec.structs.replace(terms, problem=persistence.problem_to_data(made.problem))
-
-
-def build_trial_router(terms: RouterConfig, max_contexts: int | None = None) -> Router:
-    """A router of these terms: it is made once here, so that its policy is compiled before the one
-    writer needs it.
-    """
+def build_trial_router(config: RouterConfig, max_contexts: int | None = None) -> Router:
+    """A router of this configuration: validates it, and compiles its policy outside the writer."""
     return Router(
-        persistence.problem_from_data({"floor": None, **terms.problem}),
-        policies.policy_from_data(terms.policy),
-        seed=terms.seed,
-        horizon=terms.horizon,
-        rewards=terms.rewards,
+        problem_from_data({"floor": None, **config.problem}),
+        policies.policy_from_data(config.policy),
+        seed=config.seed,
+        horizon=config.horizon,
+        rewards=config.rewards,
         max_contexts=max_contexts,
-        memory=terms.memory,
+        memory=config.memory,
     )

@@ -47,7 +47,7 @@ class ServerState:
     """One running server.
 
     openapi:      the OpenAPI document
-    stopping:     the server was told to stop and finishes its open requests
+    stopping:     the server is shutting down and finishes its open requests
     edit_lock:    held while a request edits the configuration of a router
     compile_pool: threads that validate problems and compile policies
     """
