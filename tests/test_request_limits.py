@@ -202,7 +202,7 @@ def test_every_error_of_a_caller_has_a_status_of_its_own() -> None:
         "InsufficientOverlap",
         "ServiceError",
     }
-    ours = {"BylotError", "StoreError", "StoreCorrupted", "UnsupportedStore"}
+    ours = {"BylotError", "LocatedError", "StoreError", "StoreCorrupted", "UnsupportedStore"}
     for kind in vars(kinds).values():
         if not (isinstance(kind, type) and issubclass(kind, BylotError)):
             continue

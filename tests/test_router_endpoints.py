@@ -127,7 +127,7 @@ def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
         ({"pause": ["dan", "eve"]}, "resume one of them, or change the limits"),
         (
             {"add": [{"name": f"n{i}", "costs": {"usd": 1, "junior": 0}} for i in range(99)]},
-            "add fewer, or make a new router with a lower floor",
+            "add fewer experts, or create a new router with a lower floor",
         ),
     ],
 )

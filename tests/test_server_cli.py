@@ -132,7 +132,7 @@ def test_a_router_says_which_policy_it_has_and_takes_its_settings(
     wrong = run_verb("router", "create", "no", pool, "--policy", "noisy-or:explor=1", ends=1)
     assert "did you mean 'explore'? Its settings are explore, pace, guard" in wrong
     wrong = run_verb("router", "create", "no", pool, "--policy", "best", ends=1)
-    assert "the ones there are: auto, distinct, panel" in wrong
+    assert "the ones there are: auto, distinct, noisy-or" in wrong
 
 
 def test_a_log_of_a_pool_that_changed_can_be_evaluated(
@@ -148,7 +148,7 @@ def test_a_log_of_a_pool_that_changed_can_be_evaluated(
             router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
     printed = run_verb("evaluate", "--router", "moved", "--least", "20")
     assert printed.startswith("600 of 600 rounds used\n")
-    assert "bob: no longer in the pool, so that no target asks them" in printed
+    assert "bob: no longer in the pool, so no target asks them" in printed
     log = tmp_path / "log.jsonl"
     log.write_text(run_verb("router", "log", "moved"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -164,7 +164,7 @@ def test_a_log_of_a_pool_that_changed_can_be_evaluated(
     assert "no longer" not in later
 
 
-def test_a_log_of_panel_is_evaluated_by_the_rounds_that_explored_or_says_what_to_do(
+def test_a_log_of_noisy_or_is_evaluated_by_the_rounds_that_explored_or_says_what_to_do(
     server: ServerProcess, run_verb: RunVerb, pool: str
 ) -> None:
     for name, policy in (("open", "noisy-or:explore=0.5"), ("shut", "noisy-or")):
@@ -176,7 +176,7 @@ def test_a_log_of_panel_is_evaluated_by_the_rounds_that_explored_or_says_what_to
                 router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
     found = json.loads(run_verb("evaluate", "--router", "open", "--least", "20", "--json"))
     (uniform,) = found["targets"]
-    assert 100 < uniform["rounds"]["used"] == 300 - uniform["rounds"]["untold"] < 200
+    assert 100 < uniform["counts"]["used"] == 300 - uniform["counts"]["unknown_propensity"] < 200
     robust = uniform["estimates"]["doubly robust"]
     assert abs(robust["value"] - 0.55) < 4 * robust["error"]  # cat is in half of all pairs
     assert "\npropensity unknown; usd" in run_verb("decide", "shut")
@@ -223,7 +223,7 @@ def test_a_served_router_can_be_evaluated_and_replayed(
     assert printed.startswith("270 of 300 rounds used (left out: 30 without reward)\n")
     words = (str(log), "--router", "judged", "--target", "uniform", "--least", "20")
     assert run_verb("evaluate", *words) == printed
-    assert "is with its server" in run_verb(
+    assert "is known to its server only" in run_verb(
         "evaluate", "--router", "judged", "--target", "now", ends=1
     )
     replayed = run_verb("replay", "judged", "--store", store)
@@ -253,7 +253,7 @@ def test_keys_say_who_may_do_what(
     with serve_store(store) as server:
         words = ["router", "create", "triage", pool, "--policy", "omd", "--server", server.url]
         assert main(words) == 1
-        assert "no valid key" in capsys.readouterr().err
+        assert "no valid API key" in capsys.readouterr().err
         assert main([*words, "--key", admin]) == 0
         edit = ["router", "edit", "triage", "--wait", "60", "--server", server.url]
         assert main([*edit, "--key", admin]) == 0  # which looks first
@@ -281,7 +281,7 @@ def test_listening_to_strangers_needs_a_key(
 
 def test_addresses_that_make_no_sense_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "a", "--store", "mysql://here"]) == 1
-    assert "names no kind of store" in capsys.readouterr().err
+    assert "unsupported store URL scheme" in capsys.readouterr().err
     assert main(["decide", "a", "--server", "here"]) == 1
     assert "invalid server address" in capsys.readouterr().err
 

@@ -103,7 +103,8 @@ def response_reader(
             return convert(decoder.decode(body))
         except msgspec.MsgspecError as error:
             raise ServiceError(
-                f"unexpected response ({error}); check that it is a bylot server of the same version"
+                f"unexpected response ({error})",
+                remedy="check that it is a bylot server of the same version",
             ) from None
 
     return read
@@ -123,7 +124,8 @@ def make_error(
     """The exception for an error response; `invalid` is for invalid requests."""
     if detail is None:
         return ServiceError(
-            f"unexpected response with status {status}; check that the address is a bylot server's"
+            f"unexpected response with status {status}",
+            remedy="check that the address is that of a bylot server",
         )
     field = "" if detail.field is UNSET else f" (in {detail.field})"
     if detail.code in ERROR_BY_CODE:
@@ -258,7 +260,7 @@ def decide_many(
 def reward(id: str, request: api.RewardRequest) -> HttpCall[Receipt]:
     """Report a reward."""
     if not isinstance(id, str):
-        raise RewardError(f"invalid id {id!r}: expected a str; pass decision.id")
+        raise RewardError("id", got=id, expected="a str", remedy="pass decision.id")
     body = encode_body(request, RewardError)
     answers = {"no_such_decision": Receipt.UNKNOWN}
     path = f"{decision_path(id)}/reward"

@@ -98,12 +98,13 @@ def final_error(
     request = f"{call.method} {call.path}"
     if outcome.sent and not call.idempotent:
         return ServerUnreachable(
-            f"{request}: the response was lost ({outcome.reason}); the request may have succeeded, "
-            "check before you send it again"
+            f"{request}: the response was lost ({outcome.reason}), and the request may have succeeded",
+            remedy="check before you send it again",
         )
     times = f"{attempts} attempt{'s' * (attempts != 1)}"
     return ServerUnreachable(
-        f"{request}: no response after {times} ({outcome.reason}); check that the server is running"
+        f"{request}: no response after {times} ({outcome.reason})",
+        remedy="check that the server is running",
     )
 
 
@@ -111,7 +112,7 @@ def httpx_settings(url: str, key: str | None) -> dict[str, Any]:
     """The arguments of an httpx client."""
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
         raise ServiceError(
-            f"invalid server address {url!r}: expected a URL such as http://127.0.0.1:8000"
+            "server address", got=url, expected="a URL such as http://127.0.0.1:8000"
         )
     headers = {"user-agent": f"bylot/{__version__}"}
     if key is not None:

@@ -52,8 +52,8 @@ def issue_key(
     scopes = tuple(scopes)
     wrong = set(scopes) - set(SCOPES)
     if wrong or not scopes:
-        given = ", ".join(sorted(wrong)) or "none"
-        raise BylotError(f"invalid scopes: {given}; expected some of {', '.join(SCOPES)}")
+        got = ", ".join(sorted(wrong)) or "none"
+        raise BylotError("scopes", got=got, expected=f"some of {', '.join(SCOPES)}")
     name, secret = secrets.token_hex(6), secrets.token_hex(24)  # 192 bits
     row = ApiKey(name, digest_secret(secret), label, scopes, tuple(routers), at, None)
     return f"bylot_{name}_{secret}", row
@@ -151,8 +151,8 @@ def check_bind_address(host: str, keys: Iterable[ApiKey]) -> None:
     """Refuse to listen beyond loopback without an API key."""
     if not is_loopback(host) and not any(key.revoked is None for key in keys):
         raise BylotError(
-            f"--host {host} can be reached from other machines, and the store has no API keys; "
-            "create one with `bylot keys create`, or listen on 127.0.0.1"
+            f"--host {host} can be reached from other machines, and the store has no API keys",
+            remedy="create one with `bylot keys create`, or listen on 127.0.0.1",
         )
 
 

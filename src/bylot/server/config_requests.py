@@ -43,7 +43,8 @@ def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
         return policies.find_policy(body)
     if body.settings and ":" in body.name:
         raise PolicyError(
-            f"policy {body.name!r} has settings in its name and in settings; use one of them"
+            f"policy {body.name!r} has settings in its name and in settings",
+            remedy="use one of them",
         )
     defaults = policies.policy_to_data(policies.find_policy(body.name))
     check_setting_names(body.name, body.settings, [name for name in defaults if name != "name"])
@@ -111,17 +112,18 @@ def add_expert(problem: dict[str, Any], expert: NewExpert) -> dict[str, Any]:
     if floor * size > 1:
         raise ProblemError(
             f"cannot add expert {expert.name!r}: a floor of {floor:.6g} for each of {size} experts "
-            "exceeds 1; add fewer experts, or create a new router with a lower floor"
+            "exceeds 1",
+            remedy="add fewer experts, or create a new router with a lower floor",
         )
     if set(expert.costs) != set(problem["costs"]):
         expected = ", ".join(problem["costs"]) or "none"
-        given = ", ".join(expert.costs) or "none"
-        raise ProblemError(f"invalid costs {given} of expert {expert.name!r}: expected {expected}")
+        got = ", ".join(expert.costs) or "none"
+        raise ProblemError(f"costs of expert {expert.name!r}", got=got, expected=expected)
     shares = {one["share"] for one in problem["limits"] if "share" in one}
     for share in expert.shares:
         if share not in shares:
             remedy = suggest_known_name(share, tuple(shares), "shares")
-            raise ProblemError(f"expert {expert.name!r}: no share named {share!r}; {remedy}")
+            raise ProblemError(f"expert {expert.name!r}: no share {share!r}", remedy=remedy)
     return {
         **problem,
         "experts": [*problem["experts"], expert.name],
@@ -140,7 +142,7 @@ def check_experts_exist(problem: dict[str, Any], names: tuple[str, ...]) -> None
     for name in names:
         if name not in problem["experts"]:
             remedy = suggest_known_name(name, tuple(problem["experts"]), "experts")
-            raise ProblemError(f"no expert named {name!r}; {remedy}")
+            raise ProblemError(f"no expert named {name!r}", remedy=remedy)
 
 
 def build_trial_router(config: RouterConfig, max_contexts: int | None = None) -> Router:

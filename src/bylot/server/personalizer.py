@@ -69,7 +69,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     excluded = set(body.excluded_actions)
     available = tuple(one.id for one in body.actions if one.id not in excluded)
     if not available:
-        raise DecisionError("all actions are excluded; leave at least one")
+        raise DecisionError("all actions are excluded", remedy="leave at least one")
     context = context_from_features(body.context_features)
     command = MakeDecision(
         name, context, available, event_id, body.defer_activation, request.caller.id
@@ -139,8 +139,8 @@ def only_router(store: Store) -> str:
     rows = store.routers(limit=2)
     if len(rows) != 1:
         raise RouterNotFound(
-            f"the store has {'several routers' if rows else 'no routers'}; "
-            "name one with ?router=NAME or a header Bylot-Router"
+            f"the store has {'several routers' if rows else 'no routers'}",
+            remedy="name one with ?router=NAME or a header Bylot-Router",
         )
     return rows[0].name
 

@@ -17,6 +17,7 @@ ParsedT = TypeVar("ParsedT")
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 UNIQUE_HEADERS = (b"idempotency-key", b"authorization", b"content-type", b"content-length", b"host")
+ROUTERS_REMEDY = "GET /v1/routers lists the routers"
 KEY_REGEX = re.compile(KEY_PATTERN)
 PRINTABLE_REGEX = re.compile(PRINTABLE_PATTERN)
 
@@ -24,7 +25,7 @@ PRINTABLE_REGEX = re.compile(PRINTABLE_PATTERN)
 def check_router_name(name: str) -> str:
     """Return a name that a router can have."""
     if not is_router_name(name):
-        raise RouterNotFound(f"no router named {name[:MAX_TEXT_CHARS]!r}; see GET /v1/routers")
+        raise RouterNotFound(f"no router named {name[:MAX_TEXT_CHARS]!r}", remedy=ROUTERS_REMEDY)
     return name
 
 
@@ -32,7 +33,7 @@ def check_decision_id(id: str) -> str:
     """Return an id that a decision can have."""
     if decision_id_from_text(id) is None:
         raise DecisionNotFound(
-            f"no decision {id[:MAX_TEXT_CHARS]!r}; use the id returned with the decision"
+            f"no decision {id[:MAX_TEXT_CHARS]!r}", remedy="use the id returned with the decision"
         )
     return id
 

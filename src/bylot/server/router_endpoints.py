@@ -14,7 +14,7 @@ from bylot.eventlog.history import body_for_readers, format_timestamp
 from bylot.router.config import RouterConfig
 from bylot.server.config_requests import config_from_create, config_from_edit
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response
-from bylot.server.request_parsing import check_router_name
+from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
 from bylot.server.state import ServerState
 from bylot.store import Event, Store
 
@@ -108,7 +108,7 @@ def read_router_events(store: Store, name: str, after: int, limit: int) -> list[
     """Events of a router, from the store."""
     row = store.find(name)
     if row is None:
-        raise RouterNotFound(f"no router named {name!r}; see GET /v1/routers")
+        raise RouterNotFound(f"no router named {name!r}", remedy=ROUTERS_REMEDY)
     return store.events(row.number, after, limit)
 
 

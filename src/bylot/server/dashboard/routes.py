@@ -70,7 +70,7 @@ class DashboardHandlers:
         name = request.path_params["name"]
         view = await self.source.show_router(name) if visitor.can_access(name) else None
         if view is None:
-            raise RouterNotFound(f"no router named {name!r}; see the list of routers")
+            raise RouterNotFound(f"no router named {name!r}", remedy="see the list of routers")
         latest = await self.source.latest_decisions(name, MAX_LATEST_DECISIONS)
         return build_router_page(view, latest, await self.source.config_changes(name))
 
