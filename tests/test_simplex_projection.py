@@ -16,8 +16,8 @@ from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simplex_projection import (
     Projection,
     fill_halfspace_projection,
+    fill_simplex_point,
     project_onto_halfspace,
-    project_onto_simplex,
 )
 from bylot_bench.projection_cases import (
     ProjectionCase,
@@ -29,6 +29,13 @@ from bylot_bench.projection_cases import (
 from bylot_bench.qp import fuzz_projection
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=200)
+
+
+def project_onto_simplex(z: Floats, floor: float) -> Floats:
+    """The nearest point of {sum q = 1, q >= floor}."""
+    q = np.empty(z.size)
+    fill_simplex_point(q, z, 1.0 - z.size * floor)
+    return q + floor
 
 
 def project_onto_unit_ball(w: Floats) -> Floats:

@@ -29,26 +29,6 @@ def box_support(low: Floats, high: Floats, w: Floats) -> float:
 
 
 @jit
-def box_maximiser(low: Floats, high: Floats, w: Floats) -> Floats:
-    """Return a point of the box where w.x is largest; where w_j = 0, the one nearest 0.
-
-    >>> box_maximiser(
-    ...     np.array([0.0, 1.0, 1.0]), np.array([2.0, 3.0, 3.0]), np.array([1.0, -1.0, 0.0])
-    ... )
-    array([2., 1., 1.])
-    """
-    x = np.empty(low.size)
-    for j in range(low.size):
-        if w[j] > 0.0:
-            x[j] = high[j]
-        elif w[j] < 0.0:
-            x[j] = low[j]
-        else:
-            x[j] = min(max(0.0, low[j]), high[j])
-    return x
-
-
-@jit
 def dual_slope_at(low: float, high: float, u: float, w: float) -> float:
     """Compute one coordinate of `dual_slope`."""
     if w > 0.0:

@@ -20,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-COMPILED_PARTS = ("numerics", "policies", "problem", "theory.py", "simulation.py")
+COMPILED_PARTS = ("numerics", "policies", "simulation.py")
 """The parts of the package that contain compiled code; other parts change without recompiling."""
 
 
@@ -109,7 +109,7 @@ def jit_inline(function: FunctionT) -> FunctionT:
 
 def compile_with_numba(function: FunctionT, **options: str) -> FunctionT:
     """Apply numba's decorator with the settings and the cache folder of bylot."""
-    # numba reads its settings when it decorates: set ours, and leave other packages alone.
+    # numba reads its settings when it decorates a function: other packages keep theirs.
     config = numba.config
     before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
     config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = CACHE_FOLDER or "", CACHE_LOCATORS

@@ -113,19 +113,6 @@ def fill_simplex_point(p: Floats, y: Floats, r: float) -> float:
 
 
 @jit
-def project_onto_simplex(z: Floats, floor: float) -> Floats:
-    """Project onto {sum q = 1, q >= floor}: q_i = max(floor, z_i - tau) with sum q = 1.
-
-    >>> project_onto_simplex(np.array([0.75, 0.5, -1.0]), 0.0)
-    array([0.625, 0.375, 0.   ])
-    """
-    q = np.empty(z.size)
-    fill_simplex_point(q, z, 1.0 - z.size * floor)
-    q += floor
-    return q
-
-
-@jit
 def sum_free_set(y: Floats, a: Floats, beta: float, tau: float, lam: float) -> FreeSums:
     """Compute `FreeSums` at p_i = y_i - tau - lam d_i with d_i = a_i - beta, in one pass."""
     n, sp, sd, sdd, sdp = 0.0, 0.0, 0.0, 0.0, 0.0

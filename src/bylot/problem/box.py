@@ -56,10 +56,6 @@ class Box:
         """h(w) = max of w.x over the box, see the table above."""
         return kernel.box_support(self.low, self.high, self._point(w))
 
-    def maximiser(self, w: ArrayLike) -> Floats:
-        """A point x of the box with w.x = h(w); where w_j = 0, the one nearest 0."""
-        return kernel.box_maximiser(self.low, self.high, self._point(w))
-
     def slope(self, u: ArrayLike, w: ArrayLike) -> Floats:
         """The shortest of u - x over all maximisers x of w.x: what a dual step at w follows.
 

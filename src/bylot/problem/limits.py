@@ -4,7 +4,6 @@ A limit checks itself; which costs and experts exist is left to the problem.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,11 +26,11 @@ MIN_POSITIVE_COST, MAX_COST = 1e-100, 1e100
 """Costs and bounds are 0 or between these, so that no product of a few of them can overflow."""
 
 
-class DerivedCost(ABC):
-    """A cost that follows from the names of the experts: the extension point for kinds of limits.
+class DerivedCost:
+    """A cost that follows from the names of the experts: the base of new kinds of limits.
 
-    A subclass is a frozen dataclass and names the key under which its data is stored:
-    ``class Share(DerivedCost, key="share")``.
+    A subclass is a frozen dataclass with a `name`, the (K,) costs `row`, and `to_data` and
+    `from_data` for files. It names the key of its data: ``class Share(DerivedCost, key="share")``.
     """
 
     kinds: ClassVar[dict[str, type["DerivedCost"]]] = {}
@@ -40,22 +39,22 @@ class DerivedCost(ABC):
         cls.kinds[key] = cls
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The name of the cost."""
+        raise NotImplementedError
 
-    @abstractmethod
     def row(self, experts: Sequence[str]) -> Floats:
         """Return the (K,) costs of the experts, all of them 0 or more."""
+        raise NotImplementedError
 
-    @abstractmethod
     def to_data(self) -> dict[str, Any]:
         """Return the cost as JSON data."""
+        raise NotImplementedError
 
     @classmethod
-    @abstractmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` returned."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
