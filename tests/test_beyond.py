@@ -1,4 +1,4 @@
-"""The report beyond the paper: its checks can hold and fail, and do not affect the paper's claims."""
+"""The report beyond the paper: its checks hold or fail by records and do not affect the claims."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from bylot_paper.plots import beyond, comparison
 from bylot_paper.plots.panels import BEYOND_LEVEL_STYLES
 from bylot_paper.policy_settings import GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report import write_report
-from bylot_paper.report.beyond_checks import CHECKS, judge_checks
+from bylot_paper.report.beyond import CHECKS, judge_checks
 from bylot_paper.report.beyond_tables import collect_sweeps
 from paper_records import AS_WRITTEN, make_paper_records
 from test_report import Page, grids, is_grid

@@ -1,4 +1,4 @@
-"""Figures: complete from complete, partial and empty records, with titles that say what they show."""
+"""Figures: drawn from complete, partial and empty records, with titles that say what they show."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -271,7 +271,7 @@ def above_all(evidence: Evidence, cases: Cases, share: float) -> ClaimFinding:
 
 
 def largest_bump(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
-    """The bump of the last case, N = 5 loose, is clearly larger than those it shares a field with."""
+    """The bump of the last case is clearly larger than those with the same N or the same level."""
     *others, (ours,) = cases.values()
     first = bump(evidence, ours, column)
     near = [

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -26,22 +26,12 @@ from bylot_paper.claims import (
 )
 from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS
 from bylot_paper.plots import draw_figures
-from bylot_paper.report.beyond import build_beyond_section, count_checks
-from bylot_paper.report.beyond_checks import judge_checks
+from bylot_paper.records import Records
+from bylot_paper.report.beyond import build_beyond_section, count_checks, judge_checks
 from bylot_paper.report.default import build_default_section, judge_contest, make_default_data
 from bylot_paper.report.paper import build_paper_section, count_claims
 
 PAPER_EXPERIMENTS = ("sweep", "crowd")
-
-
-class ReportRecords(Protocol):
-    """A table of cells and the manifest of their run."""
-
-    @property
-    def cells(self) -> pl.DataFrame: ...
-
-    @property
-    def run(self) -> RunManifest: ...
 
 
 class WrittenReport(NamedTuple):
@@ -52,7 +42,7 @@ class WrittenReport(NamedTuple):
 
 
 def write_report(
-    records: ReportRecords, folder: Path, core_seconds: float | None = None
+    records: Records, folder: Path, core_seconds: float | None = None
 ) -> WrittenReport:
     """Write figures, report.md, report.html, summary.json and the verdicts as JSON.
 
@@ -185,6 +175,8 @@ def summarize_group(groups: RecordGroups, key: GroupKey) -> dict[str, Any]:
             f"{tolerance:g}": float((outside <= tolerance).mean()) if outside.size else None
             for tolerance in LIMIT_TOLERANCES
         },
-        **{f"{name}_mean": mean(name) for name in ("r2", "expert", "workload")},
-        **{f"{name}_mean": mean(name) for name in ("optimum", "uniform")},
+        **{
+            f"{name}_mean": mean(name)
+            for name in ("r2", "expert", "workload", "optimum", "uniform")
+        },
     }

@@ -57,6 +57,16 @@ def mean_regret(groups: RecordGroups, keys: Sequence[GroupKey]) -> float:
     return float(np.mean([groups.values(key, "regret_true").mean() for key in keys]))
 
 
+def tabulate_policies_by_case(groups: RecordGroups) -> list[Block]:
+    """All cases together, then regret and feasible runs by case."""
+    lost, kept = f"Regret by case: {MEAN_AND_ERROR}", "Runs within all limits, with no tolerance"
+    return [
+        *tabulate_overall(groups),
+        *tabulate_by_case(groups, lost, "regret_true", format_mean_error),
+        *tabulate_by_case(groups, kept, "outside", format_kept),
+    ]
+
+
 def tabulate_overall(groups: RecordGroups) -> list[Block]:
     """One row per policy: all eight cases together."""
     rows = []
@@ -81,18 +91,6 @@ def tabulate_overall(groups: RecordGroups) -> list[Block]:
     )
     caption = "All eight cases: regret is against the best multinomial policy under exact costs"
     return fill_table(caption, head, rows)
-
-
-def tabulate_regret(groups: RecordGroups) -> list[Block]:
-    """One row per case: the regret of every policy."""
-    caption = f"Regret by case: {MEAN_AND_ERROR}"
-    return tabulate_by_case(groups, caption, "regret_true", format_mean_error)
-
-
-def tabulate_feasibility(groups: RecordGroups) -> list[Block]:
-    """One row per case: how many runs are within all limits."""
-    caption = "Runs within all limits, with no tolerance"
-    return tabulate_by_case(groups, caption, "outside", format_kept)
 
 
 def tabulate_by_case(

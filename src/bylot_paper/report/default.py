@@ -1,6 +1,6 @@
 """The part of the report that is about the default policy: the verdict, its rule and its table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -232,15 +232,11 @@ def make_default_data(judged: JudgedContest) -> dict[str, Any]:
     """The content of default.json: the rule, the lines it was applied to, and its choices."""
     entries, choices = judged
     return {
-        "rule": list(DEFAULT_RULE_TEXT),
+        "rule": DEFAULT_RULE_TEXT,
         "outcome": describe_outcome(choices),
-        "choices": [choice_to_data(choice) for choice in choices],
-        "lines": [{**one.line._asdict(), "gaps": dict(one.line.gaps)} for one in entries],
+        "choices": [
+            {**one._asdict(), "scores": {name: x._asdict() for name, x in one.scores.items()}}
+            for one in choices
+        ],
+        "lines": [one.line._asdict() for one in entries],
     }
-
-
-def choice_to_data(choice: DefaultChoice) -> Mapping[str, Any]:
-    """A choice as plain data."""
-    scores = {policy: one._asdict() for policy, one in choice.scores.items()}
-    lists = {"uncounted": list(choice.uncounted), "uneven": list(choice.uneven)}
-    return {**choice._asdict(), "scores": scores, **lists}
