@@ -104,7 +104,18 @@ class AsyncRouter:
 
 
 class AsyncClient:
-    """`bylot.Client` with methods to be awaited."""
+    """`bylot.Client` with methods to be awaited.
+
+    Parameters
+    ----------
+    url, key, timeout, retries
+        As in `bylot.Client`.
+
+    Examples
+    --------
+    >>> async with AsyncClient() as client:  # doctest: +SKIP
+    ...     decision = await client.router("triage").decide()
+    """
 
     def __init__(
         self,

@@ -202,6 +202,18 @@ class Client:
     retries : int
         How often a request is repeated if no response arrives or the server is busy; the default
         takes about half a minute. Decisions are repeated under the same key, so they are made once.
+
+    Raises
+    ------
+    ServerUnreachable
+        From every method, if the server does not answer.
+    AccessDenied
+        From every method, if the key does not permit the request.
+
+    Examples
+    --------
+    >>> with Client("http://127.0.0.1:8000") as client:  # doctest: +SKIP
+    ...     decision = client.router("triage").decide(context="chest pain")
     """
 
     def __init__(
@@ -256,16 +268,41 @@ class Client:
         Returns
         -------
         RemoteRouter
+            The new router.
+
+        Raises
+        ------
+        RouterExists
+            If a router of this name exists already.
+        InfeasibleLimits
+            If no policy can keep the limits.
         """
         self.send(requests.create_router(name, problem, policy, options))
         return self.router(name)
 
     def router(self, name: str) -> RemoteRouter:
-        """An existing router; sends no request."""
+        """Refer to an existing router; sends no request.
+
+        Parameters
+        ----------
+        name : str
+            Name of the router.
+
+        Returns
+        -------
+        RemoteRouter
+            The router; its methods raise RouterNotFound if it does not exist.
+        """
         return RemoteRouter(self.send, name)
 
     def routers(self) -> Iterator[api.RouterSummary]:
-        """All routers, by name."""
+        """List all routers.
+
+        Returns
+        -------
+        iterator of RouterSummary
+            The routers, ordered by name.
+        """
         after: str | None = ""
         while after is not None:
             page = self.send(requests.list_routers(after))
