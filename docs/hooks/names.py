@@ -1,4 +1,4 @@
-"""Pages of Python names: signatures and fields as the source has them, docstrings as Markdown."""
+"""Reference pages of Python names: signatures from the source, docstrings as Markdown."""
 
 import ast
 import inspect
@@ -18,11 +18,11 @@ from bylot.router.status import LimitInPeriod, LimitStatus, PeriodStatus, Router
 
 Members = tuple[str, ...]
 WIDTH = 88  # of a signature on one line
-BEHIND = r"ClassVar|staticmethod"  # what a class sets for other parts of the package
+BEHIND = r"ClassVar|staticmethod"  # attributes for other parts of the package
 
 
-def own(module: ModuleType) -> list[Any]:
-    """The public functions and classes that a module defines itself, in its order."""
+def list_own_names(module: ModuleType) -> list[Any]:
+    """List the public functions and classes that a module defines itself."""
     return [
         one
         for name, one in vars(module).items()
@@ -31,7 +31,7 @@ def own(module: ModuleType) -> list[Any]:
 
 
 PYTHON: dict[str, dict[Any, Members]] = {
-    "The pool": {
+    "Problem": {
         bylot.Problem: (
             "size",
             "rows",
@@ -41,11 +41,12 @@ PYTHON: dict[str, dict[Any, Members]] = {
             "surrogate_conflict",
             "full_conflict",
             "range_of",
+            "replace",
         ),
         bylot.at_most: (),
         bylot.at_least: (),
         bylot.share: (),
-        bylot.Limit: ("name", "side", "at"),
+        bylot.Limit: ("name", "side", "at", "row"),
     },
     "Routing": {
         bylot.Router: ("t", "decide", "reward", "status", "save", "load"),
@@ -56,7 +57,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         LimitInPeriod: (),
         PeriodStatus: (),
     },
-    "A server's routers": {
+    "Routers on a server": {
         bylot.Client: ("create", "router", "routers", "close"),
         RemoteRouter: (
             "decide",
@@ -79,12 +80,12 @@ PYTHON: dict[str, dict[Any, Members]] = {
         RouterSummary: (),
         EventRecord: (),
     },
-    "Playing": {
+    "Simulation": {
         bylot.simulate: (),
         bylot.play: (),
         bylot.Trace: ("rewards", "draws", "spend", "mean_spend"),
     },
-    "Worlds": {
+    "Environments": {
         environments.Noisy: (),
         environments.Given: (),
         environments.Drifting: (),
@@ -92,7 +93,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         environments.Outcomes: ("expected",),
         environments.RewardDelay: ("due",),
     },
-    "Judging": {
+    "Optima and metrics": {
         bylot.optimum: (),
         bylot.Optimum: ("ceiling",),
         bylot.best_mixture: (),
@@ -105,43 +106,41 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.score: (),
         bylot.Score: (),
     },
-    "The theorems' bounds": dict.fromkeys(own(theory), ()),
-    "Errors": dict.fromkeys(own(errors), ()),
+    "Bounds of the theorems": dict.fromkeys(list_own_names(theory), ()),
+    "Errors": dict.fromkeys(list_own_names(errors), ()),
 }
-"""What the page of Python names shows, and which members of a class."""
+"""The names on the page by heading, with the members shown of each class."""
 
 
 def python_page() -> str:
-    """The public names of `bylot`."""
+    """Render the page of the public names of `bylot`."""
     lead = (
-        "# Python\n\nMade from the docstrings when this site was built. Whatever is not here is "
-        "not promised to stay as it is. The settings of each policy have "
-        "[a page of their own](settings.md)."
+        "# Python\n\nGenerated from the docstrings. Names that are not on this page may change "
+        "without notice. The settings of each policy have [a page of their own](settings.md)."
     )
     groups = [
-        "\n\n".join([f"## {title}", *(section(one, shown) for one, shown in group.items())])
+        "\n\n".join([f"## {title}", *(render_section(one, shown) for one, shown in group.items())])
         for title, group in PYTHON.items()
     ]
     return "\n\n".join([lead, *groups])
 
 
 def settings_page() -> str:
-    """Every policy's settings."""
+    """Render the page of the settings of every policy."""
     lead = (
         "# Settings of policies\n\nA policy is given by its name or by its settings, as in "
-        "`Router(problem, policies.Distinct(pace=1))`. What each promises, and which to take, is "
-        "told in [Which to take](../policies.md)."
+        "`Router(problem, policies.Distinct(pace=1))`. [Policies](../policies.md) compares them."
     )
     rows = [f"| `{name}` | `{made!r}` |" for name, made in policies.POLICIES.items()]
     table = "\n".join(["| name | is |", "|---|---|", *rows])
-    kinds = [section(kind, ()) for kind in [*policies.ALL_POLICY_CLASSES.values()][::-1]]
-    steps = [section(kind, ()) for kind in (Fixed, Anytime, Adaptive)]
+    kinds = [render_section(kind, ()) for kind in [*policies.ALL_POLICY_CLASSES.values()][::-1]]
+    steps = [render_section(kind, ()) for kind in (Fixed, Anytime, Adaptive)]
     return "\n\n".join(
         [
             lead,
             "## Settings classes",
             *kinds,
-            section(policies.Omd.plain, ()),
+            render_section(policies.Omd.plain, ()),
             "## Step rules of OMD's dual player",
             *steps,
             "## Names",
@@ -150,93 +149,98 @@ def settings_page() -> str:
     )
 
 
-def section(one: Any, shown: Members) -> str:
-    """One name: a heading, how it is called, what its docstring says, and the members shown."""
-    code = called(one.__qualname__, one) if inspect.isroutine(one) else made(one)
+def render_section(one: Any, shown: Members) -> str:
+    """Render a name: heading, signature, docstring, and some of its members."""
+    is_function = inspect.isroutine(one)
+    code = format_signature(one.__qualname__, one) if is_function else format_constructor(one)
     parts = [
         f"### `{one.__qualname__}`",
         f"```python\n{code}\n```" if code else "",
-        text(inspect.getdoc(one) or ""),
-        *(member(one, name) for name in shown),
+        render_docstring(inspect.getdoc(one) or ""),
+        *(render_member(one, name) for name in shown),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def made(kind: type) -> str:
-    """How a class is made: its `__init__` if it has one, else its fields."""
-    body = parsed(kind).body
+def format_constructor(kind: type) -> str:
+    """Format the `__init__` of a class, or its fields if it has none."""
+    body = parse_source(kind).body
     own = any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in body)
-    return called(kind.__name__, kind.__init__) if own else fields(kind)  # type: ignore[misc]
+    if not own:
+        return format_fields(kind)
+    return format_signature(kind.__name__, kind.__init__)  # type: ignore[misc]
 
 
-def source(one: Any) -> str:
-    """The source of a class or a function."""
+def read_source(one: Any) -> str:
+    """Read the source of a class or a function."""
     return dedent(inspect.getsource(one))
 
 
-def parsed(one: Any) -> Any:
-    """The same as a tree."""
-    return ast.parse(source(one)).body[0]
+def parse_source(one: Any) -> Any:
+    """Parse the source of a class or a function."""
+    return ast.parse(read_source(one)).body[0]
 
 
-def called(name: str, function: Any) -> str:
-    """A signature as the source has it, one argument a line if it is long.
+def format_signature(name: str, function: Any) -> str:
+    """Format a signature as it is in the source, one argument per line if it is long.
 
-    >>> called("shaped", text)
+    >>> format_signature("shaped", render_docstring)
     'shaped(docstring: str) -> str'
     """
-    code, node = source(function), parsed(function)
+    code, node = read_source(function), parse_source(function)
     back = ast.get_source_segment(code, node.returns)
     end = "" if back == "None" else f" -> {back}".replace('"', "")
-    given = arguments(code, node.args)
+    given = format_arguments(code, node.args)
     line = f"{name}({', '.join(given)}){end}"
     if len(line) <= WIDTH:
         return line
     return "\n".join([f"{name}(", *(f"    {one}," for one in given), f"){end}"])
 
 
-def arguments(code: str, given: ast.arguments) -> list[str]:
-    """What can be given, `self` apart."""
+def format_arguments(code: str, given: ast.arguments) -> list[str]:
+    """Format the parameters, without `self`."""
     free, named = given.args, given.kwonlyargs
     defaults = [None] * (len(free) - len(given.defaults)) + list(given.defaults)
     pairs = zip([*free, *named], [*defaults, *given.kw_defaults], strict=True)
-    told = [
+    parts = [
         segment(code, one) + (f" = {segment(code, default)}" if default else "")
         for one, default in pairs
     ]
     if named:
-        told.insert(len(free), "*")
-    return [one for one in told if one not in ("self", "cls")]
+        parts.insert(len(free), "*")
+    if given.kwarg:
+        parts.append(f"**{segment(code, given.kwarg)}")
+    return [one for one in parts if one not in ("self", "cls")]
 
 
 def segment(code: str, node: ast.AST) -> str:
-    """A piece of source as it is written."""
+    """Return the source of a node."""
     return ast.get_source_segment(code, node) or ""
 
 
-def fields(kind: type) -> str:
-    """The fields of a record, or the values of an enumeration, line by line with their comments."""
-    lines, node = source(kind).splitlines(), parsed(kind)
+def format_fields(kind: type) -> str:
+    """Format the fields of a record or the values of an enumeration, with their comments."""
+    lines, node = read_source(kind).splitlines(), parse_source(kind)
     kept = []
     for part in node.body:
         line = lines[part.lineno - 1]
         if isinstance(part, ast.AnnAssign) and isinstance(part.value, ast.Name):  # of a constant
-            value = getattr(kind, segment(source(kind), part.target))
+            value = getattr(kind, segment(read_source(kind), part.target))
             line = line.replace(f"= {part.value.id}", f"= {value!r}")
         if isinstance(part, ast.AnnAssign | ast.Assign) and not re.search(BEHIND, line):
             kept.append(line)
     return "\n".join([f"class {node.name}:", *kept]) if kept else ""
 
 
-def member(kind: type, name: str) -> str:
-    """A method under its own heading, or a property in a line."""
+def render_member(kind: type, name: str) -> str:
+    """Render a method under its own heading, or a property in a line."""
     found: Any = inspect.getattr_static(kind, name)
-    said = text(inspect.getdoc(found) or "")
+    said = render_docstring(inspect.getdoc(found) or "")
     inner = getattr(found, "func", None) or getattr(found, "fget", None)
     if inner is not None:
-        of = segment(source(inner), parsed(inner).returns)
+        of = segment(read_source(inner), parse_source(inner).returns)
         return f"`{kind.__name__}.{name}: {of}`\n:   {said.replace(chr(10), chr(10) + '    ')}"
-    head = called(f"{kind.__name__}.{name}", getattr(found, "__func__", found))
+    head = format_signature(f"{kind.__name__}.{name}", getattr(found, "__func__", found))
     return f"#### `{kind.__name__}.{name}`\n\n```python\n{head}\n```\n\n{said}"
 
 
@@ -244,30 +248,31 @@ SECTION = re.compile(r"^([A-Z]\w+(?: \w+)*)\n-{3,}\n", re.MULTILINE)
 """The heading of a numpydoc section."""
 
 
-def text(docstring: str) -> str:
+def render_docstring(docstring: str) -> str:
     """Render a numpydoc docstring as Markdown: sections, definition lists and examples."""
     prose, *sections = SECTION.split(docstring)
-    parts = [paragraphs(prose)]
+    parts = [render_paragraphs(prose)]
     for title, body in zip(sections[::2], sections[1::2], strict=True):
         is_prose = title in ("Examples", "Notes", "References")
-        parts.append(f"**{title}**\n\n{paragraphs(body) if is_prose else definitions(body)}")
+        content = render_paragraphs(body) if is_prose else render_definitions(body)
+        parts.append(f"**{title}**\n\n{content}")
     return "\n\n".join(filter(None, parts))
 
 
-def paragraphs(part: str) -> str:
+def render_paragraphs(part: str) -> str:
     """Render paragraphs of prose, examples among them."""
-    return "\n\n".join(paragraph(one) for one in re.split(r"\n\s*\n", part.strip()) if one)
+    return "\n\n".join(render_paragraph(one) for one in re.split(r"\n\s*\n", part.strip()) if one)
 
 
-def definitions(body: str) -> str:
+def render_definitions(body: str) -> str:
     r"""Render the entries of a section such as Parameters or Raises.
 
-    >>> print(definitions("bound : float\n    The bound,\n    at least 0.\nlimit\n    A limit."))
+    >>> print(render_definitions("bound : float\n    The bound,\n    at least 0.\nlimit\n    One."))
     `bound` (float)
     :   The bound, at least 0.
     <BLANKLINE>
     `limit`
-    :   A limit.
+    :   One.
     """
     entries = []
     for entry in re.split(r"\n(?=\S)", body.strip()):
@@ -278,10 +283,10 @@ def definitions(body: str) -> str:
     return "\n\n".join(entries)
 
 
-def paragraph(part: str) -> str:
-    r"""One paragraph.
+def render_paragraph(part: str) -> str:
+    r"""Render a paragraph: prose, an example, or a list of `name: text`.
 
-    >>> print(paragraph("seed: of all\nlong:  and\n       so on"))
+    >>> print(render_paragraph("seed: of all\nlong:  and\n       so on"))
     `seed`
     :   of all
     <BLANKLINE>

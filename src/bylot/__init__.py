@@ -6,7 +6,7 @@ Names are imported when first used, so that `bylot --help` does not wait for the
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bylot.version import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from bylot import environments, errors, evaluate, policies, problem_files, theory

@@ -146,7 +146,7 @@ class InfeasibleLimits(ProblemError):
 
 
 class LocatedError(BylotError, ValueError):
-    """An error in a file: `path`, and the `line` (a number, or the name of a row) if it is known."""
+    """An error in a file: its `path`, and the `line` (a number or a row's name) if known."""
 
     def __init__(
         self,

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from bylot import __version__
 from bylot._text import print_progress
 from bylot.errors import BylotError, install_command
 from bylot.parallel import FailedJob, FinishedJob, Job, JobFailed, Result
-from bylot.version import __version__
 
 MAX_JOB_LOSSES = 16  # lost runs of one job before the job itself is blamed
 JOBS_PER_CORE = 4  # submitted ahead of time, so that no core waits

@@ -5,10 +5,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from bylot import __version__
 from bylot.cli import bench, evaluate, keys, paper, problem, routers, serve, whatif
 from bylot.cli.options import VerbParser
 from bylot.errors import BylotError
-from bylot.version import __version__
 
 CHAPTERS = (whatif, problem, evaluate, paper, bench, serve, keys, routers)
 READER_GONE = 141  # 128 + SIGPIPE, as a shell reports it

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from bylot import __version__
 from bylot.client.requests import AnswerT, HttpCall, decode_error, make_error
 from bylot.errors import BylotError, ServerUnreachable, ServiceError
-from bylot.version import __version__
 
 DEFAULT_RETRIES = 15  # about half a minute: enough for a restart of server or store
 FIRST_PAUSE_S = 0.1  # before the second attempt; each later pause is twice as long

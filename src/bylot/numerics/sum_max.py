@@ -215,7 +215,7 @@ def reward_hessian(q: Floats, values: Floats, order: SortOrder, M: int, weights:
 def expected_reward_gradient(
     q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
 ) -> Floats:
-    """Compute the gradient of Lemma 1, sum_t weights_t E[r_t(B) / q_i * (number of draws equal to i)].
+    """Compute the gradient of Lemma 1, sum_t weights_t E[r_t(B) / q_i * (draws equal to i)].
 
     It is the derivative of the M-homogeneous extension of Phi, the sum over all K^M sequences of
     draws of prod q[draws] * r(draws), and exceeds the slope of the formula in Q by the same

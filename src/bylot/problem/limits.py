@@ -164,7 +164,18 @@ class Limit:
         return isinstance(self.cost, DerivedCost)
 
     def row(self, problem: "Problem") -> Floats:
-        """Return the (K,) costs that the limit adds up over the experts of a panel."""
+        """Return the costs that the limit adds up over the experts of a panel.
+
+        Parameters
+        ----------
+        problem : Problem
+            The problem whose experts and costs are meant.
+
+        Returns
+        -------
+        ndarray, shape (K,)
+            The cost of each expert.
+        """
         if isinstance(self.cost, DerivedCost):
             return self.cost.row(problem.experts)
         return problem.costs[self.cost]

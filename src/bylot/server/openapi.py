@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from bylot import api
+from bylot import __version__, api
 from bylot.api import ErrorBody
 from bylot.server.endpoint import ApiRoute
-from bylot.version import __version__
 
 SCHEMA_REF = "#/components/schemas/{name}"
 JSON_TYPE = "application/json"
