@@ -4,15 +4,23 @@ Requests are dispatched by this table; the OpenAPI document and the HTTP referen
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from bylot import api
 from bylot.eventlog.commands import ShowRouter
 from bylot.router.status import RouterStatus
 from bylot.server import decision_endpoints as decisions
-from bylot.server import personalizer
+from bylot.server import personalizer as azure
 from bylot.server import router_endpoints as routers
-from bylot.server.endpoint import ApiRequest, ApiRoute, Endpoint, HttpResponse, json_response
+from bylot.server.auth import Scope
+from bylot.server.endpoint import (
+    ApiRequest,
+    ApiRoute,
+    Endpoint,
+    EndpointFunction,
+    HttpResponse,
+    json_response,
+)
 from bylot.server.http_errors import ApiError
 from bylot.server.state import ServerState
 
@@ -56,139 +64,92 @@ async def get_openapi(request: ApiRequest[None, None]) -> HttpResponse:
     return HttpResponse(200, request.state.openapi)
 
 
-V1, AZURE = "/v1", "/personalizer/v1.1"
+def make_route(
+    operation: str,
+    function: EndpointFunction,
+    scope: Scope | None,
+    success: tuple[int, Any],
+    *errors: int,
+    has_key_header: bool = False,
+) -> ApiRoute:
+    """A route; the types of body and query are those of the function's annotation."""
+    method, path = operation.split(" ")
+    body, query = (
+        None if kind is type(None) else kind
+        for kind in get_args(get_type_hints(function)["request"])
+    )
+    return ApiRoute(method, path, function, scope, success, body, query, errors, has_key_header)
+
+
+VIEW, DECISION = (200, api.RouterView), (200, api.StoredDecision)
 
 ROUTES: tuple[ApiRoute, ...] = (
-    ApiRoute(
-        "POST",
-        f"{V1}/routers",
-        routers.create_router,
-        "admin",
-        (201, api.RouterView),
-        body=api.CreateRouterRequest,
-        errors=(409,),
+    make_route("POST /v1/routers", routers.create_router, "admin", (201, api.RouterView), 409),
+    make_route("GET /v1/routers", routers.list_routers, "read", (200, api.RouterList)),
+    make_route("GET /v1/routers/{name}", routers.get_router, "read", VIEW),
+    make_route("PATCH /v1/routers/{name}", routers.edit_router, "admin", VIEW, 409),
+    make_route("DELETE /v1/routers/{name}", routers.delete_router, "admin", (204, None)),
+    make_route(
+        "GET /v1/routers/{name}/status", routers.get_router_status, "read", (200, RouterStatus)
     ),
-    ApiRoute(
-        "GET",
-        f"{V1}/routers",
-        routers.list_routers,
-        "read",
-        (200, api.RouterList),
-        query=api.RouterListQuery,
-    ),
-    ApiRoute("GET", f"{V1}/routers/{{name}}", routers.get_router, "read", (200, api.RouterView)),
-    ApiRoute(
-        "PATCH",
-        f"{V1}/routers/{{name}}",
-        routers.edit_router,
-        "admin",
-        (200, api.RouterView),
-        body=api.EditRouterRequest,
-        errors=(409,),
-    ),
-    ApiRoute("DELETE", f"{V1}/routers/{{name}}", routers.delete_router, "admin", (204, None)),
-    ApiRoute(
-        "GET",
-        f"{V1}/routers/{{name}}/status",
-        routers.get_router_status,
-        "read",
-        (200, RouterStatus),
-    ),
-    ApiRoute(
-        "GET",
-        f"{V1}/routers/{{name}}/events",
-        routers.list_events,
-        "read",
-        (200, api.EventList),
-        query=api.EventListQuery,
-    ),
-    ApiRoute(
-        "POST",
-        f"{V1}/routers/{{name}}/decisions",
+    make_route("GET /v1/routers/{name}/events", routers.list_events, "read", (200, api.EventList)),
+    make_route(
+        "POST /v1/routers/{name}/decisions",
         decisions.create_decision,
         "decide",
         (201, api.StoredDecision),
-        body=api.DecisionRequest,
-        errors=(409,),
+        409,
         has_key_header=True,
     ),
-    ApiRoute(
-        "POST",
-        f"{V1}/routers/{{name}}/decisions:batch",
+    make_route(
+        "POST /v1/routers/{name}/decisions:batch",
         decisions.create_decisions,
         "decide",
         (200, api.DecisionBatchResponse),
-        body=api.DecisionBatchRequest,
     ),
-    ApiRoute(
-        "GET", f"{V1}/decisions/{{id}}", decisions.get_decision, "read", (200, api.DecisionRecord)
-    ),
-    ApiRoute(
-        "POST",
-        f"{V1}/decisions/{{id}}/reward",
+    make_route("GET /v1/decisions/{id}", decisions.get_decision, "read", (200, api.DecisionRecord)),
+    make_route(
+        "POST /v1/decisions/{id}/reward",
         decisions.create_reward,
         "reward",
         (200, api.RewardReceipt),
-        body=api.RewardRequest,
-        errors=(409,),
+        409,
     ),
-    ApiRoute(
-        "POST",
-        f"{V1}/decisions/{{id}}/activate",
-        decisions.activate_decision,
+    make_route(
+        "POST /v1/decisions/{id}/activate", decisions.activate_decision, "decide", DECISION, 409
+    ),
+    make_route(
+        "POST /v1/decisions/{id}/cancel", decisions.cancel_decision, "decide", DECISION, 409
+    ),
+    make_route(
+        "POST /v1/rewards:batch", decisions.create_rewards, "reward", (200, api.RewardBatchResponse)
+    ),
+    make_route(
+        "POST /personalizer/v1.1/rank",
+        azure.personalizer_rank,
         "decide",
-        (200, api.StoredDecision),
-        errors=(409,),
+        (201, azure.RankResponse),
+        404,
+        409,
     ),
-    ApiRoute(
-        "POST",
-        f"{V1}/decisions/{{id}}/cancel",
-        decisions.cancel_decision,
-        "decide",
-        (200, api.StoredDecision),
-        errors=(409,),
-    ),
-    ApiRoute(
-        "POST",
-        f"{V1}/rewards:batch",
-        decisions.create_rewards,
-        "reward",
-        (200, api.RewardBatchResponse),
-        body=api.RewardBatchRequest,
-    ),
-    ApiRoute(
-        "POST",
-        f"{AZURE}/rank",
-        personalizer.personalizer_rank,
-        "decide",
-        (201, personalizer.RankResponse),
-        body=personalizer.RankRequest,
-        query=personalizer.RouterQuery,
-        errors=(404, 409),
-    ),
-    ApiRoute(
-        "POST",
-        f"{AZURE}/events/{{id}}/reward",
-        personalizer.personalizer_reward,
+    make_route(
+        "POST /personalizer/v1.1/events/{id}/reward",
+        azure.personalizer_reward,
         "reward",
         (204, None),
-        body=personalizer.RewardValue,
-        query=personalizer.RouterQuery,
-        errors=(409,),
+        409,
     ),
-    ApiRoute(
-        "POST",
-        f"{AZURE}/events/{{id}}/activate",
-        personalizer.personalizer_activate,
+    make_route(
+        "POST /personalizer/v1.1/events/{id}/activate",
+        azure.personalizer_activate,
         "decide",
         (204, None),
-        query=personalizer.RouterQuery,
-        errors=(409,),
+        409,
     ),
-    ApiRoute("GET", "/healthz", get_liveness, None, (200, api.HealthResponse)),
-    ApiRoute("GET", "/readyz", get_readiness, None, (200, api.HealthResponse), errors=(503,)),
-    ApiRoute("GET", "/metrics", get_metrics, "read", (200, str)),
-    ApiRoute("GET", "/openapi.json", get_openapi, None, (200, dict[str, Any])),
+    make_route("GET /healthz", get_liveness, None, (200, api.HealthResponse)),
+    make_route("GET /readyz", get_readiness, None, (200, api.HealthResponse), 503),
+    make_route("GET /metrics", get_metrics, "read", (200, str)),
+    make_route("GET /openapi.json", get_openapi, None, (200, dict[str, Any])),
 )
 
 
