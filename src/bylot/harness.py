@@ -53,7 +53,7 @@ class PlaySummary(NamedTuple):
     """What is kept of a trace.
 
     reward:      mean reward of all rounds; late: of the last tenth
-    spend:       (d,) mean cost per request under each limit, over the whole periods if there are any
+    spend:       (d,) mean cost per request under each limit, over whole periods if there are any
     outside:     how far that is outside the worst limit, in units of the largest cost
     periods:     number of whole periods; bad_periods: those that ended outside a limit
     by_period:   (periods, d) mean cost in each

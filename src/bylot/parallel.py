@@ -1,4 +1,4 @@
-"""Jobs in parallel: threads of this process, for compiled work that releases the GIL, and progress."""
+"""Jobs on threads of this process, for compiled work that releases the GIL, and progress."""
 
 import queue
 import sys
@@ -48,7 +48,7 @@ class Engine(Protocol):
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job], Result]
     ) -> Iterator[FinishedJob[Job, Result]]:
-        """Run each job once and yield it when it is finished; closing the iterator stops the run."""
+        """Run each job once and yield it when finished; closing the iterator stops the run."""
         ...
 
 
@@ -68,7 +68,7 @@ def attempt_job(work: Callable[[Job], Result], job: Job) -> FinishedJob[Job, Res
 def limit_blas_threads() -> Any:
     """Limit BLAS to one thread: jobs are the parallel part, and more threads change rounding.
 
-    OpenMP has a limit per thread, so each thread must call this; as a context it restores the limit.
+    OpenMP has a limit per thread, so each thread must call this; a context restores the limit.
     """
     try:
         from threadpoolctl import threadpool_limits

@@ -1,4 +1,4 @@
-"""Scenarios of a problem file: an environment from a table of outcomes or skills, or a synthetic one."""
+"""Scenarios of a problem file: environments from tables of outcomes or skills, or synthetic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

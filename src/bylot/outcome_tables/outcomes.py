@@ -278,7 +278,7 @@ class SkillTable:
 
 
 def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable:
-    """Read a file with a header, one line per dimension (its name first) and one column per expert."""
+    """Read a file with one line per dimension, its name first, and one column per expert."""
     read = read_sheet(Path(path))
     match = match_columns(read.path, read.columns[1:], experts)
     table = np.empty((len(read.fields), len(experts)))

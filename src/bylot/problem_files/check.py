@@ -1,4 +1,4 @@
-"""What the limits of a problem allow, and which policies can keep them, before the first request."""
+"""What the limits of a problem allow, and which policies can keep them."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written in."""
+"""The blocks of a report, independent of its format."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
 
 
 class Heading(NamedTuple):
-    """A title; level 1 is that of the whole report."""
+    """A heading; level 1 is the title of the report."""
 
     text: str
     level: int = 2
@@ -21,19 +21,19 @@ class Paragraph(NamedTuple):
 
 
 class Banner(NamedTuple):
-    """What must not be overlooked."""
+    """A warning at the top of a report."""
 
     text: str
 
 
 class Bullets(NamedTuple):
-    """A list."""
+    """A bulleted list."""
 
     items: Sequence[str]
 
 
 class TableBlock(NamedTuple):
-    """Text under a head; the first `words` columns are words, the others numbers."""
+    """A table; the first `words` columns hold text, the others numbers."""
 
     caption: str
     head: Sequence[str]
@@ -42,7 +42,7 @@ class TableBlock(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A drawn figure, with what it says for those who do not see it."""
+    """A figure, with an alternative text."""
 
     png: Path
     svg: Path
@@ -51,7 +51,7 @@ class Figure(NamedTuple):
 
 
 class JudgedClaim(NamedTuple):
-    """A judged claim."""
+    """A claim of the paper with its verdict."""
 
     id: str
     section: str
@@ -64,7 +64,7 @@ class JudgedClaim(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """Judged claims."""
+    """A list of judged claims."""
 
     rows: Sequence[JudgedClaim]
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: styles and figures are within it."""
+"""Reports as a self-contained HTML file and as Markdown with linked figures."""
 
 import base64
 import json
@@ -60,11 +60,11 @@ article p { margin: .15rem 0; } .rule, .measured { font-size: .88rem; }
   table { font-size: 7pt; } th, td { padding: .1rem .25rem; white-space: normal; } }
 """
 VERDICT_MARKS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNKNOWN: ("unknown", "?")}
-"""Class and sign of a verdict: not the colour alone."""
+"""CSS class and sign of a verdict."""
 
 
 def render_html(blocks: Sequence[Block], title: str) -> str:
-    """The whole page."""
+    """Render a report as one HTML page with embedded styles and figures."""
     body = "\n".join(render_block_html(block) for block in blocks)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -75,7 +75,7 @@ def render_html(blocks: Sequence[Block], title: str) -> str:
 
 
 def render_block_html(block: Block) -> str:
-    """One block."""
+    """Render one block."""
     match block:
         case Heading(text, level):
             return f"<h{level}>{escape(text)}</h{level}>"
@@ -94,7 +94,7 @@ def render_block_html(block: Block) -> str:
 
 
 def render_table_html(block: TableBlock) -> str:
-    """A table that scrolls on its own where it is wider than the screen."""
+    """A table that scrolls if it is wider than the screen."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         kinds = [' class="word"' if place < block.words else "" for place in range(len(row))]
@@ -111,7 +111,7 @@ def render_table_html(block: TableBlock) -> str:
 
 
 def render_figure_html(block: Figure) -> str:
-    """The drawing itself, as data: sharp on any screen and on paper."""
+    """The SVG, embedded as data."""
     drawn = base64.b64encode(block.svg.read_bytes()).decode()
     return (
         f'<figure><div class="drawing"><img alt="{escape(block.alt)}" '
@@ -132,12 +132,12 @@ def render_claim_html(row: JudgedClaim) -> str:
 
 
 def render_markdown(blocks: Sequence[Block], folder: Path) -> str:
-    """The whole report, to be saved in a folder that the links are relative to."""
+    """Render a report as Markdown; links are relative to the folder."""
     return "\n\n".join(render_block_markdown(block, folder) for block in blocks) + "\n"
 
 
 def render_block_markdown(block: Block, folder: Path) -> str:
-    """One block."""
+    """Render one block."""
     match block:
         case Heading(text, level):
             return f"{'#' * level} {escape_markdown(text)}"
@@ -159,7 +159,7 @@ def render_block_markdown(block: Block, folder: Path) -> str:
 
 
 def render_table_markdown(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    r"""A table; numbers stand to the right.
+    r"""A table with numbers aligned to the right.
 
     >>> print(render_table_markdown(("a", "b"), [("x|y", "1")], words=1))
     | a | b |
@@ -172,7 +172,7 @@ def render_table_markdown(head: Sequence[str], rows: Sequence[Sequence[str]], wo
 
 
 def escape_markdown(text: str) -> str:
-    """No character that Markdown or HTML within it would take for markup."""
+    """Escape the characters that Markdown or HTML would interpret."""
     flat = " ".join(text.split())
     for sign in ("\\", "|", "*", "_", "`", "[", "]", "#"):
         flat = flat.replace(sign, f"\\{sign}")
@@ -182,7 +182,7 @@ def escape_markdown(text: str) -> str:
 def write_pages(
     blocks: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any]
 ) -> list[Path]:
-    """A report as report.md and report.html, and the numbers behind it as JSON files."""
+    """Write report.md, report.html and JSON files with the numbers."""
     texts = {
         "report.md": render_markdown(blocks, folder),
         "report.html": render_html(blocks, name),
@@ -194,14 +194,14 @@ def write_pages(
 
 
 def format_json(value: Any) -> str:
-    """Indented, so that a person can read it too."""
+    """Format data as indented JSON."""
     return (
         json.dumps(replace_nonfinite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     )
 
 
 def replace_nonfinite(value: Any) -> Any:
-    """The same with null for what JSON has no number for.
+    """Replace infinite numbers and NaN, which JSON does not have, by None.
 
     >>> replace_nonfinite({"a": [1.0, math.inf]})
     {'a': [1.0, None]}

@@ -1,4 +1,4 @@
-"""The results of a what-if run: runs by policy, references, shadow prices, the sweep; as data too."""
+"""The results of a what-if run, as objects and as data: runs, references, prices, the sweep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
