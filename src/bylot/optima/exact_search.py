@@ -158,7 +158,7 @@ def find_feasible_policy(
         face = polytope.find_face()
         if face is not None:
             aim = nearest.maximise(polytope, face)
-            q = face.centre if aim is None else aim.q
+            q = face.centre if aim is None else aim.x
             continue
         last = polytope.find_least_violation()
         if last is None or last[1] > least - slack:
@@ -246,7 +246,7 @@ def step_between_limits(
         return None
     value, far = F.slope(model.q)[0], 1.0
     for _ in range(MAX_HALVINGS):
-        p = find_feasible_policy(costs, model.q + far * (aim.q - model.q), slack, steps=10)
+        p = find_feasible_policy(costs, model.q + far * (aim.x - model.q), slack, steps=10)
         there = None if p is None else Point(p, *F.slope(p))
         if there is not None and there.value > value:
             return there
@@ -263,7 +263,7 @@ def maximise_model_with_cuts(
         aim = model.maximise(around, around.find_face())
         if aim is None:
             break
-        best, violated = aim.q, costs.violated_lower(aim.q, slack)
+        best, violated = aim.x, costs.violated_lower(aim.x, slack)
         if not violated.any():
             return best
         around = around.with_rows(*costs.tangents(best, violated))

@@ -17,7 +17,7 @@ from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima.iid_optimum import RELATIVE_GAP, ContextLabels, split_by_context, stack_values
 from bylot.optima.objective import ValueStack
-from bylot.optima.polytope import Vertex, solve_linear_program
+from bylot.optima.polytope import PricedPoint, solve_linear_program
 from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
 from bylot.problem.feasibility import full_panels_polytope, reachable_polytope
@@ -25,6 +25,7 @@ from bylot.problem.feasibility import full_panels_polytope, reachable_polytope
 NEGLIGIBLE_PROBABILITY = 1e-12  # smaller probabilities in a solution are rounding
 
 PanelNames = tuple[str, ...]
+PanelTable = tuple[tuple[PanelNames, float], ...]  # panels and their probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Mixture:
     """
 
     value: float
-    panels: tuple[tuple[tuple[PanelNames, float], ...], ...]
+    panels: tuple[PanelTable, ...]
     inclusion: Floats
     gap: float
     prices: Floats
@@ -115,18 +116,14 @@ def best_mixture(
     """
     labels, parts = split_by_context(stack_values(problem, values), contexts)
     programs = make_mixture_programs(problem, parts, aggregate, fewer)
-    solutions = [program.solve(problem) for program in programs]
-    panels = [table for solution in solutions for table in list_panels(problem, solution)]
-    inclusion = np.zeros((len(panels), problem.size))
-    for x, table in enumerate(panels):
-        for names, probability in table:
-            inclusion[x, [problem.experts.index(name) for name in names]] += probability
+    mixtures = [program.solve(problem) for program in programs]
+    inclusion = np.concatenate([mixture.inclusion for mixture in mixtures])
     return Mixture(
-        value=sum(solution.value for solution in solutions),
-        panels=tuple(panels),
+        value=sum(mixture.value for mixture in mixtures),
+        panels=tuple(table for mixture in mixtures for table in mixture.panels),
         inclusion=inclusion if labels is not None else inclusion[0],
-        gap=sum(solution.ceiling - solution.value for solution in solutions),
-        prices=np.sum([solution.prices for solution in solutions], axis=0),
+        gap=sum(mixture.gap for mixture in mixtures),
+        prices=np.sum([mixture.prices for mixture in mixtures], axis=0),
         fewer=fewer,
         contexts=labels,
     )
@@ -148,20 +145,6 @@ class PanelColumns(NamedTuple):
         )
 
 
-class MixtureSolution(NamedTuple):
-    """The probability of each column in its context, and the certificate.
-
-    ceiling: the value that no mixture exceeds
-    prices:  (d,), of each limit, in the unit of its bound and with the sign of its effect
-    """
-
-    columns: PanelColumns
-    probabilities: Floats
-    value: float
-    ceiling: float
-    prices: Floats
-
-
 class MixtureProgram:
     """The linear program for contexts under one budget; context x has share_x of the costs.
 
@@ -174,8 +157,8 @@ class MixtureProgram:
         none = np.zeros((0, sets[0].most), np.int64)
         self.columns = PanelColumns(np.zeros(0, np.int64), none, np.zeros(0))
 
-    def solve(self, problem: Problem) -> MixtureSolution:
-        """The best mixture under the limits of a problem, with a certificate."""
+    def solve(self, problem: Problem) -> Mixture:
+        """The best mixture under the limits of a problem, a row of inclusion for each context."""
         while True:
             away, vertex, charges = self.generate_columns(problem)
             proofs = [one.prove(charge) for one, charge in zip(self.pricing, charges, strict=True)]
@@ -184,14 +167,31 @@ class MixtureProgram:
         value = float(self.columns.f @ vertex.x)
         proved = float(vertex.prices @ (away * problem.bounds))
         ceiling = max(value, proved + sum(proof.ceiling for proof in proofs))
-        return MixtureSolution(self.columns, vertex.x, value, ceiling, vertex.prices * away)
+        panels = self.list_panels(problem, vertex.x)
+        inclusion = np.zeros((len(panels), problem.size))
+        for x, table in enumerate(panels):
+            for names, probability in table:
+                inclusion[x, [problem.experts.index(name) for name in names]] += probability
+        return Mixture(value, panels, inclusion, ceiling - value, vertex.prices * away)
+
+    def list_panels(self, problem: Problem, probabilities: Floats) -> tuple[PanelTable, ...]:
+        """For each context, panels and their probabilities, the most probable first."""
+        found: list[dict[PanelNames, float]] = [{} for _ in self.sets]
+        context, members, _ = self.columns
+        for x, row, probability in zip(context, members, probabilities, strict=True):
+            if probability > 0.0:
+                panel = tuple(problem.experts[i] for i in row if i < problem.size)
+                found[x][panel] = found[x].get(panel, 0.0) + float(probability)
+        return tuple(
+            tuple(sorted(one.items(), key=lambda pair: (-pair[1], pair[0]))) for one in found
+        )
 
     def find_value(self, problem: Problem) -> float:
         """The value of the best mixture found without a certificate."""
         vertex = self.generate_columns(problem)[1]
         return float(self.columns.f @ vertex.x)
 
-    def generate_columns(self, problem: Problem) -> tuple[Floats, Vertex, Floats]:
+    def generate_columns(self, problem: Problem) -> tuple[Floats, PricedPoint, Floats]:
         """Add sets until the pricing problems find no better ones.
 
         Returns the factors that turn limits into "at most", in units of the largest cost, the
@@ -227,7 +227,7 @@ class MixtureProgram:
             f = np.array([sets.value(members) for members in found])
             self.columns = self.columns.append(x, rows, f)
 
-    def solve_columns(self, rows: Floats, bounds: Floats) -> Vertex | None:
+    def solve_columns(self, rows: Floats, bounds: Floats) -> PricedPoint | None:
         """The best mixture of the columns, and the multipliers of the limits."""
         context, members, f = self.columns
         if not f.size:
@@ -240,7 +240,7 @@ class MixtureProgram:
         if vertex is None:
             return None
         x = np.where(vertex.x > NEGLIGIBLE_PROBABILITY, vertex.x, 0.0)
-        return Vertex(x / (each @ x)[context], vertex.prices)
+        return PricedPoint(x / (each @ x)[context], vertex.prices)
 
     def add_columns(self, charges: Floats, found: Sequence[tuple[Ints, Floats]]) -> bool:
         """Add those sets of each context that are better than all it has; False if none is."""
@@ -278,19 +278,6 @@ def make_infeasible_mixture_error(problem: Problem, sets: SetValues) -> Infeasib
         limits=problem.limits if conflict is None else conflict.limits,
         remedy="use fewer=True for smaller panels, fewer draws, or looser limits",
     )
-
-
-def list_panels(
-    problem: Problem, solution: MixtureSolution
-) -> list[tuple[tuple[PanelNames, float], ...]]:
-    """For each context, panels and their probabilities, the most probable first."""
-    context, members, _ = solution.columns
-    found: list[dict[PanelNames, float]] = [{} for _ in range(int(context.max()) + 1)]
-    for x, row, probability in zip(context, members, solution.probabilities, strict=True):
-        if probability > 0.0:
-            panel = tuple(problem.experts[i] for i in row if i < problem.size)
-            found[x][panel] = found[x].get(panel, 0.0) + float(probability)
-    return [tuple(sorted(one.items(), key=lambda pair: (-pair[1], pair[0]))) for one in found]
 
 
 def list_systematic_sets(p: Floats) -> list[tuple[int, ...]]:

@@ -10,7 +10,7 @@ from scipy.linalg import qr
 
 from bylot.numerics.jit import Floats
 from bylot.optima.interior_point import QuadraticProgram, solve_quadratic_program
-from bylot.optima.polytope import TIGHT_ROOM, Face, Polytope
+from bylot.optima.polytope import TIGHT_ROOM, Face, Polytope, PricedPoint
 
 PROXIMAL_WEIGHT = 1e-9  # ridge of every model, relative to its largest slope or curvature
 MODEL_PRECISION = 1e-3  # a model is solved to this fraction of the gap it is to close
@@ -47,13 +47,6 @@ class CertifiedMaximum(NamedTuple):
     steps: int
 
 
-class ModelMaximum(NamedTuple):
-    """Where a model is largest, and the multiplier v >= 0 of each row there."""
-
-    q: Floats
-    prices: Floats
-
-
 class QuadraticModel(NamedTuple):
     """The second-order model of F around q: slope.(p - q) + (p - q).H.(p - q) / 2."""
 
@@ -63,7 +56,7 @@ class QuadraticModel(NamedTuple):
 
     def maximise(
         self, polytope: Polytope, face: Face | None, precision: float = 0.0
-    ) -> ModelMaximum | None:
+    ) -> PricedPoint | None:
         """The feasible p where the model is largest; None if there is no face or numbers fail.
 
         In y = p - floor, over the free variables and with tight rows as equations, so that the
@@ -73,7 +66,7 @@ class QuadraticModel(NamedTuple):
             return None
         free, prices = ~face.pinned, np.zeros(len(polytope.rows))
         if not free.any():
-            return ModelMaximum(face.centre, prices)
+            return PricedPoint(face.centre, prices)
         ridge = PROXIMAL_WEIGHT * max(float(np.ptp(self.slope)), float(-self.H.min()))
         blocks = [
             ridge * np.eye(int(part.sum())) - H[np.ix_(part, part)]
@@ -95,7 +88,7 @@ class QuadraticModel(NamedTuple):
             p[free.reshape(p.shape)] += best.y
             if polytope.contains(p):
                 prices[loose] = best.v / scales
-                return ModelMaximum(p, prices)
+                return PricedPoint(p, prices)
         return None
 
 
@@ -155,9 +148,9 @@ def maximise_by_newton(
         precision = MODEL_PRECISION * max(gap, tolerance) if thrifty else 0.0
         aim = QuadraticModel(at.q, at.slope, H).maximise(polytope, face, precision)
         if aim is not None:
-            rise = search_along_line(F, at, aim.q)
+            rise = search_along_line(F, at, aim.x)
             # If rounding hides the rise, the certificate decides.
-            there = rise or Point(aim.q, *F.slope(aim.q))
+            there = rise or Point(aim.x, *F.slope(aim.x))
             proof = polytope.certify(there.q, there.slope, aim.prices if thrifty else None)
             if proof.gap <= gap / 2 or (rise and not thrifty):
                 H = H if thrifty and proof.gap <= CURVATURE_REUSE_RATIO * gap else None

@@ -15,8 +15,8 @@ OUT_OF_SCALE_RATIO = 1e6  # of a bound to the largest entry of its row
 AMPLE_ROOM = 0.1  # room of an interior point, in mean shares, that is good enough
 
 
-class Vertex(NamedTuple):
-    """An optimal vertex x, and the multiplier v >= 0 of each row of A x <= b."""
+class PricedPoint(NamedTuple):
+    """A maximiser x over a polytope, and the multiplier v >= 0 of each row A x <= b there."""
 
     x: Floats
     prices: Floats
@@ -24,7 +24,7 @@ class Vertex(NamedTuple):
 
 def solve_linear_program(
     c: Floats, A: Floats, b: Floats, E: Floats, e: Floats, low: Floats, high: Floats
-) -> Vertex | None:
+) -> PricedPoint | None:
     """Maximise c.x over low <= x <= high with A x <= b and E x = e; None if HiGHS fails.
 
     HiGHS runs at its finest tolerance first and then at its default.
@@ -50,7 +50,7 @@ def solve_linear_program(
             },
         )
         if best.status == 0 and best.x is not None:
-            return Vertex(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
+            return PricedPoint(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
     return None
 
 
@@ -134,7 +134,7 @@ class Polytope(NamedTuple):
         most = (self.floor * left.sum(axis=1) + spare * left.max(axis=1)).sum()
         return Certificate(max(0.0, float(most + v @ self.bounds - (slope * q).sum())), v)
 
-    def find_vertex(self, slope: Floats) -> Vertex | None:
+    def find_vertex(self, slope: Floats) -> PricedPoint | None:
         """The feasible q with the largest slope.q, and the multiplier of each bound."""
         n, scale, unit = slope.size, self.scales, float(np.ptp(slope)) or 1.0
         best = solve_linear_program(
@@ -146,7 +146,7 @@ class Polytope(NamedTuple):
             np.full(n, self.floor),
             np.ones(n),
         )
-        return best and Vertex(best.x.reshape(self.shape), best.prices * unit / scale)
+        return best and PricedPoint(best.x.reshape(self.shape), best.prices * unit / scale)
 
     def find_face(self) -> Face | None:
         """The face, with a centre that has all the room there is; None if nothing is feasible.
