@@ -192,35 +192,35 @@ def test_the_first_key_closes_a_server_that_was_open(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def neighbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
+def local_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
     with live_server(tmp_path_factory.mktemp("open")) as client:
         yield client
 
 
 @pytest.mark.parametrize("path", ["/v1/routers", "/metrics", "/"])
 def test_without_keys_a_server_answers_to_the_names_of_its_machine(
-    neighbour: ServerClient, path: str
+    local_server: ServerClient, path: str
 ) -> None:
     for host in ("localhost", "127.0.0.1:1", "[::1]:8000", "127.9.9.9"):
-        assert neighbour.get(path, headers={"host": host}).status_code in (200, 404)
+        assert local_server.get(path, headers={"host": host}).status_code in (200, 404)
     for host in ("evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example"):
-        answer = neighbour.get(path, headers={"host": host})
+        answer = local_server.get(path, headers={"host": host})
         assert assert_error(answer, 403)["code"] == "wrong_host"
 
 
-def test_without_keys_pages_of_elsewhere_may_not_ask(neighbour: ServerClient) -> None:
+def test_without_keys_cross_origin_requests_are_rejected(local_server: ServerClient) -> None:
     path = "/v1/decisions/one.1.1/cancel"  # has no body, so that no browser asks us first
     for origin in ("https://evil.example", "null", "http://localhost:1"):
-        answer = neighbour.post(path, headers={"origin": origin})
+        answer = local_server.post(path, headers={"origin": origin})
         assert assert_error(answer, 403)["code"] == "wrong_origin"
-    ours = {"origin": f"http://127.0.0.1:{neighbour.port}"}
-    assert neighbour.post(path, headers=ours).status_code == 404
+    ours = {"origin": f"http://127.0.0.1:{local_server.port}"}
+    assert local_server.post(path, headers=ours).status_code == 404
 
 
 def test_pages_are_beside_the_api_and_ask_for_the_same_keys(
-    neighbour: ServerClient, server: ServerClient, keys: dict[str, str]
+    local_server: ServerClient, server: ServerClient, keys: dict[str, str]
 ) -> None:
-    page = neighbour.get("/")
+    page = local_server.get("/")
     assert page.status_code == 200
     assert page.headers["content-type"].startswith("text/html")
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
@@ -236,7 +236,7 @@ def test_pages_are_beside_the_api_and_ask_for_the_same_keys(
 KEY = ApiKey("a", b"", "", ("read",), (), 0, None)
 
 
-def test_where_strangers_are_a_server_has_keys_or_does_not_start() -> None:
+def test_listening_beyond_loopback_requires_an_active_key() -> None:
     check_bind_address("127.0.0.1", [])
     check_bind_address("localhost", [])
     check_bind_address("0.0.0.0", [KEY])
@@ -245,7 +245,7 @@ def test_where_strangers_are_a_server_has_keys_or_does_not_start() -> None:
             check_bind_address("0.0.0.0", keys)
 
 
-def test_where_strangers_are_nobody_enters_without_a_key() -> None:
+def test_beyond_loopback_every_request_needs_a_key() -> None:
     assert Credentials("0.0.0.0").required
     assert not Credentials("127.0.0.1").required
     assert Credentials("0.0.0.0").find_caller("") is None

@@ -1,4 +1,4 @@
-"""What a stranger may send, and what becomes of the rest (G10)."""
+"""Limits on sizes, formats and rates of requests, and their error responses (G10)."""
 
 import contextlib
 import json
@@ -257,7 +257,7 @@ def talk(port: int, sent: bytes) -> bytes:
         return heard
 
 
-def test_what_is_no_http_is_refused_in_the_same_shape(server: ServerClient) -> None:
+def test_malformed_http_is_rejected_in_the_same_shape(server: ServerClient) -> None:
     heard = talk(server.port, b"NONSENSE\r\n\r\n")
     head, _, body = heard.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
@@ -276,7 +276,7 @@ def test_an_answer_without_a_body_is_sent_whole(server: ServerClient) -> None:
     assert heard.endswith(b"\r\n\r\n")
 
 
-def test_who_expects_to_be_told_to_go_on_is_told(server: ServerClient, path: str) -> None:
+def test_expect_100_continue_is_answered(server: ServerClient, path: str) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n"
         line.sendall(f"{head}content-length: 2\r\nconnection: close\r\n\r\n".encode())
@@ -290,7 +290,7 @@ def test_a_head_without_end_is_refused(server: ServerClient) -> None:
     assert heard.startswith(b"HTTP/1.1 431")
 
 
-def test_who_lets_us_wait_is_hung_up_on(tmp_path: Path) -> None:
+def test_connections_that_time_out_are_closed(tmp_path: Path) -> None:
     with live_server(tmp_path, body_timeout_s=0.2, idle_timeout_s=0.2) as server:
         assert talk(server.port, b"") == b""
         assert talk(server.port, b"GET / HT").startswith(b"HTTP/1.1 408")
@@ -318,7 +318,7 @@ def test_trailers_without_end_are_refused(server: ServerClient, path: str) -> No
     assert not heard or heard.startswith(b"HTTP/1.1 431")
 
 
-def test_who_sends_bytes_of_no_request_is_hung_up_on(tmp_path: Path) -> None:
+def test_bytes_between_requests_do_not_keep_a_connection_open(tmp_path: Path) -> None:
     with (
         live_server(tmp_path, idle_timeout_s=0.3) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,

@@ -1,4 +1,4 @@
-"""The one writer: what it commits together, whom it turns away, how it stops and recovers (G9)."""
+"""The writer thread: group commits, back-pressure, shutdown and recovery (G9)."""
 
 import asyncio
 import logging
@@ -54,7 +54,7 @@ class SlowHandler:
 def run_with_writer(
     use: Callable[[Writer, SlowHandler], Awaitable[None]], **options: Any
 ) -> SlowHandler:
-    """A desk with a slow handler, for one use."""
+    """Run a coroutine with a writer and a slow handler."""
     handler = SlowHandler()
 
     async def run() -> None:
@@ -92,7 +92,7 @@ def test_what_queues_up_during_a_commit_shares_the_next() -> None:
     assert run_with_writer(use, group_commit=False).batches == [1] * 6
 
 
-def test_only_who_has_company_waits_for_more_of_it() -> None:
+def test_only_a_shared_commit_opens_the_group_commit_window() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         await writer.execute(MakeDecision("alone"))
         assert not writer.shared_commit
@@ -116,7 +116,7 @@ def test_an_error_is_raised_for_its_own_command_only() -> None:
     run_with_writer(use)
 
 
-def test_a_full_desk_turns_others_away() -> None:
+def test_a_full_queue_rejects_commands() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         tasks = await queue_behind_commit(writer, handler, "a")
         with pytest.raises(ApiError) as refusal:
@@ -148,7 +148,7 @@ def test_a_stop_answers_what_was_asked_and_takes_no_more() -> None:
     run_with_writer(use)
 
 
-def test_chores_are_done_while_nobody_asks() -> None:
+def test_background_tasks_run_while_the_queue_is_empty() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         await asyncio.to_thread(wait_until, lambda: {"sweep", "renew"} <= set(handler.tasks))
 
@@ -174,7 +174,9 @@ def test_a_store_that_is_down_is_noticed_and_so_is_its_return(
     assert said == ["store is down: no disk", "store is back"]
 
 
-def test_what_needs_no_store_does_not_say_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_from_memory_does_not_mean_that_the_store_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.WARNING, "bylot.server")
 
     async def use(writer: Writer, handler: SlowHandler) -> None:
@@ -182,7 +184,7 @@ def test_what_needs_no_store_does_not_say_that_it_is_back(caplog: pytest.LogCapt
         await asyncio.to_thread(wait_until, lambda: writer.store_error is not None)
         swept = len(handler.tasks)
         await asyncio.to_thread(wait_until, lambda: len(handler.tasks) > swept + 6)
-        assert await writer.execute(MakeDecision("a")) == "a"  # as one that is told from memory
+        assert await writer.execute(MakeDecision("a")) == "a"  # such as a result from memory
         assert writer.store_error is not None
         handler.store_error = None
         assert await writer.execute(MakeDecision("a")) == "a"
@@ -193,7 +195,7 @@ def test_what_needs_no_store_does_not_say_that_it_is_back(caplog: pytest.LogCapt
     assert said == ["store is down: no disk", "store is back"]
 
 
-def test_what_nobody_foresaw_does_not_end_the_writer() -> None:
+def test_an_unexpected_error_does_not_stop_the_writer() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         handler.error = ZeroDivisionError("?")
         with pytest.raises(ZeroDivisionError):
@@ -224,7 +226,7 @@ def test_a_key_is_free_again_once_it_is_answered() -> None:
     run_with_writer(use)
 
 
-def test_a_handler_that_cannot_be_hired_is_an_error_at_the_start() -> None:
+def test_a_handler_that_cannot_be_created_is_an_error_at_the_start() -> None:
     async def run() -> None:
         def make_handler() -> Any:
             raise UnsupportedStore("no such place")

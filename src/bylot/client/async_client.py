@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Protocol, Unpack
+from typing import Unpack
 
 import httpx
 
@@ -18,19 +18,11 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 
 
-class SendCallAsync(Protocol):
-    """Sends a request until it is answered."""
-
-    async def __call__(self, call: HttpCall[AnswerT]) -> AnswerT:
-        """The answer, or an error."""
-        ...
-
-
 class AsyncRouter:
     """`RemoteRouter` with methods to be awaited; `AsyncClient.router` returns one."""
 
-    def __init__(self, send: SendCallAsync, name: str) -> None:
-        self.send, self.name = send, name
+    def __init__(self, client: "AsyncClient", name: str) -> None:
+        self.send, self.name = client.send, name
 
     def __repr__(self) -> str:
         return f"<AsyncRouter {self.name}>"
@@ -154,7 +146,7 @@ class AsyncClient:
 
     def router(self, name: str) -> AsyncRouter:
         """An existing router; sends no request."""
-        return AsyncRouter(self.send, name)
+        return AsyncRouter(self, name)
 
     async def routers(self) -> AsyncIterator[api.RouterSummary]:
         """All routers, by name."""

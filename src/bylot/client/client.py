@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol, Unpack
+from typing import Unpack
 
 import httpx
 
@@ -18,14 +18,6 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 
 
-class SendCall(Protocol):
-    """Sends a request until it is answered."""
-
-    def __call__(self, call: HttpCall[AnswerT]) -> AnswerT:
-        """The answer, or an error."""
-        ...
-
-
 def decision_request(
     context: str | None, available: Iterable[str] | None, key: str | None, defer: bool
 ) -> api.DecisionRequest:
@@ -38,8 +30,8 @@ def decision_request(
 class RemoteRouter:
     """A router on a server, with the methods of `bylot.Router`; `Client.router` returns one."""
 
-    def __init__(self, send: SendCall, name: str) -> None:
-        self.send, self.name = send, name
+    def __init__(self, client: "Client", name: str) -> None:
+        self.send, self.name = client.send, name
 
     def __repr__(self) -> str:
         return f"<RemoteRouter {self.name}>"
@@ -293,7 +285,7 @@ class Client:
         RemoteRouter
             The router; its methods raise RouterNotFound if it does not exist.
         """
-        return RemoteRouter(self.send, name)
+        return RemoteRouter(self, name)
 
     def routers(self) -> Iterator[api.RouterSummary]:
         """List all routers.
