@@ -89,7 +89,7 @@ def add_reproduce(verbs: Any) -> None:
         "run only cells whose id matches this file-name pattern; repeatable. An id is "
         "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'",
     )
-    verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores")
+    verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
     verb.add_choice(
         "--engine", ["threads", "ray"], "run on threads of this process or on a Ray cluster"
     )

@@ -57,7 +57,7 @@ def add_simulate(verbs: Any) -> None:
         help="also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
         "NAME.at_most or NAME.at_least if the cost is limited on both sides",
     )
-    verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores")
+    verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
     verb.add_path("--out", "folder for results", "out/whatif")
     verb.add_json()
 
