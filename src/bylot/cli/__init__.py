@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from bylot import __version__
-from bylot.cli import bench, evaluate, keys, paper, problem, routers, serve, whatif
+from bylot.cli import evaluate, keys, paper, routers, serve, whatif
 from bylot.cli.options import VerbParser
 from bylot.errors import BylotError
 
-CHAPTERS = (whatif, problem, evaluate, paper, bench, serve, keys, routers)
+CHAPTERS = (whatif, evaluate, paper, serve, keys, routers)
 READER_GONE = 141  # 128 + SIGPIPE, as a shell reports it
 
 

@@ -1,7 +1,9 @@
-"""`bylot reproduce`, `plot`, `report` and `data`: the paper's experiments (package bylot_paper)."""
+"""`bylot reproduce`, `plot`, `report`, `data` and `bench`: verbs of bylot_paper and bylot_bench."""
 
 import argparse
+import json
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,15 @@ RESULT_FOLDERS = {
     **{name: Path("out") / name for name in ("beyond", "all", "default")},
 }
 """Default folder of results by experiment; `sweep` and `crowd` make one report together."""
+
+BENCHES = {
+    "qp": "our projection against daqp, quadprog, piqp, osqp and clarabel, then a fuzz test",
+    "decide": "decide + reward of a router against river and MABWiser, choosing 5 of 50 experts",
+    "simulate": "the compiled loop against a NumPy loop of the same algorithm",
+    "scale": "rounds per CPU-second and setup time, from 50 to 10,000 experts",
+    "service": "CPU and latency of durable requests against a bare uvicorn",
+    "large": "a server on a store of 1,000 routers and 10 million decisions (minutes, gigabytes)",
+}
 
 
 def add(verbs: Any) -> None:
@@ -36,6 +47,21 @@ def add(verbs: Any) -> None:
     fetch.add_argument("name", choices=["trec"], help="the TREC 2010 crowd, used by the paper")
     fetch.add_path("--to", "folder (default: the user's cache)")
     add_crowd_options(add_verb(kinds, "show", run_show, "read a crowd and describe it"))
+    add_bench(verbs)
+
+
+def add_bench(verbs: Any) -> None:
+    """Add `bench` with one verb per benchmark."""
+    kinds = add_group(verbs, "bench", "measure speed, as ratios within one run")
+    parsers = {name: add_verb(kinds, name, run_bench, line) for name, line in BENCHES.items()}
+    for name, parser in parsers.items():
+        parser.set_defaults(bench=name)
+        parser.add_json()
+    parsers["large"].add_argument("--routers", type=int, default=1_000)
+    parsers["large"].add_argument("--decisions", type=int, default=10_000_000)
+    parsers["service"].add_count(
+        "--soak", None, "seconds for which to keep 64 connections busy and watch the memory"
+    )
 
 
 def add_reproduce(verbs: Any) -> None:
@@ -206,4 +232,14 @@ def run_show(given: argparse.Namespace) -> int:
     from bylot_paper.crowd import describe_crowd
 
     print(describe_crowd(read_crowd_options(given)))
+    return 0
+
+
+def run_bench(given: argparse.Namespace) -> int:
+    """Run one benchmark and print its result."""
+    with explain_missing_extra("bench"):
+        module = import_module(f"bylot_bench.{given.bench}")
+    options = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
+    result = module.run(**{name: value for name, value in options.items() if value is not None})
+    print(json.dumps(result) if given.json else module.render(result))
     return 0

@@ -1,4 +1,4 @@
-"""`bylot demo`, `simulate` and `optimum`: what policies would earn, before going live."""
+"""`bylot demo`, `problem`, `simulate` and `optimum`: check and play a problem before going live."""
 
 import argparse
 import csv
@@ -8,6 +8,7 @@ from typing import Any
 
 from bylot.cli.options import (
     POLICY_HELP,
+    add_group,
     add_scenario_options,
     add_verb,
     read_scenario,
@@ -17,11 +18,17 @@ from bylot.errors import BylotError, PolicyError
 
 
 def add(verbs: Any) -> None:
-    """Add the three verbs."""
+    """Add the verbs."""
     demo = add_verb(verbs, "demo", run_demo, "play a built-in pool: a table and a figure")
     demo.add_count("--rounds", 20_000, "number of requests")
     demo.add_seed()
     demo.add_path("--out", "folder for the figure", "out/tour")
+    kinds = add_group(verbs, "problem", "check a problem file, or start one")
+    check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
+    check.add_problem()
+    check.add_json()
+    add_verb(kinds, "new", run_new, "print a commented problem file to start from")
+    add_verb(kinds, "schema", run_schema, "print the JSON Schema of problem files, for editors")
     add_simulate(verbs)
     add_optimum(verbs)
 
@@ -98,6 +105,41 @@ def run_demo(given: argparse.Namespace) -> int:
     from bylot import demo
 
     demo.run(given.rounds, given.seed, given.out)
+    return 0
+
+
+def run_check(given: argparse.Namespace) -> int:
+    """Check a problem file; 1 if it is invalid or its limits conflict."""
+    from bylot.errors import ProblemError
+    from bylot.problem_files import read
+    from bylot.problem_files.check import check_problem
+    from bylot.problem_files.check_report import check_data, failure_data, render_check
+
+    try:
+        file = read(given.file, given.experts)
+    except ProblemError as error:
+        if not given.json:
+            raise
+        print(json.dumps(failure_data(str(given.file), error)))
+        return 1
+    found = check_problem(file)
+    print(json.dumps(check_data(found)) if given.json else render_check(found))
+    return 0
+
+
+def run_new(given: argparse.Namespace) -> int:
+    """Print the starter file of the package."""
+    from bylot.problem_files.schema import starter_text
+
+    print(starter_text(), end="")
+    return 0
+
+
+def run_schema(given: argparse.Namespace) -> int:
+    """Print the schema file of the package."""
+    from bylot.problem_files.schema import published_schema
+
+    print(published_schema(), end="")
     return 0
 
 
