@@ -77,7 +77,10 @@ def test_a_router_of_a_compiled_policy_does_not_wait_for_one_that_compiles(tmp_p
 
 
 def test_a_stop_does_not_wait_for_a_compiler(tmp_path: Path) -> None:
-    slow = "import time; from bylot.server import app; app.compile_default_policy = lambda: time.sleep(60)\n"
+    slow = (
+        "import time; from bylot.server import app\n"
+        "app.compile_default_policy = lambda: time.sleep(60)\n"
+    )
     line = [sys.executable, "-c", slow + RUN, f"sqlite:///{tmp_path}/bylot.db"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None

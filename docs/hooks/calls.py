@@ -85,7 +85,7 @@ def errors_section() -> str:
         [
             "## Errors",
             "",
-            'Every error has the shape `{"error": {"code", "message", "field"?}}`. If a retry may help,',
+            'Every error is `{"error": {"code", "message", "field"?}}`. If a retry may help,',
             "`Retry-After` contains the number of seconds to wait.",
             "",
             "| status | meaning | codes |",

@@ -98,7 +98,7 @@ def final_error(
     request = f"{call.method} {call.path}"
     if outcome.sent and not call.idempotent:
         return ServerUnreachable(
-            f"{request}: the response was lost ({outcome.reason}), and the request may have succeeded",
+            f"{request}: the response was lost ({outcome.reason}); the request may have succeeded",
             remedy="check before you send it again",
         )
     times = f"{attempts} attempt{'s' * (attempts != 1)}"
