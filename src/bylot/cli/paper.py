@@ -57,8 +57,12 @@ def add_bench(verbs: Any) -> None:
     for name, parser in parsers.items():
         parser.set_defaults(bench=name)
         parser.add_json()
-    parsers["large"].add_argument("--routers", type=int, default=1_000)
-    parsers["large"].add_argument("--decisions", type=int, default=10_000_000)
+    parsers["large"].add_argument(
+        "--routers", type=int, default=1_000, help="number of routers in the store"
+    )
+    parsers["large"].add_argument(
+        "--decisions", type=int, default=10_000_000, help="number of decisions in the store"
+    )
     parsers["service"].add_count(
         "--soak", None, "seconds for which to keep 64 connections busy and watch the memory"
     )
