@@ -182,7 +182,7 @@ def test_a_log_of_noisy_or_is_evaluated_by_the_rounds_that_explored_or_says_what
     assert "\npropensity unknown; usd" in run_verb("decide", "shut")
     refused = run_verb("evaluate", "--router", "shut", ends=1)
     assert "301 have no propensity" in refused
-    assert "from now on take noisy-or:explore=0.02, or distinct" in refused
+    assert "from now on use noisy-or:explore=0.02, or distinct" in refused
 
 
 def test_a_router_can_be_edited(run_verb: RunVerb, pool: str) -> None:
