@@ -24,7 +24,7 @@ from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from small import five, recorded
 
 SEED = 5
-UNTOLD = [n for n, p in POLICIES.items() if not (p.multinomial or p.whole or n == "noisy-or")]
+UNTOLD = [n for n, p in POLICIES.items() if not (p.draws_iid or p.draws_sets or n == "noisy-or")]
 CASES: Mapping[str, Policy] = {
     **{n: POLICIES[n] for n in UNTOLD},
     "moe, quick": Moe(rate=0.3, step=0.05),
@@ -43,7 +43,7 @@ class Reading:
         self.limits = [
             (limit.sign, limit.bound / row.max(), row / row.max())
             for limit, row in zip(problem.limits, problem.rows, strict=True)
-            if policy.aware
+            if policy.uses_limits
         ]
         self.lam = [0.0] * len(self.limits)
         self.paid: list[list[float]] = []  # cost of each round so far
@@ -192,7 +192,7 @@ def test_without_limits_a_policy_with_knapsacks_is_the_one_without(
     assert (limited.draws != traces[0].draws).any()
 
 
-@pytest.mark.parametrize("name", [n for n, policy in POLICIES.items() if not policy.aware])
+@pytest.mark.parametrize("name", [n for n, policy in POLICIES.items() if not policy.uses_limits])
 def test_a_policy_that_is_not_aware_of_limits_does_not_look_at_them(name: str) -> None:
     traces = [simulate(pool, recorded(), name, rounds=400) for pool in (FREE, five())]
     assert_array_equal(traces[0].draws, traces[1].draws)
@@ -349,13 +349,13 @@ def test_probabilities_are_unknown_and_the_status_shows_who_was_drawn(name: str)
     assert all((d.draw_probabilities, d.inclusion, d.propensity) == (None,) * 3 for d in decisions)
     assert all(decision.feasible for decision in decisions)
     names = [n for decision in decisions for n in decision.subset]
-    if POLICIES[name].aware:
+    if POLICIES[name].uses_limits:
         router.state.multipliers.lam[:] = [0.5, 0.25, 1.0]
     status = router.status()
     assert status.q == pytest.approx({n: names.count(n) / 80 for n in five().experts})
     assert "drawn so far: " in str(status)
     prices = [one.price for one in status.limits]
-    if POLICIES[name].aware:
+    if POLICIES[name].uses_limits:
         # A reward of 8 is 1 to the policy, a dollar a quarter of the largest cost.
         assert prices == pytest.approx([8 * 0.5 / 4, 8 * 0.25, 8 * 1.0 / 4], rel=1e-7)
     else:

@@ -90,12 +90,12 @@ def test_every_policy_goes_on_after_every_change(
     for ours, fresh in zip(iterate_arrays(made.state), iterate_arrays(blank), strict=True):
         assert (ours.shape, ours.dtype) == (fresh.shape, fresh.dtype)
         assert np.isfinite(ours).all()
-    assert made.policy.sound(made.rule, made.state)
+    assert made.policy.is_valid_state(made.rule, made.state)
     assert_allclose(laws(made).sum(axis=1), 1.0)
     for n in range(60):
         decision = made.decide("wxyz"[n % 4], problem.experts[:2] if n % 9 == 5 else None)
         assert made.reward(decision.id, 0.5) is Receipt.LEARNED
-    assert made.policy.sound(made.rule, made.state)
+    assert made.policy.is_valid_state(made.rule, made.state)
     assert made.status().decisions == 197
 
 
@@ -183,11 +183,11 @@ def test_prices_are_kept_in_the_units_of_the_limits(policy: str) -> None:
 @pytest.mark.parametrize("policy", GUARDED)
 def test_counts_of_the_guard_go_on_but_not_those_of_a_limit_with_another_bound(policy: str) -> None:
     made = trained(policy)
-    made.state.account.replaced[:] = 7
-    made.state.account.missed[:] = [1, 2, 3]
+    made.state.budget.replaced[:] = 7
+    made.state.budget.missed[:] = [1, 2, 3]
     made.change(tighter())
-    assert made.state.account.replaced[0] == 7
-    assert made.state.account.missed.tolist() == [0, 2, 3]
+    assert made.state.budget.replaced[0] == 7
+    assert made.state.budget.missed.tolist() == [0, 2, 3]
 
 
 def overspent(policy: str, more: float) -> Router:
@@ -231,7 +231,7 @@ def test_what_was_overspent_is_made_up_for_after_a_change(policy: str, bound: fl
 def test_what_no_period_can_make_up_for_counts_as_a_period_that_missed(policy: str) -> None:
     made = overspent(policy, 1e5)
     made.change(tighter())
-    assert made.state.account.missed.tolist() == [1, 0, 0]
+    assert made.state.budget.missed.tolist() == [1, 0, 0]
     assert all(one.current and one.current.within_reach for one in made.status().limits)
 
 

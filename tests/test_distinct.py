@@ -49,9 +49,9 @@ def told(rule: DistinctRule, state: DistinctState, up: Bools = ALL) -> Floats:
 def drawn(rule: DistinctRule, state: DistinctState, t: int, up: Bools = ALL) -> Ticket:
     """A decision that leaves no trace: not the first of a batch, and the account put back."""
     state.visits[0] = 1
-    kept = [array.copy() for array in state.account]
+    kept = [array.copy() for array in state.budget]
     ticket = decide(rule, state, 0, RngKey(3, t), up)
-    for array, before in zip(state.account, kept, strict=True):
+    for array, before in zip(state.budget, kept, strict=True):
         array[:] = before
     return ticket
 
@@ -172,7 +172,7 @@ def test_outages_leave_a_panel_of_whoever_is_up() -> None:
 def test_a_pool_that_never_tells_apart_forgets_nobody() -> None:
     world, rule = Noisy(np.full((3, 5), 0.5), worth=1 / 3), Distinct().bind(five(), 2_000)
     trace = simulate(five(), world, "distinct", rounds=2_000, seed=0, horizon=2_000)
-    assert (trace.record.distributions >= rule.eps * rule.mild.pi / rule.members - 1e-12).all()
+    assert (trace.record.distributions >= rule.eps * rule.explore.pi / rule.members - 1e-12).all()
 
 
 def test_a_budget_that_full_panels_cannot_keep_is_warned_of() -> None:
@@ -197,7 +197,7 @@ def test_a_set_rarer_than_any_number_is_still_told_and_learned_from() -> None:
             assert 0 < decision.propensity < 1e-280
             router.reward(decision.id, float(rng.random()))
         assert np.isfinite(router.state.theta).all()
-        assert np.abs(router.state.slope.energy).max() > 0
+        assert np.abs(router.state.gradient.energy).max() > 0
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "strict"])

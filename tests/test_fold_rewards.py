@@ -237,12 +237,12 @@ def test_a_cancelled_decision_costs_nothing_and_takes_no_reward(defer: bool) -> 
     diary = Diary()
     diary.reward(diary.decide(), 0.5)
     router = diary.fold.router
-    spent, account = router.ledger.spent.copy(), router.state.account.spent.copy()
+    spent, account = router.ledger.spent.copy(), router.state.budget.spent.copy()
     one = diary.decide(defer=defer)
     assert router.ledger.spent.sum() > spent.sum()
     diary.note(diary.fold.cancel(9, of=one))
     assert_allclose(router.ledger.spent, spent, atol=1e-12)
-    assert_allclose(router.state.account.spent, account, atol=1e-12)
+    assert_allclose(router.state.budget.spent, account, atol=1e-12)
     with pytest.raises(DecisionStateError, match="was cancelled"):
         diary.reward(one, 0.5)
     with pytest.raises(DecisionStateError, match="is cancelled; it is too late"):

@@ -50,9 +50,9 @@ def moved(policy: Tangent, draws: int = 2) -> tuple[TangentRule, IidState]:
 def drawn(rule: TangentRule, state: IidState, t: int, up: Bools = ALL) -> Ticket:
     """A decision that leaves no trace: not the first of a batch, and the account put back."""
     state.visits[0] = 1
-    kept = [array.copy() for array in state.account]
+    kept = [array.copy() for array in state.budget]
     ticket = decide(rule, state, 0, RngKey(3, t), up)
-    for array, before in zip(state.account, kept, strict=True):
+    for array, before in zip(state.budget, kept, strict=True):
         array[:] = before
     return ticket
 
@@ -95,7 +95,7 @@ def test_sets_come_as_often_as_their_chance_says(up: Bools) -> None:
     total, came = sum(count.values()), list(count.values())
     assert total > 3_900
     assert chisquare(came, [total * p for p in wanted.values()]).pvalue > 1e-3
-    mild = np.where(up if up.size else True, rule.mild, 0.0)  # what nothing was learned from
+    mild = np.where(up if up.size else True, rule.explore, 0.0)  # what nothing was learned from
     other = chances_of_sets(mild / mild.sum(), 2)
     assert chisquare(came, [total * other[a] for a in wanted]).pvalue < 1e-6
 
@@ -304,7 +304,7 @@ def test_a_new_context_starts_from_the_mildest_law() -> None:
     router.decide("new")
     rule, state = router.rule, router.state
     assert np.abs(state.theta[0] - state.theta[1]).max() > 0.1
-    assert state.account.left[0] == rule.guard.period - 201
+    assert state.budget.left[0] == rule.guard.period - 201
 
 
 # The margin of draws.

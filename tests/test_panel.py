@@ -138,8 +138,8 @@ def test_rounds_are_those_of_the_algorithm_as_written_down(problem: Problem, con
         plain.learn(x, A, reward)
         replaced += ticket.replaced
     assert_allclose(state.belief.beta, plain.beta, atol=1e-8)
-    assert_allclose(state.toll.price, plain.lam, atol=1e-8)
-    assert_allclose(state.account.spent, plain.account.spent)
+    assert_allclose(state.dual_prices.price, plain.lam, atol=1e-8)
+    assert_allclose(state.budget.spent, plain.account.spent)
     assert replaced > 0 or problem == five()  # the guard had its say
 
 
@@ -194,13 +194,13 @@ def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> No
 def test_a_panel_of_the_guard_s_is_learned_from_but_moves_no_price() -> None:
     router, seen = Router(narrow(), "noisy-or", seed=1), 0
     for _ in range(300):
-        moves, rewards = int(router.state.toll.moves[0]), int(router.state.belief.rewards[0])
+        moves, rewards = int(router.state.dual_prices.moves[0]), int(router.state.belief.rewards[0])
         due = router.state.visits[0] % 10 == 0
         decision = router.decide()
         router.reward(decision.id, 0.5)
         assert router.state.belief.rewards[0] == rewards + 1
         if not due:
-            assert router.state.toll.moves[0] == moves + (not decision.replaced)
+            assert router.state.dual_prices.moves[0] == moves + (not decision.replaced)
         seen += decision.replaced
     assert seen > 0
 
@@ -214,8 +214,8 @@ def test_contexts_share_prices_and_the_account_but_no_beliefs() -> None:
     fresh = NoisyOr().start(router.rule).belief
     assert (router.state.belief.beta[0] != fresh.beta[0]).any()
     assert_array_equal(router.state.belief.beta[1], fresh.beta[0])
-    assert router.state.toll.price.shape == (3,)
-    assert router.state.account.left[0] == 5_000 - 80
+    assert router.state.dual_prices.price.shape == (3,)
+    assert router.state.budget.left[0] == 5_000 - 80
 
 
 def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
@@ -320,9 +320,9 @@ def test_prices_stand_still_while_those_who_are_up_cannot_keep_the_limit() -> No
         return float(np.mean([one.spend["usd"] for one in decisions]))
 
     play(300)
-    price = router.state.toll.price.copy()
+    price = router.state.dual_prices.price.copy()
     play(400, ["eve", "dan"])
-    assert_array_equal(router.state.toll.price, price)
+    assert_array_equal(router.state.dual_prices.price, price)
     play(300)  # what was overspent is made up for
     assert play(100) > 3.0  # and a new period begins as if nothing had been
 

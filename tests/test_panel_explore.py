@@ -73,14 +73,14 @@ def test_the_law_that_explores_is_moved_by_its_own_rounds_as_if_it_were_alone() 
         reward = float(rng.random())
         if not np.isnan(ticket.propensity):
             for mine, its in zip(
-                iterate_arrays(state.account), iterate_arrays(twin.account), strict=True
+                iterate_arrays(state.budget), iterate_arrays(twin.budget), strict=True
             ):
                 its[:] = mine  # both have spent the same
-            twin.account.left[:] += 1
+            twin.budget.left[:] += 1
             same = decide(alone, twin, 0, RngKey(1, t), ALL_AVAILABLE)
             learn(alone, twin, same, reward)
         learn(rule, state, ticket, reward)
-    assert_allclose(state.explorer.slope.batches, twin.slope.batches)
+    assert_allclose(state.explorer.gradient.batches, twin.gradient.batches)
     assert state.explorer.visits[0] == twin.visits[0] > 300
     assert state.belief.rewards[0] == 1_000  # the model learns from all of them
 

@@ -303,7 +303,7 @@ def after_an_outage(policy: str, seed: int) -> tuple[bool, bool]:
         b_eq=[2],
         bounds=[(0, 1)] * 6,
     )
-    return not router.state.account.missed.any(), bool(way_back.status == 0)
+    return not router.state.budget.missed.any(), bool(way_back.status == 0)
 
 
 @pytest.mark.filterwarnings("ignore::bylot.errors.OutOfReachWarning")
@@ -443,7 +443,7 @@ def test_what_follows_from_theta_is_not_saved(tmp_path: Path) -> None:
 def everything(router: Router) -> Iterator[tuple[str, Floats]]:
     """All arrays that learning can move."""
     state = router.state
-    for name, value in [*state._asdict().items(), *state.slope._asdict().items()]:
+    for name, value in [*state._asdict().items(), *state.gradient._asdict().items()]:
         if not isinstance(value, tuple):
             yield name, np.asarray(value, float)
 

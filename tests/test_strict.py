@@ -82,7 +82,7 @@ def test_twelve_minimum_shares_fit_into_the_safe_set_but_not_into_the_paper_s() 
     problem = hospital.hospital()
     assert problem.surrogate_conflict is not None
     rule = Strict().bind(problem)
-    assert (rule.safe.A @ rule.mild <= rule.safe.b + 1e-9).all()
+    assert (rule.safe.A @ rule.explore <= rule.safe.b + 1e-9).all()
 
 
 def test_a_minimum_that_one_expert_alone_cannot_give_is_refused() -> None:

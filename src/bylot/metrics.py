@@ -137,7 +137,7 @@ def score(
     """
     problem, record = trace.problem, trace.record
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
-    T, multinomial = len(record.rewards), trace.policy.multinomial
+    T, multinomial = len(record.rewards), trace.policy.draws_iid
     if stack.rounds != T or (multinomial and len(record.distributions) != T):
         raise ValuesError(
             f"the trace has {T} rounds and {len(record.distributions)} distributions, the values "

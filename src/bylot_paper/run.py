@@ -100,7 +100,7 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
     plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
     records = []
     for cell in job.cells:
-        aware = make_experiment_policy(cell.policy, cell.experiment, cell.dimensions).aware
+        aware = make_experiment_policy(cell.policy, cell.experiment, cell.dimensions).uses_limits
         period = cell.period if is_period_aware(cell.policy) else None
         key = cell.policy, cell.level if aware else None, period
         if key not in plays:

@@ -116,7 +116,7 @@ def entry_from_decision(
     LogEntry
         The entry. A panel that the guard put in place of another one has no propensity.
     """
-    iid = policy.multinomial and not decision.replaced
+    iid = policy.draws_iid and not decision.replaced
     return LogEntry(
         id=decision.id,
         t=decision.t,
@@ -137,7 +137,7 @@ def entries_from_trace(trace: Trace) -> list[LogEntry]:
     Distributions kept in the trace show which experts had probability 0.
     """
     record, names = trace.record, np.array(trace.problem.experts, dtype=object)
-    known = len(record.distributions) > 0 and (trace.policy.multinomial or trace.policy.whole)
+    known = len(record.distributions) > 0 and (trace.policy.draws_iid or trace.policy.draws_sets)
     several, unknown = bool(record.contexts.any()), np.isnan(record.propensities)
     entries = []
     for t, reward in enumerate(record.rewards.tolist()):

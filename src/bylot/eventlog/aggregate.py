@@ -61,8 +61,7 @@ from bylot.eventlog.reward_rules import (
 )
 from bylot.eventlog.timeline import build_router_status, make_empty_timeline
 from bylot.numerics.jit import Bools
-from bylot.policies.base import Ticket
-from bylot.policies.state_migration import has_same_pool
+from bylot.policies.base import Ticket, has_same_pool
 from bylot.router.config import RouterConfig
 from bylot.router.router import Router
 from bylot.router.status import Counters, RouterStatus

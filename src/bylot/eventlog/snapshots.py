@@ -15,13 +15,13 @@ from bylot.errors import StoreCorrupted
 from bylot.eventlog.config_validation import trust_config
 from bylot.eventlog.open_decisions import OpenDecisionColumns
 from bylot.eventlog.timeline import Timeline
-from bylot.policies import HasDerivedState, Policy
+from bylot.policies import Policy
 from bylot.policies.compiled_handle import make_totals
 from bylot.policies.fallback_schedule import schedule_from_sets
 from bylot.policies.guard import Guard
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
-from bylot.router.persistence import iterate_arrays, list_derived_fields
+from bylot.router.persistence import iterate_arrays
 from bylot.router.router import Router
 from bylot.router.status import Counters
 
@@ -63,10 +63,7 @@ def router_to_snapshot(router: Router) -> dict[str, Any]:
     return {
         "rule": rule_to_data(router.rule),
         "lines": len(router.state.visits),
-        "state": [
-            one.tobytes()
-            for one in iterate_arrays(router.state, list_derived_fields(router.policy))
-        ],
+        "state": [one.tobytes() for one in iterate_arrays(router.state, router.policy.derived)],
         "ledger": [one.tobytes() for one in iterate_arrays(router.ledger)],
         "contexts": list(router.contexts),
         "since": router.since,
@@ -81,11 +78,10 @@ def router_from_snapshot(frozen: SnapshotContent) -> Router:
     terms, problem, policy, run = trust_config(frozen.terms)
     rule = rule_from_data(make_rule_template(policy), frozen.rule)  # type: ignore[arg-type] # settings are frozen
     state, ledger = policy.start(rule, frozen.lines), make_totals(len(problem.costs))
-    fill_arrays_from_bytes(iterate_arrays(state, list_derived_fields(policy)), frozen.state)
+    fill_arrays_from_bytes(iterate_arrays(state, policy.derived), frozen.state)
     fill_arrays_from_bytes(iterate_arrays(ledger), frozen.ledger)
-    if isinstance(policy, HasDerivedState):
-        policy.derive(rule, state)
-    if len(frozen.contexts) > frozen.lines or not policy.sound(rule, state):
+    policy.derive(rule, state)
+    if len(frozen.contexts) > frozen.lines or not policy.is_valid_state(rule, state):
         raise StoreCorrupted("its state is none that a router can be in")
     return Router.resumed(
         problem,

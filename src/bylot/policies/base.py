@@ -1,19 +1,23 @@
-"""The one contract of all policies: a rule, a state, and four compiled steps chosen by the rule.
+"""The contract of all policies: settings, a rule, a state, and four compiled steps.
 
-A *rule* is a NamedTuple of settings bound to a problem, a *state* a NamedTuple of arrays that the
-steps write into. Simulator, router and service call the same steps; who calls them, and what
-happens to a ticket between decision and reward, is left to them.
+A *policy* holds settings and describes itself; `bind` makes a *rule*, a NamedTuple of settings bound
+to a problem, `start` a *state*, a NamedTuple of arrays that the steps write into. Simulator, router
+and server call the same steps; they keep a ticket between a decision and its reward.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numba.extending import overload
 
+from bylot.distributions import IidSets, PanelDistribution
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import IidDraws
+from bylot.numerics.streams import RngStream
 from bylot.problem import Problem
 
 MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0
@@ -49,20 +53,8 @@ def make_iid_ticket(
     replaced: bool,
 ) -> Ticket:
     """The ticket of M i.i.d. draws."""
-    draws, q = panel.draws, panel.probabilities
-    return Ticket(
-        t,
-        context,
-        draws,
-        q,
-        np.empty(0),
-        available,
-        share,
-        feasible,
-        propensity,
-        1.0,
-        replaced,
-    )
+    draws, q, none = panel.draws, panel.odds, np.empty(0)
+    return Ticket(t, context, draws, q, none, available, share, feasible, propensity, 1.0, replaced)
 
 
 @jit_inline
@@ -78,19 +70,8 @@ def make_set_ticket(
     replaced: bool,
 ) -> Ticket:
     """The ticket of a panel that was drawn as one set."""
-    return Ticket(
-        t,
-        context,
-        draws,
-        np.empty(0),
-        inclusion,
-        available,
-        1.0,
-        feasible,
-        propensity,
-        weight,
-        replaced,
-    )
+    p, q = inclusion, np.empty(0)
+    return Ticket(t, context, draws, q, p, available, 1.0, feasible, propensity, weight, replaced)
 
 
 @jit_inline
@@ -103,37 +84,38 @@ def make_plain_ticket(
 
 
 def decide(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
-    """Move the policy if it is due, draw a panel among the experts that are up, owe its cost.
+    """Move the policy if a step is due, draw a panel of available experts, and charge its cost.
 
-    `up` is a mask of the experts that can be drawn; an empty one stands for all.
+    `available` is a mask of the experts that can be drawn; an empty one stands for all.
     """
     return decide_compiled(rule, state, context, rng, available)
 
 
 def learn(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
-    """Credit a reward to the decision it belongs to; late or out of order is as good as prompt."""
+    """Learn from the reward of a decision; late or out of order is as good as prompt."""
     learn_compiled(rule, state, ticket, reward)
 
 
 def compute_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
-    """The distribution that a decision just made in this context, among these, was drawn from.
+    """The distribution that the last decision in this context was drawn from, of sum 1.
 
-    Where panels are not drawn from one: how often each expert was drawn so far in this context.
+    Policies that do not draw from one: how often each expert was drawn so far in this context.
     """
     return compute_distribution_compiled(rule, state, context, available)
 
 
 def compute_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
-    """The (K,) chances to be in the panel that a decision just made had before it was drawn.
+    """(K,) probability to be in the panel of the last decision, before it was drawn.
 
-    Where they have no closed form: the panel itself, 1 for its members, which is right on average.
+    Where that has no closed form: the panel itself, 1 for its members, which is unbiased.
     """
     return compute_inclusion_compiled(rule, state, ticket)
 
 
+# For callers in Python; inside compiled code the four names above are the steps themselves.
 @jit
 def decide_compiled(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
-    """`decide` for callers in Python; in compiled code the name below is the step itself."""
+    """`decide` for callers in Python."""
     return decide(rule, state, context, rng, available)
 
 
@@ -161,7 +143,7 @@ STEP_BODIES: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
 def step(generic: Callable[..., Any], rule: type) -> Callable[[StepBody], StepBody]:
     """Register the body that `generic` has for rules of this type.
 
-    Bodies are inlined, and numba then throws away writes whose target it cannot trace back to an
+    Bodies are inlined, and numba then drops writes whose target it cannot trace back to an
     argument: take an array from the state where it is written to, or hand it to a compiled kernel.
     Tests that replay a policy in Python notice a write that is gone.
     """
@@ -174,77 +156,185 @@ def step(generic: Callable[..., Any], rule: type) -> Callable[[StepBody], StepBo
 
 
 # Compiled code picks the body by the *type* of the rule. A loop over `decide` and `learn` can then
-# be kept on disk, which one that is handed the steps as arguments cannot.
+# be cached on disk, which one that takes the steps as arguments cannot.
 @overload(decide, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def _(rule: Any, state: Any, context: Any, rng: Any, available: Any) -> Any:
+def find_decide(rule: Any, state: Any, context: Any, rng: Any, available: Any) -> Any:
     return STEP_BODIES[decide, rule.instance_class]
 
 
 @overload(learn, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def _(rule: Any, state: Any, ticket: Any, reward: Any) -> Any:
+def find_learn(rule: Any, state: Any, ticket: Any, reward: Any) -> Any:
     return STEP_BODIES[learn, rule.instance_class]
 
 
 @overload(compute_distribution, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def _(rule: Any, state: Any, context: Any, available: Any) -> Any:
+def find_distribution(rule: Any, state: Any, context: Any, available: Any) -> Any:
     return STEP_BODIES[compute_distribution, rule.instance_class]
 
 
 @overload(compute_inclusion, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def _(rule: Any, state: Any, ticket: Any) -> Any:
+def find_inclusion(rule: Any, state: Any, ticket: Any) -> Any:
     return STEP_BODIES[compute_inclusion, rule.instance_class]
 
 
-class Policy(Protocol):
-    """Frozen settings; what they do is in the steps registered for the rule they bind to."""
+def has_same_pool(old: Problem, new: Problem) -> bool:
+    """Are panels drawn from the same experts, as many at a time?"""
+    return old.experts == new.experts and old.draws == new.draws
+
+
+def match_positions(old: Sequence[Any], new: Sequence[Any]) -> tuple[Ints, Ints]:
+    """The positions of what both have: in the first, in the second."""
+    place = {one: i for i, one in enumerate(old)}
+    pairs = [(place[one], i) for i, one in enumerate(new) if one in place]
+    here, there = np.array(pairs, np.int64).reshape(-1, 2).T
+    return here, there
+
+
+@dataclass(frozen=True)
+class ProblemChange:
+    """What stays when a router goes from one problem to another; `used` are contexts with visits.
+
+    Experts correspond by name, limits by cost and side. Parts of a state that know how they change
+    have a method `migrate(new, change)`.
+    """
+
+    old: Problem
+    new: Problem
+    used: Bools
+
+    @cached_property
+    def experts(self) -> tuple[Ints, Ints]:
+        """The positions of the experts in both: in the old problem, in the new one."""
+        return match_positions(self.old.experts, self.new.experts)
+
+    @cached_property
+    def limits(self) -> tuple[Ints, Ints]:
+        """The positions of limits on the same side of the same cost, whatever their bounds."""
+        return match_positions(
+            [one.key for one in self.old.limits], [one.key for one in self.new.limits]
+        )
+
+    def copy_by_limit(self, old: Floats, new: Floats, growth: Any = 1.0) -> None:
+        """Copy a number per limit; a policy that ignores limits has none."""
+        if old.size and new.size:
+            here, there = self.limits
+            new[there] = old[here] * np.broadcast_to(growth, new.shape)[there]
+
+    def growth(self, old: Floats, new: Floats) -> Floats:
+        """By how much the unit of each limit has grown; 1 for a new one."""
+        factor, (here, there) = np.ones(new.size), self.limits
+        factor[there] = new[there] / old[here]
+        return factor
+
+    def copy_state(self, old: Any, new: Any, skip: Sequence[str] = ()) -> None:
+        """Copy fields: (X, K) by expert in used contexts, (X,) and counts as they are, parts by
+        their own `migrate`.
+        """
+        here, there = self.experts
+        for name, was, now in zip(old._fields, old, new, strict=True):
+            if name in skip:
+                continue
+            if hasattr(was, "migrate"):
+                was.migrate(now, self)
+            elif isinstance(was, tuple):
+                self.copy_state(was, now, skip)
+            elif was.ndim == 2:
+                now[np.ix_(self.used, there)] = was[np.ix_(self.used, here)]
+            else:
+                now[:] = was
+
+
+def round_up_visits(visits: Ints, batch: int) -> None:
+    """Round visits up to whole batches, so that a step is due at the next decision."""
+    visits[:] = -(-visits // batch) * batch
+
+
+class BoundPolicy(NamedTuple):
+    """A policy at work: the problem, the rule it was bound to, and its state."""
+
+    problem: Problem
+    rule: Any
+    state: Any
+
+
+class Policy:
+    """Frozen settings of a policy, and all that others need to know about it.
+
+    Subclasses are frozen dataclasses, listed once in `registry`. The steps registered for the rule
+    that `bind` returns do the work.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    aware: ClassVar[bool]
-    """Does it look at the limits?"""
+    name: ClassVar[str]  # in saved files, on the command line, over HTTP
+    label: ClassVar[str]  # in figures and tables
+    summary: ClassVar[str]  # what it does: completes the sentence "<name> ..."
+    streams: ClassVar[tuple[RngStream, ...]]
+    uses_limits: ClassVar[bool] = True
+    needs_full_panels: ClassVar[bool] = False  # must panels of M experts satisfy the limits?
+    draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies
+    draws_sets: ClassVar[bool] = False  # is a panel drawn as one set from a known distribution?
+    derived: ClassVar[tuple[str, ...]] = ()  # fields of the state that `derive` computes
+    restarted: ClassVar[tuple[str, ...]] = ()  # fields that a change of the problem resets
+    variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {}
+    """Other settings that have a name: the settings, and their summary."""
 
-    multinomial: ClassVar[bool]
-    """Is a panel M i.i.d. draws from its law? If not, no theorem applies."""
+    @property
+    def has_propensities(self) -> bool:
+        """Does every decision record the propensity of its panel?"""
+        return self.draws_iid or self.draws_sets
 
-    whole: ClassVar[bool]
-    """Is a panel drawn as one set? Tickets then have propensities and inclusion probabilities."""
+    def to_settings(self) -> dict[str, Any]:
+        """The settings as plain data, for saved files."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The inverse of `to_settings`."""
+        return cls(**settings)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> Any:
-        """The rule for this problem, over a known horizon or for as long as it is asked."""
-        ...
+        """Make the rule for this problem; the horizon is None if it is unknown."""
+        raise NotImplementedError
 
     def start(self, rule: Any, contexts: int = 1) -> Any:
-        """The state before the first decision; a line of `visits` for each context."""
-        ...
+        """Make the state before the first decision; it has a field `visits`, one per context."""
+        raise NotImplementedError
 
-    def sound(self, rule: Any, state: Any) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
-        ...
+    def is_valid_state(self, rule: Any, state: Any) -> bool:
+        """Validate a state loaded from disk."""
+        raise NotImplementedError
 
     def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
-        """What each limit costs now, in rewards of [0, 1] per unit of its bound; NaN: unknown."""
-        ...
-
-
-@runtime_checkable
-class HasMaxContexts(Protocol):
-    """A policy that remembers so much of every context that there is room for only so many."""
-
-    def most_contexts(self, size: int) -> int:
-        """Contexts of a pool of so many experts that `start` has room for."""
-        ...
-
-
-@runtime_checkable
-class HasDerivedState(Protocol):
-    """A policy whose state holds, for speed, what follows from the rest of it.
-
-    Saved files do without: they would be many times as large.
-    """
-
-    derived: ClassVar[tuple[str, ...]]
-    """The fields of the state that follow from the others."""
+        """The shadow price of each limit, in rewards of [0, 1] per unit of its bound; NaN: none."""
+        return np.full(len(problem.limits), np.nan)
 
     def derive(self, rule: Any, state: Any) -> None:
-        """Write them, to the last bit as the steps do."""
-        ...
+        """Compute the derived fields, which saved files leave out, to the last bit as the steps."""
+
+    def max_contexts(self, size: int) -> int:
+        """Contexts of a pool of `size` experts that `start` has memory for."""
+        return 2**62
+
+    def distribution(
+        self, rule: Any, state: Any, context: int, available: Bools
+    ) -> PanelDistribution | None:
+        """The distribution of the panels that a decision just made is drawn from, if known."""
+        if not self.draws_iid:
+            return None
+        return IidSets(compute_distribution(rule, state, context, available), rule.draws)
+
+    def migrate(self, old: BoundPolicy, problem: Problem, rule: Any) -> Any:
+        """The state to continue with under another problem, to which the policy was bound anew.
+
+        Experts keep what was learned about them, by name; a new one begins as in `start`. Limits
+        keep their multipliers, in the units of the new problem; a new one begins at 0.
+        """
+        change = ProblemChange(old.problem, problem, old.state.visits > 0)
+        state = self.start(rule, len(old.state.visits))
+        change.copy_state(old.state, state, (*self.derived, *self.restarted))
+        self.finish_migration(change, old, BoundPolicy(problem, rule, state))
+        return state
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Repair what copying field by field leaves inconsistent."""

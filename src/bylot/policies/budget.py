@@ -1,4 +1,4 @@
-"""What a policy that guards its limits can tell of them, in the units they were given in."""
+"""The budget of the current period: its report, corrections, pacing, and change of problem."""
 
 import math
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.policies.base import BoundPolicy, ProblemChange
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.guard import (
     SUM_TOLERANCE,
@@ -26,61 +27,55 @@ class BudgetReport(NamedTuple):
     played: int  # rounds of it
     spent: Floats  # mean cost of these rounds; NaN before the first
     in_force: Floats  # the bound that panels are drawn under now
-    within_reach: Bools  # can the limit still be kept at the period's end?
-    short: Bools  # would those who were up at the last decision miss it?
-    lost: Bools  # would any panels miss it, whoever is up?
+    within_reach: Bools  # can the limit still hold at the end of the period?
+    short: Bools  # would the experts available at the last decision miss it?
+    lost: Bools  # would any panels miss it, whoever is available?
     missed: Ints  # periods that ended outside the limit
     replaced: int  # panels that the guard replaced, in all periods
 
     def of(self, j: int) -> tuple[float | None, float, bool, bool, bool, int]:
-        """One limit: its mean cost, None before the first round, the bound in force, the reach, who
-        would miss it, and how many periods did.
-        """
+        """One limit: mean cost (None before the first round), then the fields above in order."""
         mean = float(self.spent[j]) if self.played else None
         reach = bool(self.within_reach[j]), bool(self.short[j]), bool(self.lost[j])
         return mean, float(self.in_force[j]), *reach, int(self.missed[j])
 
 
 def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | None:
-    """The account in the problem's own units and signs; None where no guard is at work.
+    """The budget in the units and signs of the problem; None without a guard.
 
-    A limit is within reach if the guard's rota would still keep it, and so would those experts that
-    were up at the last decision. One that is not is lost if even the panels that cost least under
-    it, from all experts and in every round left, would end outside: spent + n least > P b.
+    A limit is within reach if the fallback schedule would still satisfy it, and so would the
+    experts available at the last decision. It is lost if even the cheapest panels of all experts in
+    every round left would end outside: spent + n least > P b.
     """
     guard = getattr(rule, "guard", None)
     if guard is None or not guard.on:
         return None
-    account: Budget = state.account
-    unit = -problem.signs * compute_row_units(
-        problem
-    )  # of the one-sided rows, in which nothing may be -0
-    left, place = int(account.left[0]), int(account.place[0])
+    budget: Budget = state.budget
+    unit = -problem.signs * compute_row_units(problem)  # + 0.0 below turns -0 into 0
+    left, place = int(budget.left[0]), int(budget.place[0])
     played = guard.period - left
     most = [compute_allowance(guard, j) for j in range(len(problem.limits))]
     reach = [
-        account.spent[j] + bound_schedule_cost(guard, left, place, j) <= most[j]
-        and not account.short[j]
+        budget.spent[j] + bound_schedule_cost(guard, left, place, j) <= most[j]
+        and not budget.short[j]
         for j in range(len(most))
     ]
     return BudgetReport(
         period=guard.period,
         played=played,
-        spent=account.spent * unit / played + 0.0 if played else np.full(len(reach), np.nan),
+        spent=budget.spent * unit / played + 0.0 if played else np.full(len(reach), np.nan),
         in_force=(state.bounds if played else guard.b) * unit + 0.0,  # a new period has none yet
         within_reach=np.array(reach, np.bool_),
-        short=account.short,
+        short=budget.short,
         lost=~np.array(reach, np.bool_)
-        & (account.spent + left * compute_min_panel_costs(guard, problem.draws) > most),
-        missed=account.missed,
-        replaced=int(account.replaced[0]),
+        & (budget.spent + left * compute_min_panel_costs(guard, problem.draws) > most),
+        missed=budget.missed,
+        replaced=int(budget.replaced[0]),
     )
 
 
 def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
-    """What the panel that costs least under each row costs: of so many members, or of fewer, if it
-    need not be full; of one at least.
-    """
+    """The cost of the cheapest panel under each row: full, or of at least one member."""
     ranked = np.sort(guard.A, axis=1)[:, :draws]
     if not guard.full:
         ranked[:, 1:] = np.minimum(ranked[:, 1:], 0.0)
@@ -88,57 +83,71 @@ def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
     return total
 
 
-def is_valid_budget(guard: Guard, account: Budget) -> bool:
-    """Could this be an account of ours? Asked of files."""
+def is_valid_budget(guard: Guard, budget: Budget) -> bool:
+    """Validate a budget loaded from disk."""
     return bool(
-        1 <= account.left[0] <= guard.period
-        and 0 <= account.place[0] < len(guard.schedule.sets)
-        and account.replaced[0] >= 0
-        and (account.missed >= 0).all()
+        1 <= budget.left[0] <= guard.period
+        and 0 <= budget.place[0] < len(guard.schedule.sets)
+        and budget.replaced[0] >= 0
+        and (budget.missed >= 0).all()
     )
 
 
 def correct_spend(problem: Problem, rule: Any, state: Any, more: Mapping[str, float]) -> None:
-    """Book in the current period what was spent beyond what was stated, by the names of costs.
+    """Charge the current period what was spent beyond the stated costs, by cost name.
 
-    account.spent_j += -sign_j more_j / unit_j, so that pacing and guard go on from what was really
-    spent. The guard promises that its rota will cost what is stated: where panels cost more than
-    that, a period may end above a bound by what the rota was short of, and the next one begins with
-    nothing spent all the same. Policies without an account steer by stated costs only.
+    spent_j += -sign_j more_j / unit_j, so that pacing and guard continue from what was really
+    spent. The guarantee assumes that the schedule costs what is stated: if panels cost more, a
+    period may end above a bound by the difference. Policies without a budget use stated costs only.
     """
     guard = getattr(rule, "guard", None)
     if guard is not None:
         beyond = np.array([more.get(limit.name, 0.0) for limit in problem.limits])
-        state.account.spent[:] -= problem.signs * beyond / compute_row_units(problem)
+        state.budget.spent[:] -= problem.signs * beyond / compute_row_units(problem)
 
 
 def count_played_rounds(rule: Any, state: Any) -> int:
-    """Rounds of the current period so far; 0 for policies without an account."""
+    """Rounds of the current period so far; 0 for policies without a budget."""
     guard = getattr(rule, "guard", None)
-    return 0 if guard is None else int(guard.period - state.account.left[0])
+    return 0 if guard is None else int(guard.period - state.budget.left[0])
 
 
 def cancel_round(problem: Problem, rule: Any, state: Any, spend: Mapping[str, float]) -> None:
-    """A round of the current period, of this cost, was none: the period has one more to come.
+    """Undo a round of the current period of this cost: spent -= cost and left += 1.
 
-    spent -= cost and left += 1, so that the account is of the rounds that are used. If the panel
-    was cheaper than the rota's mean F, the rest of the period has up to F - cost less room than the
-    guard counted on: where there was none to spare it plays its rota from here on, and the limit is
-    told as out of reach.
+    If the panel was cheaper than the schedule's mean F, the rest of the period has up to F - cost
+    less slack than the guard counted on: without any to spare it plays the schedule from here on,
+    and reports the limit as out of reach.
     """
     correct_spend(problem, rule, state, {name: -cost for name, cost in spend.items()})
-    state.account.left[0] += 1
+    state.budget.left[0] += 1
+
+
+def migrate_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+    """Continue the current period under another guard.
+
+    A limit with the same bound keeps what was spent or saved; of one with another bound only the
+    overspend is kept, as savings were made under another bound; a new one counts as just satisfied.
+    """
+    guard, budget = old.rule.guard, old.state.budget
+    over, (here, there) = np.zeros(new.rule.guard.b.size), change.limits
+    same = change.old.bounds[here] == change.new.bounds[there]
+    unit, units = compute_row_units(change.old)[here], compute_row_units(change.new)[there]
+    spent = budget.spent - (guard.period - budget.left[0]) * guard.b  # beyond the bounds so far
+    more = spent[here] * unit / units
+    over[there] = np.where(same, more, np.maximum(more, 0.0))
+    continue_period(guard, budget, new.rule.guard, new.state.budget, over)
 
 
 def continue_period(old: Guard, was: Budget, new: Guard, now: Budget, over: Floats) -> None:
-    """Go on with the period of another guard: n rounds of it are played, at spent = n b + over.
+    """Set n rounds of the period as played, at spent = n b + over.
 
-    over: what was spent beyond the bounds so far, in units of the new rows (`compute_overspend`)
+    over: the overspend so far, in units of the new rows
 
-    The rest, P - n rounds, must do for the guard to keep its promise with its rota from place 0 on:
-    over + (P - n) F + ahead <= (P - n) b. So n is the rounds that were played, or fewer: then the
-    period ends later. What not even a whole period can make up for is let go, and counts as a
-    period that missed the limit.
+    The other P - n rounds must suffice for the guard and its schedule from place 0:
+    over + (P - n) F + ahead <= (P - n) b. So n is the number of rounds played, or less: then the
+    period ends later. An overspend that a whole period cannot make up for is dropped and counts as
+    a missed period.
     """
     room, ahead, least = new.b - new.schedule.mean, new.schedule.ahead[0], 1
     if new.on:
@@ -153,26 +162,20 @@ def continue_period(old: Guard, was: Budget, new: Guard, now: Budget, over: Floa
     now.spent[:] = n * new.b + over
 
 
-def compute_overspend(guard: Guard, account: Budget) -> Floats:
-    """What the rounds of this period cost beyond its bounds, spent - n b; negative: less."""
-    played: Floats = account.spent - (guard.period - account.left[0]) * guard.b
-    return played
-
-
-DEFAULT_PACE = 1.25  # how far a limit may be loosened after frugal rounds; 1 keeps it as it is
+DEFAULT_PACE = 1.25  # by which a limit may be loosened after cheap rounds; 1: not at all
 
 
 class Pace(NamedTuple):
-    """How far limits in force may leave the limits."""
+    """How far bounds in force may differ from the limits."""
 
-    high: float  # HI; 0: they do not move at all
-    margin: float  # of Slater, half of which is never used up, so that rows stay feasible
-    most: Floats  # (d,) kappa, that one round can cost more than another
+    high: float  # factor; 0: bounds do not move
+    margin: float  # of Slater; half of it is kept, so that rows stay feasible
+    most: Floats  # (d,) kappa, by which the costs of two rounds can differ
 
 
 def make_pace(pace: float | None, margin: float, A: Floats, members: int, full: bool) -> Pace:
-    """The pace of laws whose panels have so many members, or if they need not be full, at most so
-    many: what every expert costs is in all full panels, and no reason for any reserve.
+    """The pace for panels of so many members, or at most so many. What every expert costs is in all
+    full panels and needs no reserve.
 
     >>> make_pace(1.25, 0.1, np.array([[1000.0, 1001.0]]), members=2, full=True).most
     array([2.])
@@ -182,28 +185,30 @@ def make_pace(pace: float | None, margin: float, A: Floats, members: int, full: 
 
 
 def check_pace(pace: Any) -> None:
-    """Refuse a pace that is none."""
+    """Raise if the pace is not a factor in [1, 2] or None."""
     number = isinstance(pace, (int, float)) and not isinstance(pace, bool)
     if pace is not None and not (number and 1 <= pace <= 2):
         raise PolicyError(
-            f"pace={pace!r} is no factor between 1 and 2; the default is {DEFAULT_PACE}, 1 keeps every round "
-            "inside the limits in expectation, None holds limits as they are"
+            "setting pace",
+            got=pace,
+            expected="a factor from 1 to 2, or None for fixed bounds",
+            remedy=f"the default is {DEFAULT_PACE}",
         )
 
 
 @jit
-def fill_paced_bounds(bounds: Floats, guard: Guard, account: Budget, pace: Pace) -> None:
+def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
     """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
-    b_j + (HI - 1) |b_j|, for one-sided limits A p <= b with n of P rounds left. A minimum that this
-    period has reached already is none for the rest of it.
+    b_j + (high - 1) |b_j|, with n of P rounds left. A minimum that this period has reached already
+    no longer binds.
     """
-    P, n = guard.period, account.left[0]
+    P, n = guard.period, budget.left[0]
     for j in range(bounds.size):
         b = guard.b[j]
         bounds[j] = b
         if pace.high > 0.0:
-            fair = (P * b - pace.most[j] - account.spent[j]) / n
+            fair = (P * b - pace.most[j] - budget.spent[j]) / n
             low, high = b - 0.5 * pace.margin * abs(b), b + (pace.high - 1.0) * abs(b)
             bounds[j] = min(max(fair, low), high)
-            if b < 0.0 and pace.high > 1.0 and account.spent[j] <= P * b:
+            if b < 0.0 and pace.high > 1.0 and budget.spent[j] <= P * b:
                 bounds[j] = 0.0

@@ -1,4 +1,4 @@
-"""How much room the limits leave: the Slater margin, and how often to ask whom to have it all."""
+"""Limits as rows A p <= b: their units, the slack they leave, and max entropy within them."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from bylot.problem import Problem
 
 
 class ConstraintRows(NamedTuple):
-    """A (d, K) and b (d,): costs in units of their own, turned round where there is a minimum."""
+    """A (d, K) and b (d,): costs in units of their own, negated for a minimum."""
 
     A: Floats
     b: Floats
 
 
 def make_constraint_rows(problem: Problem) -> ConstraintRows:
-    """The limits of a problem, in units in which a change of unit changes nothing.
+    """The limits of a problem as rows that do not depend on the units of costs.
 
     >>> from bylot.problem import at_least, at_most
     >>> costs = {"usd": [2.0, 4.0], "junior": [0, 1]}
@@ -32,22 +32,22 @@ def make_constraint_rows(problem: Problem) -> ConstraintRows:
 
 
 def compute_row_units(problem: Problem) -> Floats:
-    """What each row is measured in: the bound, or the largest cost if that is less or the bound 0.
+    """The unit of each row: the bound, or the largest cost if that is less or the bound is 0.
 
-    Not simply the largest cost: beside a price of 100 a budget of 0.001 would be a rounding error.
+    With the largest cost alone, a budget of 0.001 beside a price of 100 would be rounding error.
     """
     bounded = (problem.bounds > 0) & (problem.bounds < problem.peaks)
     return np.where(bounded, problem.bounds, problem.peaks)
 
 
 class SlaterPoint(NamedTuple):
-    """delta, and the inclusion probabilities that keep all limits tightened by delta of themselves.
+    """delta, and inclusion probabilities that satisfy all limits tightened by the factor delta.
 
-    They are a corner of a polytope: all but d + 1 of them are 0 or 1.
+    They are a vertex of a polytope: all but d + 1 of them are 0 or 1.
     """
 
     margin: float
-    quota: Floats  # (K,), of sum min(M, K), or less where panels may have fewer members
+    quota: Floats  # (K,), of sum min(M, K), or less if panels may have fewer members
 
 
 def find_slater_point(problem: Problem, fewer: bool = False) -> SlaterPoint:
@@ -64,35 +64,55 @@ def find_slater_point(problem: Problem, fewer: bool = False) -> SlaterPoint:
     """
     A, b = make_constraint_rows(problem)
     K, members = problem.size, min(problem.draws, problem.size)
-    found = linprog(  # over p, the places that stay empty, and delta
+    found = linprog(  # over p, empty places, and delta
         np.append(np.zeros(K + 1), -1.0),
         A_ub=np.column_stack([A, np.zeros(len(b)), np.abs(b)]) if len(b) else None,
         b_ub=b if len(b) else None,
         A_eq=np.append(np.ones(K + 1), 0.0)[None],
         b_eq=[float(members)],
         bounds=[*[(0.0, 1.0)] * K, (0.0, members - 1.0 if fewer else 0.0), (0.0, 1.0)],
-        method="highs-ds",  # a corner, not a point inside a face
+        method="highs-ds",  # a vertex, not a point inside a face
     )
     if found.x is None:  # HiGHS misses an interior thinner than its tolerance
         return SlaterPoint(0.0, np.full(K, members / K))
     return SlaterPoint(float(found.x[-1]), np.clip(found.x[:K], 0.0, 1.0))
 
 
+MIN_RELATIVE_SLACK = 1e-6  # of a limit, in units of its row
+
+
+def compute_price_units(problem: Problem) -> Floats:
+    """The amount of each limit that a price is for, chosen so that a price of 1 is high for any.
+
+    The slack of a maximum above the cheapest panel, or of the most expensive panel above a minimum:
+    a reward is at most 1, so all of it is worth at most 1, and by concavity so is the last unit.
+    What all experts have in common every panel pays. At most what two experts differ by, as most
+    minima are small shares.
+    """
+    rows, members = np.sort(problem.rows), min(problem.draws, problem.size)
+    below = problem.bounds - rows[:, :members].sum(axis=1)
+    above = rows[:, -members:].sum(axis=1) - problem.bounds
+    slack = np.minimum(np.where(problem.signs > 0, above, below), np.ptp(rows, axis=1))
+    return np.asarray(np.maximum(slack, MIN_RELATIVE_SLACK * compute_row_units(problem)))
+
+
 BOUND_TIGHTENING = 0.05  # of every bound, unless the Slater margin is less than twice that
 
 
 class MaxEntropyPanels(NamedTuple):
-    """Parameters theta_0 and the chances p_0 to be asked, as near to equal as the limits allow."""
+    """Logits theta_0 and inclusion probabilities p_0, as near to equal as the limits allow."""
 
     theta: Floats
-    chances: Floats
+    inclusion: Floats
 
 
 def solve_max_entropy(rows: ConstraintRows, members: int, margin: float) -> MaxEntropyPanels:
-    """max entropy over laws of `members` different experts with A p <= b, tightened a little."""
+    """max entropy over distributions of panels of `members` experts with A p <= b, tightened a
+    little. Equal shares would exhaust a tight budget.
+    """
     K = rows.A.shape[1]
-    theta, chances, prices = np.zeros(K), np.empty(K), np.zeros(rows.b.size)
+    theta, inclusion, multipliers = np.zeros(K), np.empty(K), np.zeros(rows.b.size)
     b = rows.b - min(BOUND_TIGHTENING, margin / 2) * np.abs(rows.b)
     A = np.ascontiguousarray(rows.A)
-    kl_project(theta, chances, prices, np.zeros(K), A, b, members, 0.0, np.zeros(K))
-    return MaxEntropyPanels(theta, chances)
+    kl_project(theta, inclusion, multipliers, np.zeros(K), A, b, members, 0.0, np.zeros(K))
+    return MaxEntropyPanels(theta, inclusion)

@@ -1,8 +1,9 @@
-"""distinct: exactly M different experts, drawn as one set from a law that mirror ascent moves.
+"""distinct: exactly M different experts, drawn as one set from a distribution moved by mirror ascent.
 
-The law is conditional Poisson, P(A) ~ prod_{i in A} e^theta_i over |A| = M, mixed with a little of
-the mildest law inside the limits. Its expected cost is linear in the chances to be drawn, so that
-limits are rows of an entropic projection and need no stand-in. The guard sees to what is realised.
+The distribution is conditional Poisson, P(A) ~ prod_{i in A} e^theta_i over |A| = M, mixed with a
+little of the maximum-entropy distribution inside the limits. Its expected cost is linear in the
+inclusion probabilities, so limits are rows of an entropic projection and need no surrogate. The
+guard keeps the realised cost inside the limits.
 """
 
 import math
@@ -11,6 +12,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bylot.distributions import FixedSizeSets, MixedSets
 from bylot.errors import PolicyError
 from bylot.numerics.conditional_poisson import (
     draw_set,
@@ -22,22 +24,34 @@ from bylot.numerics.conditional_poisson import (
     restrict_logits,
 )
 from bylot.numerics.inclusion import add_expected_costs
-from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
-from bylot.numerics.philox import COIN_STREAM, SET_STREAM, RngKey, draw_uniforms
+from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.set_selection import fill_draws_from_set
-from bylot.policies import budget, mirror_ascent
+from bylot.numerics.streams import RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
+    BoundPolicy,
+    Policy,
+    ProblemChange,
     Ticket,
     compute_distribution,
     compute_inclusion,
     decide,
     learn,
     make_set_ticket,
+    round_up_visits,
     step,
 )
-from bylot.policies.budget import DEFAULT_PACE, Pace, fill_paced_bounds, is_valid_budget, make_pace
+from bylot.policies.budget import (
+    DEFAULT_PACE,
+    Pace,
+    check_pace,
+    fill_paced_bounds,
+    is_valid_budget,
+    make_pace,
+    migrate_period,
+)
 from bylot.policies.constraint_rows import (
     find_slater_point,
     make_constraint_rows,
@@ -61,8 +75,10 @@ from bylot.policies.mirror_ascent import (
     add_gradient_step,
     begin_ascent_step,
     center_reward,
+    check_ascent_settings,
     clamp_logits,
     compute_step_length,
+    is_valid_gradient_state,
     make_gradient_state,
 )
 from bylot.policies.multipliers import (
@@ -75,22 +91,20 @@ from bylot.policies.pull_counts import mark_members
 from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
-NO_CHOICE_VARIANCE = 1e-12  # a variance of being drawn that counts as none: there was no choice
-MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = (
-    -10.0,
-    8.0,
-)  # of theta at the start of a step, whose M-th largest is 0
-MAX_EXPONENT = 700.0  # a logarithm whose exponential is still a number
-MAX_ABS_LOGIT = 1e100  # a theta beyond it could not be added up
+NO_CHOICE_VARIANCE = 1e-12  # a smaller variance of being drawn means that there was no choice
+COIN_STREAM, PANEL_STREAM = RngStream.COIN.value, RngStream.PANEL.value
+MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = -10.0, 8.0  # at the start of a step; the M-th largest is 0
+MAX_EXPONENT = 700.0  # exp of it is still finite
+MAX_ABS_LOGIT = 1e100  # sums of larger logits could overflow
 
 
-class PanelDistribution(NamedTuple):
-    """A law of m different experts, and what its draws and chances are read from."""
+class SetTables(NamedTuple):
+    """A distribution of sets of m experts, and the tables that draws and probabilities need."""
 
     theta: Floats  # (K,)
     table: Floats  # (K + 1, m + 1)
     coins: Floats  # (K,)
-    pi: Floats  # (K,)
+    pi: Floats  # (K,) inclusion probabilities
     log_z: Floats  # one number
 
 
@@ -99,15 +113,15 @@ class DistinctRule(NamedTuple):
 
     draws: int  # M
     members: int  # m = min(M, K)
-    climb: AscentSettings
-    eps: float  # how much of the mildest law is mixed in
-    mild: PanelDistribution
+    ascent: AscentSettings
+    eps: float  # share of the exploration distribution
+    explore: SetTables
     pace: Pace
     guard: Guard
 
 
 class DistinctState(NamedTuple):
-    """What it remembers: a line per context, and the shared account."""
+    """A line per context, and the shared budget."""
 
     theta: Floats  # (X, K)
     table: Floats  # (X, K + 1, m + 1)
@@ -115,84 +129,72 @@ class DistinctState(NamedTuple):
     pi: Floats  # (X, K)
     log_z: Floats  # (X, 1)
     visits: Ints  # (X,)
-    slope: GradientState
-    till: MultiplierAverage
-    account: Budget
+    gradient: GradientState
+    multipliers: MultiplierAverage
+    budget: Budget
     bounds: Floats  # (d,) in force
 
 
 @jit
-def refresh_panel_distribution(law: PanelDistribution, m: int) -> None:
-    """Table, chances and normaliser of a theta that has changed."""
-    law.log_z[0] = fill_count_table(law.table, law.coins, law.theta, m)
-    fill_inclusion(law.pi, law.table, law.coins, m)
+def refresh_tables(tables: SetTables, m: int) -> None:
+    """Compute what follows from theta."""
+    tables.log_z[0] = fill_count_table(tables.table, tables.coins, tables.theta, m)
+    fill_inclusion(tables.pi, tables.table, tables.coins, m)
 
 
 @jit
-def get_panel_distribution(state: DistinctState, x: int) -> PanelDistribution:
-    """The law of a context."""
-    return PanelDistribution(
-        state.theta[x], state.table[x], state.coins[x], state.pi[x], state.log_z[x]
-    )
+def get_tables(state: DistinctState, x: int) -> SetTables:
+    """The distribution of a context: views into the state."""
+    return SetTables(state.theta[x], state.table[x], state.coins[x], state.pi[x], state.log_z[x])
 
 
 @jit
 def refresh_all_contexts(state: DistinctState, m: int) -> None:
-    """The same in every context."""
+    """Compute what follows from theta in every context."""
     for x in range(state.visits.size):
-        refresh_panel_distribution(get_panel_distribution(state, x), m)
+        refresh_tables(get_tables(state, x), m)
 
 
 @jit
 def move_distinct(rule: DistinctRule, state: DistinctState, x: int) -> None:
-    """One step of mirror ascent, projected on the limits in force.
+    """One step of mirror ascent, projected onto the bounds in force.
 
-    The gradient in the chances is Cov^-1 times that in theta, with Cov ~ diag c - c c' / sum c: on
-    the tangent space it is g / c (`fill_covariance_diagonal`). c = pi (1 - pi), right for large sets only, would
-    lead to a point that is not the best under the limits.
+    The gradient in the inclusion probabilities is Cov^-1 times that in theta, with
+    Cov ~ diag c - c c' / sum c: on the tangent space it is g / c (`fill_covariance_diagonal`).
+    c = pi (1 - pi), right for large sets only, would lead to a suboptimal point.
     """
-    here, slope, guard = get_panel_distribution(state, x), state.slope, rule.guard
+    here, gradient, guard = get_tables(state, x), state.gradient, rule.guard
     theta, pi = here.theta, here.pi
-    spread, g = np.empty(pi.size), slope.g[x]
+    spread, g = np.empty(pi.size), gradient.g[x]
     fill_covariance_diagonal(spread, pi, rule.members)
     for i in range(spread.size):
         g[i] = g[i] / spread[i] if spread[i] > NO_CHOICE_VARIANCE else 0.0
-    begin_ascent_step(slope, x, spread)
-    s = compute_step_length(rule.climb, slope, x)
+    begin_ascent_step(gradient, x, spread)
+    s = compute_step_length(rule.ascent, gradient, x)
     clamp_logits(theta, nth_largest(theta, rule.members), MIN_PANEL_LOGIT, MAX_PANEL_LOGIT)
-    add_gradient_step(theta, slope, x, s)
-    fill_paced_bounds(state.bounds, guard, state.account, rule.pace)
-    prices = np.empty(guard.b.size)
-    kl_project(
-        theta, pi, prices, theta, guard.A, state.bounds, rule.members, rule.eps, rule.mild.pi
-    )
-    add_multipliers(state.till, prices, s)
-    refresh_panel_distribution(here, rule.members)
+    add_gradient_step(theta, gradient, x, s)
+    fill_paced_bounds(state.bounds, guard, state.budget, rule.pace)
+    lam, b = np.empty(guard.b.size), state.bounds
+    kl_project(theta, pi, lam, theta, guard.A, b, rule.members, rule.eps, rule.explore.pi)
+    add_multipliers(state.multipliers, lam, s)
+    refresh_tables(here, rule.members)
 
 
 @jit
-def restrict_panel_distribution(
-    law: PanelDistribution, available: Bools, m: int
-) -> PanelDistribution:
-    """The law of m experts among those that are up."""
-    part = PanelDistribution(
-        restrict_logits(law.theta, available),
-        np.empty((law.theta.size + 1, m + 1)),
-        np.empty(law.theta.size),
-        np.empty(law.theta.size),
-        np.empty(1),
-    )
-    refresh_panel_distribution(part, m)
+def restrict_tables(tables: SetTables, available: Bools, m: int) -> SetTables:
+    """The distribution of m of the available experts."""
+    K = tables.theta.size
+    theta = restrict_logits(tables.theta, available)
+    part = SetTables(theta, np.empty((K + 1, m + 1)), np.empty(K), np.empty(K), np.empty(1))
+    refresh_tables(part, m)
     return part
 
 
 @jit
-def compute_mixture_costs(
-    A: Floats, here: PanelDistribution, mild: PanelDistribution, eps: float
-) -> Floats:
+def compute_mixture_costs(A: Floats, learned: SetTables, explore: SetTables, eps: float) -> Floats:
     """The expected cost of a panel under each row, A ((1 - eps) pi + eps p_0)."""
-    costs, p = np.zeros(A.shape[0]), np.empty(here.pi.size)
-    fill_mixture(p, here.pi, eps, mild.pi)
+    costs, p = np.zeros(A.shape[0]), np.empty(learned.pi.size)
+    fill_mixture(p, learned.pi, eps, explore.pi)
     add_expected_costs(costs, A, p)
     return costs
 
@@ -200,87 +202,103 @@ def compute_mixture_costs(
 @jit
 def find_available_distributions(
     rule: DistinctRule, state: DistinctState, x: int, available: Bools
-) -> tuple[PanelDistribution, PanelDistribution, int]:
-    """The law of a context and the mildest, among those that are up, and how many are drawn.
+) -> tuple[SetTables, SetTables, int]:
+    """The learned and the exploration distribution over available experts, and the set size.
 
-    Where renormalising alone would break a limit in force, the law moves as little as it must.
+    If renormalising alone would break a bound in force, the former is projected onto the bounds.
     """
-    here, mild, m = get_panel_distribution(state, x), rule.mild, rule.members
+    learned, explore, m = get_tables(state, x), rule.explore, rule.members
     if available.size == 0:
-        return here, mild, m
+        return learned, explore, m
     m = min(m, available.sum())
-    here, mild = (
-        restrict_panel_distribution(here, available, m),
-        restrict_panel_distribution(mild, available, m),
-    )
+    learned = restrict_tables(learned, available, m)
+    explore = restrict_tables(explore, available, m)
     A, b = rule.guard.A, state.bounds
-    if is_outside_bounds(compute_mixture_costs(A, here, mild, rule.eps), b):
-        prices = np.empty(b.size)
-        kl_project(here.theta, here.pi, prices, here.theta, A, b, m, rule.eps, mild.pi)
-        refresh_panel_distribution(here, m)
-    return here, mild, m
+    if is_outside_bounds(compute_mixture_costs(A, learned, explore, rule.eps), b):
+        theta, lam = learned.theta, np.empty(b.size)
+        kl_project(theta, learned.pi, lam, theta, A, b, m, rule.eps, explore.pi)
+        refresh_tables(learned, m)
+    return learned, explore, m
+
+
+@jit_inline
+def forecast_distinct(
+    rule: DistinctRule, state: DistinctState, learned: SetTables, explore: SetTables, some: bool
+) -> bool:
+    """Would panels of these distributions miss a limit? Only asked if only `some` are available."""
+    short = False
+    if some or state.budget.alarm[0]:  # else there is nothing to forecast or clear
+        costs = state.bounds
+        if some:
+            costs = compute_mixture_costs(rule.guard.A, learned, explore, rule.eps)
+        short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
+    return short
+
+
+@jit_inline
+def draw_from_mixture(
+    learned: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey
+) -> Ints:
+    """A set from the exploration distribution with probability eps, else from the learned one."""
+    if draw_uniforms(rng, COIN_STREAM, 1)[0] < eps:
+        members = draw_set(explore.table, explore.coins, m, rng, PANEL_STREAM)
+    else:
+        members = draw_set(learned.table, learned.coins, m, rng, PANEL_STREAM)
+    return members
+
+
+@jit_inline
+def compute_mixture_propensity(
+    members: Ints, learned: SetTables, explore: SetTables, eps: float
+) -> tuple[float, float]:
+    """P(A) = (1 - eps) P_learned(A) + eps P_0(A), and the weight P_learned(A) / P(A).
+
+    In logarithms: one of many sets may have a probability that is too small for a float.
+    """
+    ours = log_fixed_set_probability(members, learned.theta, learned.log_z[0])
+    apart = log_fixed_set_probability(members, explore.theta, explore.log_z[0]) - ours
+    weight = 1.0 / ((1.0 - eps) + eps * np.exp(min(apart, MAX_EXPONENT)))
+    return max(np.exp(ours - np.log(weight)), MIN_PROPENSITY), weight
 
 
 @step(decide, DistinctRule)
-def _(
+def decide_distinct(
     rule: DistinctRule, state: DistinctState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
-    if state.visits[context] % rule.climb.batch == 0:
-        move_distinct(rule, state, context)
+    """`decide`: a step every batch, then one set, or the guard's panel in its place."""
+    if state.visits[context] % rule.ascent.batch == 0:
+        move_distinct(rule, state, context)  # theta <- KL-project(theta + s g)
     state.visits[context] += 1
-    here, mild, m = find_available_distributions(rule, state, context, available)
-    costs = (
-        state.bounds
-        if available.size == 0
-        else compute_mixture_costs(rule.guard.A, here, mild, rule.eps)
-    )
-    short = False
-    if available.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
-        short = forecast_shortfall(rule.guard, state.account, costs, state.bounds)
-    if draw_uniforms(rng, COIN_STREAM, 1)[0] < rule.eps:
-        members = draw_set(mild.table, mild.coins, m, rng, SET_STREAM)
-    else:
-        members = draw_set(here.table, here.coins, m, rng, SET_STREAM)
-    ours = log_fixed_set_probability(members, here.theta, here.log_z[0])
-    apart = log_fixed_set_probability(members, mild.theta, mild.log_z[0]) - ours
-    # In logarithms: among many sets a single one may be rarer than a number can be small.
-    weight = 1.0 / ((1.0 - rule.eps) + rule.eps * np.exp(min(apart, MAX_EXPONENT)))
-    propensity = max(np.exp(ours - np.log(weight)), MIN_PROPENSITY)
-    admitted = guard_panel(rule.guard, state.account, members, available)
-    draws = np.empty(rule.draws, np.int64)
-    fill_draws_from_set(draws, admitted.members)
-    if admitted.replaced:
-        propensity = 1.0
-    feasible, inclusion = admitted.kept and not short, here.pi.copy()
+    learned, explore, m = find_available_distributions(rule, state, context, available)
+    short = forecast_distinct(rule, state, learned, explore, available.size > 0)
+    members = draw_from_mixture(learned, explore, rule.eps, m, rng)
+    propensity, weight = compute_mixture_propensity(members, learned, explore, rule.eps)
+    panel = guard_panel(rule.guard, state.budget, members, available)  # drawn, or the schedule's
+    draws, pi = np.empty(rule.draws, np.int64), learned.pi.copy()
+    fill_draws_from_set(draws, panel.members)
+    feasible, p = panel.kept and not short, 1.0 if panel.replaced else propensity
     return make_set_ticket(
-        rng.t,
-        context,
-        draws,
-        inclusion,
-        available,
-        feasible,
-        propensity,
-        weight,
-        admitted.replaced,
+        rng.t, context, draws, pi, available, feasible, p, weight, panel.replaced
     )
 
 
 @step(learn, DistinctRule)
-def _(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
+def learn_distinct(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
+    """`learn`: g += w (r - baseline) score(A) / B, unless the guard replaced the panel."""
     x = ticket.context
     if not ticket.replaced:
-        weight = ticket.weight * center_reward(state.slope, x, reward) / rule.climb.batch
-        add_panel_score(state.slope.g[x], ticket.draws, ticket.inclusion, weight)
+        weight = ticket.weight * center_reward(state.gradient, x, reward) / rule.ascent.batch
+        add_panel_score(state.gradient.g[x], ticket.draws, ticket.inclusion, weight)
 
 
 @jit
 def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
-    """g_i += weight (1[i in A] - pi_i), the score in theta at the law that was drawn from.
+    """g_i += weight (1[i in A] - pi_i), the score in theta of the distribution that was drawn from.
 
-    What it says of the chances is told by the covariance of the law that moves (`move_distinct`).
+    `move_distinct` converts it by the covariance of the distribution that moves.
     """
     score = np.empty(g.size)
-    fill_fixed_set_score(score, draws, pi)  # a member comes twice only where there was no choice
+    fill_fixed_set_score(score, draws, pi)  # a member comes twice only if there was no choice
     for i in range(g.size):
         if pi[i] * (1.0 - pi[i]) > NO_CHOICE_VARIANCE:
             g[i] += weight * score[i]
@@ -288,15 +306,18 @@ def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
 
 @jit
 def mix_inclusion(rule: DistinctRule, state: DistinctState, x: int, available: Bools) -> Floats:
-    """The chance of every expert to be drawn, the mildest law mixed in."""
-    here, mild, _ = find_available_distributions(rule, state, x, available)
-    p = np.empty(here.pi.size)
-    fill_mixture(p, here.pi, rule.eps, mild.pi)
+    """The inclusion probabilities of the mixture."""
+    learned, explore, _ = find_available_distributions(rule, state, x, available)
+    p = np.empty(learned.pi.size)
+    fill_mixture(p, learned.pi, rule.eps, explore.pi)
     return p
 
 
 @step(compute_distribution, DistinctRule)
-def _(rule: DistinctRule, state: DistinctState, context: int, available: Bools) -> Floats:
+def compute_distinct_distribution(
+    rule: DistinctRule, state: DistinctState, context: int, available: Bools
+) -> Floats:
+    """`compute_distribution`: inclusion probabilities over their sum."""
     p: Floats = mix_inclusion(rule, state, context, available)
     total = p.sum()
     for i in range(p.size):
@@ -305,23 +326,24 @@ def _(rule: DistinctRule, state: DistinctState, context: int, available: Bools) 
 
 
 @step(compute_inclusion, DistinctRule)
-def _(rule: DistinctRule, state: DistinctState, ticket: Ticket) -> Floats:
+def compute_distinct_inclusion(rule: DistinctRule, state: DistinctState, ticket: Ticket) -> Floats:
+    """`compute_inclusion`: of the mixture, or the panel itself if the guard replaced the draw."""
     if ticket.replaced:
         return mark_members(ticket.draws, state.theta.shape[1])
     return mix_inclusion(rule, state, ticket.context, ticket.available)
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Distinct(Policy):
     """Settings of `distinct`; one default for every pool.
 
-    eta:      of the step, in units of what a regret bound would have
+    eta:      step size, in units of what a regret bound would have
     patience: batches that count as seen before the first, so that early steps are short
     batch:    decisions of a context between two steps
-    eps:      share of the mildest law in every draw
-    pace:     how far limits in force may rise after frugal rounds; 1 keeps every single round
-              inside the limits in expectation, None holds limits in force as they are
-    guard:    replace panels after which the limits could not be kept for certain
+    eps:      share of the exploration distribution in every draw
+    pace:     factor by which bounds in force may exceed the limits after cheap rounds; 1 keeps
+              every round inside the limits in expectation, None keeps the bounds fixed
+    guard:    replace panels after which the limits could not be guaranteed
     clip:     let no step change a logit by more than 1
     """
 
@@ -333,76 +355,94 @@ class Distinct:
     guard: bool = True
     clip: bool = True
 
-    aware: ClassVar[bool] = True
-    multinomial: ClassVar[bool] = False
-    whole: ClassVar[bool] = True
+    name: ClassVar[str] = "distinct"
+    label: ClassVar[str] = "distinct"
+    summary: ClassVar[str] = (
+        "asks as many different experts as there are draws and learns whom to ask how often"
+    )
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.COIN, RngStream.PANEL)
+    needs_full_panels: ClassVar[bool] = True
+    draws_sets: ClassVar[bool] = True
     derived: ClassVar[tuple[str, ...]] = ("table", "coins", "pi", "log_z")
+    restarted: ClassVar[tuple[str, ...]] = ("bounds",)
 
     def __post_init__(self) -> None:
-        mirror_ascent.check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
-        budget.check_pace(self.pace)
+        check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
+        check_pace(self.pace)
         check_bools(guard=self.guard, clip=self.clip)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> DistinctRule:
-        """The rule for this problem; limits are promised at the end of the horizon, or of every
-        period of the problem.
-        """
-        members = check_full_panels(problem, "distinct")
-        rows, room = make_constraint_rows(problem), find_slater_point(problem)
+        """Make the rule; limits hold at the end of the horizon, or of every period."""
+        members = check_full_panels(problem, self.name)
+        rows, slater = make_constraint_rows(problem), find_slater_point(problem)
         period, entropy = get_period(problem, horizon), log_binomial(problem.size, members)
-        plan = plan_fallback_schedule(rows, room.quota, period)
-        theta, _ = solve_max_entropy(rows, members, room.margin)
+        plan = plan_fallback_schedule(rows, slater.quota, period)
+        theta, _ = solve_max_entropy(rows, members, slater.margin)
         return DistinctRule(
             draws=problem.draws,
             members=members,
-            climb=AscentSettings(
+            ascent=AscentSettings(
                 float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
             ),
             eps=float(self.eps),
-            mild=make_panel_distribution(theta, members),
-            pace=make_pace(self.pace, room.margin, rows.A, members, full=True),
+            explore=make_tables(theta, members),
+            pace=make_pace(self.pace, slater.margin, rows.A, members, full=True),
             guard=make_guard(rows, plan, period, full=True, on=self.guard),
         )
 
     def start(self, rule: DistinctRule, contexts: int = 1) -> DistinctState:
-        """The mildest law in every context, and a period with nothing spent."""
-        mild, guard = rule.mild, rule.guard
+        """The exploration distribution in every context, and a period with nothing spent."""
+        explore, guard = rule.explore, rule.guard
         return DistinctState(
-            theta=np.tile(mild.theta, (contexts, 1)),
-            table=np.tile(mild.table, (contexts, 1, 1)),
-            coins=np.tile(mild.coins, (contexts, 1)),
-            pi=np.tile(mild.pi, (contexts, 1)),
-            log_z=np.tile(mild.log_z, (contexts, 1)),
+            theta=np.tile(explore.theta, (contexts, 1)),
+            table=np.tile(explore.table, (contexts, 1, 1)),
+            coins=np.tile(explore.coins, (contexts, 1)),
+            pi=np.tile(explore.pi, (contexts, 1)),
+            log_z=np.tile(explore.log_z, (contexts, 1)),
             visits=np.zeros(contexts, np.int64),
-            slope=make_gradient_state(contexts, mild.theta.size),
-            till=make_multiplier_average(guard.b.size),
-            account=open_budget(guard),
+            gradient=make_gradient_state(contexts, explore.theta.size),
+            multipliers=make_multiplier_average(guard.b.size),
+            budget=open_budget(guard),
             bounds=guard.b.copy(),
         )
 
-    def sound(self, rule: DistinctRule, state: DistinctState) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
+    def is_valid_state(self, rule: DistinctRule, state: DistinctState) -> bool:
+        """Validate a state loaded from disk."""
         return bool(
             len(state.visits) > 0
             and (state.visits >= 0).all()
             and (np.abs(state.theta) < MAX_ABS_LOGIT).all()
             and ((state.pi >= 0) & (state.pi <= 1)).all()
             and np.allclose(state.pi.sum(axis=1), rule.members)
-            and mirror_ascent.is_valid_gradient_state(state.slope)
-            and is_valid_budget(rule.guard, state.account)
+            and is_valid_gradient_state(state.gradient)
+            and is_valid_budget(rule.guard, state.budget)
         )
 
     def prices(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Floats:
-        """Multipliers of recent steps."""
-        return average_shadow_prices(problem, state.till)
+        """Averaged multipliers."""
+        return average_shadow_prices(problem, state.multipliers)
 
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
-        """Fill in what follows from theta, in every context."""
+        """Compute what follows from theta."""
         refresh_all_contexts(state, rule.members)
+
+    def distribution(
+        self, rule: DistinctRule, state: DistinctState, context: int, available: Bools
+    ) -> MixedSets:
+        """The mixture of the learned and the exploration distribution."""
+        learned, explore, m = find_available_distributions(rule, state, context, available)
+        parts = tuple(FixedSizeSets(one.theta.copy(), int(m)) for one in (learned, explore))
+        return MixedSets(parts, np.array([1.0 - rule.eps, rule.eps]))
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Continue the period; a step is due at once."""
+        self.derive(new.rule, new.state)
+        migrate_period(change, old, new)
+        round_up_visits(new.state.visits, new.rule.ascent.batch)
 
 
 def check_full_panels(problem: Problem, policy: str) -> int:
-    """The members of every panel, where panels of so many can keep the limits."""
+    """The size of every panel, if full panels can satisfy the limits."""
     members = min(problem.draws, problem.size)
     if problem.full_conflict is not None:
         raise PolicyError(
@@ -413,17 +453,12 @@ def check_full_panels(problem: Problem, policy: str) -> int:
     return members
 
 
-def make_panel_distribution(theta: Floats, m: int) -> PanelDistribution:
-    """A law with all that follows from its theta."""
+def make_tables(theta: Floats, m: int) -> SetTables:
+    """A distribution with all that follows from its theta."""
     K = theta.size
-    made = PanelDistribution(
-        theta - nth_largest(theta, m),
-        np.empty((K + 1, m + 1)),
-        np.empty(K),
-        np.empty(K),
-        np.empty(1),
-    )
-    refresh_panel_distribution(made, m)
+    shifted = theta - nth_largest(theta, m)
+    made = SetTables(shifted, np.empty((K + 1, m + 1)), np.empty(K), np.empty(K), np.empty(1))
+    refresh_tables(made, m)
     return made
 
 

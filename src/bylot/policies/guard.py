@@ -12,6 +12,7 @@ from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m
+from bylot.policies.base import ProblemChange
 from bylot.policies.constraint_rows import ConstraintRows
 from bylot.policies.fallback_schedule import (
     SCHEDULE_ROUNDS,
@@ -61,6 +62,15 @@ class Budget(NamedTuple):
     missed: Ints  # (d,) periods that ended outside a limit, which takes experts that are down
     short: Bools  # (d,) would those that are up miss a limit, if it stayed at that?
     alarm: Bools  # any of them? Asked in every round, which a call would make slow
+
+    def migrate(self, new: "Budget", change: ProblemChange) -> None:
+        """Counts since the first decision continue, but for missed periods of a limit whose bound
+        changed; `migrate_period` does the rest, which needs both guards.
+        """
+        new.replaced[:] = self.replaced
+        here, there = change.limits
+        same = change.old.bounds[here] == change.new.bounds[there]
+        new.missed[there[same]] = self.missed[here[same]]
 
 
 def get_period(problem: Problem, horizon: int | None) -> int:
@@ -139,7 +149,7 @@ def compute_panel_cost(A: Floats, members: Ints) -> Floats:
 
 
 @jit
-def compute_loss(guard: Guard, account: Budget, cost: Floats, place: int) -> float:
+def compute_loss(guard: Guard, budget: Budget, cost: Floats, place: int) -> float:
     """After a round of this cost, by how much would the schedule from this place on miss limits?
 
     sum_j (spent + cost + n F + ahead - P b)_j^+ with n rounds left after it, in units of the rows.
@@ -147,10 +157,10 @@ def compute_loss(guard: Guard, account: Budget, cost: Floats, place: int) -> flo
     can rise): by induction from the period's start it is 0 at its end, n = 0, whatever was drawn in
     between.
     """
-    n, total = account.left[0] - 1, 0.0
+    n, total = budget.left[0] - 1, 0.0
     for j in range(cost.size):
         over = (
-            account.spent[j]
+            budget.spent[j]
             + cost[j]
             + bound_schedule_cost(guard, n, place, j)
             - compute_allowance(guard, j)
@@ -174,27 +184,27 @@ def compute_allowance(guard: Guard, j: int) -> float:
 
 
 @jit
-def book_round(guard: Guard, account: Budget, cost: Floats) -> None:
+def book_round(guard: Guard, budget: Budget, cost: Floats) -> None:
     """Book a round; after the last of a period the next one begins with nothing spent."""
     for j in range(cost.size):
-        account.spent[j] += cost[j]
-    account.left[0] -= 1
-    if account.left[0] == 0:
-        account.left[0] = guard.period
+        budget.spent[j] += cost[j]
+    budget.left[0] -= 1
+    if budget.left[0] == 0:
+        budget.left[0] = guard.period
         for j in range(cost.size):
-            account.missed[j] += account.spent[j] > compute_allowance(guard, j)
-            account.spent[j] = 0.0
+            budget.missed[j] += budget.spent[j] > compute_allowance(guard, j)
+            budget.spent[j] = 0.0
 
 
 @jit
-def guard_panel(guard: Guard, account: Budget, members: Ints, available: Bools) -> AdmittedPanel:
+def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> AdmittedPanel:
     """Let a panel pass, or put the schedule's next in its place; either is booked.
 
     The schedule's loses nothing unless experts are down, or were in this period. Then whatever
     loses least is played: the drawn, the schedule's, or what makes up for most.
     """
-    cost, place = compute_panel_cost(guard.A, members), account.place[0]
-    loss = compute_loss(guard, account, cost, place)
+    cost, place = compute_panel_cost(guard.A, members), budget.place[0]
+    loss = compute_loss(guard, budget, cost, place)
     replaced, on = False, place
     if guard.on and loss > 0.0:
         drawn, after = members, (place + 1) % guard.schedule.sets.shape[0]
@@ -202,25 +212,25 @@ def guard_panel(guard: Guard, account: Budget, members: Ints, available: Bools) 
             if planned:
                 panel, then = substitute_panel(guard, place, drawn, available), after
             else:
-                panel, then = find_cheapest_panel(guard, account, drawn.size, available), place
+                panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
             paid = compute_panel_cost(guard.A, panel)
-            less = compute_loss(guard, account, paid, then)
+            less = compute_loss(guard, budget, paid, then)
             if less < loss:
                 members, cost, loss, replaced, on = panel, paid, less, True, then
             if loss <= 0.0:
                 break  # as the schedule's does, unless there was an outage
-    account.place[0] = on
-    account.replaced[0] += replaced
-    book_round(guard, account, cost)
+    budget.place[0] = on
+    budget.replaced[0] += replaced
+    book_round(guard, budget, cost)
     return AdmittedPanel(members, replaced, loss <= 0.0)
 
 
 @jit
-def find_cheapest_panel(guard: Guard, account: Budget, size: int, available: Bools) -> Ints:
+def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bools) -> Ints:
     """The panel that costs least in all under limits that the schedule would miss from here on."""
-    n, place, scores = account.left[0], account.place[0], np.zeros(guard.A.shape[1])
+    n, place, scores = budget.left[0], budget.place[0], np.zeros(guard.A.shape[1])
     for j in range(guard.b.size):
-        if account.spent[j] + bound_schedule_cost(guard, n, place, j) > compute_allowance(guard, j):
+        if budget.spent[j] + bound_schedule_cost(guard, n, place, j) > compute_allowance(guard, j):
             scores -= guard.A[j]
     wanted = min(size, available.sum() if available.size > 0 else scores.size)
     members = choose_top_m(scores, wanted, available)
@@ -239,18 +249,18 @@ def is_outside_bounds(costs: Floats, bounds: Floats) -> bool:
 
 
 @jit
-def forecast_shortfall(guard: Guard, account: Budget, costs: Floats, bounds: Floats) -> bool:
+def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floats) -> bool:
     """Note which limits panels of these expected costs would miss by the period's end: those that
     are beyond the bound in force, and beyond what is left of the period's.
     """
-    some, n = False, account.left[0]
+    some, n = False, budget.left[0]
     for j in range(bounds.size):
-        needed = (compute_allowance(guard, j) - account.spent[j]) / n
-        account.short[j] = (
+        needed = (compute_allowance(guard, j) - budget.spent[j]) / n
+        budget.short[j] = (
             costs[j] > bounds[j] + LIMIT_TOLERANCE and costs[j] > needed + LIMIT_TOLERANCE
         )
-        some |= account.short[j]
-    account.alarm[0] = some
+        some |= budget.short[j]
+    budget.alarm[0] = some
     return some
 
 

@@ -1,9 +1,9 @@
 """M i.i.d. draws from q = (1 - eps) softmax(theta) + eps f0, learned by the score of their set.
 
-What q has to keep, and how a step is projected on that, is left to `tangent` and `strict`.
+`tangent` and `strict` say which constraint q satisfies and how a step is projected onto it.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,27 +14,37 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import IidDraws, draw_iid, fill_cumulative, is_first_draw
 from bylot.numerics.set_selection import fill_draws_from_set
-from bylot.policies import mirror_ascent
+from bylot.numerics.streams import RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
+    BoundPolicy,
+    Policy,
+    ProblemChange,
     Ticket,
     compute_distribution,
     compute_inclusion,
+    has_same_pool,
     learn,
     make_iid_ticket,
+    round_up_visits,
     step,
 )
-from bylot.policies.budget import is_valid_budget
+from bylot.policies.budget import is_valid_budget, migrate_period
 from bylot.policies.guard import (
     Budget,
-    Guard,
     forecast_shortfall,
     guard_panel,
     is_outside_bounds,
     open_budget,
 )
 from bylot.policies.iid_limits import fill_mixture, project_onto_tangents
-from bylot.policies.mirror_ascent import GradientState, center_reward, make_gradient_state
+from bylot.policies.mirror_ascent import (
+    GradientState,
+    center_reward,
+    clamp_logits,
+    is_valid_gradient_state,
+    make_gradient_state,
+)
 from bylot.policies.multipliers import MultiplierAverage, make_multiplier_average
 from bylot.policies.pull_counts import mark_members
 
@@ -42,15 +52,15 @@ MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
 
 
 class IidState(NamedTuple):
-    """What is remembered: a line per context, and the shared account."""
+    """A line per context, and the shared budget."""
 
     theta: Floats  # (X, K)
     q: Floats  # (X, K)
     mass: Floats  # (X, K) running sums of q, which draws are looked up in
     visits: Ints  # (X,)
-    slope: GradientState
-    till: MultiplierAverage
-    account: Budget
+    gradient: GradientState
+    multipliers: MultiplierAverage
+    budget: Budget
     bounds: Floats  # (d,) in force
 
 
@@ -61,57 +71,82 @@ class IidDistribution(NamedTuple):
     mass: Floats
 
 
-def start_iid_state(guard: Guard, mild: Floats, contexts: int) -> IidState:
-    """The mildest law in every context, and a period with nothing spent."""
-    return IidState(
-        theta=np.tile(np.log(np.maximum(mild / mild.max(), np.exp(MIN_IID_LOGIT))), (contexts, 1)),
-        q=np.tile(mild, (contexts, 1)),
-        mass=np.tile(np.cumsum(mild), (contexts, 1)),
-        visits=np.zeros(contexts, np.int64),
-        slope=make_gradient_state(contexts, mild.size),
-        till=make_multiplier_average(guard.b.size),
-        account=open_budget(guard),
-        bounds=guard.b.copy(),
-    )
+class IidPolicy(Policy):
+    """What the policies of i.i.d. draws share."""
 
+    draws_iid: ClassVar[bool] = True
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
+    restarted: ClassVar[tuple[str, ...]] = ("bounds",)
 
-def is_valid_iid_state(guard: Guard, state: IidState) -> bool:
-    """Could this be a state of ours? Asked of files, which may have been edited."""
-    return bool(
-        len(state.visits) > 0
-        and (state.visits >= 0).all()
-        and (state.theta <= 1e-9).all()
-        and (state.q >= 0).all()
-        and np.allclose(state.q.sum(axis=1), 1.0, atol=1e-9)
-        and np.allclose(state.mass, np.cumsum(state.q, axis=1), atol=1e-9)
-        and mirror_ascent.is_valid_gradient_state(state.slope)
-        and is_valid_budget(guard, state.account)
-    )
+    def start(self, rule: Any, contexts: int = 1) -> IidState:
+        """The exploration distribution in every context, and a period with nothing spent."""
+        explore, guard = rule.explore, rule.guard
+        logits = np.log(np.maximum(explore / explore.max(), np.exp(MIN_IID_LOGIT)))
+        return IidState(
+            theta=np.tile(logits, (contexts, 1)),
+            q=np.tile(explore, (contexts, 1)),
+            mass=np.tile(np.cumsum(explore), (contexts, 1)),
+            visits=np.zeros(contexts, np.int64),
+            gradient=make_gradient_state(contexts, explore.size),
+            multipliers=make_multiplier_average(guard.b.size),
+            budget=open_budget(guard),
+            bounds=guard.b.copy(),
+        )
+
+    def is_valid_state(self, rule: Any, state: IidState) -> bool:
+        """Validate a state loaded from disk."""
+        return bool(
+            len(state.visits) > 0
+            and (state.visits >= 0).all()
+            and (state.theta <= 1e-9).all()
+            and (state.q >= 0).all()
+            and np.allclose(state.q.sum(axis=1), 1.0, atol=1e-9)
+            and np.allclose(state.mass, np.cumsum(state.q, axis=1), atol=1e-9)
+            and is_valid_gradient_state(state.gradient)
+            and is_valid_budget(rule.guard, state.budget)
+        )
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Recompute q = (1 - eps) softmax(theta) + eps f0 if the pool changed; else it stays as it
+        is until the next step, which is due.
+        """
+        rule, state = new.rule, new.state
+        for x in np.flatnonzero(state.visits):
+            if has_same_pool(change.old, change.new):
+                break
+            theta, q, pi = state.theta[x], state.q[x], np.empty(rule.explore.size)
+            clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
+            fill_softmax(pi, theta)
+            fill_mixture(q, pi, rule.eps, rule.explore)
+            q /= q.sum()
+            state.mass[x] = np.cumsum(q)
+        migrate_period(change, old, new)
+        round_up_visits(state.visits, rule.ascent.batch)
 
 
 @jit
 def restrict_iid_distribution(
     rule: Any, state: IidState, x: int, available: Bools
 ) -> IidDistribution:
-    """The law of a context among the experts that are up, an empty mask standing for all.
+    """The distribution of a context over the available experts; an empty mask stands for all.
 
-    Where renormalising alone would break a limit in force, it moves as little as it must.
+    If renormalising alone would break a bound in force, it is projected onto the bounds.
     """
     if available.size == 0:
         return IidDistribution(state.q[x], state.mass[x])
-    theta, mild = restrict_logits(state.theta[x], available), np.zeros(available.size)
+    theta, explore = restrict_logits(state.theta[x], available), np.zeros(available.size)
     q, pi, whole = np.empty(available.size), np.empty(available.size), 0.0
     for i in range(available.size):
-        mild[i] = rule.mild[i] if available[i] else 0.0
-        whole += mild[i]
+        explore[i] = rule.explore[i] if available[i] else 0.0
+        whole += explore[i]
     for i in range(available.size):
-        mild[i] /= whole
+        explore[i] /= whole
     fill_softmax(pi, theta)
-    fill_mixture(q, pi, rule.eps, mild)
+    fill_mixture(q, pi, rule.eps, explore)
     if is_outside_bounds(expected_panel_costs(q, rule.guard.A, rule.draws), state.bounds):
         prices = np.empty(state.bounds.size)
         project_onto_tangents(
-            theta, q, prices, rule.guard.A, state.bounds, rule.draws, rule.eps, mild
+            theta, q, prices, rule.guard.A, state.bounds, rule.draws, rule.eps, explore
         )
     mass = np.empty(available.size)
     fill_cumulative(q, mass)
@@ -122,16 +157,16 @@ def restrict_iid_distribution(
 def draw_iid_panel(
     rule: Any, state: IidState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
-    """M draws, if the guard lets them pass, and the chance of the set that they make."""
+    """M draws, or the guard's panel, and the propensity of the set that they form."""
     q, mass, costs = state.q[context], state.mass[context], state.bounds
     if available.size > 0:
         q, mass = restrict_iid_distribution(rule, state, context, available)
         costs = expected_panel_costs(q, rule.guard.A, rule.draws)
     short = False
-    if available.size > 0 or state.account.alarm[0]:  # else there is nothing to note or to clear
-        short = forecast_shortfall(rule.guard, state.account, costs, state.bounds)
+    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
+        short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
     panel = draw_iid(q, mass, rule.draws, rng)
-    admitted = guard_panel(rule.guard, state.account, panel.draws, available)
+    admitted = guard_panel(rule.guard, state.budget, panel.draws, available)
     replaced, propensity = admitted.replaced, 1.0
     if replaced:
         replace_draws(panel, admitted.members)
@@ -144,7 +179,7 @@ def draw_iid_panel(
 
 @jit
 def replace_draws(panel: IidDraws, members: Ints) -> None:
-    """Write the members into a panel's draws; nothing about them was left to chance."""
+    """Write the guard's panel into the draws; its members have probability 1."""
     fill_draws_from_set(panel.draws, members)
     for k in range(panel.probabilities.size):
         panel.probabilities[k] = 1.0
@@ -152,7 +187,7 @@ def replace_draws(panel: IidDraws, members: Ints) -> None:
 
 @jit
 def select_member_probabilities(probabilities: Floats, draws: Ints) -> Floats:
-    """The masses of a panel's distinct members, in the order in which they were first drawn."""
+    """The probabilities of the distinct members, in the order in which they were first drawn."""
     masses, n = np.empty(draws.size), 0
     for j in range(draws.size):
         if is_first_draw(draws, j):
@@ -165,7 +200,7 @@ def select_member_probabilities(probabilities: Floats, draws: Ints) -> Floats:
 def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
     """Add the score of the *set*: who was drawn, not how often.
 
-    Among experts that are up it is taken along their simplex: as q.score = M, less M for each.
+    Among available experts it is taken along their simplex: as q.score = M, less M for each.
     """
     masses = select_member_probabilities(ticket.draw_probabilities, ticket.draws)
     score, n = np.empty(masses.size), 0
@@ -180,10 +215,10 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
 
 
 def learn_iid(rule: Any, state: IidState, ticket: Ticket, reward: float) -> None:
-    """`learn`: g += (r - baseline) score(A) / B, if the panel was one that was drawn."""
+    """`learn`: g += (r - baseline) score(A) / B, unless the guard replaced the panel."""
     if not ticket.replaced:
-        weight = center_reward(state.slope, ticket.context, reward) / rule.climb.batch
-        add_set_score(state.slope.g[ticket.context], ticket, rule.draws, weight)
+        weight = center_reward(state.gradient, ticket.context, reward) / rule.ascent.batch
+        add_set_score(state.gradient.g[ticket.context], ticket, rule.draws, weight)
 
 
 def compute_iid_distribution(rule: Any, state: IidState, context: int, available: Bools) -> Floats:
@@ -193,7 +228,7 @@ def compute_iid_distribution(rule: Any, state: IidState, context: int, available
 
 
 def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
-    """`compute_inclusion`: 1 - (1 - q)^M, or the panel itself where it was put in the place of a draw."""
+    """`compute_inclusion`: 1 - (1 - q)^M, or the panel itself if the guard replaced the draw."""
     if ticket.replaced:
         return mark_members(ticket.draws, state.theta.shape[1])
     return iid_inclusion(
@@ -202,7 +237,7 @@ def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
 
 
 def register_iid_steps(rule: type) -> None:
-    """Register what all policies of i.i.d. draws have in common; `decide` is their own."""
+    """Register the steps that policies of i.i.d. draws share; `decide` is their own."""
     step(learn, rule)(learn_iid)
     step(compute_distribution, rule)(compute_iid_distribution)
     step(compute_inclusion, rule)(compute_iid_inclusion)

@@ -146,10 +146,10 @@ def fill_tangent_rows(At: Floats, bt: Floats, A: Floats, b: Floats, q: Floats, M
 
 
 @jit
-def fill_mixture(q: Floats, pi: Floats, eps: float, mild: Floats) -> None:
+def fill_mixture(q: Floats, pi: Floats, eps: float, explore: Floats) -> None:
     """Write q = (1 - eps) pi + eps f0."""
     for i in range(q.size):
-        q[i] = (1.0 - eps) * pi[i] + eps * mild[i]
+        q[i] = (1.0 - eps) * pi[i] + eps * explore[i]
 
 
 @jit
@@ -161,7 +161,7 @@ def project_onto_tangents(
     b: Floats,
     M: int,
     eps: float,
-    mild: Floats,
+    explore: Floats,
 ) -> KlProjection:
     """Move theta as little as it must for q = (1 - eps) softmax(theta) + eps f0 to keep h(q) <= b.
 
@@ -170,12 +170,12 @@ def project_onto_tangents(
     d, K = A.shape
     At, bt, pi, z = np.empty((d, K)), np.empty(d), np.empty(K), theta.copy()
     fill_tangent_rows(At, bt, A, b, q, M)
-    found = kl_project(theta, pi, prices, z, At, bt, 1, eps, mild)
-    fill_mixture(q, pi, eps, mild)
+    found = kl_project(theta, pi, prices, z, At, bt, 1, eps, explore)
+    fill_mixture(q, pi, eps, explore)
     if has_lower_limit(b):
         fill_tangent_rows(At, bt, A, b, q, M)
-        found = kl_project(theta, pi, prices, z, At, bt, 1, eps, mild)
-        fill_mixture(q, pi, eps, mild)
+        found = kl_project(theta, pi, prices, z, At, bt, 1, eps, explore)
+        fill_mixture(q, pi, eps, explore)
     return found
 
 

@@ -1,6 +1,6 @@
-"""MoE: a gate of one logit an expert, opened by Gumbel noise and trained by REINFORCE.
+"""MoE: a gate of one logit per expert, sampled with Gumbel noise and trained by REINFORCE.
 
-Limits act on what it learns from, not on the choice: a panel that breaks them is worth less.
+Limits act on the learning signal, not on the choice: a panel that breaks them is worth less.
 """
 
 from dataclasses import dataclass
@@ -10,34 +10,32 @@ import numpy as np
 
 from bylot.numerics.conditional_poisson import fill_softmax
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import GUMBEL_STREAM, RngKey
+from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m
+from bylot.numerics.streams import RngStream
 from bylot.numerics.variates import add_gumbels
-from bylot.policies import multipliers, pull_counts
-from bylot.policies.base import (
-    Ticket,
-    compute_distribution,
-    compute_inclusion,
-    decide,
-    learn,
-    make_plain_ticket,
-    step,
-)
+from bylot.policies.base import Ticket, decide, learn, make_plain_ticket, step
 from bylot.policies.multipliers import (
     DualOn,
     KnapsackLimits,
     Multipliers,
     charge_multipliers,
+    is_valid_multipliers,
+    make_knapsack_limits,
+    make_multipliers,
     step_multipliers,
 )
 from bylot.policies.pull_counts import (
-    compute_pull_shares,
+    BaselinePolicy,
     count_members,
-    mark_members,
+    has_valid_counts,
+    register_pull_steps,
 )
 from bylot.policies.validation import check_choice, check_positive
 from bylot.problem import Problem
+
+GUMBEL_STREAM = RngStream.GUMBEL.value
 
 
 class MoeRule(NamedTuple):
@@ -49,7 +47,7 @@ class MoeRule(NamedTuple):
 
 
 class MoeState(NamedTuple):
-    """What it remembers: a line per context, and the shared multipliers."""
+    """A line per context, and the shared multipliers."""
 
     visits: Ints  # (X,)
     drawn: Ints  # (X, K) rounds in which i was a member
@@ -69,8 +67,10 @@ def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
 
 
 @step(decide, MoeRule)
-def _(rule: MoeRule, state: MoeState, context: int, rng: RngKey, available: Bools) -> Ticket:
-    # lam answers what was spent; it moves even if no reward ever comes: the cost was owed.
+def decide_moe(
+    rule: MoeRule, state: MoeState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
+    """`decide`: the M largest noisy logits. Multipliers move even if no reward comes."""
     step_multipliers(rule.limits, state.multipliers)
     state.visits[context] += 1
     scores = state.theta[context].copy()
@@ -82,9 +82,10 @@ def _(rule: MoeRule, state: MoeState, context: int, rng: RngKey, available: Bool
 
 
 @step(learn, MoeRule)
-def _(rule: MoeRule, state: MoeState, ticket: Ticket, reward: float) -> None:
-    # For a prompt reward p and lam are those of the decision; a late one meets them as they are
-    # then, as the gate has moved and the gradient is to be taken where it stands.
+def learn_moe(rule: MoeRule, state: MoeState, ticket: Ticket, reward: float) -> None:
+    """`learn`: a REINFORCE step. A late reward meets the logits and multipliers of now: the
+    gradient is to be taken where the gate stands.
+    """
     limits, lam = rule.limits, state.multipliers.lam
     cost = np.zeros(lam.size)
     add_panel_cost(cost, limits.rows, ticket.draws)
@@ -94,33 +95,29 @@ def _(rule: MoeRule, state: MoeState, ticket: Ticket, reward: float) -> None:
     reinforce_logits(state.theta[ticket.context], ticket.draws, rule.rate * effective)
 
 
-@step(compute_distribution, MoeRule)
-def _(rule: MoeRule, state: MoeState, context: int, available: Bools) -> Floats:
-    return compute_pull_shares(state.drawn[context])
-
-
-@step(compute_inclusion, MoeRule)
-def _(rule: MoeRule, state: MoeState, ticket: Ticket) -> Floats:
-    return mark_members(ticket.draws, state.drawn.shape[1])
+register_pull_steps(MoeRule)
 
 
 @dataclass(frozen=True)
-class Moe:
+class Moe(BaselinePolicy):
     """Constrained online gating: the M largest of theta_i + Gumbel noise.
 
     rate:    theta moves by rate * r_eff * (1_A - softmax(theta)), r_eff being the reward, in
              [0, 1], plus sum_j lam_j sign_j cost_j
     step:    the multipliers move in steps of this length, whatever the horizon
-    dual_on: the violation they answer: of the running "average", or of the last round ("instant")
+    dual_on: the violation they follow: of the running "average", or of the last round ("instant")
     """
 
     rate: float = 0.01
     step: float = 4e-4
     dual_on: DualOn = "average"
 
-    aware: ClassVar[bool] = True
-    multinomial: ClassVar[bool] = False
-    whole: ClassVar[bool] = False
+    name: ClassVar[str] = "moe"
+    label: ClassVar[str] = "MoE"
+    summary: ClassVar[str] = (
+        "learns a gate over experts (mixture of experts), with a multiplier for each limit"
+    )
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.GUMBEL,)
 
     def __post_init__(self) -> None:
         check_positive("rate", self.rate, 0.01)
@@ -128,26 +125,22 @@ class Moe:
         check_choice("dual_on", self.dual_on, "average", "instant")
 
     def bind(self, problem: Problem, horizon: int | None = None) -> MoeRule:
-        """The rule for this problem; the horizon does not matter."""
-        limits = multipliers.make_knapsack_limits(problem, float(self.step), False, self.dual_on)
+        """Make the rule; the horizon does not matter."""
+        limits = make_knapsack_limits(problem, float(self.step), False, self.dual_on)
         return MoeRule(problem.draws, float(self.rate), limits)
 
     def start(self, rule: MoeRule, contexts: int = 1) -> MoeState:
-        """An open gate: all logits zero."""
+        """Logits of 0."""
         shape = contexts, rule.limits.rows.shape[1]
         return MoeState(
             visits=np.zeros(contexts, np.int64),
             drawn=np.zeros(shape, np.int64),
             theta=np.zeros(shape),
-            multipliers=multipliers.make_multipliers(rule.limits),
+            multipliers=make_multipliers(rule.limits),
         )
 
-    def sound(self, rule: MoeRule, state: MoeState) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
-        counted = pull_counts.has_valid_counts(state.visits, state.drawn)
+    def is_valid_state(self, rule: MoeRule, state: MoeState) -> bool:
+        """Validate a state loaded from disk."""
+        counted = has_valid_counts(state.visits, state.drawn)
         bounded = (np.abs(state.theta) < 1e200).all()
-        return bool(counted and bounded and multipliers.is_valid_multipliers(state.multipliers))
-
-    def prices(self, problem: Problem, rule: MoeRule, state: MoeState) -> Floats:
-        """The multipliers as they are now."""
-        return multipliers.compute_multiplier_prices(problem, state.multipliers)
+        return bool(counted and bounded and is_valid_multipliers(state.multipliers))

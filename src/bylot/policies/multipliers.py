@@ -1,82 +1,108 @@
-"""Limits as the paper's baselines see them: a multiplier each, moved by subgradient ascent.
+"""Multipliers of limits: averaged over projections, moved by panels, or by subgradient ascent.
 
-Shared by CBwK, TS-BwK and MoE; what a multiplier then does to the choice is theirs.
+The policies with an exact projection average the multipliers it returns, `noisy-or` moves prices by
+what its panels cost, and the paper's baselines use a Lagrangian.
 """
 
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bylot.errors import OutOfReachWarning
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.sampling import add_panel_cost
-from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.base import ProblemChange
+from bylot.policies.constraint_rows import compute_price_units, compute_row_units
 from bylot.problem import Problem
 
-MULTIPLIER_DECAY = 0.99  # of what a step weighs, at every later one
+MULTIPLIER_DECAY = 0.99  # of a step's weight, at every later step
 
 
 class MultiplierAverage(NamedTuple):
-    """Prices and lengths, summed."""
+    """Multipliers of recent projections, to be divided by the lengths of their steps.
 
-    paid: Floats  # (d,)
-    gone: Floats  # one number
+    A step of length s maximises s <g, p> less a divergence, subject to the rows; the multiplier of
+    a row, over s, is thus in rewards per unit of the row. Both are summed before they are divided,
+    so that short steps do not dominate.
+    """
+
+    total: Floats  # (d,)
+    length: Floats  # one number
+
+    def migrate(self, new: "MultiplierAverage", change: ProblemChange) -> None:
+        """Multipliers are per unit of the constraint rows."""
+        growth = change.growth(compute_row_units(change.old), compute_row_units(change.new))
+        change.copy_by_limit(self.total, new.total, growth)
+        new.length[:] = self.length
 
 
 def make_multiplier_average(rows: int) -> MultiplierAverage:
-    """Nothing paid."""
+    """The average before the first step."""
     return MultiplierAverage(np.zeros(rows), np.zeros(1))
 
 
 @jit
-def add_multipliers(till: MultiplierAverage, prices: Floats, s: float) -> None:
-    """Book a step. One of no length has prices too, of limits in force that moved."""
-    till.gone[0] = MULTIPLIER_DECAY * till.gone[0] + s
-    for j in range(prices.size):
-        till.paid[j] = MULTIPLIER_DECAY * till.paid[j] + prices[j]
+def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -> None:
+    """Add a step. One of length 0 has multipliers too, if the bounds in force moved."""
+    average.length[0] = MULTIPLIER_DECAY * average.length[0] + s
+    for j in range(multipliers.size):
+        average.total[j] = MULTIPLIER_DECAY * average.total[j] + multipliers[j]
 
 
-def average_shadow_prices(problem: Problem, till: MultiplierAverage, share: float = 1.0) -> Floats:
-    """Rewards of [0, 1] per unit of each bound, of one-sided rows that were divided by `share`."""
-    if till.gone[0] <= 0:
+def average_shadow_prices(
+    problem: Problem, average: MultiplierAverage, share: float = 1.0
+) -> Floats:
+    """Rewards of [0, 1] per unit of each bound, of rows that were divided by `share`."""
+    if average.length[0] <= 0:
         return np.full(len(problem.limits), np.nan)
-    per_row: Floats = till.paid / till.gone[0]
+    per_row: Floats = average.total / average.length[0]
     return per_row / (compute_row_units(problem) * share)
 
 
-DUAL_PRICE_STEP = 0.2  # of a price, over the root of what was missed so far, squared
+DUAL_PRICE_STEP = 0.2  # longest step of a price
 MAX_DUAL_PRICE = 5.0
-MAX_COUNTED_EXCESS = 30.0  # of what a panel costs beyond a bound, that shortens later steps
-INITIAL_SQUARES = 0.01  # that count as missed before the first panel
+MAX_COUNTED_EXCESS = 30.0  # excess cost of a panel that shortens later steps
+INITIAL_SQUARES = 0.01  # sum of squares before the first panel
 
 
 class DualPrices(NamedTuple):
-    """What a unit of each row costs, in rewards of [0, 1]."""
+    """A price per unit of each row, in rewards of [0, 1], that follows the cost of panels."""
 
     price: Floats  # (d,) lam
-    squares: Floats  # (d,) G2, of what panels cost beyond the bounds in force, summed
+    squares: Floats  # (d,) G2, sum of squared excess over the bounds in force
     moves: Ints  # one number: how often prices have moved
+
+    def migrate(self, new: "DualPrices", change: ProblemChange) -> None:
+        """Prices are per unit of their rows. Where a limit leaves more or less slack than before,
+        steps are long again; where one is new, prices are rehearsed as at the start.
+        """
+        growth = change.growth(compute_price_units(change.old), compute_price_units(change.new))
+        change.copy_by_limit(self.price, new.price, growth)
+        change.copy_by_limit(self.squares, new.squares, growth == 1.0)
+        new.price[:] = np.minimum(new.price, MAX_DUAL_PRICE)
+        new.squares[:] = np.maximum(new.squares, INITIAL_SQUARES)
+        new.moves[:] = self.moves if len(change.limits[0]) == new.price.size else 0
 
 
 def make_dual_prices(rows: int) -> DualPrices:
-    """Nothing costs anything yet."""
+    """Prices of 0."""
     return DualPrices(np.zeros(rows), np.full(rows, INITIAL_SQUARES), np.zeros(1, np.int64))
 
 
-def is_valid_dual_prices(toll: DualPrices) -> bool:
-    """Could these be prices of ours? Asked of files."""
-    fair = (toll.price >= 0) & (toll.price <= MAX_DUAL_PRICE) & (toll.squares >= INITIAL_SQUARES)
-    return bool(fair.all() and toll.moves[0] >= 0)
+def is_valid_dual_prices(dual: DualPrices) -> bool:
+    """Validate prices loaded from disk."""
+    fair = (dual.price >= 0) & (dual.price <= MAX_DUAL_PRICE) & (dual.squares >= INITIAL_SQUARES)
+    return bool(fair.all() and dual.moves[0] >= 0)
 
 
 @jit
-def fill_expert_prices(out: Floats, toll: DualPrices, A: Floats) -> None:
-    """Write what every expert pays under all rows, sum_j lam_j A_ji."""
+def fill_expert_prices(out: Floats, dual: DualPrices, A: Floats) -> None:
+    """Write the price of every expert under all rows, sum_j lam_j A_ji."""
     for i in range(out.size):
         out[i] = 0.0
     for j in range(A.shape[0]):
-        price = toll.price[j]
+        price = dual.price[j]
         if price > 0.0:
             for i in range(out.size):
                 out[i] += price * A[j, i]
@@ -84,14 +110,13 @@ def fill_expert_prices(out: Floats, toll: DualPrices, A: Floats) -> None:
 
 @jit
 def update_dual_prices(
-    toll: DualPrices, A: Floats, members: Ints, bounds: Floats, short: Bools
+    dual: DualPrices, A: Floats, members: Ints, bounds: Floats, short: Bools
 ) -> None:
-    """g = A(set) - b', G2 += min(g^2, MOST^2), lam += STEP g / sqrt(G2), by STEP at most, and from
-    0 to DEAREST.
+    """g = A(panel) - b', G2 += min(g^2, max^2), lam += step g / sqrt(G2), clipped.
 
-    Squares are cut and not g, or prices would settle where cut costs are what they should be on
-    average. One price a thousand times the others would make all later steps as much shorter. The
-    price of a limit that those who are up cannot keep would rise for nothing.
+    Squares are clipped and not g: else prices would settle where *clipped* costs are right on
+    average. One panel of a thousand times the usual excess would shorten all later steps as much.
+    The price of a limit that the available experts cannot satisfy would rise for nothing.
     """
     for j in range(bounds.size):
         if short[j]:
@@ -99,10 +124,10 @@ def update_dual_prices(
         g = -bounds[j]
         for i in members:
             g += A[j, i]
-        toll.squares[j] += min(g * g, MAX_COUNTED_EXCESS * MAX_COUNTED_EXCESS)
-        step = min(max(g / np.sqrt(toll.squares[j]), -1.0), 1.0)
-        toll.price[j] = min(max(toll.price[j] + DUAL_PRICE_STEP * step, 0.0), MAX_DUAL_PRICE)
-    toll.moves[0] += bounds.size > 0
+        dual.squares[j] += min(g * g, MAX_COUNTED_EXCESS * MAX_COUNTED_EXCESS)
+        step = min(max(g / np.sqrt(dual.squares[j]), -1.0), 1.0)
+        dual.price[j] = min(max(dual.price[j] + DUAL_PRICE_STEP * step, 0.0), MAX_DUAL_PRICE)
+    dual.moves[0] += bounds.size > 0
 
 
 DualOn = Literal["average", "instant"]
@@ -120,12 +145,25 @@ class KnapsackLimits(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """What is remembered of all rounds together, whatever their context."""
+    """The state of the Lagrangian, shared by all contexts."""
 
     lam: Floats  # (d,) at least 0
     spent: Floats  # (d,) realised cost of all rounds
     last: Floats  # (d,) and of the last one
     rounds: Ints
+
+    def migrate(self, new: "Multipliers", change: ProblemChange) -> None:
+        """Multipliers are per unit of the largest cost, sums in that unit; a new limit counts as
+        just satisfied so far.
+        """
+        growth = change.growth(change.old.peaks, change.new.peaks)
+        new.rounds[:] = self.rounds
+        if new.lam.size:
+            bounds = change.new.bounds / change.new.peaks
+            new.spent[:], new.last[:] = self.rounds[0] * bounds, bounds if self.rounds[0] else 0.0
+        change.copy_by_limit(self.lam, new.lam, growth)
+        change.copy_by_limit(self.spent, new.spent, 1.0 / growth)
+        change.copy_by_limit(self.last, new.last, 1.0 / growth)
 
 
 def make_knapsack_limits(
@@ -147,13 +185,13 @@ def make_knapsack_limits(
 def make_horizon_limits(
     problem: Problem, step: float, horizon: int | None, dual_on: DualOn
 ) -> KnapsackLimits:
-    """Steps of step / sqrt(T); of step / sqrt(t) if there is no horizon T to know."""
+    """Limits with steps of step / sqrt(T), or step / sqrt(t) if the horizon T is unknown."""
     length = step if horizon is None else step / float(np.sqrt(horizon))
     return make_knapsack_limits(problem, length, horizon is None, dual_on)
 
 
 def warn_if_out_of_reach(problem: Problem) -> None:
-    """Say so if full panels cannot keep the limits, however they are chosen."""
+    """Warn if no full panels can satisfy the limits."""
     if problem.full_conflict is not None:
         members = min(problem.draws, problem.size)
         warnings.warn(
@@ -168,13 +206,13 @@ def warn_if_out_of_reach(problem: Problem) -> None:
 
 
 def make_no_limits(problem: Problem) -> KnapsackLimits:
-    """No limits at all, for a policy that does not look at them."""
+    """No limits, for a policy that ignores them."""
     none = np.zeros(0)
     return KnapsackLimits(np.zeros((0, problem.size)), none, none.copy(), 0.0, False, False)
 
 
 def make_multipliers(limits: KnapsackLimits) -> Multipliers:
-    """All zero: nothing was spent yet."""
+    """Multipliers of 0."""
     d = limits.bounds.size
     return Multipliers(np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(1, np.int64))
 
@@ -193,7 +231,7 @@ def step_multipliers(limits: KnapsackLimits, state: Multipliers) -> None:
 
 @jit_inline
 def charge_multipliers(limits: KnapsackLimits, state: Multipliers, draws: Ints) -> None:
-    """Owe what the distinct members of a panel cost."""
+    """Charge the cost of the distinct members of a panel."""
     last, spent, rounds = state.last, state.spent, state.rounds
     for j in range(last.size):
         last[j] = 0.0
@@ -214,17 +252,12 @@ def add_multiplier_terms(scores: Floats, limits: KnapsackLimits, state: Multipli
 
 
 def compute_multiplier_prices(problem: Problem, state: Multipliers) -> Floats:
-    """The multipliers as they are now, per unit of each bound."""
+    """The current multipliers, per unit of each bound."""
     price: Floats = state.lam / problem.peaks
     return price
 
 
-def make_unknown_prices(problem: Problem, rule: Any, state: Any) -> Floats:
-    """NaN for every limit: a policy that does not look at them puts no price on them."""
-    return np.full(len(problem.limits), np.nan)
-
-
 def is_valid_multipliers(state: Multipliers) -> bool:
-    """Could this be a state of ours?"""
+    """Validate multipliers loaded from disk."""
     numbers = (state.lam >= 0).all() and (state.lam < 1e200).all() and (state.spent >= 0).all()
     return bool(numbers and (state.last >= 0).all() and state.rounds[0] >= 0)

@@ -14,38 +14,53 @@ import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, draw_uniforms
+from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_greedy_set, fill_draws_from_set
+from bylot.numerics.streams import RngStream
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
-from bylot.policies import budget, multipliers, noisy_or_posterior, pull_counts
 from bylot.policies.base import (
+    BoundPolicy,
+    Policy,
+    ProblemChange,
     Ticket,
     compute_distribution,
     compute_inclusion,
     decide,
     learn,
     make_plain_ticket,
+    round_up_visits,
     step,
 )
-from bylot.policies.budget import DEFAULT_PACE, fill_paced_bounds
-from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.budget import DEFAULT_PACE, check_pace, fill_paced_bounds
+from bylot.policies.constraint_rows import (
+    MIN_RELATIVE_SLACK,
+    compute_price_units,
+    compute_row_units,
+)
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState, check_full_panels
 from bylot.policies.guard import Budget, Guard, forecast_shortfall, guard_panel
 from bylot.policies.multipliers import (
     DualPrices,
     fill_expert_prices,
+    is_valid_dual_prices,
     make_dual_prices,
     update_dual_prices,
 )
 from bylot.policies.noisy_or_posterior import (
     Posterior,
     estimate_noise,
+    is_valid_posterior,
     make_prior,
     sample_posterior,
     update_posterior,
 )
-from bylot.policies.pull_counts import compute_pull_shares, count_members, mark_members
+from bylot.policies.pull_counts import (
+    compute_pull_shares,
+    count_members,
+    has_valid_counts,
+    mark_members,
+)
 from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
@@ -54,7 +69,7 @@ FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 20  # panels of a rehearsa
 MIN_SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # scales of a draw from what is believed
 WIDE_SAMPLING_SHARE = 0.03  # how often it is the wide one
 MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a drawn b_i
-MIN_RELATIVE_SLACK = 1e-6  # that a limit is taken to leave, in parts of the guard's unit
+EXPLORE_STREAM, MODEL_STREAM = RngStream.EXPLORE.value, RngStream.MODEL.value
 MAX_POSTERIOR_BYTES = 2**30  # bytes that the roots of all contexts may take
 
 
@@ -79,13 +94,13 @@ class NoisyOrState(NamedTuple):
     visits: Ints  # (X,)
     drawn: Ints  # (X, K) rounds in which i was a member
     belief: Posterior
-    toll: DualPrices
+    dual_prices: DualPrices
     explorer: DistinctState  # of the rounds in which it plays; its account is of all rounds
 
     @property
-    def account(self) -> Budget:
+    def budget(self) -> Budget:
         """What was spent in this period, whoever played."""
-        return self.explorer.account
+        return self.explorer.budget
 
     @property
     def bounds(self) -> Floats:
@@ -117,7 +132,7 @@ def sample_panel(
     )
     b, s = sample_posterior(belief.beta[x], belief.root[x], scale, s)
     dues, m = np.empty(b.size), rule.explorer.members
-    fill_expert_prices(dues, state.toll, A)
+    fill_expert_prices(dues, state.dual_prices, A)
     for i in range(b.size):
         b[i] = np.exp(min(max(b[i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
     return choose_greedy_set(
@@ -130,14 +145,14 @@ def rehearse_prices(
     rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> Xoshiro:
     """Every batch: prices that fit the model, by panels that are chosen and charged, not played."""
-    s, account = stream, state.explorer.account
+    s, budget = stream, state.explorer.budget
     if rule.units.size > 0:
         for _ in range(
-            FIRST_REHEARSAL_PANELS if state.toll.moves[0] == 0 else LATER_REHEARSAL_PANELS
+            FIRST_REHEARSAL_PANELS if state.dual_prices.moves[0] == 0 else LATER_REHEARSAL_PANELS
         ):
             members, s = sample_panel(rule, state, x, available, s)
             update_dual_prices(
-                state.toll, rule.A, members, state.explorer.bounds * rule.units, account.short
+                state.dual_prices, rule.A, members, state.explorer.bounds * rule.units, budget.short
             )
     return s
 
@@ -154,14 +169,14 @@ def compute_least_costs(A: Floats, m: int, available: Bools) -> Floats:
 @jit
 def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools) -> None:
     """Note which limits those who are up cannot keep; where all are, there is nothing to note."""
-    explorer, account, bounds = rule.explorer, state.explorer.account, state.explorer.bounds
+    explorer, budget, bounds = rule.explorer, state.explorer.budget, state.explorer.bounds
     if available.size > 0:
         costs = compute_least_costs(
             explorer.guard.A, min(explorer.members, available.sum()), available
         )
-        forecast_shortfall(explorer.guard, account, costs, bounds)
-    elif account.alarm[0]:
-        forecast_shortfall(explorer.guard, account, bounds, bounds)
+        forecast_shortfall(explorer.guard, budget, costs, bounds)
+    elif budget.alarm[0]:
+        forecast_shortfall(explorer.guard, budget, bounds, bounds)
 
 
 @jit
@@ -171,14 +186,14 @@ def choose_model_panel(
     """Every round: a set that is best under a model drawn, if the guard lets it pass. Prices answer
     it if it does: the rota's are not their doing.
     """
-    account, bounds = state.explorer.account, state.explorer.bounds
+    budget, bounds = state.explorer.budget, state.explorer.bounds
     members, _ = sample_panel(rule, state, x, available, stream)
-    admitted = guard_panel(rule.explorer.guard, account, members, available)
+    admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        update_dual_prices(state.toll, rule.A, members, bounds * rule.units, account.short)
+        update_dual_prices(state.dual_prices, rule.A, members, bounds * rule.units, budget.short)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
-    kept = admitted.kept and not account.alarm[0]
+    kept = admitted.kept and not budget.alarm[0]
     return make_plain_ticket(t, x, draws, available, kept, admitted.replaced)
 
 
@@ -193,7 +208,7 @@ def choose_or_explore(
     due = state.visits[x] % rule.batch == 0
     if due:
         fill_paced_bounds(
-            state.explorer.bounds, explorer.guard, state.explorer.account, explorer.pace
+            state.explorer.bounds, explorer.guard, state.explorer.budget, explorer.pace
         )
     forecast_available(rule, state, available)
     if due:
@@ -229,7 +244,7 @@ def update_beliefs(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, rewar
 
 
 @jit
-def compute_noisy_or_inclusion(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
+def find_inclusion_by_round(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
     """`compute_inclusion`: those of `distinct` in its rounds, else the panel itself."""
     if is_exploration(ticket):
         return compute_inclusion(rule.explorer, state.explorer, ticket)
@@ -237,46 +252,67 @@ def compute_noisy_or_inclusion(rule: NoisyOrRule, state: NoisyOrState, ticket: T
 
 
 @step(decide, NoisyOrRule)
-def _(
+def decide_noisy_or(
     rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
+    """`decide`."""
     return choose_or_explore(rule, state, context, rng, available)
 
 
 @step(learn, NoisyOrRule)
-def _(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
+def learn_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
+    """`learn`."""
     update_beliefs(rule, state, ticket, reward)
 
 
 @step(compute_distribution, NoisyOrRule)
-def _(rule: NoisyOrRule, state: NoisyOrState, context: int, available: Bools) -> Floats:
+def compute_noisy_or_distribution(
+    rule: NoisyOrRule, state: NoisyOrState, context: int, available: Bools
+) -> Floats:
+    """`compute_distribution`: how often each expert was drawn."""
     return compute_pull_shares(state.drawn[context])
 
 
 @step(compute_inclusion, NoisyOrRule)
-def _(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
-    return compute_noisy_or_inclusion(rule, state, ticket)
+def compute_noisy_or_inclusion(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
+    """`compute_inclusion`: of `distinct` in its rounds, else the panel itself."""
+    return find_inclusion_by_round(rule, state, ticket)
 
 
 @dataclass(frozen=True)
-class NoisyOr:
+class NoisyOr(Policy):
     """Settings of `noisy-or`; one default for every pool.
 
-    explore: how often `distinct` draws the panel instead, with a chance that is told exactly: what
-             a log needs to be evaluated by
-    pace:    how far limits in force may rise after frugal rounds; 1: not beyond the limits, None
-             holds limits in force as they are
-    guard:   replace panels after which the limits could not be kept for certain
+    explore: share of rounds in which `distinct` draws the panel and records its propensity, as
+             off-policy evaluation needs
+    pace:    factor by which bounds in force may exceed the limits after cheap rounds; 1: not at
+             all, None keeps the bounds fixed
+    guard:   replace panels after which the limits could not be guaranteed
     """
 
     explore: float = 0.0
     pace: float | None = DEFAULT_PACE
     guard: bool = True
 
-    aware: ClassVar[bool] = True
-    multinomial: ClassVar[bool] = False
-    whole: ClassVar[bool] = False
+    name: ClassVar[str] = "noisy-or"
+    label: ClassVar[str] = "noisy-or"
+    summary: ClassVar[str] = (
+        "asks as many different experts as there are draws and learns by a model what sets of "
+        "them miss"
+    )
+    streams: ClassVar[tuple[RngStream, ...]] = (
+        RngStream.EXPLORE,
+        RngStream.MODEL,
+        *Distinct.streams,
+    )
+    needs_full_panels: ClassVar[bool] = True
     derived: ClassVar[tuple[str, ...]] = Distinct.derived
+    restarted: ClassVar[tuple[str, ...]] = Distinct.restarted
+
+    @property
+    def has_propensities(self) -> bool:
+        """Only if every round explores."""
+        return self.explore == 1
 
     def __post_init__(self) -> None:
         number = isinstance(self.explore, (int, float)) and not isinstance(self.explore, bool)
@@ -284,14 +320,12 @@ class NoisyOr:
             raise PolicyError(
                 f"explore={self.explore!r} is no share of the rounds; use 0.02, or 0 for none"
             )
-        budget.check_pace(self.pace)
+        check_pace(self.pace)
         check_bools(guard=self.guard)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> NoisyOrRule:
-        """The rule for this problem; limits are promised at the end of the horizon, or of every
-        period of the problem.
-        """
-        check_full_panels(problem, "noisy-or")
+        """Make the rule; limits hold at the end of the horizon, or of every period."""
+        check_full_panels(problem, self.name)
         explorer = Distinct(pace=self.pace, guard=self.guard).bind(problem, horizon)
         scale = compute_row_units(problem) / compute_price_units(problem)
         return NoisyOrRule(
@@ -303,63 +337,58 @@ class NoisyOr:
         )
 
     def start(self, rule: NoisyOrRule, contexts: int = 1) -> NoisyOrState:
-        """Nothing known of anybody, nothing spent; refused where the beliefs would not fit."""
+        """The prior in every context; raises if the beliefs take too much memory."""
         K = rule.A.shape[1]
-        if count_posterior_bytes(contexts, K) > MAX_POSTERIOR_BYTES:
+        needed = count_posterior_bytes(contexts, K)
+        if needed > MAX_POSTERIOR_BYTES:
             raise PolicyError(
                 f"beliefs about pairs of {K:,} experts in {contexts:,} contexts take "
-                f"{count_posterior_bytes(contexts, K) / 2**30:.3g} GiB, and panel takes at most {MAX_POSTERIOR_BYTES / 2**30:g}; "
+                f"{needed / 2**30:.3g} GiB, and noisy-or takes at most "
+                f"{MAX_POSTERIOR_BYTES / 2**30:g}; "
                 "use fewer, coarser contexts, or 'distinct', which remembers no pairs"
             )
         return NoisyOrState(
             visits=np.zeros(contexts, np.int64),
             drawn=np.zeros((contexts, K), np.int64),
             belief=make_prior(contexts, K, rule.explorer.members),
-            toll=make_dual_prices(rule.units.size),
+            dual_prices=make_dual_prices(rule.units.size),
             explorer=Distinct().start(rule.explorer, contexts),
         )
 
-    def most_contexts(self, size: int) -> int:
-        """Contexts of so many experts whose beliefs fit."""
+    def max_contexts(self, size: int) -> int:
+        """Contexts whose beliefs fit into the memory."""
         return MAX_POSTERIOR_BYTES // count_posterior_bytes(1, size)
 
-    def sound(self, rule: NoisyOrRule, state: NoisyOrState) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
+    def is_valid_state(self, rule: NoisyOrRule, state: NoisyOrState) -> bool:
+        """Validate a state loaded from disk."""
         return bool(
-            pull_counts.has_valid_counts(state.visits, state.drawn)
-            and noisy_or_posterior.is_valid_posterior(state.belief)
-            and multipliers.is_valid_dual_prices(state.toll)
-            and Distinct().sound(rule.explorer, state.explorer)
+            has_valid_counts(state.visits, state.drawn)
+            and is_valid_posterior(state.belief)
+            and is_valid_dual_prices(state.dual_prices)
+            and Distinct().is_valid_state(rule.explorer, state.explorer)
         )
 
     def prices(self, problem: Problem, rule: NoisyOrRule, state: NoisyOrState) -> Floats:
-        """The prices as they are now; not known of a limit that leaves no choice of panels."""
-        if state.toll.moves[0] == 0:
+        """The current prices; unknown for a limit that leaves no choice of panels."""
+        if state.dual_prices.moves[0] == 0:
             return np.full(len(problem.limits), np.nan)
-        measure = compute_price_units(problem)
-        tight = measure <= MIN_RELATIVE_SLACK * compute_row_units(problem)
-        return np.where(tight, np.nan, state.toll.price / measure)
+        unit = compute_price_units(problem)
+        tight = unit <= MIN_RELATIVE_SLACK * compute_row_units(problem)
+        return np.where(tight, np.nan, state.dual_prices.price / unit)
 
     def derive(self, rule: NoisyOrRule, state: NoisyOrState) -> None:
-        """Fill in what follows from `distinct`'s parameters."""
+        """Compute the derived fields of `distinct`."""
         Distinct().derive(rule.explorer, state.explorer)
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """The budget is that of `distinct`; a rehearsal is due at once."""
+        parts = (
+            BoundPolicy(one.problem, one.rule.explorer, one.state.explorer) for one in (old, new)
+        )
+        Distinct().finish_migration(change, *parts)
+        round_up_visits(new.state.visits, new.rule.batch)
 
 
 def count_posterior_bytes(contexts: int, size: int) -> int:
-    """Bytes that the roots of so many contexts take."""
+    """Bytes of the covariance roots of so many contexts."""
     return 8 * contexts * size**2
-
-
-def compute_price_units(problem: Problem) -> Floats:
-    """How much of each limit a price is asked for, so that a price of 1 is much under any of them.
-
-    What a maximum leaves beyond the cheapest panel, or the dearest panel has beyond a minimum: as a
-    reward is at most 1, that is worth no more than 1 in all, and by concavity neither is the last
-    of it. What all experts have in common is paid by every panel, and plays no part. But no more
-    than two experts differ by, as most minima are small shares.
-    """
-    rows, members = np.sort(problem.rows), min(problem.draws, problem.size)
-    below = problem.bounds - rows[:, :members].sum(axis=1)
-    above = rows[:, -members:].sum(axis=1) - problem.bounds
-    left = np.minimum(np.where(problem.signs > 0, above, below), np.ptp(rows, axis=1))
-    return np.asarray(np.maximum(left, MIN_RELATIVE_SLACK * compute_row_units(problem)))

@@ -12,6 +12,7 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.variates import Xoshiro, draw_normal
+from bylot.policies.base import ProblemChange
 
 PRIOR_MISS = 0.4  # of a full panel, as long as nothing is known
 PRIOR_VARIANCE = 1.0  # of each b_i then: less would take an expert that seldom fails for impossible
@@ -45,6 +46,23 @@ class Posterior(NamedTuple):
     missed: Floats  # (X,) what was expected to be: a running mean
     drift: Floats  # (X, K) of the surprises that each expert was part of
     rewards: Ints  # (X,) how many
+
+    def migrate(self, new: "Posterior", change: ProblemChange) -> None:
+        """Beliefs about experts that stay, and their covariance, in contexts with rewards; a new
+        expert is independent of all others.
+        """
+        used, (here, there) = np.flatnonzero(self.rewards), change.experts
+        new.squares[used], new.missed[used] = self.squares[used], self.missed[used]
+        new.rewards[used] = self.rewards[used]
+        for was, now in ((self.beta, new.beta), (self.drift, new.drift)):
+            now[np.ix_(used, there)] = was[np.ix_(used, here)]
+        for x in used:
+            if change.old.experts == change.new.experts:
+                new.root[x] = self.root[x]
+            else:
+                P, known = PRIOR_VARIANCE * np.eye(new.beta.shape[1]), self.root[x][:, here]
+                P[np.ix_(there, there)] = known.T @ known
+                fill_cholesky_root(new.root[x], P)
 
 
 def make_prior(contexts: int, size: int, members: int) -> Posterior:

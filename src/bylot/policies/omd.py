@@ -4,6 +4,7 @@ One iterate q per context (Algorithm 1 is the case of one context), one dual pla
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -17,13 +18,18 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
+from bylot.numerics.streams import RngStream
 from bylot.policies.base import (
+    BoundPolicy,
+    Policy,
+    ProblemChange,
     Ticket,
     compute_distribution,
     compute_inclusion,
     decide,
     learn,
     make_iid_ticket,
+    round_up_visits,
     step,
 )
 from bylot.policies.validation import check_choice, is_positive_number
@@ -54,7 +60,11 @@ DUAL_STEPS: dict[str, type[DualStep]] = {"fixed": Fixed, "anytime": Anytime, "ad
 
 
 class DualPlayer(NamedTuple):
-    """What the dual player remembers."""
+    """The dual player: online gradient ascent on the unit ball, which weighs the limits.
+
+    It maximises f_t(w) = w.u_t - h_S(w), whose best value in hindsight is the distance of the mean
+    surrogate cost from S (paper, Lemma 4). The step rule is the only choice.
+    """
 
     w: Floats  # its point in the unit ball, one coordinate a limit
     u: Floats  # surrogate cost of the policies played since its last step, summed
@@ -62,9 +72,14 @@ class DualPlayer(NamedTuple):
     steps: Ints  # steps taken so far
     energy: Floats  # sum of squared slopes so far
 
+    def migrate(self, new: "DualPlayer", change: ProblemChange) -> None:
+        """The point and the steps; charges that were not answered yet are dropped."""
+        change.copy_by_limit(self.w, new.w)
+        new.steps[:], new.energy[:] = self.steps, self.energy
+
 
 def make_dual_player(size: int) -> DualPlayer:
-    """A dual player that has seen nothing: w = 0 asks for nothing."""
+    """A dual player at w = 0, which constrains nothing."""
     return DualPlayer(
         w=np.zeros(size),
         u=np.zeros(size),
@@ -80,7 +95,7 @@ def dual_step_length(oco: Any, dual: Any) -> float:
 
 
 @overload(dual_step_length, strict=False)  # type: ignore[untyped-decorator]
-def _(oco: Any, dual: Any) -> Any:
+def find_dual_step_length(oco: Any, dual: Any) -> Any:
     return DUAL_STEP_LENGTHS[oco.instance_class]
 
 
@@ -106,7 +121,7 @@ DUAL_STEP_LENGTHS: dict[type, Any] = {
 
 @jit_inline
 def charge_dual_player(dual: DualPlayer, u: Floats) -> None:
-    """Owe the surrogate cost of the policy that was actually played."""
+    """Charge the surrogate cost of the distribution that was played."""
     for j in range(u.size):
         dual.u[j] += u[j]
     dual.rounds[0] += 1
@@ -150,7 +165,7 @@ class OmdRule(NamedTuple):
 
 
 class OmdState(NamedTuple):
-    """What it remembers: a line per context, and the shared dual."""
+    """A line per context, and the shared dual."""
 
     q: Floats  # (X, K)
     mass: Floats  # (X, K) running sums of q, which draws are looked up in
@@ -189,7 +204,7 @@ def move_omd(rule: OmdRule, state: OmdState, x: int) -> None:
 
 @jit
 def make_halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
-    """What w asks of q: a.q <= b with a = w C and b = h_S(w)."""
+    """The half-space of w: a.q <= b with a = w C and b = h_S(w)."""
     a = np.zeros(rule.rows.shape[1])
     for j in range(w.size):
         for i in range(a.size):
@@ -199,18 +214,18 @@ def make_halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
 
 @jit
 def refresh_omd_context(rule: OmdRule, state: OmdState, x: int) -> None:
-    """What follows from a new q: its running sums and its surrogate cost."""
+    """Compute the running sums and the surrogate cost of q."""
     fill_cumulative(state.q[x], state.mass[x])
     fill_surrogate_cost(rule.rows, state.q[x], state.u[x])
 
 
 @jit
 def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, available: Bools) -> bool:
-    """Move q, as little as can be, so that q renormalised on the experts that are up keeps w's
-    half-space; False, and q as it was, if they cannot.
+    """Project q so that q renormalised on the available experts is in w's half-space; False, and q
+    unchanged, if that is impossible.
 
-    a.q_up / sum(q_up) <= b is linear in q: sum over those up of (a_i - b) q_i <= 0. Without this an
-    outage of the cheap would hand their mass to the dear for as long as it lasts.
+    a.q_up / sum(q_up) <= b is linear in q: sum over available i of (a_i - b) q_i <= 0. Without this an
+    outage of cheap experts would move their mass to expensive ones.
     """
     row, b = make_halfspace(rule, state.dual.w)
     q, cost = state.q[x], 0.0
@@ -237,17 +252,19 @@ def fill_surrogate_cost(rows: Floats, q: Floats, u: Floats) -> None:
 
 
 @step(decide, OmdRule)
-def _(rule: OmdRule, state: OmdState, context: int, rng: RngKey, available: Bools) -> Ticket:
+def decide_omd(
+    rule: OmdRule, state: OmdState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
     dual, visits = state.dual, state.visits
     due = visits[context] % rule.batch == 0
-    # (a, b) w answers what was played; it moves even if no reward ever comes: the cost was owed.
+    # (a, b) w follows the costs of what was played; it moves even if no reward comes.
     if dual.rounds[0] > 0 and (due or not rule.freeze):
         step_dual_player(rule.oco, dual, rule.low, rule.high)
     # (c)
     if due:
         move_omd(rule, state, context)
     visits[context] += 1
-    # (d) from the experts that are up, and it is their cost that is owed
+    # (d) from the available experts, whose cost is charged
     feasible, share = state.feasible[context], 1.0
     q, mass, u = state.q[context], state.mass[context], state.u[context]
     if available.size > 0:
@@ -265,7 +282,7 @@ def _(rule: OmdRule, state: OmdState, context: int, rng: RngKey, available: Bool
 
 
 @step(learn, OmdRule)
-def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
+def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
     x, rewards, total = ticket.context, state.rewards, state.total
     centred = reward
     if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
@@ -273,8 +290,8 @@ def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
     weighted = rule.weight * centred / ticket.share
     add_gradient(state.g[x], ticket.draws, ticket.draw_probabilities, weighted)
     if ticket.available.size > 0:
-        # The derivative of the renormalisation: being up is no merit. With all experts up it is
-        # the same for each, which the simplex does not feel.
+        # Being available must not be rewarded. With all experts available this is a constant
+        # shift, which the simplex projection ignores.
         for i in range(ticket.available.size):
             if ticket.available[i]:
                 state.g[x, i] -= weighted * rule.draws
@@ -283,20 +300,22 @@ def _(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
 
 
 @step(compute_distribution, OmdRule)
-def _(rule: OmdRule, state: OmdState, context: int, available: Bools) -> Floats:
+def compute_omd_distribution(
+    rule: OmdRule, state: OmdState, context: int, available: Bools
+) -> Floats:
     q: Floats = restrict_distribution(state.q[context], available).copy()
     return q
 
 
 @step(compute_inclusion, OmdRule)
-def _(rule: OmdRule, state: OmdState, ticket: Ticket) -> Floats:
+def compute_omd_inclusion(rule: OmdRule, state: OmdState, ticket: Ticket) -> Floats:
     return iid_inclusion(
         restrict_distribution(state.q[ticket.context], ticket.available), rule.draws
     )
 
 
 @dataclass(frozen=True)
-class Omd:
+class Omd(Policy):
     """Settings of OMD-Approachability; the defaults are those of the paper's experiments.
 
     eta:             the proximal parameter itself, or None for Theorem 1's (with a horizon) and
@@ -318,9 +337,26 @@ class Omd:
     freeze_dual_in_batch: bool = False
     dual: DualStep = PAPER_DUAL
 
-    aware: ClassVar[bool] = True
-    multinomial: ClassVar[bool] = True
-    whole: ClassVar[bool] = False
+    name: ClassVar[str] = "omd"
+    label: ClassVar[str] = "OMD"
+    summary: ClassVar[str] = (
+        "is the paper's algorithm as in its experiments: independent draws, under a surrogate that "
+        "is stricter than the limits"
+    )
+    variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {
+        "omd-plain": (
+            {"eta_mult": 1.0, "batch": 1, "baseline": False},
+            "is the algorithm that the paper's theorems are about",
+        ),
+        "omd-sum": ({"batch_gradient": "sum"}, "is omd with the gradients of a batch summed"),
+        "omd-frozen": (
+            {"freeze_dual_in_batch": True},
+            "is omd with a dual that does not move within a batch",
+        ),
+    }
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
+    draws_iid: ClassVar[bool] = True
+    restarted: ClassVar[tuple[str, ...]] = ("u", "paid")
 
     def __post_init__(self) -> None:
         if self.eta is not None and not is_positive_number(self.eta):
@@ -339,11 +375,11 @@ class Omd:
 
     @classmethod
     def plain(cls, dual: DualStep = PAPER_DUAL) -> "Omd":
-        """Algorithm 1 to the letter, which is what the theorems speak of."""
+        """Algorithm 1 to the letter, as in the theorems."""
         return cls(eta_mult=1.0, batch=1, baseline=False, dual=dual)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
-        """The rule for this problem, over a known horizon or for as long as it is asked."""
+        """Make the rule; the horizon is None if it is unknown."""
         warn_if_surrogate_empty(problem)
         peak = problem.peaks  # so that a change of unit changes no decision
         return OmdRule(
@@ -370,7 +406,7 @@ class Omd:
         return self.eta_mult * paper
 
     def start(self, rule: OmdRule, contexts: int = 1) -> OmdState:
-        """Uniform play in every context, and a resting dual."""
+        """The uniform distribution in every context, and a dual at 0."""
         d, K = rule.rows.shape
         return OmdState(
             q=np.full((contexts, K), 1.0 / K),
@@ -386,8 +422,8 @@ class Omd:
             moves=np.zeros(1, np.int64),
         )
 
-    def sound(self, rule: OmdRule, state: OmdState) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
+    def is_valid_state(self, rule: OmdRule, state: OmdState) -> bool:
+        """Validate a state loaded from disk."""
         used = state.visits > 0
         return bool(
             len(used) > 0
@@ -404,7 +440,7 @@ class Omd:
         )
 
     def prices(self, problem: Problem, rule: OmdRule, state: OmdState) -> Floats:
-        """What loosening each bound by a unit would buy, in rewards of [0, 1]: mean multipliers.
+        """The mean multipliers, in rewards of [0, 1] per unit of each bound.
 
         The surrogate's upper bound is u/M, so a unit of u loosens it by 1/M only. The multipliers
         of an empty surrogate grow without end and say nothing.
@@ -415,9 +451,41 @@ class Omd:
         per_round = per_row / (rule.weight * rule.batch)
         return np.where(problem.signs < 0, per_round / problem.draws, per_round)
 
+    def to_settings(self) -> dict[str, Any]:
+        """The settings as plain data; the dual's step rule by its kind."""
+        kind = next(name for name, kind in DUAL_STEPS.items() if isinstance(self.dual, kind))
+        return {**super().to_settings(), "dual": {"kind": kind, **self.dual._asdict()}}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> "Omd":
+        """The inverse of `to_settings`."""
+        if not (dual := settings.get("dual")):
+            return cls(**settings)
+        if dual["kind"] not in DUAL_STEPS:
+            raise PolicyError(
+                "step rule of the dual",
+                got=dual["kind"],
+                expected=f"one of {', '.join(DUAL_STEPS)}",
+            )
+        return cls(**{**settings, "dual": DUAL_STEPS[dual["kind"]](dual["step"])})
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Put q back on the simplex above the floor, by scaling what is above it; a step is due."""
+        rule, state = new.rule, new.state
+        growth = change.growth(change.old.peaks, change.new.peaks)
+        change.copy_by_limit(old.state.paid, state.paid, growth)
+        for x in np.flatnonzero(state.visits).tolist():
+            q, spare = state.q[x], 1.0 - rule.floor * state.q.shape[1]
+            if (q < rule.floor).any() or abs(q.sum() - 1.0) > 1e-12:
+                above = np.maximum(q - rule.floor, 0.0)
+                total = above.sum()
+                q[:] = rule.floor + (above * (spare / total) if total > 0 else spare / q.size)
+            refresh_omd_context(rule, state, x)
+        round_up_visits(state.visits, rule.batch)
+
 
 def warn_if_surrogate_empty(problem: Problem) -> None:
-    """Say so if the paper's linear stand-in cannot be met, however one plays."""
+    """Warn if the paper's linear surrogate is infeasible."""
     if problem.surrogate_conflict is not None:
         warnings.warn(
             SurrogateWarning(

@@ -1,35 +1,53 @@
-"""Who was asked how often: what every baseline counts, and what it can say of its panels."""
+"""What the baselines share: how often each expert was drawn, and a round-robin warm-up.
+
+The first ceil(K / M) visits of a context go through all experts in a random order of its own.
+"""
+
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bylot.numerics.jit import Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import WARMUP_STREAM, RngKey
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import is_first_draw, shuffle_front
+from bylot.numerics.streams import RngStream
+from bylot.policies.base import (
+    BoundPolicy,
+    Policy,
+    ProblemChange,
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    step,
+)
+from bylot.policies.multipliers import compute_multiplier_prices
 from bylot.problem import Problem
+
+WARMUP_STREAM = RngStream.WARMUP.value
 
 
 @jit_inline
 def count_members(drawn: Ints, draws: Ints) -> None:
-    """One more round for each distinct member of a panel."""
+    """Add a round for each distinct member of a panel."""
     for j in range(draws.size):
         drawn[draws[j]] += 1 if is_first_draw(draws, j) else 0
 
 
 @jit
 def compute_pull_shares(drawn: Ints) -> Floats:
-    """How often each expert was drawn so far, of all draws; equal shares before the first."""
+    """The share of each expert in all draws so far; equal shares before the first."""
     total = 0
     for i in range(drawn.size):
         total += drawn[i]
-    law = np.empty(drawn.size)
+    shares = np.empty(drawn.size)
     for i in range(drawn.size):
-        law[i] = drawn[i] / total if total > 0 else 1.0 / drawn.size
-    return law
+        shares[i] = drawn[i] / total if total > 0 else 1.0 / drawn.size
+    return shares
 
 
 @jit
 def mark_members(draws: Ints, size: int) -> Floats:
-    """1 for the members of a panel, 0 for the others: unbiased for their chances to be in it."""
+    """1 for the members of a panel, 0 for the others: unbiased for inclusion probabilities."""
     inside = np.zeros(size)
     for j in range(draws.size):
         inside[draws[j]] = 1.0
@@ -37,9 +55,25 @@ def mark_members(draws: Ints, size: int) -> Floats:
 
 
 def has_valid_counts(visits: Ints, drawn: Ints) -> bool:
-    """Could these be counts of ours? Asked of files."""
+    """Validate counts loaded from disk."""
     possible = (drawn >= 0).all() and (drawn <= visits[:, None]).all()
     return bool(len(visits) > 0 and (visits >= 0).all() and possible)
+
+
+def compute_pull_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
+    """`compute_distribution`: how often each expert was drawn."""
+    return compute_pull_shares(state.drawn[context])
+
+
+def compute_pull_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
+    """`compute_inclusion`: the panel itself."""
+    return mark_members(ticket.draws, state.drawn.shape[1])
+
+
+def register_pull_steps(rule: type) -> None:
+    """Register the steps that the baselines share."""
+    step(compute_distribution, rule)(compute_pull_distribution)
+    step(compute_inclusion, rule)(compute_pull_inclusion)
 
 
 def count_warmup_visits(problem: Problem) -> int:
@@ -49,7 +83,7 @@ def count_warmup_visits(problem: Problem) -> int:
 
 @jit
 def draw_warmup_order(place: Ints, rng: RngKey) -> None:
-    """Draw a random order, and write the place that each expert has in it."""
+    """Draw a random order, and write the place of each expert in it."""
     order = np.arange(place.size)
     shuffle_front(order, place.size, rng, WARMUP_STREAM)
     for n in range(place.size):
@@ -58,15 +92,39 @@ def draw_warmup_order(place: Ints, rng: RngKey) -> None:
 
 @jit
 def fill_warmup_scores(scores: Floats, place: Ints, turn: int, draws: int) -> None:
-    """Scores whose best M are whose turn it is: place M turn and the next ones, going round.
+    """Scores whose best M are next in the order: place M turn and the following ones.
 
-    Whoever is down is passed over for the next in the order.
+    An unavailable expert is passed over for the next in the order.
     """
     for i in range(scores.size):
         scores[i] = -float((place[i] - turn * draws) % scores.size)
 
 
 def has_valid_warmup_order(visits: Ints, place: Ints) -> bool:
-    """Is the order of every context that was visited one of all experts? Asked of files."""
+    """Validate the orders of visited contexts, loaded from disk."""
     used = np.sort(place[visits > 0], axis=1)
     return bool((used == np.arange(place.shape[1])).all())
+
+
+class BaselinePolicy(Policy):
+    """What the paper's learning baselines share; states have `multipliers`, and some a `place`."""
+
+    def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
+        """The current multipliers; NaN for a policy that ignores limits."""
+        if not self.uses_limits:
+            return super().prices(problem, rule, state)
+        return compute_multiplier_prices(problem, state.multipliers)
+
+
+class WarmupPolicy(BaselinePolicy):
+    """A baseline with a round-robin warm-up."""
+
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.WARMUP,)
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Experts that stay keep their order in the warm-up; new ones come after them."""
+        place = new.state.place
+        joined = np.ones(place.shape[1], np.bool_)
+        joined[change.experts[1]] = False
+        behind = place + np.where(joined, len(change.old.experts), 0)
+        place[:] = np.argsort(np.argsort(behind, axis=1, kind="stable"), axis=1, kind="stable")

@@ -1,16 +1,19 @@
-"""Random: any M experts, each as likely as the other; what learning has to be better than."""
+"""Random: any M experts, all sets equally likely; the baseline of learning."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bylot.distributions import FixedSizeSets
+from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import DRAW_STREAM, RngKey
+from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import choose_random_experts
-from bylot.policies import multipliers
+from bylot.numerics.streams import RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
+    Policy,
     Ticket,
     compute_distribution,
     compute_inclusion,
@@ -21,23 +24,25 @@ from bylot.policies.base import (
 )
 from bylot.problem import Problem
 
+DRAW_STREAM = RngStream.DRAWS.value
+
 
 class RandomRule(NamedTuple):
-    """All there is to know."""
+    """The size of panels and of the pool."""
 
     draws: int  # M
     size: int  # K
 
 
 class RandomState(NamedTuple):
-    """What it remembers: nothing, but how often it was asked."""
+    """How often it was asked."""
 
     visits: Ints  # (X,)
 
 
 @jit
 def compute_equal_inclusion(rule: RandomRule, available: Bools) -> Floats:
-    """(K,) the chance of each expert to be in the panel, min(1, M / n) for each of the n up."""
+    """(K,) inclusion probabilities: min(1, M / n) for each of the n available experts."""
     p, n = np.ones(rule.size), rule.size
     if available.size > 0:
         n = 0
@@ -51,7 +56,7 @@ def compute_equal_inclusion(rule: RandomRule, available: Bools) -> Floats:
 
 @jit
 def compute_uniform_propensity(rule: RandomRule, available: Bools) -> float:
-    """1 / C(n, M), the chance of each set of M among the n up; 1 if those are no more than M."""
+    """1 / C(n, M) for n available experts; 1 if they are no more than M."""
     n, propensity = rule.size if available.size == 0 else available.sum(), 1.0
     for j in range(min(rule.draws, n)):
         propensity *= (min(rule.draws, n) - j) / (n - j)
@@ -59,23 +64,27 @@ def compute_uniform_propensity(rule: RandomRule, available: Bools) -> float:
 
 
 @step(decide, RandomRule)
-def _(rule: RandomRule, state: RandomState, context: int, rng: RngKey, available: Bools) -> Ticket:
+def decide_random(
+    rule: RandomRule, state: RandomState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
+    """`decide`: any set."""
     state.visits[context] += 1
     draws = choose_random_experts(rule.size, rule.draws, available, rng, DRAW_STREAM)
-    inclusion = compute_equal_inclusion(rule, available)
-    propensity = compute_uniform_propensity(rule, available)
-    return make_set_ticket(
-        rng.t, context, draws, inclusion, available, True, propensity, 1.0, False
-    )
+    pi = compute_equal_inclusion(rule, available)
+    p = compute_uniform_propensity(rule, available)
+    return make_set_ticket(rng.t, context, draws, pi, available, True, p, 1.0, False)
 
 
 @step(learn, RandomRule)
-def _(rule: RandomRule, state: RandomState, ticket: Ticket, reward: float) -> None:
-    pass
+def learn_random(rule: RandomRule, state: RandomState, ticket: Ticket, reward: float) -> None:
+    """`learn`: nothing."""
 
 
 @step(compute_distribution, RandomRule)
-def _(rule: RandomRule, state: RandomState, context: int, available: Bools) -> Floats:
+def compute_random_distribution(
+    rule: RandomRule, state: RandomState, context: int, available: Bools
+) -> Floats:
+    """`compute_distribution`: equal shares."""
     p: Floats = compute_equal_inclusion(rule, available)
     total = p.sum()
     for i in range(p.size):
@@ -84,27 +93,39 @@ def _(rule: RandomRule, state: RandomState, context: int, available: Bools) -> F
 
 
 @step(compute_inclusion, RandomRule)
-def _(rule: RandomRule, state: RandomState, ticket: Ticket) -> Floats:
+def compute_random_inclusion(rule: RandomRule, state: RandomState, ticket: Ticket) -> Floats:
+    """`compute_inclusion`: equal probabilities."""
     return compute_equal_inclusion(rule, ticket.available)
 
 
 @dataclass(frozen=True)
-class Random:
-    """M experts without replacement, uniformly; it neither learns nor looks at limits."""
+class Random(Policy):
+    """M experts without replacement, uniformly; it neither learns nor uses limits."""
 
-    aware: ClassVar[bool] = False
-    multinomial: ClassVar[bool] = False
-    whole: ClassVar[bool] = True
-    prices = staticmethod(multipliers.make_unknown_prices)
+    name: ClassVar[str] = "random"
+    label: ClassVar[str] = "Random"
+    summary: ClassVar[str] = (
+        "asks different experts at random, all equally often; it neither learns nor uses limits"
+    )
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
+    uses_limits: ClassVar[bool] = False
+    draws_sets: ClassVar[bool] = True
 
     def bind(self, problem: Problem, horizon: int | None = None) -> RandomRule:
-        """The rule for this problem; the horizon does not matter."""
+        """Make the rule; the horizon does not matter."""
         return RandomRule(problem.draws, problem.size)
 
     def start(self, rule: RandomRule, contexts: int = 1) -> RandomState:
-        """Nobody was asked yet."""
+        """No visits."""
         return RandomState(np.zeros(contexts, np.int64))
 
-    def sound(self, rule: RandomRule, state: RandomState) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
+    def is_valid_state(self, rule: RandomRule, state: RandomState) -> bool:
+        """Validate a state loaded from disk."""
         return bool(len(state.visits) > 0 and (state.visits >= 0).all())
+
+    def distribution(
+        self, rule: RandomRule, state: RandomState, context: int, available: Bools
+    ) -> FixedSizeSets:
+        """All sets of available experts, equally likely."""
+        theta = restrict_logits(np.zeros(rule.size), available)
+        return FixedSizeSets(theta, min(rule.draws, int(np.isfinite(theta).sum())))

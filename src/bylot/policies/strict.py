@@ -1,9 +1,9 @@
-"""strict: M i.i.d. draws on a fixed safe set, for a world that may be against you.
+"""strict: M i.i.d. draws on a fixed safe set, for adversarial environments.
 
-Mirror ascent in the entropy over {q : A q <= b*}, the largest half-spaces that stand in safely for
-the limits (`safeset`; the paper's are inside them), with steps that only get shorter and are not
-clipped, no pacing, and unless it is asked for no guard: what the regret bound of mirror ascent on
-a concave reward assumes, and nothing else.
+Mirror ascent in the entropy over {q : A q <= b*}, the largest half-spaces that imply the limits
+(`iid_limits`; the paper's are inside them), with steps that only get shorter and are not clipped, no
+pacing, and by default no guard: what the regret bound of mirror ascent on a concave reward assumes,
+and nothing else.
 """
 
 import math
@@ -17,7 +17,6 @@ from bylot.numerics.jit import Bools, Floats, jit
 from bylot.numerics.kl_projection import kl_project
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import fill_cumulative
-from bylot.policies import iid_draws, mirror_ascent
 from bylot.policies.base import Ticket, decide, step
 from bylot.policies.constraint_rows import (
     ConstraintRows,
@@ -32,12 +31,19 @@ from bylot.policies.guard import (
     make_guard,
     plan_fallback_schedule,
 )
-from bylot.policies.iid_draws import MIN_IID_LOGIT, IidState, draw_iid_panel, register_iid_steps
+from bylot.policies.iid_draws import (
+    MIN_IID_LOGIT,
+    IidPolicy,
+    IidState,
+    draw_iid_panel,
+    register_iid_steps,
+)
 from bylot.policies.iid_limits import fill_mixture, make_safe_rows
 from bylot.policies.mirror_ascent import (
     AscentSettings,
     add_gradient_step,
     begin_ascent_step,
+    check_ascent_settings,
     clamp_logits,
     compute_step_length,
 )
@@ -50,32 +56,35 @@ class StrictRule(NamedTuple):
     """The settings of one run, bound to a problem."""
 
     draws: int  # M
-    climb: AscentSettings
-    eps: float  # how much of the mildest law is mixed in
-    mild: Floats  # (K,) f0
+    ascent: AscentSettings
+    eps: float  # share of the exploration distribution
+    explore: Floats  # (K,) f0
     safe: ConstraintRows
     guard: Guard
 
 
 @jit
 def move_strict(rule: StrictRule, state: IidState, x: int) -> None:
-    """One step of mirror ascent, projected on the safe set."""
-    theta, q, slope, safe = state.theta[x], state.q[x], state.slope, rule.safe
-    begin_ascent_step(slope, x, q)
-    s = compute_step_length(rule.climb, slope, x)
+    """One step of mirror ascent, projected onto the safe set."""
+    theta, q, safe, gradient = state.theta[x], state.q[x], rule.safe, state.gradient
+    begin_ascent_step(gradient, x, q)
+    s = compute_step_length(rule.ascent, gradient, x)
     clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
-    add_gradient_step(theta, slope, x, s)
-    prices, pi = np.empty(safe.b.size), np.empty(q.size)
-    kl_project(theta, pi, prices, theta, safe.A, safe.b, 1, rule.eps, rule.mild)
-    fill_mixture(q, pi, rule.eps, rule.mild)
-    add_multipliers(state.till, prices, s)
+    add_gradient_step(theta, gradient, x, s)
+    multipliers, pi = np.empty(safe.b.size), np.empty(q.size)
+    kl_project(theta, pi, multipliers, theta, safe.A, safe.b, 1, rule.eps, rule.explore)
+    fill_mixture(q, pi, rule.eps, rule.explore)
+    add_multipliers(state.multipliers, multipliers, s)
     clamp_logits(theta, theta.max(), -np.inf, 0.0)
     fill_cumulative(q, state.mass[x])
 
 
 @step(decide, StrictRule)
-def _(rule: StrictRule, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
-    if state.visits[context] % rule.climb.batch == 0:
+def decide_strict(
+    rule: StrictRule, state: IidState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
+    """`decide`: a step every batch, then M draws."""
+    if state.visits[context] % rule.ascent.batch == 0:
         move_strict(rule, state, context)
     state.visits[context] += 1
     return draw_iid_panel(rule, state, context, rng, available)
@@ -85,15 +94,15 @@ register_iid_steps(StrictRule)
 
 
 @dataclass(frozen=True)
-class Strict:
+class Strict(IidPolicy):
     """Settings of `strict`.
 
-    eta:      of the step, in units of what a regret bound would have
+    eta:      step size, in units of what a regret bound would have
     patience: batches that count as seen before the first, so that early steps are short
     batch:    decisions of a context between two steps
-    eps:      share of the mildest law in every draw
-    guard:    replace panels after which the limits could not be kept for certain; a replaced panel
-              is one that the regret bound does not speak of
+    eps:      share of the exploration distribution in every draw
+    guard:    replace panels after which the limits could not be guaranteed; the regret bound does
+              not cover replaced panels
     """
 
     eta: float = 1.0
@@ -102,16 +111,19 @@ class Strict:
     eps: float = 0.02
     guard: bool = False
 
-    aware: ClassVar[bool] = True
-    multinomial: ClassVar[bool] = True
-    whole: ClassVar[bool] = False
+    name: ClassVar[str] = "strict"
+    label: ClassVar[str] = "strict"
+    summary: ClassVar[str] = (
+        "draws independently, within probabilities that keep the limits in every request on "
+        "average; made for adversarial environments"
+    )
 
     def __post_init__(self) -> None:
-        mirror_ascent.check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
+        check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
         check_bools(guard=self.guard)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> StrictRule:
-        """The rule for this problem, if its safe set is not empty."""
+        """Make the rule, if the safe set is not empty."""
         rows, M = make_constraint_rows(problem), problem.draws
         safe = make_safe_rows(rows, M)
         period = get_period(problem, horizon)
@@ -119,36 +131,28 @@ class Strict:
         entropy = math.log(max(2, problem.size))
         return StrictRule(
             draws=M,
-            climb=AscentSettings(
+            ascent=AscentSettings(
                 float(self.eta), float(self.patience), self.batch, False, True, entropy
             ),
             eps=float(self.eps),
-            mild=find_safe_distribution(problem, safe),
+            explore=find_safe_distribution(problem, safe),
             safe=safe,
             guard=make_guard(rows, plan, period, full=False, on=self.guard),
         )
 
-    def start(self, rule: StrictRule, contexts: int = 1) -> IidState:
-        """The mildest law in every context, and a period with nothing spent."""
-        return iid_draws.start_iid_state(rule.guard, rule.mild, contexts)
-
-    def sound(self, rule: StrictRule, state: IidState) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
-        return iid_draws.is_valid_iid_state(rule.guard, state)
-
     def prices(self, problem: Problem, rule: StrictRule, state: IidState) -> Floats:
-        """Multipliers of recent steps, in units of the limits: b* is taken to move as b does."""
+        """Averaged multipliers, in units of the limits: b* is assumed to move as b does."""
         safe, b = rule.safe.b, rule.guard.b
         moves: Floats = np.divide(safe, b, out=np.full(b.size, 1.0 / rule.draws), where=b != 0)
-        return average_shadow_prices(problem, state.till) * moves
+        return average_shadow_prices(problem, state.multipliers) * moves
 
 
 def find_safe_distribution(problem: Problem, safe: ConstraintRows) -> Floats:
-    """The mildest law inside the safe set, with a little room where there is some."""
+    """The maximum-entropy distribution inside the safe set, with some slack if there is any."""
     for margin in (1.0, 0.0):
-        law = solve_max_entropy(safe, 1, margin)
-        if (safe.A @ law.chances - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
-            return law.chances
+        found = solve_max_entropy(safe, 1, margin)
+        if (safe.A @ found.inclusion - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
+            return found.inclusion
     raise PolicyError(
         "no fixed set of distributions keeps {limits} with certainty, as 'strict' requires",
         limits=problem.limits,

@@ -1,7 +1,7 @@
 """tangent: M i.i.d. draws as in the paper, under limits on their exact expected cost.
 
-Mirror ascent in the entropy, with the score of the drawn *set* as its gradient, projected on the
-tangents of the exact costs (`tangents`), paced and guarded.
+Mirror ascent in the entropy, with the score of the drawn *set* as its gradient, projected onto
+tangents of the exact costs (`iid_limits`), paced and guarded.
 """
 
 import math
@@ -15,9 +15,8 @@ from bylot.errors import OutOfReachWarning
 from bylot.numerics.jit import Bools, Floats, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import fill_cumulative
-from bylot.policies import budget, iid_draws, mirror_ascent
 from bylot.policies.base import Ticket, decide, step
-from bylot.policies.budget import DEFAULT_PACE, Pace, fill_paced_bounds, make_pace
+from bylot.policies.budget import DEFAULT_PACE, Pace, check_pace, fill_paced_bounds, make_pace
 from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
 from bylot.policies.guard import (
     LIMIT_TOLERANCE,
@@ -26,7 +25,13 @@ from bylot.policies.guard import (
     make_guard,
     plan_fallback_schedule,
 )
-from bylot.policies.iid_draws import MIN_IID_LOGIT, IidState, draw_iid_panel, register_iid_steps
+from bylot.policies.iid_draws import (
+    MIN_IID_LOGIT,
+    IidPolicy,
+    IidState,
+    draw_iid_panel,
+    register_iid_steps,
+)
 from bylot.policies.iid_limits import (
     find_iid_floor,
     find_iid_margin,
@@ -37,6 +42,7 @@ from bylot.policies.mirror_ascent import (
     AscentSettings,
     add_gradient_step,
     begin_ascent_step,
+    check_ascent_settings,
     clamp_logits,
     compute_step_length,
 )
@@ -49,32 +55,37 @@ class TangentRule(NamedTuple):
     """The settings of one run, bound to a problem."""
 
     draws: int  # M
-    climb: AscentSettings
-    eps: float  # how much of the mildest law is mixed in
-    mild: Floats  # (K,) f0
+    ascent: AscentSettings
+    eps: float  # share of the exploration distribution
+    explore: Floats  # (K,) f0
     pace: Pace
     guard: Guard
 
 
 @jit
 def move_tangent(rule: TangentRule, state: IidState, x: int) -> None:
-    """One step of mirror ascent, projected on the limits in force."""
-    theta, q, slope, guard = state.theta[x], state.q[x], state.slope, rule.guard
-    begin_ascent_step(slope, x, q)
-    s = compute_step_length(rule.climb, slope, x)
+    """One step of mirror ascent, projected onto the bounds in force."""
+    theta, q, guard, gradient = state.theta[x], state.q[x], rule.guard, state.gradient
+    begin_ascent_step(gradient, x, q)
+    s = compute_step_length(rule.ascent, gradient, x)
     clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
-    add_gradient_step(theta, slope, x, s)
-    fill_paced_bounds(state.bounds, guard, state.account, rule.pace)
-    prices = np.empty(guard.b.size)
-    project_onto_tangents(theta, q, prices, guard.A, state.bounds, rule.draws, rule.eps, rule.mild)
-    add_multipliers(state.till, prices, s)
+    add_gradient_step(theta, gradient, x, s)
+    fill_paced_bounds(state.bounds, guard, state.budget, rule.pace)
+    multipliers = np.empty(guard.b.size)
+    project_onto_tangents(
+        theta, q, multipliers, guard.A, state.bounds, rule.draws, rule.eps, rule.explore
+    )
+    add_multipliers(state.multipliers, multipliers, s)
     clamp_logits(theta, theta.max(), -np.inf, 0.0)
     fill_cumulative(q, state.mass[x])
 
 
 @step(decide, TangentRule)
-def _(rule: TangentRule, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
-    if state.visits[context] % rule.climb.batch == 0:
+def decide_tangent(
+    rule: TangentRule, state: IidState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
+    """`decide`: a step every batch, then M draws."""
+    if state.visits[context] % rule.ascent.batch == 0:
         move_tangent(rule, state, context)
     state.visits[context] += 1
     return draw_iid_panel(rule, state, context, rng, available)
@@ -84,16 +95,16 @@ register_iid_steps(TangentRule)
 
 
 @dataclass(frozen=True)
-class Tangent:
+class Tangent(IidPolicy):
     """Settings of `tangent`; one default for every pool.
 
-    eta:      of the step, in units of what a regret bound would have
+    eta:      step size, in units of what a regret bound would have
     patience: batches that count as seen before the first, so that early steps are short
     batch:    decisions of a context between two steps
-    eps:      share of the mildest law in every draw
-    pace:     how far limits in force may rise after frugal rounds; 1 keeps every single round
-              inside the limits in expectation, None holds limits in force as they are
-    guard:    replace panels after which the limits could not be kept for certain
+    eps:      share of the exploration distribution in every draw
+    pace:     factor by which bounds in force may exceed the limits after cheap rounds; 1 keeps
+              every round inside the limits in expectation, None keeps the bounds fixed
+    guard:    replace panels after which the limits could not be guaranteed
     clip:     let no step change a logit by more than 1
     """
 
@@ -105,49 +116,41 @@ class Tangent:
     guard: bool = True
     clip: bool = True
 
-    aware: ClassVar[bool] = True
-    multinomial: ClassVar[bool] = True
-    whole: ClassVar[bool] = False
+    name: ClassVar[str] = "tangent"
+    label: ClassVar[str] = "tangent"
+    summary: ClassVar[str] = (
+        "draws independently, so it asks fewer experts at times, and learns the probabilities"
+    )
 
     def __post_init__(self) -> None:
-        mirror_ascent.check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
-        budget.check_pace(self.pace)
+        check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
+        check_pace(self.pace)
         check_bools(guard=self.guard, clip=self.clip)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> TangentRule:
-        """The rule for this problem; limits are promised at the end of the horizon, or of every
-        period of the problem.
-        """
+        """Make the rule; limits hold at the end of the horizon, or of every period."""
         rows, M = make_constraint_rows(problem), problem.draws
-        room = find_slater_point(problem, fewer=True)
-        margin = find_iid_margin(rows, M, room.margin)
+        slater = find_slater_point(problem, fewer=True)
+        margin = find_iid_margin(rows, M, slater.margin)
         if margin <= 0.0:
             warn_if_iid_infeasible(problem, rows)
         period = get_period(problem, horizon)
-        plan = plan_fallback_schedule(rows, room.quota, period)
+        plan = plan_fallback_schedule(rows, slater.quota, period)
         entropy = math.log(max(2, problem.size))
         return TangentRule(
             draws=M,
-            climb=AscentSettings(
+            ascent=AscentSettings(
                 float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
             ),
             eps=float(self.eps),
-            mild=find_iid_floor(rows, M, margin),
+            explore=find_iid_floor(rows, M, margin),
             pace=make_pace(self.pace, margin, rows.A, min(M, problem.size), full=False),
             guard=make_guard(rows, plan, period, full=False, on=self.guard),
         )
 
-    def start(self, rule: TangentRule, contexts: int = 1) -> IidState:
-        """The mildest law in every context, and a period with nothing spent."""
-        return iid_draws.start_iid_state(rule.guard, rule.mild, contexts)
-
-    def sound(self, rule: TangentRule, state: IidState) -> bool:
-        """Could this be a state of ours? Asked of files, which may have been edited."""
-        return iid_draws.is_valid_iid_state(rule.guard, state)
-
     def prices(self, problem: Problem, rule: TangentRule, state: IidState) -> Floats:
-        """Multipliers of recent steps; a tangent row is divided by M."""
-        return average_shadow_prices(problem, state.till, problem.draws)
+        """Averaged multipliers; a tangent row is divided by M."""
+        return average_shadow_prices(problem, state.multipliers, problem.draws)
 
 
 def warn_if_iid_infeasible(problem: Problem, rows: ConstraintRows) -> None:

@@ -182,7 +182,7 @@ def router_to_data(router: "Router") -> dict[str, Any]:
         "unused": router.unused,
         "period": router.period,
         "skipped": router.skipped,
-        "state": arrays_to_data(router.state, list_derived_fields(router.policy)),
+        "state": arrays_to_data(router.state, router.policy.derived),
         "ledger": arrays_to_data(router.ledger),
         "held": [open_decision_to_data(t, held) for t, held in router.held.items()],
     }
@@ -214,19 +214,13 @@ def router_from_data(make: type["Router"], data: dict[str, Any]) -> "Router":
     if len(router.skipped) > len(router.contexts):
         raise SavedFileError(f"{len(router.skipped)} contexts were counted of fewer")
     blank_state = router.policy.start(router.rule, lines)
-    state = fill_arrays_from_data(data["state"], blank_state, list_derived_fields(router.policy))
-    if isinstance(router.policy, policies.HasDerivedState):
-        router.policy.derive(router.rule, state)
-    if router.t < 0 or not router.policy.sound(router.rule, state):
+    state = fill_arrays_from_data(data["state"], blank_state, router.policy.derived)
+    router.policy.derive(router.rule, state)
+    if router.t < 0 or not router.policy.is_valid_state(router.rule, state):
         raise SavedFileError("its state is none that a router can be in")
     router.seat(state)
     router.held = dict(open_decision_from_data(one, router) for one in data["held"])
     return router
-
-
-def list_derived_fields(policy: policies.Policy) -> tuple[str, ...]:
-    """The fields of a policy's state that files do without, as they follow from the others."""
-    return policy.derived if isinstance(policy, policies.HasDerivedState) else ()
 
 
 def open_decision_to_data(t: int, held: Ticket | float) -> dict[str, Any]:
@@ -249,8 +243,8 @@ def open_decision_from_data(data: dict[str, Any], router: "Router") -> tuple[int
         return t, float(data["reward"])
     size, M, policy = router.problem.size, router.problem.draws, router.policy
     propensity = math.nan if data["propensity"] is None else float(data["propensity"])
-    as_set = not policy.multinomial and (policy.whole or not math.isnan(propensity))
-    draws, q = np.empty(M, np.int64), np.empty(M if policy.multinomial else 0)
+    as_set = not policy.draws_iid and (policy.draws_sets or not math.isnan(propensity))
+    draws, q = np.empty(M, np.int64), np.empty(M if policy.draws_iid else 0)
     inclusion = np.empty(size if as_set else 0)
     available = np.empty(size if data["available"] else 0, np.bool_)
     fill_array("draws", data["draws"], draws)

@@ -19,7 +19,7 @@ from bylot.errors import (
     SavedFileError,
 )
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.policies.base import Ticket
+from bylot.policies.base import BoundPolicy, Ticket, has_same_pool
 from bylot.policies.budget import cancel_round, correct_spend, count_played_rounds, report_budget
 from bylot.policies.capacity import (
     MAX_UNDECLARED_CONTEXTS,
@@ -36,7 +36,6 @@ from bylot.policies.compiled_handle import (
     learn_reward,
     make_totals,
 )
-from bylot.policies.state_migration import BoundPolicy, has_same_pool, migrate_state
 from bylot.policies.validation import (
     RunConfig,
     check_at_least_one,
@@ -319,7 +318,7 @@ class Router:
                 return
             old, rule = self.problem, self.rebound(problem)
             before = BoundPolicy(old, self.rule, self.narrowed(problem.size))
-            state = migrate_state(self.policy, before, problem, rule)
+            state = self.policy.migrate(before, problem, rule)
             ledger = self.ledger._replace(
                 spent=self.renamed(self.ledger.spent, problem),
                 expected=self.renamed(self.ledger.expected, problem),
@@ -466,8 +465,8 @@ class Router:
             },
             q=dict(zip(self.problem.experts, q, strict=True)),
             effective_experts=count_effective_experts(q),
-            multinomial=self.policy.multinomial,
-            whole=self.policy.whole,
+            multinomial=self.policy.draws_iid,
+            whole=self.policy.draws_sets,
             period=now and PeriodStatus(now.period, now.played, now.replaced),
         )
 
@@ -497,7 +496,7 @@ class Router:
         """
         visits = self.visits().astype(np.float64)
         there = int(up.sum()) if up.size else self.problem.size
-        seats = min(self.problem.draws, there) if self.policy.whole else 1
+        seats = min(self.problem.draws, there) if self.policy.draws_sets else 1
         return seats * average_distribution(self._desk, visits if visits.any() else np.ones(1), up)
 
     def save(self, path: str | Path) -> None:
