@@ -45,10 +45,10 @@ def test_the_problem_says_which(asked: Auto, problem: Problem, taken: Policy) ->
 def test_what_panel_is_given_it_can_bear() -> None:
     problem = sized(registry.MAX_NOISY_OR_EXPERTS)
     most = noisy_or.MAX_POSTERIOR_BYTES // (8 * problem.size**2)
-    taken = Auto(propensities=False, contexts=most).settled(problem)
+    taken = Auto(propensities=False, contexts=most).resolve(problem)
     assert isinstance(taken, NoisyOr)
     taken.start(taken.bind(problem), most)
-    assert Auto(propensities=False, contexts=most + 1).settled(problem) == Distinct()
+    assert Auto(propensities=False, contexts=most + 1).resolve(problem) == Distinct()
 
 
 def test_contexts_that_were_declared_count_unless_others_are_told(tmp_path: Path) -> None:

@@ -324,14 +324,14 @@ def test_auto_takes_what_the_published_table_says() -> None:
     for propensities, words in ((True, "with propensities"), (False, "propensities not needed")):
         auto = Auto(propensities=propensities)
         assert (
-            taken[f"up to {LARGE_POOL_SIZE} experts, {words}"] == written(auto.settled(few))["name"]
+            taken[f"up to {LARGE_POOL_SIZE} experts, {words}"] == written(auto.resolve(few))["name"]
         )
         assert (
             taken[f"more than {LARGE_POOL_SIZE} experts, {words}"]
-            == written(auto.settled(many))["name"]
+            == written(auto.resolve(many))["name"]
         )
         for problems, one in taken.items():  # no length of a period calls for somebody else
             if problems.startswith("periods") and problems.endswith(words):
                 assert one == taken[f"up to {LARGE_POOL_SIZE} experts, {words}"]
-    assert taken["all, with propensities"] == written(Auto().settled(few))["name"]
+    assert taken["all, with propensities"] == written(Auto().resolve(few))["name"]
     assert COMPARISON_EXPERIMENTS == ("default", "worlds", "spans")

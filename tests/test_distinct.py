@@ -83,7 +83,7 @@ def test_the_gradient_is_unbiased() -> None:
     rewards = np.random.default_rng(0).random(len(SETS))
     pi, ours = state.pi[0].copy(), law_of(state.theta[0])
     mean, bare = np.zeros(5), make_gradient_state(1, 5)
-    state = state._replace(slope=bare)
+    state = state._replace(gradient=bare)
     for members, chance, own, reward in zip(SETS, told(rule, state), ours, rewards, strict=True):
         bare.g[:], bare.based[:] = 0.0, True  # a baseline of 0
         ticket = Ticket(0, 0, members, np.empty(0), pi, ALL, 1.0, True, chance, own / chance, False)

@@ -266,7 +266,7 @@ def test_ten_thousand_experts_and_fourteen_limits_are_prepared_for(fewer: bool) 
     assert evenly(made.sets, round_quotas(quota, SCHEDULE_ROUNDS), SCHEDULE_ROUNDS)
     assert_allclose(made.mean, rows.A @ quota, atol=(len(limits) + 1) / SCHEDULE_ROUNDS)
     law = solve_max_entropy(rows, M, margin)
-    assert (rows.A @ law.chances <= rows.b - 0.049 * np.abs(rows.b)).all()
+    assert (rows.A @ law.inclusion <= rows.b - 0.049 * np.abs(rows.b)).all()
 
 
 def test_pacing_gives_back_what_was_saved_and_takes_what_was_overspent() -> None:
@@ -293,8 +293,8 @@ def test_the_mildest_law_keeps_the_limits_and_is_equal_where_it_can_be() -> None
     problem = five()
     rows = make_constraint_rows(problem)
     law = solve_max_entropy(rows, problem.draws, find_slater_point(problem).margin)
-    assert law.chances.sum() == pytest.approx(problem.draws)
-    assert (rows.A @ law.chances <= rows.b - 0.04 * np.abs(rows.b)).all()
+    assert law.inclusion.sum() == pytest.approx(problem.draws)
+    assert (rows.A @ law.inclusion <= rows.b - 0.04 * np.abs(rows.b)).all()
     free = solve_max_entropy(ConstraintRows(np.zeros((0, 5)), np.zeros(0)), 2, 1.0)
-    assert_allclose(free.chances, 0.4)
-    assert (rows.A @ free.chances > rows.b).any()  # equal shares would not keep them
+    assert_allclose(free.inclusion, 0.4)
+    assert (rows.A @ free.inclusion > rows.b).any()  # equal shares would not keep them

@@ -121,7 +121,7 @@ def mean_gradient(q: Floats, odds: Floats, up: Bools, draws: int) -> Floats:
     policy = Tangent(batch=1)
     rule = policy.bind(five(draws=draws), 1_000)
     bare, mean = make_gradient_state(1, q.size), np.zeros(q.size)
-    state = policy.start(rule)._replace(slope=bare)
+    state = policy.start(rule)._replace(gradient=bare)
     for team in itertools.product(np.flatnonzero(q).tolist(), repeat=draws):
         bare.g[:], bare.based[:] = 0.0, True
         panel = np.array(team)

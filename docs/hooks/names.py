@@ -133,7 +133,8 @@ def settings_page() -> str:
     )
     rows = [f"| `{name}` | `{made!r}` |" for name, made in policies.POLICIES.items()]
     table = "\n".join(["| name | is |", "|---|---|", *rows])
-    kinds = [render_section(kind, ()) for kind in [*policies.ALL_POLICY_CLASSES.values()][::-1]]
+    classes = [policies.Auto, *[*policies.POLICY_CLASSES.values()][::-1]]
+    kinds = [render_section(kind, ()) for kind in classes]
     steps = [render_section(kind, ()) for kind in (Fixed, Anytime, Adaptive)]
     return "\n\n".join(
         [

@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from bylot.distributions import ConstantSet, FixedSizeSets, IidSets, MixedSets, PanelDistribution
+from bylot.distributions import ConstantSet, FixedSizeSets, IidSets, PanelDistribution
 from bylot.errors import SavedFileError, TargetError
 from bylot.evaluate.log import refuse_duplicate_keys
 from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.sampling import restrict_distribution
 from bylot.optima import Optimum
-from bylot.policies import Policy
-from bylot.policies.base import compute_distribution
-from bylot.policies.distinct import Distinct, find_available_distributions
-from bylot.policies.random_panels import Random
+from bylot.policies import POLICY_CLASSES, Policy
 from bylot.problem import Problem
 from bylot.problem.limits import float_from_real
 from bylot.problem.validation import suggest_known_name
@@ -55,7 +52,7 @@ class EvaluationTarget:
 
 def can_be_target(policy: Policy) -> bool:
     """Whether a policy draws from a known distribution."""
-    return policy.multinomial or policy.whole
+    return policy.draws_iid or policy.draws_sets
 
 
 def make_router_target(problem: Problem, router: Router, name: str = "now") -> EvaluationTarget:
@@ -74,21 +71,15 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
                 remedy="leave these entries out of the log, or use another target",
             )
         x, policy = router.contexts[context], router.policy
-        state = router.ahead(x, available)
-        if isinstance(policy, Distinct):
-            learned, explore, m = find_available_distributions(router.rule, state, x, available)
-            parts = [FixedSizeSets(one.theta.copy(), int(m)) for one in (learned, explore)]
-            return MixedSets(parts, np.array([1.0 - router.rule.eps, router.rule.eps]))
-        if isinstance(policy, Random):
-            return make_uniform_target(router.problem).distribution(context, available)
-        if policy.multinomial:
-            q = compute_distribution(router.rule, state, x, available)
-            return IidSets(q, router.problem.draws)
-        raise TargetError(
-            f"target {name!r}: {type(policy).__name__.lower()} does not draw from a known "
-            "distribution; distinct, tangent, strict, omd and random do",
-            remedy="use uniform, set:..., sets:... or draws:...",
-        )
+        found = policy.distribution(router.rule, router.ahead(x, available), x, available)
+        if found is None:
+            known = [kind.name for kind in POLICY_CLASSES.values() if kind.draws_iid or kind.draws_sets]
+            raise TargetError(
+                f"target {name!r}: {policy.name} does not draw from a known distribution; "
+                f"{', '.join(known)} do",
+                remedy="use uniform, set:..., sets:... or draws:...",
+            )
+        return found
 
     guard = getattr(router.rule, "guard", None)
     guarded = guard is not None and guard.on

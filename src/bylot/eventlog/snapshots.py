@@ -76,7 +76,7 @@ def router_to_snapshot(router: Router) -> dict[str, Any]:
 def router_from_snapshot(frozen: SnapshotContent) -> Router:
     """The router that was written."""
     terms, problem, policy, run = trust_config(frozen.terms)
-    rule = rule_from_data(make_rule_template(policy), frozen.rule)  # type: ignore[arg-type] # settings are frozen
+    rule = rule_from_data(make_rule_template(policy), frozen.rule)
     state, ledger = policy.start(rule, frozen.lines), make_totals(len(problem.costs))
     fill_arrays_from_bytes(iterate_arrays(state, policy.derived), frozen.state)
     fill_arrays_from_bytes(iterate_arrays(ledger), frozen.ledger)
