@@ -15,7 +15,7 @@ from bylot.scenario import synthetic_scenario
 from bylot.whatif import Reference, WhatifPlan, WhatifResults
 from bylot.whatif.plan import ReferenceJob, RunJob, WhatifJob
 from bylot.whatif.references import MissingReference
-from bylot.whatif.report import POLICY_DESCRIPTIONS, describe_policy
+from bylot.whatif.report import describe_policy
 from bylot.whatif.results import TrialRuns
 from bylot.whatif.summary import compare_rewards, summarize_results
 

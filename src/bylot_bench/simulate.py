@@ -15,7 +15,8 @@ from bylot._text import format_table
 from bylot.environments import NO_DELAY
 from bylot.numerics.box import EDGE_ROUNDING
 from bylot.numerics.jit import Floats, Ints
-from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
+from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.streams import DRAW_STREAM
 from bylot.policies import Omd
 from bylot.policies.omd import OmdRule
 from bylot.sample_problems import make_crowd_problem

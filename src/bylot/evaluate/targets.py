@@ -73,7 +73,9 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
         x, policy = router.contexts[context], router.policy
         found = policy.distribution(router.rule, router.ahead(x, available), x, available)
         if found is None:
-            known = [kind.name for kind in POLICY_CLASSES.values() if kind.draws_iid or kind.draws_sets]
+            known = [
+                kind.name for kind in POLICY_CLASSES.values() if kind.draws_iid or kind.draws_sets
+            ]
             raise TargetError(
                 f"target {name!r}: {policy.name} does not draw from a known distribution; "
                 f"{', '.join(known)} do",

@@ -25,10 +25,6 @@ M0, M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # multipl
 W0, W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)  # key increments
 TWO_TO_MINUS_53 = 2.0**-53
 
-# Streams: every use of random numbers in a round has a number of its own.
-DRAW_STREAM, WARMUP_STREAM, BELIEF_STREAM, GUMBEL_STREAM = 0, 1, 2, 3
-COIN_STREAM, SET_STREAM, EXPLORE_STREAM, MODEL_STREAM = 4, 5, 6, 7
-
 
 @intrinsic  # type: ignore[untyped-decorator]
 def multiply_high(typing: Any, a: Any, b: Any) -> Any:

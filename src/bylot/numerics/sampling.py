@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
+from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.set_selection import repeat_members
+from bylot.numerics.streams import DRAW_STREAM
 
 
 class IidDraws(NamedTuple):

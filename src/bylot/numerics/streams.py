@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class RngStream(IntEnum):
-    """What a policy uses randomness for; compiled code takes the `value`."""
+    """What a policy uses randomness for."""
 
     DRAWS = 0  # the panel of i.i.d. draws, or of a uniform set
     WARMUP = 1  # the order of a warm-up
@@ -18,3 +18,10 @@ class RngStream(IntEnum):
     PANEL = 5  # the panel drawn as one set (distinct)
     EXPLORE = 6  # whether a round is set aside for exploration (noisy-or)
     MODEL = 7  # samples of a model (noisy-or)
+
+
+# Plain integers for compiled code.
+DRAW_STREAM, WARMUP_STREAM = RngStream.DRAWS.value, RngStream.WARMUP.value
+BELIEF_STREAM, GUMBEL_STREAM = RngStream.BELIEFS.value, RngStream.GUMBEL.value
+COIN_STREAM, PANEL_STREAM = RngStream.COIN.value, RngStream.PANEL.value
+EXPLORE_STREAM, MODEL_STREAM = RngStream.EXPLORE.value, RngStream.MODEL.value

@@ -53,7 +53,7 @@ def make_iid_ticket(
     replaced: bool,
 ) -> Ticket:
     """The ticket of M i.i.d. draws."""
-    draws, q, none = panel.draws, panel.odds, np.empty(0)
+    draws, q, none = panel.draws, panel.probabilities, np.empty(0)
     return Ticket(t, context, draws, q, none, available, share, feasible, propensity, 1.0, replaced)
 
 

@@ -28,7 +28,7 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.set_selection import fill_draws_from_set
-from bylot.numerics.streams import RngStream
+from bylot.numerics.streams import COIN_STREAM, PANEL_STREAM, RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
     BoundPolicy,
@@ -92,7 +92,6 @@ from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
 NO_CHOICE_VARIANCE = 1e-12  # a smaller variance of being drawn means that there was no choice
-COIN_STREAM, PANEL_STREAM = RngStream.COIN.value, RngStream.PANEL.value
 MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = -10.0, 8.0  # at the start of a step; the M-th largest is 0
 MAX_EXPONENT = 700.0  # exp of it is still finite
 MAX_ABS_LOGIT = 1e100  # sums of larger logits could overflow
@@ -357,9 +356,7 @@ class Distinct(Policy):
 
     name: ClassVar[str] = "distinct"
     label: ClassVar[str] = "distinct"
-    summary: ClassVar[str] = (
-        "asks as many different experts as there are draws and learns whom to ask how often"
-    )
+    summary: ClassVar[str] = "draws panels of different experts and learns how often to ask each"
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.COIN, RngStream.PANEL)
     needs_full_panels: ClassVar[bool] = True
     draws_sets: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m
-from bylot.numerics.streams import RngStream
+from bylot.numerics.streams import GUMBEL_STREAM, RngStream
 from bylot.numerics.variates import add_gumbels
 from bylot.policies.base import Ticket, decide, learn, make_plain_ticket, step
 from bylot.policies.multipliers import (
@@ -34,8 +34,6 @@ from bylot.policies.pull_counts import (
 )
 from bylot.policies.validation import check_choice, check_positive
 from bylot.problem import Problem
-
-GUMBEL_STREAM = RngStream.GUMBEL.value
 
 
 class MoeRule(NamedTuple):
@@ -115,7 +113,7 @@ class Moe(BaselinePolicy):
     name: ClassVar[str] = "moe"
     label: ClassVar[str] = "MoE"
     summary: ClassVar[str] = (
-        "learns a gate over experts (mixture of experts), with a multiplier for each limit"
+        "learns a gate over experts (mixture of experts), with a price on each limit"
     )
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.GUMBEL,)
 

@@ -17,7 +17,7 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_greedy_set, fill_draws_from_set
-from bylot.numerics.streams import RngStream
+from bylot.numerics.streams import EXPLORE_STREAM, MODEL_STREAM, RngStream
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
 from bylot.policies.base import (
     BoundPolicy,
@@ -69,7 +69,6 @@ FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 20  # panels of a rehearsa
 MIN_SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # scales of a draw from what is believed
 WIDE_SAMPLING_SHARE = 0.03  # how often it is the wide one
 MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a drawn b_i
-EXPLORE_STREAM, MODEL_STREAM = RngStream.EXPLORE.value, RngStream.MODEL.value
 MAX_POSTERIOR_BYTES = 2**30  # bytes that the roots of all contexts may take
 
 
@@ -297,8 +296,7 @@ class NoisyOr(Policy):
     name: ClassVar[str] = "noisy-or"
     label: ClassVar[str] = "noisy-or"
     summary: ClassVar[str] = (
-        "asks as many different experts as there are draws and learns by a model what sets of "
-        "them miss"
+        "draws panels of different experts and learns a model of their joint value"
     )
     streams: ClassVar[tuple[RngStream, ...]] = (
         RngStream.EXPLORE,

@@ -340,18 +340,20 @@ class Omd(Policy):
     name: ClassVar[str] = "omd"
     label: ClassVar[str] = "OMD"
     summary: ClassVar[str] = (
-        "is the paper's algorithm as in its experiments: independent draws, under a surrogate that "
-        "is stricter than the limits"
+        "is the paper's algorithm: independent draws under a surrogate of the limits"
     )
     variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         "omd-plain": (
             {"eta_mult": 1.0, "batch": 1, "baseline": False},
-            "is the algorithm that the paper's theorems are about",
+            "is the algorithm of the paper's theorems",
         ),
-        "omd-sum": ({"batch_gradient": "sum"}, "is omd with the gradients of a batch summed"),
+        "omd-sum": (
+            {"batch_gradient": "sum"},
+            "is a variant of omd that sums the gradients of a batch",
+        ),
         "omd-frozen": (
             {"freeze_dual_in_batch": True},
-            "is omd with a dual that does not move within a batch",
+            "is a variant of omd whose dual variables are constant within a batch",
         ),
     }
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)

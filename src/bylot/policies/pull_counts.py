@@ -10,7 +10,7 @@ import numpy as np
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import is_first_draw, shuffle_front
-from bylot.numerics.streams import RngStream
+from bylot.numerics.streams import WARMUP_STREAM, RngStream
 from bylot.policies.base import (
     BoundPolicy,
     Policy,
@@ -22,8 +22,6 @@ from bylot.policies.base import (
 )
 from bylot.policies.multipliers import compute_multiplier_prices
 from bylot.problem import Problem
-
-WARMUP_STREAM = RngStream.WARMUP.value
 
 
 @jit_inline

@@ -10,7 +10,7 @@ from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import choose_random_experts
-from bylot.numerics.streams import RngStream
+from bylot.numerics.streams import DRAW_STREAM, RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
     Policy,
@@ -23,8 +23,6 @@ from bylot.policies.base import (
     step,
 )
 from bylot.problem import Problem
-
-DRAW_STREAM = RngStream.DRAWS.value
 
 
 class RandomRule(NamedTuple):
@@ -104,9 +102,7 @@ class Random(Policy):
 
     name: ClassVar[str] = "random"
     label: ClassVar[str] = "Random"
-    summary: ClassVar[str] = (
-        "asks different experts at random, all equally often; it neither learns nor uses limits"
-    )
+    summary: ClassVar[str] = "draws panels uniformly; it does not learn and ignores limits"
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
     uses_limits: ClassVar[bool] = False
     draws_sets: ClassVar[bool] = True

@@ -114,8 +114,8 @@ class Strict(IidPolicy):
     name: ClassVar[str] = "strict"
     label: ClassVar[str] = "strict"
     summary: ClassVar[str] = (
-        "draws independently, within probabilities that keep the limits in every request on "
-        "average; made for adversarial environments"
+        "draws independently with probabilities that keep the limits in expectation for every "
+        "request; meant for adversarial environments"
     )
 
     def __post_init__(self) -> None:

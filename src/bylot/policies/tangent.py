@@ -119,7 +119,7 @@ class Tangent(IidPolicy):
     name: ClassVar[str] = "tangent"
     label: ClassVar[str] = "tangent"
     summary: ClassVar[str] = (
-        "draws independently, so it asks fewer experts at times, and learns the probabilities"
+        "draws independently, so that a panel may have fewer members, and learns the probabilities"
     )
 
     def __post_init__(self) -> None:

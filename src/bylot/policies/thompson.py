@@ -13,7 +13,7 @@ from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_top_m
-from bylot.numerics.streams import RngStream
+from bylot.numerics.streams import BELIEF_STREAM, RngStream
 from bylot.numerics.variates import fill_betas
 from bylot.policies.base import Ticket, decide, learn, make_plain_ticket, step
 from bylot.policies.multipliers import (
@@ -40,8 +40,6 @@ from bylot.policies.pull_counts import (
 )
 from bylot.policies.validation import check_choice, check_positive
 from bylot.problem import Problem
-
-BELIEF_STREAM = RngStream.BELIEFS.value
 
 
 class ThompsonRule(NamedTuple):
@@ -136,7 +134,7 @@ class Ts(ThompsonPolicy):
     name: ClassVar[str] = "ts"
     label: ClassVar[str] = "TS"
     summary: ClassVar[str] = (
-        "asks those that look best in a sample from its beliefs (Thompson); it ignores limits"
+        "asks the experts with the highest posterior samples (Thompson); it ignores limits"
     )
     uses_limits: ClassVar[bool] = False
 
@@ -158,13 +156,11 @@ class TsBwk(ThompsonPolicy):
 
     name: ClassVar[str] = "ts-bwk"
     label: ClassVar[str] = "TS-BwK"
-    summary: ClassVar[str] = (
-        "adds to ts a multiplier for each limit, which holds averages near it, on either side"
-    )
+    summary: ClassVar[str] = "is ts with a price on each limit"
     variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         "ts-bwk-instant": (
             {"dual_on": "instant"},
-            "is ts-bwk with multipliers that follow each request",
+            "is a variant of ts-bwk whose prices follow each request",
         )
     }
 

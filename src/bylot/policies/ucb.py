@@ -150,7 +150,9 @@ class Greedy(UcbPolicy):
 
     name: ClassVar[str] = "greedy"
     label: ClassVar[str] = "Greedy"
-    summary: ClassVar[str] = "asks those with the best mean reward so far; it ignores limits"
+    summary: ClassVar[str] = (
+        "asks the experts with the highest mean reward so far; it ignores limits"
+    )
     uses_limits: ClassVar[bool] = False
 
     def bind(self, problem: Problem, horizon: int | None = None) -> UcbRule:
@@ -170,7 +172,7 @@ class Cucb(UcbPolicy):
     name: ClassVar[str] = "cucb"
     label: ClassVar[str] = "CUCB"
     summary: ClassVar[str] = (
-        "asks those with the highest upper confidence bounds; it ignores limits"
+        "asks the experts with the highest upper confidence bounds; it ignores limits"
     )
     uses_limits: ClassVar[bool] = False
 
@@ -197,13 +199,11 @@ class Cbwk(UcbPolicy):
 
     name: ClassVar[str] = "cbwk"
     label: ClassVar[str] = "CBwK"
-    summary: ClassVar[str] = (
-        "adds to cucb a multiplier for each limit, which holds averages near it, on either side"
-    )
+    summary: ClassVar[str] = "is cucb with a price on each limit"
     variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         "cbwk-instant": (
             {"dual_on": "instant"},
-            "is cbwk with multipliers that follow each request",
+            "is a variant of cbwk whose prices follow each request",
         )
     }
 

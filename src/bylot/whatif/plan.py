@@ -193,7 +193,7 @@ class WhatifPlan:
 
     def kind(self, spec: str, level: int | None = None) -> str:
         """The kind of distribution that a policy plays: "exact" (i.i.d. draws) or "panels"."""
-        return "exact" if self.policy_at(spec, level).multinomial else "panels"
+        return "exact" if self.policy_at(spec, level).draws_iid else "panels"
 
     @property
     def kinds(self) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bylot._text import format_percent, join_words
-from bylot.policies import NoisyOr, Policy, Strict, policy_to_data
+from bylot.policies import NoisyOr, Policy, Strict, summarize_policy
 from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
 from bylot.whatif.figures import (
     MAX_EXPERT_ROWS,
@@ -36,27 +36,6 @@ PRICE_VERDICTS = {
     "kink": "differs by side (kink)",
     "edge": "one side only",
     "differs": "no",
-}
-POLICY_DESCRIPTIONS = {
-    "distinct": "draws panels of different experts and learns how often to ask each",
-    "noisy-or": "draws panels of different experts and learns a model of their joint value",
-    "tangent": "draws independently, so that a panel may have fewer members, and learns the "
-    "probabilities",
-    "strict": "draws independently with probabilities that keep the limits in expectation for "
-    "every request; meant for adversarial environments",
-    "omd": "is the paper's algorithm: independent draws under a surrogate of the limits",
-    "omd-plain": "is the algorithm of the paper's theorems",
-    "omd-sum": "is a variant of omd that sums the gradients of a batch",
-    "omd-frozen": "is a variant of omd whose dual variables are constant within a batch",
-    "random": "draws panels uniformly; it does not learn and ignores limits",
-    "greedy": "asks the experts with the highest mean reward so far; it ignores limits",
-    "cucb": "asks the experts with the highest upper confidence bounds; it ignores limits",
-    "cbwk": "is cucb with a price on each limit",
-    "cbwk-instant": "is a variant of cbwk whose prices follow each request",
-    "ts": "asks the experts with the highest posterior samples (Thompson); it ignores limits",
-    "ts-bwk": "is ts with a price on each limit",
-    "ts-bwk-instant": "is a variant of ts-bwk whose prices follow each request",
-    "moe": "learns a gate over experts (mixture of experts), with a price on each limit",
 }
 READING_NOTES = (
     "A mixture assigns a probability to each panel of different experts. Independent draws have a "
@@ -160,11 +139,10 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
 def describe_policy(spec: str, policy: Policy) -> str:
     """What the policy of a spec does, and what it guarantees with its settings."""
     name, colon, _ = spec.partition(":")
-    own = policy_to_data(policy)["name"]
     if name == "auto":
-        parts = [f"{spec} is {own} here, which {POLICY_DESCRIPTIONS[own]}"]
+        parts = [f"{spec} is {policy.name} here, which {policy.summary}"]
     else:
-        parts = [f"{spec} {POLICY_DESCRIPTIONS[own]}{' (with your settings)' if colon else ''}"]
+        parts = [f"{spec} {summarize_policy(name)}{' (with your settings)' if colon else ''}"]
     if getattr(policy, "guard", False):
         parts.append("its guard keeps the limits at the end of every period")
     elif hasattr(policy, "guard") and not isinstance(policy, Strict):
