@@ -271,10 +271,8 @@ def simulate(
     settings = resolve_policy(policy, problem)
     rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
-    record, mail = (
-        make_play_record(problem, rounds, keep_distributions),
-        make_late_rewards(problem, late, rounds, seed),
-    )
+    record = make_play_record(problem, rounds, keep_distributions)
+    mail = make_late_rewards(problem, late, rounds, seed)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     for start in range(0, rounds, CHUNK_ROUNDS):
         stop = min(start + CHUNK_ROUNDS, rounds)
@@ -286,7 +284,7 @@ def simulate(
 
 
 def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: int) -> LateRewards:
-    """An empty post for so many rounds."""
+    """No reward has arrived yet."""
     due = late.due(rounds, seed)
     slots = min(late.lag, rounds) + 1
     order = np.argsort(due, kind="stable")
@@ -305,7 +303,7 @@ def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: in
 
 
 def check_environment(environment: Environment, problem: Problem) -> None:
-    """Refuse what is no environment, or one of another pool."""
+    """Raise if it is not an environment for this pool."""
     if not hasattr(environment, "rounds"):
         raise ValuesError(
             f"a {type(environment).__name__} is no environment; "
@@ -338,7 +336,7 @@ def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> R
 
 
 def check_simulated_rewards(rewards: Floats, terms: RunConfig) -> None:
-    """Refuse rewards that a router with these terms would refuse."""
+    """Raise for rewards that a router would refuse."""
     low, high = float(rewards.min()), float(rewards.max())  # NaN, if there is one
     if not (
         is_reward_in_range(low, terms.low, terms.high)
@@ -366,7 +364,7 @@ def make_play_record(problem: Problem, rounds: int, keep_distributions: bool) ->
 
 
 class Playable(Protocol):
-    """Something to ask, and what it was declared with."""
+    """A router, in memory, in a store or behind a server."""
 
     @property
     def problem(self) -> Problem: ...
@@ -384,7 +382,7 @@ class Playable(Protocol):
         ...
 
     def reward(self, id: str, value: float) -> Any:
-        """Tell how well it went."""
+        """Give the reward of a decision."""
         ...
 
 
@@ -444,7 +442,7 @@ def iterate_rounds(
 
 
 def record_decision(record: PlayRecord, n: int, decision: Decision, limits: list[str]) -> None:
-    """Write down what a decision tells of itself."""
+    """Record a decision."""
     spend: Mapping[str, float] = decision.spend
     record.draw_probabilities[n] = decision.draw_probabilities or np.nan
     record.spend[n] = [spend[name] for name in limits]

@@ -1,7 +1,7 @@
-"""Where a router's calls cross into compiled code: rule, state, ledger and costs in one handle.
+"""The boundary between a router and compiled code: rule, state, totals and costs in one handle.
 
-Handing over some thirty arrays by themselves costs more than deciding does; a `CompiledHandle` is handed
-over as one pointer. It holds the very arrays of the NamedTuples it was made from, not copies.
+Passing some thirty arrays one by one takes longer than a decision; a `CompiledHandle` is passed as one
+pointer. It holds the arrays of the NamedTuples that it was made from, not copies.
 """
 
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ class Totals(NamedTuple):
 
 
 def make_totals(costs: int) -> Totals:
-    """A ledger with nothing in it."""
+    """Totals of 0."""
     return Totals(
         rounds=np.zeros(1, np.int64),
         spent=np.zeros(costs),
@@ -49,7 +49,7 @@ def make_totals(costs: int) -> Totals:
 
 @jit
 def add_to_totals(ledger: Totals, costs: Floats) -> None:
-    """One more decision: what it costs in fact (line 0) and as expected (line 1)."""
+    """Add a decision: its realised cost (line 0) and its expected cost (line 1)."""
     ledger.rounds[0] += 1
     for j in range(costs.shape[1]):
         ledger.spent[j] += costs[0, j]
@@ -62,24 +62,24 @@ class CompiledHandleType(types.StructRef):  # type: ignore[misc]
 
 
 class CompiledHandle(structref.StructRefProxy):  # type: ignore[misc]
-    """Desk(rule, state, ledger, costs), with costs (n, K) in the order of their names."""
+    """CompiledHandle(rule, state, ledger, costs), with costs (n, K) in the order of their names."""
 
 
 structref.define_proxy(CompiledHandle, CompiledHandleType, ["rule", "state", "ledger", "costs"])
 
 
 class BookedDecision(NamedTuple):
-    """A decision, what it costs, and what can be told of the law it was drawn from."""
+    """A decision, its costs, and its probabilities."""
 
     ticket: Ticket
-    costs: Floats  # (2, n): line 0 in fact, line 1 as expected before the draw
+    costs: Floats  # (2, n): line 0 realised, line 1 expected before the draw
     inclusion: Floats  # (M,) probability of each draw's expert to be in the panel
     propensity: float  # of the panel; NaN if the policy does not know it
 
 
 @jit
 def decide_and_book(desk: Any, context: int, seed: int, t: int, available: Bools) -> BookedDecision:
-    """Decide and book: the cost is owed from now on, whether or not a reward ever comes."""
+    """Decide and charge the cost, whether or not a reward comes."""
     ticket = decide(desk.rule, desk.state, context, RngKey(seed, t), available)
     costs = np.zeros((2, desk.costs.shape[0]))
     inclusion = compute_inclusion(desk.rule, desk.state, ticket)
@@ -97,7 +97,7 @@ def decide_and_book(desk: Any, context: int, seed: int, t: int, available: Bools
 
 @jit
 def learn_reward(desk: Any, ticket: Ticket, value: float, low: float, high: float) -> None:
-    """Book a reward as it was given, and let the policy learn from it on the scale [0, 1]."""
+    """Add a reward to the totals, and let the policy learn from it on the scale [0, 1]."""
     learn(desk.rule, desk.state, ticket, (value - low) / (high - low))
     desk.ledger.rewards[0] += 1
     desk.ledger.total[0] += value
@@ -105,7 +105,7 @@ def learn_reward(desk: Any, ticket: Ticket, value: float, low: float, high: floa
 
 @jit
 def average_distribution(desk: Any, weights: Floats, available: Bools) -> Floats:
-    """sum_x w_x law(x) / sum_x w_x over the first contexts, as many as there are weights."""
+    """sum_x w_x q_x / sum_x w_x over the first contexts, as many as there are weights."""
     mean, total = np.zeros(desk.costs.shape[1]), weights.sum()
     for x in range(weights.size):
         if weights[x] > 0.0:

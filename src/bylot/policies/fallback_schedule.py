@@ -1,7 +1,6 @@
-"""A fixed rota that keeps all limits: what is played when a draw would endanger one of them.
+"""A fixed schedule of panels that satisfies all limits: played when a draw would endanger one.
 
-It is a cycle, so that what it can cost from any place on, over any number of rounds, is known
-exactly and not only measured.
+It is a cycle, so that its cost from any place on, over any number of rounds, is known exactly.
 """
 
 from typing import NamedTuple
@@ -16,7 +15,7 @@ SCHEDULE_ROUNDS = 1_000  # rounds; quotas are rounded to so many parts
 
 
 class FallbackSchedule(NamedTuple):
-    """L sets, one a round and round again.
+    """L sets, one per round, repeated.
 
     With a_s = A 1[set s] the cost of its rounds under the one-sided rows and F their mean, n rounds
     from place s on cost at most n F + ahead[s], whatever n is.
@@ -30,7 +29,7 @@ class FallbackSchedule(NamedTuple):
 def make_fallback_schedule(
     quota: Floats, A: Floats, cycle: int = SCHEDULE_ROUNDS
 ) -> FallbackSchedule:
-    """The rota of these inclusion probabilities, whose sum is 1 or more, under the rows A.
+    """The schedule of these inclusion probabilities, whose sum is at least 1, under the rows A.
 
     >>> made = make_fallback_schedule(np.array([0.5, 0.5]), np.array([[1.0, 0.0]]), cycle=2)
     >>> made.sets.tolist(), made.mean.tolist(), made.ahead.tolist()
@@ -42,7 +41,7 @@ def make_fallback_schedule(
 
 
 def schedule_from_sets(sets: Ints, A: Floats) -> FallbackSchedule:
-    """The rota of these sets: what follows from them and the rows A."""
+    """The schedule of these sets, with what follows from them and the rows A."""
     costs = compute_set_costs(sets, np.ascontiguousarray(A))
     mean = costs.mean(axis=0)
     return FallbackSchedule(sets, mean, compute_highest_excursions(costs - mean))
@@ -65,10 +64,10 @@ def round_quotas(quota: Floats, cycle: int) -> Ints:
 def arrange_sets(rounds: Ints, cycle: int) -> Ints:
     """Sets of floor((t + 1) S) - floor(t S) members, S = sum n_i / L, that ask expert i n_i times.
 
-    In every round those who need all the rounds that are left, then those furthest behind, whose
-    t n_i - L (times asked) is largest. Being behind alone would not come out even: it now and then
-    asks someone once too often. This does, as sizes differ by one at most: whoever needs all rounds
-    has a place, and as nobody needs more, those still to be asked are enough for every place.
+    In every round those who need all remaining rounds, then those with the largest deficit
+    t n_i - L (times asked). The deficit alone would sometimes ask an expert once too often. This
+    does not, as sizes differ by at most one: who needs all rounds has a place, and as no one needs
+    more, those still to be asked are enough for every place.
     """
     total = rounds.sum()
     sets = np.empty((cycle, (total + cycle - 1) // cycle), np.int64)
@@ -89,7 +88,7 @@ def arrange_sets(rounds: Ints, cycle: int) -> Ints:
 
 @jit
 def compute_set_costs(sets: Ints, A: Floats) -> Floats:
-    """(L, d) what every set costs under each row."""
+    """(L, d) the cost of every set under each row."""
     costs = np.zeros((sets.shape[0], A.shape[0]))
     for t in range(sets.shape[0]):
         add_panel_cost(costs[t], A, sets[t])
@@ -97,7 +96,7 @@ def compute_set_costs(sets: Ints, A: Floats) -> Floats:
 
 
 def compute_highest_excursions(steps: Floats) -> Floats:
-    """From every place of a cycle of steps, which sum to 0, the highest that any walk gets."""
+    """From every place of a cycle of steps, which sum to 0, the highest point of any walk."""
     walk = np.cumsum(np.concatenate([np.zeros((1, steps.shape[1])), steps]), axis=0)[:-1]
-    # From place s the walk meets all of the cycle's heights, less the one it starts at.
+    # From place s the walk visits all heights of the cycle, less the one it starts at.
     return walk.max(axis=0) - walk if len(walk) else walk

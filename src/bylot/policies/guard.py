@@ -1,6 +1,6 @@
-"""The guard: a panel is played only if the rest of the period can still keep every limit.
+"""The guard: a panel is played only if the rest of the period can still satisfy every limit.
 
-The rest is what the fallback schedule would cost from its next place on, which is known exactly.
+The rest is the cost of the fallback schedule from its next place on, which is known exactly.
 """
 
 import math
@@ -21,22 +21,16 @@ from bylot.policies.fallback_schedule import (
 )
 from bylot.problem import Problem
 
-DEFAULT_PERIOD_ROUNDS = (
-    5_000  # rounds, where there is neither a horizon nor a period of the problem
-)
-SCHEDULE_LENGTHS = (
-    SCHEDULE_ROUNDS,
-    10 * SCHEDULE_ROUNDS,
-    100 * SCHEDULE_ROUNDS,
-)  # lengths of a rota, the later ones where one must
-LIMIT_TOLERANCE = 1e-9  # an excess of an expected cost that counts as none
-SUM_TOLERANCE = 5e-13  # of a bound, which a sum of a period's costs may be off by
+DEFAULT_PERIOD_ROUNDS = 5_000  # without a horizon and a period of the problem
+SCHEDULE_LENGTHS = tuple(factor * SCHEDULE_ROUNDS for factor in (1, 10, 100))  # short ones first
+LIMIT_TOLERANCE = 1e-9  # excess of an expected cost that counts as 0
+SUM_TOLERANCE = 5e-13  # relative rounding error of the sum of a period's costs
 
 
 class Guard(NamedTuple):
     """A period of P rounds, its one-sided limits A p <= b, and the schedule to fall back on."""
 
-    on: bool  # off: it keeps the account, and lets every panel pass
+    on: bool  # off: it keeps the budget, and admits every panel
     full: bool  # must a panel have as many members as the schedule's largest?
     period: int
     A: Floats  # (d, K)
@@ -48,19 +42,19 @@ class AdmittedPanel(NamedTuple):
     """The panel that is played."""
 
     members: Ints
-    replaced: bool  # by the schedule's
-    kept: bool  # can every limit still be kept after it?
+    replaced: bool  # by that of the schedule
+    kept: bool  # can every limit still hold after it?
 
 
 class Budget(NamedTuple):
-    """What was spent in this period, and where the schedule stands."""
+    """What was spent in this period, and the position in the schedule."""
 
     spent: Floats  # (d,), in units of the one-sided rows
     left: Ints  # rounds of this period still to play, this one included
     place: Ints  # of the schedule, to be played next
     replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
-    missed: Ints  # (d,) periods that ended outside a limit, which takes experts that are down
-    short: Bools  # (d,) would those that are up miss a limit, if it stayed at that?
+    missed: Ints  # (d,) periods that ended outside a limit, which takes an outage
+    short: Bools  # (d,) would the available experts miss a limit?
     alarm: Bools  # any of them? Asked in every round, which a call would make slow
 
     def migrate(self, new: "Budget", change: ProblemChange) -> None:
@@ -81,7 +75,7 @@ def get_period(problem: Problem, horizon: int | None) -> int:
 def make_guard(
     rows: ConstraintRows, plan: FallbackSchedule, period: int, *, full: bool = True, on: bool = True
 ) -> Guard:
-    """The guard of a period, if that is long enough for it to promise anything."""
+    """The guard of a period, if that is long enough for a guarantee."""
     shortest = compute_shortest_period(rows, plan)
     if on and period < shortest:
         least = f"use at least {shortest:,} as the problem's period or the horizon"
@@ -94,9 +88,7 @@ def make_guard(
 
 
 def plan_fallback_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:
-    """The rota of these quotas, in a cycle that is long enough for them to be kept in the period:
-    a thousand rounds, unless rounding to thousandths leaves no room.
-    """
+    """The schedule of these quotas, in the shortest cycle that satisfies the limits in the period."""
     plans = []
     for cycle in SCHEDULE_LENGTHS:
         plans.append(make_fallback_schedule(quota, rows.A, cycle))
@@ -106,7 +98,7 @@ def plan_fallback_schedule(rows: ConstraintRows, quota: Floats, period: int) -> 
 
 
 def find_shortest_period(rows: ConstraintRows, quota: Floats) -> float:
-    """The least period that some rota of these quotas can keep."""
+    """The shortest period at whose end some schedule of these quotas satisfies the limits."""
     return min(
         compute_shortest_period(rows, make_fallback_schedule(quota, rows.A, cycle))
         for cycle in SCHEDULE_LENGTHS
@@ -128,7 +120,7 @@ def compute_shortest_period(rows: ConstraintRows, plan: FallbackSchedule) -> flo
 
 
 def open_budget(guard: Guard) -> Budget:
-    """An account before the first round."""
+    """The budget before the first round."""
     return Budget(
         spent=np.zeros(guard.b.size),
         left=np.full(1, guard.period),
@@ -142,7 +134,7 @@ def open_budget(guard: Guard) -> Budget:
 
 @jit
 def compute_panel_cost(A: Floats, members: Ints) -> Floats:
-    """What a panel costs under each row."""
+    """The cost of a panel under each row."""
     cost = np.zeros(A.shape[0])
     add_panel_cost(cost, A, members)
     return cost
@@ -150,7 +142,7 @@ def compute_panel_cost(A: Floats, members: Ints) -> Floats:
 
 @jit
 def compute_loss(guard: Guard, budget: Budget, cost: Floats, place: int) -> float:
-    """After a round of this cost, by how much would the schedule from this place on miss limits?
+    """By how much would the schedule from this place on miss limits, after a round of this cost?
 
     sum_j (spent + cost + n F + ahead - P b)_j^+ with n rounds left after it, in units of the rows.
     If that is 0 before a round, the schedule's own next set keeps it so (ahead is the most its walk
@@ -185,7 +177,7 @@ def compute_allowance(guard: Guard, j: int) -> float:
 
 @jit
 def book_round(guard: Guard, budget: Budget, cost: Floats) -> None:
-    """Book a round; after the last of a period the next one begins with nothing spent."""
+    """Charge a round; after the last of a period the next one begins with nothing spent."""
     for j in range(cost.size):
         budget.spent[j] += cost[j]
     budget.left[0] -= 1
@@ -198,10 +190,10 @@ def book_round(guard: Guard, budget: Budget, cost: Floats) -> None:
 
 @jit
 def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> AdmittedPanel:
-    """Let a panel pass, or put the schedule's next in its place; either is booked.
+    """Admit a panel, or replace it by the next of the schedule; either is charged.
 
-    The schedule's loses nothing unless experts are down, or were in this period. Then whatever
-    loses least is played: the drawn, the schedule's, or what makes up for most.
+    The schedule misses nothing unless there was an outage in this period. Then the panel that
+    misses least is played: the drawn one, the schedule's, or the cheapest.
     """
     cost, place = compute_panel_cost(guard.A, members), budget.place[0]
     loss = compute_loss(guard, budget, cost, place)
@@ -218,7 +210,7 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
             if less < loss:
                 members, cost, loss, replaced, on = panel, paid, less, True, then
             if loss <= 0.0:
-                break  # as the schedule's does, unless there was an outage
+                break  # as for the schedule's, unless there was an outage
     budget.place[0] = on
     budget.replaced[0] += replaced
     book_round(guard, budget, cost)
@@ -227,7 +219,7 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
 
 @jit
 def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bools) -> Ints:
-    """The panel that costs least in all under limits that the schedule would miss from here on."""
+    """The panel that costs least under the limits that the schedule would miss from here on."""
     n, place, scores = budget.left[0], budget.place[0], np.zeros(guard.A.shape[1])
     for j in range(guard.b.size):
         if budget.spent[j] + bound_schedule_cost(guard, n, place, j) > compute_allowance(guard, j):
@@ -250,8 +242,8 @@ def is_outside_bounds(costs: Floats, bounds: Floats) -> bool:
 
 @jit
 def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floats) -> bool:
-    """Note which limits panels of these expected costs would miss by the period's end: those that
-    are beyond the bound in force, and beyond what is left of the period's.
+    """Mark the limits that panels of these expected costs would miss at the end of the period: above
+    the bound in force, and above what is left of the period.
     """
     some, n = False, budget.left[0]
     for j in range(bounds.size):
@@ -266,7 +258,7 @@ def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floa
 
 @jit
 def substitute_panel(guard: Guard, place: int, members: Ints, available: Bools) -> Ints:
-    """The schedule's next set; whoever of it is down gives way to one that was drawn."""
+    """The schedule's next set; unavailable members are replaced by drawn ones."""
     planned: Ints = guard.schedule.sets[place].copy()
     if available.size == 0:
         return planned
@@ -285,7 +277,7 @@ def substitute_panel(guard: Guard, place: int, members: Ints, available: Bools) 
 
 @jit
 def is_among_first(members: Ints, n: int, one: int) -> bool:
-    """Is this one among the first n?"""
+    """Is this expert among the first n?"""
     found = False
     for k in range(n):
         found |= members[k] == one

@@ -3,9 +3,11 @@
 `tangent` and `strict` say which constraint q satisfies and how a step is projected onto it.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
 from bylot.numerics.iid_sets import fill_iid_set_score, log_iid_set_probability
@@ -17,12 +19,14 @@ from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.numerics.streams import RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
+    STEP_BODIES,
     BoundPolicy,
     Policy,
     ProblemChange,
     Ticket,
     compute_distribution,
     compute_inclusion,
+    decide,
     has_same_pool,
     learn,
     make_iid_ticket,
@@ -40,12 +44,19 @@ from bylot.policies.guard import (
 from bylot.policies.iid_limits import fill_mixture, project_onto_tangents
 from bylot.policies.mirror_ascent import (
     GradientState,
+    add_gradient_step,
+    begin_ascent_step,
     center_reward,
     clamp_logits,
+    compute_step_length,
     is_valid_gradient_state,
     make_gradient_state,
 )
-from bylot.policies.multipliers import MultiplierAverage, make_multiplier_average
+from bylot.policies.multipliers import (
+    MultiplierAverage,
+    add_multipliers,
+    make_multiplier_average,
+)
 from bylot.policies.pull_counts import mark_members
 
 MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
@@ -122,6 +133,34 @@ class IidPolicy(Policy):
             state.mass[x] = np.cumsum(q)
         migrate_period(change, old, new)
         round_up_visits(state.visits, rule.ascent.batch)
+
+
+def project_iid(rule: Any, state: Any, x: int, multipliers: Floats) -> None:
+    """Project theta and q of a context onto the constraint of the rule, and write multipliers.
+
+    Compiled code picks the body by the type of the rule (`register_iid_steps`).
+    """
+    raise NotImplementedError("compiled code only")
+
+
+@overload(project_iid, strict=False)  # type: ignore[untyped-decorator]
+def find_iid_projection(rule: Any, state: Any, x: Any, multipliers: Any) -> Any:
+    return STEP_BODIES[project_iid, rule.instance_class]
+
+
+@jit
+def move_iid(rule: Any, state: IidState, x: int) -> None:
+    """One step of mirror ascent, projected onto the constraint."""
+    theta, q, gradient = state.theta[x], state.q[x], state.gradient
+    begin_ascent_step(gradient, x, q)
+    s = compute_step_length(rule.ascent, gradient, x)
+    clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
+    add_gradient_step(theta, gradient, x, s)
+    lam = np.empty(state.bounds.size)
+    project_iid(rule, state, x, lam)
+    add_multipliers(state.multipliers, lam, s)
+    clamp_logits(theta, theta.max(), -np.inf, 0.0)
+    fill_cumulative(q, state.mass[x])
 
 
 @jit
@@ -214,6 +253,14 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
             g[i] -= weight * M
 
 
+def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
+    """`decide`: a step every batch, then M draws."""
+    if state.visits[context] % rule.ascent.batch == 0:
+        move_iid(rule, state, context)
+    state.visits[context] += 1
+    return draw_iid_panel(rule, state, context, rng, available)
+
+
 def learn_iid(rule: Any, state: IidState, ticket: Ticket, reward: float) -> None:
     """`learn`: g += (r - baseline) score(A) / B, unless the guard replaced the panel."""
     if not ticket.replaced:
@@ -236,8 +283,10 @@ def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
     )
 
 
-def register_iid_steps(rule: type) -> None:
-    """Register the steps that policies of i.i.d. draws share; `decide` is their own."""
+def register_iid_steps(rule: type, project: Callable[..., None]) -> None:
+    """Register the steps of a policy of i.i.d. draws with this projection."""
+    step(project_iid, rule)(project)
+    step(decide, rule)(decide_iid)
     step(learn, rule)(learn_iid)
     step(compute_distribution, rule)(compute_iid_distribution)
     step(compute_inclusion, rule)(compute_iid_inclusion)

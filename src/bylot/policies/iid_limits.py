@@ -1,7 +1,7 @@
 """Limits on the exact expected cost of i.i.d. draws, as rows that are tangent to it.
 
 h_j(q) = sum_i A_ji (1 - (1 - q_i)^M) is concave where A is positive, so its tangent at any q is an
-over-estimate: a law that keeps the tangent row of an upper limit keeps the limit. The row is also
+over-estimate: a q that satisfies the tangent row of an upper limit satisfies the limit. It is also
 the loosest there is through h(q); M A.q <= b, the paper's, is the tangent at 0. For a lower limit,
 -h is convex, and a tangent alone is not safe: there it is drawn a second time, at the result.
 """
@@ -18,7 +18,7 @@ from bylot.policies.constraint_rows import BOUND_TIGHTENING, ConstraintRows
 from bylot.policies.guard import LIMIT_TOLERANCE
 
 SAFE_BOUND_HALVINGS = 60
-MAX_SAFE_BOUND_PRICE = 1e6  # a price of h in units of c.q at which spending is no object
+MAX_SAFE_BOUND_PRICE = 1e6  # of h in units of c.q: cost does not matter
 MAX_ROW_VALUES = 500  # different costs of a row; pairs of more take long, and have little to gain
 
 
@@ -39,8 +39,8 @@ def make_safe_rows(rows: ConstraintRows, M: int) -> ConstraintRows:
 
 def compute_hit_probability(q: Floats, M: int) -> Floats:
     """1 - (1 - q)^M, also where q is tiny."""
-    chance: Floats = -np.expm1(M * np.log1p(-np.minimum(q, 1.0 - 2.0**-53)))
-    return chance
+    probability: Floats = -np.expm1(M * np.log1p(-np.minimum(q, 1.0 - 2.0**-53)))
+    return probability
 
 
 def compute_iid_cost(c: Floats, q: Floats, M: int) -> float:
@@ -51,7 +51,7 @@ def compute_iid_cost(c: Floats, q: Floats, M: int) -> float:
 def bisect_threshold(
     low: float, high: float, too_low: Callable[[float], bool]
 ) -> tuple[float, float]:
-    """An interval of next to no length that holds the place from which it is no longer too low."""
+    """A tiny interval around the threshold from which a value is no longer too low."""
     for _ in range(SAFE_BOUND_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if too_low(middle) else (low, middle)
@@ -69,7 +69,7 @@ def find_safe_upper_bound(c: Floats, u: float, M: int) -> float:
     if M == 1 or not kept(1.0 / MAX_SAFE_BOUND_PRICE):
         return u / M
     low, high = bisect_threshold(1.0 / MAX_SAFE_BOUND_PRICE, MAX_SAFE_BOUND_PRICE, kept)
-    if high == MAX_SAFE_BOUND_PRICE:  # no law costs more than u
+    if high == MAX_SAFE_BOUND_PRICE:  # no distribution costs more than u
         return float(c.max())
     return max(u / M, float(c @ maximize_priced_cost(c, low, M)))
 
@@ -163,9 +163,9 @@ def project_onto_tangents(
     eps: float,
     explore: Floats,
 ) -> KlProjection:
-    """Move theta as little as it must for q = (1 - eps) softmax(theta) + eps f0 to keep h(q) <= b.
+    """KL-project theta so that q = (1 - eps) softmax(theta) + eps f0 satisfies h(q) <= b.
 
-    q comes as the law that the tangents are drawn at, and leaves as the new one.
+    q is the point of the tangents on entry, and the new distribution on return.
     """
     d, K = A.shape
     At, bt, pi, z = np.empty((d, K)), np.empty(d), np.empty(K), theta.copy()
@@ -189,7 +189,7 @@ def has_lower_limit(b: Floats) -> bool:
 
 
 class MaxEntropyDraws(NamedTuple):
-    """The law of largest entropy found inside limits, and by how much it misses one of them."""
+    """The maximum-entropy distribution inside limits, and by how much it misses one of them."""
 
     theta: Floats
     q: Floats
@@ -228,5 +228,5 @@ def find_iid_margin(rows: ConstraintRows, M: int, most: float) -> float:
 
 
 def find_iid_floor(rows: ConstraintRows, M: int, margin: float) -> Floats:
-    """f0: the mildest law inside limits tightened a little, which is mixed into every draw."""
+    """f0: the maximum-entropy distribution inside slightly tightened limits, mixed into every draw."""
     return solve_max_entropy_draws(rows, M, min(BOUND_TIGHTENING, margin / 2)).q

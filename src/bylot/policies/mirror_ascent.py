@@ -1,6 +1,6 @@
-"""Mirror ascent on logits: what is gathered between two steps, and how far a step goes.
+"""Mirror ascent on logits: the gradient gathered between two steps, and the length of a step.
 
-Whose gradient it is, and what a step is projected on, is left to the policies.
+The policies say whose gradient it is, and project the step onto their constraints.
 """
 
 import math
@@ -19,13 +19,13 @@ class AscentSettings(NamedTuple):
     eta: float
     patience: float  # n0: batches that count as seen before the first
     batch: int  # decisions of a context between two steps
-    clip: bool  # is no logit to move by more than 1?
-    monotone: bool  # are steps never to get longer again?
-    entropy: float  # of the mildest law: log K, or the logarithm of the number of sets
+    clip: bool  # may a logit move by at most 1?
+    monotone: bool  # may steps only get shorter?
+    entropy: float  # of the start: log K, or the logarithm of the number of sets
 
 
 class GradientState(NamedTuple):
-    """What is known of the gradient, a line per context."""
+    """The gradient, a line per context."""
 
     g: Floats  # (X, K) gathered since the last step
     energy: Floats  # (X,) S, its squares summed over the steps so far
@@ -38,7 +38,7 @@ class GradientState(NamedTuple):
 
 
 def make_gradient_state(contexts: int, size: int) -> GradientState:
-    """Nothing known in any context."""
+    """No gradient in any context."""
     return GradientState(
         g=np.zeros((contexts, size)),
         energy=np.zeros(contexts),
@@ -52,7 +52,7 @@ def make_gradient_state(contexts: int, size: int) -> GradientState:
 
 
 def check_ascent_settings(eta: float, patience: float, batch: int, eps: float) -> None:
-    """Refuse settings that make no sense."""
+    """Raise for invalid settings."""
     check_positive("eta", eta, 1.0)
     check_positive("patience", patience, 100.0)
     if type(batch) is not int or not 1 <= batch < 2**31:
@@ -62,15 +62,15 @@ def check_ascent_settings(eta: float, patience: float, batch: int, eps: float) -
 
 
 def is_valid_gradient_state(slope: GradientState) -> bool:
-    """Could these be numbers of ours? Asked of files."""
+    """Validate numbers loaded from disk."""
     counts = slope.batches, slope.rewards
     return bool(all((count >= 0).all() for count in counts) and (slope.energy >= 0).all())
 
 
 @jit
 def center_reward(slope: GradientState, x: int, reward: float) -> float:
-    """A reward less the baseline, which stands still between two steps: the order in which the
-    rewards of a batch come in makes no difference. Before there is one, a reward says nothing.
+    """The reward less the baseline; 0 before there is one. The baseline is constant between two
+    steps, so the order of the rewards of a batch does not matter.
     """
     slope.rewards[x] += 1
     slope.total[x] += reward
@@ -79,9 +79,9 @@ def center_reward(slope: GradientState, x: int, reward: float) -> float:
 
 @jit
 def begin_ascent_step(slope: GradientState, x: int, weights: Floats) -> None:
-    """Begin a step: a new baseline, and g centred on the tangent space of a law.
+    """Begin a step: a new baseline, and g centred on the tangent space of a distribution.
 
-    g -= <w, g> / <w, 1>;  S += <w, g^2>, with w what the law weighs a logit's movement by.
+    g -= <w, g> / <w, 1>;  S += <w, g^2>, with w the variance of each logit.
     """
     slope.batches[x] += 1
     if slope.rewards[x] > 0:
@@ -114,7 +114,7 @@ def compute_step_length(climb: AscentSettings, slope: GradientState, x: int) -> 
 
 @jit
 def add_gradient_step(theta: Floats, slope: GradientState, x: int, s: float) -> None:
-    """theta += s g, and g begins anew."""
+    """theta += s g, and reset g."""
     g = slope.g[x]
     for i in range(g.size):
         theta[i] += s * g[i]
@@ -123,6 +123,6 @@ def add_gradient_step(theta: Floats, slope: GradientState, x: int, s: float) -> 
 
 @jit
 def clamp_logits(theta: Floats, top: float, low: float, high: float) -> None:
-    """Logits from `top`, kept between low and high: beyond, they would run away for good."""
+    """Subtract `top` and clip to [low, high]: logits beyond would never come back."""
     for i in range(theta.size):
         theta[i] = min(max(theta[i] - top, low), high)

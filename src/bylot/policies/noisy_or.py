@@ -1,9 +1,9 @@
-"""panel: the set of M experts that is best under a model drawn from what is believed, less prices.
+"""noisy-or: the best set of M experts under a model sampled from the posterior, less prices.
 
-What a set misses is learned by a noisy-or model (`noisy_or_posterior`), what limits cost by prices that
-follow what is chosen (`multipliers`). Beliefs are per context, prices shared. The guard, which is all that
-is promised, the pace and, in rounds that are set aside for exploring, the law are those of
-`distinct`, whose rule and state are parts of ours: one period is kept, whoever plays.
+A noisy-or model learns what sets miss (`noisy_or_posterior`); prices of the limits follow the chosen
+panels (`multipliers`). Beliefs are per context, prices shared. Guard, pacing and, in rounds set aside
+for exploration, the distribution are those of `distinct`, whose rule and state are parts of this one:
+there is one budget.
 """
 
 import math
@@ -66,39 +66,39 @@ from bylot.problem import Problem
 
 REHEARSAL_BATCH = 10  # decisions of a context between two rehearsals
 FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 20  # panels of a rehearsal
-MIN_SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # scales of a draw from what is believed
-WIDE_SAMPLING_SHARE = 0.03  # how often it is the wide one
-MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a drawn b_i
-MAX_POSTERIOR_BYTES = 2**30  # bytes that the roots of all contexts may take
+MIN_SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
+WIDE_SAMPLING_SHARE = 0.03  # share of wide samples
+MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a sampled b_i
+MAX_POSTERIOR_BYTES = 2**30  # of the covariance roots of all contexts
 
 
 class NoisyOrRule(NamedTuple):
     """The settings of one run, bound to a problem."""
 
-    explore: float  # how often `distinct` plays
+    explore: float  # share of rounds of `distinct`
     batch: int
-    A: Floats  # (d, K) the guard's rows, in units in which prices are moderate
-    units: Floats  # (d,) these, in the guard's
+    A: Floats  # (d, K) the rows of the guard, in price units
+    units: Floats  # (d,) row units over price units
     explorer: DistinctRule
 
     @property
     def guard(self) -> Guard:
-        """The one that watches over both."""
+        """The guard of both."""
         return self.explorer.guard
 
 
 class NoisyOrState(NamedTuple):
-    """What it remembers: a line per context, shared prices, and all that `distinct` has."""
+    """A line per context, shared prices, and the state of `distinct`."""
 
     visits: Ints  # (X,)
     drawn: Ints  # (X, K) rounds in which i was a member
     belief: Posterior
     dual_prices: DualPrices
-    explorer: DistinctState  # of the rounds in which it plays; its account is of all rounds
+    explorer: DistinctState  # of its rounds; its budget is of all rounds
 
     @property
     def budget(self) -> Budget:
-        """What was spent in this period, whoever played."""
+        """The budget of all rounds."""
         return self.explorer.budget
 
     @property
@@ -109,10 +109,10 @@ class NoisyOrState(NamedTuple):
 
 @jit
 def compute_sampling_scale(belief: Posterior, x: int) -> float:
-    """The scale of most draws from what is believed: sqrt(phi), but at least NARROW and at most 1.
+    """The scale of most posterior samples: sqrt(phi), clipped to [0.5, 1].
 
-    Less than all that is unknown pays as long as rewards say soon who is wrong; where they are loud
-    it would stay with whoever was lucky first.
+    Less than the full posterior pays if rewards correct a wrong belief soon; with noisy rewards it
+    would stay with experts that were lucky first.
     """
     return min(max(math.sqrt(estimate_noise(belief, x)), MIN_SAMPLING_SCALE), 1.0)
 
@@ -121,7 +121,7 @@ def compute_sampling_scale(belief: Posterior, x: int) -> float:
 def sample_panel(
     rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> tuple[Ints, Xoshiro]:
-    """SAMPLE: b from what is believed, and A with the least prod_A e^b + sum_A toll."""
+    """SAMPLE: b from the posterior, and A with the least prod_A e^b + sum_A price."""
     belief, A = state.belief, rule.A
     bits, s = next_word(stream)
     scale = (
@@ -143,7 +143,7 @@ def sample_panel(
 def rehearse_prices(
     rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> Xoshiro:
-    """Every batch: prices that fit the model, by panels that are chosen and charged, not played."""
+    """Every batch: fit prices to the model by panels that are chosen and charged, not played."""
     s, budget = stream, state.explorer.budget
     if rule.units.size > 0:
         for _ in range(
@@ -158,7 +158,7 @@ def rehearse_prices(
 
 @jit
 def compute_least_costs(A: Floats, m: int, available: Bools) -> Floats:
-    """(d,) what the cheapest m of those that are up cost, under each row by itself."""
+    """(d,) the cost of the cheapest m available experts, under each row by itself."""
     costs = np.zeros(A.shape[0])
     for j in range(A.shape[0]):
         costs[j] = np.sort(A[j][available])[:m].sum()
@@ -167,7 +167,7 @@ def compute_least_costs(A: Floats, m: int, available: Bools) -> Floats:
 
 @jit
 def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools) -> None:
-    """Note which limits those who are up cannot keep; where all are, there is nothing to note."""
+    """Mark the limits that the available experts cannot satisfy, if some are unavailable."""
     explorer, budget, bounds = rule.explorer, state.explorer.budget, state.explorer.bounds
     if available.size > 0:
         costs = compute_least_costs(
@@ -182,8 +182,8 @@ def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools)
 def choose_model_panel(
     rule: NoisyOrRule, state: NoisyOrState, x: int, t: int, available: Bools, stream: Xoshiro
 ) -> Ticket:
-    """Every round: a set that is best under a model drawn, if the guard lets it pass. Prices answer
-    it if it does: the rota's are not their doing.
+    """Every round: the best set under a sampled model, or the guard's panel. Prices follow the former
+    only.
     """
     budget, bounds = state.explorer.budget, state.explorer.bounds
     members, _ = sample_panel(rule, state, x, available, stream)
@@ -200,8 +200,8 @@ def choose_model_panel(
 def choose_or_explore(
     rule: NoisyOrRule, state: NoisyOrState, x: int, rng: RngKey, available: Bools
 ) -> Ticket:
-    """`decide`: by a coin that looks at nothing, `distinct`'s law plays, or the model. Every batch
-    the bounds in force are those of the pace.
+    """`decide`: `distinct` in a random share of the rounds, else the model. Bounds in force are paced
+    every batch.
     """
     s, explorer = open_stream(rng, MODEL_STREAM), rule.explorer
     due = state.visits[x] % rule.batch == 0
@@ -223,14 +223,14 @@ def choose_or_explore(
 
 @jit
 def is_exploration(ticket: Ticket) -> bool:
-    """Was it `distinct`'s round? Only its law can tell a chance."""
+    """Was it a round of `distinct`? Only these have propensities."""
     return not math.isnan(ticket.propensity)
 
 
 @jit
 def update_beliefs(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
-    """`learn`: what a set earns is news of its members, whoever chose it and why. The rota looks at
-    no rewards, so that sets it was asked for mislead nobody; only `distinct` needs its odds.
+    """`learn`: update the posterior, whatever chose the panel: the schedule does not depend on rewards.
+    `distinct` learns from its own rounds.
     """
     if is_exploration(ticket):
         learn(rule.explorer, state.explorer, ticket, reward)
@@ -244,7 +244,7 @@ def update_beliefs(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, rewar
 
 @jit
 def find_inclusion_by_round(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
-    """`compute_inclusion`: those of `distinct` in its rounds, else the panel itself."""
+    """`compute_inclusion`: of `distinct` in its rounds, else the panel itself."""
     if is_exploration(ticket):
         return compute_inclusion(rule.explorer, state.explorer, ticket)
     return mark_members(ticket.draws, state.drawn.shape[1])

@@ -1,8 +1,8 @@
-"""What is believed of every expert: a noisy-or model of what a set misses, and how sure that is.
+"""The posterior of a noisy-or model of what sets of experts miss.
 
 E[1 - r | A] = exp(sum_{i in A} b_i) with b ~ N(beta, P), a belief per context. P is kept as a root,
-P = T'T, which every observation changes by one product of rank one: it cannot stop being a
-covariance, and a draw is beta + T'z with no factor to find. Whom to ask is left to the policy.
+P = T'T, which every observation changes by a rank-one product: it stays a covariance, and a sample is
+beta + T'z without a factorisation. `noisy_or` chooses the panels.
 """
 
 import math
@@ -14,27 +14,22 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.variates import Xoshiro, draw_normal
 from bylot.policies.base import ProblemChange
 
-PRIOR_MISS = 0.4  # of a full panel, as long as nothing is known
-PRIOR_VARIANCE = 1.0  # of each b_i then: less would take an expert that seldom fails for impossible
-PRIOR_NOISE = 0.3  # phi then: the variance of 1 - r over its mean, about 1 if rewards are 0 or 1
+PRIOR_MISS = 0.4  # of a full panel
+PRIOR_VARIANCE = 1.0  # of each b_i; less would rule out experts that rarely fail
+PRIOR_NOISE = 0.3  # phi: variance of 1 - r over its mean, about 1 for rewards of 0 or 1
 MIN_BETA, MAX_BETA = -8.0, 0.3  # of beta
-MIN_EXPECTED_MISS = 0.003  # that a set is believed to miss, when something is learned from it
-MAX_BETA_STEP = 1.0  # that one observation moves a member's beta
-NOISE_RATE, NOISE_PRIOR_ROUNDS = (
-    0.01,
-    10.0,
-)  # of phi: its rate, and the rounds that count as seen before
-NOISE_MISSES = 0.05  # of a miss a round: phi is a mean over so few of them at least
-MIN_NOISE, MAX_NOISE = 0.001, 1.0  # of phi; without a cap it blows up after a switch
-DRIFT_RATE = 0.05  # of the drift, which is a running mean of standardised surprises
-DRIFT_SKEW_SQUARED = 0.25  # of the square of a skew: over so many rounds at least
-MAX_SKEW_MISS = 0.9  # that anything succeeds
-MAX_SURPRISE = 3.0  # counts as no more than that
-DRIFT_ALARM_SD = 4.0  # standard deviations that are hardly chance
-MAX_WIDENING = (
-    2.0  # times: what an alarm makes of the variance of those who did not raise it, at most
-)
-MIN_PIVOT = 1e-12  # a variance that counts as none
+MIN_EXPECTED_MISS = 0.003  # of a set, in updates
+MAX_BETA_STEP = 1.0  # of a member, by one observation
+NOISE_RATE, NOISE_PRIOR_ROUNDS = 0.01, 10.0  # of the running means of phi
+NOISE_MISSES = 0.05  # sum of expected misses over which phi is a mean, at least
+MIN_NOISE, MAX_NOISE = 0.001, 1.0  # of phi; without a cap it explodes after a switch
+DRIFT_RATE = 0.05  # of the drift, a running mean of standardised surprises
+DRIFT_SKEW_SQUARED = 0.25  # squared skew from which the mean is over more rounds
+MAX_SKEW_MISS = 0.9  # of a set, in the skew
+MAX_SURPRISE = 3.0  # standardised, clipped
+DRIFT_ALARM_SD = 4.0  # standard deviations of an alarm
+MAX_WIDENING = 2.0  # factor of the variance of experts that did not raise the alarm
+MIN_PIVOT = 1e-12  # variance that counts as 0
 
 
 class Posterior(NamedTuple):
@@ -42,9 +37,9 @@ class Posterior(NamedTuple):
 
     beta: Floats  # (X, K)
     root: Floats  # (X, K, K), T: the covariance of i and j is sum_k T_ki T_kj
-    squares: Floats  # (X,) of what was missed beside what was expected to be: a running mean
-    missed: Floats  # (X,) what was expected to be: a running mean
-    drift: Floats  # (X, K) of the surprises that each expert was part of
+    squares: Floats  # (X,) running mean of squared errors
+    missed: Floats  # (X,) running mean of expected misses
+    drift: Floats  # (X, K) running mean of surprises
     rewards: Ints  # (X,) how many
 
     def migrate(self, new: "Posterior", change: ProblemChange) -> None:
@@ -66,7 +61,7 @@ class Posterior(NamedTuple):
 
 
 def make_prior(contexts: int, size: int, members: int) -> Posterior:
-    """Nothing known: panels of so many members miss 0.4, give or take, whoever is in them."""
+    """The prior: panels of so many members miss 0.4 on average."""
     return Posterior(
         beta=np.full((contexts, size), math.log(PRIOR_MISS) / members),
         root=np.tile(math.sqrt(PRIOR_VARIANCE) * np.eye(size), (contexts, 1, 1)),
@@ -78,7 +73,7 @@ def make_prior(contexts: int, size: int, members: int) -> Posterior:
 
 
 def is_valid_posterior(belief: Posterior) -> bool:
-    """Could these be beliefs of ours? Asked of files."""
+    """Validate beliefs loaded from disk."""
     variances = (belief.root**2).sum(axis=1)
     return bool(
         ((belief.beta >= MIN_BETA) & (belief.beta <= MAX_BETA)).all()
@@ -92,9 +87,7 @@ def is_valid_posterior(belief: Posterior) -> bool:
 
 @jit
 def estimate_noise(belief: Posterior, x: int) -> float:
-    """phi, the mean of (y - mu)^2 over that of mu. The mean of ratios would be that of few rounds
-    where little is missed, and it mostly is not.
-    """
+    """phi, the mean of (y - mu)^2 over the mean of mu. A mean of ratios would depend on few rounds."""
     return float(min(max(belief.squares[x] / belief.missed[x], MIN_NOISE), MAX_NOISE))
 
 
@@ -112,14 +105,14 @@ def sample_posterior(
 
 @jit
 def add_scaled_row(out: Floats, row: Floats, factor: float) -> None:
-    """out += factor row: all that is done with a root, as this runs as wide as the machine is."""
+    """out += factor row: all operations on a root, as this is vectorised."""
     for i in range(out.size):
         out[i] += factor * row[i]
 
 
 @jit
 def update_posterior(belief: Posterior, x: int, members: Ints, reward: float) -> None:
-    """Learn that a set of different members has earned so much.
+    """Update by the reward of a set of different members.
 
     mu = exp(sum_A beta), v = 1_A' P 1_A, step = (y - mu) / (mu v + phi), with y = 1 - r:
     beta += P 1_A step,  P -= mu / (mu v + phi) P 1_A 1_A' P
@@ -130,7 +123,7 @@ def update_posterior(belief: Posterior, x: int, members: Ints, reward: float) ->
     for i in members:
         total += beta[i]
     mu, y = math.exp(min(total, 0.0)), 1.0 - reward
-    known = mu < MIN_EXPECTED_MISS and y < MIN_EXPECTED_MISS  # it says what is believed already
+    known = mu < MIN_EXPECTED_MISS and y < MIN_EXPECTED_MISS  # nothing new
     mu = max(mu, MIN_EXPECTED_MISS)
     w, Px = np.empty(beta.size), np.zeros(beta.size)
     v = fill_covariance_product(w, Px, root, members)
@@ -190,11 +183,11 @@ def shrink_covariance(root: Floats, w: Floats, Px: Floats, c: float, kept: float
 
 @jit
 def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, skew: float) -> None:
-    """Note a surprise with everybody who was part of it; after too many of one sign, the belief
-    about that expert begins anew, and is held less firmly of all.
+    """Record a surprise for every member; after too many of one sign, reset the belief about that
+    expert and widen all others.
 
-    Where surprises are skewed, a few large ones in a row are nothing strange: the mean is one of
-    more rounds, and must be larger on that side.
+    If surprises are skewed, a few large ones in a row are not unusual: the mean is over more rounds,
+    and the threshold higher on that side.
     """
     fade = min(DRIFT_RATE, DRIFT_SKEW_SQUARED / max(skew * skew, DRIFT_SKEW_SQUARED))
     low, high = (
@@ -222,8 +215,8 @@ def compute_surprise_skew(mu: float, phi: float) -> float:
 
 @jit
 def compute_drift_threshold(fade: float, skew: float) -> float:
-    """What a running mean of surprises does not exceed by chance: sigma (z + s (z^2 - 1) / 6) with
-    z = FAR and s the skew of the mean, by Cornish and Fisher.
+    """A running mean of surprises rarely exceeds sigma (z + s (z^2 - 1) / 6) with
+    z = 4 and s the skew of the mean, by Cornish and Fisher.
 
     Of numbers with variance 1 the mean has sigma^2 = fade / 2 and, from the sums of the squares and
     cubes of its weights, s = skew fade^2 / 3 / sigma^3.
@@ -235,9 +228,7 @@ def compute_drift_threshold(fade: float, skew: float) -> float:
 
 @jit
 def widen_covariance(root: Floats, fired: Bools) -> None:
-    """S P S with S_i^2 = VARIANCE / P_ii, at least 1, and at most WIDER but for those fired: their
-    sums with others are known as little as they are.
-    """
+    """S P S with S_i^2 = prior variance / P_ii, at least 1, and at most 2 for experts not fired."""
     widths = np.zeros(fired.size)
     for k in range(fired.size):
         for i in range(fired.size):

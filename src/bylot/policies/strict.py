@@ -13,11 +13,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.numerics.jit import Bools, Floats, jit
+from bylot.numerics.jit import Floats
 from bylot.numerics.kl_projection import kl_project
-from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import fill_cumulative
-from bylot.policies.base import Ticket, decide, step
 from bylot.policies.constraint_rows import (
     ConstraintRows,
     find_slater_point,
@@ -31,23 +28,10 @@ from bylot.policies.guard import (
     make_guard,
     plan_fallback_schedule,
 )
-from bylot.policies.iid_draws import (
-    MIN_IID_LOGIT,
-    IidPolicy,
-    IidState,
-    draw_iid_panel,
-    register_iid_steps,
-)
+from bylot.policies.iid_draws import IidPolicy, IidState, register_iid_steps
 from bylot.policies.iid_limits import fill_mixture, make_safe_rows
-from bylot.policies.mirror_ascent import (
-    AscentSettings,
-    add_gradient_step,
-    begin_ascent_step,
-    check_ascent_settings,
-    clamp_logits,
-    compute_step_length,
-)
-from bylot.policies.multipliers import add_multipliers, average_shadow_prices
+from bylot.policies.mirror_ascent import AscentSettings, check_ascent_settings
+from bylot.policies.multipliers import average_shadow_prices
 from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
@@ -63,34 +47,15 @@ class StrictRule(NamedTuple):
     guard: Guard
 
 
-@jit
-def move_strict(rule: StrictRule, state: IidState, x: int) -> None:
-    """One step of mirror ascent, projected onto the safe set."""
-    theta, q, safe, gradient = state.theta[x], state.q[x], rule.safe, state.gradient
-    begin_ascent_step(gradient, x, q)
-    s = compute_step_length(rule.ascent, gradient, x)
-    clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
-    add_gradient_step(theta, gradient, x, s)
-    multipliers, pi = np.empty(safe.b.size), np.empty(q.size)
+def project_strict(rule: StrictRule, state: IidState, x: int, multipliers: Floats) -> None:
+    """`project_iid`: onto the safe set."""
+    theta, q, safe = state.theta[x], state.q[x], rule.safe
+    pi = np.empty(q.size)
     kl_project(theta, pi, multipliers, theta, safe.A, safe.b, 1, rule.eps, rule.explore)
     fill_mixture(q, pi, rule.eps, rule.explore)
-    add_multipliers(state.multipliers, multipliers, s)
-    clamp_logits(theta, theta.max(), -np.inf, 0.0)
-    fill_cumulative(q, state.mass[x])
 
 
-@step(decide, StrictRule)
-def decide_strict(
-    rule: StrictRule, state: IidState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """`decide`: a step every batch, then M draws."""
-    if state.visits[context] % rule.ascent.batch == 0:
-        move_strict(rule, state, context)
-    state.visits[context] += 1
-    return draw_iid_panel(rule, state, context, rng, available)
-
-
-register_iid_steps(StrictRule)
+register_iid_steps(StrictRule, project_strict)
 
 
 @dataclass(frozen=True)

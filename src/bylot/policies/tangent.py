@@ -9,13 +9,8 @@ import warnings
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from bylot.errors import OutOfReachWarning
-from bylot.numerics.jit import Bools, Floats, jit
-from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import fill_cumulative
-from bylot.policies.base import Ticket, decide, step
+from bylot.numerics.jit import Floats
 from bylot.policies.budget import DEFAULT_PACE, Pace, check_pace, fill_paced_bounds, make_pace
 from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
 from bylot.policies.guard import (
@@ -25,28 +20,15 @@ from bylot.policies.guard import (
     make_guard,
     plan_fallback_schedule,
 )
-from bylot.policies.iid_draws import (
-    MIN_IID_LOGIT,
-    IidPolicy,
-    IidState,
-    draw_iid_panel,
-    register_iid_steps,
-)
+from bylot.policies.iid_draws import IidPolicy, IidState, register_iid_steps
 from bylot.policies.iid_limits import (
     find_iid_floor,
     find_iid_margin,
     project_onto_tangents,
     solve_max_entropy_draws,
 )
-from bylot.policies.mirror_ascent import (
-    AscentSettings,
-    add_gradient_step,
-    begin_ascent_step,
-    check_ascent_settings,
-    clamp_logits,
-    compute_step_length,
-)
-from bylot.policies.multipliers import add_multipliers, average_shadow_prices
+from bylot.policies.mirror_ascent import AscentSettings, check_ascent_settings
+from bylot.policies.multipliers import average_shadow_prices
 from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
@@ -62,36 +44,15 @@ class TangentRule(NamedTuple):
     guard: Guard
 
 
-@jit
-def move_tangent(rule: TangentRule, state: IidState, x: int) -> None:
-    """One step of mirror ascent, projected onto the bounds in force."""
-    theta, q, guard, gradient = state.theta[x], state.q[x], rule.guard, state.gradient
-    begin_ascent_step(gradient, x, q)
-    s = compute_step_length(rule.ascent, gradient, x)
-    clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
-    add_gradient_step(theta, gradient, x, s)
+def project_tangent(rule: TangentRule, state: IidState, x: int, multipliers: Floats) -> None:
+    """`project_iid`: onto tangents of the bounds in force."""
+    theta, q, guard, M = state.theta[x], state.q[x], rule.guard, rule.draws
     fill_paced_bounds(state.bounds, guard, state.budget, rule.pace)
-    multipliers = np.empty(guard.b.size)
-    project_onto_tangents(
-        theta, q, multipliers, guard.A, state.bounds, rule.draws, rule.eps, rule.explore
-    )
-    add_multipliers(state.multipliers, multipliers, s)
-    clamp_logits(theta, theta.max(), -np.inf, 0.0)
-    fill_cumulative(q, state.mass[x])
+    b = state.bounds
+    project_onto_tangents(theta, q, multipliers, guard.A, b, M, rule.eps, rule.explore)
 
 
-@step(decide, TangentRule)
-def decide_tangent(
-    rule: TangentRule, state: IidState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """`decide`: a step every batch, then M draws."""
-    if state.visits[context] % rule.ascent.batch == 0:
-        move_tangent(rule, state, context)
-    state.visits[context] += 1
-    return draw_iid_panel(rule, state, context, rng, available)
-
-
-register_iid_steps(TangentRule)
+register_iid_steps(TangentRule, project_tangent)
 
 
 @dataclass(frozen=True)
@@ -154,7 +115,7 @@ class Tangent(IidPolicy):
 
 
 def warn_if_iid_infeasible(problem: Problem, rows: ConstraintRows) -> None:
-    """Say so if no law of independent draws was found to keep the limits in expectation."""
+    """Warn if no independent draws were found that satisfy the limits in expectation."""
     if solve_max_entropy_draws(rows, problem.draws, 0.0).excess > LIMIT_TOLERANCE:
         warnings.warn(
             OutOfReachWarning(

@@ -1,4 +1,4 @@
-"""The terms a run is started on, the same for router and simulator; checked once, here."""
+"""Checks of settings, and of the arguments that router and simulator share."""
 
 from typing import Any, NamedTuple
 
@@ -13,25 +13,25 @@ def is_positive_number(value: Any) -> bool:
 
 
 def check_positive(name: str, value: Any, usual: float) -> None:
-    """Refuse a setting that is not a positive number."""
+    """Raise for a setting that is not a positive number."""
     if not is_positive_number(value):
         raise PolicyError(f"{name}={value!r} is not a positive number; the default is {usual:g}")
 
 
 def check_not_negative(name: str, value: Any, usual: float) -> None:
-    """Refuse a setting that is neither 0 nor a positive number."""
+    """Raise for a setting that is neither 0 nor a positive number."""
     if isinstance(value, bool) or value != 0:
         check_positive(name, value, usual)
 
 
 def check_choice(name: str, value: Any, *choices: str) -> None:
-    """Refuse a setting that is none of the choices."""
+    """Raise for a setting that is not one of the choices."""
     if value not in choices:
         raise PolicyError(f"{name}={value!r}; use {' or '.join(map(repr, choices))}")
 
 
 def check_bools(**values: Any) -> None:
-    """Refuse settings that are neither True nor False."""
+    """Raise for settings that are neither True nor False."""
     for name, value in values.items():
         if not isinstance(value, bool):
             raise PolicyError(f"{name}={value!r} is neither True nor False")
@@ -49,7 +49,7 @@ class RunConfig(NamedTuple):
 def check_run_config(
     problem: Problem, seed: int, horizon: int | None, rewards: tuple[float, float]
 ) -> RunConfig:
-    """The terms, or an error that says what is wrong with them."""
+    """The arguments, checked."""
     if not isinstance(problem, Problem):
         raise ProblemError(f"a {type(problem).__name__} given; wanted a bylot.Problem first")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
@@ -66,13 +66,13 @@ def check_run_config(
 
 
 def is_reward_in_range(value: float, low: float, high: float) -> bool:
-    """Is a reward in range? A sum of parts may miss an end by rounding, which does no harm."""
+    """Is a reward in range, up to rounding?"""
     spare = 1e-9 * (high - low)
     return low - spare <= value <= high + spare
 
 
 def check_at_least_one(name: str, value: Any) -> int:
-    """A count, or an error."""
+    """The value, if it is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**62:
         raise PolicyError(f"{name}={value!r} given; wanted a whole number, at least 1")
     return value
