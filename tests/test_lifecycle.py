@@ -157,7 +157,7 @@ def test_a_store_that_cannot_be_taken_over_is_told_in_one_line(
     store.close()
 
     def read_only(*_: object) -> None:
-        raise StoreUnavailable("it may only be read")
+        raise StoreUnavailable("the store is read-only")
 
     monkeypatch.setattr(SqliteStore, "release", read_only)
     with pytest.raises(StoreUnavailable, match="read-only"):
