@@ -3,6 +3,8 @@
 What values mean together is in `experts` and `limits`.
 """
 
+import atexit
+import gc
 import json
 import math
 from collections.abc import Mapping
@@ -145,6 +147,7 @@ AT_LEAST_ONE: dict[type, tuple[str, ...]] = {
 EXPERT_KEYS = ("name", "group")
 """All other keys of an expert are costs."""
 
+atexit.register(gc.freeze)  # msgspec 0.22 may crash when its types are collected at exit
 PROBLEM_TYPE = inspect.type_info(ProblemEntry)
 EXPERTS_TYPE = inspect.type_info(Annotated[list[ExpertEntry], Meta(min_length=2)])
 
