@@ -5,8 +5,7 @@ from typing import Any
 
 from bylot import policies
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.events import DecisionClosed, DecisionMade, RewardReceived
-from bylot.eventlog.history import BODY_DECODERS
+from bylot.eventlog.events import BODY_DECODERS, DecisionClosed, DecisionMade, RewardReceived
 from bylot.problem import Problem, at_least, at_most
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
@@ -29,7 +28,7 @@ class Diary:
         made = terms_of(five() if problem is None else problem, policy, **terms)
         self.fold, first = RouterAggregate.create(1, "triage", made, at=0)
         self.log = [first]
-        self.fold.recall = self.recall
+        self.fold.find_events = self.recall
 
     def recall(self, seq: int) -> DecisionEvents | None:
         """As a store would look it up, lines to come included."""
@@ -60,20 +59,20 @@ class Diary:
 
     def edit(self, problem: Problem | None = None, at: int = 0, **terms: Any) -> None:
         """Other terms."""
-        old = {name: getattr(self.fold.terms, name) for name in RouterConfig.__struct_fields__}
+        old = {name: getattr(self.fold.config, name) for name in RouterConfig.__struct_fields__}
         if problem is not None:
             old["problem"] = persistence.problem_to_data(problem)
         self.note(self.fold.edit(at, RouterConfig(**{**old, **terms})))
 
     def reopen(self) -> None:
         """Go on from a snapshot, as another process would."""
-        self.fold = RouterAggregate.thaw("triage", self.fold.freeze())
-        self.fold.recall = self.recall
+        self.fold = RouterAggregate.from_snapshot("triage", self.fold.take_snapshot())
+        self.fold.find_events = self.recall
 
     def replayed(self) -> RouterAggregate:
         """What the log adds up to."""
-        fold = RouterAggregate.begin("triage", self.log[0])
-        fold.recall = self.recall
+        fold = RouterAggregate.from_first_event("triage", self.log[0])
+        fold.find_events = self.recall
         for event in self.log[1:]:
             fold.replay(event)
         return fold

@@ -9,8 +9,8 @@ from msgspec import structs
 
 import bylot
 from bylot import policies
-from bylot.api import DecisionRecord, RewardRecord, RouterView, StoredDecision
-from bylot.eventlog.history import format_timestamp
+from bylot.api import DecisionRecord, RewardRecord, RouterView
+from bylot.eventlog.events import format_timestamp
 from bylot.eventlog.timeline import make_empty_timeline
 from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
@@ -54,13 +54,13 @@ class PlayedRouter:
         self.at += int(self.rng.exponential(5 * SECOND))
         which = int(self.rng.integers(len(self.contexts)))
         made = self.router.decide(self.contexts[which])
-        self.course.decided(made.t, self.at, made.spend)
+        self.course.add_decision(made.t, self.at, made.spend)
         members = [self.problem.experts.index(name) for name in made.subset]
         value = float(max(self.skill[which, members]) * self.rng.uniform(0.7, 1.0))
         state, rewards = "waiting", list[RewardRecord]()
         if self.rng.random() < 0.9:
             self.router.reward(made.id, value)
-            self.course.rewarded(made.t, value)
+            self.course.add_reward(made.t, value)
             at = format_timestamp(self.at + SECOND)
             state = "rewarded"
             rewards = [
@@ -76,7 +76,7 @@ class PlayedRouter:
         self, made: bylot.Decision, state: Any, rewards: list[RewardRecord]
     ) -> DecisionRecord:
         """A decision as the service keeps it."""
-        decision = StoredDecision(
+        decision = bylot.Decision(
             id=f"{self.name}.1.{made.t}",
             router=self.name,
             version=1,
@@ -103,7 +103,7 @@ class PlayedRouter:
             number=1,
             created=format_timestamp(START),
             seq=2 * self.router.t,
-            terms=self.terms,
+            config=self.terms,
             status=self.status(),
         )
 

@@ -70,7 +70,7 @@ def test_one_of_an_earlier_period_leaves_the_current_one_as_it_is(edit: bool) ->
         diary.edit(with_frank(3.0))
     for _ in range(10 if edit else PERIOD + 9):
         diary.decide()
-    account = diary.fold.router.state.budget
+    account = diary.fold.core.state.budget
     before = account.spent.copy(), account.left.copy()
     diary.note(diary.fold.cancel(9, of=old))
     assert (before[0] == account.spent).all()

@@ -12,8 +12,8 @@ from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES
 from bylot.policies.base import compute_distribution
-from bylot.router import router
-from bylot.router.persistence import iterate_arrays
+from bylot.router import core
+from bylot.router.core import iterate_arrays
 from small import five
 
 GUARDED = ["distinct", "tangent", "noisy-or"]
@@ -74,7 +74,10 @@ def play(made: Router, rounds: int) -> float:
 def laws(made: Router) -> Floats:
     """Of the three contexts."""
     return np.array(
-        [compute_distribution(made.rule, made.state, x, made.up(None)) for x in range(3)]
+        [
+            compute_distribution(made.rule, made.state, x, made.core.mask_available(None))
+            for x in range(3)
+        ]
     )
 
 
@@ -194,7 +197,7 @@ def overspent(policy: str, more: float) -> Router:
     """A router whose panels were dearer in fact, half way through a period."""
     made = Router(other(period=400), policy, seed=1)
     play(made, 200)
-    made.settle({"usd": more})
+    made.core.settle({"usd": more})
     return made
 
 
@@ -216,7 +219,9 @@ def test_a_change_of_the_pool_leaves_the_period_as_it_was(policy: str) -> None:
 @pytest.mark.parametrize("bound", [3.0, 2.5])
 def test_what_was_overspent_is_made_up_for_after_a_change(policy: str, bound: float) -> None:
     made = overspent(policy, 0.0)
-    made.settle({"usd": 100.0 - made.ledger.spent[0] + 3.0 * 200})  # in all 100 beyond the bound
+    made.core.settle(
+        {"usd": 100.0 - made.core.totals.spent[0] + 3.0 * 200}
+    )  # in all 100 beyond the bound
     limits = [at_most("usd", bound), *five().limits[1:]]
     made.change(other(limits=limits, period=400, floor=five().floor * 0.999))
     status = made.status()
@@ -291,8 +296,8 @@ def test_a_second_router_of_a_kind_compiles_nothing(monkeypatch: pytest.MonkeyPa
     def patience(line: str) -> None:
         raise AssertionError(line)
 
-    monkeypatch.setattr(router, "announce_if_slow", patience)
+    monkeypatch.setattr(core, "announce_if_slow", patience)
     Router(newcomer(), "distinct")
-    monkeypatch.setattr(router, "COMPILED_HANDLE_TYPES", set())
+    monkeypatch.setattr(core, "COMPILED_HANDLE_TYPES", set())
     with pytest.raises(AssertionError, match="compiling"):
         Router(newcomer(), "distinct")

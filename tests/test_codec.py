@@ -97,8 +97,8 @@ def test_a_share_keeps_its_members() -> None:
 def test_a_version_from_the_future_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     Router(five()).save(path)
-    path.write_text(path.read_text().replace('"version":1', '"version":7'))
-    with pytest.raises(SavedFileError, match="has version 7; this bylot reads version 1"):
+    path.write_text(path.read_text().replace('"version":2', '"version":7'))
+    with pytest.raises(SavedFileError, match="has version 7; this bylot reads version 2"):
         Router.load(path)
 
 
@@ -108,7 +108,11 @@ def test_a_version_from_the_future_is_refused_by_name(tmp_path: Path) -> None:
         ("", "is not JSON"),
         ("{", "is not JSON"),
         ("[]", "not a bylot-router file"),
-        ('{"form": "bylot-router", "version": 1}', "was changed"),
+        ('{"format": "bylot-router", "version": 2}', "was changed"),
+        (
+            '{"form": "bylot-router", "version": 1}',
+            "has version 1; this bylot reads version 2; use the bylot that wrote it",
+        ),
         ("[" * 100_000, "is not JSON"),
         ("\x00\x01", "is not JSON"),
     ],
@@ -121,14 +125,10 @@ def test_a_file_that_is_no_router_is_refused(text: str, words: str, tmp_path: Pa
 
 
 def test_a_file_that_is_missing_or_no_file_is_named_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(
-        SavedFileError, match=r"nowhere\.json does not exist; give a file"
-    ) as caught:
+    with pytest.raises(SavedFileError, match=r"nowhere\.json does not exist; use a file") as caught:
         Router.load(tmp_path / "nowhere.json")
     assert isinstance(caught.value, FileNotFoundError)  # the usual error too
-    with pytest.raises(
-        SavedFileError, match="cannot be read: Is a directory; give a file"
-    ) as other:
+    with pytest.raises(SavedFileError, match="cannot be read: Is a directory; use a file") as other:
         Router.load(tmp_path)
     assert not isinstance(other.value, FileNotFoundError)
 
@@ -158,7 +158,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         {"state": {"q": [[1e308] * 5] * 2}},
         {"state": {"q": [0.2] * 10}},
         {"state": {"visits": [1.9, 1]}},
-        {"held": [{"t": 1, "context": True}]},
+        {"open": [{"t": 1, "context": True}]},
         {"problem": {"draws": 2**63}},
         {"policy": {"batch": 2**63}},
         {"policy": {"baseline": {}}},
@@ -185,8 +185,8 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
     if not data["contexts"]:
         for name in ("feasible", "visits", "rewards", "total"):
             data["state"][name] = []
-        data["held"] = []
-    data["seal"] = compute_checksum(data)
+        data["open"] = []
+    data["checksum"] = compute_checksum(data)
     path.write_text(json.dumps(data))
     with pytest.raises(SavedFileError, match="is damaged"):
         Router.load(path)
@@ -243,9 +243,9 @@ def test_a_resealed_state_that_a_policy_cannot_have_is_refused(
             data["state"][name].update(value)
         else:
             data["state"][name] = value
-    data["seal"] = compute_checksum(data)
+    data["checksum"] = compute_checksum(data)
     path.write_text(json.dumps(data))
-    with pytest.raises(SavedFileError, match="none that a router can be in"):
+    with pytest.raises(SavedFileError, match="no router can be in this state"):
         Router.load(path)
 
 
@@ -258,8 +258,8 @@ def test_odds_where_there_can_be_none_and_none_where_there_must_be_are_refused(
         router.decide()
         router.save(path)
         data = json.loads(path.read_text())
-        data["held"][0]["draw_probabilities"] = wrong
-        data["seal"] = compute_checksum(data)
+        data["open"][0]["draw_probabilities"] = wrong
+        data["checksum"] = compute_checksum(data)
         path.write_text(json.dumps(data))
         with pytest.raises(SavedFileError, match="'draw_probabilities' is not float64"):
             Router.load(path)
@@ -290,7 +290,7 @@ def plays_on(router: Router) -> None:
         assert all(0 < p <= 1 for p in decision.draw_probabilities or ())
         assert all(0 < p <= 1 for p in (decision.inclusion or {}).values())
         router.reward(decision.id, router.rewards[0])
-    for t in list(router.held):
+    for t in list(router.open):
         with contextlib.suppress(RewardConflict):
             router.reward(f"d{t}", router.rewards[1])
 
@@ -324,7 +324,7 @@ def test_a_changed_file_is_refused_and_a_resealed_one_never_crashes(
     same = target[last] == junk and type(target[last]) is type(junk)
     target[last] = junk
     if resealed and junk != 1e400:
-        data["seal"] = compute_checksum(data)
+        data["checksum"] = compute_checksum(data)
     path.write_text(json.dumps(data))
     if not (resealed or same):
         with pytest.raises(SavedFileError):

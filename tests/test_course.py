@@ -11,15 +11,15 @@ def test_bins_hold_exactly_what_happened_to_their_decisions(n: int, data: st.Dat
     course = make_empty_timeline(["usd"])
     told: list[tuple[int, int]] = []
     for t in range(n):
-        course.decided(t, 1000 + t, {"usd": t % 7})
+        course.add_decision(t, 1000 + t, {"usd": t % 7})
         if t % 3 == 0:
             told.append((data.draw(st.integers(0, t)), t % 5) if t < 30 else (t // 2, t % 5))
-            course.rewarded(*map(int, told[-1]))
-            course.settled(told[-1][0], {"usd": 2})
+            course.add_reward(*map(int, told[-1]))
+            course.add_cost(told[-1][0], {"usd": 2})
     points, width = course.points(n), 1 << course.power
-    assert len(course.begun) == -(-n // width) <= TIMELINE_BINS
-    assert 2 * len(course.begun) > TIMELINE_BINS or width == 1, "no more is merged than must be"
-    for i in range(len(course.begun)):
+    assert len(course.started) == -(-n // width) <= TIMELINE_BINS
+    assert 2 * len(course.started) > TIMELINE_BINS or width == 1, "no more is merged than must be"
+    for i in range(len(course.started)):
         inside = range(i * width, min(n, (i + 1) * width))
         rewards = [value for t, value in told if t in inside]
         assert points.started[i] == 1000 + inside[0]

@@ -130,7 +130,7 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
             raise StoreCorrupted("router 'c': line 3 was changed")
         return show(keeper, asked)
 
-    monkeypatch.setitem(CommandHandler.ACTS, ShowRouter, damaged)
+    monkeypatch.setitem(CommandHandler.HANDLERS, ShowRouter, damaged)
     found = now(make_source(direct).list_routers())
     assert [(one.name, one.location, one.error) for one in found] == [
         ("a", "here", None),

@@ -241,6 +241,6 @@ def test_the_keeper_of_a_server_has_a_name_of_its_own(tmp_path: Path) -> None:
     one, two = make_command_handler(store, 10.0), make_command_handler(store, 10.0)
     assert isinstance(one, CommandHandler)
     assert isinstance(two, CommandHandler)
-    assert one.shelf.owner != two.shelf.owner
+    assert one.repository.owner != two.repository.owner
     one.store.close()
     two.store.close()

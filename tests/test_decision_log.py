@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bylot import Router, simulate
 from bylot.cli import make_parser
@@ -84,7 +85,7 @@ def test_kept_distributions_show_excluded_experts() -> None:
 
 
 def test_a_replaced_panel_has_no_propensity() -> None:
-    decision = Router(PROBLEM, "tangent").decide()._replace(replaced=True)
+    decision = structs.replace(Router(PROBLEM, "tangent").decide(), replaced=True)
     one = entry_from_decision(decision, 0.5, Router(PROBLEM, "tangent").policy)
     assert (one.draw_probabilities, one.propensity, one.replaced) == ((), None, True)
     assert one.draws == decision.subset

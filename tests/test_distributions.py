@@ -124,7 +124,9 @@ def test_a_router_draws_its_next_panel_from_its_target_distribution(policy: str)
     for available in [None] * 45 + [
         ["ann", "cat", "dan"]
     ] * 8:  # over updates, which change the distribution
-        available_mask = ALL_AVAILABLE if available is None else router.up(available)
+        available_mask = (
+            ALL_AVAILABLE if available is None else router.core.mask_available(available)
+        )
         expected = make_router_target(router.problem, router).distribution(None, available_mask)
         decision = router.decide(available=available)
         if not decision.replaced:

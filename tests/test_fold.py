@@ -98,7 +98,7 @@ def test_a_replayed_log_gives_the_same_fold_bit_for_bit(policy: str, steps: Any)
         )
     assert diary.replayed().fingerprint() == diary.fold.fingerprint()
     assert (
-        RouterAggregate.thaw("triage", diary.fold.freeze()).fingerprint()
+        RouterAggregate.from_snapshot("triage", diary.fold.take_snapshot()).fingerprint()
         == diary.fold.fingerprint()
     )
 
@@ -122,7 +122,7 @@ def test_a_fold_decides_and_learns_as_a_router_in_memory_does(policy: str) -> No
         value = len(ours.draws[0]) / 10 + 0.1 * ("ann" in ours.subset)
         router.reward(ours.id, value)
         assert diary.reward(seq, value) == "learned"
-    assert str(diary.fold.router.status()) == str(router.status())
+    assert str(diary.fold.core.status()) == str(router.status())
 
 
 @pytest.mark.parametrize("policy", ["omd", "tangent"])
@@ -156,12 +156,12 @@ def test_a_policy_without_a_law_tells_no_chance() -> None:
         ({"rewards": (1.0, 0.0)}, RewardError, "low < high"),
         ({"memory": 0}, PolicyError, "memory=0"),
         ({"max_contexts": 0}, PolicyError, "max_contexts=0"),
-        ({"wait": 0.0}, RewardError, r"wait=0\.0"),
-        ({"wait": float("inf")}, RewardError, "wait=inf"),
+        ({"wait": 0.0}, RewardError, r"wait 0\.0: expected"),
+        ({"wait": float("inf")}, RewardError, "wait inf: expected"),
         ({"default": 0.5}, RewardError, "give a wait"),
         ({"aggregate": "sum"}, RewardError, "give a wait"),
-        ({"wait": 1.0, "default": 2.0}, RewardError, r"default=2\.0"),
-        ({"wait": 1.0, "default": float("nan")}, RewardError, "default=nan"),
+        ({"wait": 1.0, "default": 2.0}, RewardError, r"default 2\.0: expected"),
+        ({"wait": 1.0, "default": float("nan")}, RewardError, "default nan: expected"),
         ({"paused": ("anne",)}, ProblemError, "did you mean 'ann'"),
         ({"paused": five().experts}, ProblemError, "all experts are paused"),
     ],
@@ -188,7 +188,7 @@ def test_an_edit_that_cannot_be_kept_changes_nothing() -> None:
         diary.edit(with_frank(0.4))
     assert diary.fold.fingerprint() == before
     diary.edit(with_frank(3.0))
-    assert diary.fold.terms.version == 2
+    assert diary.fold.config.version == 2
     assert diary.fold.fingerprint() != before
 
 
@@ -196,7 +196,7 @@ def test_an_edit_of_other_terms_leaves_the_policy_as_it_is() -> None:
     diary = Diary()
     for _ in range(25):
         diary.reward(diary.decide(), 0.5)
-    router = diary.fold.router
+    router = diary.fold.core
     state, period = router.state, router.status().period
     diary.edit(paused=("ann",), wait=2.0)
     assert router.state is state
@@ -227,7 +227,7 @@ def test_a_text_that_no_log_can_hold_is_refused_and_changes_nothing(text: Any) -
     diary = Diary()
     before = diary.fold.fingerprint()
     for what in ("context", "key"):
-        with pytest.raises(DecisionError, match="is not a text"):
+        with pytest.raises(DecisionError, match="expected a text"):
             diary.decide(**{what: text})
     assert diary.fold.fingerprint() == before
 

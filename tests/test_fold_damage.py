@@ -6,9 +6,9 @@ import pytest
 from msgspec import structs
 
 from bylot.errors import StoreCorrupted
-from bylot.eventlog.aggregate import RouterAggregate, encode_body
+from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.events import BODY_DECODERS, encode_body
 from bylot.eventlog.hash_chain import rehash_event
-from bylot.eventlog.history import BODY_DECODERS
 from bylot.policies import POLICIES
 from bylot.store.protocol import Event
 from diaries import Diary, eventful
@@ -35,10 +35,10 @@ def damages(event: Event) -> list[Event]:
 def test_a_change_of_any_byte_in_any_field_of_any_line_is_noticed() -> None:
     diary = eventful()
     for damaged in damages(diary.log[0]):
-        with pytest.raises(StoreCorrupted, match="line 0"):
-            RouterAggregate.begin("triage", damaged)
-    fold = RouterAggregate.begin("triage", diary.log[0])
-    fold.recall = diary.recall
+        with pytest.raises(StoreCorrupted, match="event 0"):
+            RouterAggregate.from_first_event("triage", damaged)
+    fold = RouterAggregate.from_first_event("triage", diary.log[0])
+    fold.find_events = diary.recall
     for event in diary.log[1:]:
         for damaged in damages(event):
             before = fold.fingerprint()
@@ -54,21 +54,21 @@ def test_a_line_that_was_lost_or_moved_is_noticed() -> None:
     for place in range(1, len(diary.log) - 1):
         short = Diary.__new__(Diary)
         short.log = [*diary.log[:place], *diary.log[place + 1 :]]
-        with pytest.raises(StoreCorrupted, match="is not what was written"):
+        with pytest.raises(StoreCorrupted, match="was changed, removed or moved"):
             short.replayed()
 
 
 def test_a_forged_line_with_a_valid_seal_is_noticed_as_doing_it_again_gives_another() -> None:
     diary = eventful()
     for place, event in enumerate(diary.log[1:], start=1):
-        fold = RouterAggregate.begin("triage", diary.log[0])
-        fold.recall = diary.recall
+        fold = RouterAggregate.from_first_event("triage", diary.log[0])
+        fold.find_events = diary.recall
         for earlier in diary.log[1:place]:
             fold.replay(earlier)
         for body in {one.body for one in damages(event)} - {event.body}:
             forged = rehash_event(fold.seal, event._replace(body=body))
-            thawed = RouterAggregate.thaw("triage", fold.freeze())
-            thawed.recall = diary.recall
+            thawed = RouterAggregate.from_snapshot("triage", fold.take_snapshot())
+            thawed.find_events = diary.recall
             try:
                 thawed.replay(forged)
             except StoreCorrupted:
@@ -83,7 +83,7 @@ def test_a_forged_line_with_a_valid_seal_is_noticed_as_doing_it_again_gives_anot
 
 def test_a_decision_that_would_be_made_otherwise_now_says_what_an_upgrade_needs() -> None:
     diary = eventful()
-    fold = RouterAggregate.begin("triage", diary.log[0])
+    fold = RouterAggregate.from_first_event("triage", diary.log[0])
     event = next(one for one in diary.log if one.kind == "decided")
     assert event.seq == 1
     line = BODY_DECODERS["decided"](event.body)
@@ -95,7 +95,7 @@ def test_a_decision_that_would_be_made_otherwise_now_says_what_an_upgrade_needs(
 def inputs(event: Event) -> Any:
     """What a caller has said, of a line."""
     body = BODY_DECODERS[event.kind](event.body)
-    names = ("context", "available", "defer", "by", "value", "spend", "key", "terms")
+    names = ("context", "available", "defer", "by", "value", "spend", "key", "config")
     return [getattr(body, name, None) for name in names]
 
 
@@ -104,9 +104,9 @@ def test_a_snapshot_goes_on_as_the_fold_it_was_taken_of(policy: str) -> None:
     diary = Diary(policy=policy)
     for n in range(23):
         diary.reward(diary.decide(context=f"c{n % 5}"), n / 23)
-    twin = RouterAggregate.thaw("triage", diary.fold.freeze())
+    twin = RouterAggregate.from_snapshot("triage", diary.fold.take_snapshot())
     # Compiled code is made for types: other ones would be compiled again, for half a minute.
-    assert twin.router._desk._numba_type_ == diary.fold.router._desk._numba_type_
+    assert twin.core._handle._numba_type_ == diary.fold.core._handle._numba_type_
     assert [twin.decide(9, context="c1") for _ in range(30)] == [
         diary.fold.decide(9, context="c1") for _ in range(30)
     ]
@@ -115,15 +115,15 @@ def test_a_snapshot_goes_on_as_the_fold_it_was_taken_of(policy: str) -> None:
 
 def test_a_snapshot_that_is_not_what_was_written_is_refused() -> None:
     diary = eventful()
-    good = diary.fold.freeze()
+    good = diary.fold.take_snapshot()
     bodies = [
         good.body[:place] + bytes([good.body[place] ^ 1]) + good.body[place + 1 :]
         for place in range(0, len(good.body), 97)
     ]
     for body in [*bodies, good.body[:-1], b""]:
         with pytest.raises(StoreCorrupted, match="triage"):
-            RouterAggregate.thaw("triage", good._replace(body=body))
+            RouterAggregate.from_snapshot("triage", good._replace(body=body))
     with pytest.raises(StoreCorrupted):
-        RouterAggregate.thaw("triage", good._replace(router=2))
+        RouterAggregate.from_snapshot("triage", good._replace(router=2))
     with pytest.raises(StoreCorrupted):
-        RouterAggregate.thaw("triage", good._replace(seq=good.seq - 1))
+        RouterAggregate.from_snapshot("triage", good._replace(seq=good.seq - 1))

@@ -18,8 +18,8 @@ from small import five
 
 def law_of(diary: Diary) -> Any:
     """The law of the first context."""
-    router = diary.fold.router
-    return compute_distribution(router.rule, router.state, 0, router.up(None))
+    router = diary.fold.core
+    return compute_distribution(router.rule, router.state, 0, router.mask_available(None))
 
 
 def counts(diary: Diary) -> dict[str, int]:
@@ -39,23 +39,23 @@ def test_a_reward_is_learned_once_and_another_value_is_a_conflict(reopened: bool
     assert diary.reward(one, 0.5) == "learned"
     before = diary.fold.fingerprint()
     assert diary.reward(one, 0.5) == "duplicate"
-    with pytest.raises(RewardConflict, match=r"triage\.1\.1 already has reward 0\.5; it cannot"):
+    with pytest.raises(RewardConflict, match=r"triage\.1\.1 already has reward 0\.5, got 0\.6"):
         diary.reward(one, 0.6)
     assert diary.fold.fingerprint() == before
-    assert diary.fold.router.ledger.rewards[0] == 1
+    assert diary.fold.core.totals.rewards[0] == 1
 
 
 def test_of_rewards_with_different_keys_the_earliest_is_learned_and_the_others_are_noted() -> None:
     diary = Diary()
     one = diary.decide()
     assert diary.reward(one, 0.5, key="x") == "learned"
-    before = str(diary.fold.router.status())
+    before = str(diary.fold.core.status())
     assert diary.reward(one, 0.7, key="y") == "noted"
     assert diary.reward(one, 0.7, key="y") == "duplicate"
-    with pytest.raises(RewardConflict, match="under the key 'x'"):
+    with pytest.raises(RewardConflict, match="under key 'x'"):
         diary.reward(one, 0.7, key="x")
     assert diary.reward(one, 0.7) == "noted", "no key is a key of its own"
-    assert str(diary.fold.router.status()) == before
+    assert str(diary.fold.core.status()) == before
     assert counts(diary) == {"learned": 1, "noted": 2}
 
 
@@ -98,7 +98,7 @@ def test_learning_uses_the_odds_that_were_written_down_however_late() -> None:
         diary.reward(diary.decide(), 0.25)
     line: DecisionMade = decided(diary.log[first])
     diary.reopen()
-    state = diary.fold.router.state
+    state = diary.fold.core.state
     before, mean = state.g[0].copy(), 0.25
     diary.reward(first, 0.75)
     expected = np.zeros(5)
@@ -141,12 +141,12 @@ def test_without_a_reward_in_time_nothing_is_learned_unless_there_is_a_default()
     silent, pessimist = Diary(wait=1.0), Diary(wait=1.0, default=0.0)
     for diary, value in ((silent, None), (pessimist, 0.0)):
         one = diary.decide(0)
-        assert diary.fold.due() == SECOND + 1
+        assert diary.fold.next_close() == SECOND + 1
         assert diary.close(SECOND) == ()
         assert diary.close(SECOND + 1) == ((one, value),)
-        assert diary.fold.due() is None
+        assert diary.fold.next_close() is None
         assert diary.reward(one, 0.5, 2 * SECOND) == "late"
-        assert diary.fold.router.ledger.rewards[0] == (value is not None)
+        assert diary.fold.core.totals.rewards[0] == (value is not None)
     assert counts(silent) == {"missing": 1, "late": 1}
     assert counts(pessimist) == {"defaulted": 1, "late": 1}
 
@@ -197,10 +197,10 @@ def test_the_last_or_the_sum_is_learned_when_the_time_is_up(
     assert diary.reward(one, 0.5, 3, key="x") == "duplicate"
     with pytest.raises(RewardConflict):
         diary.reward(one, 0.25, 3, key="x")
-    assert diary.fold.router.ledger.rewards[0] == 0
+    assert diary.fold.core.totals.rewards[0] == 0
     assert diary.close(2 * SECOND) == ((one, value),)
     assert diary.reward(one, 0.5, 2 * SECOND, key="x") == "duplicate"
-    assert diary.fold.router.ledger.total[0] == value
+    assert diary.fold.core.totals.total[0] == value
 
 
 def test_a_sum_that_is_no_reward_is_refused_when_it_is_told() -> None:
@@ -208,7 +208,7 @@ def test_a_sum_that_is_no_reward_is_refused_when_it_is_told() -> None:
     one = diary.decide(0)
     diary.reward(one, 0.75, key="x")
     before = diary.fold.fingerprint()
-    with pytest.raises(RewardError, match=r"would be 1\.25 in all"):
+    with pytest.raises(RewardError, match=r"would sum to 1\.25"):
         diary.reward(one, 0.5, key="y")
     assert diary.fold.fingerprint() == before
     assert diary.reward(one, 0.25, key="z") == "pending"
@@ -220,11 +220,11 @@ def test_a_sum_that_is_no_reward_is_refused_when_it_is_told() -> None:
 def test_a_deferred_decision_waits_for_nothing_until_it_is_activated() -> None:
     diary = Diary(wait=1.0)
     one = diary.decide(0, defer=True)
-    assert diary.fold.due() is None
+    assert diary.fold.next_close() is None
     with pytest.raises(DecisionStateError, match="activate it first"):
         diary.reward(one, 0.5, 1)
     diary.note(diary.fold.activate(5 * SECOND, of=one))
-    assert diary.fold.due() == 6 * SECOND + 1
+    assert diary.fold.next_close() == 6 * SECOND + 1
     with pytest.raises(DecisionStateError, match="is waiting, not deferred"):
         diary.fold.activate(5 * SECOND, of=one)
     assert diary.reward(one, 0.5, 6 * SECOND) == "learned"
@@ -236,18 +236,18 @@ def test_a_deferred_decision_waits_for_nothing_until_it_is_activated() -> None:
 def test_a_cancelled_decision_costs_nothing_and_takes_no_reward(defer: bool) -> None:
     diary = Diary()
     diary.reward(diary.decide(), 0.5)
-    router = diary.fold.router
-    spent, account = router.ledger.spent.copy(), router.state.budget.spent.copy()
+    router = diary.fold.core
+    spent, account = router.totals.spent.copy(), router.state.budget.spent.copy()
     one = diary.decide(defer=defer)
-    assert router.ledger.spent.sum() > spent.sum()
+    assert router.totals.spent.sum() > spent.sum()
     diary.note(diary.fold.cancel(9, of=one))
-    assert_allclose(router.ledger.spent, spent, atol=1e-12)
+    assert_allclose(router.totals.spent, spent, atol=1e-12)
     assert_allclose(router.state.budget.spent, account, atol=1e-12)
     with pytest.raises(DecisionStateError, match="was cancelled"):
         diary.reward(one, 0.5)
-    with pytest.raises(DecisionStateError, match="is cancelled; it is too late"):
+    with pytest.raises(DecisionStateError, match="is cancelled; it cannot be cancelled"):
         diary.fold.cancel(9, of=one)
-    with pytest.raises(DecisionStateError, match="is rewarded; it is too late"):
+    with pytest.raises(DecisionStateError, match="is rewarded; it cannot be cancelled"):
         diary.fold.cancel(9, of=1)
     assert counts(diary) == {"learned": 1, "cancelled": 1}
 
@@ -260,14 +260,14 @@ def test_a_decision_can_be_looked_up_in_every_state_of_its_life() -> None:
 
     def states() -> list[str]:
         pasts = [diary.recall(seq) for seq in seqs]
-        return [diary.fold.recalled(past).state for past in pasts if past is not None]
+        return [diary.fold.decision_record(past).state for past in pasts if past is not None]
 
     assert states() == ["waiting", "deferred", "rewarded", "cancelled", "waiting"]
     diary.close(2 * SECOND, most=1)
     assert states() == ["closed", "deferred", "rewarded", "cancelled", "waiting"]
     past = diary.recall(seqs[2])
     assert past is not None
-    found = diary.fold.recalled(past)
+    found = diary.fold.decision_record(past)
     assert found.decision == diary.fold.decision(diary.log[seqs[2]])
     (told,) = found.rewards
     assert (told.value, told.receipt, told.spend, told.key, told.by) == (
@@ -324,13 +324,13 @@ def test_the_same_reward_with_another_cost_is_a_conflict() -> None:
 @pytest.mark.parametrize(
     ("spend", "words"),
     [
-        ({"usd": -1.0}, "is -1.0"),
-        ({"usd": np.inf}, "is inf"),
-        ({"usd": np.nan}, "is nan"),
-        ({"usd": True}, "is True"),
-        ({"usd": "2"}, "is '2'"),
+        ({"usd": -1.0}, "'usd' -1.0: expected"),
+        ({"usd": np.inf}, "'usd' inf: expected"),
+        ({"usd": np.nan}, "'usd' nan: expected"),
+        ({"usd": True}, "'usd' True: expected"),
+        ({"usd": "2"}, "'usd' '2': expected"),
         ({"eur": 1.0}, "did you mean 'usd'|the costs"),
-        ([("usd", 1.0)], "wanted what each cost was"),
+        ([("usd", 1.0)], "expected costs by name"),
     ],
 )
 def test_a_cost_that_cannot_be_is_refused_and_changes_nothing(spend: Any, words: str) -> None:
@@ -346,7 +346,9 @@ def test_a_share_counts_members_and_cannot_be_settled() -> None:
     pair = at_least(share("junior", ["bob"]), 0.2)
     diary = Diary(Problem(["ann", "bob", "cat"], {"usd": [1.0, 2.0, 3.0]}, [pair], draws=1))
     one = diary.decide()
-    with pytest.raises(RewardError, match="'junior': the costs that can be settled are 'usd'"):
+    with pytest.raises(
+        RewardError, match="no cost 'junior' to settle; the costs that can be settled are 'usd'"
+    ):
         diary.reward(one, 0.5, spend={"junior": 1.0})
     assert diary.reward(one, 0.5, spend={"usd": 1.0}) == "learned"
 
@@ -388,12 +390,12 @@ def test_a_reward_from_before_a_change_of_limits_is_learned_and_of_the_pool_note
     diary.edit(loose)
     assert diary.reward(one, 0.5) == "learned"
     diary.edit(with_frank(3.0))
-    rewards = int(diary.fold.router.ledger.rewards[0])
+    rewards = int(diary.fold.core.totals.rewards[0])
     assert diary.reward(two, 0.5, spend={"usd": 1.0, "ms": 2.0}) == "noted"
     assert diary.reward(two, 0.5, spend={"usd": 1.0, "ms": 2.0}) == "duplicate"
     diary.reopen()
     assert diary.reward(three, 0.5) == "noted"
-    assert diary.fold.router.ledger.rewards[0] == rewards
+    assert diary.fold.core.totals.rewards[0] == rewards
     assert diary.reward(diary.decide(), 0.5) == "learned"
 
 

@@ -24,23 +24,23 @@ def test_they_are_as_in_a_plain_list(actions: list[tuple[str, int]]) -> None:
             ours.add(2 * n, OpenDecision(n, number))
             plain[2 * n] = n, number
         elif verb == "wake" and seq is not None and plain[seq][1] == NOT_STARTED:
-            ours.wake(seq, 7)
+            ours.start_wait(seq, 7)
             plain[seq] = plain[seq][0], 7
         elif verb == "close" and seq is not None:
             ours.close(seq)
             del plain[seq]
         elif verb == "let go":
             gone = [one for one in plain.items() if one[1][0] < number]
-            assert [held.t for held in ours.let_go(number)] == sorted(t for _, (t, _) in gone)
+            assert [held.t for held in ours.drop_before(number)] == sorted(t for _, (t, _) in gone)
             plain = {seq: one for seq, one in plain.items() if one[0] >= number}
         elif verb == "reread":
-            ours = OpenDecisions.read(ours.write())
+            ours = OpenDecisions.from_columns(ours.to_columns())
     assert {seq: (held.t, held.due) for seq, held in ours} == plain
     dues = sorted((due, seq) for seq, (_, due) in plain.items() if due >= 0)
     assert ours.next_due() == (dues[0][0] if dues else None)
     for _, seq in dues:
         assert ours.next_due() is not None
-        assert ours.first()[0] == seq
+        assert ours.first_due()[0] == seq
         ours.close(seq)
     assert ours.next_due() is None
 
@@ -50,7 +50,7 @@ def test_waits_of_closed_decisions_are_forgotten() -> None:
     for n in range(10_000):
         ours.add(n, OpenDecision(n, 10**9 + n))
         ours.close(n)
-    assert len(ours.dues) < 100
+    assert len(ours.deadlines) < 100
 
 
 def test_rewards_that_were_told_are_kept_in_order() -> None:
@@ -58,8 +58,8 @@ def test_rewards_that_were_told_are_kept_in_order() -> None:
     told: dict[str | None, RewardReceived] = {
         key: RewardReceived(value, "pending", None, key) for key, value in (("b", 0.5), ("a", 0.25))
     }
-    ours.add(3, OpenDecision(0, NO_DEADLINE, told=told))
-    again = OpenDecisions.read(ours.write()).get(3)
+    ours.add(3, OpenDecision(0, NO_DEADLINE, rewards=told))
+    again = OpenDecisions.from_columns(ours.to_columns()).get(3)
     assert again is not None
     assert again.pending == [0.5, 0.25]
-    assert again.told == told
+    assert again.rewards == told

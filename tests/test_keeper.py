@@ -92,7 +92,7 @@ class Failing:
 def fail(keeper: CommandHandler, error: Exception, *, after: bool = False) -> None:
     """Let the next commit fail."""
     broken: Any = Failing(keeper.store, error, after=after)
-    keeper.shelf.store = keeper.shelf.pending.store = keeper.store = broken
+    keeper.repository.store = keeper.repository.uncommitted.store = keeper.store = broken
 
 
 def test_answers_are_given_after_the_lines_are_in_the_store(
@@ -111,7 +111,7 @@ def test_a_batch_is_one_transaction(keeper: CommandHandler) -> None:
             self.store.append(events, snapshots)
 
     counting: Any = Counting(keeper.store, StoreUnavailable(""))
-    keeper.shelf.store = counting
+    keeper.repository.store = counting
     asked(keeper, *[MakeDecision("triage") for _ in range(10)])
     assert counting.times == 2  # it began at one
 
@@ -131,7 +131,7 @@ def test_a_key_gives_the_same_decision_again_and_is_refused_to_another_request(
     ):
         with pytest.raises(IdempotencyKeyReused):
             asked(later, other)
-    assert asked(later, ShowRouter("triage")).status["decisions"] == 2
+    assert asked(later, ShowRouter("triage")).status.decisions == 2
 
 
 def test_a_reward_counts_once_also_within_a_batch(keeper: CommandHandler) -> None:
@@ -142,7 +142,7 @@ def test_a_reward_counts_once_also_within_a_batch(keeper: CommandHandler) -> Non
     assert (once.receipt, twice.receipt) == ("learned", "duplicate")
     assert isinstance(other, RewardConflict)
     assert asked(keeper, GiveReward(made.id, 0.5)).receipt == "duplicate"
-    assert asked(keeper, ShowRouter("triage")).status["rewards"] == 1
+    assert asked(keeper, ShowRouter("triage")).status.rewards == 1
 
 
 @pytest.mark.parametrize("id_", ["", "d1", "triage.1.99", "triage.9.1", "nobody.1.1", "triage.1.0"])
@@ -181,7 +181,7 @@ def test_after_a_failed_commit_the_router_is_what_the_store_says(
     assert all(isinstance(one, StoreUnavailable) for one in answers)
     retried = asked(keeper, MakeDecision("triage", key="k"))
     assert retried.t == 1
-    assert asked(keeper, ShowRouter("triage")).status["decisions"] == 2
+    assert asked(keeper, ShowRouter("triage")).status.decisions == 2
     assert audit_router(keeper.store, "triage").fault is None
 
 
@@ -209,14 +209,14 @@ def test_an_unforeseen_error_lets_go_of_one_router_and_of_no_line(
     keeper: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked(keeper, CreateRouter("other", terms()))
-    fold = keeper.shelf.fold("triage", 0)
-    draw = fold.router.draw
+    fold = keeper.repository.get("triage", 0)
+    draw = fold.core.decide
 
     def broken(context: str | None, up: Any) -> Any:
         draw(context, up)
         raise ZeroDivisionError if context == "bad" else RuntimeError
 
-    monkeypatch.setattr(fold.router, "draw", lambda c, up: broken(c, up) if c else draw(c, up))
+    monkeypatch.setattr(fold.core, "decide", lambda c, up: broken(c, up) if c else draw(c, up))
     answers = asked(
         keeper,
         MakeDecision("triage"),
@@ -235,15 +235,15 @@ def test_snapshots_are_taken_now_and_then_and_lead_to_the_same_state(
     for n in range(60):
         made = asked(keeper, MakeDecision("triage", context=str(n % 3)))
         asked(keeper, GiveReward(made.id, n / 60))
-    number = keeper.shelf.fold("triage", 0).number
+    number = keeper.repository.get("triage", 0).number
     kept = opened().snapshot(number)
     assert kept is not None
     assert 20 <= kept.seq < 121
     assert audit_router(opened(), "triage").fault is None
-    live = keeper.shelf.fold("triage", 0).fingerprint()
+    live = keeper.repository.get("triage", 0).fingerprint()
     keeper.close()
     again = opened()
-    assert CommandHandler(again, "you").shelf.fold("triage", 0).fingerprint() == live
+    assert CommandHandler(again, "you").repository.get("triage", 0).fingerprint() == live
     last = again.snapshot(number)
     assert last is not None
     assert last.seq == 120
@@ -255,21 +255,21 @@ def test_a_damaged_snapshot_is_done_without_and_a_damaged_log_is_refused_by_name
     asked(keeper, CreateRouter("healthy", terms()))
     for _ in range(30):
         asked(keeper, MakeDecision("triage"))
-    number = keeper.shelf.fold("triage", 0).number
-    live = keeper.shelf.fold("triage", 0).fingerprint()
+    number = keeper.repository.get("triage", 0).number
+    live = keeper.repository.get("triage", 0).fingerprint()
     keeper.close()
     store = opened()
     kept = store.snapshot(number)
     assert kept is not None
     store.append([], [kept._replace(body=kept.body[:-1] + b"x")])
-    assert CommandHandler(store, "you").shelf.fold("triage", 0).fingerprint() == live
+    assert CommandHandler(store, "you").repository.get("triage", 0).fingerprint() == live
     assert audit_router(store, "triage").fault is not None
     store.release("you")
     last = store.last(number)
     assert last is not None
     store.append([last._replace(seq=last.seq + 1)])  # not what any router of ours would write
     keeper = CommandHandler(store, "me")
-    with pytest.raises(StoreCorrupted, match=r"'triage'.*line 31"):
+    with pytest.raises(StoreCorrupted, match=r"'triage'.*event 31"):
         asked(keeper, MakeDecision("triage"))
     with pytest.raises(StoreCorrupted):
         asked(keeper, MakeDecision("triage"))
@@ -310,7 +310,7 @@ def test_a_sweep_of_many_is_done_in_slices_and_says_so(
     waiting = []
     for more in (True, False, False):
         assert keeper.sweep(9 * SECOND) is more
-        waiting.append(asked(keeper, ShowRouter("triage")).status["waiting"])
+        waiting.append(asked(keeper, ShowRouter("triage")).status.waiting)
     assert waiting == [2, 0, 0]
 
 
@@ -335,7 +335,7 @@ def test_deferred_decisions_are_activated_or_cancelled(keeper: CommandHandler) -
 def test_an_edit_makes_a_version_and_must_know_the_one_before(keeper: CommandHandler) -> None:
     asked(keeper, MakeDecision("triage"))
     view = asked(keeper, EditRouter("triage", terms(paused=("eve",)), version=1))
-    assert view.terms.version == 2
+    assert view.config.version == 2
     assert "eve" not in asked(keeper, MakeDecision("triage")).subset
     with pytest.raises(DecisionStateError, match="version 2, not 1"):
         asked(keeper, EditRouter("triage", terms(), version=1))
@@ -346,7 +346,7 @@ def test_names_are_taken_checked_and_free_again(keeper: CommandHandler) -> None:
     with pytest.raises(RouterExists):
         asked(keeper, CreateRouter("triage", terms()))
     for bad in ("", "Triage", "a.b", "a" * 64, "-a"):
-        with pytest.raises(Exception, match="name of a router"):
+        with pytest.raises(Exception, match="invalid router name"):
             asked(keeper, CreateRouter(bad, terms()))
     old = asked(keeper, MakeDecision("triage"))
     asked(keeper, DeleteRouter("triage"))
@@ -360,11 +360,11 @@ def test_names_are_taken_checked_and_free_again(keeper: CommandHandler) -> None:
 
 def test_leases_are_kept_while_they_are_renewed(keeper: CommandHandler, opened: Opener) -> None:
     keeper.renew()
-    assert "triage" in keeper.shelf.folds
+    assert "triage" in keeper.repository.opened
     keeper.store.release("me")
-    CommandHandler(opened(), "you").shelf.fold("triage", 0)
+    CommandHandler(opened(), "you").repository.get("triage", 0)
     keeper.renew()
-    assert "triage" not in keeper.shelf.folds
+    assert "triage" not in keeper.repository.opened
 
 
 def test_what_came_before_a_delete_or_a_create_is_written_or_refused(
@@ -395,14 +395,16 @@ def test_neither_a_snapshot_nor_another_router_keeps_a_line_from_being_written(
 ) -> None:
     asked(keeper, CreateRouter("other", terms()))
     asked(keeper, MakeDecision("triage"))
-    monkeypatch.setattr(keeper.shelf.folds["triage"], "freeze", lambda: 1 / 0)
-    keeper.shelf.due["triage"] = 0
+    monkeypatch.setattr(
+        keeper.repository.opened["triage"].aggregate, "take_snapshot", lambda: 1 / 0
+    )
+    keeper.repository.opened["triage"].snapshot_due = 0
     first, second = asked(keeper, MakeDecision("triage"), MakeDecision("other"))
     assert (first.t, second.t) == (1, 0)
     assert asked(keeper, MakeDecision("triage")).t == 2
-    fold = keeper.shelf.folds["other"]
-    line = fold.line
-    monkeypatch.setattr(fold, "line", lambda *a, **k: line(*a, **k)._replace(at=2**70))
+    fold = keeper.repository.opened["other"].aggregate
+    append = fold.append
+    monkeypatch.setattr(fold, "append", lambda *a, **k: append(*a, **k)._replace(at=2**70))
     good, bad = asked(keeper, MakeDecision("triage"), MakeDecision("other"))
     assert good.t == 3
     assert isinstance(bad, Exception)
@@ -420,7 +422,7 @@ def test_a_damaged_router_neither_stops_the_sweep_nor_keeps_its_name(
     def damaged(at: int) -> None:
         raise StoreCorrupted("line 1")
 
-    monkeypatch.setattr(keeper.shelf.folds["bad"], "close_due", damaged)
+    monkeypatch.setattr(keeper.repository.opened["bad"].aggregate, "close_due", damaged)
     keeper.sweep(60 * SECOND)
     assert asked(keeper, RecallDecision(made.id)).state == "closed"
     with pytest.raises(StoreCorrupted):
@@ -455,9 +457,9 @@ def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
     keeper.close()
     change(tmp_path / "b.db")
     again = CommandHandler(open_store(place), "me")
-    with pytest.raises(StoreCorrupted, match="line 1 of the log"):
+    with pytest.raises(StoreCorrupted, match="event 1 of the log"):
         asked(again, GiveReward(made.id, 0.5))
-    with pytest.raises(StoreCorrupted, match="line 1 of the log"):
+    with pytest.raises(StoreCorrupted, match="event 1 of the log"):
         asked(again, MakeDecision("triage", key="k"))
     again.close()
 
@@ -474,7 +476,7 @@ def test_a_line_that_was_changed_is_not_learned_from_when_a_reward_is_replayed(
         asked(CommandHandler(killed, "me"), GiveReward(made.id, 0.5))
     change(tmp_path / "b.db")
     again = CommandHandler(open_store(place), "me")
-    with pytest.raises(StoreCorrupted, match="line 1 of the log"):
+    with pytest.raises(StoreCorrupted, match="event 1 of the log"):
         asked(again, MakeDecision("triage"))
     again.close()
 
@@ -511,7 +513,7 @@ def test_an_audit_knows_of_cancelled_decisions_and_of_costs_that_came_and_went(
     assert audit_router(store, "triage").fault is None
     costs = asked(keeper, ShowRouter("triage")).status.costs
     assert costs["senior"].settled == costs["senior"].stated == 0.0
-    keeper.shelf.folds["triage"].stated["usd"] += 1.0
-    keeper.shelf.due["triage"] = 0
+    keeper.repository.opened["triage"].aggregate.stated["usd"] += 1.0
+    keeper.repository.opened["triage"].snapshot_due = 0
     asked(keeper, MakeDecision("triage"))
     assert audit_router(store, "triage").fault is not None

@@ -21,7 +21,7 @@ from bylot.policies.budget import fill_paced_bounds
 from bylot.policies.guard import guard_panel
 from bylot.policies.guard import open_budget as opened_account
 from bylot.policies.noisy_or import NoisyOrRule
-from bylot.router.persistence import iterate_arrays
+from bylot.router.core import iterate_arrays
 from small import SKILLS, five, recorded, steady
 
 ALL = np.empty(0, np.bool_)

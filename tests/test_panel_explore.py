@@ -24,7 +24,7 @@ from bylot.numerics.philox import RngKey
 from bylot.policies import Distinct, NoisyOr
 from bylot.policies.base import Ticket, decide, learn
 from bylot.policies.distinct import find_available_distributions
-from bylot.router.persistence import iterate_arrays
+from bylot.router.core import iterate_arrays
 from small import five, steady
 from test_distinct import SETS, law_of
 from test_distributions import ALL_AVAILABLE

@@ -21,7 +21,7 @@ def test_a_context_too_many_is_refused_and_the_others_go_on(
     assert router.status().max_contexts == 6
     for n in range(6):  # not twice four, for which there is no room
         router.decide(f"context {n}")
-    with pytest.raises(DecisionError, match="number 7, and this router has room for 6; use co"):
+    with pytest.raises(DecisionError, match="number 7, and this router has capacity for 6; use co"):
         router.decide("context 6")
     assert router.decide("context 3").t == 6
 
@@ -31,7 +31,9 @@ def test_contexts_that_there_is_no_room_for_cannot_be_declared(
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
     assert Router(five(), "noisy-or", max_contexts=6).status().max_contexts == 6
-    with pytest.raises(PolicyError, match="room for what panel remembers of 6 contexts; declare"):
+    with pytest.raises(
+        PolicyError, match="room for what noisy-or remembers of 6 contexts; declare"
+    ):
         Router(five(), "noisy-or", max_contexts=7)
     assert Router(five(), "distinct", max_contexts=7).status().max_contexts == 7
     stored = partial(
@@ -52,7 +54,7 @@ def test_where_nothing_is_declared_a_store_has_as_many_as_there_is_room_for(
         with StoredRouter.create(address, policy, five(), policy) as router:
             assert router.status().max_contexts == most
             router.decide("chest pain")
-            assert audit_router(router.keeper.store, policy).fault is None
+            assert audit_router(router.handler.store, policy).fault is None
 
 
 def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(
@@ -79,6 +81,8 @@ def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(
             assert (router.status().max_contexts, len(router.state.visits)) == (5, 5)
             assert {router.decide(f"context {n}").t for n in range(5)} == {15, 16, 17, 18, 19}
         else:
-            with pytest.raises(PolicyError, match="of 5 contexts, and there are 6; add fewer"):
+            with pytest.raises(
+                PolicyError, match="for 5 contexts, and the router has 6; add fewer"
+            ):
                 router.change(larger)
             assert router.problem == old

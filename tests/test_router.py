@@ -18,7 +18,7 @@ from bylot.errors import DecisionError, PolicyError, RewardConflict, RewardError
 from bylot.numerics.sampling import add_gradient
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICIES, POLICY_CLASSES, Omd
-from bylot.router.persistence import iterate_arrays
+from bylot.router.core import iterate_arrays
 from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from small import five, recorded
 
@@ -33,9 +33,10 @@ def earned(decision: Decision, values: Any) -> float:
 def memory(router: Router) -> list[Any]:
     """Everything a router remembers, as plain data that can be compared bit for bit."""
     arrays = [
-        leaf.tolist() for leaf in [*iterate_arrays(router.state), *iterate_arrays(router.ledger)]
+        leaf.tolist()
+        for leaf in [*iterate_arrays(router.state), *iterate_arrays(router.core.totals)]
     ]
-    held = [(t, getattr(one, "draws", one)) for t, one in router.held.items()]
+    held = [(t, getattr(one, "draws", one)) for t, one in router.open.items()]
     return [arrays, list(router.contexts), str(held)]
 
 
@@ -256,7 +257,7 @@ def test_contexts_past_the_declared_maximum_are_refused() -> None:
     with pytest.raises(DecisionError, match=r"number 3.*declared for 2"):
         router.decide("c")
     for label in (7, ["a"]):
-        with pytest.raises(DecisionError, match="is not a string"):
+        with pytest.raises(DecisionError, match="expected a string or None"):
             router.decide(label)  # type: ignore[arg-type]
     assert memory(router) == before
 
@@ -284,7 +285,7 @@ def test_each_context_learns_for_itself() -> None:
         (
             {"policy": "best"},
             PolicyError,
-            "no policy 'best'; the ones there are: auto, distinct, panel",
+            "no policy 'best'; the ones there are: auto, distinct, noisy-or",
         ),
         (
             {"policy": "distinkt"},

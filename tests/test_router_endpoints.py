@@ -33,7 +33,7 @@ def test_a_new_router_says_its_terms_and_how_it_stands(server: ServerClient) -> 
     body = {"name": "new", "problem": FIVE_EXPERTS, "seed": 7, "wait": 60, "aggregate": "sum"}
     made = server.post("/v1/routers", json=body)
     assert made.status_code == 201
-    terms = made.json()["terms"]
+    terms = made.json()["config"]
     assert terms["problem"] == FIVE_EXPERTS
     assert (terms["seed"], terms["wait"], terms["aggregate"]) == (7, 60, "sum")
     assert terms["policy"]["name"] == "distinct"
@@ -48,14 +48,14 @@ def test_a_policy_can_have_settings(server: ServerClient) -> None:
     made = server.post(
         "/v1/routers", json={"name": "set", "problem": FIVE_EXPERTS, "policy": policy}
     )
-    assert made.json()["terms"]["policy"]["eps"] == 0.1
+    assert made.json()["config"]["policy"]["eps"] == 0.1
 
 
 def test_a_policy_that_was_left_to_the_problem_is_told(server: ServerClient) -> None:
     policy = {"name": "auto", "settings": {"propensities": False}}
     path = server.create_router(policy=policy)
     view = server.get(path).json()
-    assert view["terms"]["policy"] == {
+    assert view["config"]["policy"] == {
         "name": "noisy-or",
         "explore": 0.0,
         "pace": 1.25,
@@ -102,7 +102,7 @@ def test_a_setting_that_there_is_not_is_told_from_those_there_are(server: Server
     good = server.post(
         "/v1/routers", json={"name": "exploring", "problem": FIVE_EXPERTS, "policy": policy}
     )
-    assert good.json()["terms"]["policy"]["explore"] == 0.02
+    assert good.json()["config"]["policy"]["explore"] == 0.02
 
 
 def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
@@ -116,7 +116,7 @@ def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
     made = server.post("/v1/routers", json={**body, "max_contexts": 6})
     assert made.json()["status"]["max_contexts"] == 6
     usual = server.post("/v1/routers", json={**body, "name": "usual"})
-    assert usual.json()["terms"]["max_contexts"] == 6
+    assert usual.json()["config"]["max_contexts"] == 6
 
 
 @pytest.mark.parametrize(
@@ -234,10 +234,10 @@ def test_a_deleted_router_is_gone_and_its_name_is_free(server: ServerClient) -> 
 def test_a_paused_expert_is_not_asked_until_it_is_resumed(server: ServerClient) -> None:
     router = server.create_router()
     paused = server.patch(router, json={"pause": ["ann", "bob", "cat"]})
-    assert paused.json()["terms"]["paused"] == ["ann", "bob", "cat"]
+    assert paused.json()["config"]["paused"] == ["ann", "bob", "cat"]
     assert {n for _ in range(9) for n in server.decide(router)["subset"]} <= {"dan", "eve"}
     resumed = server.patch(router, json={"resume": ["ann", "bob", "cat"]})
-    assert "paused" not in resumed.json()["terms"]
+    assert "paused" not in resumed.json()["config"]
 
 
 def test_experts_come_and_go(server: ServerClient) -> None:
@@ -246,7 +246,7 @@ def test_experts_come_and_go(server: ServerClient) -> None:
     fay = {"name": "fay", "costs": {"usd": 0.2, "junior": 1}, "shares": ["young"]}
     added = server.patch(router, json={"add": [fay], "remove": ["cat"]})
     assert added.status_code == 200, added.text
-    terms = added.json()["terms"]["problem"]
+    terms = added.json()["config"]["problem"]
     assert terms["experts"] == ["ann", "bob", "dan", "eve", "fay"]
     assert terms["costs"]["usd"] == [4.0, 3.0, 1.0, 0.5, 0.2]
     assert terms["limits"][1]["members"] == ["eve", "fay"]
@@ -282,13 +282,13 @@ def test_a_limit_is_changed_and_its_version_counts(server: ServerClient) -> None
     router = server.create_router()
     looser = {"version": 1, "limits": [{"cost": "usd", "at_most": 5.0}], "wait": 9.0}
     changed = server.patch(router, json=looser)
-    terms = changed.json()["terms"]
+    terms = changed.json()["config"]
     assert terms["version"] == 2
     assert terms["problem"]["limits"] == [{"cost": "usd", "at_most": 5.0}]
     assert terms["wait"] == 9.0
     assert assert_error(server.patch(router, json=looser), 409)["code"] == "not_now"
     unset = server.patch(router, json={"wait": None})
-    assert "wait" not in unset.json()["terms"]
+    assert "wait" not in unset.json()["config"]
     kinds = [one["kind"] for one in server.get(f"{router}/events").json()["events"]]
     assert kinds == ["created", "edited", "edited"]
 
@@ -305,7 +305,7 @@ def test_of_two_edits_at_once_none_is_lost(server: ServerClient) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    terms = server.get(router).json()["terms"]
+    terms = server.get(router).json()["config"]
     assert codes == [200] * 4
     assert terms["version"] == 5
     assert set(terms["paused"]) == {"ann", "bob"}

@@ -100,7 +100,7 @@ def test_everything_can_be_had_as_json(run_verb: RunVerb, pool: str) -> None:
     printed = json.loads(run_verb("reward", decision["id"], "1", "--json"))
     assert printed == {"decision": decision["id"], "receipt": "learned"}
     view = json.loads(run_verb("router", "show", "plain", "--json"))
-    assert view["terms"]["problem"]["experts"] == ["ann", "bob", "cat", "eve"]
+    assert view["config"]["problem"]["experts"] == ["ann", "bob", "cat", "eve"]
     assert "plain" in [
         one["name"] for one in json.loads(run_verb("router", "list", "--json"))["routers"]
     ]
@@ -127,7 +127,7 @@ def test_a_router_says_which_policy_it_has_and_takes_its_settings(
     assert run_verb("router", "show", "mine").startswith(
         f"mine, policy {words}, configuration version 1"
     )
-    terms = json.loads(run_verb("router", "show", "mine", "--json"))["terms"]
+    terms = json.loads(run_verb("router", "show", "mine", "--json"))["config"]
     assert terms["policy"] == {"name": "noisy-or", "explore": 0.5, "pace": None, "guard": True}
     wrong = run_verb("router", "create", "no", pool, "--policy", "noisy-or:explor=1", ends=1)
     assert "did you mean 'explore'? Its settings are explore, pace, guard" in wrong
@@ -191,7 +191,7 @@ def test_a_router_can_be_edited(run_verb: RunVerb, pool: str) -> None:
     assert run_verb("router", "edit", "edits", *words) == "edits: version 2\n"
     more = ("--add", "zoe:usd=2,junior=0", "--remove", "cat", "--resume", "bob", "--wait", "none")
     run_verb("router", "edit", "edits", *more)
-    terms = json.loads(run_verb("router", "show", "edits", "--json"))["terms"]
+    terms = json.loads(run_verb("router", "show", "edits", "--json"))["config"]
     assert terms["version"] == 3
     assert terms["problem"]["experts"] == ["ann", "bob", "eve", "zoe"]
     limits = [{"cost": "usd", "at_most": 2.5}, {"cost": "usd", "at_least": 0.6}]

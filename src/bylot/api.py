@@ -4,8 +4,6 @@ The OpenAPI document is generated from these types. How requests are routed and 
 `bylot.server`, how they are sent to `bylot.client`.
 """
 
-import math
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -195,53 +193,6 @@ class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
 # Responses
 
 
-class StoredDecision(Struct, frozen=True, kw_only=True):
-    """A decision as its caller gets it: a function of the log alone, so the same at any time.
-
-    draw_probabilities, inclusion, propensity: as in `bylot.Decision`, null where unknown.
-    """
-
-    id: str
-    router: str
-    version: int  # of the router's terms
-    t: int
-    at: str  # RFC 3339, UTC
-    context: str | None
-    draws: tuple[str, ...]
-    subset: tuple[str, ...]
-    draw_probabilities: tuple[float, ...] | None
-    inclusion: dict[str, float] | None
-    propensity: float | None
-    spend: Mapping[str, float | None]  # JSON has no NaN: null if unknown
-    expected: Mapping[str, float | None]
-    feasible: bool
-    replaced: bool
-    deferred: bool
-    key: str | None = None
-
-    def to_decision(self) -> Decision:
-        """The decision as `bylot.Router.decide` returns it."""
-        return Decision(
-            id=self.id,
-            t=self.t,
-            context=self.context,
-            draws=self.draws,
-            draw_probabilities=self.draw_probabilities,
-            inclusion=self.inclusion,
-            subset=self.subset,
-            spend=nan_for_null(self.spend),
-            expected=nan_for_null(self.expected),
-            feasible=self.feasible,
-            propensity=self.propensity,
-            replaced=self.replaced,
-        )
-
-
-def nan_for_null(numbers: Mapping[str, float | None]) -> dict[str, float]:
-    """Numbers by name, NaN for those that are null."""
-    return {name: math.nan if value is None else value for name, value in numbers.items()}
-
-
 class RewardRecord(Struct, frozen=True, kw_only=True):
     """One reward that a decision received."""
 
@@ -260,7 +211,7 @@ class DecisionRecord(Struct, frozen=True, kw_only=True):
              several, or the default; null if there is none
     """
 
-    decision: StoredDecision
+    decision: Decision
     state: DecisionState
     rewards: tuple[RewardRecord, ...]
     learned: float | None = None
@@ -281,7 +232,7 @@ class RouterView(Struct, frozen=True, kw_only=True):
     number: int
     created: str  # RFC 3339, UTC
     seq: int  # of the last event of its log
-    terms: RouterConfig
+    config: RouterConfig
     status: RouterStatus
 
 
@@ -346,7 +297,7 @@ class DecisionResult(Struct, frozen=True, omit_defaults=True):
     """Result of one item of a batch: the status and body it would have had on its own."""
 
     status: int
-    decision: StoredDecision | UnsetType = UNSET
+    decision: Decision | UnsetType = UNSET
     error: ErrorDetail | UnsetType = UNSET
 
 

@@ -2,10 +2,11 @@
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from bylot.cli.options import (
     POLICY_HELP,
@@ -182,15 +183,13 @@ def read_router_policy(client: "Client", name: str) -> str:
     """Read the policy from the first event of a router: no edit changes it, and this way the
     server does not have to load every router for a list.
     """
-    import msgspec
-
     from bylot.client import requests
     from bylot.client.decision_log import ConfigLine
     from bylot.policies import policy_from_data
 
     (first,) = client.send(requests.list_events(name, -1, limit=1)).events
     return format_policy(
-        policy_from_data(msgspec.json.decode(first.body, type=ConfigLine).terms.policy)
+        policy_from_data(msgspec.json.decode(first.body, type=ConfigLine).config.policy)
     )
 
 
@@ -284,10 +283,7 @@ def run_decide(given: argparse.Namespace) -> int:
             given.context, given.available, key=given.key_name, defer=given.defer
         )
     if given.json:
-        expected = {
-            name: None if math.isnan(cost) else cost for name, cost in decision.expected.items()
-        }
-        print(json.dumps({**decision._asdict(), "expected": expected}))
+        print(msgspec.json.encode(decision).decode())
     else:
         spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
         propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"

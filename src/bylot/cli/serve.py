@@ -81,9 +81,9 @@ def run_replay(given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps(found._asdict()))
     elif found.fault is None:
-        print(f"{given.name}: {found.lines:,} events, {found.decisions:,} decisions, all verified")
+        print(f"{given.name}: {found.events:,} events, {found.decisions:,} decisions, all verified")
         print(f"state {found.fingerprint}")
     if found.fault is not None:
-        text = f"{given.name}: {found.lines:,} events verified, then: {found.fault}"
+        text = f"{given.name}: {found.events:,} events verified, then: {found.fault}"
         print(f"bylot: {text}", file=sys.stderr)
     return 0 if found.fault is None else 1

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from bylot import evaluate, policies
-from bylot.api import EventRecord, nan_for_null
+from bylot.api import EventRecord
 from bylot.client import requests
 from bylot.client.client import Client
 from bylot.evaluate import LogEntry
@@ -18,7 +18,7 @@ from bylot.router.decision import Decision
 class ConfigLine(Struct):
     """Body of `created` and `edited`: the configuration from here on."""
 
-    terms: RouterConfig
+    config: RouterConfig
 
 
 class DecidedLine(Struct):
@@ -31,7 +31,7 @@ class DecidedLine(Struct):
     available_mask: bytes  # one byte per expert; empty: all
     feasible: bool
     propensity: float | None
-    spend: dict[str, float | None]
+    spend: dict[str, float]
     defer: bool = False
     replaced: bool = False
 
@@ -86,7 +86,7 @@ class LogReader:
 
     def on_config(self, event: EventRecord) -> None:
         """Remember the experts and the policy."""
-        config = msgspec.json.decode(event.body, type=ConfigLine).terms
+        config = msgspec.json.decode(event.body, type=ConfigLine).config
         self.experts: list[str] = config.problem["experts"]
         policy = policies.policy_from_data(config.policy)
         assert not isinstance(policy, policies.Auto), "a log contains the policy that was chosen"
@@ -103,7 +103,7 @@ class LogReader:
             draws=made.draws,
             draw_probabilities=tuple(probabilities) or None,
             subset=tuple(dict.fromkeys(made.draws)),
-            spend=nan_for_null(made.spend),
+            spend=made.spend,
             expected={},
             feasible=made.feasible,
             propensity=made.propensity,

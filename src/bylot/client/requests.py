@@ -148,7 +148,7 @@ def decision_path(id: str) -> str:
 def decision_from_result(result: api.DecisionResult) -> Decision | BylotError:
     """The decision of a batch item, or the error that it would have raised on its own."""
     if result.decision is not UNSET:
-        return result.decision.to_decision()
+        return result.decision
     detail = None if result.error is UNSET else result.error
     return make_error(result.status, detail, DecisionError)
 
@@ -163,8 +163,8 @@ def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:
     return make_error(result.status, detail, RewardError)
 
 
-read_decision = response_reader(api.StoredDecision, api.StoredDecision.to_decision)
-read_config = response_reader(api.RouterView, lambda view: view.terms)
+read_decision = response_reader(Decision, lambda decision: decision)
+read_config = response_reader(api.RouterView, lambda view: view.config)
 read_view = response_reader(api.RouterView, lambda view: view)
 read_routers = response_reader(api.RouterList, lambda page: page)
 read_events = response_reader(api.EventList, lambda page: page)

@@ -71,7 +71,7 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
                 remedy="leave these entries out of the log, or use another target",
             )
         x, policy = router.contexts[context], router.policy
-        found = policy.distribution(router.rule, router.ahead(x, available), x, available)
+        found = policy.distribution(router.rule, router.preview_state(x, available), x, available)
         if found is None:
             known = [
                 kind.name for kind in POLICY_CLASSES.values() if kind.draws_iid or kind.draws_sets

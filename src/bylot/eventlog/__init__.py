@@ -1,1 +1,1 @@
-"""Routers whose every decision and reward is in a log before anybody hears of it."""
+"""Stored routers: every decision and reward is in an event log before the caller gets an answer."""

@@ -1,13 +1,13 @@
-"""The keeper of many routers on one store: what happens is in the log before anybody hears of it.
+"""CommandHandler: runs batches of commands on the routers of one store, with group commit.
 
-It works on a *batch* of commands: each changes its router in memory and makes a line of the log;
-then all lines are written in one transaction; then the answers are given out.
+Each command changes its router in memory and makes an event; then all events are written in one
+transaction; then the answers are returned.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from bylot.api import DecisionRecord, RewardReceipt, RouterView, StoredDecision
+from bylot.api import DecisionRecord, RewardReceipt, RouterView
 from bylot.errors import (
     BylotError,
     DecisionNotFound,
@@ -20,19 +20,20 @@ from bylot.errors import (
 from bylot.eventlog import commands
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import DecisionId, decision_id_from_text, is_router_name
-from bylot.eventlog.history import BODY_DECODERS, format_timestamp
+from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.repository import LEASE_S, MIN_EVENTS_BETWEEN_SNAPSHOTS, RouterRepository
 from bylot.policies.capacity import check_max_contexts
+from bylot.router.decision import Decision
 from bylot.store import DecisionEvents, Event, Store
 
-MAX_CLOSES_PER_SWEEP = 1_000  # decisions that are closed in one go
+MAX_CLOSES_PER_SWEEP = 1_000
 
 
 class CommandHandler:
     """All routers of one store that this process writes to; for one thread at a time.
 
     owner: a name that no other process has; lease: seconds for which a router stays ours when we no
-    longer renew; every: lines of a log between two snapshots
+    longer renew; every: events of a log between two snapshots
     """
 
     def __init__(
@@ -44,215 +45,212 @@ class CommandHandler:
         every: int = MIN_EVENTS_BETWEEN_SNAPSHOTS,
     ) -> None:
         self.store = store
-        self.shelf = RouterRepository(store, owner, lease, every)
+        self.repository = RouterRepository(store, owner, lease, every)
         self.at = 0
 
     def perform(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
-        """Answers to commands, or the errors they came to, in the same order.
+        """Answers to commands, or the errors they raised, in the same order.
 
-        None is given out before everything that the batch changed is in the store.
+        It returns after everything that the batch changed is in the store.
         """
         self.at = at
         answers: list[Any] = []
-        targets: list[str] = []  # the router whose lines an answer rests on
-        written = 0
+        names: list[str] = []  # the router whose events an answer depends on
+        final = 0
         for command in batch:
             if type(command) in OWN_TRANSACTION_COMMANDS:
-                written = self.settle(answers, targets, written)
-            targets.append(router_name_from_command(command))
+                final = self.commit(answers, names, final)
+            names.append(router_name_from_command(command))
             try:
-                answers.append(self.ACTS[type(command)](self, command))
-            except BylotError as error:  # which leaves everything as it was
+                answers.append(self.HANDLERS[type(command)](self, command))
+            except BylotError as error:  # nothing was changed
                 answers.append(error)
-            except Exception as error:  # a router in an unknown state must not go on
+            except Exception as error:  # the state of the router is unknown: do not use it again
                 answers.append(error)
-                written = self.settle(answers, targets, written)
-                self.shelf.drop([targets[-1]])
-        self.settle(answers, targets, written)
+                final = self.commit(answers, names, final)
+                self.repository.drop([names[-1]])
+        self.commit(answers, names, final)
         return answers
 
-    def settle(self, answers: list[Any], targets: list[str], start: int) -> int:
-        """Write what is pending; where that fails, the failure is the answer, also where there was
-        an error: it may rest on a line that was never written. How many answers are final.
+    def commit(self, answers: list[Any], names: list[str], start: int) -> int:
+        """Write uncommitted events; returns how many answers are final. If that fails, the failure
+        replaces the answer, also an error: it may depend on an event that was never written.
         """
-        failed = self.shelf.commit()
+        failed = self.repository.commit()
         if failed:
             for n in range(start, len(answers)):
-                answers[n] = failed.get(targets[n], answers[n])
+                answers[n] = failed.get(names[n], answers[n])
         return len(answers)
 
     def sweep(self, at: int) -> bool:
-        """Close decisions of open routers whose time is up; were there more than is good to do at
-        once, while others wait?
+        """Close decisions of open routers whose wait is over; whether more are left for the next
+        sweep, so that commands need not wait.
         """
-        closed = 0
-        for name, fold in list(self.shelf.folds.items()):
+        left = MAX_CLOSES_PER_SWEEP
+        for name, one in list(self.repository.opened.items()):
             try:
-                closed += self.close_due(fold, at, MAX_CLOSES_PER_SWEEP - closed)
+                while left and (event := one.aggregate.close_due(at)) is not None:
+                    self.repository.uncommitted.add(event)
+                    left -= 1
             except StoreUnavailable:
                 raise
-            except Exception as error:  # of one router, which must not keep the others waiting
-                self.shelf.give_up(name, at, error)
-        for failure in self.shelf.commit().values():
+            except Exception as error:  # of one router, which must not affect the others
+                self.repository.abandon(name, at, error)
+        for failure in self.repository.commit().values():
             raise failure
-        return closed >= MAX_CLOSES_PER_SWEEP
-
-    def close_due(self, fold: RouterAggregate, at: int, most: int) -> int:
-        """Close decisions of one router whose time is up, at most so many; how many there were."""
-        for closed in range(most):
-            event = fold.close_due(at)
-            if event is None:
-                return closed
-            self.shelf.add(event)
-        return most
+        return left == 0
 
     def renew(self) -> None:
-        """Keep the leases of all open routers."""
-        self.shelf.renew()
+        """Renew the leases of all open routers."""
+        self.repository.renew()
 
     def close(self) -> None:
-        """Leave everything as whoever comes next would like to find it, and let the store go."""
+        """Write snapshots, release the leases and close the store."""
         try:
-            self.shelf.close()
+            self.repository.close()
         finally:
             self.store.close()
 
-    def create(self, asked: commands.CreateRouter) -> RouterView:
-        """A new router, if its terms make sense and its name is free."""
-        if not is_router_name(asked.name):
+    def create(self, command: commands.CreateRouter) -> RouterView:
+        """Create a router, if its configuration is valid and its name is free."""
+        if not is_router_name(command.name):
             raise StoreError(
-                f"{asked.name!r} cannot be the name of a router; give lower-case letters, digits, "
-                "- and _, at most 63 of them, a letter or digit first"
+                "router name",
+                got=command.name,
+                expected="lower-case letters, digits, - and _, at most 63, a letter or digit first",
             )
-        fold, first = RouterAggregate.create(0, asked.name, asked.terms, self.at, asked.by)
-        made = fold.router
-        check_max_contexts(made.policy, made.problem.size, made.max_contexts)
-        row = self.store.create(asked.name, self.at, first)
-        self.shelf.drop([row.name])  # one of this name that another server deleted
-        return self.view(self.shelf.fold(row.name, self.at))
+        made, first = RouterAggregate.create(0, command.name, command.config, self.at, command.by)
+        core = made.core
+        check_max_contexts(core.policy, core.problem.size, core.max_contexts)
+        self.store.create(command.name, self.at, first)
+        self.repository.drop([command.name])  # one of this name that another server deleted
+        return self.view(self.repository.get(command.name, self.at))
 
-    def delete(self, asked: commands.DeleteRouter) -> None:
-        """Forget a router and its log."""
-        row = self.store.find(asked.name)
+    def delete(self, command: commands.DeleteRouter) -> None:
+        """Delete a router and its log."""
+        row = self.store.find(command.name)
         if row is None:
-            raise RouterNotFound(f"there is no router {asked.name!r} to delete")
-        self.shelf.claim(row)  # whoever has the lease may delete, also what is damaged
+            raise RouterNotFound(f"no router named {command.name!r} to delete")
+        self.repository.claim(row)  # the lease is enough, also if the log is damaged
         self.store.delete(row.number)
-        self.shelf.drop([asked.name])
-        self.shelf.sick.pop(asked.name, None)
+        self.repository.drop([command.name])
+        self.repository.damaged.pop(command.name, None)
 
-    def edit(self, asked: commands.EditRouter) -> RouterView:
-        """Other terms from here on, if they can be kept."""
-        fold = self.shelf.fold(asked.name, self.at)
-        now = fold.terms.version
-        if asked.version is not None and asked.version != now:
+    def edit(self, command: commands.EditRouter) -> RouterView:
+        """Change the configuration of a router, if its limits can be kept."""
+        router = self.repository.get(command.name, self.at)
+        version = router.config.version
+        if command.version is not None and command.version != version:
             raise DecisionStateError(
-                f"router {asked.name!r} is at version {now}, not {asked.version}; "
-                "somebody changed it in between: look at it again"
+                f"router {command.name!r} has version {version}, not {command.version}: it was "
+                "changed meanwhile",
+                remedy="read it again",
             )
-        self.shelf.add(fold.edit(self.at, asked.terms, asked.by))
-        return self.view(fold)
+        self.repository.uncommitted.add(router.edit(self.at, command.config, command.by))
+        return self.view(router)
 
-    def show(self, asked: commands.ShowRouter) -> RouterView:
-        """A router and how it stands."""
-        return self.view(self.shelf.fold(asked.name, self.at))
+    def show(self, command: commands.ShowRouter) -> RouterView:
+        """A router, its configuration and status."""
+        return self.view(self.repository.get(command.name, self.at))
 
-    def decide(self, asked: commands.MakeDecision) -> StoredDecision:
-        """A panel; under a key that was used before, the panel that was drawn then."""
-        fold = self.shelf.fold(asked.name, self.at)
-        if asked.key is not None:
-            before = self.shelf.pending.find(fold.number, asked.key)
+    def decide(self, command: commands.MakeDecision) -> Decision:
+        """Draw a panel; under a key that was used before, return the decision made then."""
+        router = self.repository.get(command.name, self.at)
+        if command.key is not None:
+            before = self.repository.uncommitted.find_key(router.number, command.key)
             if before is not None:
-                return self.again(fold, before, asked)
-        event = fold.decide(
+                return self.repeat_decision(router, before, command)
+        event = router.decide(
             self.at,
-            context=asked.context,
-            available=asked.available,
-            key=asked.key,
-            defer=asked.defer,
-            by=asked.by,
+            context=command.context,
+            available=command.available,
+            key=command.key,
+            defer=command.defer,
+            by=command.by,
         )
-        self.shelf.add(event)
-        return fold.decision(event)
+        self.repository.uncommitted.add(event)
+        return router.decision(event)
 
-    def again(
-        self, fold: RouterAggregate, before: Event, asked: commands.MakeDecision
-    ) -> StoredDecision:
-        """The decision made under this key, if the same was asked."""
-        line = BODY_DECODERS["decided"](before.body)
-        if (line.context, line.available, line.defer) != (
-            asked.context,
-            asked.available,
-            asked.defer,
-        ):
+    def repeat_decision(
+        self, router: RouterAggregate, before: Event, command: commands.MakeDecision
+    ) -> Decision:
+        """The decision made under this key, if the request was the same."""
+        body = BODY_DECODERS["decided"](before.body)
+        was = body.context, body.available, body.defer
+        if was != (command.context, command.available, command.defer):
             raise IdempotencyKeyReused(
-                f"key {asked.key!r} was used for another request to router {fold.name!r}; "
-                "take a new key for each request"
+                f"key {command.key!r} was used for another request to router {router.name!r}",
+                remedy="use a new key for each request",
             )
-        return fold.decision(before)
+        return router.decision(before)
 
-    def reward(self, asked: commands.GiveReward) -> RewardReceipt:
-        """What becomes of a reward."""
-        fold, seq = self.of(asked.id)
-        event = fold.reward(
-            self.at, of=seq, value=asked.value, spend=asked.spend, key=asked.key, by=asked.by
+    def reward(self, command: commands.GiveReward) -> RewardReceipt:
+        """Apply a reward."""
+        router, seq = self.find_decision(command.id)
+        event = router.reward(
+            self.at,
+            of=seq,
+            value=command.value,
+            spend=command.spend,
+            key=command.key,
+            by=command.by,
         )
         if event is None:
-            return RewardReceipt(decision=asked.id, receipt="duplicate", value=asked.value)
-        self.shelf.add(event)
-        line = BODY_DECODERS["rewarded"](event.body)
-        return RewardReceipt(decision=asked.id, receipt=line.receipt, value=line.value)
+            return RewardReceipt(decision=command.id, receipt="duplicate", value=command.value)
+        self.repository.uncommitted.add(event)
+        body = BODY_DECODERS["rewarded"](event.body)
+        return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)
 
-    def activate(self, asked: commands.ActivateDecision) -> StoredDecision:
-        """A deferred decision is used after all."""
-        fold, seq = self.of(asked.id)
-        self.shelf.add(fold.activate(self.at, of=seq, by=asked.by))
-        return fold.decision(self.past(fold, seq).decided)
+    def activate(self, command: commands.ActivateDecision) -> Decision:
+        """Start the wait of a deferred decision."""
+        router, seq = self.find_decision(command.id)
+        self.repository.uncommitted.add(router.activate(self.at, of=seq, by=command.by))
+        return router.decision(self.decision_events(router, seq).decided)
 
-    def cancel(self, asked: commands.CancelDecision) -> StoredDecision:
-        """A decision was never used."""
-        fold, seq = self.of(asked.id)
-        self.shelf.add(fold.cancel(self.at, of=seq, by=asked.by))
-        return fold.decision(self.past(fold, seq).decided)
+    def cancel(self, command: commands.CancelDecision) -> Decision:
+        """Take back a decision that was never used."""
+        router, seq = self.find_decision(command.id)
+        self.repository.uncommitted.add(router.cancel(self.at, of=seq, by=command.by))
+        return router.decision(self.decision_events(router, seq).decided)
 
-    def recall(self, asked: commands.RecallDecision) -> DecisionRecord:
-        """A decision and what became of it."""
-        fold, seq = self.of(asked.id)
-        return fold.recalled(self.past(fold, seq))
+    def recall(self, command: commands.RecallDecision) -> DecisionRecord:
+        """A decision and its history."""
+        router, seq = self.find_decision(command.id)
+        return router.decision_record(self.decision_events(router, seq))
 
-    def of(self, id: str) -> tuple[RouterAggregate, int]:
-        """The router of a decision's id, and the line of the decision."""
+    def find_decision(self, id: str) -> tuple[RouterAggregate, int]:
+        """The router of a decision, and the seq of its event."""
         which = decision_id_from_text(id)
         if which is None:
             raise make_unknown_decision_error(id)
         try:
-            fold = self.shelf.fold(which.name, self.at)
+            router = self.repository.get(which.name, self.at)
         except RouterNotFound:
             raise make_unknown_decision_error(id) from None
-        if which.number != fold.number:  # of a router of the same name that was deleted
+        if which.number != router.number:  # of a deleted router of the same name
             raise make_unknown_decision_error(id)
-        return fold, which.seq
+        return router, which.seq
 
-    def past(self, fold: RouterAggregate, seq: int) -> DecisionEvents:
-        """A decision and what was said of it since."""
-        past = self.shelf.pending.past(fold.number, seq)
-        if past is None:
-            raise make_unknown_decision_error(str(DecisionId(fold.name, fold.number, seq)))
-        return past
+    def decision_events(self, router: RouterAggregate, seq: int) -> DecisionEvents:
+        """A decision and the later events about it."""
+        events = self.repository.uncommitted.find_decision(router.number, seq)
+        if events is None:
+            raise make_unknown_decision_error(str(DecisionId(router.name, router.number, seq)))
+        return events
 
-    def view(self, fold: RouterAggregate) -> RouterView:
+    def view(self, router: RouterAggregate) -> RouterView:
         """A router at this moment."""
-        row = self.shelf.rows[fold.name]
+        row = self.repository.opened[router.name].row
         return RouterView(
             name=row.name,
             number=row.number,
             created=format_timestamp(row.created),
-            seq=fold.seq,
-            terms=fold.terms,
-            status=fold.status(),
+            seq=router.seq,
+            config=router.config,
+            status=router.status(),
         )
 
-    ACTS: ClassVar[dict[type, Callable[["CommandHandler", Any], Any]]] = {
+    HANDLERS: ClassVar[dict[type, Callable[["CommandHandler", Any], Any]]] = {
         commands.CreateRouter: create,
         commands.DeleteRouter: delete,
         commands.EditRouter: edit,
@@ -266,7 +264,7 @@ class CommandHandler:
 
 
 OWN_TRANSACTION_COMMANDS = (commands.CreateRouter, commands.DeleteRouter)
-"""Transactions of their own: what came before them is written first."""
+"""Commands with a transaction of their own: earlier events are written first."""
 
 
 def router_name_from_command(command: commands.Command) -> str:
@@ -276,4 +274,6 @@ def router_name_from_command(command: commands.Command) -> str:
 
 def make_unknown_decision_error(id: str) -> DecisionNotFound:
     """For an id that no decision has."""
-    return DecisionNotFound(f"no decision has the id {id!r}; give one as `decide` answered it")
+    return DecisionNotFound(
+        f"no decision has id {id!r}", remedy="use the id that `decide` returned"
+    )

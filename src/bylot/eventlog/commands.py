@@ -1,4 +1,4 @@
-"""What a keeper of routers can be asked, and what it answers."""
+"""Commands to stored routers, router names and decision ids (NAME.NUMBER.SEQ)."""
 
 import re
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class CreateRouter(Struct, frozen=True):
     """-> RouterView"""
 
     name: str
-    terms: RouterConfig
+    config: RouterConfig
     by: str | None = None
 
 
@@ -24,10 +24,10 @@ class DeleteRouter(Struct, frozen=True):
 
 
 class EditRouter(Struct, frozen=True):
-    """Other terms; `version`, if given, must be that of the terms in force. -> RouterView"""
+    """Change the configuration; `version`, if given, must be the one in force. -> RouterView"""
 
     name: str
-    terms: RouterConfig  # its version is ignored: it will be the next
+    config: RouterConfig  # its version is ignored: it will be the next
     version: int | None = None
     by: str | None = None
 
@@ -44,7 +44,7 @@ class MakeDecision(Struct, frozen=True):
 
 
 class GiveReward(Struct, frozen=True):
-    """-> Credited"""
+    """-> RewardReceipt"""
 
     id: str
     value: float
@@ -68,7 +68,7 @@ class CancelDecision(Struct, frozen=True):
 
 
 class RecallDecision(Struct, frozen=True):
-    """-> Recalled"""
+    """-> DecisionRecord"""
 
     id: str
 
@@ -99,9 +99,9 @@ DECISION_ID_PATTERN = re.compile(
 
 
 class DecisionId(NamedTuple):
-    """Which decision: of which router, by name and by number, and its line in that one's log.
+    """A decision: the name and number of its router, and its event in that router's log.
 
-    A name can be used again for another router, a number never.
+    A name can be reused for another router, a number never.
     """
 
     name: str
@@ -113,7 +113,7 @@ class DecisionId(NamedTuple):
 
 
 def decision_id_from_text(text: str) -> DecisionId | None:
-    """The id that this is, None if no decision can have it.
+    """Parse an id; None if no decision can have it.
 
     >>> (
     ...     decision_id_from_text("triage.7.12"),
@@ -127,7 +127,7 @@ def decision_id_from_text(text: str) -> DecisionId | None:
 
 
 def is_router_name(text: str) -> bool:
-    """Can a router be called so?
+    """Whether a router can have this name.
 
     >>> is_router_name("triage-2"), is_router_name("Triage"), is_router_name("")
     (True, False, False)

@@ -1,43 +1,67 @@
-"""What the lines of a log say, beyond what every line has."""
+"""Events: the bodies of the events of a log, their encoding, and their timestamps.
+
+A new kind of event is a body here, a method of the aggregate that makes it and a case of
+`repeat_event`, a command, its handler and an endpoint.
+"""
 
 import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, msgpack
 
-from bylot.api import ReceiptName
+from bylot.api import DecisionState, ReceiptName
 from bylot.router.config import RouterConfig
 
-
-class RouterCreated(Struct, frozen=True):
-    """Line 0: the terms of the router."""
-
-    terms: RouterConfig
-    by: str | None = None  # the credential
+UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ConfigChanged(Struct, frozen=True):
-    """From here on, other terms."""
+class EventBody(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What an event says beyond the fields that all events have; by: the API key of the caller."""
 
-    terms: RouterConfig
     by: str | None = None
 
+    @property
+    def outcome(self) -> DecisionState | None:
+        """The state in which this event leaves a decision that is no longer open."""
+        return None
 
-class DecisionMade(Struct, frozen=True, omit_defaults=True):
-    """A decision: what was asked, what was drawn, and all that its reward will need.
+    @property
+    def learned_value(self) -> float | None:
+        """The value that the policy learned by this event."""
+        return None
+
+
+class RouterCreated(EventBody, frozen=True):
+    """Event 0: the configuration of the router."""
+
+    config: RouterConfig
+
+
+class ConfigChanged(EventBody, frozen=True):
+    """Another configuration from here on."""
+
+    config: RouterConfig
+
+
+class DecisionMade(EventBody, frozen=True, omit_defaults=True):
+    """A decision: the request, the panel, and all that its reward will need.
 
     share, feasible, weight, replaced: as in `policies.base.Ticket`
     """
 
-    version: int  # of the terms
+    version: int  # of the configuration
     t: int  # decisions before this one
     context: str | None
-    available: tuple[str, ...] | None  # as asked
+    available: tuple[str, ...] | None  # as requested
     defer: bool
     draws: tuple[str, ...]
-    seats: tuple[int, ...]  # the places of the draws among the experts of that version
+    seats: tuple[int, ...]  # indices of the draws among the experts of that version
     draw_probabilities: bytes  # the ticket's, float64, little endian
     learned_inclusion: bytes  # the ticket's, float64, little endian
-    available_mask: bytes  # one byte an expert; empty: all
+    available_mask: bytes  # one byte per expert; empty: all
     share: float
     feasible: bool
     propensity: float | None  # of the panel; None: unknown to the policy
@@ -46,38 +70,83 @@ class DecisionMade(Struct, frozen=True, omit_defaults=True):
     inclusion: tuple[float, ...] | None  # of each draw's expert; None: unknown to the policy
     spend: dict[str, float]  # stated cost of the panel
     expected: dict[str, float]  # before the draw
-    by: str | None = None
 
 
-class RewardReceived(Struct, frozen=True, omit_defaults=True):
-    """A reward was told; `receipt` says what became of it."""
+class RewardReceived(EventBody, frozen=True, omit_defaults=True):
+    """A reward; the receipt says what the router did with it."""
 
     value: float
-    receipt: ReceiptName  # never duplicate: those leave no line
-    # what the panel really cost, by name; those left out: as stated
-    spend: dict[str, float] | None = None
-    key: str | None = None  # which of several rewards
-    by: str | None = None
+    receipt: ReceiptName  # never duplicate: those make no event
+    spend: dict[str, float] | None = None  # actual cost of the panel; others: as stated
+    key: str | None = None  # tells several rewards of one decision apart
+
+    @property
+    def outcome(self) -> DecisionState | None:
+        """Rewarded, unless it came late."""
+        return None if self.receipt == "late" else "rewarded"
+
+    @property
+    def learned_value(self) -> float | None:
+        """Its value, if it was learned at once."""
+        return self.value if self.receipt == "learned" else None
 
 
-class DecisionActivated(Struct, frozen=True):
-    """A deferred decision is being used after all: its time begins."""
-
-    by: str | None = None
+class DecisionActivated(EventBody, frozen=True):
+    """A deferred decision is in use: its wait begins."""
 
 
-class DecisionCancelled(Struct, frozen=True):
+class DecisionCancelled(EventBody, frozen=True):
     """A decision was never used: it costs nothing and has no reward."""
 
-    by: str | None = None
+    @property
+    def outcome(self) -> DecisionState | None:
+        """Cancelled."""
+        return "cancelled"
 
 
-class DecisionClosed(Struct, frozen=True):
-    """The time of a decision is up."""
+class DecisionClosed(EventBody, frozen=True):
+    """The wait of a decision is over."""
 
-    learned: float | None  # the value that counted; None: nothing was learned
+    learned: float | None  # None: nothing was learned
+
+    @property
+    def learned_value(self) -> float | None:
+        """The aggregate of its rewards, or the default."""
+        return self.learned
+
+
+EVENT_BODIES: Mapping[str, type[EventBody]] = {
+    "created": RouterCreated,
+    "decided": DecisionMade,
+    "rewarded": RewardReceived,
+    "activated": DecisionActivated,
+    "cancelled": DecisionCancelled,
+    "closed": DecisionClosed,
+    "edited": ConfigChanged,
+}
+EVENT_KINDS = {body: kind for kind, body in EVENT_BODIES.items()}
+BODY_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
+    kind: msgpack.Decoder(body).decode for kind, body in EVENT_BODIES.items()
+}
+encode_body = msgpack.Encoder().encode
 
 
 def now_us() -> int:
     """Microseconds since 1970."""
     return time.time_ns() // 1_000
+
+
+def format_timestamp(at: int) -> str:
+    """Microseconds since 1970 as RFC 3339, UTC.
+
+    >>> format_timestamp(1_500_000)
+    '1970-01-01T00:00:01.500000Z'
+    """
+    seconds, rest = divmod(at, 1_000_000)
+    return f"{format_whole_second(seconds)}.{rest:06}Z"
+
+
+@lru_cache(64)  # most events in a row happen in the same second
+def format_whole_second(at: int) -> str:
+    """Seconds since 1970 as RFC 3339, without the zone."""
+    return (UNIX_EPOCH + timedelta(seconds=at)).isoformat()[:-6]

@@ -1,4 +1,4 @@
-"""Single lines of a log, looked up in a store and held against their seals."""
+"""Hash chain: each event carries a hash of itself and of its predecessor; verified reads."""
 
 from hashlib import blake2b
 
@@ -7,10 +7,8 @@ from msgspec import msgpack
 from bylot.errors import StoreCorrupted
 from bylot.store import DecisionEvents, Event, Store
 
-HASH_BYTES = 16  # bytes
-encode_hashed_fields = (
-    msgpack.Encoder().encode
-)  # a tuple of these has one encoding, and no other tuple has it
+HASH_BYTES = 16
+encode_hashed_fields = msgpack.Encoder().encode  # an injective encoding of tuples
 
 
 def chain_event(
@@ -23,20 +21,19 @@ def chain_event(
     at: int,
     body: bytes,
 ) -> Event:
-    """The line with its seal: blake2b of the seal before it and of all its other fields.
+    """An event with its seal: blake2b of the seal before it and of all its other fields.
 
-    Line 0 is written before the store has given the router its number, so that its seal does
-    without; every later one has it.
+    Event 0 is made before the store has assigned the number of the router, so its seal does not
+    cover the number; every later one does.
     """
     number = router if seq else None
-    seal = blake2b(
-        encode_hashed_fields((before, number, seq, kind, of, key, at, body)), digest_size=HASH_BYTES
-    )
-    return Event(router, seq, kind, of, key, at, body, seal.digest())
+    fields = encode_hashed_fields((before, number, seq, kind, of, key, at, body))
+    seal = blake2b(fields, digest_size=HASH_BYTES).digest()
+    return Event(router, seq, kind, of, key, at, body, seal)
 
 
 def rehash_event(before: bytes, event: Event) -> Event:
-    """The line with the seal that it should have."""
+    """The event with the seal that it should have."""
     return chain_event(before, *event[:-1])
 
 
@@ -46,7 +43,7 @@ def hash_snapshot(body: bytes) -> bytes:
 
 
 def read_decision_events(store: Store, router: int, seq: int) -> DecisionEvents | None:
-    """A decision and what was said of it since."""
+    """A decision and the later events about it, verified."""
     found = store.decision_events(router, seq)
     if found is None:
         return None
@@ -59,7 +56,7 @@ def read_decision_events(store: Store, router: int, seq: int) -> DecisionEvents 
 
 
 def read_decision_by_key(store: Store, router: int, key: str) -> Event | None:
-    """The decision made under a key."""
+    """The decision made under an idempotency key, verified."""
     found = store.decision_by_key(router, key)
     if found is not None:
         verify_event_hash(found, store.event(router, found.seq - 1))
@@ -67,11 +64,9 @@ def read_decision_by_key(store: Store, router: int, key: str) -> Event | None:
 
 
 def verify_event_hash(event: Event, before: Event | None) -> None:
-    """A line that was changed after it was written must not be learned from, nor answered with;
-    the seal of the one before it tells.
-    """
+    """Refuse an event that was changed after it was written."""
     if before is None or rehash_event(before.seal, event) != event:
         raise StoreCorrupted(
-            f"line {event.seq} of the log of router {event.router} is not what was written; "
-            "restore the store from a copy"
+            f"event {event.seq} of the log of router {event.router} was changed",
+            remedy="restore the store from a backup",
         )

@@ -1,35 +1,30 @@
-"""What a log says of a decision, as callers get to see it."""
+"""Decisions and the events of a log: from a ticket to an event, and back to what callers see."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
-from msgspec import Struct, msgpack
 
-from bylot.api import DecisionRecord, DecisionState, RewardRecord, StoredDecision
+from bylot.api import DecisionRecord, DecisionState, RewardRecord
 from bylot.eventlog.commands import DecisionId
 from bylot.eventlog.events import (
-    ConfigChanged,
-    DecisionActivated,
-    DecisionCancelled,
-    DecisionClosed,
+    BODY_DECODERS,
     DecisionMade,
+    EventBody,
     RewardReceived,
-    RouterCreated,
+    format_timestamp,
 )
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.problem import Problem
-from bylot.store.protocol import DecisionEvents, Event
+from bylot.router.decision import Decision
+from bylot.store import DecisionEvents, Event
 
 
 def body_from_ticket(
-    served: BookedDecision,
+    booked: BookedDecision,
     problem: Problem,
     *,
     version: int,
@@ -38,10 +33,10 @@ def body_from_ticket(
     defer: bool,
     by: str | None,
 ) -> DecisionMade:
-    """What the line of a decision says."""
-    ticket, experts, names = served.ticket, problem.experts, problem.costs
-    seats, known = ticket.draws.tolist(), not math.isnan(served.propensity)
-    spend, expected = served.costs.tolist()
+    """The body of a decision's event."""
+    ticket, experts, names = booked.ticket, problem.experts, problem.costs
+    seats, known = ticket.draws.tolist(), not math.isnan(booked.propensity)
+    spend, expected = booked.costs.tolist()
     return DecisionMade(
         version=version,
         t=ticket.t,
@@ -55,158 +50,104 @@ def body_from_ticket(
         available_mask=ticket.available.tobytes(),
         share=ticket.share,
         feasible=ticket.feasible,
-        propensity=served.propensity if known else None,
+        propensity=booked.propensity if known else None,
         weight=ticket.weight,
         replaced=ticket.replaced,
-        inclusion=tuple(served.inclusion.tolist()) if known else None,
+        inclusion=tuple(booked.inclusion.tolist()) if known else None,
         spend=dict(zip(names, spend, strict=True)),
         expected=dict(zip(names, expected, strict=True)),
         by=by,
     )
 
 
-def ticket_from_body(line: DecisionMade, context: int) -> Ticket:
-    """The ticket of a decision, to the last bit as it was when it was made."""
+def ticket_from_body(body: DecisionMade, context: int) -> Ticket:
+    """The ticket of a decision, bit for bit as it was when it was made."""
     return Ticket(
-        t=line.t,
+        t=body.t,
         context=context,
-        draws=np.array(line.seats, np.int64),
-        draw_probabilities=floats_from_bytes(line.draw_probabilities),
-        inclusion=floats_from_bytes(line.learned_inclusion),
-        available=np.frombuffer(line.available_mask, np.bool_).copy(),
-        share=line.share,
-        feasible=line.feasible,
-        propensity=math.nan if line.propensity is None else line.propensity,
-        weight=line.weight,
-        replaced=line.replaced,
+        draws=np.array(body.seats, np.int64),
+        draw_probabilities=floats_from_bytes(body.draw_probabilities),
+        inclusion=floats_from_bytes(body.learned_inclusion),
+        available=np.frombuffer(body.available_mask, np.bool_).copy(),
+        share=body.share,
+        feasible=body.feasible,
+        propensity=math.nan if body.propensity is None else body.propensity,
+        weight=body.weight,
+        replaced=body.replaced,
     )
 
 
 def floats_from_bytes(raw: bytes) -> Floats:
-    """A copy, as compiled code writes into it."""
+    """A writable copy, as compiled code requires."""
     return np.frombuffer(raw, "<f8").astype(np.float64)
 
 
-EVENT_BODIES: Mapping[str, type[Struct]] = {
-    "created": RouterCreated,
-    "decided": DecisionMade,
-    "rewarded": RewardReceived,
-    "activated": DecisionActivated,
-    "cancelled": DecisionCancelled,
-    "closed": DecisionClosed,
-    "edited": ConfigChanged,
-}
-BODY_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
-    kind: msgpack.Decoder(body).decode for kind, body in EVENT_BODIES.items()
-}
-"""How the body of a line is read, by its kind."""
-
-UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def format_timestamp(at: int) -> str:
-    """A time in words.
-
-    >>> format_timestamp(1_500_000)
-    '1970-01-01T00:00:01.500000Z'
-    """
-    seconds, rest = divmod(at, 1_000_000)
-    return f"{format_whole_second(seconds)}.{rest:06}Z"
-
-
-@lru_cache(64)  # most of what is told in a row happened in the same second
-def format_whole_second(at: int) -> str:
-    """A whole second in words, without its zone."""
-    return (UNIX_EPOCH + timedelta(seconds=at)).isoformat()[:-6]
-
-
-def decision_from_event(
-    name: str, event: Event, said: DecisionMade | None = None
-) -> StoredDecision:
-    """A decision as its caller gets it, from its line; said: what that says, if it is at hand."""
-    line: DecisionMade = said or BODY_DECODERS["decided"](event.body)
-    inclusion = line.inclusion
-    return StoredDecision(
+def decision_from_event(name: str, event: Event, body: DecisionMade | None = None) -> Decision:
+    """A decision as its caller gets it; body: of the event, if it is decoded already."""
+    made: DecisionMade = body or BODY_DECODERS["decided"](event.body)
+    return Decision(
         id=str(DecisionId(name, event.router, event.seq)),
         router=name,
-        version=line.version,
-        t=line.t,
+        version=made.version,
+        t=made.t,
         at=format_timestamp(event.at),
-        context=line.context,
-        draws=line.draws,
-        subset=tuple(dict.fromkeys(line.draws)),
-        draw_probabilities=tuple(floats_from_bytes(line.draw_probabilities).tolist()) or None,
-        inclusion=None if inclusion is None else dict(zip(line.draws, inclusion, strict=True)),
-        propensity=line.propensity,
-        spend=line.spend,
-        expected=line.expected,
-        feasible=line.feasible,
-        replaced=line.replaced,
-        deferred=line.defer,
+        context=made.context,
+        draws=made.draws,
+        subset=tuple(dict.fromkeys(made.draws)),
+        draw_probabilities=tuple(floats_from_bytes(made.draw_probabilities).tolist()) or None,
+        inclusion=None
+        if made.inclusion is None
+        else dict(zip(made.draws, made.inclusion, strict=True)),
+        propensity=made.propensity,
+        spend=made.spend,
+        expected=made.expected,
+        feasible=made.feasible,
+        replaced=made.replaced,
+        deferred=made.defer,
         key=event.key,
     )
 
 
-def body_for_readers(event: Event) -> Struct:
-    """What a line says, for others to read."""
-    body: Struct = BODY_DECODERS[event.kind](event.body)
-    return body
-
-
-def rewards_from_events(lines: Iterable[Event]) -> list[RewardReceived]:
-    """The rewards among some lines."""
-    return [BODY_DECODERS["rewarded"](one.body) for one in lines if one.kind == "rewarded"]
+def rewards_from_events(events: Iterable[Event]) -> list[RewardReceived]:
+    """The rewards among some events."""
+    return [BODY_DECODERS["rewarded"](one.body) for one in events if one.kind == "rewarded"]
 
 
 def decision_record_from_events(
-    name: str, past: DecisionEvents, held: OpenDecision | None
+    name: str, events: DecisionEvents, opened: OpenDecision | None
 ) -> DecisionRecord:
-    """A decision and what became of it, if it is held or not."""
-    lines = [(event, BODY_DECODERS[event.kind](event.body)) for event in past.since]
-    bodies = [body for _, body in lines]
+    """A decision and its history; opened: None if it is no longer open."""
+    later = [(event, BODY_DECODERS[event.kind](event.body)) for event in events.since]
+    bodies = [body for _, body in later]
+    learned = [body.learned_value for body in bodies if body.learned_value is not None]
     return DecisionRecord(
-        decision=decision_from_event(name, past.decided),
-        state=decision_state_from_bodies(bodies, held),
+        decision=decision_from_event(name, events.decided),
+        state=decision_state_from_bodies(bodies, opened),
         rewards=tuple(
             [
-                reward_record_from_event(event, body)
-                for event, body in lines
+                RewardRecord(
+                    at=format_timestamp(event.at),
+                    value=body.value,
+                    receipt=body.receipt,
+                    spend=body.spend,
+                    key=body.key,
+                    by=body.by,
+                )
+                for event, body in later
                 if isinstance(body, RewardReceived)
             ]
         ),
-        learned=learned_value_from_bodies(bodies),
-    )
-
-
-def learned_value_from_bodies(bodies: Iterable[Struct]) -> float | None:
-    """The value that a decision taught."""
-    for body in bodies:
-        if isinstance(body, DecisionClosed):
-            return body.learned
-        if isinstance(body, RewardReceived) and body.receipt == "learned":
-            return body.value
-    return None
-
-
-def reward_record_from_event(event: Event, line: RewardReceived) -> RewardRecord:
-    """One reward."""
-    return RewardRecord(
-        at=format_timestamp(event.at),
-        value=line.value,
-        receipt=line.receipt,
-        spend=line.spend,
-        key=line.key,
-        by=line.by,
+        learned=learned[0] if learned else None,
     )
 
 
 def decision_state_from_bodies(
-    bodies: Sequence[Struct], held: OpenDecision | None
+    bodies: Iterable[EventBody], opened: OpenDecision | None
 ) -> DecisionState:
-    """Where a decision is in its life, by what was said of it since."""
-    if held is not None:
-        return "deferred" if held.deferred else "waiting"
-    if any(isinstance(one, DecisionCancelled) for one in bodies):
+    """Where a decision is in its life cycle."""
+    if opened is not None:
+        return "deferred" if opened.is_deferred else "waiting"
+    outcomes = {body.outcome for body in bodies}
+    if "cancelled" in outcomes:
         return "cancelled"
-    counted = any(isinstance(one, RewardReceived) and one.receipt != "late" for one in bodies)
-    return "rewarded" if counted else "closed"
+    return "rewarded" if "rewarded" in outcomes else "closed"

@@ -1,4 +1,8 @@
-"""The routers that a process has open, and the lines they made that are not yet in the store."""
+"""RouterRepository: the routers that a process has open under leases, and their uncommitted events.
+
+A lease expires by itself. The owner's name contains machine and process, so that a server that
+starts on the same machine sees that the owner is dead, and need not wait.
+"""
 
 import logging
 import os
@@ -9,79 +13,84 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bylot.errors import LeaseLost, RouterBusy, RouterNotFound, StoreCorrupted, StoreUnavailable
-from bylot.eventlog import hash_chain
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.hash_chain import read_decision_events
+from bylot.eventlog.hash_chain import read_decision_by_key, read_decision_events
 from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store
 
-EVENTS_PER_PAGE = 1000  # lines read at a time
+EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
+
+LEASE_S = 15.0
+EVENTS_PER_PAGE = 1000
+MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000
+MAX_SNAPSHOT_BYTES_PER_EVENT = 100
+DAMAGED_LOG_RETRY_US = 10_000_000
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # a process id is unique within a container only
 
 
 def load_aggregate(store: Store, row: RouterRow) -> RouterAggregate:
-    """The fold of a router's log. A snapshot that is damaged is done without."""
-    fold = aggregate_from_latest_snapshot(store, row) or aggregate_from_first_event(store, row)
-    fold.recall = lambda seq: read_decision_events(store, row.number, seq)
-    for event in iterate_events(store, row.number, fold.seq):
-        fold.replay(event)
-    return fold
+    """A router from its latest snapshot, if that is valid, and the events after it."""
+    loaded = aggregate_from_latest_snapshot(store, row) or aggregate_from_first_event(store, row)
+    loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
+    for event in iterate_events(store, row.number, loaded.seq):
+        loaded.replay(event)
+    return loaded
 
 
 def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggregate | None:
-    """The fold of the latest snapshot, if there is one and it is what was written."""
+    """A router from its latest snapshot, None if there is none or it is damaged."""
     snapshot = store.snapshot(row.number)
     if snapshot is None:
         return None
     try:
-        fold = RouterAggregate.thaw(row.name, snapshot)
+        loaded = RouterAggregate.from_snapshot(row.name, snapshot)
     except StoreCorrupted:
         return None
     last = store.event(row.number, snapshot.seq)
-    if last is None or last.seal != fold.seal:
+    if last is None or last.seal != loaded.seal:
         raise StoreCorrupted(
-            f"router {row.name!r}: its snapshot is of line {snapshot.seq}, which its log "
-            f"{'does not have' if last is None else 'has otherwise'}; restore the store from a copy"
+            f"router {row.name!r}: its snapshot is of event {snapshot.seq}, which "
+            f"{'is missing from' if last is None else 'differs in'} its log",
+            remedy="restore the store from a backup",
         )
-    return fold
+    return loaded
 
 
 def aggregate_from_first_event(store: Store, row: RouterRow) -> RouterAggregate:
-    """The fold of the first line alone."""
+    """A router from the first event of its log alone."""
     first = store.event(row.number, 0)
     if first is None:
         raise StoreCorrupted(
-            f"router {row.name!r} has no first line in its log; restore the store from a copy"
+            f"router {row.name!r}: its log has no first event",
+            remedy="restore the store from a backup",
         )
-    return RouterAggregate.begin(row.name, first)
+    return RouterAggregate.from_first_event(row.name, first)
 
 
 def iterate_events(store: Store, router: int, after: int = -1) -> Iterator[Event]:
-    """All lines of a log after one, in order."""
+    """All events of a log after one, in order."""
     while page := store.events(router, after, EVENTS_PER_PAGE):
         yield from page
         after = page[-1].seq
 
 
-BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # what a number of a process means, in a container
-
-
 def make_owner_name() -> str:
-    """A name that no other server has, now or later: machine/process/chance."""
+    """A unique name of this process: machine/process@start/random."""
     pid = os.getpid()
     return f"{identify_machine()}/{pid}@{read_process_start(pid)}/{secrets.token_hex(4)}"
 
 
 def identify_machine() -> str:
-    """The machine we are on, since it was booted, as seen from this process."""
+    """The machine since its last boot, as seen from this process."""
     try:
-        seen = f"{BOOT_ID_FILE.read_text().strip()}:{os.readlink(PID_NAMESPACE_FILE)}"
-    except OSError:  # where the system does not tell, no two are taken to be the same
-        seen = secrets.token_hex(8)
-    return f"{socket.gethostname()}:{seen}"
+        boot = f"{BOOT_ID_FILE.read_text().strip()}:{os.readlink(PID_NAMESPACE_FILE)}"
+    except OSError:  # unknown: no two machines are taken to be the same
+        boot = secrets.token_hex(8)
+    return f"{socket.gethostname()}:{boot}"
 
 
 def read_process_start(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty if there is no such process."""
+    """The start of a process, in ticks since boot; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -89,14 +98,14 @@ def read_process_start(pid: int) -> str:
 
 
 def is_dead_owner(owner: str) -> bool:
-    """Was this the name of a process of this machine that is no more?"""
+    """Whether an owner was a process of this machine that has ended."""
     where, _, rest = owner.partition("/")
     pid, _, since = rest.partition("/")[0].partition("@")
     return where == identify_machine() and pid.isdigit() and read_process_start(int(pid)) != since
 
 
 def describe_owner(owner: str) -> str:
-    """An owner as people know it.
+    """An owner, for people.
 
     >>> describe_owner("ward-3:5f0c:pid:[4026531836]/4711@90125/a1b2c3d4")
     'process 4711 on ward-3'
@@ -107,76 +116,62 @@ def describe_owner(owner: str) -> str:
 
 
 def release_dead_leases(store: Store) -> None:
-    """Give back the leases of servers that ran on this machine and are gone."""
+    """Release the leases of servers of this machine that have ended."""
     for owner in store.lease_owners():
         if is_dead_owner(owner):
             store.release(owner)
 
 
 class UncommittedEvents:
-    """The lines of one batch, looked up together with those that the store has."""
+    """The events of one batch; reads see them together with those in the store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.lines: dict[int, list[Event]] = defaultdict(list)  # by router
-        self.keyed: dict[tuple[int, str], Event] = {}
-        self.decided: dict[tuple[int, int], Event] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self.lines)
+        self.by_router: dict[int, list[Event]] = defaultdict(list)
+        self.by_key: dict[tuple[int, str], Event] = {}  # decisions
 
     def add(self, event: Event) -> None:
-        """One more line, the next of its router's log."""
-        self.lines[event.router].append(event)
-        if event.kind == "decided":
-            self.decided[event.router, event.seq] = event
-            if event.key is not None:
-                self.keyed[event.router, event.key] = event
+        """Add the next event of a router's log."""
+        self.by_router[event.router].append(event)
+        if event.kind == "decided" and event.key is not None:
+            self.by_key[event.router, event.key] = event
 
-    def forget(self, router: int) -> None:
-        """Lines that will not be written."""
-        self.lines.pop(router, None)
-        self.keyed = {at: event for at, event in self.keyed.items() if at[0] != router}
-        self.decided = {at: event for at, event in self.decided.items() if at[0] != router}
+    def discard(self, routers: Iterable[int]) -> None:
+        """Remove the events of some routers."""
+        gone = set(routers)
+        for router in gone:
+            self.by_router.pop(router, None)
+        self.by_key = {at: one for at, one in self.by_key.items() if at[0] not in gone}
 
-    def clear(self) -> None:
-        """All of it is written, or none of it will be."""
-        self.lines.clear()
-        self.keyed.clear()
-        self.decided.clear()
+    def find_key(self, router: int, key: str) -> Event | None:
+        """The decision made under an idempotency key."""
+        return self.by_key.get((router, key)) or read_decision_by_key(self.store, router, key)
 
-    def events(self) -> list[Event]:
-        """All lines, those of a router in their order."""
-        return [event for lines in self.lines.values() for event in lines]
-
-    def find(self, router: int, key: str) -> Event | None:
-        """The decision made under a key."""
-        return self.keyed.get((router, key)) or hash_chain.read_decision_by_key(
-            self.store, router, key
-        )
-
-    def past(self, router: int, seq: int) -> DecisionEvents | None:
-        """A decision and what was said of it since."""
-        here = [event for event in self.lines.get(router, ()) if event.of == seq]
-        made = self.decided.get((router, seq))
-        if made is not None:
-            return DecisionEvents(made, here)
-        before = hash_chain.read_decision_events(self.store, router, seq)
-        return None if before is None else DecisionEvents(before.decided, [*before.since, *here])
+    def find_decision(self, router: int, seq: int) -> DecisionEvents | None:
+        """A decision and the later events about it."""
+        events = self.by_router.get(router, [])
+        since = [event for event in events if event.of == seq]
+        place = seq - events[0].seq if events else -1
+        if 0 <= place < len(events):
+            made = events[place]
+            return DecisionEvents(made, since) if made.kind == "decided" else None
+        stored = read_decision_events(self.store, router, seq)
+        return None if stored is None else DecisionEvents(stored.decided, [*stored.since, *since])
 
 
-EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
+class OpenRouter:
+    """An open router: its row, its aggregate, and when to take a snapshot."""
 
-LEASE_S = 15.0  # seconds; a server that was killed leaves its routers to others after that
-MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000  # lines between two snapshots of a router, at least
-MAX_SNAPSHOT_BYTES_PER_EVENT = 100  # bytes of snapshot per line of the log, at most
-DAMAGED_LOG_RETRY_US = 10_000_000  # microseconds until a damaged log is looked at again
+    def __init__(self, row: RouterRow, aggregate: RouterAggregate, every: int) -> None:
+        self.row, self.aggregate = row, aggregate
+        self.saved_seq = aggregate.seq  # of the last snapshot, or when it was opened
+        self.snapshot_due = aggregate.seq + every  # the first seq with a new snapshot
 
 
 class RouterRepository:
-    """Opens routers under a lease, and writes what they made: all of it in one transaction.
+    """Opens routers under leases and commits their events in one transaction.
 
-    A router that is ahead of what could be written is let go, and opened from the store again.
+    A router that is ahead of what could be written is closed, and loaded from the store again.
     """
 
     def __init__(
@@ -187,139 +182,121 @@ class RouterRepository:
         every: int = MIN_EVENTS_BETWEEN_SNAPSHOTS,
     ) -> None:
         self.store, self.owner, self.lease, self.every = store, owner, lease, every
-        self.pending = UncommittedEvents(store)
-        self.folds: dict[str, RouterAggregate] = {}
-        self.rows: dict[str, RouterRow] = {}  # of the open ones
-        self.frozen: dict[str, int] = {}  # the line after which it was opened, or frozen since
-        self.due: dict[str, int] = {}  # the line from which on a snapshot is to be taken
-        self.sick: dict[str, tuple[int, StoreCorrupted]] = {}  # when a log was found damaged
+        self.uncommitted = UncommittedEvents(store)
+        self.opened: dict[str, OpenRouter] = {}
+        self.damaged: dict[str, tuple[int, StoreCorrupted]] = {}  # when it was found, and how
 
-    def fold(self, name: str, at: int) -> RouterAggregate:
-        """An open router, opened if it is not."""
-        fold = self.folds.get(name)
-        return self.open(name, at) if fold is None else fold
+    def get(self, name: str, at: int) -> RouterAggregate:
+        """A router, opened if it is not open."""
+        one = self.opened.get(name)
+        return self.open(name, at) if one is None else one.aggregate
 
     def open(self, name: str, at: int) -> RouterAggregate:
-        """Take the lease of a router and bring it up to the end of its log."""
-        seen, error = self.sick.get(name, (0, None))
-        if error is not None and at < seen + DAMAGED_LOG_RETRY_US:
+        """Take the lease of a router and load it."""
+        found, error = self.damaged.get(name, (0, None))
+        if error is not None and at < found + DAMAGED_LOG_RETRY_US:
             raise error
         row = self.store.find(name)
         if row is None:
             raise RouterNotFound(
-                f"there is no router {name!r}; create it first, or mind the spelling"
+                f"no router named {name!r}", remedy="create it, or check the spelling"
             )
         self.claim(row)
         try:
-            fold = load_aggregate(self.store, row)
+            loaded = load_aggregate(self.store, row)
         except StoreCorrupted as damage:
-            self.give_up(name, at, damage)
+            self.abandon(name, at, damage)
             self.store.release(self.owner, [row.number])
             raise
-        return self.place(row, fold)
+        loaded.find_events = lambda seq: self.uncommitted.find_decision(row.number, seq)
+        self.opened[name] = OpenRouter(row, loaded, self.every)
+        self.damaged.pop(name, None)
+        return loaded
 
     def claim(self, row: RouterRow) -> None:
-        """Take the lease of a router, or see that it is ours."""
-        others = self.store.lease(row.number, self.owner, self.lease)
-        if others is not None:
-            who = ", ".join(map(describe_owner, self.store.lease_owners(row.number)))
+        """Take or renew the lease of a router; RouterBusy if another server has it."""
+        seconds = self.store.lease(row.number, self.owner, self.lease)
+        if seconds is not None:
+            owners = ", ".join(map(describe_owner, self.store.lease_owners(row.number)))
             raise RouterBusy(
-                f"router {row.name!r} is in the hands of another server ({who}) for {others:.1f} s "
-                "more, or longer if that one runs; ask it there",
-                others,
+                f"router {row.name!r} is leased by another server ({owners}); the lease expires in "
+                f"{seconds:.1f} s unless renewed",
+                seconds,
+                remedy="send requests there",
             )
 
-    def give_up(self, name: str, at: int, error: Exception) -> None:
-        """Let go of a router that cannot be gone on with, for some time if its log is damaged."""
+    def abandon(self, name: str, at: int, error: Exception) -> None:
+        """Close a router that cannot continue; a damaged log is not read again for a while."""
         if isinstance(error, StoreCorrupted):
-            self.sick[name] = at, error
-        EVENTLOG_LOGGER.error("router %r is let go: %s", name, error)
+            self.damaged[name] = at, error
+        EVENTLOG_LOGGER.error("router %r closed: %s", name, error)
         self.drop([name])
 
-    def place(self, row: RouterRow, fold: RouterAggregate) -> RouterAggregate:
-        """Put a router on the shelf."""
-        number = row.number
-        fold.recall = lambda seq: self.pending.past(number, seq)
-        self.folds[row.name], self.rows[row.name] = fold, row
-        self.frozen[row.name] = fold.seq
-        self.due[row.name] = fold.seq + self.every
-        self.sick.pop(row.name, None)
-        return fold
-
     def drop(self, names: Iterable[str]) -> None:
-        """Let routers go, and what they made since the last commit."""
-        for name in names:
-            row = self.rows.pop(name, None)
-            if row is not None:
-                self.pending.forget(row.number)
-            self.folds.pop(name, None)
-            self.frozen.pop(name, None)
-            self.due.pop(name, None)
-
-    def add(self, event: Event) -> None:
-        """A line to be written with the next commit."""
-        self.pending.add(event)
+        """Close routers, and discard their uncommitted events."""
+        closed = [self.opened.pop(name) for name in names if name in self.opened]
+        self.uncommitted.discard(one.row.number for one in closed)
 
     def commit(self) -> dict[str, Exception]:
-        """Write all that is pending; the routers for which that failed, with the reason.
+        """Write all uncommitted events; returns the routers for which that failed, and why.
 
-        Where another writer has taken over a router, or one has a line that cannot be written, the
-        others' lines are written all the same. No snapshot keeps a line from being written.
+        If another writer has taken over a router, or one has an event that cannot be written, the
+        events of the others are written all the same. A snapshot never prevents that.
         """
         failed: dict[str, Exception] = {}
-        while self.pending:
-            touched = [name for name, row in self.rows.items() if row.number in self.pending.lines]
+        events = self.uncommitted.by_router
+        while events:
+            names = [name for name, one in self.opened.items() if one.row.number in events]
             try:
-                self.store.append(self.pending.events(), self.snapshots(touched))
-                self.pending.clear()
+                batch = [event for part in events.values() for event in part]
+                self.store.append(batch, self.take_snapshots(names))
+                self.uncommitted.discard(list(events))
             except LeaseLost as error:
-                lost = [name for name in touched if self.rows[name].number in error.routers]
-                failed |= dict.fromkeys(lost or touched, error)
-                self.drop(lost or touched)
+                lost = [n for n in names if self.opened[n].row.number in error.routers] or names
+                failed |= dict.fromkeys(lost, error)
+                self.drop(lost)
             except StoreUnavailable as error:
-                failed |= dict.fromkeys(touched, error)
-                self.drop(touched)
+                failed |= dict.fromkeys(names, error)
+                self.drop(names)
             except Exception:  # of one of them, or of a snapshot
-                failed |= self.one_by_one(touched)
+                failed |= self.commit_separately(names)
         return failed
 
-    def one_by_one(self, names: Iterable[str]) -> dict[str, Exception]:
-        """Write the lines of each router by themselves, without snapshots."""
+    def commit_separately(self, names: Iterable[str]) -> dict[str, Exception]:
+        """Write the events of each router on their own, without snapshots."""
         failed: dict[str, Exception] = {}
         for name in names:
-            number = self.rows[name].number
+            number = self.opened[name].row.number
             try:
-                self.store.append(self.pending.lines[number])
-                self.pending.forget(number)
+                self.store.append(self.uncommitted.by_router[number])
+                self.uncommitted.discard([number])
             except Exception as error:
                 failed[name] = error
                 self.drop([name])
         return failed
 
-    def snapshots(self, names: Iterable[str]) -> list[Snapshot]:
-        """Of those for which one is due: not too often, nor too much for what the log has grown."""
+    def take_snapshots(self, names: Iterable[str]) -> list[Snapshot]:
+        """Snapshots that are due: neither too often nor too large for the growth of the log."""
         made = []
-        for name in names:
-            fold = self.folds[name]
-            if fold.seq >= self.due[name]:
-                self.due[name] = fold.seq + self.every
-                made.append(fold.freeze())
-                self.frozen[name] = fold.seq
-                self.due[name] = fold.seq + max(
-                    self.every, len(made[-1].body) // MAX_SNAPSHOT_BYTES_PER_EVENT
-                )
+        for one in map(self.opened.__getitem__, names):
+            seq = one.aggregate.seq
+            if seq >= one.snapshot_due:
+                one.snapshot_due = seq + self.every  # also if this one fails
+                made.append(one.aggregate.take_snapshot())
+                size = len(made[-1].body) // MAX_SNAPSHOT_BYTES_PER_EVENT
+                one.saved_seq, one.snapshot_due = seq, seq + max(self.every, size)
         return made
 
     def renew(self) -> None:
-        """Keep the leases of all open routers; those that were lost are let go."""
-        ours = self.store.renew(self.owner, self.lease)
-        self.drop([name for name, row in self.rows.items() if row.number not in ours])
+        """Renew the leases of all open routers; those that were lost are closed."""
+        owned = self.store.renew(self.owner, self.lease)
+        self.drop([name for name, one in self.opened.items() if one.row.number not in owned])
 
     def close(self) -> None:
-        """Leave a snapshot of every router that has changed, and give leases back."""
+        """Write a snapshot of every router that has changed, and release the leases."""
         self.commit()
-        for name, fold in self.folds.items():
-            if fold.seq > self.frozen[name]:
-                self.store.append([], [fold.freeze()])
+        for one in self.opened.values():
+            if one.aggregate.seq > one.saved_seq:
+                self.store.append([], [one.aggregate.take_snapshot()])
         self.store.release(self.owner)
-        self.drop(list(self.folds))
+        self.drop(list(self.opened))

@@ -1,4 +1,4 @@
-"""What becomes of a reward: by what was told before, by the time, and by the terms."""
+"""Rules for rewards: receipts, aggregation, and the actual costs that come with them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -11,123 +11,114 @@ from bylot.policies.validation import is_reward_in_range
 from bylot.problem import Problem
 from bylot.problem.limits import MAX_COST
 from bylot.problem.validation import suggest_known_name
-from bylot.router.config import RewardAggregation, RouterConfig
-
-RewardsByKey = Mapping[str | None, RewardReceived]
+from bylot.router.config import RewardAggregation
 
 
-def is_repeated_reward(told: RewardsByKey, new: RewardReceived, id: str) -> bool:
-    """Was this told before? The same key with something else is a conflict; no key is one too."""
-    old = told.get(new.key)
+def is_repeated_reward(
+    known: Mapping[str | None, RewardReceived], new: RewardReceived, id: str
+) -> bool:
+    """Whether the same reward was received before; another one under its key is a conflict."""
+    old = known.get(new.key)
     if old is None:
         return False
-    which = "" if new.key is None else f" under the key {new.key!r}"
-    if old.value != new.value:
-        raise RewardConflict(
-            f"decision {id} already has reward {old.value}{which}; it cannot become {new.value}"
-        )
-    if old.spend != new.spend:
-        raise RewardConflict(
-            f"decision {id} already has spend {old.spend}{which}; it cannot become {new.spend}"
-        )
+    which = "" if new.key is None else f" under key {new.key!r}"
+    for name in ("value", "spend"):
+        was, now = getattr(old, name), getattr(new, name)
+        if was != now:
+            what = "reward" if name == "value" else "spend"
+            raise RewardConflict(f"decision {id} already has {what} {was}{which}, got {now}")
     return True
 
 
 def receipt_for_open_decision(
-    held: OpenDecision,
-    at: int,
-    terms: RouterConfig,
-    same_pool: bool,
-    id: str,  # noqa: A002, RUF100
+    one: OpenDecision, at: int, aggregate: RewardAggregation, same_pool: bool, id: str
 ) -> ReceiptName:
-    """What becomes of a reward of an open decision."""
-    if held.deferred:
-        raise DecisionStateError(
-            f"decision {id} is deferred; activate it first, then tell its reward"
-        )
+    """What to do with a reward of an open decision."""
+    if one.is_deferred:
+        raise DecisionStateError(f"decision {id} is deferred", remedy="activate it first")
     if not same_pool:
         return "noted"
-    if held.over(at):
+    if one.is_overdue(at):
         return "late"
-    if terms.aggregate == "earliest" or held.due < 0:
-        return "noted" if held.pending else "learned"
+    if aggregate == "earliest" or one.due < 0:
+        return "noted" if one.pending else "learned"
     return "pending"
 
 
-def receipt_for_closed_decision(told: Collection[RewardReceived]) -> ReceiptName:
-    """What becomes of a reward of a decision that is done with."""
-    return "noted" if any(one.receipt != "late" for one in told) else "late"
+def receipt_for_closed_decision(known: Collection[RewardReceived]) -> ReceiptName:
+    """What to do with a reward of a decision that is no longer open."""
+    return "noted" if any(one.receipt != "late" for one in known) else "late"
 
 
-def check_reward_sum(
-    held: OpenDecision,
-    value: float,
-    bounds: tuple[float, float],
-    id: str,  # noqa: A002, RUF100
-) -> None:
-    """A sum of rewards must be one itself."""
-    total = sum(held.pending) + value
-    if not is_reward_in_range(total, *bounds):
+def check_reward_sum(one: OpenDecision, value: float, low: float, high: float, id: str) -> None:
+    """A sum of rewards must be in the range of rewards itself."""
+    total = sum(one.pending) + value
+    if not is_reward_in_range(total, low, high):
         raise RewardError(
-            f"with {value} the rewards of decision {id} would be {total} in all, which is outside "
-            f"{list(bounds)}; nothing was changed"
+            f"with {value} the rewards of decision {id} would sum to {total}",
+            expected=f"at most a number in [{low}, {high}]",
+            remedy="nothing was changed",
         )
 
 
 def aggregate_rewards(
-    values: list[float], how: RewardAggregation, bounds: tuple[float, float]
+    values: list[float], how: RewardAggregation, low: float, high: float
 ) -> float:
-    """What counts of several rewards; terms may have changed since they were told, so that a sum
-    may have to be cut.
+    """The one reward that counts. The configuration may have changed since the rewards came, so a
+    sum is clipped to the range.
 
-    >>> [aggregate_rewards([0.25, 0.5], how, (0.0, 1.0)) for how in ("earliest", "last", "sum")]
+    >>> [aggregate_rewards([0.25, 0.5], how, 0.0, 1.0) for how in ("earliest", "last", "sum")]
     [0.25, 0.5, 0.75]
     """
     if how != "sum":
         return values[0 if how == "earliest" else -1]
-    return min(max(sum(values), bounds[0]), bounds[1])
+    return min(max(sum(values), low), high)
 
 
 def check_spend(spend: Any, problem: Problem) -> dict[str, float] | None:
-    """Costs by name, finite and 0 or more, or an error; shares count members, which are known."""
+    """Actual costs by name, finite and at least 0; derived costs follow from the panel."""
     if spend is None:
         return None
     if not isinstance(spend, Mapping):
-        raise RewardError(f"spend={spend!r} given; wanted what each cost was, such as {{'usd': 2}}")
-    counted = {one.name for one in problem.limits if one.is_derived}
-    costs = [name for name in problem.costs if name not in counted]
+        raise RewardError("spend", got=spend, expected="costs by name, such as {'usd': 2}")
+    derived = {one.name for one in problem.limits if one.is_derived}
+    costs = [name for name in problem.costs if name not in derived]
     for name, cost in spend.items():
         if name not in costs:
             remedy = suggest_known_name(name, costs, "costs that can be settled")
-            raise RewardError(f"spend on {name!r}: {remedy}; nothing was changed")
+            raise RewardError(
+                f"no cost {name!r} to settle", remedy=f"{remedy}; nothing was changed"
+            )
         number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
         if not number or not 0 <= cost <= MAX_COST:
             raise RewardError(
-                f"spend on {name!r} is {cost!r}; wanted a number from 0 to {MAX_COST:g}; "
-                "nothing was changed"
+                f"spend on {name!r}",
+                got=cost,
+                expected=f"a number from 0 to {MAX_COST:g}",
+                remedy="nothing was changed",
             )
     return {name: float(cost) for name, cost in spend.items()}
 
 
 def compute_cost_corrections(
-    spend: Mapping[str, float], stated: Mapping[str, float], told: Iterable[RewardReceived]
+    spend: Mapping[str, float], stated: Mapping[str, float], rewards: Iterable[RewardReceived]
 ) -> dict[str, float]:
-    """How much more that is than was booked: as told last, or else as stated.
+    """The difference to what is booked: the spend of the last reward, or else the stated cost.
 
     >>> compute_cost_corrections({"usd": 5.0}, {"usd": 2.0, "ms": 9.0}, [])
     {'usd': 3.0}
     """
     booked = dict(stated)
-    for one in told:
+    for one in rewards:
         booked.update(one.spend or {})
     return {name: cost - booked.get(name, 0.0) for name, cost in spend.items()}
 
 
 def check_storable_text(what: str, text: str | None) -> None:
-    """Refuse what is no text, or one that cannot be written down, such as half of a character."""
+    """Refuse a value that is not a text, or cannot be encoded, such as a lone surrogate."""
     if text is None or (isinstance(text, str) and text.isascii()):
         return
     try:
         text.encode()
     except (AttributeError, UnicodeError):
-        raise DecisionError(f"{what} {text!r} is not a text that can be kept") from None
+        raise DecisionError(what, got=text, expected="a text that can be stored") from None

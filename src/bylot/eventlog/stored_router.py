@@ -1,31 +1,28 @@
-"""A router in a store, to hold in the hand: every call is in the log when it returns."""
+"""StoredRouter: a router in a store; every call is in its log when it returns."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bylot import policies
-from bylot.api import StoredDecision
 from bylot.eventlog import commands
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import make_owner_name, release_dead_leases
 from bylot.policies.capacity import choose_stored_contexts
 from bylot.problem import Problem
-from bylot.router import persistence
 from bylot.router.config import RouterConfig
+from bylot.router.core import RouterCore
 from bylot.router.decision import Decision, Receipt
-from bylot.router.router import Router
+from bylot.router.persistence import problem_to_data
 from bylot.router.status import RouterStatus
 from bylot.store import open_store
 
-LEASE_RENEWAL_US = (
-    3_000_000  # microseconds between two renewals of the lease, while there is something to do
-)
+LEASE_RENEWAL_US = 3_000_000
 
 
 class StoredRouter:
-    """One router of a store, with the methods of `bylot.Router`; threads may share it.
+    """One router of a store, with the methods of `bylot.Router`. Thread-safe.
 
     >>> import tempfile
     >>> from bylot.problem import at_most
@@ -41,39 +38,38 @@ class StoredRouter:
         self.name, self.clock = name, clock
         store = open_store(address)
         release_dead_leases(store)
-        self.keeper = CommandHandler(store, make_owner_name())
+        self.handler = CommandHandler(store, make_owner_name())
         self._renewed = clock()
         self._lock = threading.Lock()
 
     @property
     def problem(self) -> Problem:
-        """The pool, as it is now."""
-        return self._router.problem
+        """Experts, costs and limits at present."""
+        return self._core.problem
 
     @property
     def policy(self) -> policies.Policy:
-        """What decides."""
-        return self._router.policy
+        """The policy and its settings."""
+        return self._core.policy
 
     @property
     def seed(self) -> int:
-        """What everything random follows from."""
-        return self._router.seed
+        """Seed of all random draws."""
+        return self._core.run.seed
 
     @property
     def horizon(self) -> int | None:
-        """Decisions to come, if that was declared."""
-        return self._router.horizon
+        """Number of decisions to come, if it was declared."""
+        return self._core.run.horizon
 
     @property
     def rewards(self) -> tuple[float, float]:
-        """The range rewards are given in."""
-        return self._router.rewards
+        """Range of the rewards."""
+        return self._core.run.low, self._core.run.high
 
     @property
-    def _router(self) -> Router:
-        """What the log adds up to."""
-        return self.keeper.shelf.fold(self.name, self.clock()).router
+    def _core(self) -> RouterCore:
+        return self.handler.repository.get(self.name, self.clock()).core
 
     @classmethod
     def create(
@@ -84,29 +80,29 @@ class StoredRouter:
         policy: str | policies.Policy | policies.Auto = "auto",
         *,
         clock: Callable[[], int] = now_us,
-        **terms: Any,
+        **settings: Any,
     ) -> "StoredRouter":
-        """A new router in a store; `terms` are those of `durable.Terms`. If `max_contexts` is not
-        among them, there are 1,000, or as many as the policy has room for.
+        """Create a router in a store; `settings` are other fields of `RouterConfig`. By default
+        there are 1,000 contexts, or as many as the policy has capacity for.
         """
-        if "max_contexts" not in terms:
-            terms["max_contexts"] = choose_stored_contexts(
+        if "max_contexts" not in settings:
+            settings["max_contexts"] = choose_stored_contexts(
                 policies.resolve_policy(policy, problem), problem.size
             )
         router = cls(address, name, clock)
-        agreed = RouterConfig(
-            problem=persistence.problem_to_data(problem),
+        config = RouterConfig(
+            problem=problem_to_data(problem),
             policy=policies.policy_to_data(policies.find_policy(policy)),
-            **terms,
+            **settings,
         )
-        router.ask(commands.CreateRouter(name, agreed))
+        router.send(commands.CreateRouter(name, config))
         return router
 
     @classmethod
     def open(cls, address: str, name: str, *, clock: Callable[[], int] = now_us) -> "StoredRouter":
-        """A router that is in a store already."""
+        """Open a router of a store."""
         router = cls(address, name, clock)
-        router.ask(commands.ShowRouter(name))
+        router.send(commands.ShowRouter(name))
         return router
 
     def __enter__(self) -> "StoredRouter":
@@ -115,15 +111,15 @@ class StoredRouter:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def ask(self, command: commands.Command) -> Any:
-        """One command, one commit."""
+    def send(self, command: commands.Command) -> Any:
+        """Run one command, in one commit."""
         with self._lock:
             at = self.clock()
             if at - self._renewed > LEASE_RENEWAL_US:
-                self.keeper.renew()
+                self.handler.renew()
                 self._renewed = at
-            self.keeper.sweep(at)
-            (answer,) = self.keeper.perform([command], at)
+            self.handler.sweep(at)
+            (answer,) = self.handler.perform([command], at)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -136,10 +132,11 @@ class StoredRouter:
         key: str | None = None,
         defer: bool = False,
     ) -> Decision:
-        """Draw a panel for one request; under a key that was used before, the one drawn then."""
-        up = None if available is None else tuple(available)
-        made: StoredDecision = self.ask(commands.MakeDecision(self.name, context, up, key, defer))
-        return made.to_decision()
+        """Draw a panel for one request; under a key that was used before, return that decision."""
+        names = None if available is None else tuple(available)
+        command = commands.MakeDecision(self.name, context, names, key, defer)
+        decision: Decision = self.send(command)
+        return decision
 
     def reward(
         self,
@@ -149,17 +146,16 @@ class StoredRouter:
         spend: Mapping[str, float] | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Tell how well a decision went, and what it really cost."""
-        told = None if spend is None else dict(spend)
-        return Receipt(self.ask(commands.GiveReward(id, value, told, key)).receipt)
+        """Report the reward of a decision, and its actual costs."""
+        costs = None if spend is None else dict(spend)
+        return Receipt(self.send(commands.GiveReward(id, value, costs, key)).receipt)
 
     def status(self) -> RouterStatus:
-        """Averages so far, of settled cost; the slack and price of every limit; the law in use."""
+        """Averages of settled cost, the slack and price of every limit, the distribution."""
         with self._lock:
-            fold = self.keeper.shelf.fold(self.name, self.clock())
-            return fold.status()
+            return self.handler.repository.get(self.name, self.clock()).status()
 
     def close(self) -> None:
-        """Leave a snapshot and let the store go."""
+        """Write a snapshot and close the store."""
         with self._lock:
-            self.keeper.close()
+            self.handler.close()

@@ -17,61 +17,58 @@ MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the 
 
 
 class Timeline(Struct):
-    """Sums over 2^power decisions each, decision t in bin t >> power; rewards and real costs are
-    counted where their decision was made, whenever they are told.
+    """Sums over 2^power decisions each, decision t in bin t >> power; rewards and actual costs
+    belong to the bin of their decision, whenever they arrive.
 
     When all bins are full, neighbours are merged, and each has twice as many decisions.
     """
 
     power: int
-    begun: list[int]  # microseconds since 1970 of the first decision of each bin
+    started: list[int]  # microseconds since 1970 of the first decision of each bin
     rewards: list[int]
     total: list[float]  # of these rewards
     spent: dict[str, list[float]]  # settled cost, by name
     unused: list[int]  # decisions that were cancelled
 
-    def decided(self, t: int, at: int, spend: Mapping[str, float]) -> None:
+    def add_decision(self, t: int, at: int, spend: Mapping[str, float]) -> None:
         """One more decision, of this stated cost."""
-        place = t >> self.power
-        if place == TIMELINE_BINS:
-            self.merge()
-            place = t >> self.power
-        if place == len(self.begun):
-            self.begun.append(at)
+        if t >> self.power == TIMELINE_BINS:
+            self.merge_bins()
+        if t >> self.power == len(self.started):
+            self.started.append(at)
             self.rewards.append(0)
             self.total.append(0.0)
             self.unused.append(0)
             for sums in self.spent.values():
                 sums.append(0.0)
-        for name, cost in spend.items():
-            self.spent[name][place] += cost
+        self.add_cost(t, spend)
 
-    def rewarded(self, t: int, value: float) -> None:
+    def add_reward(self, t: int, value: float) -> None:
         """One more reward of decision t."""
         self.rewards[t >> self.power] += 1
         self.total[t >> self.power] += value
 
-    def settled(self, t: int, more: Mapping[str, float]) -> None:
-        """Decision t has cost so much more than was booked."""
-        for name, cost in more.items():
+    def add_cost(self, t: int, costs: Mapping[str, float]) -> None:
+        """Decision t costs so much more."""
+        for name, cost in costs.items():
             self.spent[name][t >> self.power] += cost
 
-    def cancelled(self, t: int, spend: Mapping[str, float]) -> None:
+    def cancel_decision(self, t: int, spend: Mapping[str, float]) -> None:
         """Decision t, of this stated cost, was never used."""
-        self.settled(t, {name: -cost for name, cost in spend.items()})
+        self.add_cost(t, {name: -cost for name, cost in spend.items()})
         self.unused[t >> self.power] += 1
 
-    def merge(self) -> None:
-        """Two bins become one."""
+    def merge_bins(self) -> None:
+        """Merge pairs of neighbours."""
         self.power += 1
-        self.begun = self.begun[::2]
+        self.started = self.started[::2]
         self.rewards, self.total = sum_neighbours(self.rewards), sum_neighbours(self.total)
         self.unused = sum_neighbours(self.unused)
         self.spent = {name: sum_neighbours(sums) for name, sums in self.spent.items()}
 
-    def rename(self, costs: Iterable[str]) -> None:
-        """Go on with these costs: nothing was spent of new ones."""
-        none = [0.0] * len(self.begun)
+    def rename_costs(self, costs: Iterable[str]) -> None:
+        """Continue with these costs; nothing was spent of new ones."""
+        none = [0.0] * len(self.started)
         self.spent = {name: self.spent.get(name, none.copy()) for name in costs}
 
     def points(self, decisions: int) -> TimelinePoints:
@@ -81,7 +78,7 @@ class Timeline(Struct):
         width = 1 << self.power
         sizes = [min(width, decisions - i * width) - n for i, n in enumerate(self.unused)]
         return TimelinePoints(
-            started=self.begun.copy(),
+            started=self.started.copy(),
             decisions=sizes,
             rewards=self.rewards.copy(),
             total=self.total.copy(),
@@ -90,12 +87,12 @@ class Timeline(Struct):
 
 
 def make_empty_timeline(costs: Iterable[str]) -> Timeline:
-    """Nothing happened yet."""
+    """The timeline before the first decision."""
     return Timeline(0, [], [], [], {name: [] for name in costs}, [])
 
 
 def sum_neighbours(column: list[Any]) -> list[Any]:
-    """Sums of neighbours.
+    """Sums of pairs.
 
     >>> sum_neighbours([1, 2, 3, 4])
     [3, 7]
@@ -104,9 +101,9 @@ def sum_neighbours(column: list[Any]) -> list[Any]:
 
 
 def build_router_status(aggregate: "RouterAggregate") -> RouterStatus:
-    """The status of the router, with what only its log knows. Limits are judged by settled cost."""
-    status = aggregate.router.standing(aggregate.awake)
-    deferred = sum(one.deferred for _, one in aggregate.open)
+    """The status of a stored router. Limits are judged by settled cost."""
+    status = aggregate.core.status(aggregate.active)
+    deferred = sum(one.is_deferred for _, one in aggregate.open)
     return structs.replace(
         status,
         waiting=len(aggregate.open) - deferred,
@@ -123,14 +120,14 @@ def build_router_status(aggregate: "RouterAggregate") -> RouterStatus:
 
 def list_context_distributions(aggregate: "RouterAggregate") -> tuple[ContextDistribution, ...]:
     """The distributions over active experts in the contexts visited most."""
-    router = aggregate.router
-    visits, labels = router.visits(), list(router.contexts)
+    core = aggregate.core
+    visits, labels = core.count_visits(), list(core.contexts)
     most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
     return tuple(
         ContextDistribution(
             labels[x],
             int(visits[x]),
-            compute_distribution(router.rule, router.state, x, aggregate.awake).tolist(),
+            compute_distribution(core.rule, core.state, x, aggregate.active).tolist(),
         )
         for x in most
     )

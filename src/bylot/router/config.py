@@ -1,24 +1,30 @@
-"""What a stored router was declared with, and how that may be changed while it runs."""
+"""RouterConfig: what a router is created with, as plain data for logs, files and the wire."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from bylot import policies
+from bylot.errors import PolicyError, ProblemError
 from bylot.policies.capacity import MAX_STORED_CONTEXTS
+from bylot.policies.validation import RunConfig, check_run_config
+from bylot.problem import Problem
+from bylot.router.persistence import problem_from_data
 
 RewardAggregation = Literal["earliest", "last", "sum"]
 
 
 class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that fixes a router; a change makes a new version.
+    """The configuration of a router; a change makes a new version.
 
-    problem:   as `codec.write_problem` has it
-    policy:    as `policies.write` has it
-    wait:      seconds within which a reward counts; None: for as long as its decision is held
-    default:   what counts as the reward if none came in that time; None: nothing is learned
-    aggregate: of several rewards with different keys the earliest counts, at once; or the last, or
-               the sum, when the time is up
-    paused:    experts that are not to be asked for now
+    problem:   as `persistence.problem_to_data` writes it
+    policy:    as `policies.policy_to_data` writes it
+    wait:      seconds within which a reward counts; None: as long as its decision is open
+    default:   the reward that is learned if none came in that time; None: nothing is learned
+    aggregate: which of several rewards with different keys counts: the earliest, at once; or the
+               last, or the sum, when the wait is over
+    paused:    experts that are not asked for now
     """
 
     version: int = 1
@@ -33,3 +39,26 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     default: float | None = None
     aggregate: RewardAggregation = "earliest"
     paused: tuple[str, ...] = ()
+
+    def build_problem(self, make: Callable[..., Problem] = Problem) -> Problem:
+        """The problem; ProblemError if the data is invalid."""
+        data = {"limits": (), "floor": None, "period": None, **self.problem}
+        try:
+            return problem_from_data(data, make)
+        except KeyError as error:
+            raise ProblemError(f"the problem, or a limit of it, lacks {error}") from error
+        except (TypeError, AttributeError) as error:
+            raise ProblemError(f"the problem cannot be read: {error}") from error
+
+    def build_policy(self) -> policies.Policy | policies.Auto:
+        """The policy; PolicyError if the data is invalid."""
+        try:
+            return policies.policy_from_data(self.policy)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise PolicyError(
+                "policy", got=self.policy, expected=f"{{'name': ..., settings}} ({error!r})"
+            ) from error
+
+    def build_run(self, problem: Problem) -> RunConfig:
+        """Seed, horizon and range of rewards, checked."""
+        return check_run_config(problem, self.seed, self.horizon, self.rewards)

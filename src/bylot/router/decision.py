@@ -1,11 +1,11 @@
 """Decision and Receipt: what a router returns for a request and for a reward."""
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class Decision(NamedTuple):
+class Decision(Struct, frozen=True, kw_only=True):
     """A panel for one request, with its probabilities and costs.
 
     Attributes
@@ -38,6 +38,9 @@ class Decision(NamedTuple):
         chose, None if the policy does not know it.
     replaced
         Whether the guard replaced the panel that was drawn, to protect a limit.
+    router, version, at, deferred, key
+        For stored routers: its name, the version of its configuration, the time (RFC 3339, UTC),
+        whether the decision is not in use yet, and its idempotency key.
     """
 
     id: str
@@ -45,13 +48,18 @@ class Decision(NamedTuple):
     context: str | None
     draws: tuple[str, ...]
     subset: tuple[str, ...]
-    spend: Mapping[str, float]
-    expected: Mapping[str, float]
+    spend: dict[str, float]
+    expected: dict[str, float]
     feasible: bool
     draw_probabilities: tuple[float, ...] | None = None
-    inclusion: Mapping[str, float] | None = None
+    inclusion: dict[str, float] | None = None
     propensity: float | None = None
     replaced: bool = False
+    router: str | None = None
+    version: int | None = None
+    at: str | None = None
+    deferred: bool = False
+    key: str | None = None
 
 
 class Receipt(StrEnum):

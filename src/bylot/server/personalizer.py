@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from bylot import api
 from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import ActivateDecision, GiveReward, MakeDecision
+from bylot.router.decision import Decision
 from bylot.server import request_parsing
 from bylot.server.auth import Scope
 from bylot.server.decision_endpoints import count_decision, count_reward
@@ -74,7 +75,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     command = MakeDecision(
         name, context, available, event_id, body.defer_activation, request.caller.id
     )
-    decision: api.StoredDecision = await request.state.writer.execute(command)
+    decision: Decision = await request.state.writer.execute(command)
     count_decision(request.state, name)
     inclusion = decision.inclusion or {}
     panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)

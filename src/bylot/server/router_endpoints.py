@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 from bylot import api
 from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, ShowRouter
-from bylot.eventlog.history import body_for_readers, format_timestamp
+from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.config import RouterConfig
 from bylot.server.config_requests import config_from_create, config_from_edit
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response
@@ -76,7 +76,7 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
     """Edit limits, experts and reward rules of a running router: a new version, in its log."""
     state, name, body, by = request.state, request.target, request.body, request.caller.id
     async with state.edit_lock:  # no edit may undo another one that it has not seen
-        old = (await view_router(state, name)).terms
+        old = (await view_router(state, name)).config
         new: RouterConfig = await run_in_compile_pool(state, lambda: config_from_edit(old, body))
         version = old.version if body.version is UNSET else body.version
         view = await state.writer.execute(EditRouter(name, new, version, by))
@@ -120,6 +120,6 @@ def event_record(event: Event) -> api.EventRecord:
         event.of,
         event.key,
         format_timestamp(event.at),
-        Raw(encode_json(body_for_readers(event))),
+        Raw(encode_json(BODY_DECODERS[event.kind](event.body))),
         event.seal.hex(),
     )

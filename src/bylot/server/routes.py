@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from bylot import api
 from bylot.eventlog.commands import ShowRouter
+from bylot.router.decision import Decision
 from bylot.router.status import RouterStatus
 from bylot.server import decision_endpoints as decisions
 from bylot.server import personalizer as azure
@@ -81,7 +82,7 @@ def make_route(
     return ApiRoute(method, path, function, scope, success, body, query, errors, has_key_header)
 
 
-VIEW, DECISION = (200, api.RouterView), (200, api.StoredDecision)
+VIEW, DECISION = (200, api.RouterView), (200, Decision)
 
 ROUTES: tuple[ApiRoute, ...] = (
     make_route("POST /v1/routers", routers.create_router, "admin", (201, api.RouterView), 409),
@@ -97,7 +98,7 @@ ROUTES: tuple[ApiRoute, ...] = (
         "POST /v1/routers/{name}/decisions",
         decisions.create_decision,
         "decide",
-        (201, api.StoredDecision),
+        (201, Decision),
         409,
         has_key_header=True,
     ),

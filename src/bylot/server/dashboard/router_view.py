@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from bylot.api import DecisionRecord, RouterView
-from bylot.eventlog.history import format_timestamp
+from bylot.eventlog.events import format_timestamp
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard.config_history import (
     ConfigVersion,
@@ -100,7 +100,7 @@ def build_router_page(
     view: RouterView, latest: Sequence[DecisionRecord], changes: Sequence[ConfigChange]
 ) -> RouterPageView:
     """The page of a router."""
-    status, config, period = view.status, view.terms, view.status.period
+    status, config, period = view.status, view.config, view.status.period
     limits = view_limits(status)
     return RouterPageView(
         name=view.name,
@@ -177,7 +177,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
     notes = {"replaced by the guard": one.replaced, "a limit out of reach": not one.feasible}
     return LatestDecision(
         id=one.id,
-        at=one.at,
+        at=one.at or "",
         context=context_label(one.context),
         panel=[NamedValue(name, inclusion.get(name)) for name in one.subset],
         propensity=one.propensity,
@@ -201,7 +201,7 @@ def effective_sample(propensities: Sequence[float | None]) -> EffectiveSample:
 
 def list_settings(view: RouterView) -> list[NamedValue]:
     """The configuration, one line per setting."""
-    config, problem = view.terms, view.terms.problem
+    config, problem = view.config, view.config.problem
     settings = {key: value for key, value in config.policy.items() if key != "name"}
     policy = config.policy["name"] + (f" ({format_setting(settings)})" if settings else "")
     wait = format_setting(config.wait) + (" s" if config.wait is not None else "")
@@ -275,7 +275,7 @@ def overview_row(one: ListedRouter) -> OverviewRow:
         state=worst_state(view_limits(status)),
         kept_limits=sum(limit.kept for limit in status.limits),
         limits=len(status.limits),
-        policy=view.terms.policy["name"],
+        policy=view.config.policy["name"],
         decisions=status.decisions,
         mean_reward=status.mean_reward,
         waiting=status.waiting,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy, RouterNotFound
 from bylot.eventlog.commands import DecisionId, RecallDecision, ShowRouter
-from bylot.eventlog.history import BODY_DECODERS, format_timestamp
+from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.config import RouterConfig
 from bylot.server.writer import Reader, Writer
 from bylot.store import Event, Store
@@ -144,5 +144,5 @@ def read_config_changes(store: Store, name: str) -> list[ConfigChange]:
         events = [first, *events]
     bodies = [(one.at, BODY_DECODERS[one.kind](one.body)) for one in events]
     return [
-        ConfigChange(at=format_timestamp(at), by=body.by, config=body.terms) for at, body in bodies
+        ConfigChange(at=format_timestamp(at), by=body.by, config=body.config) for at, body in bodies
     ]

@@ -1,0 +1,101 @@
+"""Snapshots: the state of a router after an event, as bytes from which it continues bit for bit.
+
+What was solved for when the policy was bound to its problem is included, so that nothing has to be
+solved again. Tickets are in the log.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, msgpack
+
+from bylot.eventlog.config_validation import read_valid_config
+from bylot.eventlog.open_decisions import OpenDecisionColumns
+from bylot.eventlog.timeline import Timeline
+from bylot.policies.base import Policy
+from bylot.policies.fallback_schedule import schedule_from_sets
+from bylot.policies.guard import Guard
+from bylot.problem import Problem
+from bylot.router.config import RouterConfig
+from bylot.router.core import RouterCore
+from bylot.router.persistence import CoreData, core_from_data, core_to_data
+from bylot.router.status import Counters
+
+SNAPSHOT_VERSION = 3
+
+
+class SnapshotContent(Struct, frozen=True, kw_only=True):
+    """The content of a snapshot; fields as in `RouterAggregate`."""
+
+    version: int
+    router: int
+    seq: int
+    at: int
+    created: int
+    seal: bytes
+    pool_since: int
+    config: RouterConfig
+    core: CoreData
+    open: OpenDecisionColumns
+    timeline: Timeline
+    counters: Counters
+    stated: dict[str, float]
+
+
+encode_snapshot = msgpack.Encoder().encode
+decode_snapshot = msgpack.Decoder(SnapshotContent).decode
+
+
+def core_to_snapshot(core: RouterCore) -> CoreData:
+    """Serialise a core with its rule, arrays as bytes."""
+    return core_to_data(core, np.ndarray.tobytes, rule_to_data(core.rule))
+
+
+def core_from_snapshot(content: SnapshotContent) -> RouterCore:
+    """Inverse of `core_to_snapshot`."""
+    parts, data = read_valid_config(content.config), content.core
+    rule = rule_from_data(make_rule_template(parts.policy), data.rule)
+    return core_from_data(*parts, content.config.max_contexts, data, rule)
+
+
+def rule_to_data(rule: Any) -> Any:
+    """A rule as nested lists; an array as its shape and its bytes.
+
+    The fallback schedule of a guard is long: its sets are written in as few bytes as possible, and
+    what follows from them is omitted.
+    """
+    if isinstance(rule, Guard):
+        sets = rule.schedule.sets
+        narrow = sets.astype(np.min_scalar_type(int(sets.max(initial=0))))
+        schedule = (narrow.dtype.str, narrow.shape, narrow.tobytes())
+        return [*(rule_to_data(one) for one in rule[:-1]), schedule]
+    if isinstance(rule, tuple):
+        return [rule_to_data(one) for one in rule]
+    if isinstance(rule, np.ndarray):
+        return (rule.shape, rule.tobytes())
+    return rule.item() if isinstance(rule, np.generic) else rule
+
+
+def rule_from_data(template: Any, data: Any) -> Any:
+    """Inverse of `rule_to_data`, for a rule of the same type as the template."""
+    if isinstance(template, Guard):
+        *parts, (dtype, shape, raw) = data
+        plain = [rule_from_data(*pair) for pair in zip(template[:-1], parts, strict=True)]
+        made = Guard._make([*plain, template.schedule])
+        sets = np.frombuffer(raw, dtype).reshape(shape).astype(np.int64)
+        return made._replace(schedule=schedule_from_sets(sets, made.A))
+    if isinstance(template, tuple):
+        return type(template)(*(rule_from_data(*pair) for pair in zip(template, data, strict=True)))
+    if isinstance(template, np.ndarray):
+        shape, raw = data
+        return np.frombuffer(raw, template.dtype).reshape(shape).copy()
+    if type(data) is not type(template):
+        raise TypeError(f"{data!r} in the place of a number such as {template!r}")
+    return data
+
+
+@lru_cache(maxsize=256)
+def make_rule_template(policy: Policy) -> Any:
+    """A rule of the type that a policy binds to."""
+    return policy.bind(Problem(["one", "other"], {}, draws=1))
