@@ -49,7 +49,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.Limit: ("name", "side", "at", "row"),
     },
     "Routing": {
-        bylot.Router: ("t", "decide", "reward", "status", "save", "load"),
+        bylot.Router: ("t", "decide", "reward", "change", "status", "save", "load"),
         bylot.Decision: (),
         bylot.Receipt: (),
         RouterStatus: ("mean_cost", "expected_cost"),

@@ -164,6 +164,7 @@ class Router:
         Returns
         -------
         Decision
+            The panel, with its costs and probabilities.
 
         Raises
         ------
@@ -247,6 +248,11 @@ class Router:
         If the experts or the number of draws change, open decisions are dropped: their
         probabilities are not those of this pool. Sums of a cost continue under its name.
 
+        Parameters
+        ----------
+        problem : Problem
+            The new problem.
+
         Raises
         ------
         InfeasibleLimits, PolicyError
@@ -257,13 +263,30 @@ class Router:
                 self.open = {t: one for t, one in self.open.items() if isinstance(one, float)}
 
     def status(self) -> RouterStatus:
-        """Averages so far, the slack and price of every limit, and the distribution in use."""
+        """Summarise the router.
+
+        Returns
+        -------
+        RouterStatus
+            Averages so far, the slack and price of every limit, and the current distribution.
+        """
         with self._lock:
             waiting = sum(isinstance(one, Ticket) for one in self.open.values())
             return self.core.status(waiting=waiting)
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a file atomically; `load` continues bit for bit."""
+        """Write everything to a file atomically; `load` continues bit for bit.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        SavedFileError
+            If the file cannot be written.
+        """
         with self._lock:
             data = persistence.router_to_data(self.core, self.memory, self.open)
         persistence.write_saved_file(Path(path), data)
@@ -271,6 +294,16 @@ class Router:
     @classmethod
     def load(cls, path: str | Path) -> "Router":
         """Read a router that `save` has written.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        Router
+            The router, as it was saved.
 
         Raises
         ------
