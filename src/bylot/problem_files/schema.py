@@ -26,9 +26,6 @@ from bylot.problem_files.document import (
     describe_value,
 )
 
-atexit.register(gc.freeze)
-"""msgspec 0.22 sometimes crashes when the interpreter frees types of nested structs at its end."""
-
 MAX_NAME_LENGTH = 200
 NAME_RULE = f"1 to {MAX_NAME_LENGTH} printable characters without spaces at the ends"
 
