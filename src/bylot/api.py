@@ -38,7 +38,6 @@ PolicySetting = bool | int | float | ShortText | None | dict[ShortText, int | fl
 
 ReceiptName = Literal["learned", "pending", "noted", "late", "duplicate"]
 DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
-EventKind = Literal["created", "decided", "rewarded", "activated", "cancelled", "closed", "edited"]
 
 
 # Requests
@@ -255,7 +254,7 @@ class EventRecord(Struct, frozen=True):
     """An event of a router's log; of: the sequence number of the decision that it is about."""
 
     seq: int
-    kind: EventKind
+    kind: str  # a key of `bylot.eventlog.events.EVENT_BODIES`
     of: int | None
     key: str | None
     at: str  # RFC 3339, UTC

@@ -74,7 +74,8 @@ class LogReader:
             "closed": self.on_close,
         }
         for event in events:
-            handlers[event.kind](event)
+            if event.kind in handlers:  # others do not concern decisions
+                handlers[event.kind](event)
         return [self.finish_entry(seq) for seq in self.entries if seq not in self.unused]
 
     def finish_entry(self, seq: int) -> LogEntry:

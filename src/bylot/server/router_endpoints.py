@@ -116,7 +116,7 @@ def event_record(event: Event) -> api.EventRecord:
     """An event as it is sent."""
     return api.EventRecord(
         event.seq,
-        event.kind,  # type: ignore[arg-type]
+        event.kind,
         event.of,
         event.key,
         format_timestamp(event.at),

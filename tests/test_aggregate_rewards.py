@@ -12,7 +12,7 @@ from bylot.errors import DecisionNotFound, DecisionStateError, RewardConflict, R
 from bylot.eventlog import open_decisions
 from bylot.eventlog.events import DecisionMade
 from bylot.policies.base import compute_distribution
-from diaries import SECOND, Diary, decided, with_frank
+from logged_aggregate import SECOND, Diary, decided, with_frank
 from small import five
 
 

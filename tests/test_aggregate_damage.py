@@ -11,7 +11,7 @@ from bylot.eventlog.events import BODY_DECODERS, encode_body
 from bylot.eventlog.hash_chain import rehash_event
 from bylot.policies import POLICIES
 from bylot.store.protocol import Event
-from diaries import Diary, eventful
+from logged_aggregate import Diary, eventful
 
 
 def damages(event: Event) -> list[Event]:

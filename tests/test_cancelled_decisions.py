@@ -4,7 +4,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bylot import Problem, at_least, at_most
-from diaries import Diary, decided, with_frank
+from logged_aggregate import Diary, decided, with_frank
 
 PERIOD = 400
 

@@ -18,7 +18,7 @@ from bylot.errors import (
 )
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.numerics.iid_sets import log_iid_set_probability
-from diaries import Diary, decided, terms_of, with_frank
+from logged_aggregate import Diary, decided, terms_of, with_frank
 from small import five
 
 EVERY = ["distinct", "tangent", "noisy-or", "omd", "cbwk", "ts-bwk", "moe", "random"]
