@@ -75,7 +75,7 @@ def test_what_is_wrong_is_said_with_a_remedy(words: str, said: str) -> None:
 
 def test_an_unknown_name_is_answered_with_all_there_are_ours_first() -> None:
     with pytest.raises(
-        PolicyError, match="auto, distinct, panel, tangent, strict, omd, "
+        PolicyError, match="auto, distinct, noisy-or, tangent, strict, omd, "
     ) as caught:
         find_policy("best")
     assert all(name in str(caught.value) for name in POLICY_NAMES)
