@@ -116,8 +116,8 @@ def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
                 parts.policy.bind(restrict_problem(problem, active), parts.run.horizon)
     except (InfeasibleLimits, PolicyError) as error:
         raise InfeasibleLimits(
-            f"with {', '.join(map(repr, paused))} paused, the active experts cannot keep the limits "
-            f"({error.for_running_router()})",
+            f"with {', '.join(map(repr, paused))} paused, the active experts cannot keep the "
+            f"limits ({error.for_running_router()})",
             remedy="resume one of them, or change the limits",
         ) from error
 

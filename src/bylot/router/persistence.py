@@ -144,7 +144,7 @@ def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Pr
     )
 
 
-def router_to_data(core: RouterCore, memory: int, open: OpenTickets) -> dict[str, Any]:  # noqa: A002
+def router_to_data(core: RouterCore, memory: int, tickets: OpenTickets) -> dict[str, Any]:
     """The content of a saved file."""
     return {
         "format": SAVED_FILE_FORMAT,
@@ -157,7 +157,7 @@ def router_to_data(core: RouterCore, memory: int, open: OpenTickets) -> dict[str
         "max_contexts": core.max_contexts,
         "memory": memory,
         **msgspec.to_builtins(core_to_data(core)),
-        "open": [open_decision_to_data(t, one) for t, one in open.items()],
+        "open": [open_decision_to_data(t, one) for t, one in tickets.items()],
     }
 
 

@@ -87,9 +87,9 @@ class Router:
         check_at_least_one("memory", memory)
         self._start(RouterCore(problem, resolved, run, contexts), memory, {})
 
-    def _start(self, core: RouterCore, memory: int, open: dict[int, Ticket | float]) -> None:  # noqa: A002
+    def _start(self, core: RouterCore, memory: int, tickets: dict[int, Ticket | float]) -> None:
         self.core, self.memory = core, memory
-        self.open = open  # a ticket until the reward arrives, then the reward
+        self.open = tickets  # a ticket until the reward arrives, then the reward
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:

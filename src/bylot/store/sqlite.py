@@ -71,7 +71,8 @@ SQLITE_REMEDIES = {
     "check which one has it open",
     sqlite3.SQLITE_LOCKED: "another process has it locked; check which one has it open",
     sqlite3.SQLITE_FULL: "the disk is full; free some space",
-    sqlite3.SQLITE_READONLY: "it is read-only; open it for writing, and check that its folder is writable",
+    sqlite3.SQLITE_READONLY: "it is read-only; open it for writing, and check that its folder "
+    "is writable",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder exists and that both are "
     "writable",
     sqlite3.SQLITE_IOERR: "input/output error; check the disk and the system log",
