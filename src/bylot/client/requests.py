@@ -1,5 +1,6 @@
 """The requests of the API as data, and how their responses are read; sending is left to others."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
@@ -93,13 +94,18 @@ def encode_numpy(value: Any) -> Any:
 
 
 def response_reader(
-    kind: type[WireT], convert: Callable[[WireT], AnswerT]
+    kind: type[WireT], convert: Callable[[WireT], AnswerT], has_costs: bool = False
 ) -> Callable[[bytes], AnswerT]:
-    """A function that decodes a response and converts it; unknown fields are ignored."""
+    """A function that decodes a response and converts it; unknown fields are ignored.
+
+    has_costs: the response contains decisions, whose unknown costs are null in JSON
+    """
     decoder = msgspec.json.Decoder(kind)
 
     def read(body: bytes) -> AnswerT:
         try:
+            if has_costs and b"null" in body:
+                return convert(msgspec.convert(restore_nan(msgspec.json.decode(body)), kind))
             return convert(decoder.decode(body))
         except msgspec.MsgspecError as error:
             raise ServiceError(
@@ -108,6 +114,19 @@ def response_reader(
             ) from None
 
     return read
+
+
+def restore_nan(data: Any) -> Any:
+    """Replace null by NaN in the costs of a decision or of a batch: JSON has no NaN."""
+    if isinstance(data, dict):
+        for result in data.get("results") or ():
+            if isinstance(result, dict):
+                restore_nan(result.get("decision"))
+        for name in ("spend", "expected"):
+            costs = data.get(name)
+            if isinstance(costs, dict):
+                data[name] = {k: math.nan if v is None else v for k, v in costs.items()}
+    return data
 
 
 def decode_error(body: bytes) -> api.ErrorDetail | None:
@@ -163,14 +182,16 @@ def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:
     return make_error(result.status, detail, RewardError)
 
 
-read_decision = response_reader(Decision, lambda decision: decision)
+read_decision = response_reader(Decision, lambda decision: decision, has_costs=True)
 read_config = response_reader(api.RouterView, lambda view: view.config)
 read_view = response_reader(api.RouterView, lambda view: view)
 read_routers = response_reader(api.RouterList, lambda page: page)
 read_events = response_reader(api.EventList, lambda page: page)
 read_receipt = response_reader(api.RewardReceipt, lambda one: Receipt(one.receipt))
 read_decisions = response_reader(
-    api.DecisionBatchResponse, lambda page: [decision_from_result(one) for one in page.results]
+    api.DecisionBatchResponse,
+    lambda page: [decision_from_result(one) for one in page.results],
+    has_costs=True,
 )
 read_receipts = response_reader(
     api.RewardBatchResponse, lambda page: [receipt_from_result(one) for one in page.results]
