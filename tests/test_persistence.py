@@ -79,9 +79,11 @@ def test_settings_of_the_first_version_are_still_read() -> None:
         "dual": {"kind": "fixed", "step": 0.05},
     }
     assert policies.policy_from_data(first) == Omd()
-    for edit in ({"name": "omg"}, {"new": 1}, {"dual": {"kind": "other", "step": 1.0}}):
+    for edit in ({"name": "omg"}, {"new": 1}):
         with pytest.raises(PolicyError, match="upgrade it"):
             policies.policy_from_data(first | edit)
+    with pytest.raises(PolicyError, match="'other': expected one of fixed, anytime, adaptive"):
+        policies.policy_from_data(first | {"dual": {"kind": "other", "step": 1.0}})
 
 
 def test_a_share_keeps_its_members() -> None:
