@@ -1,4 +1,4 @@
-"""What becomes of rewards: once, in time, by the probabilities of their decision; and what panels cost."""
+"""Rewards count once, in time, by the probabilities of their decision; costs are settled."""
 
 from typing import Any
 

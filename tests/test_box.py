@@ -1,4 +1,4 @@
-"""The box of the limits and the paper's surrogate: support, maximiser, slope, distance, transfer."""
+"""The box of the limits and the paper's surrogate: support, maximiser, slope, distance."""
 
 import pickle
 

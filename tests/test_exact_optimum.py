@@ -1,4 +1,4 @@
-"""The optimum under the exact expected costs: feasible, as good as SLSQP finds, below the ceiling."""
+"""The optimum under exact expected costs: feasible, as good as SLSQP finds, below the ceiling."""
 
 import itertools
 

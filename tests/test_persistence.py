@@ -285,7 +285,7 @@ def paths(data: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def plays_on(router: Router) -> None:
-    """A file that was accepted gives a router that works: proper probabilities, however it goes on."""
+    """A file that was accepted gives a router that works, with proper probabilities."""
     for t in range(25):
         some = router.problem.experts[:3] if t % 4 else None
         decision = router.decide(f"context {t % 3}", some)

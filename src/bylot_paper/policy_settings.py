@@ -1,7 +1,7 @@
 """The policies of the experiments: the eight of section 6.3, variants of five of them, and our own.
 
 The paper's settings are for raw rewards, sums over N dimensions between 0 and N; policies here
-learn from rewards in [0, 1]. Settings that multiply a reward or are compared with one are converted: an
+learn from rewards in [0, 1]. Settings that multiply a reward or are compared with one change: an
 index mu + c sqrt(...) + lambda.C keeps its order if all of it is divided by N, and a step r / eta
 does not change if eta is divided too.
 """

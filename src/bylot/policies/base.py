@@ -1,7 +1,7 @@
 """The contract of all policies: settings, a rule, a state, and four compiled steps.
 
-A *policy* holds settings and describes itself; `bind` makes a *rule*, a NamedTuple of settings bound
-to a problem, `start` a *state*, a NamedTuple of arrays that the steps write into. Simulator, router
+A *policy* holds settings and describes itself; `bind` makes a *rule*, a NamedTuple bound to a
+problem, `start` a *state*, a NamedTuple of arrays that the steps write into. Simulator, router
 and server call the same steps; they keep a ticket between a decision and its reward.
 """
 

@@ -1,6 +1,6 @@
 """The boundary between a router and compiled code: rule, state, totals and costs in one handle.
 
-Passing some thirty arrays one by one takes longer than a decision; a `CompiledHandle` is passed as one
+Passing some thirty arrays takes longer than a decision; a `CompiledHandle` is passed as one
 pointer. It holds the arrays of the NamedTuples that it was made from, not copies.
 """
 

@@ -1,4 +1,4 @@
-"""distinct: exactly M different experts, drawn as one set from a distribution moved by mirror ascent.
+"""distinct: M different experts, drawn as one set from a distribution moved by mirror ascent.
 
 The distribution is conditional Poisson, P(A) ~ prod_{i in A} e^theta_i over |A| = M, mixed with a
 little of the maximum-entropy distribution inside the limits. Its expected cost is linear in the

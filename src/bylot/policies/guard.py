@@ -88,7 +88,7 @@ def make_guard(
 
 
 def plan_fallback_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:
-    """The schedule of these quotas, in the shortest cycle that satisfies the limits in the period."""
+    """The schedule of these quotas, in the shortest cycle that keeps the limits in the period."""
     plans = []
     for cycle in SCHEDULE_LENGTHS:
         plans.append(make_fallback_schedule(quota, rows.A, cycle))
@@ -242,7 +242,7 @@ def is_outside_bounds(costs: Floats, bounds: Floats) -> bool:
 
 @jit
 def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floats) -> bool:
-    """Mark the limits that panels of these expected costs would miss at the end of the period: above
+    """Mark the limits that panels of these expected costs would miss by the period's end: above
     the bound in force, and above what is left of the period.
     """
     some, n = False, budget.left[0]

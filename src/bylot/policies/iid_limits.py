@@ -228,5 +228,5 @@ def find_iid_margin(rows: ConstraintRows, M: int, most: float) -> float:
 
 
 def find_iid_floor(rows: ConstraintRows, M: int, margin: float) -> Floats:
-    """f0: the maximum-entropy distribution inside slightly tightened limits, mixed into every draw."""
+    """f0: the maximum-entropy distribution inside slightly tighter limits, mixed into each draw."""
     return solve_max_entropy_draws(rows, M, min(BOUND_TIGHTENING, margin / 2)).q

@@ -1,9 +1,9 @@
 """noisy-or: the best set of M experts under a model sampled from the posterior, less prices.
 
-A noisy-or model learns what sets miss (`noisy_or_posterior`); prices of the limits follow the chosen
-panels (`multipliers`). Beliefs are per context, prices shared. Guard, pacing and, in rounds set aside
-for exploration, the distribution are those of `distinct`, whose rule and state are parts of this one:
-there is one budget.
+A noisy-or model learns what sets miss (`noisy_or_posterior`); prices of the limits follow the
+chosen panels (`multipliers`). Beliefs are per context, prices shared. Guard, pacing and, in
+exploration rounds, the distribution are those of `distinct`, whose rule and state are parts of
+this one: there is one budget.
 """
 
 import math
@@ -182,7 +182,7 @@ def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools)
 def choose_model_panel(
     rule: NoisyOrRule, state: NoisyOrState, x: int, t: int, available: Bools, stream: Xoshiro
 ) -> Ticket:
-    """Every round: the best set under a sampled model, or the guard's panel. Prices follow the former
+    """Play the best set under a sampled model, or the guard's panel. Prices follow the former
     only.
     """
     budget, bounds = state.explorer.budget, state.explorer.bounds
@@ -200,8 +200,8 @@ def choose_model_panel(
 def choose_or_explore(
     rule: NoisyOrRule, state: NoisyOrState, x: int, rng: RngKey, available: Bools
 ) -> Ticket:
-    """`decide`: `distinct` in a random share of the rounds, else the model. Bounds in force are paced
-    every batch.
+    """`decide`: `distinct` in a random share of the rounds, else the model. Bounds are paced every
+    batch.
     """
     s, explorer = open_stream(rng, MODEL_STREAM), rule.explorer
     due = state.visits[x] % rule.batch == 0
@@ -229,7 +229,7 @@ def is_exploration(ticket: Ticket) -> bool:
 
 @jit
 def update_beliefs(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
-    """`learn`: update the posterior, whatever chose the panel: the schedule does not depend on rewards.
+    """`learn`: update the posterior, whoever chose the panel: the schedule ignores rewards.
     `distinct` learns from its own rounds.
     """
     if is_exploration(ticket):

@@ -1,8 +1,8 @@
 """The posterior of a noisy-or model of what sets of experts miss.
 
 E[1 - r | A] = exp(sum_{i in A} b_i) with b ~ N(beta, P), a belief per context. P is kept as a root,
-P = T'T, which every observation changes by a rank-one product: it stays a covariance, and a sample is
-beta + T'z without a factorisation. `noisy_or` chooses the panels.
+P = T'T, which every observation changes by a rank-one product: P stays a covariance, and a
+sample is beta + T'z without a factorisation. `noisy_or` chooses the panels.
 """
 
 import math
@@ -87,7 +87,7 @@ def is_valid_posterior(belief: Posterior) -> bool:
 
 @jit
 def estimate_noise(belief: Posterior, x: int) -> float:
-    """phi, the mean of (y - mu)^2 over the mean of mu. A mean of ratios would depend on few rounds."""
+    """phi, the mean of (y - mu)^2 over the mean of mu; a mean of ratios rests on few rounds."""
     return float(min(max(belief.squares[x] / belief.missed[x], MIN_NOISE), MAX_NOISE))
 
 
@@ -186,7 +186,7 @@ def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, ske
     """Record a surprise for every member; after too many of one sign, reset the belief about that
     expert and widen all others.
 
-    If surprises are skewed, a few large ones in a row are not unusual: the mean is over more rounds,
+    If surprises are skewed, a few large ones in a row are usual: the mean is over more rounds,
     and the threshold higher on that side.
     """
     fade = min(DRIFT_RATE, DRIFT_SKEW_SQUARED / max(skew * skew, DRIFT_SKEW_SQUARED))

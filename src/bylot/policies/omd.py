@@ -224,8 +224,8 @@ def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, available: 
     """Project q so that q renormalised on the available experts is in w's half-space; False, and q
     unchanged, if that is impossible.
 
-    a.q_up / sum(q_up) <= b is linear in q: sum over available i of (a_i - b) q_i <= 0. Without this an
-    outage of cheap experts would move their mass to expensive ones.
+    a.q_up / sum(q_up) <= b is linear in q: sum over available i of (a_i - b) q_i <= 0. Without it,
+    an outage of cheap experts would move their mass to expensive ones.
     """
     row, b = make_halfspace(rule, state.dual.w)
     q, cost = state.q[x], 0.0

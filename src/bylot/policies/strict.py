@@ -1,7 +1,7 @@
 """strict: M i.i.d. draws on a fixed safe set, for adversarial environments.
 
 Mirror ascent in the entropy over {q : A q <= b*}, the largest half-spaces that imply the limits
-(`iid_limits`; the paper's are inside them), with steps that only get shorter and are not clipped, no
+(`iid_limits`; the paper's are inside them), with steps that only get shorter, no clipping, no
 pacing, and by default no guard: what the regret bound of mirror ascent on a concave reward assumes,
 and nothing else.
 """

@@ -147,7 +147,7 @@ AT_LEAST_ONE: dict[type, tuple[str, ...]] = {
 EXPERT_KEYS = ("name", "group")
 """All other keys of an expert are costs."""
 
-atexit.register(gc.freeze)  # msgspec 0.22 may crash when its types are collected at exit
+atexit.register(gc.freeze)  # msgspec may crash when it frees Meta types at exit (its issue 717)
 PROBLEM_TYPE = inspect.type_info(ProblemEntry)
 EXPERTS_TYPE = inspect.type_info(Annotated[list[ExpertEntry], Meta(min_length=2)])
 
