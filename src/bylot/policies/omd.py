@@ -468,6 +468,7 @@ class Omd(Policy):
                 "step rule of the dual",
                 got=dual["kind"],
                 expected=f"one of {', '.join(DUAL_STEPS)}",
+                remedy="if a later bylot wrote this, upgrade it",
             )
         return cls(**{**settings, "dual": DUAL_STEPS[dual["kind"]](dual["step"])})
 
