@@ -28,7 +28,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = r"\{ \.python \.elsewhere \}"  # another library's code, which is not run
 
-PROTOCOLS = ("Environment", "Rounds", "Policy", "HasMaxContexts", "HasDerivedState")
+PROTOCOLS = ("Environment", "Rounds", "Policy")
 
 OFFLINE = """
 import runpy, sys

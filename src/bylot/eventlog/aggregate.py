@@ -99,7 +99,7 @@ class RouterAggregate:
     ) -> tuple["RouterAggregate", Event]:
         """A new router and event 0 of its log; an invalid configuration raises an error."""
         config, parts = validate_config(structs.replace(config, version=1))
-        # the repository checks the capacity for contexts, once, when the log begins
+        # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         made = cls(number, name, config, RouterCore(*parts, config.max_contexts))
         made.created = at
         return made, made.append(at, RouterCreated(config, by=by))

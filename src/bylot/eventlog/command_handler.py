@@ -32,8 +32,8 @@ MAX_CLOSES_PER_SWEEP = 1_000
 class CommandHandler:
     """All routers of one store that this process writes to; for one thread at a time.
 
-    owner: a name that no other process has; lease: seconds for which a router stays ours when we no
-    longer renew; every: events of a log between two snapshots
+    owner: a name that no other process has; lease: seconds until a lease that is not renewed expires;
+    every: events of a log between two snapshots
     """
 
     def __init__(

@@ -22,7 +22,7 @@ LEASE_RENEWAL_US = 3_000_000
 
 
 class StoredRouter:
-    """One router of a store, with the methods of `bylot.Router`. Thread-safe.
+    """One router of a store, with `decide`, `reward` and `status` of `bylot.Router`. Thread-safe.
 
     >>> import tempfile
     >>> from bylot.problem import at_most

@@ -118,7 +118,7 @@ class RouterCore:
         COMPILED_HANDLE_TYPES.add(kind)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: all but the handle, which is made anew."""
+        """For copies and pickles: all but the handle, which is rebuilt."""
         return {name: value for name, value in vars(self).items() if name != "_handle"}
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
@@ -187,8 +187,8 @@ class RouterCore:
             sums[:] -= [given[name] if name in counted else 0.0 for name in self.problem.costs]
         for name in counted:
             self.costs.unused[name] = self.costs.unused.get(name, 0) + 1
-        # The first decision of the period, and the same had as many been made as are played: as
-        # long as the period lasts, the second changes with cancelled decisions only.
+        # self.period is (first decision of the period, t minus the rounds played in it). Within a
+        # period the second number changes only when a decision is cancelled.
         first, level = self.period
         rounds = count_played_rounds(self.rule, self.state)
         if level != self.t - rounds:
@@ -247,7 +247,7 @@ class RouterCore:
         return resize_arrays(self.state, self.policy.start(self.rule, rows))
 
     def mask_available(self, available: Iterable[str] | None) -> Bools:
-        """A mask of the available experts; an empty one stands for all of them."""
+        """A mask of the available experts; an empty mask means all."""
         if available is None:
             return ALL_AVAILABLE
         if isinstance(available, str):

@@ -67,7 +67,7 @@ class Receipt(StrEnum):
 
     LEARNED = "learned"  # the policy has learned from it
     PENDING = "pending"  # it counts when the reward window of the decision ends
-    NOTED = "noted"  # stored, but another reward of the decision counts
+    NOTED = "noted"  # stored, not learned: another reward counts, or the pool has changed since
     DUPLICATE = "duplicate"  # the decision already has this reward; nothing was changed
     LATE = "late"  # the decision is no longer held, or its window has ended; nothing was learned
     UNKNOWN = "unknown"  # there is no such decision; nothing was changed

@@ -28,7 +28,7 @@ OpenTickets = dict[int, Ticket | float]
 
 
 class CoreData(Struct):
-    """What a RouterCore has beyond its configuration; rule: None if it is bound anew."""
+    """What a RouterCore has beyond its configuration; rule: None if it is to be rebound."""
 
     rows: int  # of the state, one per context
     state: dict[str, Any]
