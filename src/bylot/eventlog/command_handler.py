@@ -32,7 +32,7 @@ MAX_CLOSES_PER_SWEEP = 1_000
 class CommandHandler:
     """All routers of one store that this process writes to; for one thread at a time.
 
-    owner: a name that no other process has; lease: seconds until a lease that is not renewed expires;
+    owner: a name that no other process has; lease: seconds until an unrenewed lease expires;
     every: events of a log between two snapshots
     """
 
