@@ -153,7 +153,7 @@ def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:
 def test_a_horizon_too_short_for_the_promise_is_refused() -> None:
     costs, limits = {"a": [1, 0], "b": [0, 1]}, [at_least("a", 0.3), at_least("b", 0.3)]
     problem = Problem(["ann", "bob"], costs, limits, draws=1)
-    with pytest.raises(PolicyError, match="give at least 3"):
+    with pytest.raises(PolicyError, match="use at least 3"):
         Distinct().bind(problem, 2)
 
 

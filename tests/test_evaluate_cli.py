@@ -184,7 +184,10 @@ def test_apprentice_reports_agreement_but_no_rewards(
         (["--target", "draws:nowhere.json"], "cannot read nowhere.json"),
         (["--target", "sets:{place}/log.jsonl"], "is not JSON"),
         (["--target", "draws:{place}/list.json"], "expected an object"),
-        (["--target", "router:nowhere.json"], "nowhere.json does not exist; give a file"),
+        (
+            ["--target", "router:nowhere.json"],
+            "nowhere.json does not exist; use a file written by save()",
+        ),
         (["--target", "router:nowhere.json"], "target 'router:nowhere.json': nowhere.json does"),
         (["--target", "set:ann,bop"], "unknown expert 'bop'"),
         (["--target", "draws:ann=1,bob=2,ann=2"], "duplicate key 'ann'"),

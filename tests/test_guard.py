@@ -237,7 +237,7 @@ def test_a_period_that_is_too_short_is_refused_with_the_shortest_that_works() ->
     made = make_fallback_schedule(find_slater_point(problem).quota, rows.A)
     shortest = compute_shortest_period(rows, made)
     assert shortest == 3  # half a round behind, with room for a fifth of one in each
-    with pytest.raises(PolicyError, match=f"give at least {shortest}"):
+    with pytest.raises(PolicyError, match=f"use at least {shortest}"):
         make_guard(rows, made, int(shortest) - 1)
     assert make_guard(rows, made, int(shortest)).period == shortest
 
@@ -246,7 +246,7 @@ def test_limits_without_any_room_have_no_period_that_works() -> None:
     rows = ConstraintRows(np.array([[1.0, 0.0]]), np.array([0.5]))
     made = make_fallback_schedule(np.array([0.5, 0.5]), rows.A, cycle=2)
     assert compute_shortest_period(rows, made) == math.inf
-    with pytest.raises(PolicyError, match="limits that leave some room"):
+    with pytest.raises(PolicyError, match="loosen the limits, or use 'omd'"):
         make_guard(rows, made, 1_000)
 
 

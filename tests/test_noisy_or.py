@@ -378,5 +378,5 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:
     problem = Problem(["a", "b"], {"usd": [1.0, 1.0]}, [at_most("usd", 1.5)], draws=2)
-    with pytest.raises(PolicyError, match="panel asks 2 different experts every time"):
+    with pytest.raises(PolicyError, match="noisy-or asks 2 different experts every time"):
         NoisyOr().bind(problem)

@@ -329,7 +329,7 @@ def test_a_page_that_cannot_be_written_is_named(
     assert main(["report", str(copy)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert name in line
-    assert "give another --out or folder" in line
+    assert "use another --out or folder" in line
 
 
 @pytest.mark.parametrize("verb", ["plot", "report"])

@@ -185,7 +185,7 @@ def test_the_remedy_for_a_short_period_and_for_limits_without_room_is_named() ->
         Router(Problem(["ann", "bob"], costs, limits, draws=1, period=2))
     Router(Problem(["ann", "bob"], costs, limits, draws=1, period=3))
     tight = [at_least("a", 0.5), at_least("b", 0.5)]
-    with pytest.raises(PolicyError, match="some room, or take 'omd'"):
+    with pytest.raises(PolicyError, match="loosen the limits, or use 'omd'"):
         Router(Problem(["ann", "bob"], costs, tight, draws=1))
     Router(Problem(["ann", "bob"], costs, tight, draws=1), "omd")
 

@@ -87,7 +87,7 @@ def test_a_router_from_its_making_to_its_end(run_verb: RunVerb, pool: str) -> No
     assert "life" in run_verb("router", "list")
     assert "add --yes" in run_verb("router", "delete", "life", ends=2)
     assert run_verb("router", "delete", "life", "--yes") == "life is deleted\n"
-    assert "no router 'life'" in run_verb("decide", "life", ends=1)
+    assert "no router named 'life'" in run_verb("decide", "life", ends=1)
 
 
 def test_everything_can_be_had_as_json(run_verb: RunVerb, pool: str) -> None:
@@ -228,7 +228,7 @@ def test_a_served_router_can_be_evaluated_and_replayed(
     )
     replayed = run_verb("replay", "judged", "--store", store)
     assert "302 decisions, all verified" in replayed
-    assert "no router 'nobody'" in run_verb("replay", "nobody", "--store", store, ends=1)
+    assert "no router named 'nobody'" in run_verb("replay", "nobody", "--store", store, ends=1)
 
 
 def test_keys_say_who_may_do_what(

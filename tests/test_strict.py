@@ -88,7 +88,7 @@ def test_twelve_minimum_shares_fit_into_the_safe_set_but_not_into_the_paper_s() 
 def test_a_minimum_that_one_expert_alone_cannot_give_is_refused() -> None:
     groups = {"g": [1, 1, 1, 0, 0, 0]}
     problem = Problem(list("abcdef"), groups, [at_least("g", 1.2)], draws=3)
-    with pytest.raises(PolicyError, match="take 'tangent'"):
+    with pytest.raises(PolicyError, match="use 'tangent'"):
         Strict().bind(problem)
 
 
@@ -97,7 +97,7 @@ def test_limits_that_no_fixed_set_keeps_are_refused() -> None:
     limits = [at_least(f"g{i}", 0.7) for i in range(4)]
     costs = {f"g{i}": groups[i] for i in range(4)}
     problem = Problem(experts, costs, limits, draws=3)
-    with pytest.raises(PolicyError, match="take 'tangent'"):
+    with pytest.raises(PolicyError, match="use 'tangent'"):
         Strict().bind(problem)
 
 

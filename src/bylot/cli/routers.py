@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bylot.cli.options import (
     POLICY_HELP,
     VerbParser,
@@ -183,6 +181,8 @@ def read_router_policy(client: "Client", name: str) -> str:
     """Read the policy from the first event of a router: no edit changes it, and this way the
     server does not have to load every router for a list.
     """
+    import msgspec
+
     from bylot.client import requests
     from bylot.client.decision_log import ConfigLine
     from bylot.policies import policy_from_data
@@ -277,6 +277,8 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
 
 def run_decide(given: argparse.Namespace) -> int:
     """Ask for a panel."""
+    import msgspec
+
     with connect_client(given) as client:
         router = client.router(given.name)
         decision = router.decide(

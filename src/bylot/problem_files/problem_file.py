@@ -222,7 +222,8 @@ def write(problem: Problem) -> str:
     >>> quota = at_least(share("junior", ["bob"]), 0.3)
     >>> print(write(Problem(["ann", "bob"], {"usd": [2.0, 1.0]}, [quota], draws=1)), end="")
     draws: 1
-    costs: {usd: ""}
+    costs:
+      usd: ""
     experts:
     - {name: ann, usd: 2.0}
     - {name: bob, usd: 1.0}
