@@ -84,7 +84,7 @@ def test_a_folder_with_other_files_of_these_names_is_refused(folder: Path, tmp_p
 
 
 def test_a_count_that_differs_is_named(trec: Crowd) -> None:
-    with pytest.raises(DataError, match="677 workers where 678 are wanted; download"):
+    with pytest.raises(DataError, match="677 workers instead of 678; download"):
         check_counts(trec, trec.counts._replace(workers=678))
     assert check_counts(trec, trec.counts) is trec
 
