@@ -1,10 +1,11 @@
 """Small pools that several tests play on."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bylot.environments import Given, Noisy
 from bylot.numerics.jit import Floats
-from bylot.problem import Problem, at_least, at_most
+from bylot.problem import Box, Problem, at_least, at_most
 
 
 def five(floor: float | None = None, draws: int = 2) -> Problem:
@@ -37,3 +38,9 @@ def recorded(rounds: int = 400, contexts: int = 1, seed: int = 3) -> Given:
     rng = np.random.default_rng(seed)
     values: Floats = rng.random((rounds, 3, 5)) / 3
     return Given(values, rng.integers(0, contexts, rounds))
+
+
+def distance_to_box(box: Box, x: ArrayLike) -> float:
+    """Euclidean distance of x to the box: max over |w| <= 1 of w.x - h(w)."""
+    point = np.asarray(x, dtype=np.float64)
+    return float(np.linalg.norm(point - point.clip(box.low, box.high)))

@@ -11,6 +11,7 @@ from bylot import Problem, at_most
 from bylot.numerics.philox import RngKey
 from bylot.policies import Omd
 from bylot.policies.base import decide, learn
+from small import distance_to_box
 
 DEAR = Problem(["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05)
 ALL_UP = np.empty(0, np.bool_)
@@ -30,7 +31,7 @@ def violation(contexts: int, printed: bool) -> float:
             learn(rule, state, ticket, float(ticket.draws[0] == 0))
             u.append(rule.rows @ state.q[x])
             t += 1
-    return DEAR.box.distance(np.mean(u, axis=0))
+    return distance_to_box(DEAR.box, np.mean(u, axis=0))
 
 
 def test_charging_the_policy_played_leaves_no_violation() -> None:

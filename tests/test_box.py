@@ -9,13 +9,27 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import ArrayLike
 
-from bylot.errors import ProblemError
-from bylot.numerics.box import dual_slope_at
+from bylot.numerics.box import box_support, dual_slope_at
 from bylot.numerics.jit import Floats
 from bylot.problem import Box, Problem, at_least, at_most
+from small import distance_to_box
 
 SEEDS = st.integers(0, 2**32 - 1)
 exactly = settings(deadline=None, derandomize=True, max_examples=150)
+
+
+def make_box(low: ArrayLike, high: ArrayLike) -> Box:
+    return Box(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+
+
+def support(box: Box, w: ArrayLike) -> float:
+    return box_support(box.low, box.high, np.asarray(w, dtype=np.float64))
+
+
+def find_slope(box: Box, u: ArrayLike, w: ArrayLike) -> Floats:
+    """The shortest of u - x over all maximisers x of w.x: what a dual step at w follows."""
+    ends = zip(box.low, box.high, np.asarray(u), np.asarray(w), strict=True)
+    return np.array([dual_slope_at(*one) for one in ends])
 
 
 def maximiser(box: Box, w: ArrayLike) -> Floats:
@@ -39,7 +53,7 @@ def in_ball(rng: np.random.Generator, size: int) -> Floats:
 
 
 def payoff(box: Box, u: Floats, w: Floats) -> float:
-    return float(w @ u) - box.support(w)
+    return float(w @ u) - support(box, w)
 
 
 # The paper's table (section 4): M = 2, at most 3 becomes [0, 1.5]; at least 0.4, largest cost 5.
@@ -63,7 +77,7 @@ def test_the_support_is_the_papers_case_table(w: list[float], expected: float) -
     )
     assert_array_equal(problem.box.low, [0.0, 0.4])
     assert_array_equal(problem.box.high, [1.5, 5.0])
-    assert problem.box.support(w) == pytest.approx(expected, abs=1e-15)
+    assert support(problem.box, w) == pytest.approx(expected, abs=1e-15)
 
 
 @exactly
@@ -73,7 +87,7 @@ def test_the_distance_is_the_best_payoff_of_the_unit_ball(seed: int, size: int) 
     rng = np.random.default_rng(seed)
     box = random_box(rng, size)
     u = box.low + rng.normal(size=size) * 10.0 ** rng.uniform(-3, 3)
-    distance, scale = box.distance(u), 1.0 + np.abs([u, box.low, box.high]).sum()
+    distance, scale = distance_to_box(box, u), 1.0 + np.abs([u, box.low, box.high]).sum()
     for _ in range(20):
         assert payoff(box, u, in_ball(rng, size)) <= distance + 1e-14 * scale
     normal = u - np.clip(u, box.low, box.high)
@@ -89,7 +103,7 @@ def test_the_maximiser_lies_in_the_box_and_attains_the_support(seed: int, size: 
     box, w = random_box(rng, size), in_ball(rng, size)
     peak = maximiser(box, w)
     assert np.all((box.low <= peak) & (peak <= box.high))
-    assert w @ peak == pytest.approx(box.support(w), rel=1e-12, abs=1e-12)
+    assert w @ peak == pytest.approx(support(box, w), rel=1e-12, abs=1e-12)
 
 
 @exactly
@@ -98,7 +112,7 @@ def test_the_slope_is_the_shortest_supergradient_of_the_payoff(seed: int, size: 
     rng = np.random.default_rng(seed)
     box, w = random_box(rng, size), in_ball(rng, size)
     u = box.low + rng.normal(size=size) * 10.0 ** rng.uniform(-3, 3)
-    slope, scale = box.slope(u, w), 1.0 + np.abs([u, box.low, box.high]).sum()
+    slope, scale = find_slope(box, u, w), 1.0 + np.abs([u, box.low, box.high]).sum()
     for _ in range(20):  # the payoff is concave: it lies under each of its supergradients
         other = in_ball(rng, size)
         assert payoff(box, u, other) <= payoff(box, u, w) + slope @ (other - w) + 1e-13 * scale
@@ -107,26 +121,26 @@ def test_the_slope_is_the_shortest_supergradient_of_the_payoff(seed: int, size: 
 
 
 def test_a_limit_that_is_kept_does_not_move_a_multiplier_at_rest() -> None:
-    box = Box([0.0, 1.0], [2.0, 3.0])
-    assert_array_equal(box.slope([0.5, 2.5], [0.0, 0.0]), [0.0, 0.0])
-    assert_array_equal(box.slope([2.5, 0.5], [0.0, 0.0]), [0.5, -0.5])
+    box = make_box([0.0, 1.0], [2.0, 3.0])
+    assert_array_equal(find_slope(box, [0.5, 2.5], [0.0, 0.0]), [0.0, 0.0])
+    assert_array_equal(find_slope(box, [2.5, 0.5], [0.0, 0.0]), [0.5, -0.5])
 
 
 def test_half_lines_have_no_nan() -> None:
-    target = Box([-np.inf, 1.0], [2.0, np.inf])
-    assert target.support([0.0, 0.0]) == 0.0
-    assert target.support([1.0, -1.0]) == 1.0
-    assert target.support([-1.0, 0.0]) == np.inf
+    target = make_box([-np.inf, 1.0], [2.0, np.inf])
+    assert support(target, [0.0, 0.0]) == 0.0
+    assert support(target, [1.0, -1.0]) == 1.0
+    assert support(target, [-1.0, 0.0]) == np.inf
     assert_array_equal(maximiser(target, [0.0, 0.0]), [0.0, 1.0])
-    assert_array_equal(target.slope([3.0, 0.0], [0.0, 0.0]), [1.0, -1.0])
-    assert target.distance([5.0, -3.0]) == 5.0
-    assert target.distance([-1e9, 1e9]) == 0.0
+    assert_array_equal(find_slope(target, [3.0, 0.0], [0.0, 0.0]), [1.0, -1.0])
+    assert distance_to_box(target, [5.0, -3.0]) == 5.0
+    assert distance_to_box(target, [-1e9, 1e9]) == 0.0
 
 
 def test_a_box_without_coordinates_is_a_point() -> None:
-    box = Box([], [])
-    assert (box.size, box.support([]), box.distance([])) == (0, 0.0, 0.0)
-    assert maximiser(box, []).shape == box.slope([], []).shape == (0,)
+    box = make_box([], [])
+    assert (box.low.size, support(box, []), distance_to_box(box, [])) == (0, 0.0, 0.0)
+    assert maximiser(box, []).shape == find_slope(box, [], []).shape == (0,)
 
 
 def random_problem(rng: np.random.Generator) -> Problem:
@@ -149,7 +163,7 @@ def transfer(problem: Problem, box: Box, rng: np.random.Generator) -> tuple[floa
     q = rng.dirichlet(np.full(problem.size, rng.choice([0.1, 1.0])), size=int(rng.integers(1, 6)))
     phi = problem.rows @ (1 - (1 - q) ** problem.draws).mean(axis=0)
     varphi = problem.rows @ q.mean(axis=0)
-    return problem.target.distance(phi), problem.draws * box.distance(varphi)
+    return distance_to_box(problem.target, phi), problem.draws * distance_to_box(box, varphi)
 
 
 @exactly
@@ -187,24 +201,11 @@ def test_a_change_of_unit_changes_the_box_by_that_unit_and_no_other_coordinate(
 
 
 def test_a_box_is_read_only_also_after_pickling() -> None:
-    box = pickle.loads(pickle.dumps(Box([0.0], [1.0])))
-    with pytest.raises(ValueError, match="read-only"):
-        box.low[0] = 5.0
-
-
-@pytest.mark.parametrize(
-    ("low", "high"), [([1.0], [0.0]), ([np.nan], [1.0]), ([[0.0]], [[1.0]]), (0.0, 1.0)]
-)
-def test_a_box_needs_two_ends_in_order(low: list[float], high: list[float]) -> None:
-    with pytest.raises(ProblemError, match="low <= high"):
-        Box(low, high)
-
-
-def test_a_point_of_the_wrong_size_is_refused_before_the_kernel_reads_past_its_end() -> None:
-    with pytest.raises(
-        ProblemError, match=r"invalid shape of a point \(1,\): expected 2 numbers, one per limit"
-    ):
-        Box([0.0, 0.0], [1.0, 1.0]).support([1.0])
+    problem = Problem(["ann", "bob"], {"usd": [1.0, 2.0]}, [at_most("usd", 2.0)], draws=1)
+    again = pickle.loads(pickle.dumps(problem))
+    for end in (*again.box, *again.target):
+        with pytest.raises(ValueError, match="read-only"):
+            end[0] = 5.0
 
 
 def test_rounding_does_not_wake_a_multiplier_at_rest() -> None:

@@ -17,6 +17,7 @@ from bylot.optima import Optimum, ValueStack, optimum
 from bylot.optima.objective import Objective
 from bylot.optima.surrogate import Subproblem, make_surrogate_polytope
 from bylot.problem import Limit, Problem, at_least, at_most
+from small import distance_to_box
 
 CERTIFIED = 1e-8
 
@@ -44,7 +45,9 @@ def assert_certified(problem: Problem, values: Floats, best: Optimum, floor: flo
     q = best.policy
     assert q.min() >= floor - 1e-12
     assert_allclose(q.sum(), 1.0, rtol=1e-12)
-    assert problem.box.distance(problem.rows @ q) <= 1e-12 * (1 + problem.rows.max(initial=0.0))
+    assert distance_to_box(problem.box, problem.rows @ q) <= 1e-12 * (
+        1 + problem.rows.max(initial=0.0)
+    )
     assert_allclose(best.value, expected_reward(q, values, problem.draws), rtol=1e-12, atol=1e-15)
     stack = values.reshape(-1, *values.shape[-2:])
     slope = expected_reward_gradient(
@@ -127,7 +130,7 @@ def test_no_point_of_a_fine_grid_is_better() -> None:
     best, highest = optimum(problem, values, floor=False), 0.0
     for i, j in itertools.product(range(n + 1), repeat=2):
         q = np.array([i, j, n - i - j]) / n
-        if i + j <= n and problem.box.distance(problem.rows @ q) == 0.0:
+        if i + j <= n and distance_to_box(problem.box, problem.rows @ q) == 0.0:
             highest = max(highest, expected_reward(q, values, 2))
     assert best.value - 0.02 < highest <= best.value + 1e-12
 
@@ -275,7 +278,7 @@ def test_one_budget_for_all_contexts_holds_on_average_and_earns_more() -> None:
     shared = optimum(problem, values, contexts=kinds, aggregate=True)
     blind = optimum(problem, values)
     shares = np.array([(kinds == 7).mean(), (kinds == 9).mean()])
-    assert problem.box.distance(problem.rows @ (shares @ shared.policy)) <= 1e-12
+    assert distance_to_box(problem.box, problem.rows @ (shares @ shared.policy)) <= 1e-12
     assert shared.gap <= CERTIFIED
     assert shared.value > each.value + 1e-4  # one context uses part of the other's budget
     assert each.value > blind.value + 1e-4

@@ -59,7 +59,7 @@ def test_without_limits_the_arrays_are_empty_but_have_a_shape() -> None:
     for problem in [panel(limits=()), Problem(["ann", "bob"], {}, draws=1)]:
         assert problem.rows.shape == (0, problem.size)
         assert problem.bounds.shape == problem.signs.shape == (0,)
-        assert problem.box.size == problem.target.size == 0
+        assert problem.box.low.size == problem.target.low.size == 0
         assert problem.surrogate_conflict is None
 
 

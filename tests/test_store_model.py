@@ -62,7 +62,7 @@ class Model:
             or starts.get(router, len(world.logs[router])) != len(world.logs[router])
         }
         if lost:
-            raise LeaseLost("", tuple(sorted(lost)))
+            raise LeaseLost("", routers=sorted(lost))
         keys = [(e.router, e.key) for e in events if e.kind == "decided" and e.key is not None]
         if len(set(keys)) < len(keys) or any(self.decision_by_key(*key) for key in keys):
             raise IdempotencyKeyReused

@@ -15,21 +15,16 @@ NOT_GIVEN: Any = ...
 
 
 class Explained(Exception):
-    """What errors and warnings have in common: the parts of their message.
+    """What errors and warnings have in common: the parts of their message, as attributes.
 
     Parameters
     ----------
     what : str, optional
         The fault; with `got`, the name of the invalid value, by default the `subject` of the class.
         ``{limits}`` in it stands for `limits`.
-    got : object, optional
-        The invalid value.
-    expected : str, optional
-        What a valid value is.
-    remedy : str, optional
-        What the caller can do.
-    limits : sequence of Limit, optional
-        The limits that the message names.
+    **parts
+        `got`, the invalid value; `expected`, what a valid value is; `remedy`, what the caller can
+        do; `limits`, those that the message names; and the further attributes of a class.
 
     Examples
     --------
@@ -40,19 +35,17 @@ class Explained(Exception):
     """
 
     subject: ClassVar[str] = "value"
+    got: Any = NOT_GIVEN
+    expected: str | None = None
+    remedy: str | None = None
+    limits: Sequence[Any] = ()
+    running: bool = False
 
-    def __init__(
-        self,
-        what: str | None = None,
-        *,
-        got: Any = NOT_GIVEN,
-        expected: str | None = None,
-        remedy: str | None = None,
-        limits: Sequence[Any] = (),
-    ) -> None:
+    def __init__(self, what: str | None = None, **parts: Any) -> None:
         self.what = self.subject if what is None else what
-        self.got, self.expected, self.remedy, self.limits = got, expected, remedy, tuple(limits)
-        self.running = False
+        for name, value in parts.items():
+            default = getattr(type(self), name)  # an AttributeError for a part it does not have
+            setattr(self, name, tuple(value) if default == () else value)
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -97,7 +90,7 @@ class ProblemError(BylotError, ValueError):
 class InfeasibleLimits(ProblemError):
     """No policy can keep all limits at once.
 
-    Parameters
+    Attributes
     ----------
     limits : sequence of Limit
         The conflict: limits that cannot be kept together.
@@ -110,20 +103,12 @@ class InfeasibleLimits(ProblemError):
         A number of draws per request that resolves the conflict.
     """
 
-    def __init__(
-        self,
-        what: str | None = None,
-        *,
-        remedies: Sequence[Any] = (),
-        smallest: bool = True,
-        draws: int | None = None,
-        **parts: Any,
-    ) -> None:
-        super().__init__(what, **parts)
-        self.remedies, self.smallest, self.draws = tuple(remedies), smallest, draws
+    remedies: Sequence[Any] = ()
+    smallest: bool = True
+    draws: int | None = None
 
     @property
-    def conflict(self) -> tuple[Any, ...]:
+    def conflict(self) -> Sequence[Any]:
         """The limits that cannot be kept together."""
         return self.limits
 
@@ -148,16 +133,8 @@ class InfeasibleLimits(ProblemError):
 class LocatedError(BylotError, ValueError):
     """An error in a file: its `path`, and the `line` (a number or a row's name) if known."""
 
-    def __init__(
-        self,
-        what: str | None = None,
-        *,
-        path: Path | None = None,
-        line: int | str | None = None,
-        **parts: Any,
-    ) -> None:
-        super().__init__(what, **parts)
-        self.path, self.line = path, line
+    path: Path | None = None
+    line: int | str | None = None
 
     def explain(self, format_limit: Callable[[Any], str] = str) -> str:
         """Write the message, after the file and the line."""
@@ -176,11 +153,7 @@ class ProblemFileError(LocatedError, ProblemError):
 class InfeasibleProblemFile(ProblemFileError, InfeasibleLimits):
     """No policy can keep all limits of a problem file; `lines` are the lines of the conflict."""
 
-    def __init__(
-        self, what: str | None = None, *, lines: Sequence[int | None] = (), **parts: Any
-    ) -> None:
-        super().__init__(what, **parts)
-        self.lines = tuple(lines)
+    lines: Sequence[int | None] = ()
 
 
 class PolicyError(BylotError, ValueError):
@@ -232,19 +205,13 @@ class UnsupportedStore(StoreError):
 class LeaseLost(StoreError):
     """Another writer has taken over the logs of `routers` (their numbers); nothing was written."""
 
-    def __init__(
-        self, what: str | None = None, routers: tuple[int, ...] = (), **parts: Any
-    ) -> None:
-        super().__init__(what, **parts)
-        self.routers = routers
+    routers: Sequence[int] = ()
 
 
 class RouterBusy(StoreError):
     """Another server holds the lease of a router for `seconds` more."""
 
-    def __init__(self, what: str | None = None, seconds: float = 1.0, **parts: Any) -> None:
-        super().__init__(what, **parts)
-        self.seconds = seconds
+    seconds: float = 1.0
 
 
 class RouterNotFound(StoreError, LookupError):

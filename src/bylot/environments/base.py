@@ -70,6 +70,18 @@ def check_value_array(
     return array
 
 
+def check_numbers(given: npt.ArrayLike | None, what: str, count: int, of: str) -> Ints:
+    """Require a whole number for each of so many rounds or questions; all 0 if none is given."""
+    numbers = np.zeros(count, np.int64) if given is None else np.asarray(given)
+    if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
+        raise ValuesError(
+            f"shape and type of {what}",
+            got=(numbers.shape, str(numbers.dtype)),
+            expected=f"one number for each of the {count} {of}, counted from 0",
+        )
+    return numbers.astype(np.int64)
+
+
 class Given:
     """Round t plays values[t], in context contexts[t].
 
@@ -88,24 +100,14 @@ class Given:
 
     def __init__(self, values: npt.ArrayLike, contexts: npt.ArrayLike | None = None) -> None:
         self.values = check_value_array(values, ("round", "dimension", "expert"))
-        count = len(self.values)
-        index = np.zeros(count, np.int64) if contexts is None else np.asarray(contexts)
-        whole = index.shape == (count,) and index.dtype.kind in "iu"
-        most = max(MAX_GIVEN_CONTEXTS, count)
-        if not whole or not 0 <= index.min(initial=0) <= index.max(initial=0) < most:
-            raise ValuesError(
-                "shape and type of contexts",
-                got=(index.shape, str(index.dtype)),
-                expected=f"one number for each of the {count} rounds, from 0 to {most - 1}",
-            )
-        self.index = index.astype(np.int64)
-        self.contexts = int(self.index.max(initial=0)) + 1
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, K)."""
-        _, dimensions, size = self.values.shape
-        return dimensions, size
+        count, N, K = self.values.shape
+        self.shape = N, K
+        self.index = check_numbers(contexts, "contexts", count, "rounds")
+        low, high, most = self.index.min(), int(self.index.max()), max(MAX_GIVEN_CONTEXTS, count)
+        if not 0 <= low <= high < most:
+            got = int(low if low < 0 else high)
+            raise ValuesError("context", got=got, expected=f"a number from 0 to {most - 1}")
+        self.contexts = high + 1
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
         """Return the rounds as they were given; the seed changes nothing."""

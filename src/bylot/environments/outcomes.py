@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bylot.environments.base import (
     BLOCK_ROUNDS,
     Rounds,
+    check_numbers,
     check_positive_value,
     check_value_array,
     make_block_generator,
@@ -68,37 +69,26 @@ class Outcomes:
         chances: npt.ArrayLike | None = None,
     ) -> None:
         self.table = check_value_array(table, ("question", "expert"), gaps=True)
-        none = np.zeros(len(self.table), np.int64)
-        self.dimension = check_group_numbers(
-            none if dimension is None else dimension, len(none), "dimension"
-        )
-        self.context = check_group_numbers(
-            none if contexts is None else contexts, len(none), "context"
-        )
+        self.dimension = check_group_numbers(dimension, len(self.table), "dimension")
+        self.context = check_group_numbers(contexts, len(self.table), "context")
         self.contexts, N = int(self.context.max()) + 1, int(self.dimension.max()) + 1
-        if worth is not None:
-            check_positive_value("worth", worth)
         cell = self.context * N + self.dimension
         self.counts = np.bincount(cell, minlength=self.contexts * N).reshape(-1, N)
         self.chances = normalise_context_weights(
             self.counts.sum(axis=1) if chances is None else chances, self.contexts
         )
-        asked = (self.counts > 0).sum(axis=1)  # dimensions of each context
-        self.most = np.ones(self.contexts) if worth is None else worth * asked  # all outcomes 1
-        self.asked = asked
-        worths = (self.most / asked)[self.context]
+        self.asked = (self.counts > 0).sum(axis=1)  # dimensions of each context
+        self.most = np.ones(self.contexts)  # the reward of a request with all outcomes 1
+        if worth is not None:
+            self.most = check_positive_value("worth", worth) * self.asked
+        worths = (self.most / self.asked)[self.context]
         # The last row is 0, for a dimension that a context has no questions of.
         self.values = np.vstack([worths[:, None] * self.table, np.zeros(self.table.shape[1])])
         self.order = np.argsort(cell, kind="stable")  # questions, cell by cell
         self.firsts = (np.cumsum(self.counts) - self.counts.ravel()).reshape(-1, N)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, K)."""
-        return self.counts.shape[1], self.table.shape[1]
+        self.shape = N, self.table.shape[1]
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """Return the rounds start <= t < stop."""
         contexts = self.draw_contexts(start, stop, seed)
         return Rounds(self.values.take(self.draw_questions(start, stop, seed), axis=0), contexts)
 
@@ -146,23 +136,17 @@ def draw_block_uniforms(start: int, stop: int, width: int, seed: int, stream: in
     return uniforms.reshape(-1, width)[skip : skip + stop - start]
 
 
-def check_group_numbers(numbers: npt.ArrayLike, questions: int, what: str) -> Ints:
-    """Require the number of a dimension or context for each question, without gaps."""
-    given = np.asarray(numbers)
-    if given.shape != (questions,) or given.dtype.kind not in "iu":
-        raise ValuesError(
-            f"shape and type of the {what}s",
-            got=(given.shape, str(given.dtype)),
-            expected=f"one number for each of the {questions} questions, counted from 0",
-        )
-    used = np.unique(given)
+def check_group_numbers(given: npt.ArrayLike | None, questions: int, what: str) -> Ints:
+    """Require the number of a dimension or context for each question, without gaps; or all 0."""
+    numbers = check_numbers(given, f"{what}s", questions, "questions")
+    used = np.unique(numbers)
     odd = np.flatnonzero(used != np.arange(len(used)))
     if odd.size:
         raise ValuesError(
             f"{what} {used[odd[0]]} has questions, but {what} {odd[0]} has none",
             remedy=f"number {what}s 0, 1, 2, ... and give each at least one question",
         )
-    return given.astype(np.int64)
+    return numbers
 
 
 def normalise_context_weights(chances: npt.ArrayLike, contexts: int) -> Floats:

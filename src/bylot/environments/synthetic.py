@@ -44,16 +44,10 @@ class Drifting:
         if min(dimensions, size) < 1:
             sizes = (dimensions, size)
             raise ValuesError("dimensions and size", got=sizes, expected="at least one of each")
-        self.dimensions, self.size = dimensions, size
+        self.shape = dimensions, size
         self.period = check_positive_value("period", period)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, K)."""
-        return self.dimensions, self.size
-
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """Return the rounds start <= t < stop."""
         phase = make_block_generator(seed, 0).random(self.shape)
         turn = np.arange(start, stop)[:, None, None] / self.period
         values = 0.5 + 0.5 * np.sin(2 * np.pi * (turn + phase))
@@ -87,16 +81,10 @@ class Noisy:
             raise ValuesError("skill", got=float(self.skills.max()), expected="a number in [0, 1]")
         self.kappa = check_positive_value("kappa", kappa)
         self.worth = check_positive_value("worth", worth)
-        self.contexts = len(self.skills)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, K)."""
-        _, dimensions, size = self.skills.shape
-        return dimensions, size
+        self.contexts, N, K = self.skills.shape
+        self.shape = N, K
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """Return the rounds start <= t < stop."""
         return assemble_blocks(start, stop, self.shape, lambda number: self.block(number, seed))
 
     def block(self, number: int, seed: int, scale: Floats | None = None) -> Rounds:
@@ -106,7 +94,11 @@ class Noisy:
         means = self.skills[contexts]
         if scale is not None:
             means *= scale[:, None, :]
-        return Rounds(self.worth * draw_beta_noise(rng, means, self.kappa), contexts)
+        values = means.flatten()
+        inside = np.flatnonzero((values > 0) & (values < 1))  # 0 and 1 need no draw
+        v = values[inside]
+        values[inside] = rng.beta(self.kappa * v, self.kappa * (1 - v))
+        return Rounds(self.worth * values.reshape(means.shape), contexts)
 
 
 class Regime:
@@ -119,16 +111,14 @@ class Regime:
 
     Parameters
     ----------
-    skills : array_like
-        As in `Noisy`, like kappa and worth.
+    skills, kappa, worth
+        As in `Noisy`.
     horizon, blocks : int
         The number of rounds, and of blocks in it.
     share : float
         The fraction of the K experts that is shrunk (rounded, at least one expert).
     factor : float
         What their skills are multiplied by.
-    kappa, worth : float
-        As in `Noisy`.
 
     Raises
     ------
@@ -156,13 +146,8 @@ class Regime:
         if not 0 <= factor <= 1:
             raise ValuesError("factor", got=factor, expected="a number in [0, 1]")
         self.horizon, self.blocks, self.factor = horizon, blocks, float(factor)
+        self.contexts, self.shape = self.steady.contexts, self.steady.shape
         self.count = max(1, math.floor(share * self.shape[1] + 0.5))
-        self.contexts = self.steady.contexts
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, K)."""
-        return self.steady.shape
 
     def shrunk_experts(self, block: int, seed: int) -> Ints:
         """Draw the experts that are shrunk in a block of the horizon, in increasing order."""
@@ -170,21 +155,16 @@ class Regime:
         return np.sort(chosen[: self.count])
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """Return the rounds start <= t < stop."""
+        return assemble_blocks(start, stop, self.shape, lambda number: self.block(number, seed))
 
-        def block(number: int) -> Rounds:
-            return self.steady.block(number, seed, self.scale(number, seed))
-
-        return assemble_blocks(start, stop, self.shape, block)
-
-    def scale(self, number: int, seed: int) -> Floats:
-        """Compute the (BLOCK_ROUNDS, K) factors of the skills in a block of drawing."""
+    def block(self, number: int, seed: int) -> Rounds:
+        """Draw a block of rounds, which may span blocks of the horizon."""
         t = np.arange(number * BLOCK_ROUNDS, (number + 1) * BLOCK_ROUNDS)
         block = t * self.blocks // self.horizon
         scale = np.ones((BLOCK_ROUNDS, self.shape[1]))
         for b in np.unique(block).tolist():
             scale[np.ix_(block == b, self.shrunk_experts(b, seed))] = self.factor
-        return scale
+        return self.steady.block(number, seed, scale)
 
 
 def assemble_blocks(
@@ -198,12 +178,3 @@ def assemble_blocks(
         for to, drawn in zip(whole, block(number), strict=True):
             to[begin - start : end - start] = drawn[begin - first : end - first]
     return whole
-
-
-def draw_beta_noise(rng: np.random.Generator, means: Floats, kappa: float) -> Floats:
-    """Draw Beta(kappa v, kappa (1 - v)) about the means v; where v is 0 or 1, v itself."""
-    values = means.flatten()
-    inside = np.flatnonzero((values > 0) & (values < 1))  # constants need no draw
-    v = values[inside]
-    values[inside] = rng.beta(kappa * v, kappa * (1 - v))
-    return values.reshape(means.shape)

@@ -221,7 +221,7 @@ class RouterRepository:
             raise RouterBusy(
                 f"router {row.name!r} is leased by another server ({owners}); the lease expires in "
                 f"{seconds:.1f} s unless renewed",
-                seconds,
+                seconds=seconds,
                 remedy="send requests there",
             )
 

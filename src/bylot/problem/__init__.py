@@ -1,9 +1,8 @@
 """The problem: experts, costs, limits, and whether the limits can be kept at all."""
 
-from bylot.problem.box import Box
 from bylot.problem.feasibility import Conflict, Remedy
 from bylot.problem.limits import DerivedCost, Limit, Share, at_least, at_most, share
-from bylot.problem.problem import Problem
+from bylot.problem.problem import Box, Problem
 
 __all__ = [
     "Box",

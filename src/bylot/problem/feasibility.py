@@ -1,6 +1,6 @@
 """Feasibility: whether any policy can keep the limits, which of them conflict, and what helps."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from math import ceil
@@ -12,7 +12,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from bylot.errors import InfeasibleLimits
 from bylot.problem.limits import LOWER, UPPER, Limit, format_limits
 from bylot.problem.polytope import BOUND_TOLERANCE, LimitPolytope
-from bylot.problem.validation import check_cost_is_known
 
 if TYPE_CHECKING:
     from bylot.problem.problem import Problem
@@ -43,7 +42,7 @@ def find_conflict(
     polytope: LimitPolytope, limits: Sequence[Limit], max_programs: int = MAX_PROOF_PROGRAMS
 ) -> Conflict | None:
     """Find a conflict between limits, None if all can be kept; the smallest, if time allows."""
-    if polytope.is_feasible(polytope.every):
+    if not limits or polytope.is_feasible(polytope.every):
         return None
     programs = max_programs * PROOF_PROGRAM_SIZE // max(PROOF_PROGRAM_SIZE, polytope.rows.size)
     places, proven = find_smallest_conflict(polytope, find_irreducible_conflict(polytope), programs)
@@ -80,26 +79,16 @@ def find_smallest_conflict(
             break
         if len(candidate) >= len(known):
             return known, True
-        kept = extend_feasible_set(polytope, candidate)
-        if kept is None:
+        p = polytope.find_point(candidate)
+        if p is None:
             return candidate, True
-        corrections.append([j for j in polytope.every if j not in kept])
+        nearest = polytope.find_nearest(candidate)
+        # Half the tolerance: a limit that holds by chance must not make the set infeasible.
+        broken = polytope.excess(p if nearest is None else nearest) > BOUND_TOLERANCE / 2
+        broken[candidate] = False
+        corrections.append(np.flatnonzero(broken).tolist())
         max_programs -= 2 + len(corrections) // 3  # about what the next hitting set costs
     return known, False
-
-
-def extend_feasible_set(polytope: LimitPolytope, candidate: list[int]) -> list[int] | None:
-    """Find most of the limits that can be kept with the candidates; None if those cannot be."""
-    p = polytope.find_point(candidate)
-    if p is None:
-        return None
-    nearest = polytope.find_nearest(candidate)
-    if nearest is None:  # rounding
-        nearest = p
-    # Half the tolerance: a limit that holds by chance must not make the set infeasible.
-    free = polytope.excess(nearest) <= BOUND_TOLERANCE / 2
-    free[candidate] = True
-    return np.flatnonzero(free).tolist()
 
 
 def find_smallest_hitting_set(sets: list[list[int]], size: int) -> list[int] | None:
@@ -192,26 +181,18 @@ def round_outward(value: float, sign: int, digits: int) -> float:
 def _first_feasible_rounding(
     polytope: LimitPolytope, best: dict[int, float]
 ) -> dict[int, float] | None:
-    """Return the first rounding of these bounds with which all limits can be kept."""
-    for bounds in _candidate_roundings(polytope, best):
-        if polytope.with_bounds(bounds).is_feasible(polytope.every):
-            return bounds
-    return None
-
-
-def _candidate_roundings(
-    polytope: LimitPolytope, best: dict[int, float]
-) -> Iterator[dict[int, float]]:
-    """Yield bounds of six digits, then of fewer, which lie further out."""
-    signs, largest = polytope.signs, polytope.rows.max(axis=1, initial=0.0)
+    """Return bounds of six digits, or of fewer, further out, with which all limits can be kept."""
+    largest = polytope.rows.max(axis=1, initial=0.0)
     nil = {j: 0.0 for j, value in best.items() if value <= BOUND_TOLERANCE * largest[j]}
     for digits in range(REMEDY_DIGITS, 1, -1):
-        bounds = {
-            j: round_outward(max(value, 0.0), int(signs[j]), digits) for j, value in best.items()
+        rounded = {
+            j: round_outward(max(value, 0.0), int(polytope.signs[j]), digits)
+            for j, value in best.items()
         }
-        yield bounds | nil
-        if nil:
-            yield bounds
+        for bounds in (rounded | nil, rounded) if nil else (rounded,):
+            if polytope.with_bounds(bounds).is_feasible(polytope.every):
+                return bounds
+    return None
 
 
 def reachable_polytope(problem: "Problem") -> LimitPolytope:
@@ -234,8 +215,6 @@ def full_panels_polytope(problem: "Problem") -> LimitPolytope:
 
 def require_feasible(problem: "Problem") -> None:
     """Raise InfeasibleLimits if no policy can keep all limits."""
-    if not problem.limits:
-        return
     polytope = reachable_polytope(problem)
     conflict = find_conflict(polytope, problem.limits)
     if conflict is None:
@@ -244,38 +223,27 @@ def require_feasible(problem: "Problem") -> None:
     if not remedies:
         joint = find_joint_remedy(polytope, problem.limits)
         remedies = () if joint is None else (joint,)
-    draws = find_sufficient_draws(polytope)
-    most, count = min(problem.draws, problem.size), len(problem.limits)
-    kind = "the smallest" if conflict.smallest else "an irreducible"
-    together = f" together ({kind} conflict among {count} limits)"
+    most, together = min(problem.draws, problem.size), ""
+    if len(conflict.limits) > 1:
+        kind = "the smallest" if conflict.smallest else "an irreducible"
+        together = f" together ({kind} conflict among {len(problem.limits)} limits)"
     raise InfeasibleLimits(
         f"no policy that asks {'1' if most == 1 else f'1 to {most}'} of {problem.size} experts per "
-        f"request can keep {{limits}}{together if len(conflict.limits) > 1 else ''}",
+        f"request can keep {{limits}}{together}",
         limits=conflict.limits,
         remedies=remedies,
         smallest=conflict.smallest,
-        draws=draws,
+        draws=find_sufficient_draws(polytope),
     )
 
 
-def find_quick_conflict(
-    problem: "Problem", make_polytope: Callable[["Problem"], LimitPolytope]
-) -> Conflict | None:
-    """Find limits that conflict within a polytope, without the proof that they are the fewest."""
-    if not problem.limits:
-        return None
-    return find_conflict(make_polytope(problem), problem.limits, max_programs=0)
-
-
-def find_reachable_range(problem: "Problem", limit: Limit) -> tuple[float, float]:
-    """Find the range of the average of a limit's cost under the *other* limits."""
-    check_cost_is_known(limit, problem.costs)
-    polytope, row = reachable_polytope(problem), problem.costs[limit.name]
+def find_average_range(
+    problem: "Problem", polytope: LimitPolytope, limit: Limit
+) -> tuple[float, float] | None:
+    """Find the range of the average of a limit's cost under the *other* limits, None if empty."""
     others = [j for j, other in enumerate(problem.limits) if other.key != limit.key]
-    low, high = (polytope.find_extreme(row, sign, others) for sign in (UPPER, LOWER))
-    if low is None or high is None:
-        raise polytope.solver_error()
-    return low, high
+    ends = [polytope.find_extreme(problem.costs[limit.name], s, others) for s in (UPPER, LOWER)]
+    return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
 
 
 def find_sufficient_draws(polytope: LimitPolytope) -> int | None:

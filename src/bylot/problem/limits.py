@@ -66,10 +66,9 @@ class Share(DerivedCost, key="share"):
 
     def __post_init__(self) -> None:
         if not isinstance(self.group, str) or not self.group:
-            example = "write share('junior', ['ann', 'bob'])"
-            raise ProblemError(
-                "group of a share", got=self.group, expected="a non-empty name", remedy=example
-            )
+            remedy = "write share('junior', ['ann', 'bob'])"
+            expected = "a non-empty name"
+            raise ProblemError("group of a share", got=self.group, expected=expected, remedy=remedy)
         if not self.members:
             what = f"share {self.group!r} has no members, so its average is always 0"
             raise ProblemError(what, remedy="name at least one expert, or leave the share out")
@@ -130,18 +129,29 @@ class Limit:
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, str | DerivedCost):
-            raise ProblemError(
-                "cost of a limit",
-                got=self.cost,
-                expected="the name of a cost or a share",
-                remedy="write at_most('usd', 2.0) or at_least(share('junior', ['ann']), 0.3)",
-            )
+            remedy = "write at_most('usd', 2.0) or at_least(share('junior', ['ann']), 0.3)"
+            expected = "the name of a cost or a share"
+            raise ProblemError("cost of a limit", got=self.cost, expected=expected, remedy=remedy)
         if self.sign not in (UPPER, LOWER):
-            what = f"sign of the limit on {self.name!r}"
-            raise ProblemError(
-                what, got=self.sign, expected="-1 or +1", remedy="use at_most or at_least"
-            )
-        object.__setattr__(self, "bound", _check_bound(self.name, self.side, self.bound))
+            what, remedy = f"sign of the limit on {self.name!r}", "use at_most or at_least"
+            raise ProblemError(what, got=self.sign, expected="-1 or +1", remedy=remedy)
+        object.__setattr__(self, "bound", self._check_bound())
+
+    def _check_bound(self) -> float:
+        value, remedy = float_from_real(self.bound), None
+        if value is not None and (value == 0 or MIN_POSITIVE_COST <= value <= MAX_COST):
+            return value
+        if value == math.inf:
+            why = "every average keeps" if self.sign == UPPER else "no average reaches"
+            remedy = f"leave the limit out, as {why} it"
+        elif value is not None and value > 0:
+            remedy = "measure the cost in another unit"
+        raise ProblemError(
+            f"bound {self.side} of the limit on {self.name!r}",
+            got=self.bound,
+            expected=f"0 or a number from {MIN_POSITIVE_COST} to {MAX_COST}",
+            remedy=remedy,
+        )
 
     @property
     def name(self) -> str:
@@ -169,12 +179,11 @@ class Limit:
         Parameters
         ----------
         problem : Problem
-            The problem whose experts and costs are meant.
+            The problem with these experts and costs.
 
         Returns
         -------
         ndarray, shape (K,)
-            The cost of each expert.
         """
         if isinstance(self.cost, DerivedCost):
             return self.cost.row(problem.experts)
@@ -191,7 +200,6 @@ class Limit:
         Returns
         -------
         Limit
-            A limit on the same cost and side.
 
         Examples
         --------
@@ -230,7 +238,6 @@ def at_most(cost: str | DerivedCost, bound: float) -> Limit:
     Returns
     -------
     Limit
-        An upper limit.
 
     Raises
     ------
@@ -250,20 +257,17 @@ def at_least(cost: str | DerivedCost, bound: float) -> Limit:
 
     Parameters
     ----------
-    cost : str or Share
-        The name of a cost of the problem, or a share.
-    bound : float
-        The smallest average allowed: finite, 0 or more.
+    cost, bound
+        As of `at_most`, but the bound is the smallest average allowed.
 
     Returns
     -------
     Limit
-        A lower limit.
 
     Raises
     ------
     ProblemError
-        If the bound is negative or not finite.
+        As of `at_most`.
 
     Examples
     --------
@@ -299,12 +303,8 @@ def share(group: str, members: Iterable[str]) -> Share:
     at_least('junior', 0.3)
     """
     if isinstance(members, str):
-        raise ProblemError(
-            f"members of share {group!r}",
-            got=members,
-            expected="a list of names",
-            remedy=f"write share({group!r}, [{members!r}])",
-        )
+        what, remedy = f"members of share {group!r}", f"write share({group!r}, [{members!r}])"
+        raise ProblemError(what, got=members, expected="a list of names", remedy=remedy)
     return Share(group, tuple(members))
 
 
@@ -329,21 +329,3 @@ def float_from_real(given: object) -> float | None:
         return float(given) + 0.0  # -0.0 becomes 0.0
     except OverflowError:  # an integer of over 300 digits
         return math.inf
-
-
-def _check_bound(name: str, side: str, bound: object) -> float:
-    value = float_from_real(bound)
-    if value is not None and (value == 0 or MIN_POSITIVE_COST <= value <= MAX_COST):
-        return value
-    remedy = None
-    if value == math.inf:
-        why = "every average keeps" if side == "at_most" else "no average reaches"
-        remedy = f"leave the limit out, as {why} it"
-    elif value is not None and value > 0:
-        remedy = "measure the cost in another unit"
-    raise ProblemError(
-        f"bound {side} of the limit on {name!r}",
-        got=bound,
-        expected=f"0 or a number from {MIN_POSITIVE_COST} to {MAX_COST}",
-        remedy=remedy,
-    )

@@ -156,21 +156,16 @@ class LimitPolytope:
             "negligible ones",
         )
 
-    def _ceiling(self, active: list[int]) -> Floats:
-        """The most that upper limits leave to each expert, as c_ij p_i <= c_j.p <= u_j.
-
-        Measuring p_i by this keeps an expert that costs a million times the budget from drowning
-        the others in rounding.
-        """
-        top = np.ones(self.size)
+    def _program(self, active: list[int]) -> "PolytopeProgram":
+        # The most that upper limits leave to each expert, as c_ij p_i <= c_j.p <= u_j. Measuring
+        # p_i by this keeps an expert that costs a million times the budget from drowning the
+        # others in rounding.
+        ceiling = np.ones(self.size)
         for j in active:
             if self.signs[j] == UPPER:
                 paid = self.rows[j] > 0
-                top[paid] = np.minimum(top[paid], self.bounds[j] / self.rows[j, paid])
-        return np.maximum(top, self.least)
-
-    def _program(self, active: list[int]) -> "PolytopeProgram":
-        ceiling = self._ceiling(active)
+                ceiling[paid] = np.minimum(ceiling[paid], self.bounds[j] / self.rows[j, paid])
+        ceiling = np.maximum(ceiling, self.least)
         costs, bounds = self.rows[active] * ceiling, self.bounds[active]
         units = np.maximum(bounds, costs.max(axis=1, initial=0.0) / MAX_COST_RATIO)
         side = -self.signs[active] / np.where(units > 0, units, 1.0)

@@ -5,22 +5,37 @@ Input is checked here, once; keeping the limits is left to the policies.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem import feasibility, validation
-from bylot.problem.box import Box
 from bylot.problem.feasibility import Conflict
 from bylot.problem.limits import Limit
 from bylot.problem.validation import lock_array
 
 NON_LIMITING_FIELDS = {"floor", "period"}
 """Fields on which the feasibility of the limits does not depend."""
+
+
+class Box(NamedTuple):
+    """S = prod_j [low_j, high_j], one coordinate per limit; ends may be infinite.
+
+    The paper's surrogate set (section 3.2) has, with M draws and cbar_j the largest cost,
+
+        limit j        S_j              h_j(w_j), w_j >= 0      h_j(w_j), w_j < 0
+        at most u_j    [0, u_j / M]     (u_j / M) w_j           0
+        at least l_j   [l_j, cbar_j]    cbar_j w_j              l_j w_j
+
+    and the support function of S is h(w) = sum_j h_j(w_j).
+    """
+
+    low: Floats
+    high: Floats
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -85,29 +100,24 @@ class Problem:
         floor: float | None = None,
         period: int | None = None,
     ) -> None:
-        self._set_parts(experts, costs, limits, draws, floor, period)
+        parts = self._check_parts(experts, costs, limits, draws, floor, period)
+        vars(self).update(parts)  # the class is frozen
         feasibility.require_feasible(self)
 
     @classmethod
     def known(cls, **parts: Any) -> "Problem":
         """Make a problem that was made before, without the slow check of its limits."""
         problem = cls.__new__(cls)
-        problem._set_parts(**parts)
+        vars(problem).update(cls._check_parts(**parts))
         return problem
 
-    def _set_parts(
-        self,
-        experts: Iterable[str],
-        costs: Mapping[str, ArrayLike],
-        limits: Iterable[Limit],
-        draws: int,
-        floor: float | None,
-        period: int | None,
-    ) -> None:
+    @staticmethod
+    def _check_parts(
+        experts: Any, costs: Any, limits: Any, draws: Any, floor: Any, period: Any
+    ) -> dict[str, Any]:
         names, bounds = validation.check_experts(experts), validation.check_limits(limits)
         rows = validation.add_derived_costs(names, validation.check_costs(names, costs), bounds)
-        validation.check_limit_consistency(bounds, rows)
-        parts = {
+        return {
             "experts": names,
             "costs": MappingProxyType(rows),
             "limits": bounds,
@@ -115,8 +125,6 @@ class Problem:
             "floor": validation.check_floor(floor, len(names)),
             "period": validation.check_period(period),
         }
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
 
     def replace(self, **changes: Any) -> "Problem":
         """Return a copy with some fields changed.
@@ -124,19 +132,16 @@ class Problem:
         Parameters
         ----------
         **changes
-            New values of fields, as the constructor takes them.
+            New values of fields, as the constructor takes and checks them.
 
         Returns
         -------
         Problem
-            The variant; it is checked as a new problem is.
 
         Raises
         ------
         ProblemError
-            If a change is invalid.
-        InfeasibleLimits
-            If no policy can keep the limits of the variant together.
+            If a change is invalid, or no policy can keep the limits together.
 
         Examples
         --------
@@ -185,15 +190,18 @@ class Problem:
         """
         upper = self.signs < 0
         ceiling = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
-        return Box(
-            np.where(upper, 0.0, self.bounds), np.where(upper, self.bounds / self.draws, ceiling)
+        low, high = (
+            np.where(upper, 0, self.bounds),
+            np.where(upper, self.bounds / self.draws, ceiling),
         )
+        return Box(lock_array(low), lock_array(high))
 
     @cached_property
     def target(self) -> Box:
         """The limits themselves, S^ori: at most u is (-inf, u], at least l is [l, inf)."""
         upper = self.signs < 0
-        return Box(np.where(upper, -np.inf, self.bounds), np.where(upper, self.bounds, np.inf))
+        low, high = np.where(upper, -np.inf, self.bounds), np.where(upper, self.bounds, np.inf)
+        return Box(lock_array(low), lock_array(high))
 
     @cached_property
     def surrogate_conflict(self) -> Conflict | None:
@@ -202,7 +210,8 @@ class Problem:
         The surrogate is stricter than the limits: three minimum shares of 0.5 ask for 1.5 experts
         per request, which 2 draws can give, but a distribution q sums to 1.
         """
-        return feasibility.find_quick_conflict(self, feasibility.surrogate_polytope)
+        surrogate = feasibility.surrogate_polytope(self)
+        return feasibility.find_conflict(surrogate, self.limits, max_programs=0)
 
     @cached_property
     def full_conflict(self) -> Conflict | None:
@@ -210,7 +219,8 @@ class Problem:
 
         Draws with replacement may ask fewer experts, and so stay under a budget.
         """
-        return feasibility.find_quick_conflict(self, feasibility.full_panels_polytope)
+        full = feasibility.full_panels_polytope(self)
+        return feasibility.find_conflict(full, self.limits, max_programs=0)
 
     def range_of(self, limit: Limit) -> tuple[float, float]:
         """Compute the smallest and the largest average that the cost of a limit can have.
@@ -223,7 +233,7 @@ class Problem:
         Returns
         -------
         tuple of float
-            The smallest and the largest average per request, whatever the policy.
+            The two averages per request, whatever the policy.
 
         Raises
         ------
@@ -238,7 +248,12 @@ class Problem:
         >>> Problem(["ann", "bob", "eve"], costs, [budget, quota], draws=2).range_of(budget)
         (1.0, 5.5)
         """
-        return feasibility.find_reachable_range(self, limit)
+        validation.check_cost_is_known(limit, self.costs)
+        polytope = feasibility.reachable_polytope(self)
+        found = feasibility.find_average_range(self, polytope, limit)
+        if found is None:
+            raise polytope.solver_error()
+        return found
 
     @cached_property
     def _content(self) -> tuple[object, ...]:
@@ -254,7 +269,7 @@ class Problem:
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickling builds a new problem: a pickled array forgets that it is read-only.
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _rebuild_problem, ({**parts, "costs": dict(self.costs)},)
+        return partial(Problem.known, **{**parts, "costs": dict(self.costs)}), ()
 
     def __repr__(self) -> str:
         limits = ", ".join(map(str, self.limits))
@@ -263,7 +278,3 @@ class Problem:
             f"Problem({self.size} experts, costs {list(self.costs)}, limits [{limits}], "
             f"draws={self.draws}, floor={self.floor!r}{period})"
         )
-
-
-def _rebuild_problem(parts: dict[str, Any]) -> Problem:
-    return Problem.known(**parts)

@@ -31,9 +31,9 @@ ArrayT = TypeVar("ArrayT", Floats, Ints, Bools)
 
 def check_experts(given: Iterable[str]) -> tuple[str, ...]:
     """Require at least two different, non-empty names."""
-    expected, remedy = "a list of names", "write experts=['ann', 'bob', ...]"
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ProblemError("experts", got=given, expected=expected, remedy=remedy)
+        remedy = "write experts=['ann', 'bob', ...]"
+        raise ProblemError("experts", got=given, expected="a list of names", remedy=remedy)
     names = tuple(given)
     for i, name in enumerate(names):
         if not isinstance(name, str) or not name:
@@ -64,61 +64,58 @@ def check_costs(names: tuple[str, ...], given: Mapping[str, object]) -> dict[str
 
 
 def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Require limits, in any iterable."""
+    """Require limits, at most one for each side of a cost, and no lower bound above the upper."""
     if isinstance(given, Limit) or not isinstance(given, Iterable):
         remedy = "write limits=[at_most('usd', 2.0)]"
         raise ProblemError("limits", got=given, expected="a list of limits", remedy=remedy)
-    limits = tuple(given)
+    limits, sides = tuple(given), dict[tuple[str, int], Limit]()
     for j, limit in enumerate(limits):
         if not isinstance(limit, Limit):
             remedy = "make it with at_most or at_least"
             raise ProblemError(f"limits[{j}]", got=limit, expected="a limit", remedy=remedy)
-    return limits
-
-
-def add_derived_costs(
-    names: tuple[str, ...], costs: dict[str, Floats], limits: tuple[Limit, ...]
-) -> dict[str, Floats]:
-    """Return the costs, and those that limits derive from the names of the experts."""
-    costs, seen = dict(costs), dict[str, DerivedCost]()
-    for limit in limits:
-        cost = limit.cost
-        if isinstance(cost, DerivedCost):
-            if isinstance(cost, Share):
-                _check_members(cost, names)
-            row = lock_array(cost.row(names))
-            if not np.array_equal(costs.setdefault(cost.name, row), row):
-                other = f"as {seen[cost.name]}" if cost.name in seen else "as another cost"
-                what = f"{cost} has the same name {other}"
-                raise ProblemError(what, remedy="give one of them another name")
-            seen[cost.name] = cost
-    return costs
-
-
-def check_limit_consistency(limits: tuple[Limit, ...], costs: Mapping[str, Floats]) -> None:
-    """Require known costs, one limit a side, and no lower bound above the upper one."""
-    sides: dict[tuple[str, int], Limit] = {}
-    for limit in limits:
-        check_cost_is_known(limit, costs)
         if (other := sides.setdefault(limit.key, limit)) is not limit:
             tighter = min(limit, other, key=lambda one: -one.sign * one.bound)
-            what = f"{other} and {limit} limit the same cost on the same side"
-            raise ProblemError(what, remedy=f"keep the tighter: {tighter}")
+            raise ProblemError(
+                "{limits} limit the same cost on the same side",
+                limits=(other, limit),
+                remedy=f"keep the tighter: {tighter}",
+            )
     for (name, sign), limit in sides.items():
         upper = sides.get((name, UPPER))
         if sign == LOWER and upper and limit.bound > upper.bound:
             raise InfeasibleLimits(
-                f"{limit} is above {upper}, so no average can keep both",
+                "{limits} exclude each other: the first is above the second",
                 limits=(limit, upper),
                 remedy="swap the two bounds, or lower the first",
             )
+    return limits
+
+
+def add_derived_costs(
+    names: tuple[str, ...], costs: Mapping[str, Floats], limits: tuple[Limit, ...]
+) -> dict[str, Floats]:
+    """Return the costs, and those that limits derive from the names of the experts."""
+    rows, seen = dict(costs), dict[str, DerivedCost]()
+    for limit in limits:
+        if isinstance(cost := limit.cost, DerivedCost):
+            for member in cost.members if isinstance(cost, Share) else ():
+                if member not in names:
+                    what = f"share {cost.name!r} has the unknown member {member!r}"
+                    raise ProblemError(what, remedy=suggest_known_name(member, names, "experts"))
+            row = lock_array(cost.row(names))
+            if not np.array_equal(rows.setdefault(cost.name, row), row):
+                what = f"{cost} has the same name as {seen.get(cost.name, 'another cost')}"
+                raise ProblemError(what, remedy="give one of them another name")
+            seen[cost.name] = cost
+        check_cost_is_known(limit, rows)
+    return rows
 
 
 def check_cost_is_known(limit: Limit, costs: Mapping[str, Floats]) -> None:
     """Require that the limit is on a cost of the problem."""
     if limit.name not in costs:
         remedy = suggest_known_name(limit.name, list(costs), "costs")
-        raise ProblemError(f"{limit} is on an unknown cost", remedy=remedy)
+        raise ProblemError("{limits} is on an unknown cost", limits=(limit,), remedy=remedy)
 
 
 def check_draws(given: object) -> int:
@@ -164,7 +161,7 @@ def int_from_whole(given: object) -> int | None:
 
 def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
     """Return one cost of all experts; True counts as 1, as in an indicator of a group."""
-    row, values = _row_from_input(name, given, names)
+    row, values = _row_from_input(name, given, len(names))
     for i in np.flatnonzero(~((row == 0) | ((row >= MIN_POSITIVE_COST) & (row <= MAX_COST)))):
         remedy = "give what one consultation costs, or leave that expert out"
         if row[i] < 0:
@@ -180,42 +177,23 @@ def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
     return lock_array(row + 0.0)  # a copy, without -0.0
 
 
-def _row_from_input(
-    name: str, given: object, names: tuple[str, ...]
-) -> tuple[Floats, npt.NDArray[Any]]:
+def _row_from_input(name: str, given: Any, size: int) -> tuple[Floats, npt.NDArray[Any]]:
     """Return the numbers, NaN for what is none, and the values as they were given."""
-    expected = f"one number for each of the {len(names)} experts"
+    expected = f"one number for each of the {size} experts"
     if isinstance(given, Mapping):
         remedy = "give a sequence in the order of the experts"
         raise ProblemError(f"cost {name!r}", got=given, expected=expected, remedy=remedy)
-    values = _array_from_input(given)
-    if values is None or values.shape != (len(names),):
-        shape = "uneven parts" if values is None else f"shape {values.shape}"
-        raise ProblemError(f"cost {name!r} has {shape}", expected=expected)
-    if values.dtype != object:
+    numeric = isinstance(given, np.ndarray) and given.dtype.kind in "biuf"
+    try:  # as objects, since NumPy would make texts of [1.0, "two"]
+        values = given if numeric else np.asarray(given, dtype=object)
+    except ValueError:
+        raise ProblemError(f"cost {name!r} has uneven parts", expected=expected) from None
+    if values.shape != (size,):
+        raise ProblemError(f"cost {name!r} has shape {values.shape}", expected=expected)
+    if numeric:
         return values.astype(np.float64), values
     row = [float(x) if isinstance(x, bool | np.bool_) else float_from_real(x) for x in values]
     return np.array([np.nan if x is None else x for x in row]), values
-
-
-def _array_from_input(given: object) -> npt.NDArray[Any] | None:
-    """Convert to an array of numbers or objects (NumPy would make texts of [1.0, 'two']).
-
-    None if the parts are uneven.
-    """
-    if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
-        return given
-    try:
-        return np.asarray(given, dtype=object)
-    except ValueError:
-        return None
-
-
-def _check_members(share: Share, names: tuple[str, ...]) -> None:
-    for member in share.members:
-        if member not in names:
-            what = f"share {share.group!r} has the unknown member {member!r}"
-            raise ProblemError(what, remedy=suggest_known_name(member, names, "experts"))
 
 
 def lock_array(array: ArrayT) -> ArrayT:

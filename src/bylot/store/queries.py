@@ -61,7 +61,7 @@ def make_fenced_error(place: str, routers: Iterable[int]) -> LeaseLost:
     return LeaseLost(
         f"{place}: the log of router {', '.join(map(str, lost))} was deleted, is leased by another "
         "owner, or was continued by another writer; nothing was written",
-        lost,
+        routers=lost,
         remedy="read the log again before writing",
     )
 
