@@ -12,7 +12,7 @@ from bylot.numerics.inclusion import expected_panel_costs
 from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import expected_reward
 from bylot.optima import Optimum, optimum
-from bylot.optima.exact_costs import ExactCosts
+from bylot.optima.exact_search import ExactCosts
 from bylot.problem import Limit, Problem, at_least, at_most
 
 

@@ -19,8 +19,7 @@ from bylot.problem import Limit, Problem, at_least, at_most
 def make_search(problem: Problem, values: Floats) -> SetSearch:
     """The search for the best fixed set under all limits."""
     sets = SetValues.of(ValueStack(values), problem.draws, fewer=True)
-    rows, bounds = problem.rows / problem.peaks[:, None], problem.bounds / problem.peaks
-    return SetSearch(sets, np.zeros(problem.size), rows, bounds, problem.signs < 0)
+    return SetSearch.of(sets, problem)
 
 
 few = settings(deadline=None, derandomize=True, max_examples=150)

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from bylot.numerics.jit import Floats
 from bylot.optima.interior_point import QuadraticProgram, solve_quadratic_program
-from bylot.optima.newton import CertifiedMaximum, maximise_by_newton, maximise_over_vertices
+from bylot.optima.newton import CertifiedMaximum, ConcaveProgram
 from bylot.optima.polytope import Polytope
 
 
@@ -57,22 +57,22 @@ def simplex(K: int, rows: list[list[float]], bounds: list[float], floor: float =
 
 def test_a_face_lists_pinned_variables_and_tight_rows() -> None:
     polytope = simplex(3, [[-1.0, -1.0, 0.0], [1.0, 0.0, 0.0]], [-1.0, 0.5])
-    face = polytope.find_face()
+    face = polytope.face
     assert face is not None
     assert list(face.pinned) == [False, False, True]
     assert list(face.tight) == [True, False]
-    assert polytope.excess(face.centre) <= 1e-15
+    assert polytope.contains(face.centre, 1e-15)
     assert 0.0 < face.centre[0, 0] < 0.5
 
 
 def test_an_empty_polytope_has_no_face() -> None:
-    assert simplex(3, [[1.0, 1.0, 1.0]], [0.999_999]).find_face() is None
-    assert simplex(3, [[-1.0, 0.0, 0.0]], [-0.8], floor=0.2).find_face() is None
+    assert simplex(3, [[1.0, 1.0, 1.0]], [0.999_999]).face is None
+    assert simplex(3, [[-1.0, 0.0, 0.0]], [-0.8], floor=0.2).face is None
 
 
 def test_rounding_does_not_empty_a_polytope() -> None:
-    assert simplex(3, [[1.0, 1.0, 1.0]], [1.0 - 1e-16]).find_face() is not None
-    assert simplex(3, [[-1.0, 0.0, 0.0]], [-(1 - 2 * 0.1)], floor=0.1).find_face() is not None
+    assert simplex(3, [[1.0, 1.0, 1.0]], [1.0 - 1e-16]).face is not None
+    assert simplex(3, [[-1.0, 0.0, 0.0]], [-(1 - 2 * 0.1)], floor=0.1).face is not None
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -96,7 +96,7 @@ def test_any_prices_prove_a_gap_and_the_dual_solution_the_smallest() -> None:
 
 def test_equal_shares_with_enough_room_are_the_centre_of_the_face() -> None:
     for bound, equal in ((0.5, True), (1 / 3, False)):
-        face = simplex(3, [[1.0, 0.0, 0.0]], [bound]).find_face()
+        face = simplex(3, [[1.0, 0.0, 0.0]], [bound]).face
         assert face is not None
         assert not face.tight.any()
         assert bool(np.ptp(face.centre) == 0.0) is equal
@@ -119,11 +119,8 @@ class Parabola:
 def test_newton_reaches_the_maximum_despite_a_wrong_curvature(reported: float) -> None:
     aim = np.array([[0.6, 0.5, 0.1, -0.2]])
     polytope, start = simplex(4, [[1, 0, 0, 0]], [0.45]), np.full((1, 4), 0.25)
-    face = polytope.find_face()
-    assert face is not None
-    best = maximise_by_newton(
-        Parabola(aim), polytope, face, start, 1e-12, proxy=Parabola(aim, reported)
-    )
+    program = ConcaveProgram(Parabola(aim), polytope, 1e-12)
+    best = program.maximise_by_newton(start, proxy=Parabola(aim, reported))
     assert_allclose(best.q, [[0.45, 0.475, 0.075, 0.0]], atol=1e-6)
     assert_allclose(best.prices, [0.125], atol=1e-6)  # by the slopes 0.15 and 0.025 there
     assert best.gap <= 1e-12
@@ -131,13 +128,11 @@ def test_newton_reaches_the_maximum_despite_a_wrong_curvature(reported: float) -
 
 
 def test_simplicial_decomposition_finds_the_maximum() -> None:
-    parabola, polytope = (
-        Parabola(np.array([[0.6, 0.5, 0.1, -0.2]])),
-        simplex(4, [[1, 0, 0, 0]], [0.45]),
-    )
+    parabola = Parabola(np.array([[0.6, 0.5, 0.1, -0.2]]))
+    program = ConcaveProgram(parabola, simplex(4, [[1, 0, 0, 0]], [0.45]), 1e-10)
     start = np.array([[0.0, 0.0, 0.0, 1.0]])
-    best = maximise_over_vertices(
-        parabola, polytope, CertifiedMaximum(start, 0.0, np.inf, np.zeros(1), 0), 1e-10
+    best = program.maximise_over_vertices(
+        CertifiedMaximum(start, 0.0, np.inf, np.zeros(1), steps=0)
     )
     assert_allclose(best.q, [[0.45, 0.475, 0.075, 0.0]], atol=1e-6)
     assert best.gap <= 1e-10

@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose
 
 from bylot.errors import InfeasibleLimits
 from bylot.optima import ValueStack, check_shadow_prices, optimum
-from bylot.optima.exact_costs import ExactCosts
-from bylot.optima.exact_search import LIMIT_SLACK, find_feasible_policy, maximise_locally
+from bylot.optima.exact_search import ExactCosts, find_feasible_policy, maximise_locally
 from bylot.optima.objective import Objective
 from bylot.problem import Problem, at_least, at_most
 from test_exact_optimum import make_problem, make_values, room_under_limits, solve_by_slsqp
@@ -42,9 +41,9 @@ def test_two_pairs_of_limits_can_meet() -> None:
 def test_the_search_between_meeting_limits_takes_few_steps() -> None:
     problem, F = make_meeting_limits(1.6), Objective((ValueStack(make_values(6)),), draws=3)
     costs = ExactCosts.of(problem, np.ones(1), floor=0.0)
-    start = find_feasible_policy(costs, np.full((1, 6), 1 / 6), LIMIT_SLACK)
+    start = find_feasible_policy(costs, np.full((1, 6), 1 / 6))
     assert start is not None
-    best = maximise_locally(F, costs, start, LIMIT_SLACK, tolerance=1e-9)
+    best = maximise_locally(F, costs, start, tolerance=1e-9)
     assert best.gap <= 1e-8
     assert best.steps < 100  # straight steps alone end after 300, far below the maximum
 

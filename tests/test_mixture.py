@@ -25,7 +25,7 @@ from bylot.optima import (
     set_search,
 )
 from bylot.optima.mixtures import list_systematic_sets
-from bylot.optima.set_search import ListedSets, SearchedSets, SetValues
+from bylot.optima.set_search import ListedSets, SetSearch, SetValues
 from bylot.problem import Limit, Problem, at_least, at_most
 
 few = settings(deadline=None, derandomize=True, max_examples=60)
@@ -168,11 +168,11 @@ def test_the_bound_of_a_search_holds_however_early_it_is_cut_off(
     best = ListedSets.of(sets).prove(charges).ceiling
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(set_search, "MAX_EXPANDED_SETS", limit)
-        cut_off = SearchedSets(sets).prove(charges)
+        cut_off = SetSearch.of(sets).prove(charges)
     assert cut_off.ceiling >= best - 1e-12
     found = cut_off.f[0] - np.append(charges, 0.0)[cut_off.members[0]].sum()
     assert found <= best + 1e-12
-    assert_allclose(SearchedSets(sets).prove(charges).ceiling, best, atol=1e-12)
+    assert_allclose(SetSearch.of(sets).prove(charges).ceiling, best, atol=1e-12)
 
 
 @few

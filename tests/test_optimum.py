@@ -15,7 +15,7 @@ from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import expected_reward, expected_reward_gradient, sort_experts
 from bylot.optima import Optimum, ValueStack, optimum
 from bylot.optima.objective import Objective
-from bylot.optima.surrogate import Subproblem, make_surrogate_polytope
+from bylot.optima.surrogate import Subproblem
 from bylot.problem import Limit, Problem, at_least, at_most
 from small import distance_to_box
 
@@ -97,9 +97,9 @@ def test_values_with_ties_zeros_and_duplicates_are_solved(values: Floats) -> Non
 def test_a_suboptimal_policy_has_a_large_gap() -> None:
     problem, values = make_limited_problem(5, 3), make_values(5)
     F = Objective((ValueStack(values),), problem.draws)
-    polytope = make_surrogate_polytope(Subproblem(problem, F, np.ones(1), 0.0, 1e-9))
+    polytope = Subproblem(problem, F, np.ones(1), 0.0, 1e-9).surrogate_program().polytope
     best = optimum(problem, values, floor=False)
-    for q, wrong in ((best.policy, False), (polytope.find_face().centre[0], True)):  # type: ignore[union-attr]
+    for q, wrong in ((best.policy, False), (polytope.face.centre[0], True)):  # type: ignore[union-attr]
         value, slope = F.slope(q[None])
         certificate = polytope.certify(q[None], slope)
         assert (certificate.gap > 1e-3) == wrong

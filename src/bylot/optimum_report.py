@@ -9,19 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bylot import optima
 from bylot._text import format_table, join_words
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
-from bylot.optima import (
-    BestSet,
-    Mixture,
-    Optimum,
-    ShadowPrice,
-    best_mixture,
-    best_set,
-    check_shadow_prices,
-    optimum,
-)
 from bylot.problem_files import ProblemFile, WrittenLimit
 from bylot.scenario import Scenario
 
@@ -40,47 +31,33 @@ NEGLIGIBLE_GAIN = 1e-7  # a whole bound that is worth less has no price
 
 @dataclass(frozen=True, eq=False)
 class BestDistribution:
-    """The best distribution of one kind, with a row for each context.
+    """The best distribution of one kind, with a row for each context."""
 
-    kind:      panels: M different experts; exact or surrogate: M independent draws
-    best:      what `best_mixture` or `optimum` found, for rewards from 0 to 1
-    q:         (X, K), draw probabilities; None for panels
-    inclusion: (X, K), probability of each expert to be asked in a request
-    costs:     (d,), expected cost of a request under each limit
-    """
-
-    kind: str
-    best: Optimum | Mixture
-    q: Floats | None
-    inclusion: Floats
-    costs: Floats
-    prices: tuple[ShadowPrice, ...]
+    kind: str  # panels: M different experts; exact or surrogate: M independent draws
+    best: optima.Optimum | optima.Mixture  # for rewards from 0 to 1
+    q: Floats | None  # (X, K), draw probabilities; None for panels
+    inclusion: Floats  # (X, K), probability of each expert to be asked in a request
+    costs: Floats  # (d,), expected cost of a request under each limit
+    prices: tuple[optima.ShadowPrice, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class OptimumReport:
-    """All optima of a problem file in a scenario.
-
-    found:       by kind; `missing` has the reason for those not found
-    any_policy:  the best panels of up to M experts: no policy earns more under the limits
-    shares:      (X,), the frequency of each context
-    per_context: whether every context keeps the limits on its own, or all of them together
-    """
+    """All optima of a problem file in a scenario."""
 
     file: ProblemFile
     scenario: Scenario
-    found: dict[str, BestDistribution]
-    missing: dict[str, str]
-    any_policy: Mixture
-    fixed: BestSet
-    shares: Floats
-    per_context: bool
+    found: dict[str, BestDistribution]  # by kind
+    missing: dict[str, str]  # the reasons for kinds not found
+    any_policy: optima.Mixture  # of up to M experts: no policy earns more under the limits
+    fixed: optima.BestSet
+    shares: Floats  # (X,), the frequency of each context
+    per_context: bool  # whether every context keeps the limits on its own, or all together
     floor: bool
     rounds: int
 
     @property
     def span(self) -> float:
-        """The width of the file's range of rewards."""
         return self.file.rewards[1] - self.file.rewards[0]
 
     def to_reward(self, value: float) -> float:
@@ -110,31 +87,29 @@ def compute_optimum_report(
     starts: starts of the search under exact limits; `seed` is that of the random ones
     """
     problem, data = file.problem, scenario.optimum_input(rounds, [seed])
-    shares = data.context_shares()
+    shares, stack = data.context_shares(), data.stack
     common: dict[str, Any] = {"contexts": data.contexts}
     common["aggregate"] = data.contexts is not None and not per_context
-    any_policy = best_mixture(problem, data.stack, fewer=True, **common)
+    any_policy = optima.best_mixture(problem, stack, fewer=True, **common)
     found, missing = {}, {}
     for kind in KIND_LABELS:
-        options = (
-            common if kind == "panels" else {**common, "floor": floor, "exact": kind == "exact"}
-        )
+        options = common | ({} if kind == "panels" else {"floor": floor, "exact": kind == "exact"})
+        best: optima.Mixture | optima.Optimum
         try:
             if kind == "panels":
-                mixture = best_mixture(problem, data.stack, **options)
-                best: Optimum | Mixture = mixture
-                q, inclusion = None, np.atleast_2d(mixture.inclusion)
+                best = optima.best_mixture(problem, stack, **options)
+                q, inclusion = None, np.atleast_2d(best.inclusion)
             else:
-                best = iid = optimum(problem, data.stack, starts=starts, seed=seed, **options)
-                q, inclusion = np.atleast_2d(iid.policy), iid.inclusion(problem.draws)
+                best = optima.optimum(problem, stack, starts=starts, seed=seed, **options)
+                q, inclusion = np.atleast_2d(best.policy), best.inclusion(problem.draws)
         except InfeasibleLimits as error:
             missing[kind] = explain_missing_kind(file, kind, error)
             continue
-        prices = check_shadow_prices(problem, data.stack, best, **options)
+        prices = optima.check_shadow_prices(problem, stack, best, **options)
         best = replace(best, gap=max(0.0, min(best.gap, any_policy.ceiling - best.value)))
         costs = problem.rows @ (shares @ inclusion)
         found[kind] = BestDistribution(kind, best, q, inclusion, costs, prices)
-    fixed, rounds = best_set(problem, data.stack), data.stack.rounds
+    fixed, rounds = optima.best_set(problem, stack), stack.rounds
     return OptimumReport(
         file, scenario, found, missing, any_policy, fixed, shares, per_context, floor, rounds
     )
@@ -153,20 +128,7 @@ def explain_missing_kind(file: ProblemFile, kind: str, error: InfeasibleLimits) 
 
 
 def render_optimum(report: OptimumReport) -> str:
-    """The report as text."""
-    parts = (
-        render_optimum_heading(report),
-        tabulate_optimum_rewards(report),
-        tabulate_optimum_costs(report),
-        tabulate_prices(report),
-        tabulate_inclusion(report),
-        tabulate_panels(report),
-    )
-    return "\n\n".join("\n".join(part) for part in parts if part)
-
-
-def render_optimum_heading(report: OptimumReport) -> list[str]:
-    """The problem and the scenario in a few lines."""
+    """The report as text: the problem and the scenario in a few lines, then tables."""
     problem, scenario = report.file.problem, report.scenario
     head = f"{report.file.path}: {problem.size} experts, {problem.draws} draws per request"
     lines = [head, scenario.description]
@@ -180,7 +142,9 @@ def render_optimum_heading(report: OptimumReport) -> list[str]:
         shares = ", ".join(f"{name} {share:.3g}" for name, share in pairs)
         budget = "each context keeps the limits" if report.per_context else "one budget for all"
         lines.append(f"one distribution per context, {budget}; frequencies: {shares}")
-    return lines
+    tables = (tabulate_optimum_rewards, tabulate_optimum_costs, tabulate_prices)
+    parts = [lines, *(table(report) for table in (*tables, tabulate_inclusion, tabulate_panels))]
+    return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
@@ -192,7 +156,7 @@ def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
             rows.append((label, "", "", f"{none}, see below"))
             continue
         best, note = report.found[kind].best, ""
-        if isinstance(best, Mixture):
+        if isinstance(best, optima.Mixture):
             count = sum(map(len, best.panels))
             note = f"a mixture of {count} panel{'s' * (count > 1)}"
         elif best.starts > 1:
@@ -218,9 +182,8 @@ def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
     rows = [("limit", "bound", "", *spent)]
     for j, written in enumerate(report.file.limits):
         unit = units_per_request(report, written)
-        cells = (
-            f"{cost[j] / unit:.4g} {judge_cost(report, j, cost[j])}" for cost in spent.values()
-        )
+        spends = (cost[j] for cost in spent.values())
+        cells = (f"{cost / unit:.4g} {judge_cost(report, j, cost)}" for cost in spends)
         name = f"{written.limit.name} {written.limit.side}"
         rows.append((name, f"{written.written:.6g}", f"per {written.per}", *cells))
     return format_table(rows)
@@ -289,7 +252,7 @@ def tabulate_inclusion(report: OptimumReport) -> list[str]:
 def tabulate_panels(report: OptimumReport) -> list[str]:
     """The most probable panels of the mixture, in each context."""
     one, lines = report.found.get("panels"), list[str]()
-    if one is None or not isinstance(one.best, Mixture):
+    if one is None or not isinstance(one.best, optima.Mixture):
         return []
     for context, panels in zip(report.contexts, one.best.panels, strict=True):
         rows = [("probability", f"panel in {context}" if context else "panel")]
@@ -301,8 +264,8 @@ def tabulate_panels(report: OptimumReport) -> list[str]:
 
 def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
     """What `--json` prints, with rewards in the range of the file."""
-    file, scenario, fixed = report.file, report.scenario, report.fixed
-    most = report.any_policy
+    file, scenario, fixed, most = report.file, report.scenario, report.fixed, report.any_policy
+    found = report.found.items()
     return {
         "file": str(file.path),
         "scenario": {
@@ -318,9 +281,7 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
         "limits_per_context": report.per_context,
         "floor": file.problem.floor if report.floor else 0.0,
         "experts": list(file.problem.experts),
-        "distributions": {
-            kind: distribution_to_data(report, one) for kind, one in report.found.items()
-        },
+        "distributions": {kind: distribution_to_data(report, one) for kind, one in found},
         "missing": report.missing,
         "any_policy": {"reward": report.to_reward(most.value), "gap": report.span * most.gap},
         "fixed_panel": {
@@ -336,7 +297,7 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
 def distribution_to_data(report: OptimumReport, one: BestDistribution) -> dict[str, Any]:
     """One distribution; prices per request and in the unit of each bound per request."""
     best, span = one.best, report.span
-    if isinstance(best, Mixture):
+    if isinstance(best, optima.Mixture):
         tables = [[{"members": list(a), "probability": p} for a, p in x] for x in best.panels]
         own: dict[str, Any] = {"panels": tables}
     else:

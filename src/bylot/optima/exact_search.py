@@ -6,28 +6,127 @@ at the current point; a maximum over the chords bounds what any policy can earn.
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 
 from bylot.errors import InfeasibleLimits
-from bylot.numerics.jit import Floats
-from bylot.optima.exact_costs import ExactCosts
-from bylot.optima.newton import (
-    CertifiedMaximum,
-    ConcaveFunction,
-    Point,
-    QuadraticModel,
-    maximise_concave,
-    search_along_line,
-)
+from bylot.numerics import inclusion
+from bylot.numerics.jit import Bools, Floats
+from bylot.optima.newton import CertifiedMaximum, ConcaveProgram, Point, QuadraticModel
+from bylot.optima.objective import Objective
 from bylot.optima.polytope import Polytope
-from bylot.optima.surrogate import COARSE_ROUNDS, THINNING_STEP, Subproblem, maximise_surrogate
+from bylot.optima.surrogate import Subproblem, maximise_surrogate
+from bylot.problem import Problem
 
 LIMIT_SLACK = 1e-9  # units by which a limit may be violated while cuts are added
 BOUND_MARGIN = 1e-10  # units by which bounds are tightened first, so that they are kept exactly
+MAX_LOCAL_STEPS = 300  # of one local search
 MAX_CUTS = 10  # cuts added for one step before the step is shortened instead
 NARROW_BAND = 1e-2  # units; opposite limits on one cost that are closer count as meeting
 MAX_HALVINGS = 20  # of a step between such limits until it improves the value
+
+
+class ExactCosts(NamedTuple):
+    """h_j(q) = sum_x share_x sum_i rows[j, i] (1 - (1 - q_xi)^M), at most or at least its bound.
+
+    h is concave: its tangents lie above it and its chords below. So `h <= u` is implied by
+    "tangent <= u" and implies "chord <= u"; `h >= l` implies "tangent >= l".
+    """
+
+    shape: tuple[int, int]
+    floor: float
+    rows: Floats  # (d, X K), shares included
+    bounds: Floats
+    upper: Bools
+    draws: int
+    slack: float = LIMIT_SLACK  # units by which a limit may be violated
+
+    @classmethod
+    def of(cls, problem: Problem, shares: Floats, floor: float) -> "ExactCosts":
+        rows = np.tile(problem.rows, len(shares)) * np.repeat(shares, problem.size)
+        shape = (len(shares), problem.size)
+        return cls(shape, floor, rows, problem.bounds, problem.signs < 0, problem.draws)
+
+    @property
+    def away(self) -> Floats:
+        """+1 for an upper limit, -1 for a lower one: turns both into "at most"."""
+        return np.where(self.upper, 1.0, -1.0)
+
+    @property
+    def units(self) -> Floats:
+        """The unit of a cost difference: each row's largest entry, 1 if it is zero."""
+        most = self.rows.max(axis=1, initial=0.0)
+        return np.where(most > 0.0, most, 1.0)
+
+    def tighten(self, margin: float) -> "ExactCosts":
+        """Every bound of a row with costs moved inwards by this many units."""
+        most = self.rows.max(axis=1, initial=0.0)
+        return self._replace(bounds=self.bounds - margin * self.away * most)
+
+    def variants(self) -> tuple["ExactCosts", "ExactCosts"]:
+        """What to search within: tightened bounds, then the bounds as they are."""
+        return self.tighten(BOUND_MARGIN)._replace(slack=BOUND_MARGIN / 2), self
+
+    def widths(self) -> Floats:
+        """Distance in units of each upper limit from each lower one on the same cost."""
+        same = (self.rows[self.upper, None] == self.rows[None, ~self.upper]).all(axis=2)
+        apart = self.bounds[self.upper, None] - self.bounds[None, ~self.upper]
+        widths: Floats = (apart / self.units[self.upper, None])[same]
+        return widths
+
+    def excess(self, q: Floats) -> Floats:
+        """By how many units q violates each limit; negative if there is room."""
+        costs = inclusion.expected_panel_costs(q.ravel(), self.rows, self.draws)
+        return self.away * (costs - self.bounds) / self.units
+
+    def violated_lower(self, q: Floats) -> Bools:
+        """Which lower limits q violates by more than the slack."""
+        return ~self.upper & (self.excess(q) > self.slack)
+
+    def simplex(self) -> Polytope:
+        return Polytope(self.shape, self.floor, np.zeros((0, self.rows.shape[1])), np.zeros(0))
+
+    def tangents(self, q: Floats, which: Bools) -> tuple[Floats, Floats]:
+        """Rows and bounds of "the tangent at q is within the limit", for some of the limits."""
+        p, rows, sign = q.ravel(), self.rows[which], self.away[which, None]
+        slope = inclusion.expected_panel_costs_slope(p, rows, self.draws)
+        costs = inclusion.expected_panel_costs(p, rows, self.draws)
+        return sign * slope, sign[:, 0] * (self.bounds[which] - costs + slope @ p)
+
+    def curvature(self, q: Floats, prices: Floats) -> Floats:
+        """(X, K) diagonal of the Hessian of v.h: -sum_j v_j M (M-1) rows[j, i] (1 - q_i)^(M-2),
+        for lower limits j with multipliers v.
+        """
+        if self.draws == 1:
+            return np.zeros(self.shape)
+        weight = np.where(self.upper, 0.0, prices) @ self.rows
+        slope = inclusion.iid_inclusion_slope(q.ravel(), self.draws - 1)
+        return (-self.draws * weight * slope).reshape(self.shape)
+
+    def chords(self) -> tuple[Floats, Floats]:
+        """Rows and bounds of "the chord is within the limit", for the upper limits.
+
+        Expert by expert over [floor, top_i], where no feasible q_i exceeds top_i: because of the
+        simplex, or because c_i p_i alone would use up what a limit leaves when all others are at
+        the floor.
+        """
+        rows, bounds = self.rows[self.upper], self.bounds[self.upper]
+        least = float(inclusion.iid_inclusion(np.array([self.floor]), self.draws)[0])
+        most = float(1.0 - (self.shape[1] - 1) * self.floor)
+        spare = bounds[:, None] - least * (rows.sum(axis=1, keepdims=True) - rows)
+        share = np.divide(spare, rows, out=np.ones_like(rows), where=rows > 0.0)
+        p = np.clip(share, least, 1.0).min(axis=0, initial=1.0)
+        top = np.minimum(1.0 - (1.0 - p) ** (1.0 / self.draws), most)
+        width = top - self.floor
+        steep = inclusion.iid_inclusion_slope(np.full_like(top, self.floor), self.draws)
+        rise = inclusion.iid_inclusion(top, self.draws) - least
+        slope = np.divide(rise, width, out=steep, where=width > 1e-9)  # no width: the tangent
+        return rows * slope, bounds - rows @ (least - slope * self.floor)
+
+    def outer_polytope(self, q: Floats) -> Polytope:
+        """A superset of the feasible policies: chords of upper limits, tangents at q of others."""
+        return self.simplex().with_rows(*self.chords()).with_rows(*self.tangents(q, ~self.upper))
 
 
 def search_exact_optimum(
@@ -44,13 +143,12 @@ def search_exact_optimum(
         )
     first = [roof.q] if start is None else [start, roof.q]
     ceiling = roof.value + roof.gap
-    for bounded, slack in list_bound_variants(costs):
+    for bounded in costs.variants():
         found: list[CertifiedMaximum] = []
         for q in list_starts(task, bounded, first, starts, seed):
-            local = maximise_from_start(task, bounded, slack, q)
+            local = maximise_from_start(task, bounded, q)
             if local is not None:
-                around = make_outer_polytope(costs, local.q)
-                gap = around.certify(local.q, task.F.slope(local.q)[1]).gap
+                gap = costs.outer_polytope(local.q).certify(local.q, task.F.slope(local.q)[1]).gap
                 gap = max(0.0, min(gap, ceiling - local.value))
                 found.append(local._replace(gap=gap))
                 if gap <= task.tolerance:
@@ -65,9 +163,20 @@ def search_exact_optimum(
     )
 
 
-def list_bound_variants(costs: ExactCosts) -> tuple[tuple[ExactCosts, float], ...]:
-    """Bounds to search within and the slack they allow: tightened, then as they are."""
-    return (costs.tighten(BOUND_MARGIN), BOUND_MARGIN / 2), (costs, LIMIT_SLACK)
+def find_ceiling(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None:
+    """The maximum over a convex superset of the feasible policies; None if even that is empty."""
+    q, best = np.full(task.F.shape, 1.0 / task.problem.size), None
+    for F in task.F.stages():
+        polytope = costs.outer_polytope(q)
+        for _ in range(3):  # a few tangents are enough for a start and a first ceiling
+            if polytope.face is None:
+                return None
+            best = ConcaveProgram(F, polytope, task.tolerance).maximise(q)
+            q, violated = best.q, costs.violated_lower(best.q)
+            if not violated.any():
+                break
+            polytope = polytope.with_rows(*costs.tangents(q, violated))
+    return best
 
 
 def list_starts(
@@ -94,79 +203,6 @@ def list_starts(
         yield single[n // 2] if n % 2 == 0 and n // 2 < K else lift_above_floor(mix, task.floor)
 
 
-def find_ceiling(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None:
-    """The maximum over a superset of the feasible policies, from few rounds first."""
-    start = np.full(task.F.shape, 1.0 / task.problem.size)
-    if task.F.rounds > COARSE_ROUNDS:
-        near = maximise_relaxation(task.F.thin(THINNING_STEP), costs, start, task.tolerance)
-        start = start if near is None else near.q
-    return maximise_relaxation(task.F, costs, start, task.tolerance)
-
-
-def maximise_from_start(
-    task: Subproblem, costs: ExactCosts, slack: float, start: Floats
-) -> CertifiedMaximum | None:
-    """A local maximum by way of a feasible policy near the start; None if none is found."""
-    q = find_feasible_policy(costs, start, slack)
-    if q is None:
-        return None
-    if task.F.rounds > COARSE_ROUNDS:
-        q = maximise_locally(task.F.thin(THINNING_STEP), costs, q, slack, task.tolerance).q
-    return maximise_locally(task.F, costs, q, slack, task.tolerance)
-
-
-def make_outer_polytope(costs: ExactCosts, q: Floats) -> Polytope:
-    """A superset of the feasible policies: chords of upper limits, tangents at q of lower ones."""
-    return costs.simplex().with_rows(*costs.chords()).with_rows(*costs.tangents(q, ~costs.upper))
-
-
-def maximise_relaxation(
-    F: ConcaveFunction, costs: ExactCosts, start: Floats, tolerance: float
-) -> CertifiedMaximum | None:
-    """The maximum over a convex superset of the feasible policies; None if even that is empty.
-
-    A few tangents for the lower limits are enough for a start and a first ceiling.
-    """
-    polytope, q = make_outer_polytope(costs, start), start
-    for _ in range(3):
-        face = polytope.find_face()
-        if face is None:
-            return None
-        best = maximise_concave(F, polytope, face, q, tolerance)
-        q, violated = best.q, costs.violated_lower(best.q, LIMIT_SLACK)
-        if not violated.any():
-            break
-        polytope = polytope.with_rows(*costs.tangents(q, violated))
-    return best
-
-
-def find_feasible_policy(
-    costs: ExactCosts, start: Floats, slack: float, steps: int = 100
-) -> Floats | None:
-    """A feasible policy near the start; None if the search ends at an infeasible one.
-
-    Upper limits by their tangents, which are safe; lower ones by all tangents so far.
-    """
-    q = start = lift_above_floor(start, costs.floor)
-    nearest = QuadraticModel(q, np.zeros_like(q), np.array([-np.eye(q.shape[1])] * len(q)))
-    cuts, least = costs.simplex(), np.inf
-    for _ in range(steps):
-        if (costs.excess(q) <= slack).all():
-            return q
-        cuts = cuts.with_rows(*costs.tangents(q, ~costs.upper))
-        polytope = cuts.with_rows(*costs.tangents(q, costs.upper))
-        face = polytope.find_face()
-        if face is not None:
-            aim = nearest.maximise(polytope, face)
-            q = face.centre if aim is None else aim.x
-            continue
-        last = polytope.find_least_violation()
-        if last is None or last[1] > least - slack:
-            return None
-        q, least = last
-    return None
-
-
 def lift_above_floor(x: Floats, floor: float) -> Floats:
     """x moved onto the simplex above the floor: its excess over the floor, rescaled."""
     over = np.maximum(x - floor, 0.0) + 1e-300  # equal shares if nothing exceeds the floor
@@ -175,49 +211,73 @@ def lift_above_floor(x: Floats, floor: float) -> Floats:
     return q
 
 
+def maximise_from_start(
+    task: Subproblem, costs: ExactCosts, start: Floats
+) -> CertifiedMaximum | None:
+    """A local maximum by way of a feasible policy near the start; None if none is found."""
+    q, best = find_feasible_policy(costs, start), None
+    if q is not None:
+        for F in task.F.stages():
+            best = maximise_locally(F, costs, q, task.tolerance)
+            q = best.q
+    return best
+
+
+def find_feasible_policy(costs: ExactCosts, start: Floats, steps: int = 100) -> Floats | None:
+    """A feasible policy near the start, or None: upper limits by their tangents, which are safe,
+    lower ones by all tangents so far.
+    """
+    q = lift_above_floor(start, costs.floor)
+    around = Point(q, 0.0, np.zeros_like(q))
+    nearest = QuadraticModel(around, np.array([-np.eye(q.shape[1])] * len(q)))
+    cuts, least = costs.simplex(), np.inf
+    for _ in range(steps):
+        if (costs.excess(q) <= costs.slack).all():
+            return q
+        cuts = cuts.with_rows(*costs.tangents(q, ~costs.upper))
+        polytope = cuts.with_rows(*costs.tangents(q, costs.upper))
+        if polytope.face is not None:
+            aim = nearest.maximise(polytope)
+            q = polytope.face.centre if aim is None else aim.x
+            continue
+        last = polytope.find_least_violation()
+        if last is None or last[1] > least - costs.slack:
+            return None
+        q, least = last
+    return None
+
+
 def maximise_locally(
-    F: ConcaveFunction,
-    costs: ExactCosts,
-    start: Floats,
-    slack: float,
-    tolerance: float,
-    steps: int = 300,
+    F: Objective, costs: ExactCosts, start: Floats, tolerance: float
 ) -> CertifiedMaximum:
     """Improve a feasible start within the tangents at each point until these allow no more.
 
     The gap is that of the last tangents: it proves a stationary point, not a global maximum.
     """
-    at = Point(start, *F.slope(start))
+    at = Point.of(F, start)
     trail, narrow = [start], bool((costs.widths() < NARROW_BAND).any())
-    for step in range(steps + 1):
+    for step in range(MAX_LOCAL_STEPS + 1):
         around = costs.simplex().with_rows(*costs.tangents(at.q, np.ones_like(costs.upper)))
         gap, prices = around.certify(at.q, at.slope)
-        if gap <= tolerance or step == steps:
+        if gap <= tolerance or step == MAX_LOCAL_STEPS:
             break
         # A model that bends with the lower limits needs few cuts to stay within them.
         H = F.curvature(at.q) + costs.curvature(at.q, prices)[:, :, None] * np.eye(start.shape[1])
-        model = QuadraticModel(at.q, at.slope, H)
-        if narrow:
-            further = step_between_limits(F, costs, model, around, slack)
-        else:
-            p = maximise_model_with_cuts(model, costs, around, slack)
-            further = None if p is None else search_along_line(F, at, p)
+        improve = step_between_limits if narrow else step_within_cuts
+        further = improve(F, costs, QuadraticModel(at, H), around)
         if further is None:
             break
         at = further
         trail.append(at.q)
         if len(trail) == 3:
-            at = extrapolate_steps(F, costs, trail, at, slack)
+            at = extrapolate_steps(F, costs, trail, at)
             trail = [at.q]
     return CertifiedMaximum(at.q, at.value, gap, costs.away * prices, step)
 
 
-def extrapolate_steps(
-    F: ConcaveFunction, costs: ExactCosts, trail: list[Floats], at: Point, slack: float
-) -> Point:
-    """Extrapolate three points (SQUAREM, Varadhan and Roland 2008) if that is feasible and better.
-
-    Steps within tangents shrink by nearly the same factor each time.
+def extrapolate_steps(F: Objective, costs: ExactCosts, trail: list[Floats], at: Point) -> Point:
+    """Extrapolate three points (SQUAREM, Varadhan and Roland 2008) if that is feasible and better:
+    steps within tangents shrink by nearly the same factor each time.
     """
     a, b, c = trail
     r, v = b - a, c - 2 * b + a
@@ -225,15 +285,13 @@ def extrapolate_steps(
     far = float(np.linalg.norm(r)) / bend if bend > 0.0 else 0.0
     if far <= 1.0:
         return at
-    p = find_feasible_policy(costs, a + 2 * far * r + far**2 * v, slack, steps=4)
-    if p is None:
-        return at
-    there = Point(p, *F.slope(p))
+    p = find_feasible_policy(costs, a + 2 * far * r + far**2 * v, steps=4)
+    there = at if p is None else Point.of(F, p)
     return there if there.value > at.value else at
 
 
 def step_between_limits(
-    F: ConcaveFunction, costs: ExactCosts, model: QuadraticModel, around: Polytope, slack: float
+    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope
 ) -> Point | None:
     """A step between limits that (nearly) meet: to the model's maximum and back to feasibility,
     half as far until the value rises; None if it never does.
@@ -241,39 +299,39 @@ def step_between_limits(
     The tangent is above the cost, so a straight step that keeps `cost <= u` lowers the cost. If u
     is also the lower limit, no straight step is feasible.
     """
-    aim = model.maximise(around, around.find_face())
+    at, aim = model.at, model.maximise(around)
     if aim is None:
         return None
-    value, far = F.slope(model.q)[0], 1.0
-    for _ in range(MAX_HALVINGS):
-        p = find_feasible_policy(costs, model.q + far * (aim.x - model.q), slack, steps=10)
-        there = None if p is None else Point(p, *F.slope(p))
-        if there is not None and there.value > value:
+    for n in range(MAX_HALVINGS):
+        p = find_feasible_policy(costs, at.q + 0.5**n * (aim.x - at.q), steps=10)
+        there = at if p is None else Point.of(F, p)
+        if there.value > at.value:
             return there
-        far /= 2
     return None
 
 
-def maximise_model_with_cuts(
-    model: QuadraticModel, costs: ExactCosts, around: Polytope, slack: float
-) -> Floats | None:
-    """The model's maximum within the tangents, with cuts until the lower limits hold there."""
-    best = None
+def step_within_cuts(
+    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope
+) -> Point | None:
+    """A step towards the model's maximum within the tangents, with cuts until the lower limits
+    hold there; None if F does not rise that way.
+    """
+    at, best = model.at, None
     for _ in range(MAX_CUTS):
-        aim = model.maximise(around, around.find_face())
+        aim = model.maximise(around)
         if aim is None:
             break
-        best, violated = aim.x, costs.violated_lower(aim.x, slack)
+        best, violated = aim.x, costs.violated_lower(aim.x)
         if not violated.any():
-            return best
+            return at.climb_towards(F, best)
         around = around.with_rows(*costs.tangents(best, violated))
     if best is None:
         return None
-    low, high = 0.0, 1.0  # back to where the lower limits hold, as they do at model.q: bisection
+    low, high = 0.0, 1.0  # back to where the lower limits hold, as they do at the start: bisection
     for _ in range(30):
         far = (low + high) / 2
-        if costs.violated_lower(model.q + far * (best - model.q), slack).any():
+        if costs.violated_lower(at.q + far * (best - at.q)).any():
             high = far
         else:
             low = far
-    return model.q + low * (best - model.q)
+    return at.climb_towards(F, at.q + low * (best - at.q))

@@ -6,19 +6,15 @@ Owns what the definitions differ in: floor, contexts, surrogate or exact costs.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError, ValuesError
 from bylot.numerics.inclusion import iid_inclusion
 from bylot.numerics.jit import Floats
 from bylot.optima.exact_search import search_exact_optimum
-from bylot.optima.objective import Objective, ValueStack
+from bylot.optima.objective import RELATIVE_GAP, ContextLabels, Objective, ValueStack, split_values
 from bylot.optima.surrogate import Subproblem, maximise_surrogate
 from bylot.problem import Problem
-
-ContextLabels = NDArray[np.int64] | NDArray[np.str_]
-
-RELATIVE_GAP = 1e-9  # the target gap, relative to the mean reward of asking everyone
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +28,8 @@ class Optimum:
     policy
         Draw probabilities (K,), or (X, K) with a row for each of the `contexts`.
     gap
-        No feasible policy earns more than value + gap. Under the surrogate this proves
-        optimality. Under exact costs the proof uses a convex superset of the feasible policies,
-        so the gap can be large when upper limits bind.
+        No feasible policy earns more than value + gap. Exact costs: the proof uses a convex
+        superset of the feasible policies, so the gap can be large when upper limits bind.
     prices
         (d,) shadow prices, d value / d bound in the bound's own unit: >= 0 for `at_most`, <= 0
         for `at_least`; one of the possible values at a kink.
@@ -107,11 +102,9 @@ def optimum(
         Limit sum_i c_i (1 - (1 - q_i)^M), the expected cost of the distinct experts, itself.
         Otherwise limit the paper's surrogate: sum_i c_i q_i in problem.box, a safe inner set.
     start
-        A policy to start from, such as the optimum of a similar problem; it may be infeasible.
-        Without `exact`, a start that is optimal is returned unchanged.
+        A policy to start from, which may be infeasible.
     starts, seed
-        Number of starts under exact upper limits, whose feasible set is not convex, and the seed
-        of the random ones.
+        Starts under exact upper limits, whose feasible set is not convex; seed of random ones.
 
     Returns
     -------
@@ -134,9 +127,15 @@ def optimum(
     >>> round(best.value, 6), best.policy.round(6), best.prices.round(6)
     (0.4375, array([0.75, 0.25]), array([0.75]))
     """
-    stack = stack_values(problem, values)
-    labels, parts = split_by_context(stack, contexts)
-    q = None if start is None else check_start(start, (len(parts), problem.size))
+    labels, parts = split_values(problem, values, contexts)
+    q, shape = None, (len(parts), problem.size)
+    if start is not None:
+        q = np.atleast_2d(np.asarray(start, dtype=np.float64))
+        if q.shape != shape or not ((q >= 0.0).all() and np.allclose(q.sum(axis=1), 1.0)):
+            raise ValuesError(
+                f"start has shape {q.shape} and row sums {q.sum(axis=-1)}",
+                remedy=f"give probabilities of shape {shape}, one row per context, that sum to 1",
+            )
     found = []
     for task, rows in split_subproblems(problem, parts, resolve_floor(problem, floor), aggregate):
         first = None if q is None else q[rows]
@@ -158,17 +157,6 @@ def optimum(
     )
 
 
-def stack_values(problem: Problem, values: ArrayLike | ValueStack) -> ValueStack:
-    """Values as a stack, with as many experts as the problem has."""
-    stack = values if isinstance(values, ValueStack) else ValueStack(values)
-    if stack.size != problem.size:
-        raise ValuesError(
-            f"values are for {stack.size} experts, the problem has {problem.size}",
-            remedy="give the last axis of values one entry per expert",
-        )
-    return stack
-
-
 def split_subproblems(
     problem: Problem, parts: tuple[ValueStack, ...], floor: float, aggregate: bool
 ) -> list[tuple[Subproblem, slice]]:
@@ -179,31 +167,14 @@ def split_subproblems(
         F = Objective(parts, problem.draws)
         return [(Subproblem(problem, F, shares / shares.sum(), floor, tolerance), slice(None))]
     split = []
-    for x, (part, share) in enumerate(zip(parts, shares, strict=True)):
+    for x, part in enumerate(parts):
         F = Objective((part,), problem.draws)
-        task = Subproblem(problem, F, np.ones(1), floor, tolerance * share)
+        task = Subproblem(problem, F, np.ones(1), floor, tolerance * shares[x])
         split.append((task, slice(x, x + 1)))
     return split
 
 
-def split_by_context(
-    stack: ValueStack, contexts: ArrayLike | None
-) -> tuple[ContextLabels | None, tuple[ValueStack, ...]]:
-    """The labels in increasing order, and the rounds of each."""
-    if contexts is None:
-        return None, (stack,)
-    given = np.asarray(contexts)
-    if given.shape != (stack.rounds,) or given.dtype.kind not in "iuU":
-        raise ValuesError(
-            f"contexts have shape {given.shape} and type {given.dtype}",
-            remedy=f"give one whole number or string for each of the {stack.rounds} rounds",
-        )
-    labels, places = np.unique(given, return_inverse=True)
-    return labels, tuple(stack.select(np.flatnonzero(places == x)) for x in range(len(labels)))
-
-
 def resolve_floor(problem: Problem, floor: bool | float) -> float:
-    """The smallest draw probability: the problem's, none, or the one given."""
     if isinstance(floor, bool):
         return problem.floor if floor else 0.0
     if not 0.0 <= floor <= 1.0 / problem.size:
@@ -214,14 +185,3 @@ def resolve_floor(problem: Problem, floor: bool | float) -> float:
             remedy="use floor=True for the problem's own, floor=False for none",
         )
     return float(floor)
-
-
-def check_start(start: ArrayLike, shape: tuple[int, int]) -> Floats:
-    """A start as (X, K), with rows that sum to 1."""
-    q = np.atleast_2d(np.asarray(start, dtype=np.float64))
-    if q.shape != shape or not ((q >= 0.0).all() and np.allclose(q.sum(axis=1), 1.0)):
-        raise ValuesError(
-            f"start has shape {q.shape} and row sums {q.sum(axis=-1)}",
-            remedy=f"give probabilities of shape {shape}, a row for each context, that sum to 1",
-        )
-    return q

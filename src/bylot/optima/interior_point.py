@@ -8,9 +8,11 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dgetrf, dgetrs, dpotrf, dpotrs
+from scipy.linalg.lapack import dgetrf, dgetrs, dpotrf, dpotrs  # wrappers take longer than the work
 
 from bylot.numerics.jit import Floats
+
+MAX_INTERIOR_STEPS = 60
 
 
 class QuadraticProgram(NamedTuple):
@@ -27,7 +29,6 @@ class QuadraticProgram(NamedTuple):
     b: Floats
 
     def multiply_blocks(self, y: Floats) -> Floats:
-        """B y."""
         ends = accumulate((len(block) for block in self.blocks), initial=0)
         spans = zip(self.blocks, pairwise(ends), strict=True)
         return np.concatenate([block @ y[i:j] for block, (i, j) in spans])
@@ -58,7 +59,6 @@ class PrimalDualPoint:
         return 1.0 / fall if fall > 0.0 else np.inf
 
     def plus(self, step: Floats) -> "PrimalDualPoint":
-        """The point after a step."""
         return PrimalDualPoint(self.x + step, self.y.size, self.s.size)
 
 
@@ -77,15 +77,8 @@ class KktSystem:
         self.stationarity = program.c - bend - np.append(at.u, at.v) @ rows + at.z
         self.infeasibility = np.append(program.e, program.b - at.s) - rows @ at.y
 
-    def residuals(self) -> tuple[float, float]:
-        """The largest residual of the first equation, and of the next two."""
-        return float(np.abs(self.stationarity).max()), float(np.abs(self.infeasibility).max())
-
     def factor(self, blocks: Sequence[Floats]) -> bool:
-        """Factor B + Z/Y by Cholesky and the Schur complement of the rows; False if that fails.
-
-        Calls LAPACK directly: the usual wrappers take longer than the work.
-        """
+        """Factor B + Z/Y by Cholesky and the Schur complement of the rows; False if that fails."""
         diagonal, self.factors, i = self.at.z / self.at.y, [], 0
         for block in blocks:
             j = i + len(block)
@@ -107,16 +100,19 @@ class KktSystem:
         *self.ridged, failed = dgetrf(ridged)
         return not failed
 
-    def solve_schur(self, x: Floats) -> Floats:
-        """schur^-1 x, with one step of iterative refinement that removes the ridge."""
-        duals: Floats = self.scale * dgetrs(*self.ridged, self.scale * x)[0]
-        duals += self.scale * dgetrs(*self.ridged, self.scale * (x - self.schur @ duals))[0]
-        return duals
-
     def solve_blocks(self, x: Floats) -> Floats:
         """(B + Z/Y)^-1 x, block by block."""
         parts = [dpotrs(factor, x[i:j])[0] for factor, i, j in self.factors]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def predict_and_correct(self) -> Floats:
+        """Mehrotra's predictor-corrector step; if that is too short, a centring step."""
+        at, h, gap = self.at, self.at.primal.size, self.at.complementarity()
+        guess = self.step(np.zeros(h))
+        after = at.plus(min(1.0, at.max_step(guess)) * guess).complementarity()
+        target = (after / gap) ** 3 * gap / h
+        step = self.step(target - guess[:h] * guess[h : 2 * h])
+        return step if at.max_step(step) >= 0.1 else self.step(np.full(h, gap / h))
 
     def step(self, products: Floats) -> Floats:
         """The step to where the linear equations hold and (y z, s v) equal these products."""
@@ -125,49 +121,24 @@ class KktSystem:
         dz, ds = products[:n] / at.y - at.z, products[n:] / at.v - at.s
         wanted[self.equal :] -= ds
         free = self.solve_blocks(self.stationarity + dz)
-        duals = self.solve_schur(self.rows @ free - wanted)
+        wanted = self.rows @ free - wanted
+        duals: Floats = self.scale * dgetrs(*self.ridged, self.scale * wanted)[0]
+        wanted -= self.schur @ duals  # one step of iterative refinement removes the ridge
+        duals += self.scale * dgetrs(*self.ridged, self.scale * wanted)[0]
         dy, dv = free - self.inner @ duals, duals[self.equal :]
         ds, dz = ds - at.s * dv / at.v, dz - at.z * dy / at.y
         return np.concatenate([dy, ds, dz, dv, duals[: self.equal]])
 
 
-def predict_and_correct(system: KktSystem) -> Floats:
-    """Mehrotra's predictor-corrector step; if that is too short, a centring step."""
-    at, h = system.at, system.at.primal.size
-    gap = at.complementarity()
-    guess = system.step(np.zeros(h))
-    after = at.plus(min(1.0, at.max_step(guess)) * guess).complementarity()
-    target = (after / gap) ** 3 * gap / h
-    step = system.step(target - guess[:h] * guess[h : 2 * h])
-    return step if at.max_step(step) >= 0.1 else system.step(np.full(h, gap / h))
-
-
-def make_starting_point(program: QuadraticProgram, inside: Floats, away: float) -> PrimalDualPoint:
-    """A starting point this far, in mean coordinates, from an interior y.
-
-    Away from the boundary y, s, z and v all have the right size, and the equations need not hold
-    yet. In a very thin set the method must start inside (away = 0).
-    """
-    size = float(inside.mean())
-    y = inside + away * size
-    s = program.b - program.A @ y
-    s = np.maximum(s, away * size * np.abs(program.A).max(axis=1, initial=0.0))
-    mu = size * (float(np.ptp(program.c - program.multiply_blocks(inside))) or 1.0)
-    x = np.concatenate([y, s, mu / y, mu / s, np.zeros(len(program.e))])
-    return PrimalDualPoint(x, y.size, s.size)
-
-
 def solve_quadratic_program(
-    program: QuadraticProgram,
-    inside: Floats,
-    away: float = 1.0,
-    precision: float = 0.0,
-    steps: int = 60,
+    program: QuadraticProgram, inside: Floats, away: float = 1.0, precision: float = 0.0
 ) -> PrimalDualPoint:
     """The optimal y with its duals, given a y that has room everywhere.
 
-    Precision is a difference of values; with 0 the method goes as far as numbers allow. A model
-    that distinguishes slopes of 1e-9 has values that differ by 1e-18.
+    The method starts `away` mean coordinates from there: away from the boundary y, s, z and v all
+    have the right size, and the equations need not hold yet. In a very thin set it must start
+    inside (away = 0). Precision is a difference of values; with 0 the method goes as far as
+    numbers allow. A model that distinguishes slopes of 1e-9 has values that differ by 1e-18.
 
     >>> row = np.ones((1, 2))
     >>> c, e = np.array([1.0, 0.5]), row[0, :1]
@@ -175,16 +146,23 @@ def solve_quadratic_program(
     >>> solve_quadratic_program(ends, np.array([0.5, 0.5])).y.round(9)
     array([0.75, 0.25])
     """
-    at = make_starting_point(program, inside, away)
-    rows, unit = np.concatenate([program.E, program.A]), at.complementarity()
+    size = float(inside.mean())
+    y = inside + away * size
+    s = program.b - program.A @ y
+    s = np.maximum(s, away * size * np.abs(program.A).max(axis=1, initial=0.0))
+    mu = size * (float(np.ptp(program.c - program.multiply_blocks(inside))) or 1.0)
+    x = np.concatenate([y, s, mu / y, mu / s, np.zeros(len(program.e))])
+    at, rows = PrimalDualPoint(x, y.size, s.size), np.concatenate([program.E, program.A])
+    unit = at.complementarity()
     gap, off = max(1e-18 * unit, precision), max(1e-12 * unit, precision)
-    for _ in range(steps):
+    for _ in range(MAX_INTERIOR_STEPS):
         system = KktSystem(program, rows, at)
-        stationarity, infeasibility = system.residuals()
-        if at.complementarity() <= gap and stationarity <= off and infeasibility <= 1e-15:
+        stationary = np.abs(system.stationarity).max() <= off
+        feasible = np.abs(system.infeasibility).max() <= 1e-15
+        if at.complementarity() <= gap and stationary and feasible:
             break
         if not system.factor(program.blocks):
             break
-        step = predict_and_correct(system)
+        step = system.predict_and_correct()
         at = at.plus(min(1.0, 0.995 * at.max_step(step)) * step)
     return at

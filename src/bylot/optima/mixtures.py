@@ -1,22 +1,21 @@
 """The best mixture of panels: what panels of different experts, drawn at random, could earn.
 
-Every distribution over such panels is a mixture of sets, so this is the optimum of policies that
-draw no expert twice and, where panels may have fewer members, of all policies. It is a linear
-program over sets, solved by column generation: `pricing_problem` finds sets to add.
+The optimum of policies that draw no expert twice and, where panels may have fewer members, of all
+policies. It is a linear program over sets, as their costs are sums over members, solved by column
+generation: `pricing_problem` finds sets to add.
 """
 
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats, Ints
-from bylot.optima.iid_optimum import RELATIVE_GAP, ContextLabels, split_by_context, stack_values
-from bylot.optima.objective import ValueStack
+from bylot.optima.objective import RELATIVE_GAP, ContextLabels, ValueStack, split_values
 from bylot.optima.polytope import PricedPoint, solve_linear_program
 from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
@@ -43,13 +42,10 @@ class Mixture:
     gap
         No mixture under the limits earns more than value + gap: 0 up to rounding if all sets
         could be listed, else also what the search may have missed.
-    prices
-        (d,) shadow prices, d value / d bound in the bound's own unit: >= 0 for `at_most`, <= 0
-        for `at_least`; one of the possible values at a kink.
+    prices, contexts
+        Shadow prices, and labels of the contexts, as in `Optimum`.
     fewer
         Whether panels may have fewer than M members.
-    contexts
-        Labels of the contexts; None without contexts.
     """
 
     value: float
@@ -76,20 +72,13 @@ def best_mixture(
 ) -> Mixture:
     """Find the best probabilities P_x(A) of sets A of min(M, K) experts in each context x.
 
-    Maximises (1/T) sum_t sum_A P_{x_t}(A) r_t(A) with expected costs within the limits. Costs of
-    a set are sums over its members, so this is a linear program. Up to 200,000 sets of a context
-    are enumerated; larger problems are searched, and `.gap` bounds what may have been missed.
+    Maximises (1/T) sum_t sum_A P_{x_t}(A) r_t(A) with expected costs within the limits. Up to
+    200,000 sets of a context are listed; more are searched, and `.gap` bounds what was missed.
 
     Parameters
     ----------
-    problem
-        Experts, costs, limits and the number of draws M.
-    values
-        Array (T, N, K) or (N, K), or a `ValueStack`, as for `optimum`.
-    contexts
-        (T,) labels. One mixture per context, each under the limits.
-    aggregate
-        With contexts, one budget for all: only the mean cost over contexts is limited.
+    problem, values, contexts, aggregate
+        As for `optimum`: one mixture per context, each under the limits, or one budget for all.
     fewer
         Allow sets of 1 to min(M, K) experts. No policy earns more under the limits, on average
         over these rounds, unless it knows the values of a round in advance.
@@ -114,7 +103,7 @@ def best_mixture(
     >>> round(best.value, 6), best.inclusion.round(6), best.prices.round(6)
     (2.0, array([1. , 0.5, 0.5]), array([2.]))
     """
-    labels, parts = split_by_context(stack_values(problem, values), contexts)
+    labels, parts = split_values(problem, values, contexts)
     programs = make_mixture_programs(problem, parts, aggregate, fewer)
     mixtures = [program.solve(problem) for program in programs]
     inclusion = np.concatenate([mixture.inclusion for mixture in mixtures])
@@ -129,33 +118,23 @@ def best_mixture(
     )
 
 
-class PanelColumns(NamedTuple):
-    """Columns of the linear program: the context, members and value of each set."""
-
-    context: Ints
-    members: Ints  # (S, most) positions; K stands for no expert
-    f: Floats
-
-    def append(self, context: int, members: Ints, f: Floats) -> "PanelColumns":
-        """The same with more sets of one context."""
-        return PanelColumns(
-            np.append(self.context, np.full(len(f), context)),
-            np.concatenate([self.members, members]),
-            np.append(self.f, f),
-        )
-
-
 class MixtureProgram:
     """The linear program for contexts under one budget; context x has share_x of the costs.
 
-    It keeps the columns found, so that solving for other bounds is fast.
+    A column is a set: its context, members (positions; K stands for no expert) and value f. All
+    that were found are kept, so that solving for other bounds is fast.
     """
 
     def __init__(self, sets: tuple[SetValues, ...], shares: Floats, tolerance: float) -> None:
         self.sets, self.shares, self.tolerance = sets, shares, tolerance
         self.pricing = [one.pricing_problem() for one in sets]
-        none = np.zeros((0, sets[0].most), np.int64)
-        self.columns = PanelColumns(np.zeros(0, np.int64), none, np.zeros(0))
+        self.context, self.f = np.zeros(0, np.int64), np.zeros(0)
+        self.members = np.zeros((0, sets[0].most), np.int64)
+
+    def append_columns(self, context: int, members: Ints, f: Floats) -> None:
+        self.context = np.append(self.context, np.full(len(f), context))
+        self.members = np.concatenate([self.members, members])
+        self.f = np.append(self.f, f)
 
     def solve(self, problem: Problem) -> Mixture:
         """The best mixture under the limits of a problem, a row of inclusion for each context."""
@@ -164,38 +143,29 @@ class MixtureProgram:
             proofs = [one.prove(charge) for one, charge in zip(self.pricing, charges, strict=True)]
             if not self.add_columns(charges, [proof[:2] for proof in proofs]):
                 break
-        value = float(self.columns.f @ vertex.x)
+        value = float(self.f @ vertex.x)
         proved = float(vertex.prices @ (away * problem.bounds))
         ceiling = max(value, proved + sum(proof.ceiling for proof in proofs))
-        panels = self.list_panels(problem, vertex.x)
+        found: list[dict[PanelNames, float]] = [defaultdict(float) for _ in self.sets]
+        columns = zip(self.context.tolist(), self.members, vertex.x.tolist(), strict=True)
+        for x, row, probability in columns:
+            if probability > 0.0:
+                found[x][tuple(problem.experts[i] for i in row if i < problem.size)] += probability
+        panels = [tuple(sorted(one.items(), key=lambda pair: (-pair[1], pair[0]))) for one in found]
         inclusion = np.zeros((len(panels), problem.size))
         for x, table in enumerate(panels):
             for names, probability in table:
                 inclusion[x, [problem.experts.index(name) for name in names]] += probability
-        return Mixture(value, panels, inclusion, ceiling - value, vertex.prices * away)
-
-    def list_panels(self, problem: Problem, probabilities: Floats) -> tuple[PanelTable, ...]:
-        """For each context, panels and their probabilities, the most probable first."""
-        found: list[dict[PanelNames, float]] = [{} for _ in self.sets]
-        context, members, _ = self.columns
-        for x, row, probability in zip(context, members, probabilities, strict=True):
-            if probability > 0.0:
-                panel = tuple(problem.experts[i] for i in row if i < problem.size)
-                found[x][panel] = found[x].get(panel, 0.0) + float(probability)
-        return tuple(
-            tuple(sorted(one.items(), key=lambda pair: (-pair[1], pair[0]))) for one in found
-        )
+        return Mixture(value, tuple(panels), inclusion, ceiling - value, vertex.prices * away)
 
     def find_value(self, problem: Problem) -> float:
-        """The value of the best mixture found without a certificate."""
+        """The value of the best mixture, without a certificate."""
         vertex = self.generate_columns(problem)[1]
-        return float(self.columns.f @ vertex.x)
+        return float(self.f @ vertex.x)
 
     def generate_columns(self, problem: Problem) -> tuple[Floats, PricedPoint, Floats]:
-        """Add sets until the pricing problems find no better ones.
-
-        Returns the factors that turn limits into "at most", in units of the largest cost, the
-        solution, and the charge of each expert (X, K).
+        """Add sets until the pricing problems find no better ones; returns the factors that turn
+        limits into "at most", in units of the largest cost, the solution, and the charges (X, K).
         """
         away = -problem.signs / problem.peaks
         rows, bounds = away[:, None] * problem.rows, away * problem.bounds
@@ -206,10 +176,9 @@ class MixtureProgram:
             if vertex is None:
                 raise make_infeasible_mixture_error(problem, self.sets[0])
             charges = self.shares[:, None] * (vertex.prices @ rows)
-            context, members, _ = self.columns
             found = []
             for x, pricing in enumerate(self.pricing):
-                used = members[(context == x) & (vertex.x > 0.0)]
+                used = self.members[(self.context == x) & (vertex.x > 0.0)]
                 found.append(pricing.find_sets(charges[x], used))
             if not self.add_columns(charges, found):
                 return away, vertex, charges
@@ -223,17 +192,15 @@ class MixtureProgram:
             raise make_infeasible_mixture_error(problem, self.sets[0])
         found = list_systematic_sets(p)
         for x, sets in enumerate(self.sets):
-            rows = np.array([sets.pad(members) for members in found])
-            f = np.array([sets.value(members) for members in found])
-            self.columns = self.columns.append(x, rows, f)
+            self.append_columns(x, *sets.columns(found))
 
     def solve_columns(self, rows: Floats, bounds: Floats) -> PricedPoint | None:
         """The best mixture of the columns, and the multipliers of the limits."""
-        context, members, f = self.columns
+        context, f = self.context, self.f
         if not f.size:
             return None
         padded = np.hstack([rows, np.zeros((len(rows), 1))])
-        costs = self.shares[context] * padded[:, members].sum(axis=2)
+        costs = self.shares[context] * padded[:, self.members].sum(axis=2)
         each = (context == np.arange(len(self.shares))[:, None]).astype(np.float64)
         low, high = np.zeros(len(f)), np.full(len(f), np.inf)
         vertex = solve_linear_program(f, costs, bounds, each, np.ones(len(each)), low, high)
@@ -244,14 +211,14 @@ class MixtureProgram:
 
     def add_columns(self, charges: Floats, found: Sequence[tuple[Ints, Floats]]) -> bool:
         """Add those sets of each context that are better than all it has; False if none is."""
-        context, members, f = self.columns
+        context, before = self.context, len(self.f)
         padded = np.hstack([charges, np.zeros((len(charges), 1))])
-        merits = f - np.take_along_axis(padded[context], members, axis=1).sum(axis=1)
+        merits = self.f - np.take_along_axis(padded[context], self.members, axis=1).sum(axis=1)
         for x, (rows, values) in enumerate(found):
             gain = values - padded[x][rows].sum(axis=1) - merits[context == x].max()
             better = gain > self.tolerance / len(self.pricing)
-            self.columns = self.columns.append(x, rows[better], values[better])
-        return len(self.columns.f) > len(f)
+            self.append_columns(x, rows[better], values[better])
+        return len(self.f) > before
 
 
 def make_mixture_programs(
@@ -269,15 +236,13 @@ def make_mixture_programs(
 
 def make_infeasible_mixture_error(problem: Problem, sets: SetValues) -> InfeasibleLimits:
     """Make the error that no mixture keeps the limits."""
-    if sets.fewest < sets.most:
-        what = f"no mixture of panels of 1 to {sets.most} experts keeps {{limits}}"
-        return InfeasibleLimits(what, limits=problem.limits, remedy="loosen some of the limits")
-    conflict = problem.full_conflict
-    return InfeasibleLimits(
-        f"no mixture of panels of {sets.most} different experts keeps {{limits}}",
-        limits=problem.limits if conflict is None else conflict.limits,
-        remedy="use fewer=True for smaller panels, fewer draws, or looser limits",
-    )
+    sizes, limits, remedy = f"1 to {sets.most}", problem.limits, "loosen some of the limits"
+    if sets.fewest == sets.most:
+        sizes, conflict = f"{sets.most} different", problem.full_conflict
+        limits = limits if conflict is None else conflict.limits
+        remedy = "use fewer=True for smaller panels, fewer draws, or looser limits"
+    what = f"no mixture of panels of {sizes} experts keeps {{limits}}"
+    return InfeasibleLimits(what, limits=limits, remedy=remedy)
 
 
 def list_systematic_sets(p: Floats) -> list[tuple[int, ...]]:

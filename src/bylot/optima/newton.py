@@ -10,23 +10,22 @@ from scipy.linalg import qr
 
 from bylot.numerics.jit import Floats
 from bylot.optima.interior_point import QuadraticProgram, solve_quadratic_program
-from bylot.optima.polytope import TIGHT_ROOM, Face, Polytope, PricedPoint
+from bylot.optima.polytope import TIGHT_ROOM, Polytope, PricedPoint
 
 PROXIMAL_WEIGHT = 1e-9  # ridge of every model, relative to its largest slope or curvature
 MODEL_PRECISION = 1e-3  # a model is solved to this fraction of the gap it is to close
 CURVATURE_REUSE_RATIO = 0.05  # curvature is reused after steps that leave less of the gap
+MAX_MODEL_STEPS, MAX_VERTEX_STEPS = 100, 60
 
 
 class ConcaveFunction(Protocol):
-    """A concave function of q (X, K), separable over the rows of q."""
+    """A concave function of q (X, K), separable over the rows of q.
 
-    def slope(self, q: Floats) -> tuple[float, Floats]:
-        """Value and slope (X, K)."""
-        ...
+    `slope` returns value and slope (X, K), `curvature` the Hessian (X, K, K).
+    """
 
-    def curvature(self, q: Floats) -> Floats:
-        """Hessian (X, K, K)."""
-        ...
+    def slope(self, q: Floats) -> tuple[float, Floats]: ...
+    def curvature(self, q: Floats) -> Floats: ...
 
 
 class Point(NamedTuple):
@@ -35,6 +34,38 @@ class Point(NamedTuple):
     q: Floats
     value: float
     slope: Floats
+
+    @classmethod
+    def of(cls, F: ConcaveFunction, q: Floats) -> "Point":
+        return cls(q, *F.slope(q))
+
+    def climb_towards(self, F: ConcaveFunction, p: Floats) -> "Point | None":
+        """Go towards p: all the way if F rises that far, else to where it nearly levels.
+
+        A safeguarded secant on the slope along the way, which only falls as F is concave. It
+        compares slopes and not values, whose differences vanish in rounding near the maximum.
+        None if F does not rise towards p.
+        """
+        way = p - self.q
+        rise = float((self.slope * way).sum())
+        if not rise > 0.0:
+            return None
+        there = Point.of(F, p)
+        low, high, at_low, at_high = 0.0, 1.0, rise, float((there.slope * way).sum())
+        if at_high >= -0.1 * rise:
+            return there
+        for _ in range(50):
+            far = low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
+            q = self.q + far * way
+            there = Point.of(F, q)
+            left = float((there.slope * way).sum())
+            if 0.0 <= left <= 0.5 * rise:
+                return there
+            if left > 0.0:
+                low, at_low = far, left
+            else:
+                high, at_high = far, left
+        return None
 
 
 class CertifiedMaximum(NamedTuple):
@@ -48,43 +79,41 @@ class CertifiedMaximum(NamedTuple):
 
 
 class QuadraticModel(NamedTuple):
-    """The second-order model of F around q: slope.(p - q) + (p - q).H.(p - q) / 2."""
+    """The second-order model of F around a point q: slope.(p - q) + (p - q).H.(p - q) / 2."""
 
-    q: Floats
-    slope: Floats
+    at: Point
     H: Floats
 
-    def maximise(
-        self, polytope: Polytope, face: Face | None, precision: float = 0.0
-    ) -> PricedPoint | None:
-        """The feasible p where the model is largest; None if there is no face or numbers fail.
+    def maximise(self, polytope: Polytope, precision: float = 0.0) -> PricedPoint | None:
+        """The feasible p where the model is largest; None if there is none or numbers fail.
 
         In y = p - floor, over the free variables and with tight rows as equations, so that the
         program has an interior whatever the polytope. Multipliers are of the rows not tight.
         """
-        if face is None:
-            return None
-        free, prices = ~face.pinned, np.zeros(len(polytope.rows))
-        if not free.any():
-            return PricedPoint(face.centre, prices)
-        ridge = PROXIMAL_WEIGHT * max(float(np.ptp(self.slope)), float(-self.H.min()))
+        (q, _, slope), face = self.at, polytope.face
+        prices = np.zeros(len(polytope.rows))
+        if face is None or face.pinned.all():
+            return face and PricedPoint(face.centre, prices)
+        free, loose = ~face.pinned, ~face.tight
+        ridge = PROXIMAL_WEIGHT * max(float(np.ptp(slope)), float(-self.H.min()))
         blocks = [
             ridge * np.eye(int(part.sum())) - H[np.ix_(part, part)]
-            for H, part in zip(self.H, free.reshape(self.q.shape), strict=True)
+            for H, part in zip(self.H, free.reshape(q.shape), strict=True)
             if part.any()
         ]
-        bend = np.einsum("xij,xj->xi", self.H, self.q - polytope.floor)
-        c = self.slope - bend + ridge * (self.q - polytope.floor)
-        rows = np.concatenate([polytope.sums, polytope.rows[face.tight]])
-        E = select_independent_rows(rows[:, free])
-        loose, start = ~face.tight, face.centre.ravel()[free] - polytope.floor
-        scales = polytope.scales[loose]
+        bend = np.einsum("xij,xj->xi", self.H, q - polytope.floor)
+        c = slope - bend + ridge * (q - polytope.floor)
+        E = np.concatenate([polytope.sums, polytope.rows[face.tight]])[:, free]
+        _, R, pivots = qr(E.T, mode="economic", pivoting=True)
+        size = np.abs(np.diag(R))
+        E = E[np.sort(pivots[: int((size > 1e-11 * size[0]).sum())])]  # independent rows
+        start, scales = face.centre.ravel()[free] - polytope.floor, polytope.scales[loose]
         A = polytope.rows[loose][:, free] / scales[:, None]
         room = (polytope.bounds - polytope.rows @ face.centre.ravel())[loose] / scales
         program = QuadraticProgram(blocks, c.ravel()[free], E, E @ start, A, A @ start + room)
         for away in (1.0, 0.0):
             best = solve_quadratic_program(program, start, away, precision)
-            p = np.full_like(self.q, polytope.floor)
+            p = np.full_like(q, polytope.floor)
             p[free.reshape(p.shape)] += best.y
             if polytope.contains(p):
                 prices[loose] = best.v / scales
@@ -92,103 +121,88 @@ class QuadraticModel(NamedTuple):
         return None
 
 
-def select_independent_rows(E: Floats) -> Floats:
-    """A largest set of linearly independent rows of E."""
-    _, R, pivots = qr(E.T, mode="economic", pivoting=True)
-    size = np.abs(np.diag(R))
-    return E[np.sort(pivots[: int((size > 1e-11 * size[0]).sum())])]
+class ConcaveProgram(NamedTuple):
+    """Maximise F over a polytope that is not empty, until the gap is at most the tolerance."""
 
+    F: ConcaveFunction
+    polytope: Polytope
+    tolerance: float
 
-def maximise_concave(
-    F: ConcaveFunction,
-    polytope: Polytope,
-    face: Face,
-    start: Floats,
-    tolerance: float,
-    proxy: ConcaveFunction | None = None,
-    prices: Floats | None = None,
-) -> CertifiedMaximum:
-    """Maximise F by Newton's method and, where that fails, over vertices from where it ended."""
-    best = maximise_by_newton(F, polytope, face, start, tolerance, proxy=proxy, prices=prices)
-    return best if best.gap <= tolerance else maximise_over_vertices(F, polytope, best, tolerance)
+    def maximise(
+        self, start: Floats, proxy: ConcaveFunction | None = None, prices: Floats | None = None
+    ) -> CertifiedMaximum:
+        """The maximum by Newton's method and, where that fails, over vertices from its end."""
+        best = self.maximise_by_newton(start, proxy, prices)
+        return best if best.gap <= self.tolerance else self.maximise_over_vertices(best)
 
+    def maximise_by_newton(
+        self, start: Floats, proxy: ConcaveFunction | None = None, prices: Floats | None = None
+    ) -> CertifiedMaximum:
+        """Newton's method: go towards the maximum of the model as long as F itself rises.
 
-def maximise_by_newton(
-    F: ConcaveFunction,
-    polytope: Polytope,
-    face: Face,
-    start: Floats,
-    tolerance: float,
-    *,
-    proxy: ConcaveFunction | None = None,
-    prices: Floats | None = None,
-    steps: int = 100,
-) -> CertifiedMaximum:
-    """Newton's method: go towards the maximum of the model as long as F itself rises.
+        An infeasible start is replaced by the maximum of the model made there. Slope and
+        certificate are those of F. To save time, curvature may come from a similar function
+        (`proxy`) and be kept for several steps, models are solved roughly, and their multipliers
+        (at first `prices`) serve as certificates. A step that does not halve the gap ends these
+        savings.
+        """
+        (F, polytope, tolerance), face = self, self.polytope.face
+        assert face is not None, "the polytope is not empty"
+        at = Point.of(F, start)
+        if not polytope.contains(start):
+            aim = QuadraticModel(at, (proxy or F).curvature(start)).maximise(polytope)
+            q, prices = (face.centre, None) if aim is None else aim
+            at = Point.of(F, q)
+        gap, prices = polytope.certify(at.q, at.slope, prices)
+        H, thrifty = None, not (face.tight.any() or face.pinned.any())
+        for step in range(MAX_MODEL_STEPS + 1):
+            if gap <= tolerance or step == MAX_MODEL_STEPS:
+                break
+            if H is None:
+                H = (proxy if thrifty and proxy else F).curvature(at.q)
+            precision = MODEL_PRECISION * max(gap, tolerance) if thrifty else 0.0
+            aim = QuadraticModel(at, H).maximise(polytope, precision)
+            if aim is not None:
+                rise = at.climb_towards(F, aim.x)
+                # If rounding hides the rise, the certificate decides.
+                there = rise or Point.of(F, aim.x)
+                proof = polytope.certify(there.q, there.slope, aim.prices if thrifty else None)
+                if proof.gap <= gap / 2 or (rise and not thrifty):
+                    H = H if thrifty and proof.gap <= CURVATURE_REUSE_RATIO * gap else None
+                    at, (gap, prices) = there, proof
+                    continue
+            if not thrifty:
+                break
+            H, thrifty = None, False
+        return CertifiedMaximum(at.q, at.value, gap, prices, step)
 
-    An infeasible start is replaced by the maximum of the model made there. Slope and certificate
-    are those of F. To save time, curvature may come from a similar function (`proxy`) and be kept
-    for several steps, models are solved roughly, and their multipliers (at first `prices`) serve
-    as certificates. A step that does not halve the gap ends these savings.
-    """
-    at = Point(start, *F.slope(start))
-    if not polytope.contains(start):
-        aim = QuadraticModel(start, at.slope, (proxy or F).curvature(start)).maximise(
-            polytope, face
-        )
-        q, prices = (face.centre, None) if aim is None else aim
-        at = Point(q, *F.slope(q))
-    gap, prices = polytope.certify(at.q, at.slope, prices)
-    H, thrifty = None, not (face.tight.any() or face.pinned.any())
-    for step in range(steps + 1):
-        if gap <= tolerance or step == steps:
-            break
-        if H is None:
-            H = (proxy if thrifty and proxy else F).curvature(at.q)
-        precision = MODEL_PRECISION * max(gap, tolerance) if thrifty else 0.0
-        aim = QuadraticModel(at.q, at.slope, H).maximise(polytope, face, precision)
-        if aim is not None:
-            rise = search_along_line(F, at, aim.x)
-            # If rounding hides the rise, the certificate decides.
-            there = rise or Point(aim.x, *F.slope(aim.x))
-            proof = polytope.certify(there.q, there.slope, aim.prices if thrifty else None)
-            if proof.gap <= gap / 2 or (rise and not thrifty):
-                H = H if thrifty and proof.gap <= CURVATURE_REUSE_RATIO * gap else None
-                at, (gap, prices) = there, proof
-                continue
-        if not thrifty:
-            break
-        H, thrifty = None, False
-    return CertifiedMaximum(at.q, at.value, gap, prices, step)
+    def maximise_over_vertices(self, start: CertifiedMaximum) -> CertifiedMaximum:
+        """Simplicial decomposition (von Hohenbalken 1977): slower than Newton's method, and robust.
 
-
-def search_along_line(F: ConcaveFunction, at: Point, p: Floats) -> Point | None:
-    """From a point towards p: all the way if F rises that far, else to where it nearly levels.
-
-    A safeguarded secant on the slope along the way, which only falls as F is concave. It compares
-    slopes and not values, whose differences vanish in rounding near the maximum. None if F does
-    not rise towards p.
-    """
-    way = p - at.q
-    rise = float((at.slope * way).sum())
-    if not rise > 0.0:
-        return None
-    there = Point(p, *F.slope(p))
-    low, high, at_low, at_high = 0.0, 1.0, rise, float((there.slope * way).sum())
-    if at_high >= -0.1 * rise:
-        return there
-    for _ in range(50):
-        far = low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
-        q = at.q + far * way
-        there = Point(q, *F.slope(q))
-        left = float((there.slope * way).sum())
-        if 0.0 <= left <= 0.5 * rise:
-            return there
-        if left > 0.0:
-            low, at_low = far, left
-        else:
-            high, at_high = far, left
-    return None
+        Add the vertex that the slope points to, maximise over the hull, drop vertices without
+        weight.
+        """
+        F, polytope, tolerance = self
+        best, q, vertices, weights = start, start.q, start.q[None], np.ones((1, 1))
+        for _ in range(MAX_VERTEX_STEPS):
+            vertex = polytope.find_vertex(F.slope(q)[1])
+            if vertex is None or not polytope.contains(vertex.x):
+                break
+            hull = VertexHull(F, np.concatenate([vertices, vertex.x[None]]))
+            k = len(hull.vertices)
+            simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
+            mixed = ConcaveProgram(hull, simplex, tolerance / 10)
+            weights = mixed.maximise_by_newton(np.append(weights, [[0.0]], axis=1)).q
+            q = hull.mix(weights)
+            value, slope = F.slope(q)
+            gap, prices = polytope.certify(q, slope)
+            if gap < best.gap:
+                best = CertifiedMaximum(q, value, gap, prices, start.steps)
+            if gap <= tolerance:
+                break
+            used = weights[0] > TIGHT_ROOM
+            vertices, weights = hull.vertices[used], weights[:, used]
+        return best
 
 
 class VertexHull(NamedTuple):
@@ -198,51 +212,14 @@ class VertexHull(NamedTuple):
     vertices: Floats  # (k, X, K)
 
     def mix(self, weights: Floats) -> Floats:
-        """The mixture of the policies."""
         return np.tensordot(weights[0], self.vertices, axes=1)
 
     def slope(self, weights: Floats) -> tuple[float, Floats]:
-        """Value and slope in the weights."""
         value, slope = self.F.slope(self.mix(weights))
         return value, (self.vertices * slope).sum(axis=(1, 2))[None]
 
     def curvature(self, weights: Floats) -> Floats:
-        """Hessian in the weights."""
         H = self.F.curvature(self.mix(weights))
         bent = (H @ self.vertices[..., None])[..., 0]
         flat = self.vertices.reshape(len(self.vertices), -1)
         return (flat @ bent.reshape(flat.shape).T)[None]
-
-
-def maximise_over_vertices(
-    F: ConcaveFunction,
-    polytope: Polytope,
-    start: CertifiedMaximum,
-    tolerance: float,
-    steps: int = 60,
-) -> CertifiedMaximum:
-    """Simplicial decomposition (von Hohenbalken 1977): slower than Newton's method, and robust.
-
-    Add the vertex that the slope points to, maximise over the hull, drop vertices without weight.
-    """
-    best, q, vertices, weights = start, start.q, start.q[None], np.ones((1, 1))
-    for _ in range(steps):
-        vertex = polytope.find_vertex(F.slope(q)[1])
-        if vertex is None or not polytope.contains(vertex.x):
-            break
-        hull = VertexHull(F, np.concatenate([vertices, vertex.x[None]]))
-        k = len(hull.vertices)
-        simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
-        centre = Face(np.full((1, k), 1.0 / k), np.zeros(k, np.bool_), np.zeros(0, np.bool_))
-        first = np.append(weights, [[0.0]], axis=1)
-        weights = maximise_by_newton(hull, simplex, centre, first, tolerance / 10).q
-        q = hull.mix(weights)
-        value, slope = F.slope(q)
-        gap, prices = polytope.certify(q, slope)
-        if gap < best.gap:
-            best = CertifiedMaximum(q, value, gap, prices, start.steps)
-        if gap <= tolerance:
-            break
-        used = weights[0] > TIGHT_ROOM
-        vertices, weights = hull.vertices[used], weights[:, used]
-    return best

@@ -3,18 +3,23 @@
 Owns checking and sorting of values; which policies are allowed is left to the polytopes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import SortOrder, reward_and_slope, reward_hessian, sort_experts
+from bylot.problem import Problem
+
+RELATIVE_GAP = 1e-9  # the target gap, relative to the mean reward of asking everyone
+COARSE_ROUNDS = 4_000  # with more, maximise on a part of them first and start from there
+
+ContextLabels = NDArray[np.int64] | NDArray[np.str_]
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class ValueStack:
     """T value matrices (T, N, K) with their rows sorted once, and a weight for each round.
 
@@ -36,18 +41,13 @@ class ValueStack:
     (1, 0.75)
     """
 
-    values: Floats
-    order: SortOrder
-    weights: Floats
-
     def __init__(
         self, values: ArrayLike, order: SortOrder | None = None, weights: Floats | None = None
     ) -> None:
-        array = check_values(values) if order is None else np.asarray(values, dtype=np.float64)
-        T = len(array)
-        object.__setattr__(self, "values", array)
-        object.__setattr__(self, "order", sort_experts(array) if order is None else order)
-        object.__setattr__(self, "weights", np.full(T, 1.0 / T) if weights is None else weights)
+        given = np.asarray(values, dtype=np.float64)
+        self.values = check_values(given) if order is None else given
+        self.order = sort_experts(self.values) if order is None else order
+        self.weights = np.full(self.rounds, 1.0 / self.rounds) if weights is None else weights
 
     @property
     def rounds(self) -> int:
@@ -82,10 +82,13 @@ class ValueStack:
         """The value at q and its slope, see `numerics.sum_max`."""
         return reward_and_slope(q, self.values, self.order, M, self.weights)
 
+    def curvature(self, q: Floats, M: int) -> Floats:
+        """The Hessian of the value."""
+        return reward_hessian(q, self.values, self.order, M, self.weights)
 
-def check_values(values: ArrayLike) -> Floats:
+
+def check_values(array: Floats) -> Floats:
     """Values as (T, N, K), finite and not negative."""
-    array = np.asarray(values, dtype=np.float64)
     if array.ndim not in (2, 3) or array.size == 0:
         raise ValuesError(
             f"values have shape {array.shape}",
@@ -101,6 +104,34 @@ def check_values(values: ArrayLike) -> Floats:
     return stack if stack.flags.writeable else stack.copy()
 
 
+def stack_values(problem: Problem, values: ArrayLike | ValueStack) -> ValueStack:
+    """Values as a stack, with as many experts as the problem has."""
+    stack = values if isinstance(values, ValueStack) else ValueStack(values)
+    if stack.size != problem.size:
+        raise ValuesError(
+            f"values are for {stack.size} experts, the problem has {problem.size}",
+            remedy="give the last axis of values one entry per expert",
+        )
+    return stack
+
+
+def split_values(
+    problem: Problem, values: ArrayLike | ValueStack, contexts: ArrayLike | None
+) -> tuple[ContextLabels | None, tuple[ValueStack, ...]]:
+    """The labels of contexts in increasing order, and the rounds of each."""
+    stack = stack_values(problem, values)
+    if contexts is None:
+        return None, (stack,)
+    given = np.asarray(contexts)
+    if given.shape != (stack.rounds,) or given.dtype.kind not in "iuU":
+        raise ValuesError(
+            f"contexts have shape {given.shape} and type {given.dtype}",
+            remedy=f"give one whole number or string for each of the {stack.rounds} rounds",
+        )
+    labels, places = np.unique(given, return_inverse=True)
+    return labels, tuple(stack.select(np.flatnonzero(places == x)) for x in range(len(labels)))
+
+
 class Objective(NamedTuple):
     """F(q) = sum_x F_x(q_x), where F_x is the weighted expected reward in context x.
 
@@ -112,17 +143,21 @@ class Objective(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(X, K): number of contexts, number of experts."""
         return len(self.parts), self.parts[0].size
 
     @property
     def rounds(self) -> int:
-        """Number of value matrices in all contexts."""
         return sum(part.rounds for part in self.parts)
 
     def thin(self, step: int) -> "Objective":
         """Every step-th round of each context: a cheap approximation."""
         return self._replace(parts=tuple(part.thin(step) for part in self.parts))
+
+    def stages(self) -> "Iterator[Objective]":
+        """Every eighth round first, if there are many; then all of them."""
+        if self.rounds > COARSE_ROUNDS:
+            yield self.thin(8)
+        yield self
 
     def slope(self, q: Floats) -> tuple[float, Floats]:
         """F(q) and its slope (X, K)."""
@@ -131,9 +166,5 @@ class Objective(NamedTuple):
 
     def curvature(self, q: Floats) -> Floats:
         """The Hessian of F, one (K, K) block per context: (X, K, K)."""
-        return np.stack(
-            [
-                reward_hessian(row, part.values, part.order, self.draws, part.weights)
-                for part, row in zip(self.parts, q, strict=True)
-            ]
-        )
+        pairs = zip(self.parts, q, strict=True)
+        return np.stack([part.curvature(row, self.draws) for part, row in pairs])

@@ -3,7 +3,9 @@
 Owns feasible sets and proofs of optimality; of the objective it knows only the slope.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -27,28 +29,15 @@ def solve_linear_program(
 ) -> PricedPoint | None:
     """Maximise c.x over low <= x <= high with A x <= b and E x = e; None if HiGHS fails.
 
-    HiGHS runs at its finest tolerance first and then at its default.
-
-    >>> one = np.ones((1, 2))
-    >>> solve_linear_program(
-    ...     one[0], one, one[0, :1], one[:0], one[0, :0], 0 * one[0], one[0]
-    ... ).prices
+    >>> one, none = np.ones((1, 2)), np.zeros((0, 2))
+    >>> solve_linear_program(one[0], one, one[0, :1], none, none[:, 0], 0 * one[0], one[0]).prices
     array([1.])
     """
-    for tolerance in (1e-10, 1e-7):
-        best = linprog(
-            -c,
-            A_ub=A,
-            b_ub=b,
-            A_eq=E,
-            b_eq=e,
-            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
-            method="highs",
-            options={
-                "primal_feasibility_tolerance": tolerance,
-                "dual_feasibility_tolerance": tolerance,
-            },
-        )
+    bounds = list(zip(low.tolist(), high.tolist(), strict=True))
+    kinds = ("primal_feasibility_tolerance", "dual_feasibility_tolerance")
+    for tolerance in (1e-10, 1e-7):  # the finest of HiGHS, then its default
+        options: Any = dict.fromkeys(kinds, tolerance)
+        best = linprog(-c, A, b, E, e, bounds, options=options)
         if best.status == 0 and best.x is not None:
             return PricedPoint(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
     return None
@@ -73,7 +62,8 @@ class Face(NamedTuple):
     tight: Bools
 
 
-class Polytope(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Polytope:
     """{q (X, K): q >= floor, every row of q sums to 1, rows @ q.ravel() <= bounds}."""
 
     shape: tuple[int, int]
@@ -81,13 +71,12 @@ class Polytope(NamedTuple):
     rows: Floats
     bounds: Floats
 
-    @property
+    @cached_property
     def sums(self) -> Floats:
         """The X equations of the sums, (X, X K)."""
-        X, K = self.shape
-        return np.repeat(np.eye(X), K, axis=1)
+        return np.repeat(np.eye(self.shape[0]), self.shape[1], axis=1)
 
-    @property
+    @cached_property
     def scales(self) -> Floats:
         """The largest entry of each row, 1 if it is zero, so that solver tolerances fit.
 
@@ -100,20 +89,14 @@ class Polytope(NamedTuple):
         return np.where(unit > 0.0, unit, 1.0)
 
     def with_rows(self, rows: Floats, bounds: Floats) -> "Polytope":
-        """The same polytope with more rows."""
-        return self._replace(
-            rows=np.concatenate([self.rows, rows]), bounds=np.concatenate([self.bounds, bounds])
-        )
+        rows, bounds = np.concatenate([self.rows, rows]), np.append(self.bounds, bounds)
+        return replace(self, rows=rows, bounds=bounds)
 
-    def excess(self, q: Floats) -> float:
-        """The largest violation by q, rows in units of their largest entry."""
+    def contains(self, q: Floats, slack: float = 10 * TIGHT_ROOM) -> bool:
+        """Whether q is feasible up to rounding, rows in units of their largest entry."""
         over = (self.rows @ q.ravel() - self.bounds) / self.scales
         off = np.abs(q.sum(axis=1) - 1.0)
-        return float(np.concatenate([self.floor - q.ravel(), over, off]).max())
-
-    def contains(self, q: Floats) -> bool:
-        """Whether q is feasible up to rounding."""
-        return self.excess(q) <= 10 * TIGHT_ROOM
+        return bool(np.concatenate([self.floor - q.ravel(), over, off]).max() <= slack)
 
     def certify(self, q: Floats, slope: Floats, prices: Floats | None = None) -> Certificate:
         """How much better than q a feasible policy can be, for a concave F with this slope at q.
@@ -148,7 +131,8 @@ class Polytope(NamedTuple):
         )
         return best and PricedPoint(best.x.reshape(self.shape), best.prices * unit / scale)
 
-    def find_face(self) -> Face | None:
+    @cached_property
+    def face(self) -> Face | None:
         """The face, with a centre that has all the room there is; None if nothing is feasible.
 
         Equal shares, if they have ample room. If not, one linear program (Freund, Roundy and

@@ -8,7 +8,7 @@ every request could earn, has limits and no charges.
 import heapq
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.optima.iid_optimum import stack_values
-from bylot.optima.objective import ValueStack
+from bylot.optima.objective import ValueStack, stack_values
 from bylot.problem import Problem
 
 MAX_LISTED_SETS = 200_000  # more sets of a context are searched and not listed,
@@ -47,12 +46,12 @@ class SetValues(NamedTuple):
         most = min(draws, K)
         return cls(np.ascontiguousarray(worth.T), 1 if fewer else most, most)
 
-    def pricing_problem(self) -> "ListedSets | SearchedSets":
+    def pricing_problem(self) -> "ListedSets | SetSearch":
         """All sets in a list, if there are not too many; else a search."""
         K, rows = self.worth.shape
         count = sum(math.comb(K, size) for size in range(self.fewest, self.most + 1))
         few = count <= MAX_LISTED_SETS and count * rows <= MAX_LISTING_WORK
-        return ListedSets.of(self) if few else SearchedSets(self)
+        return ListedSets.of(self) if few else SetSearch.of(self)
 
     def best_of(self, members: Members) -> Floats:
         """(rows,), the largest worth among the members; 0 for the empty set."""
@@ -60,12 +59,13 @@ class SetValues(NamedTuple):
         return best
 
     def value(self, members: Members) -> float:
-        """f(A)."""
         return float(self.best_of(members).sum())
 
-    def pad(self, members: Members) -> list[int]:
-        """A set as a row of `most` positions, filled up with K."""
-        return [*sorted(members), *[len(self.worth)] * (self.most - len(members))]
+    def columns(self, found: Sequence[Members]) -> tuple[Ints, Floats]:
+        """Sets as rows of `most` positions, filled up with K; and their f."""
+        K = len(self.worth)
+        rows = [[*sorted(members), *[K] * (self.most - len(members))] for members in found]
+        return np.array(rows), np.array([self.value(members) for members in found])
 
 
 class PricingProof(NamedTuple):
@@ -103,7 +103,6 @@ class ListedSets(NamedTuple):
         return cls(np.concatenate(members), np.concatenate(f))
 
     def merits(self, charges: Floats) -> Floats:
-        """(S,), f(A) - charge(A)."""
         merits: Floats = self.f - np.append(charges, 0.0)[self.members].sum(axis=1)
         return merits
 
@@ -114,40 +113,16 @@ class ListedSets(NamedTuple):
         return self.members[best], self.f[best]
 
     def prove(self, charges: Floats) -> PricingProof:
-        """The best set."""
         merits = self.merits(charges)
         best = int(merits.argmax())
         return PricingProof(self.members[[best]], self.f[[best]], float(merits[best]))
 
 
-class SearchedSets(NamedTuple):
-    """Sets found by greedy search and swaps, with an upper bound by branch and bound."""
-
-    sets: SetValues
-
-    def search(self, charges: Floats) -> "SetSearch":
-        """A search without limits."""
-        none = np.zeros(0)
-        return SetSearch(self.sets, charges, np.zeros((0, charges.size)), none, none > 0)
-
-    def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
-        """Where swaps lead from a greedy set and from each of those used; and their f."""
-        search, K = self.search(charges), len(self.sets.worth)
-        starts = [search.greedy(()), *(tuple(row[row < K].tolist()) for row in used)]
-        found = sorted({search.improve(start) for start in starts})
-        rows = [self.sets.pad(members) for members in found]
-        return np.array(rows), np.array([self.sets.value(members) for members in found])
-
-    def prove(self, charges: Floats) -> PricingProof:
-        """The best set that branch and bound finds, with its bound."""
-        search = self.search(charges)
-        best, ceiling = search.branch(search.improve(search.greedy(())), MAX_EXPANDED_SETS)
-        row, f = np.array([self.sets.pad(best)]), np.array([self.sets.value(best)])
-        return PricingProof(row, f, ceiling)
-
-
 class SetSearch(NamedTuple):
-    """Maximise f(A) - charge(A) over sets with rows @ A at most or at least the bounds."""
+    """Maximise f(A) - charge(A) over sets with rows @ A at most or at least the bounds.
+
+    By greedy search and swaps, with an upper bound by branch and bound.
+    """
 
     sets: SetValues
     charges: Floats  # (K,)
@@ -155,8 +130,28 @@ class SetSearch(NamedTuple):
     bounds: Floats
     upper: Bools
 
+    @classmethod
+    def of(cls, sets: SetValues, problem: Problem | None = None) -> "SetSearch":
+        """A search without charges, under the limits of a problem or none."""
+        free, none = np.zeros(len(sets.worth)), np.zeros(0)
+        if problem is None:
+            return cls(sets, free, np.zeros((0, free.size)), none, none > 0)
+        rows, bounds = problem.rows / problem.peaks[:, None], problem.bounds / problem.peaks
+        return cls(sets, free, rows, bounds, problem.signs < 0)
+
+    def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
+        """Where swaps lead from a greedy set and from each of those used; and their f."""
+        search, K = self._replace(charges=charges), len(self.charges)
+        starts = [search.greedy(()), *(tuple(row[row < K].tolist()) for row in used)]
+        return self.sets.columns(sorted({search.improve(start) for start in starts}))
+
+    def prove(self, charges: Floats) -> PricingProof:
+        """The best set that branch and bound finds, with its bound."""
+        search = self._replace(charges=charges)
+        best, ceiling = search.branch(search.improve(search.greedy(())), MAX_EXPANDED_SETS)
+        return PricingProof(*self.sets.columns([best]), ceiling)
+
     def value(self, members: Members) -> float:
-        """f(A) - charge(A)."""
         return self.sets.value(members) - float(self.charges[list(members)].sum())
 
     def merit(self, members: Members) -> tuple[bool, float]:
@@ -168,15 +163,10 @@ class SetSearch(NamedTuple):
         cost: Floats = self.rows[:, list(members)].sum(axis=1)
         return cost
 
-    def is_kept(self, costs: Floats) -> Bools:
-        """Which of the costs (d, ...) keep all limits."""
+    def is_kept(self, costs: Floats, lower: bool = True) -> Bools:
+        """Which costs (d, ...) keep all limits, or the upper, as all parts of a feasible set do."""
         over = np.where(self.upper, 1, -1) * (costs.T - self.bounds)
-        return np.asarray((over <= SET_COST_SLACK).all(axis=-1))
-
-    def is_affordable(self, costs: Floats) -> Bools:
-        """Which of the costs (d, ...) keep the upper limits, as all parts of a feasible set do."""
-        over = (costs.T - self.bounds)[..., self.upper]
-        return np.asarray((over <= SET_COST_SLACK).all(axis=-1))
+        return np.asarray((over <= SET_COST_SLACK)[..., self.upper | lower].all(axis=-1))
 
     def gains(self, members: Members) -> Floats:
         """(K,), what each expert adds to f(A) - charge(A); -inf for members."""
@@ -189,7 +179,7 @@ class SetSearch(NamedTuple):
         """Add the expert of largest affordable gain while the set must grow or improves."""
         while len(members) < self.sets.most:
             cost = self.cost(members)
-            free = self.is_affordable(cost[:, None] + self.rows)
+            free = self.is_kept(cost[:, None] + self.rows, lower=False)
             gains = np.where(free, self.gains(members), -np.inf)
             enough = len(members) >= self.sets.fewest and self.is_kept(cost)
             if gains.max() == -np.inf or (gains.max() <= 0.0 and enough):
@@ -221,8 +211,8 @@ class SetSearch(NamedTuple):
     def branch(self, best: Members, limit: int) -> tuple[Members, float]:
         """Branch and bound from a first set: the best set found, and an upper bound on all sets.
 
-        Sets grow one by one, those of largest bound first. After `limit` of them the bounds of
-        the sets not grown count. Without a feasible set, both may be -inf.
+        Sets grow one by one, those of largest bound first; after `limit` of them the bounds of the
+        others count.
         """
         kept, value = self.merit(best)
         top, u = value if kept else -np.inf, self.find_level(best)
@@ -231,7 +221,7 @@ class SetSearch(NamedTuple):
         while heap and -heap[0][0] > top and limit > 0:
             _, members, rest = heapq.heappop(heap)
             costs = self.cost(members)[:, None] + self.rows
-            rest = rest[self.is_affordable(costs)[rest]]
+            rest = rest[self.is_kept(costs, lower=False)[rest]]
             limit -= len(rest)
             values, fits = self.value(members) + self.gains(members), self.is_kept(costs)
             for n, i in enumerate(rest.tolist()):
@@ -308,8 +298,7 @@ class BestSet:
         (d,) cost of the set under each limit, in every request.
     feasible
         Whether the set keeps all limits. If not, no fixed set does, though a mixture of panels
-        may: minimum shares of more groups than M experts cover exclude every set. This is then
-        the best set under the upper limits alone, and no benchmark.
+        may. This is then the best set under the upper limits alone, and no benchmark.
     proved
         Whether no set is better. If False, it is the best that greedy search and swaps found.
     """
@@ -326,10 +315,8 @@ def best_set(problem: Problem, values: ArrayLike | ValueStack) -> BestSet:
 
     Parameters
     ----------
-    problem
-        Experts, costs, limits and the number of draws M.
-    values
-        Array (T, N, K) or (N, K), or a `ValueStack`, as for `optimum`.
+    problem, values
+        As for `optimum`.
 
     Returns
     -------
@@ -345,22 +332,15 @@ def best_set(problem: Problem, values: ArrayLike | ValueStack) -> BestSet:
     (('a', 'b'), 1.0, True)
     """
     sets = SetValues.of(stack_values(problem, values), problem.draws, fewer=True)
-    rows, bounds = problem.rows / problem.peaks[:, None], problem.bounds / problem.peaks
-    upper = problem.signs < 0
-    search = SetSearch(sets, np.zeros(problem.size), rows, bounds, upper)
+    _, _, rows, bounds, upper = search = SetSearch.of(sets, problem)
     found, feasible = search_fixed_set(search), True
     if found is None:
         search = search._replace(rows=rows[upper], bounds=bounds[upper], upper=upper[upper])
         found, feasible = search_fixed_set(search) or ((), True), False
     members, proved = found
     chosen = sorted(members)
-    return BestSet(
-        members=tuple(problem.experts[i] for i in chosen),
-        value=sets.value(members),
-        cost=problem.rows[:, chosen].sum(axis=1),
-        feasible=feasible,
-        proved=proved,
-    )
+    names, cost = tuple(problem.experts[i] for i in chosen), problem.rows[:, chosen].sum(axis=1)
+    return BestSet(names, sets.value(members), cost, feasible, proved)
 
 
 def search_fixed_set(search: SetSearch) -> tuple[Members, bool] | None:

@@ -9,19 +9,10 @@ from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats
-from bylot.optima.exact_costs import ExactCosts
-from bylot.optima.exact_search import list_bound_variants, maximise_from_start
-from bylot.optima.iid_optimum import (
-    RELATIVE_GAP,
-    Optimum,
-    optimum,
-    resolve_floor,
-    split_by_context,
-    split_subproblems,
-    stack_values,
-)
+from bylot.optima.exact_search import ExactCosts, maximise_from_start
+from bylot.optima.iid_optimum import Optimum, optimum, resolve_floor, split_subproblems
 from bylot.optima.mixtures import Mixture, make_mixture_programs
-from bylot.optima.objective import ValueStack
+from bylot.optima.objective import RELATIVE_GAP, ValueStack, split_values, stack_values
 from bylot.problem import Limit, Problem
 
 RELATIVE_BOUND_STEP = 1e-3  # of a bound; of the largest cost, if the bound is 0
@@ -98,7 +89,7 @@ def check_shadow_prices(
     ('agrees', 0.75, 0.75)
     """
     stack = stack_values(problem, values)
-    _, parts = split_by_context(stack, contexts)
+    _, parts = split_values(problem, stack, contexts)
     if isinstance(best, Mixture):
         programs = make_mixture_programs(problem, parts, aggregate, best.fewer)
     else:
@@ -108,34 +99,22 @@ def check_shadow_prices(
         """The optimal value under other bounds; None if it is not found."""
         if isinstance(best, Mixture):
             return sum(program.find_value(moved) for program in programs)
-        if exact:
-            return find_local_value(moved, parts, best, floor, aggregate)
-        return optimum(
-            moved, stack, floor=floor, contexts=contexts, aggregate=aggregate, start=best.policy
-        ).value
+        if not exact:
+            return optimum(
+                moved, stack, floor=floor, contexts=contexts, aggregate=aggregate, start=best.policy
+            ).value
+        policy, total = np.atleast_2d(best.policy), 0.0
+        for task, rows in split_subproblems(moved, parts, resolve_floor(moved, floor), aggregate):
+            variants = ExactCosts.of(moved, task.shares, task.floor).variants()
+            reached = (maximise_from_start(task, costs, policy[rows]) for costs in variants)
+            local = next(filter(None, reached), None)
+            if local is None:
+                return None
+            total += local.value
+        return total
 
     checker = PriceChecker(problem, best.prices, stack.reward_of_all(), find_value)
     return tuple(checker.check(j, step) for j in range(len(problem.limits)))
-
-
-def find_local_value(
-    problem: Problem,
-    parts: tuple[ValueStack, ...],
-    best: Optimum,
-    floor: bool | float,
-    aggregate: bool,
-) -> float | None:
-    """The value of the local optimum under exact costs that is reached from a given one."""
-    policy, total = np.atleast_2d(best.policy), 0.0
-    for task, rows in split_subproblems(problem, parts, resolve_floor(problem, floor), aggregate):
-        for bounded in list_bound_variants(ExactCosts.of(problem, task.shares, task.floor)):
-            local = maximise_from_start(task, *bounded, policy[rows])
-            if local is not None:
-                total += local.value
-                break
-        else:
-            return None
-    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,28 +131,21 @@ class PriceChecker:
         limit, price = self.problem.limits[j], float(self.prices[j])
         h = step * float(limit.bound or self.problem.peaks[j])
         below, above = self.differences(j, h)
-        return ShadowPrice(limit, price, h, below, above, self.judge(j, price, h, below, above))
-
-    def judge(
-        self, j: int, price: float, h: float, below: float | None, above: float | None
-    ) -> str:
-        """The verdict on a price, see `ShadowPrice`."""
         if below is None or above is None:
-            return "edge"
-        if self.is_close(below, above, h):
-            return "agrees" if self.is_close(price, (below + above) / 2, h) else "differs"
-        low, high = self.differences(j, h / 10)
-        if low is None or high is None:
-            return "edge"
-        # Where the value is smooth, the sides would differ by a tenth of what they did.
-        if abs(high - low) > abs(above - below) / 2:
-            return "kink"
-        near = self.is_close(price, (low + high) / 2, h / 10)
-        return "agrees" if near or self.is_close(price, (below + above) / 2, h) else "differs"
+            return ShadowPrice(limit, price, h, below, above, "edge")
+        verdict = "agrees" if self.is_close(price, (below + above) / 2, h) else "differs"
+        if not self.is_close(below, above, h):
+            low, high = self.differences(j, h / 10)
+            if low is None or high is None:
+                verdict = "edge"
+            elif abs(high - low) > abs(above - below) / 2:  # if smooth, it would be a tenth
+                verdict = "kink"
+            elif self.is_close(price, (low + high) / 2, h / 10):
+                verdict = "agrees"
+        return ShadowPrice(limit, price, h, below, above, verdict)
 
     @cached_property
     def value(self) -> float | None:
-        """The optimal value under the bounds as they are."""
         return self.find_value(self.problem)
 
     def differences(self, j: int, h: float) -> tuple[float | None, float | None]:
