@@ -13,7 +13,6 @@ from bylot.evaluate.estimators import (
     estimate_doubly_robust,
     estimate_finite_sample,
     estimate_self_normalised,
-    make_finite_sample_interval,
     make_skewness_corrected_interval,
     predict_from_earlier_rounds,
 )
@@ -133,6 +132,7 @@ def test_the_finite_sample_interval_shrinks_with_more_rounds() -> None:
     widths = []
     for rounds in (500, 50_000):
         drawn, r = NEAR.play(rounds, 1)
-        low, high = make_finite_sample_interval((NEAR.target / NEAR.log)[drawn], r, 0.0, 1.0, 0.95)
+        weights = (NEAR.target / NEAR.log)[drawn]
+        low, high = estimate_finite_sample(weights, r, 0.0, 1.0, 0.95).interval
         widths.append(high - low)
     assert widths[1] < 0.15 * widths[0]

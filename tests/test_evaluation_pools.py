@@ -14,7 +14,6 @@ from bylot.evaluate import (
     DecisionLog,
     LogEntry,
     evaluate_target,
-    find_unknown_experts,
     log_from_entries,
     make_fixed_size_target,
     make_iid_target,
@@ -25,6 +24,7 @@ from bylot.evaluate import (
     write_log,
 )
 from bylot.evaluate.importance_weights import list_target_distributions, weight_rounds
+from bylot.evaluate.log import find_unknown_experts
 from bylot.evaluate.report import summarise_log
 
 THEN, NOW = ("a", "b", "c", "z"), ("a", "b", "c", "n")  # z has left, n has joined

@@ -95,8 +95,8 @@ class EvaluationCase(NamedTuple):
 def case_from_files(given: argparse.Namespace) -> EvaluationCase:
     """Read the log and the problem or saved router from files."""
     from bylot.errors import OutOfReachWarning, SurrogateWarning
-    from bylot.evaluate import can_be_target, read_log
-    from bylot.evaluate.targets import parse_target
+    from bylot.evaluate import read_log
+    from bylot.evaluate.targets import can_be_target, parse_target
 
     if given.log is None:
         raise BylotError("no LOG given", remedy="give a file, or --router")
@@ -112,7 +112,7 @@ def case_from_files(given: argparse.Namespace) -> EvaluationCase:
 
 def case_from_server(given: argparse.Namespace) -> EvaluationCase:
     """Read the problem of a served router, and its log unless another one is given."""
-    from bylot.evaluate import find_unknown_experts, log_from_entries, read_log
+    from bylot.evaluate.log import find_unknown_experts, log_from_entries, read_log
     from bylot.evaluate.targets import parse_target
     from bylot.router.persistence import problem_from_data
 

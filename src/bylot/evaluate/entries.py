@@ -5,28 +5,26 @@ Owns what an entry may contain and its form as plain data; `log` reads and write
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from bylot.errors import BylotError
+from bylot.errors import DataError
 from bylot.numerics.iid_sets import log_iid_set_probability
 from bylot.numerics.jit import Floats
+from bylot.outcome_tables.text_lines import shorten
 from bylot.policies import Policy
-from bylot.problem.limits import float_from_real
 from bylot.problem.validation import suggest_known_name
 from bylot.router.decision import Decision
 from bylot.simulation import Trace
 
 PROPENSITY_RTOL = 1e-6  # how well draw probabilities and propensity of one panel must agree
 PROBABILITY_ROUNDING = 1e-9  # excess of a probability over 1 that is rounding
-NO_SPEND: Mapping[str, float] = MappingProxyType({})
-
-
-class InvalidLogEntry(BylotError):
-    """An entry is invalid; the reader of the log adds the place."""
 
 
 class LogEntry(NamedTuple):
@@ -44,7 +42,7 @@ class LogEntry(NamedTuple):
     draw_probabilities: tuple[float, ...] = ()  # of each independent draw
     propensity: float | None = None  # of the panel as a set
     replaced: bool = False  # by the guard, so not drawn at random
-    spend: Mapping[str, float] = NO_SPEND
+    spend: Mapping[str, float] = MappingProxyType({})
     available: tuple[str, ...] | None = None  # None: all experts
     excluded: tuple[str, ...] = ()  # available experts known to have had probability 0
 
@@ -161,103 +159,77 @@ def entries_from_trace(trace: Trace) -> list[LogEntry]:
     return entries
 
 
-def _is_number(given: Any) -> bool:
-    """Whether this is a finite number."""
-    value = float_from_real(given)
-    return value is not None and math.isfinite(value)
-
-
-def _is_round(given: Any) -> bool:
-    """Whether this is the number of a decision."""
-    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**62
-
-
-def _is_names(given: Any) -> bool:
-    """Whether this is a list of strings."""
-    return isinstance(given, list) and all(isinstance(name, str) for name in given)
-
-
-def _is_costs(given: Any) -> bool:
-    """Whether this is an object of numbers; those unknown are null."""
-    return isinstance(given, Mapping) and all(
-        cost is None or _is_number(cost) for cost in given.values()
-    )
-
-
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 EXPECTED_NAMES = 'a list of at least one name, such as ["ann", "bob"]'
 
-LOG_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "id": ("a non-empty string", lambda given: isinstance(given, str) and bool(given)),
-    "t": ("a whole number of at least 0", _is_round),
-    "reward": ("a finite number, or null if there is none", _is_number),
-    "context": ("a string, or null", lambda given: isinstance(given, str)),
-    "draws": (EXPECTED_NAMES, lambda given: _is_names(given) and bool(given)),
-    "subset": (EXPECTED_NAMES, lambda given: _is_names(given) and bool(given)),
+LOG_FIELDS: dict[str, tuple[Any, str]] = {
+    "id": (Annotated[str, Meta(min_length=1)], "a non-empty string"),
+    "t": (Annotated[int, Meta(ge=0, lt=2**62)], "a whole number of at least 0"),
+    "reward": (Finite | None, "a finite number, or null if there is none"),
+    "context": (str | None, "a string, or null"),
+    "draws": (Names | None, EXPECTED_NAMES),
+    "subset": (Names | None, EXPECTED_NAMES),
     "draw_probabilities": (
+        tuple[Finite, ...] | None,
         "a list of numbers such as [0.5, 0.25], or null",
-        lambda given: isinstance(given, list) and all(map(_is_number, given)),
     ),
-    "propensity": ("a probability in (0, 1], or null if unknown", _is_number),
-    "replaced": ("true or false", lambda given: isinstance(given, bool)),
-    "spend": ('an object of numbers such as {"usd": 2.5}', _is_costs),
-    "available": (EXPECTED_NAMES, lambda given: _is_names(given) and bool(given)),
-    "excluded": ("a list of names", _is_names),
-    "note": ("anything", lambda given: True),
+    "propensity": (Finite | None, "a probability in (0, 1], or null if unknown"),
+    "replaced": (bool, "true or false"),
+    "spend": (dict[str, Finite | None] | None, 'an object of numbers such as {"usd": 2.5}'),
+    "available": (Names | None, EXPECTED_NAMES),
+    "excluded": (tuple[str, ...] | None, "a list of names"),
+    "note": (Any, "anything"),
 }
-"""The fields of an entry: what is expected, and whether a value that is not null is that."""
-
-RENAMED_LOG_FIELDS = {"odds": "draw_probabilities", "chance": "propensity", "never": "excluded"}
+"""The fields of an entry: the type of each, and what is expected in words."""
 
 
 def parse_entry(fields: Any) -> LogEntry:
     """An entry from plain data; unknown fields and missing required ones are errors."""
     if not isinstance(fields, Mapping):
-        raise InvalidLogEntry(f"invalid entry {shorten_repr(fields)}: expected a JSON object")
-    for name, given in fields.items():
-        if name not in LOG_FIELDS:
-            remedy = suggest_known_name(name, tuple(LOG_FIELDS), "fields", can_add=False)
-            if name in RENAMED_LOG_FIELDS:
-                remedy = f"it is now {RENAMED_LOG_FIELDS[name]!r}"
-            what = f"unknown field {shorten_repr(name)}"
-            raise InvalidLogEntry(what, remedy=f"{remedy}; your own data goes into note")
-        expected, is_valid = LOG_FIELDS[name]
-        required = name in ("id", "t", "replaced")
-        if not (is_valid(given) if given is not None else not required):
-            raise InvalidLogEntry(f"invalid {name} {shorten_repr(given)}", expected=expected)
+        raise DataError(f"invalid entry {shorten(repr(fields))}", expected="a JSON object")
+    given: dict[str, Any] = {name: parse_log_field(name, value) for name, value in fields.items()}
     for name in ("id", "t", "reward"):
-        if name not in fields:
-            raise InvalidLogEntry(f"missing field {name!r}", remedy="a missing reward is null")
-    if (fields.get("draws") is None) == (fields.get("subset") is None):
-        raise InvalidLogEntry(
-            "expected either draws or subset",
-            remedy="give independent draws in order as draws, any other panel as subset",
-        )
-    iid = fields.get("subset") is None
-    panel = tuple(fields["draws"] if iid else fields["subset"])
-    replaced = fields.get("replaced", False)
-    probabilities = tuple(map(float, fields.get("draw_probabilities") or ()))
-    if probabilities and not iid:
-        raise InvalidLogEntry(
-            "draw_probabilities are of independent draws, but a subset is given",
-            remedy="give draws with repetitions, or leave out draw_probabilities",
-        )
+        if name not in given:
+            raise DataError(f"missing field {name!r}", remedy="a missing reward is null")
+    draws, subset = given.get("draws", ()), given.get("subset", ())
+    if bool(draws) == bool(subset):
+        remedy = "give independent draws in order as draws, any other panel as subset"
+        raise DataError("expected either draws or subset", remedy=remedy)
+    probabilities = given.get("draw_probabilities") or ()
+    if probabilities and subset:
+        what = "draw_probabilities are of independent draws, but a subset is given"
+        remedy = "give draws with repetitions, or leave out draw_probabilities"
+        raise DataError(what, remedy=remedy)
+    replaced, spend = given.get("replaced", False), given.get("spend") or {}
     if replaced or not probabilities:
-        probabilities, panel = (), tuple(dict.fromkeys(panel)) if iid else panel
-    propensity, available = fields.get("propensity"), fields.get("available")
-    spend = fields.get("spend") or {}
+        probabilities, draws = (), subset or tuple(dict.fromkeys(draws))
     return LogEntry(
-        id=fields["id"],
-        t=fields["t"],
-        draws=panel,
-        reward=float_from_real(fields["reward"]),
-        context=fields.get("context"),
+        id=given["id"],
+        t=given["t"],
+        draws=draws,
+        reward=given["reward"],
+        context=given.get("context"),
         draw_probabilities=probabilities,
-        propensity=float(propensity) if propensity and not replaced else None,
+        propensity=None if replaced else given.get("propensity") or None,
         replaced=replaced,
-        spend={str(name): float(cost) for name, cost in spend.items() if cost is not None},
-        available=None if available is None else tuple(available),
-        excluded=tuple(fields.get("excluded") or ()),
+        spend={name: cost for name, cost in spend.items() if cost is not None},
+        available=given.get("available"),
+        excluded=given.get("excluded") or (),
     )
+
+
+def parse_log_field(name: str, given: Any) -> Any:
+    """The value of a field."""
+    if name not in LOG_FIELDS:
+        remedy = suggest_known_name(name, tuple(LOG_FIELDS), "fields", can_add=False)
+        what = f"unknown field {shorten(repr(name))}"
+        raise DataError(what, remedy=f"{remedy}; your own data goes into note")
+    kind, expected = LOG_FIELDS[name]
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError:
+        raise DataError(f"invalid {name} {shorten(repr(given))}", expected=expected) from None
 
 
 def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
@@ -266,26 +238,23 @@ def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
         for name in getattr(entry, field) or ():
             if name not in experts:
                 remedy = suggest_known_name(name, tuple(experts), "experts")
-                raise InvalidLogEntry(
-                    f"{field} contains the unknown expert {shorten_repr(name)}",
+                raise DataError(
+                    f"{field} contains the unknown expert {shorten(repr(name))}",
                     remedy=f"{remedy}; if it has left the pool, use --gone NAME (gone=)",
                 )
     if not entry.draw_probabilities and len(set(entry.draws)) < len(entry.draws):
-        raise InvalidLogEntry(
-            "subset contains an expert twice", remedy="name each once, or give draw_probabilities"
-        )
-    if entry.available is not None and not set(entry.draws) <= set(entry.available):
-        absent = next(name for name in entry.draws if name not in entry.available)
-        raise InvalidLogEntry(
-            f"{shorten_repr(absent)} was drawn but is not available", remedy="correct one of them"
-        )
+        remedy = "name each once, or give draw_probabilities"
+        raise DataError("subset contains an expert twice", remedy=remedy)
+    for name in entry.draws:
+        if entry.available is not None and name not in entry.available:
+            what = f"{shorten(repr(name))} was drawn but is not available"
+            raise DataError(what, remedy="correct one of them")
     if set(entry.draws) & set(entry.excluded):
-        raise InvalidLogEntry(
-            "excluded contains a member of the panel", remedy="list experts of probability 0 only"
-        )
-    if entry.propensity is not None and not 0 < entry.propensity <= 1 + PROBABILITY_ROUNDING:
-        expected = LOG_FIELDS["propensity"][0]
-        raise InvalidLogEntry(f"invalid propensity {entry.propensity}", expected=expected)
+        remedy = "list experts of probability 0 only"
+        raise DataError("excluded contains a member of the panel", remedy=remedy)
+    if entry.propensity is not None and not is_probability(entry.propensity):
+        expected = LOG_FIELDS["propensity"][1]
+        raise DataError("propensity", got=entry.propensity, expected=expected)
     if entry.draw_probabilities:
         check_draw_probabilities(entry)
 
@@ -294,33 +263,28 @@ def check_draw_probabilities(entry: LogEntry) -> None:
     """Check that draw probabilities are those of independent draws and match the propensity."""
     given = entry.draw_probabilities
     if len(given) != len(entry.draws):
-        raise InvalidLogEntry(
-            f"{len(given)} draw_probabilities for {len(entry.draws)} draws", remedy="give one each"
-        )
-    if not all(0 < p <= 1 + PROBABILITY_ROUNDING for p in given):
-        raise InvalidLogEntry(
-            f"invalid draw_probabilities {list(given)}", expected="probabilities in (0, 1]"
-        )
+        what = f"{len(given)} draw_probabilities for {len(entry.draws)} draws"
+        raise DataError(what, remedy="give one each")
+    if not all(map(is_probability, given)):
+        expected = "probabilities in (0, 1]"
+        raise DataError("draw_probabilities", got=[*given], expected=expected)
     q = dict(zip(entry.draws, given, strict=True))
-    if any(q[name] != p for name, p in zip(entry.draws, given, strict=True)):
-        raise InvalidLogEntry(
-            "an expert has two different draw_probabilities",
-            remedy="independent draws all have the same distribution",
-        )
+    if tuple(q[name] for name in entry.draws) != given:
+        remedy = "independent draws all have the same distribution"
+        raise DataError("an expert has two different draw_probabilities", remedy=remedy)
     remedy = "leave out draw_probabilities unless draws are independent, and give propensity"
     if sum(q.values()) > 1 + PROBABILITY_ROUNDING:
         total = f"{sum(q.values()):.6g}"
-        raise InvalidLogEntry(f"draw_probabilities of the members sum to {total}", remedy=remedy)
+        raise DataError(f"draw_probabilities of the members sum to {total}", remedy=remedy)
     log_set = entry.log_iid_probability()
     if entry.propensity is not None and abs(math.log(entry.propensity) - log_set) > PROPENSITY_RTOL:
-        raise InvalidLogEntry(
+        raise DataError(
             f"propensity is {entry.propensity:.6g}, but independent draws with these "
             f"draw_probabilities give this set with probability {math.exp(log_set):.6g}",
             remedy=remedy,
         )
 
 
-def shorten_repr(given: Any) -> str:
-    """A repr of at most 60 characters."""
-    shown = repr(given)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+def is_probability(p: float) -> bool:
+    """Whether 0 < p <= 1, up to rounding."""
+    return 0 < p <= 1 + PROBABILITY_ROUNDING

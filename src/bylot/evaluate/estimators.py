@@ -88,10 +88,20 @@ def estimate_doubly_robust(
 def estimate_finite_sample(
     weights: Floats, rewards: Floats, low: float, high: float, level: float
 ) -> RewardEstimate:
-    """The mean of w_t r_t, clipped to an interval that holds for any number of rounds."""
+    """The mean of w_t r_t, clipped to an interval that holds for any number of rounds.
+
+    The interval covers the mean expected reward of the rounds with at least this probability, also
+    with unbounded weights and learning policies; it needs correct propensities and rewards in
+    [low, high]. Each side has half of the error probability:
+
+    V >= low + span L(w (r - low) / span),  V <= high - span L(w (high - r) / span).
+    """
+    span, alpha = high - low, (1.0 - level) / 2.0
+    up = low + span * find_lower_confidence_bound(weights * (rewards - low) / span, alpha)
+    down = high - span * find_lower_confidence_bound(weights * (high - rewards) / span, alpha)
     value, error = compute_mean_and_error(weights * (rewards - low) + low)
-    interval = make_finite_sample_interval(weights, rewards, low, high, level)
-    return RewardEstimate(FINITE_SAMPLE, float(np.clip(value, *interval)), error, interval)
+    interval = ConfidenceInterval(up, down)
+    return RewardEstimate(FINITE_SAMPLE, float(np.clip(value, up, down)), error, interval)
 
 
 def make_skewness_corrected_interval(terms: Floats, level: float) -> ConfidenceInterval:
@@ -133,22 +143,6 @@ def find_student_quantile(deviations: Floats, level: float) -> float:
     over = float(((squares - squares.mean()) ** 2).sum())
     freedom = 2.0 * float(squares.sum()) ** 2 / over if over > 0.0 else math.inf
     return float(stdtrit(freedom, (1.0 + level) / 2.0))
-
-
-def make_finite_sample_interval(
-    weights: Floats, rewards: Floats, low: float, high: float, level: float
-) -> ConfidenceInterval:
-    """Covers the mean expected reward of the rounds with at least this probability.
-
-    It holds for any number of rounds, unbounded weights and learning policies; it needs correct
-    propensities and rewards in [low, high]. Each side has half of the error probability:
-
-    V >= low + span L(w (r - low) / span),  V <= high - span L(w (high - r) / span).
-    """
-    span, alpha = high - low, (1.0 - level) / 2.0
-    up = low + span * find_lower_confidence_bound(weights * (rewards - low) / span, alpha)
-    down = high - span * find_lower_confidence_bound(weights * (high - rewards) / span, alpha)
-    return ConfidenceInterval(up, down)
 
 
 def find_lower_confidence_bound(x: Floats, alpha: float) -> float:

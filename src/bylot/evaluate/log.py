@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot._atomic_write import save_file
-from bylot.errors import BylotError, DataError, install_command
-from bylot.evaluate.entries import InvalidLogEntry, LogEntry, check_entry, parse_entry
+from bylot.errors import DataError
+from bylot.evaluate.entries import LogEntry, check_entry, parse_entry
 from bylot.numerics.jit import Bools, Ints
+from bylot.outcome_tables.sheets import import_polars, load_parquet
 from bylot.outcome_tables.text_lines import data_error, read_text_lines
 from bylot.problem import Problem
 
@@ -45,13 +46,12 @@ class DecisionLog:
 
     def since(self, t: int) -> "DecisionLog":
         """The decisions from number t on."""
-        pairs = zip(self.places, self.entries, strict=True)
-        later = [(place, entry) for place, entry in pairs if entry.t >= t]
+        first = sum(entry.t < t for entry in self.entries)
+        later, last = self.entries[first:], self.entries[-1].t
         if not later:
-            last = self.entries[-1].t
             raise DataError(f"the log has no decision from {t} on, the last one is number {last}")
-        gone = find_unknown_experts(self.problem, [entry for _, entry in later])
-        return collect_entries(self.problem, later, gone)
+        gone = find_unknown_experts(self.problem, later)
+        return DecisionLog(self.problem, later, self.places[first:], gone)
 
     @property
     def size(self) -> int:
@@ -75,23 +75,22 @@ class DecisionLog:
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], Ints]:
-        """The different strata, and the number of the stratum of each entry."""
+        """The different strata, and the number of the stratum of each entry.
+
+        Experts that are gone are available only if the log says so.
+        """
         seen: dict[Any, int] = {}
         at = np.empty(len(self.entries), np.int64)
         for n, one in enumerate(self.entries):
-            available = None if one.available is None else frozenset(one.available)
+            available = frozenset(one.available or self.problem.experts)
             at[n] = seen.setdefault((one.context, available, frozenset(one.excluded)), len(seen))
-        return [self._make_stratum(*key) for key in seen], at
-
-    def _make_stratum(
-        self, context: str | None, available: frozenset[str] | None, excluded: frozenset[str]
-    ) -> Stratum:
-        """Names as masks; experts that are gone are available only if the log says so."""
-        here = self.problem.experts if available is None else available
-        mask = np.array([name in here for name in self.index], np.bool_)
-        drawable = mask & np.array([name not in excluded for name in self.index], np.bool_)
-        own = mask[: self.problem.size]
-        return Stratum(context, np.empty(0, np.bool_) if own.all() else own, drawable)
+        strata = []
+        for context, available, excluded in seen:
+            mask = np.array([name in available for name in self.index], np.bool_)
+            drawable = mask & np.array([name not in excluded for name in self.index], np.bool_)
+            own = mask[: self.problem.size]
+            strata.append(Stratum(context, own[:0] if own.all() else own, drawable))
+        return strata, at
 
 
 def log_from_entries(
@@ -108,25 +107,25 @@ def find_unknown_experts(problem: Problem, entries: Iterable[LogEntry]) -> tuple
 
 
 def collect_entries(
-    problem: Problem, placed: Iterable[tuple[str, LogEntry]], gone: Iterable[str] = ()
+    problem: Problem, placed: Iterable[tuple[str, Any]], gone: Iterable[str]
 ) -> DecisionLog:
-    """A log of checked entries, each with its place for errors."""
+    """A log of entries, or of their fields as plain data, each with its place for errors."""
     found: list[tuple[LogEntry, str]] = []
     seen: dict[tuple[str, str | int], str] = {}
     left = tuple(name for name in dict.fromkeys(gone) if name not in problem.experts)
     index = {name: i for i, name in enumerate((*problem.experts, *left))}
-    for place, one in placed:
+    for place, given in placed:
         try:
+            one = given if isinstance(given, LogEntry) else parse_entry(given)
             check_entry(one, index)
-        except InvalidLogEntry as error:
-            raise DataError(f"{place}: {error}") from None
+        except DataError as error:
+            error.line = place
+            raise
         for key in (("id", one.id), ("t", one.t)):
-            if key in seen:
-                raise DataError(
-                    f"{place}: {key[0]} {key[1]!r} is also that of {seen[key]}",
-                    remedy="keep one entry for each decision, the one with its reward",
-                )
-            seen[key] = place
+            if seen.setdefault(key, place) != place:
+                what = f"{key[0]} {key[1]!r} is also that of {seen[key]}"
+                remedy = "keep one entry for each decision, the one with its reward"
+                raise DataError(what, line=place, remedy=remedy)
         found.append((one, place))
     if not found:
         raise DataError("the log has no entries", remedy="give one line for each decision")
@@ -157,27 +156,21 @@ def read_log(path: str | Path, problem: Problem, gone: Iterable[str] = ()) -> De
         If the file or an entry is invalid; the message names file and line.
     """
     path = Path(path)
-    rows = read_log_parquet(path) if path.suffix == ".parquet" else read_log_lines(path)
-    return collect_entries(problem, rows, gone)
+    if path.suffix != ".parquet":
+        return collect_entries(problem, read_log_lines(path), gone)
+    rows = load_parquet(path, "JSON Lines").iter_rows(named=True)
+    placed = ((f"{path}, row {n}", fields) for n, fields in enumerate(rows, 1))
+    return collect_entries(problem, placed, gone)
 
 
-def parse_placed_entry(place: str, fields: Any) -> tuple[str, LogEntry]:
-    """The entry of a line, with its place."""
-    try:
-        return place, parse_entry(fields)
-    except InvalidLogEntry as error:
-        raise DataError(f"{place}: {error}") from None
-
-
-def read_log_lines(path: Path) -> Iterator[tuple[str, LogEntry]]:
-    """The entries of a file of JSON Lines, with their places."""
+def read_log_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """The fields of each line of a file of JSON Lines, with its place."""
     for n, line in enumerate(read_text_lines(path), 1):
         try:
-            fields = json.loads(line, object_pairs_hook=refuse_duplicate_keys)
+            yield f"{path}, line {n}", json.loads(line, object_pairs_hook=refuse_duplicate_keys)
         except (ValueError, RecursionError) as error:
             what = f"is not JSON ({error})"
             raise data_error(path, what, "write one JSON object per line", n) from None
-        yield parse_placed_entry(f"{path}, line {n}", fields)
 
 
 def refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -190,32 +183,18 @@ def refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def read_log_parquet(path: Path) -> Iterator[tuple[str, LogEntry]]:
-    """The entries of a Parquet file, with their places."""
-    pl = import_polars_for_log()
-    if not path.is_file():
-        raise data_error(path, "no such file", "give the path of an existing file")
-    try:
-        rows = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        what = f"is not a Parquet file ({str(error).splitlines()[0]})"
-        raise data_error(path, what, "write it with polars, or as JSON Lines") from None
-    for n, fields in enumerate(rows.iter_rows(named=True), 1):
-        yield parse_placed_entry(f"{path}, row {n}", fields)
-
-
 def write_log(path: str | Path, entries: Iterable[LogEntry]) -> None:
     """Write a log file atomically: JSON Lines, or Parquet if its name ends in .parquet."""
     path, rows = Path(path), list(entries)
     if path.suffix == ".parquet":
-        save_file(path, encode_log_parquet(rows))
+        save_file(path, encode_log_parquet(path, rows))
     else:
         save_file(path, "".join(one.to_json() + "\n" for one in rows).encode())
 
 
-def encode_log_parquet(entries: list[LogEntry]) -> bytes:
+def encode_log_parquet(path: Path, entries: list[LogEntry]) -> bytes:
     """A Parquet file with one row for each entry."""
-    pl = import_polars_for_log()
+    pl = import_polars(path, "JSON Lines")
     columns = {
         **dict.fromkeys(["id", "context"], pl.String),
         "t": pl.Int64,
@@ -231,13 +210,3 @@ def encode_log_parquet(entries: list[LogEntry]) -> bytes:
     out = io.BytesIO()
     pl.DataFrame(rows, schema=columns).write_parquet(out)
     return out.getvalue()
-
-
-def import_polars_for_log() -> Any:
-    """The package polars."""
-    try:
-        import polars
-    except ModuleNotFoundError:
-        remedy = f"{install_command('reproduce')}, or use JSON Lines"
-        raise BylotError("a Parquet log needs polars", remedy=remedy) from None
-    return polars

@@ -6,14 +6,19 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_table
-from bylot.evaluate.agreement import AGREEMENT_CAVEAT, PanelAgreement
 from bylot.evaluate.importance_weights import RoundCounts, select_usable_rounds
 from bylot.evaluate.log import DecisionLog
-from bylot.evaluate.result import Evaluation, EvaluationRefusal
+from bylot.evaluate.result import Evaluation, EvaluationRefusal, PanelAgreement
 from bylot.problem import Limit
 
 TargetResult = Evaluation | PanelAgreement | EvaluationRefusal
 
+AGREEMENT_CAVEAT = (
+    "Agreement and costs are exact. They say nothing about the rewards of the target's panels: "
+    "without propensities, what the existing system knew about a request may explain both the "
+    "panel and the reward, and panels that were never chosen have no rewards. To estimate rewards, "
+    "draw some panels at random and log their propensities."
+)
 READING_ADVICE = (
     "Use `doubly robust`. `finite-sample` covers at its level for any number of rounds; the other "
     "intervals may be too short if the effective number of rounds is small. Costs are exact."

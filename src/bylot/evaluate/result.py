@@ -1,4 +1,7 @@
-"""Evaluations: what a target would have earned and cost in the rounds of a log."""
+"""Evaluations: what a target would have earned and cost in the rounds of a log.
+
+Without propensities: how it agrees with the panels that an existing system chose, and its costs.
+"""
 
 import math
 from collections.abc import Mapping
@@ -10,15 +13,8 @@ from scipy.sparse import csr_array
 
 from bylot.distributions import PanelDistribution
 from bylot.errors import DataError, InsufficientOverlap
-from bylot.evaluate.estimators import (
-    DRAW_WEIGHTS,
-    RewardEstimate,
-    estimate_by_weights,
-    estimate_doubly_robust,
-    estimate_finite_sample,
-    estimate_self_normalised,
-    predict_from_earlier_rounds,
-)
+from bylot.evaluate import estimators
+from bylot.evaluate.estimators import DRAW_WEIGHTS, RewardEstimate
 from bylot.evaluate.importance_weights import (
     MIN_EFFECTIVE_ROUNDS,
     RoundCounts,
@@ -29,7 +25,7 @@ from bylot.evaluate.importance_weights import (
 )
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.targets import EvaluationTarget
-from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.policies.validation import is_reward_in_range
 
 CONFIDENCE_LEVEL = 0.95
@@ -66,17 +62,36 @@ class Evaluation:
     def to_data(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite are null."""
         estimates = {}
-        for one in self.estimates:
-            numbers = {"value": one.value, "error": one.error, **one.interval._asdict()}
-            finite = {name: x if math.isfinite(x) else None for name, x in numbers.items()}
-            estimates[one.name] = finite
-        return {
-            **vars(self),
-            "counts": self.counts._asdict(),
-            "estimates": estimates,
-            "costs": dict(self.costs),
-            "notes": list(self.notes),
-        }
+        for name, value, error, interval in self.estimates:
+            numbers = {"value": value, "error": error, **interval._asdict()}
+            estimates[name] = {key: x if math.isfinite(x) else None for key, x in numbers.items()}
+        return {**vars(self), "counts": self.counts._asdict(), "estimates": estimates}
+
+
+@dataclass(frozen=True)
+class PanelAgreement:
+    """A target compared with the panels that were chosen; means over rounds, exact.
+
+    same:       probability to draw the chosen panel
+    overlap:    share of the chosen panel's members that are drawn
+    jaccard:    |both| / |either|
+    impossible: rounds whose panel the target cannot draw
+    median:     median probability of the chosen panel
+    """
+
+    target: str
+    rounds: int
+    same: float
+    overlap: float
+    jaccard: float
+    impossible: int
+    median: float
+    costs: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**vars(self)}
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,7 @@ class EvaluationRefusal:
 
     def to_data(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"reason": self.reason, "costs": dict(self.costs), "notes": list(self.notes)}
+        return {"reason": self.reason, "costs": self.costs, "notes": self.notes}
 
 
 def evaluate_target(
@@ -144,7 +159,7 @@ def evaluate_target(
         unsupported=sample.unsupported,
         estimates=estimates,
         costs=compute_target_costs(log, distributions),
-        notes=(*notes, *note_departed_experts(log), *target.caveats),
+        notes=(*notes, *note_costs(log, target)),
     )
 
 
@@ -153,8 +168,7 @@ def describe_refusal(
 ) -> EvaluationRefusal:
     """The refusal of a target, with its costs."""
     costs = compute_target_costs(log, list_target_distributions(log, target))
-    notes = (*note_departed_experts(log), *target.caveats)
-    return EvaluationRefusal(target.name, str(error), costs, notes)
+    return EvaluationRefusal(target.name, str(error), costs, note_costs(log, target))
 
 
 def compute_estimates(
@@ -172,17 +186,18 @@ def compute_estimates(
     context = np.array([numbers.setdefault(one.context, len(numbers)) for one in strata], np.int64)
     rows = build_membership_matrix(log, sample.rounds)
     inclusion = np.array([one.inclusion for one in distributions])
-    predicted, expected = predict_from_earlier_rounds(
+    predicted, expected = estimators.predict_from_earlier_rounds(
         rows, inclusion, here, context[here], r, (low + high) / 2
     )
     estimates = [
-        estimate_by_weights(w, r, level),
-        estimate_self_normalised(w, r, level),
-        estimate_doubly_robust(w, r, predicted, expected, level),
-        estimate_finite_sample(w, r, low, high, level),
+        estimators.estimate_by_weights(w, r, level),
+        estimators.estimate_self_normalised(w, r, level),
+        estimators.estimate_doubly_robust(w, r, predicted, expected, level),
+        estimators.estimate_finite_sample(w, r, low, high, level),
     ]
     if sample.draw_weights is not None:
-        estimates.insert(0, estimate_by_weights(sample.draw_weights, r, level, DRAW_WEIGHTS))
+        by_draws = estimators.estimate_by_weights(sample.draw_weights, r, level, DRAW_WEIGHTS)
+        estimates.insert(0, by_draws)
     return tuple(estimates)
 
 
@@ -207,26 +222,24 @@ def compute_target_costs(
 def check_logged_rewards(log: DecisionLog, low: float, high: float) -> None:
     """Refuse rewards outside the declared range, on which the finite-sample interval rests."""
     if not -math.inf < low < high < math.inf:
-        raise DataError(
-            "range of rewards", got=(low, high), expected="two finite numbers, low < high"
-        )
+        expected = "two finite numbers, low < high"
+        raise DataError("range of rewards", got=(low, high), expected=expected)
     for one, place in zip(log.entries, log.places, strict=True):
         if one.reward is not None and not is_reward_in_range(one.reward, low, high):
-            raise DataError(
-                f"{place}: the reward {one.reward:g} of decision {one.id} is outside "
-                f"[{low:g}, {high:g}]",
-                remedy="declare the range of rewards with --rewards LOW HIGH (rewards=)",
-            )
+            what = f"the reward {one.reward:g} of decision {one.id} is outside [{low:g}, {high:g}]"
+            remedy = "declare the range of rewards with --rewards LOW HIGH (rewards=)"
+            raise DataError(what, line=place, remedy=remedy)
 
 
-def note_departed_experts(log: DecisionLog) -> tuple[str, ...]:
-    """A note about experts that have left the pool."""
+def note_costs(log: DecisionLog, target: EvaluationTarget) -> tuple[str, ...]:
+    """Notes about the costs of a target: experts that have left the pool, and its caveats."""
     if not log.gone:
-        return ()
-    panels = sum(any(i >= log.problem.size for i in members) for members in log.members)
+        return target.caveats
+    panels = sum(bool((members >= log.problem.size).any()) for members in log.members)
     return (
         f"{', '.join(log.gone)}: no longer in the pool, so no target asks them; the {panels} "
         "panels with them have weight 0, which is exact",
+        *target.caveats,
     )
 
 
@@ -252,3 +265,40 @@ def note_evaluation_caveats(
     if estimates[-1].interval.low > estimates[-1].interval.high:
         notes.append("the finite-sample interval is empty: the logged propensities must be wrong")
     return notes
+
+
+def measure_agreement(log: DecisionLog, target: EvaluationTarget) -> PanelAgreement:
+    """Compare a target with the panels of a log, however those were chosen."""
+    distributions, at = list_target_distributions(log, target), log.strata[1]
+    known: dict[tuple[int, bytes], tuple[float, float, float]] = {}
+    rows = []
+    for n, members in enumerate(log.members):
+        x, inside = int(at[n]), np.zeros(log.size, np.bool_)
+        inside[members] = True
+        key = (x, inside.tobytes())
+        if key not in known:
+            known[key] = measure_panel_agreement(distributions[x], inside)
+        rows.append(known[key])
+    same, overlap, jaccard = np.array(rows).T
+    return PanelAgreement(
+        target=target.name,
+        rounds=len(log.entries),
+        same=float(same.mean()),
+        overlap=float(overlap.mean()),
+        jaccard=float(jaccard.mean()),
+        impossible=int((same == 0).sum()),
+        median=float(np.median(same)),
+        costs=compute_target_costs(log, distributions),
+        notes=note_costs(log, target),
+    )
+
+
+def measure_panel_agreement(
+    distribution: PanelDistribution, inside: Bools
+) -> tuple[float, float, float]:
+    """The probability of the same panel, the expected overlap and the expected Jaccard index."""
+    counts, size = distribution.group_counts(inside), int(inside.sum())
+    both, others = np.indices(counts.shape)
+    jaccard = both / (size + others)
+    same = float(np.exp(distribution.log_probability(np.flatnonzero(inside))))
+    return same, float((counts * both).sum()) / size, float((counts * jaccard).sum())

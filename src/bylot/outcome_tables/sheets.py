@@ -124,7 +124,7 @@ def open_sheet(path: Path) -> Sheet:
 
 def sheet_from_parquet(path: Path) -> Sheet:
     """Read a Parquet file; nulls and NaN become blanks, True and False 1 and 0."""
-    table = load_parquet(path)
+    table = load_parquet(path, "CSV")
     check_columns(path, table.columns)
     if not len(table):
         raise data_error(path, "no rows", "give a table with at least one row")
@@ -132,21 +132,26 @@ def sheet_from_parquet(path: Path) -> Sheet:
     return check_unique_names(Sheet(path, tuple(table.columns), fields, text=False))
 
 
-def load_parquet(path: Path) -> Any:
-    """Load a Parquet file with polars."""
+def import_polars(path: Path, other: str) -> Any:
+    """The package polars; `other` is the format that needs no package."""
     try:
-        import polars as pl
+        import polars
     except ModuleNotFoundError:
-        remedy = f"{install_command('reproduce')}, or save it as CSV"
-        raise data_error(path, "Parquet files need polars", remedy) from None
+        remedy = f"{install_command('reproduce')}, or save it as {other}"
+        raise data_error(path, "a Parquet file needs polars", remedy) from None
+    return polars
+
+
+def load_parquet(path: Path, other: str) -> Any:
+    """Load a Parquet file with polars."""
+    pl = import_polars(path, other)
     if not path.is_file():
         raise data_error(path, "no such file", "give the path of an existing file")
     try:
         return pl.read_parquet(path)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        reason = " ".join(str(error).split())
-        what = f"cannot be read as Parquet ({reason})"
-        raise data_error(path, what, "write it again, or save it as CSV") from None
+        what = f"is not a Parquet file ({' '.join(str(error).split())})"
+        raise data_error(path, what, f"write it again, or save it as {other}") from None
 
 
 def format_field(value: object) -> str:
