@@ -13,7 +13,7 @@ from bylot.policies import POLICIES, resolve_policy, summarize_policy
 from bylot.problem_files import read
 from bylot.scenario import synthetic_scenario
 from bylot.whatif import Reference, WhatifPlan, WhatifResults
-from bylot.whatif.plan import ReferenceJob, RunJob, WhatifJob
+from bylot.whatif.plan import WhatifJob
 from bylot.whatif.references import MissingReference
 from bylot.whatif.report import describe_policy
 from bylot.whatif.results import TrialRuns
@@ -44,14 +44,14 @@ def found(tmp_path: Path) -> WhatifResults:
     (tmp_path / "pool.yaml").write_text(POOL)
     file = read(tmp_path / "pool.yaml")
     results: dict[WhatifJob, object] = {
-        RunJob("distinct", 0): played(0.6),
-        RunJob("ts", 0): played(0.8, bad=2, away=0.1),
-        ReferenceJob("panels"): Reference(0.75, 0.75),
-        ReferenceJob("exact"): Reference(0.5, 0.5),
-        ReferenceJob("equal"): Reference(0.4),
-        ReferenceJob("set"): Reference(0.9, kept=False),
-        ReferenceJob("free-panels"): Reference(0.9375, 0.9375, kept=False),
-        ReferenceJob("free-draws"): Reference(0.625, 0.625, kept=False),
+        WhatifJob("distinct", 0): played(0.6),
+        WhatifJob("ts", 0): played(0.8, bad=2, away=0.1),
+        WhatifJob("panels"): Reference(0.75, 0.75),
+        WhatifJob("exact"): Reference(0.5, 0.5),
+        WhatifJob("equal"): Reference(0.4),
+        WhatifJob("set"): Reference(0.9, kept=False),
+        WhatifJob("free-panels"): Reference(0.9375, 0.9375, kept=False),
+        WhatifJob("free-draws"): Reference(0.625, 0.625, kept=False),
     }
     plan = WhatifPlan(file, synthetic_scenario(file), ["distinct", "ts", "tangent"], [0], 200)
     return WhatifResults(plan, TrialRuns({}, {}), results)
@@ -80,64 +80,68 @@ def changed(found: WhatifResults, job: WhatifJob, result: object) -> WhatifResul
 @pytest.mark.parametrize(
     ("change", "which", "said"),
     [
-        (lambda f: changed(f, RunJob("ts", 0), played(0.8)), 0, "ts earns 0.800"),
+        (lambda f: changed(f, WhatifJob("ts", 0), played(0.8)), 0, "ts earns 0.800"),
         (
-            lambda f: changed(f, RunJob("ts", 0), played(0.8)),
+            lambda f: changed(f, WhatifJob("ts", 0), played(0.8)),
             1,
             "distinct and ts kept the limit in",
         ),
         (
-            lambda f: changed(f, RunJob("distinct", 0), played(0.6, bad=1)),
+            lambda f: changed(f, WhatifJob("distinct", 0), played(0.6, bad=1)),
             1,
             "No policy kept the limit in every period; distinct violated a limit in 1 of 2",
         ),
-        (lambda f: changed(f, RunJob("distinct", 0), played(0.675)), 0, "10.0% less than the best"),
         (
-            lambda f: changed(f, ReferenceJob("panels"), Reference(0.6)),
+            lambda f: changed(f, WhatifJob("distinct", 0), played(0.675)),
+            0,
+            "10.0% less than the best",
+        ),
+        (
+            lambda f: changed(f, WhatifJob("panels"), Reference(0.6)),
             0,
             "as much as the best mixture",
         ),
         (
-            lambda f: changed(f, RunJob("tangent", 0), played(0.7)),
+            lambda f: changed(f, WhatifJob("tangent", 0), played(0.7)),
             0,
             "(mean of 1 seed): 40.0% more than the best distribution of independent draws",
         ),
         (
-            lambda f: changed(f, RunJob("tangent", 0), played(0.7)),
+            lambda f: changed(f, WhatifJob("tangent", 0), played(0.7)),
             2,
             "cost 0.125 per request, 20.0% of what independent draws earn",
         ),
         (
-            lambda f: changed(f, RunJob("distinct", 0), played(0.6, bad=1)),
+            lambda f: changed(f, WhatifJob("distinct", 0), played(0.6, bad=1)),
             0,
             "ts, which violates limits, earns",
         ),
         (
             lambda f: changed(
-                changed(f, RunJob("distinct", 0), played(0.6, periods=0)),
-                RunJob("ts", 0),
+                changed(f, WhatifJob("distinct", 0), played(0.6, periods=0)),
+                WhatifJob("ts", 0),
                 played(0.8, periods=0, away=0.1),
             ),
             1,
             "No period of 100 requests is complete, so no limit can be judged.",
         ),
         (
-            lambda f: changed(f, ReferenceJob("set"), Reference(0.3)),
+            lambda f: changed(f, WhatifJob("set"), Reference(0.3)),
             0,
             "100% more than the best fixed panel under the limits (0.300)",
         ),
         (
-            lambda f: changed(f, ReferenceJob("equal"), Reference(0.4, kept=False)),
+            lambda f: changed(f, WhatifJob("equal"), Reference(0.4, kept=False)),
             0,
             "equally often (0.400, which violates limits)",
         ),
         (
-            lambda f: changed(f, ReferenceJob("panels"), Reference(0.9375)),
+            lambda f: changed(f, WhatifJob("panels"), Reference(0.9375)),
             2,
             "the limits cost nothing",
         ),
         (
-            lambda f: changed(f, ReferenceJob("panels"), MissingReference("none")),
+            lambda f: changed(f, WhatifJob("panels"), MissingReference("none")),
             2,
             "The cost of the limits is unknown.",
         ),

@@ -12,23 +12,15 @@ from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import expected_rewards_by_round
 from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem
-from bylot.reports.style import (
-    BLUE,
-    GREY,
-    LIMIT_STYLES,
-    ORANGE,
-    load_pyplot,
-    make_figure_folder,
-    save_figure,
-)
+from bylot.reports import style
 from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from bylot.simulation import Trace, running_mean, simulate
 
 
 def run(rounds: int, seed: int, out: Path) -> None:
     """Play two policies, print a table, draw a figure."""
-    load_pyplot()  # fail now if it is not installed
-    folder = make_figure_folder(out)
+    style.load_pyplot()  # fail now if it is not installed
+    folder = style.make_figure_folder(out)
     problem = make_crowd_problem(seed=seed)
     environment = make_crowd_environment(problem, seed=seed)
     K, M = problem.size, problem.draws
@@ -85,16 +77,16 @@ def draw_demo(
     plays: Mapping[str, Trace], levels: Mapping[str, float], title: str, folder: Path
 ) -> list[Path]:
     """Draw the rewards over time against some levels, and the limits of the first policy."""
-    plt = load_pyplot()
+    plt = style.load_pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
     figure.suptitle(title)
-    for (name, trace), colour in zip(plays.items(), (BLUE, ORANGE), strict=False):
+    for (name, trace), colour in zip(plays.items(), (style.BLUE, style.ORANGE), strict=False):
         t = np.arange(1, len(trace.rewards) + 1)
         window = max(1, len(t) // 50)
         smooth = np.convolve(trace.rewards, np.full(window, 1 / window), mode="valid")
         left.plot(t[window - 1 :], smooth, color=colour, linewidth=1.6, label=name)
     for name, level in levels.items():
-        left.axhline(level, color=GREY, linewidth=1, linestyle="--")
+        left.axhline(level, color=style.GREY, linewidth=1, linestyle="--")
         left.annotate(
             f"{name}\n{level:.3f}",
             (1.0, level),
@@ -103,14 +95,14 @@ def draw_demo(
             textcoords="offset points",
             va="center",
             fontsize=8,
-            color=GREY,
+            color=style.GREY,
         )  # beside the axes
     left.set(xlabel="request", ylabel=f"reward (mean of {window})", title="rewards")
     left.margins(y=0.1)
     put_legend_below(left)
     first, trace = next(iter(plays.items()))
     draw_limit_slack(right, trace, f"limits of {first}")
-    return save_figure(figure, folder, "demo")
+    return style.save_figure(figure, folder, "demo")
 
 
 def draw_limit_slack(axes: Any, trace: Trace, title: str) -> None:
@@ -118,7 +110,7 @@ def draw_limit_slack(axes: Any, trace: Trace, title: str) -> None:
     t = np.arange(1, len(trace.rewards) + 1)
     slack = trace.problem.signs * (running_mean(trace.spend) - trace.problem.bounds)
     for j, limit in enumerate(trace.problem.limits):
-        colour, line = LIMIT_STYLES[j % len(LIMIT_STYLES)]
+        colour, line = style.LIMIT_STYLES[j % len(style.LIMIT_STYLES)]
         label = f"{limit.name} {'≤' if limit.sign < 0 else '≥'} {limit.bound:.3g}"
         axes.plot(t, slack[:, j] / limit.bound, color=colour, linestyle=line, label=label)
     axes.set(xlabel="request", ylabel="slack / bound", xscale="log", xlim=(1, t[-1]))
@@ -126,7 +118,7 @@ def draw_limit_slack(axes: Any, trace: Trace, title: str) -> None:
     axes.axhspan(-1.0, 0.0, color="#f3d9d0", zorder=0)
     axes.axhline(0.0, color="black", linewidth=1)
     corner = {"xycoords": "axes fraction", "ha": "right", "fontsize": 9}
-    axes.annotate("outside its bound", (0.98, 0.03), color=ORANGE, **corner)
+    axes.annotate("outside its bound", (0.98, 0.03), color=style.ORANGE, **corner)
     put_legend_below(axes)
 
 

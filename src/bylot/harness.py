@@ -1,19 +1,17 @@
-"""The experiment harness: play a cell, measure it, run many cells in parallel.
+"""The experiment harness: play a cell and measure it; `parallel` runs many of them.
 
 A cell is one policy on one problem in one environment under one seed. What-if runs, the paper's
 experiments and the comparison behind the default policy differ only in their cells and reports.
 """
 
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.environments import NO_DELAY, Environment, RewardDelay
+from bylot.environments import Environment
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
-from bylot.parallel import Engine, FinishedJob, Job, Result, show_progress
 from bylot.policies import Policy
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean, simulate
@@ -22,29 +20,13 @@ CURVE_POINTS = 200
 
 
 def play_cell(
-    problem: Problem,
-    environment: Environment,
-    policy: str | Policy,
-    *,
-    rounds: int,
-    seed: int,
-    horizon: int | None = None,
-    rewards: tuple[float, float] = (0.0, 1.0),
-    late: RewardDelay = NO_DELAY,
-    keep_distributions: bool = False,
+    problem: Problem, environment: Environment, policy: str | Policy, **settings: Any
 ) -> Trace | PolicyError:
-    """Simulate one cell; return the error of a policy that refuses the problem."""
-    given: dict[str, Any] = {"horizon": horizon, "rewards": rewards, "late": late}
+    """Simulate one cell, with the settings of `simulate`; return the error of a policy that refuses
+    the problem.
+    """
     try:
-        return simulate(
-            problem,
-            environment,
-            policy,
-            rounds=rounds,
-            seed=seed,
-            keep_distributions=keep_distributions,
-            **given,
-        )
+        return simulate(problem, environment, policy, **settings)
     except PolicyError as error:
         return error
 
@@ -186,16 +168,3 @@ def seed_std(values: Floats) -> Floats:
     if len(values) < 2:
         return np.zeros(values.shape[1:])
     return np.asarray(values.std(axis=0, ddof=1))[()]
-
-
-def run_jobs(
-    engine: Engine, jobs: Sequence[Job], work: Callable[[Job], Result], unit: str = "job"
-) -> Iterator[FinishedJob[Job, Result]]:
-    """Run all jobs and yield each as it finishes, with progress on standard error.
-
-    After Ctrl-C the engine yields the jobs that were running and raises KeyboardInterrupt.
-    """
-    with show_progress(len(jobs), unit=unit) as advance:
-        for finished in engine.run(jobs, work):
-            yield finished
-            advance(1)

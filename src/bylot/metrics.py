@@ -139,26 +139,22 @@ def score(
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
     T, multinomial = len(record.rewards), trace.policy.draws_iid
     if stack.rounds != T or (multinomial and len(record.distributions) != T):
-        raise ValuesError(
-            f"the trace has {T} rounds and {len(record.distributions)} distributions, the values "
-            f"have {stack.rounds} rounds",
-            remedy="give values of the same rounds, and simulate with keep_distributions=True",
-        )
-    several = np.unique(record.contexts).size > 1
-    contexts = record.contexts if several else None
+        what = f"the trace has {T} rounds and {len(record.distributions)} distributions, the values"
+        remedy = "give values of the same rounds, and simulate with keep_distributions=True"
+        raise ValuesError(f"{what} have {stack.rounds} rounds", remedy=remedy)
+    contexts = record.contexts if np.unique(record.contexts).size > 1 else None
     empty = problem.surrogate_conflict is not None
     exact = exact or empty
     if best is None:
         best = optimum(problem, stack, contexts=contexts, exact=exact)
     best.require(exact)
     shared = best
-    if several:
+    if contexts is not None:
         shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
     earned = record.rewards
     if multinomial:
-        earned = expected_rewards_along(
-            record.distributions, stack.values, stack.order, problem.draws
-        )
+        q, M = record.distributions, problem.draws
+        earned = expected_rewards_along(q, stack.values, stack.order, M)
     expected = float(earned.mean())
     theorem, regret_bound = find_regret_bound(trace)
     excess = measure_worst_violation(trace)
@@ -238,19 +234,11 @@ def find_violation_bound(trace: Trace) -> float:
     """The bound of Theorem 2 for the dual player of the policy; NaN for other policies."""
     if not isinstance(trace.policy, Omd):
         return math.nan
-    problem, T = scale_problem_costs(trace.problem), len(trace.rewards)
-    most = problem.rows.max(axis=1, initial=0.0)
-    return theory.theorem_2(T, problem.draws, most, bound_dual_regret(trace.policy, problem, T))
-
-
-def bound_dual_regret(policy: Omd, problem: Problem, T: int) -> float:
-    """The regret bound of the policy's dual player after T rounds."""
-    slope, step = theory.slope_bound(problem), policy.dual.step
-    if isinstance(policy.dual, Anytime):
-        return theory.anytime_regret(step, slope, T)
-    if isinstance(policy.dual, Adaptive):
-        return theory.adaptive_regret(step, slope, T)
-    return theory.fixed_step_regret(step, slope, T)
+    problem, dual, T = scale_problem_costs(trace.problem), trace.policy.dual, len(trace.rewards)
+    bounds = {Anytime: theory.anytime_regret, Adaptive: theory.adaptive_regret}
+    bound_regret = bounds.get(type(dual), theory.fixed_step_regret)
+    regret = bound_regret(dual.step, theory.slope_bound(problem), T)
+    return theory.theorem_2(T, problem.draws, problem.rows.max(axis=1, initial=0.0), regret)
 
 
 def scale_problem_costs(problem: Problem) -> Problem:

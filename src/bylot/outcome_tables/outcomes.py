@@ -193,13 +193,8 @@ def find_expert_columns(
     columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in other]
     names = [outcomes.columns[i] for i in columns]
     if not names:
-        what = "no column with the outcomes of an expert"
-        raise data_error(
-            outcomes.path,
-            what,
-            "add one column per expert, with the name of the expert as header",
-            1,
-        )
+        remedy = "add one column per expert, with the name of the expert as header"
+        raise data_error(outcomes.path, "no column with the outcomes of an expert", remedy, 1)
     found = match_columns(outcomes.path, names, names if experts is None else experts)
     return found._replace(places=[columns[n] for n in found.places])
 
@@ -243,28 +238,18 @@ def read_experts(
     """
     read = read_sheet(Path(path))
     place = {name: row for row, name in enumerate(read.names)}
-    chosen = read.names if experts is None else list(experts)
+    chosen = read.names if experts is None else experts
     for name in chosen:
         if name not in place:
             what = f"no line for expert {quote_field(name)}"
             raise data_error(read.path, what, "add one; use the same names in both files")
+    columns: dict[str, npt.NDArray[Any]] = {}
     rows = [read.fields[place[name]] for name in chosen]
-    return {
-        column: np.array(fields, object) if i == 0 else column_from_fields(fields)
-        for i, (column, *fields) in enumerate(zip(read.columns, *rows, strict=True))
-    }
-
-
-def column_from_fields(fields: list[str]) -> npt.NDArray[Any]:
-    """A column of numbers if all fields are numbers or blank.
-
-    >>> column_from_fields(["7", ""]), column_from_fields(["7B", ""])
-    (array([ 7., nan]), array(['7B', ''], dtype=object))
-    """
-    values = [parse_decimal(field) if field else math.nan for field in fields]
-    if None in values or not any(fields):
-        return np.array(fields, object)
-    return np.array(values, np.float64)
+    for column, *fields in zip(read.columns, *rows, strict=True):
+        values = [parse_decimal(field) if field else math.nan for field in fields]
+        is_text = not columns or None in values or not any(fields)
+        columns[column] = np.array(fields, object) if is_text else np.array(values, np.float64)
+    return columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,12 +271,8 @@ def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable
         for i, place in enumerate(match.places):
             value = parse_decimal(fields[1 + place])
             if value is None or not 0 <= value <= 1:
-                raise DataError(
-                    f"skill of expert {quote_field(experts[i])}",
-                    got=shorten(fields[1 + place]),
-                    expected="the mean value of an answer, from 0 to 1",
-                    path=read.path,
-                    line=read.line(row),
-                )
+                what, got = f"skill of expert {quote_field(experts[i])}", shorten(fields[1 + place])
+                expected, line = "the mean value of an answer, from 0 to 1", read.place(row)
+                raise DataError(what, got=got, expected=expected, path=read.path, line=line)
             table[row, i] = value + 0.0  # no -0.0
     return SkillTable(tuple(experts), tuple(read.names), lock_array(table), match.unused)

@@ -1,7 +1,7 @@
 """Sheets: text files whose line 1 names the columns; what the columns hold is left to the reader.
 
 Fields lie between tabs or commas and may be blank, but for the first of a line: it is the name of
-that line, which no other line has. What else a file may look like is in `lines`.
+that line, which no other line has.
 """
 
 import math
@@ -64,9 +64,8 @@ def read_sheet(path: Path, largest: int = -1) -> Sheet:
     bad = [n for n, row in enumerate(fields, 2) if len(row) != len(columns)]
     if bad:
         what = f"{describe_lines(bad, len(lines))} do not have {len(columns)} fields, as line 1 has"
-        raise data_error(
-            path, what, "correct or remove them; fields are separated by tabs or commas"
-        )
+        remedy = "correct or remove them; fields are separated by tabs or commas"
+        raise data_error(path, what, remedy)
     if not fields:
         raise data_error(path, "only a header", "add at least one line")
     return check_unique_names(Sheet(path, tuple(columns), fields))
@@ -157,15 +156,8 @@ def load_parquet(path: Path, other: str) -> Any:
 def format_field(value: object) -> str:
     """A value as it would be written in a CSV file.
 
-    >>> (
-    ...     format_field(True),
-    ...     format_field(0.25),
-    ...     format_field(7),
-    ...     format_field(None),
-    ...     format_field(math.nan),
-    ...     format_field(" a"),
-    ... )
-    ('1', '0.25', '7', '', '', 'a')
+    >>> [format_field(value) for value in (True, 0.25, 7, None, math.nan, " a")]
+    ['1', '0.25', '7', '', '', 'a']
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""

@@ -6,16 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot.reports.style import (
-    BLACK,
-    GREY,
-    SeriesStyle,
-    assign_styles,
-    draw_seed_range,
-    draw_std_band,
-    load_pyplot,
-    save_figure,
-)
+from bylot.reports import style
 from bylot.whatif.plan import WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS
 from bylot.whatif.results import WhatifResults
@@ -46,7 +37,7 @@ def draw_whatif(results: WhatifResults, folder: Path) -> dict[str, list[Path]]:
 
 def make_axes(results: WhatifResults, title: str, size: tuple[float, float]) -> tuple[Any, Any]:
     """A figure with one plot; the title of a synthetic scenario says so."""
-    figure, axes = load_pyplot().subplots(figsize=size, layout="constrained")
+    figure, axes = style.load_pyplot().subplots(figsize=size, layout="constrained")
     set_title(figure, results, title)
     add_grid(axes)
     return figure, axes
@@ -74,12 +65,12 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
     plan = results.plan
     title = f"Mean reward of the last {plan.window:,} requests"
     figure, axes = make_axes(results, title, (10, 4.8))
-    for policy, style in assign_styles([*results.policies]).items():
+    for policy, series in style.assign_styles([*results.policies]).items():
         curve = results.policies[policy].reward_curves()
         full = curve.t >= plan.window
         curve = curve._replace(t=curve.t[full], seeds=curve.seeds[:, full])
-        draw_std_band(axes, curve.t, curve, style, alpha=0.15)
-        line = {"color": style.colour, "linestyle": style.line, "marker": style.marker}
+        style.draw_std_band(axes, curve.t, curve, series, alpha=0.15)
+        line = {"color": series.colour, "linestyle": series.line, "marker": series.marker}
         axes.plot(
             *(curve.t, curve.mean), markevery=0.1, markersize=5, linewidth=1.8, label=policy, **line
         )
@@ -88,19 +79,19 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
         if one is not None and (one.kept or name == "equal"):
             note = "" if one.kept else ", violates limits"
             label = f"{label}{note}: {one.value:.3f}"
-            axes.axhline(one.value, color=BLACK, linewidth=1.2, linestyle=dashes, label=label)
+            axes.axhline(one.value, color=style.BLACK, linewidth=1.2, linestyle=dashes, label=label)
     draw_period_ends(axes, plan)
     axes.set(xlabel="requests", ylabel="reward", xlim=(0, plan.rounds))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     add_legend(figure, 4)
-    return save_figure(figure, folder, "reward")
+    return style.save_figure(figure, folder, "reward")
 
 
 def draw_period_ends(axes: Any, plan: WhatifPlan) -> None:
     """Draw a faint line at the end of each period, unless there are too many."""
     if plan.horizon is None and plan.rounds // plan.period <= MAX_PERIOD_LINES:
         for end in range(plan.period, plan.rounds + 1, plan.period):
-            axes.axvline(end, color=GREY, linewidth=0.7, alpha=0.5)
+            axes.axvline(end, color=style.GREY, linewidth=0.7, alpha=0.5)
 
 
 def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
@@ -111,8 +102,8 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
     rows = math.ceil(count / columns)
     size = (max(6.0, 3.1 * columns), 1.2 + 2.2 * rows)
     options = {"layout": "constrained", "sharex": True, "squeeze": False}
-    figure, grid = load_pyplot().subplots(rows, columns, figsize=size, **options)
-    what = "in each period" if has_several_periods(plan) else "so far"
+    figure, grid = style.load_pyplot().subplots(rows, columns, figsize=size, **options)
+    what = "in each period" if plan.has_several_periods else "so far"
     set_title(figure, results, f"Average under each limit {what}; violations are shaded")
     plots = [*grid.flat]
     for n, axes in enumerate(plots):
@@ -124,27 +115,27 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
             axes.tick_params(labelbottom=True)
     handles, labels = plots[0].get_legend_handles_labels()
     add_legend(figure, 6, handles=handles, labels=labels)
-    return save_figure(figure, folder, "limits")
+    return style.save_figure(figure, folder, "limits")
 
 
 def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
     """Draw one limit in the unit of the file: by period, or else without the noisy first rounds."""
     plan, limit = results.plan, results.plan.file.limits[n]
-    several = has_several_periods(plan)
+    several = plan.has_several_periods
     marker = "." if several and plan.complete // plan.period <= 50 else ""
     lowest = highest = limit.written
-    for policy, style in assign_styles([*results.policies]).items():
+    for policy, series in style.assign_styles([*results.policies]).items():
         curve = results.policies[policy].spend_curves(n, plan.period if several else None)
         shown = curve.t >= (0 if several else plan.rounds / 20)
         seeds = results.in_unit(limit, 1.0) * curve.seeds[:, shown]
         curve = curve._replace(t=curve.t[shown], seeds=seeds)
-        draw_seed_range(axes, curve.t, curve, style, alpha=0.15)
-        line = {"color": style.colour, "linestyle": style.line, "linewidth": 1.5}
+        style.draw_seed_range(axes, curve.t, curve, series, alpha=0.15)
+        line = {"color": series.colour, "linestyle": series.line, "linewidth": 1.5}
         axes.plot(curve.t, curve.mean, marker=marker, label=policy, **line)
         lowest, highest = min(lowest, seeds.min()), max(highest, seeds.max())
     margin = 0.12 * (highest - lowest) or 0.1 * limit.written or 1.0
     low, high = lowest - margin, highest + margin
-    axes.axhline(limit.written, color=BLACK, linewidth=1.1)
+    axes.axhline(limit.written, color=style.BLACK, linewidth=1.1)
     violated = (limit.written, high) if limit.limit.sign < 0 else (low, limit.written)
     axes.axhspan(*violated, color=VIOLATED_COLOUR, zorder=0, linewidth=0)
     axes.set(ylim=(low, high), xlim=(0, plan.rounds))
@@ -154,11 +145,6 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
     axes.locator_params(axis="x", nbins=3)
     add_grid(axes)
     draw_period_ends(axes, plan)
-
-
-def has_several_periods(plan: WhatifPlan) -> bool:
-    """Are there several complete periods, so that each is shown by itself?"""
-    return plan.complete > plan.period
 
 
 def wrap_title(text: str, name: str, width: int = 32) -> str:
@@ -176,20 +162,20 @@ def draw_experts(results: WhatifResults, folder: Path) -> list[Path]:
     title = "Share of requests in which an expert is asked"
     figure, axes = make_axes(results, title, (9, 1.6 + 0.21 * len(order)))
     y = np.arange(len(order))[::-1]
-    for policy, style in assign_styles([*results.policies]).items():
+    for policy, series in style.assign_styles([*results.policies]).items():
         x = 100 * results.policies[policy].asked[order]
-        dots = {"color": style.colour, "marker": style.marker, "s": 26, "alpha": 0.85}
+        dots = {"color": series.colour, "marker": series.marker, "s": 26, "alpha": 0.85}
         axes.scatter(x, y, label=policy, **dots)
     best = results.reference(headline.kind)
     if best is not None and best.asked is not None:
-        ring = {"facecolors": "none", "edgecolors": BLACK, "s": 60, "linewidths": 0.9}
+        ring = {"facecolors": "none", "edgecolors": style.BLACK, "s": 60, "linewidths": 0.9}
         label = DISTRIBUTION_KINDS[headline.kind].label
         axes.scatter(100 * best.asked[order], y, label=label, **ring)
     axes.set_yticks(y, [results.plan.problem.experts[i] for i in order], fontsize=8)
     axes.set(xlabel="% of requests", ylim=(-0.7, len(order) - 0.3))
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     add_legend(figure, 5)
-    return save_figure(figure, folder, "experts")
+    return style.save_figure(figure, folder, "experts")
 
 
 def draw_sweep(results: WhatifResults, folder: Path) -> list[Path]:
@@ -201,13 +187,13 @@ def draw_sweep(results: WhatifResults, folder: Path) -> list[Path]:
     figure, axes = make_axes(results, title, (9, 4.8))
     for kind in plan.kinds:
         label, dashes = REFERENCE_LINES[kind]
-        best = [results.reference(kind, level) for _, level in sweep_bounds(plan)]
+        best = [results.reference(kind, level) for _, level in plan.bounds]
         y = [np.nan if one is None else one.value for one in best]
-        x = [bound for bound, _ in sweep_bounds(plan)]
-        axes.plot(x, y, color=BLACK, linestyle=dashes, linewidth=1.2, label=label)
-    for policy, style in assign_styles(plan.policies).items():
-        draw_sweep_line(axes, results, policy, style)
-    axes.axvline(limit.written, color=GREY, linewidth=0.9)
+        x = [bound for bound, _ in plan.bounds]
+        axes.plot(x, y, color=style.BLACK, linestyle=dashes, linewidth=1.2, label=label)
+    for policy, series in style.assign_styles(plan.policies).items():
+        draw_sweep_line(axes, results, policy, series)
+    axes.axvline(limit.written, color=style.GREY, linewidth=0.9)
     left = limit.written > np.mean(axes.get_xlim())  # where there is more space
     axes.annotate(
         "as in the file",
@@ -217,32 +203,31 @@ def draw_sweep(results: WhatifResults, folder: Path) -> list[Path]:
         textcoords="offset points",
         ha="right" if left else "left",
         fontsize=8,
-        color=GREY,
+        color=style.GREY,
     )
     side = limit.limit.side.replace("_", " ")
     axes.set(xlabel=f"{limit.limit.name} {side}, per {limit.per}", ylabel="mean reward")
     add_legend(figure, 5)
-    return save_figure(figure, folder, "sweep")
+    return style.save_figure(figure, folder, "sweep")
 
 
-def sweep_bounds(plan: WhatifPlan) -> list[tuple[float, int | None]]:
-    """The bounds of the sweep in order, each with its level, and the bound of the file (None)."""
-    assert plan.sweep is not None
-    own = plan.sweep.limit.written
-    others = [(level.written, level.number) for level in plan.levels if level.written != own]
-    return sorted([*others, (own, None)], key=lambda one: one[0])
-
-
-def draw_sweep_line(axes: Any, results: WhatifResults, policy: str, style: SeriesStyle) -> None:
+def draw_sweep_line(
+    axes: Any, results: WhatifResults, policy: str, series: style.SeriesStyle
+) -> None:
     """Draw a policy over the bounds, with a gap where it did not run."""
-    bounds = sweep_bounds(results.plan)
+    bounds = results.plan.bounds
     found = [results.policies_at(level).get(policy) for _, level in bounds]
     if not any(found):
         return
     x = np.array([bound for bound, _ in bounds])
     y = np.array([np.nan if one is None else one.reward for one in found])
     error = np.array([0.0 if one is None else one.deviation for one in found])
-    line = {"color": style.colour, "linestyle": style.line, "linewidth": 1.5, "label": style.name}
+    line = {
+        "color": series.colour,
+        "linestyle": series.line,
+        "linewidth": 1.5,
+        "label": series.name,
+    }
     axes.errorbar(x, y, yerr=error if error.any() else None, capsize=2.5, **line)
-    face = ["white" if one is None or one.bad_periods else style.colour for one in found]
-    axes.scatter(x, y, marker=style.marker, s=36, c=face, edgecolors=style.colour, zorder=3)
+    face = ["white" if one is None or one.bad_periods else series.colour for one in found]
+    axes.scatter(x, y, marker=series.marker, s=36, c=face, edgecolors=series.colour, zorder=3)

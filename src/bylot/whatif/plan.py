@@ -20,29 +20,19 @@ MAX_SWEEP_LEVELS = 100
 MAX_CACHED_VALUES = 50_000_000  # values of a noisy environment that are kept in memory
 
 
-class RunJob(NamedTuple):
-    """One run of a policy under a seed; `level` is one of the sweep, None the bound of the file."""
+class WhatifJob(NamedTuple):
+    """A run of a policy under a seed; without a seed, a value of `references.REFERENCES`.
 
-    policy: str
-    seed: int
-    level: int | None = None
-
-    def __str__(self) -> str:
-        place = "" if self.level is None else f", level {self.level + 1} of the sweep"
-        return f"{self.policy}, seed {self.seed}{place}"
-
-
-class ReferenceJob(NamedTuple):
-    """One reference value, by its name in `references.REFERENCES`."""
+    `level` is one of the sweep, None the bound of the file.
+    """
 
     name: str
+    seed: int | None = None
     level: int | None = None
 
     def __str__(self) -> str:
-        return self.name if self.level is None else f"{self.name}, level {self.level + 1}"
-
-
-WhatifJob = RunJob | ReferenceJob
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"{self.name}{seed}{'' if self.level is None else f', level {self.level + 1}'}"
 
 
 class SweepLevel(NamedTuple):
@@ -65,9 +55,15 @@ class BoundSweep:
 def parse_sweep(file: ProblemFile, text: str) -> BoundSweep:
     """Parse `NAME=FROM:TO:COUNT`; NAME may end in `.at_most` or `.at_least`."""
     name, bounds = parse_sweep_text(text)
-    limit = find_swept_limit(file, name)
-    levels = (make_sweep_level(file, limit, n, bound) for n, bound in enumerate(bounds))
-    return BoundSweep(limit, tuple(levels))
+    swept, problem, levels = find_swept_limit(file, name), file.problem, []
+    for n, written in enumerate(bounds):
+        bound = swept.per_request(written, problem.draws)
+        limits = [one.at(bound) if one.key == swept.limit.key else one for one in problem.limits]
+        try:
+            levels.append(SweepLevel(n, written, problem.replace(limits=limits)))
+        except InfeasibleLimits as error:
+            levels.append(SweepLevel(n, written, None, str(error)))
+    return BoundSweep(swept, tuple(levels))
 
 
 def parse_sweep_text(text: str) -> tuple[str, list[float]]:
@@ -101,18 +97,6 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     names = list(dict.fromkeys(one.limit.name for one in file.limits))
     what = f"--sweep: {file.path} has no limit on {quote_field(name)}"
     raise BylotError(what, remedy=suggest_known_name(name, names, "limits"))
-
-
-def make_sweep_level(
-    file: ProblemFile, limit: WrittenLimit, number: int, written: float
-) -> SweepLevel:
-    """The problem with one bound."""
-    bound = limit.per_request(written, file.problem.draws)
-    limits = [one.at(bound) if one.key == limit.limit.key else one for one in file.problem.limits]
-    try:
-        return SweepLevel(number, written, file.problem.replace(limits=limits))
-    except InfeasibleLimits as error:
-        return SweepLevel(number, written, None, str(error))
 
 
 @dataclass(frozen=True)
@@ -152,9 +136,23 @@ class WhatifPlan:
         return max(1, self.rounds // 20)
 
     @property
+    def has_several_periods(self) -> bool:
+        """Whether there are several complete periods, so that each is shown by itself."""
+        return self.complete > self.period
+
+    @property
     def levels(self) -> tuple[SweepLevel, ...]:
         """The levels of the sweep, if there is one."""
         return () if self.sweep is None else self.sweep.levels
+
+    @property
+    def bounds(self) -> list[tuple[float, int | None]]:
+        """The bounds of the sweep in order, each with its level, and that of the file (None)."""
+        if self.sweep is None:
+            return []
+        own = self.sweep.limit.written
+        others = [(one.written, one.number) for one in self.levels if one.written != own]
+        return sorted([*others, (own, None)], key=lambda one: one[0])
 
     @cached_property
     def optimum_input(self) -> OptimumInput:
@@ -216,9 +214,9 @@ class WhatifPlan:
         In this order an interrupted run has something to compare.
         """
         playing = [policy for policy in self.policies if policy not in refused]
-        jobs: list[WhatifJob] = [RunJob(policy, seed) for seed in self.seeds for policy in playing]
-        jobs[len(playing) : len(playing)] = [ReferenceJob(name) for name in references]
+        jobs = [WhatifJob(policy, seed) for seed in self.seeds for policy in playing]
+        jobs[len(playing) : len(playing)] = [WhatifJob(name) for name in references]
         for n in [level.number for level in self.levels if level.problem]:
-            jobs += [ReferenceJob(kind, n) for kind in self.kinds]
-            jobs += [RunJob(policy, seed, n) for policy in self.policies for seed in self.seeds]
+            jobs += [WhatifJob(kind, level=n) for kind in self.kinds]
+            jobs += [WhatifJob(policy, seed, n) for policy in self.policies for seed in self.seeds]
         return jobs

@@ -13,7 +13,6 @@ from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats
 from bylot.optima import (
     Mixture,
-    Optimum,
     ShadowPrice,
     ValueStack,
     best_mixture,
@@ -22,7 +21,7 @@ from bylot.optima import (
     optimum,
 )
 from bylot.problem import Problem
-from bylot.whatif.plan import ReferenceJob, WhatifPlan
+from bylot.whatif.plan import WhatifJob, WhatifPlan
 
 SEARCH_STARTS = 2
 """Starts of the search under exact costs; more cost a lot and led to the same distribution."""
@@ -82,12 +81,13 @@ class MissingReference(NamedTuple):
     note: str
 
 
-def compute_reference(plan: WhatifPlan, job: ReferenceJob) -> Reference | MissingReference:
+def compute_reference(
+    plan: WhatifPlan, problem: Problem, job: WhatifJob
+) -> Reference | MissingReference:
     """Compute one reference, with shadow prices for the bounds of the file."""
-    problem = plan.problem_at(job.level)
-    assert problem is not None, "infeasible levels have no jobs"
+    priced = job.level is None and job.name in DISTRIBUTION_KINDS
     try:
-        return REFERENCES[job.name](plan, problem, priced=job.level is None)
+        return REFERENCES[job.name](plan, problem, priced=priced)
     except InfeasibleLimits:
         return MissingReference(MISSING_REASONS.get(job.name, "does not exist"))
 
@@ -99,52 +99,27 @@ MISSING_REASONS = {
 }
 
 
-def compute_mixture(
-    plan: WhatifPlan, problem: Problem, priced: bool, limited: bool = True, fewer: bool = False
+def compute_optimum(
+    solve: Callable[..., Any],
+    plan: WhatifPlan,
+    problem: Problem,
+    priced: bool,
+    limited: bool = True,
+    **options: Any,
 ) -> Reference:
-    """The best mixture of panels of M, or `fewer`, different experts; `limited` or not."""
+    """The best distribution by context that `solve` finds, `limited` or not."""
     stack, contexts = plan.optimum_input
-    options: dict[str, Any] = {"contexts": contexts, "aggregate": limited and contexts is not None}
-    solved = problem if limited else problem.replace(limits=[])
-    best = best_mixture(solved, stack, fewer=fewer, **options)
-    prices: tuple[ShadowPrice, ...] = ()
-    if priced and limited and not fewer:
-        prices = check_shadow_prices(problem, stack, best, **options)
-    return reference_from_optimum(plan, problem, best, prices)
-
-
-def compute_iid(
-    plan: WhatifPlan, problem: Problem, priced: bool, exact: bool = False, limited: bool = True
-) -> Reference:
-    """The best distribution of M i.i.d. draws under the exact limits, their surrogate, or none."""
-    stack, contexts = plan.optimum_input
-    options: dict[str, Any] = {"contexts": contexts, "aggregate": limited and contexts is not None}
-    options["floor"] = False
-    prices: tuple[ShadowPrice, ...] = ()
-    if exact:
-        options["exact"] = True
-        best = optimum(problem, stack, starts=SEARCH_STARTS, **options)
-        prices = check_shadow_prices(problem, stack, best, **options) if priced else ()
-    else:
-        best = optimum(problem if limited else problem.replace(limits=[]), stack, **options)
-    return reference_from_optimum(plan, problem, best, prices)
-
-
-def reference_from_optimum(
-    plan: WhatifPlan, problem: Problem, best: Optimum | Mixture, prices: tuple[ShadowPrice, ...]
-) -> Reference:
-    """The reference for a distribution per context."""
-    if isinstance(best, Mixture):
-        inclusion = np.atleast_2d(best.inclusion)
-    else:
-        inclusion = best.inclusion(problem.draws)
+    options |= {"contexts": contexts, "aggregate": limited and contexts is not None}
+    best = solve(problem if limited else problem.replace(limits=[]), stack, **options)
+    is_mixture = isinstance(best, Mixture)
+    inclusion = np.atleast_2d(best.inclusion) if is_mixture else best.inclusion(problem.draws)
     asked: Floats = plan.optimum_input.context_shares() @ inclusion
     return Reference(
         value=plan.to_reward(best.value),
         ceiling=plan.to_reward(best.ceiling),
         asked=asked,
         kept=measure_worst_excess(problem, problem.rows @ asked) <= REFERENCE_SLACK,
-        prices=prices,
+        prices=check_shadow_prices(problem, stack, best, **options) if priced else (),
     )
 
 
@@ -190,13 +165,15 @@ def equal_shares_value(stack: ValueStack, M: int) -> float:
 
 
 REFERENCES: Mapping[str, Callable[..., Reference | MissingReference]] = {
-    "panels": compute_mixture,
-    "exact": partial(compute_iid, exact=True),
-    "surrogate": compute_iid,
-    "most": partial(compute_mixture, fewer=True),
+    "panels": partial(compute_optimum, best_mixture),
+    "exact": partial(
+        compute_optimum, partial(optimum, starts=SEARCH_STARTS), floor=False, exact=True
+    ),
+    "surrogate": partial(compute_optimum, optimum, floor=False),
+    "most": partial(compute_optimum, best_mixture, fewer=True),
     "set": compute_best_set,
     "equal": compute_equal_shares,
-    "free-panels": partial(compute_mixture, limited=False),
-    "free-draws": partial(compute_iid, limited=False),
+    "free-panels": partial(compute_optimum, best_mixture, limited=False),
+    "free-draws": partial(compute_optimum, optimum, limited=False, floor=False),
 }
 """In the order of the report."""

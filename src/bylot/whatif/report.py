@@ -8,12 +8,7 @@ import numpy as np
 from bylot._text import format_percent, join_words
 from bylot.policies import NoisyOr, Policy, Strict, summarize_policy
 from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
-from bylot.whatif.figures import (
-    MAX_EXPERT_ROWS,
-    MAX_LIMIT_PANELS,
-    has_several_periods,
-    sweep_bounds,
-)
+from bylot.whatif.figures import MAX_EXPERT_ROWS, MAX_LIMIT_PANELS
 from bylot.whatif.plan import WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS, MissingReference
 from bylot.whatif.results import PolicyResult, WhatifResults
@@ -224,7 +219,7 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
         ]
         rows.append((limit.words, *cells))
     more = f" The first {MAX_LIMIT_PANELS} limits are shown." * (len(rows) > MAX_LIMIT_PANELS)
-    each = "in each period" if has_several_periods(plan) else "since the first request"
+    each = "in each period" if plan.has_several_periods else "since the first request"
     over = "complete periods" if plan.complete else "all requests"
     return [
         Heading("Limits"),
@@ -327,7 +322,7 @@ def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Bloc
     if plan.sweep is None:
         return []
     limit, rows = plan.sweep.limit, []
-    for bound, level in sweep_bounds(plan):
+    for bound, level in plan.bounds:
         best = [results.reference(kind, level) for kind in plan.kinds]
         policies = results.policies_at(level)
         rows.append(

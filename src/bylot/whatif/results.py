@@ -12,7 +12,7 @@ from bylot.numerics.jit import Floats
 from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
 from bylot.problem_files import WrittenLimit
-from bylot.whatif.plan import ReferenceJob, RunJob, WhatifJob, WhatifPlan
+from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, MissingReference, Reference
 
 
@@ -117,9 +117,9 @@ class WhatifResults:
 
     def policies_at(self, level: int | None) -> dict[str, PolicyResult]:
         """The policies that ran at a level of the sweep."""
-        found = {}
+        found, seeds = {}, self.plan.seeds
         for policy in self.plan.policies:
-            jobs = {seed: self.results.get(RunJob(policy, seed, level)) for seed in self.plan.seeds}
+            jobs = {seed: self.results.get(WhatifJob(policy, seed, level)) for seed in seeds}
             runs = {seed: run for seed, run in jobs.items() if isinstance(run, PlaySummary)}
             if runs:
                 kind = self.plan.kind(policy, level)
@@ -128,19 +128,19 @@ class WhatifResults:
 
     def refusals(self, level: int) -> dict[str, str]:
         """The policies that refused to run at a level of the sweep, with their reasons."""
-        seed = self.plan.seeds[0]
-        found = {name: self.results.get(RunJob(name, seed, level)) for name in self.plan.policies}
+        jobs = {name: WhatifJob(name, self.plan.seeds[0], level) for name in self.plan.policies}
+        found = {name: self.results.get(job) for name, job in jobs.items()}
         return {name: reason for name, reason in found.items() if isinstance(reason, str)}
 
     def reference(self, name: str, level: int | None = None) -> Reference | None:
         """A reference that was computed and exists."""
-        found = self.results.get(ReferenceJob(name, level))
+        found = self.results.get(WhatifJob(name, level=level))
         return found if isinstance(found, Reference) else None
 
     @property
     def references(self) -> dict[str, Reference | MissingReference]:
         """All references that were computed."""
-        found = {name: self.results.get(ReferenceJob(name)) for name in REFERENCES}
+        found = {name: self.results.get(WhatifJob(name)) for name in REFERENCES}
         return {name: one for name, one in found.items() if one is not None}
 
     @property
@@ -210,14 +210,9 @@ def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, 
             ],
         },
         "scenario": {
-            "description": scenario.description,
-            "synthetic": scenario.synthetic,
-            "dimensions": list(scenario.dimensions),
-            "contexts": list(scenario.contexts),
-            "questions": scenario.questions,
+            **plain_data(scenario, "description", "synthetic", "dimensions", "contexts"),
+            **plain_data(scenario, "questions", "blanks", "unused"),
             "answers": scenario.cells,
-            "blanks": scenario.blanks,
-            "unused": list(scenario.unused),
         },
         "rounds": plan.rounds,
         "seeds": list(plan.seeds),
@@ -242,25 +237,18 @@ def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, 
     }
 
 
+def plain_data(source: object, *names: str) -> dict[str, Any]:
+    """Some attributes as plain data."""
+    return {name: np.asarray(getattr(source, name)).tolist() for name in names}
+
+
 def policy_data(result: PolicyResult) -> dict[str, Any]:
     """The numbers of a policy."""
+    numbers = ("reward", "deviation", "late", "keeps", "kept", "periods", "bad_periods")
+    runs = zip(result.seeds, result.runs, strict=True)
     return {
-        "reward": result.reward,
-        "deviation": result.deviation,
-        "late": result.late,
-        "keeps": result.keeps,
-        "kept": result.kept,
-        "periods": result.periods,
-        "bad_periods": result.bad_periods,
-        "spend": result.spend.tolist(),
-        "asked": result.asked.tolist(),
-        "runs": [
-            {
-                "seed": seed,
-                **{name: np.asarray(one).tolist() for name, one in run._asdict().items()},
-            }
-            for seed, run in zip(result.seeds, result.runs, strict=True)
-        ],
+        **plain_data(result, *numbers, "spend", "asked"),
+        "runs": [{"seed": seed, **plain_data(run, *run._fields)} for seed, run in runs],
     }
 
 
@@ -268,13 +256,7 @@ def reference_data(reference: Reference | MissingReference) -> dict[str, Any]:
     """The numbers of a reference."""
     if isinstance(reference, MissingReference):
         return {"value": None, "note": reference.note}
-    return {
-        "value": reference.value,
-        "ceiling": reference.ceiling,
-        "kept": reference.kept,
-        "note": reference.note,
-        "asked": None if reference.asked is None else reference.asked.tolist(),
-    }
+    return plain_data(reference, "value", "ceiling", "kept", "note", "asked")
 
 
 def price_data(results: WhatifResults, price: ShadowPrice) -> dict[str, Any]:
@@ -307,7 +289,7 @@ def sweep_data(results: WhatifResults) -> dict[str, Any] | None:
                 "infeasible": level.reason or None,
                 "best": {kind: None if one is None else one.value for kind, one in best.items()},
                 "policies": {
-                    name: {"reward": one.reward, "deviation": one.deviation, "keeps": one.keeps}
+                    name: plain_data(one, "reward", "deviation", "keeps")
                     for name, one in results.policies_at(level.number).items()
                 },
                 "auto": plan.auto_choices(level.number) if level.problem else [],

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from bylot._text import announce_if_slow, format_table, print_progress
 from bylot.errors import BylotWarning, PolicyError
-from bylot.harness import PlaySummary, play_cell, run_jobs, summarize_play
-from bylot.parallel import ThreadEngine
+from bylot.harness import play_cell, summarize_play
+from bylot.parallel import ThreadEngine, show_progress
 from bylot.problem import Problem
 from bylot.reports.pages import write_pages
 from bylot.reports.style import load_pyplot, make_figure_folder
 from bylot.simulation import Trace
 from bylot.whatif.figures import draw_whatif
-from bylot.whatif.plan import RunJob, WhatifJob, WhatifPlan
+from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
 from bylot.whatif.report import build_whatif_report, describe_partial_period, whatif_title
 from bylot.whatif.results import TrialRuns, WhatifResults, results_data
@@ -58,8 +58,10 @@ def compute_results(plan: WhatifPlan, workers: int) -> WhatifResults:
         start = time.monotonic()
         print_progress(f"... {len(jobs):,} jobs: runs of {plan.rounds:,} requests, and references")
         try:
-            for done in run_jobs(ThreadEngine(workers), jobs, partial(run_whatif_job, plan)):
-                results[done.job] = done.result
+            with show_progress(len(jobs), unit="job") as advance:
+                for done in ThreadEngine(workers).run(jobs, partial(run_whatif_job, plan)):
+                    results[done.job] = done.result
+                    advance(1)
         except KeyboardInterrupt:
             print_progress(f"stopped after {len(results):,} of {len(jobs):,} jobs")
             return WhatifResults(plan, trial, results, stopped=True)
@@ -85,15 +87,12 @@ def try_policies(plan: WhatifPlan) -> TrialRuns:
 
 
 def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
-    """Run one job."""
-    return run_policy(plan, job) if isinstance(job, RunJob) else compute_reference(plan, job)
-
-
-def run_policy(plan: WhatifPlan, job: RunJob) -> PlaySummary | str:
-    """One run, or why the policy refuses."""
+    """The summary of a run, why its policy refuses, or a reference."""
     problem = plan.problem_at(job.level)
     assert problem is not None, "infeasible levels have no jobs"
-    played = play_policy(plan, problem, job.policy, plan.rounds, job.seed)
+    if job.seed is None:
+        return compute_reference(plan, problem, job)
+    played = play_policy(plan, problem, job.name, plan.rounds, job.seed)
     if isinstance(played, PolicyError):
         return played.explain(plan.file.format_limit)
     return summarize_play(played, plan.period, plan.window, plan.file.rewards)
