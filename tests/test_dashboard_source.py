@@ -172,5 +172,5 @@ def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
     assert (page.status_code, twin.status_code) == (503, 503)
     assert "another server" in page.text
     assert "them" in page.text
-    assert twin.json()["error"]["code"] == "leased"
+    assert twin.json()["error"]["code"] == "router_busy"
     assert 0 < int(twin.headers["retry-after"]) <= 60

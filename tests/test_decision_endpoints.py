@@ -175,7 +175,7 @@ def test_a_deferred_decision_can_be_used_or_not(server: ServerClient, router: st
     assert server.post(f"/v1/decisions/{unused}/cancel").status_code == 200
     assert server.get(f"/v1/decisions/{unused}").json()["state"] == "cancelled"
     answer = server.post(f"/v1/decisions/{unused}/activate")
-    assert assert_error(answer, 409)["code"] == "not_now"
+    assert assert_error(answer, 409)["code"] == "invalid_state"
 
 
 def test_after_its_time_a_reward_is_late_and_says_so(server: ServerClient) -> None:

@@ -83,7 +83,7 @@ def test_a_deferred_event_is_activated(server: ServerClient) -> None:
     server.post(RANK, json={"actions": ALL, "eventId": "later", "deferActivation": True})
     activate = "/personalizer/v1.1/events/later/activate"
     assert server.post(activate).status_code == 204
-    assert assert_error(server.post(activate), 409)["code"] == "not_now"
+    assert assert_error(server.post(activate), 409)["code"] == "invalid_state"
 
 
 def test_the_router_is_named_or_the_only_one(tmp_path: Path) -> None:

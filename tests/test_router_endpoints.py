@@ -286,7 +286,7 @@ def test_a_limit_is_changed_and_its_version_counts(server: ServerClient) -> None
     assert terms["version"] == 2
     assert terms["problem"]["limits"] == [{"cost": "usd", "at_most": 5.0}]
     assert terms["wait"] == 9.0
-    assert assert_error(server.patch(router, json=looser), 409)["code"] == "not_now"
+    assert assert_error(server.patch(router, json=looser), 409)["code"] == "invalid_state"
     unset = server.patch(router, json={"wait": None})
     assert "wait" not in unset.json()["config"]
     kinds = [one["kind"] for one in server.get(f"{router}/events").json()["events"]]

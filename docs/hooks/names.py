@@ -189,7 +189,8 @@ def format_signature(name: str, function: Any) -> str:
     'shaped(docstring: str) -> str'
     """
     code, node = read_source(function), parse_source(function)
-    back = ast.get_source_segment(code, node.returns)
+    back = ast.get_source_segment(code, node.returns) or ""
+    back = re.sub(r"^HttpCall\[(.*)\]$", r"\1", back)  # sent, a request returns its answer
     end = "" if back == "None" else f" -> {back}".replace('"', "")
     given = format_arguments(code, node.args)
     line = f"{name}({', '.join(given)}){end}"

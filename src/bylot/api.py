@@ -325,7 +325,7 @@ ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
     (errors.DecisionNotFound, 404, "no_such_decision"),
     (errors.RouterExists, 409, "name_taken"),
     (errors.RewardConflict, 409, "reward_conflict"),
-    (errors.DecisionStateError, 409, "not_now"),
+    (errors.DecisionStateError, 409, "invalid_state"),
     (errors.IdempotencyKeyReused, 422, "key_reused"),
     (errors.InfeasibleLimits, 422, "infeasible_limits"),
     (errors.ProblemError, 422, "bad_problem"),
@@ -334,8 +334,8 @@ ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
     (errors.RewardError, 422, "bad_reward"),
     (errors.ValuesError, 422, "bad_values"),
     (errors.StoreUnavailable, 503, "store_down"),
-    (errors.LeaseLost, 503, "router_busy"),
-    (errors.RouterBusy, 503, "leased"),
+    (errors.LeaseLost, 503, "lease_lost"),
+    (errors.RouterBusy, 503, "router_busy"),
     (errors.StoreCorrupted, 500, "store_damaged"),
 )
 """Errors with a meaning for the caller: status and code; the first class that matches counts."""

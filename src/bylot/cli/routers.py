@@ -183,33 +183,26 @@ def read_router_policy(client: "Client", name: str) -> str:
     """
     import msgspec
 
-    from bylot.client import requests
-    from bylot.client.decision_log import ConfigLine
-    from bylot.policies import policy_from_data
+    from bylot.eventlog.events import RouterCreated
 
-    (first,) = client.send(requests.list_events(name, -1, limit=1)).events
-    return format_policy(
-        policy_from_data(msgspec.json.decode(first.body, type=ConfigLine).config.policy)
-    )
+    (first,) = client.send(client.router(name).calls.list_events(-1, limit=1)).events
+    return format_policy(msgspec.json.decode(first.body, type=RouterCreated).config.build_policy())
 
 
 def run_show(given: argparse.Namespace) -> int:
     """Show the configuration and the status of a router."""
     import msgspec
 
-    from bylot.client import requests
-    from bylot.policies import policy_from_data
-
     with connect_client(given) as client:
-        if given.json:
-            print(msgspec.json.encode(client.send(requests.get_view(given.name))).decode())
-            return 0
-        router = client.router(given.name)
-        config, status = router.config(), router.status()
+        view = client.router(given.name).view()
+    if given.json:
+        print(msgspec.json.encode(view).decode())
+        return 0
+    config = view.config
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
-    policy = format_policy(policy_from_data(config.policy))
+    policy = format_policy(config.build_policy())
     print(f"{given.name}, policy {policy}, configuration version {config.version}{paused}")
-    print(status)
+    print(view.status)
     return 0
 
 

@@ -3,8 +3,7 @@
 from bylot.errors import BylotError, install_command
 
 try:
-    from bylot.client.async_client import AsyncClient, AsyncRouter
-    from bylot.client.client import Client, RemoteRouter
+    from bylot.client.client import AsyncClient, AsyncRouter, Client, RemoteRouter
 except ModuleNotFoundError as error:
     if error.name != "httpx":
         raise

@@ -1,166 +1,91 @@
-"""Client and RemoteRouter: a server and its routers, used from threads."""
+"""Clients of a server and its routers: `Client` for threads, `AsyncClient` to be awaited."""
 
+import asyncio
+import functools
+import inspect
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Unpack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Concatenate, ParamSpec, Unpack, get_args
 
 import httpx
 
 from bylot import api
 from bylot.client import requests, retry
-from bylot.client.requests import AnswerT, CreateOptions, EditOptions, HttpCall
-from bylot.errors import BylotError
-from bylot.policies import Auto, Policy, policy_from_data
+from bylot.client.requests import AnswerT, CreateOptions, HttpCall, RouterCalls
+from bylot.policies import Auto, Policy
 from bylot.problem import Problem
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
-from bylot.router.decision import Decision, Receipt
-from bylot.router.status import RouterStatus
+
+P = ParamSpec("P")
+MakeCall = Callable[Concatenate[RouterCalls, P], HttpCall[AnswerT]]
 
 
-def decision_request(
-    context: str | None, available: Iterable[str] | None, key: str | None, defer: bool
-) -> api.DecisionRequest:
-    """The arguments of `decide` as a request."""
-    if available is not None and not isinstance(available, str):
-        available = tuple(available)
-    return api.DecisionRequest(context, available, key, defer)  # type: ignore[arg-type]
+def document(method: Any, make: Any) -> Any:
+    """A method with the name, docstring and signature of `make`, but the answer's type."""
+    functools.update_wrapper(method, make)
+    signature = inspect.signature(make)
+    (answer,) = get_args(signature.return_annotation)
+    method.__signature__ = signature.replace(return_annotation=answer)
+    return method
+
+
+def send_now(make: MakeCall[P, AnswerT]) -> Callable[Concatenate["RemoteRouter", P], AnswerT]:
+    """A method of `RemoteRouter` that sends a request."""
+
+    def method(self: "RemoteRouter", *args: P.args, **options: P.kwargs) -> AnswerT:
+        return self.client.send(make(self.calls, *args, **options))
+
+    return document(method, make)  # type: ignore[no-any-return]
+
+
+def send_when_awaited(
+    make: MakeCall[P, AnswerT],
+) -> Callable[Concatenate["AsyncRouter", P], Awaitable[AnswerT]]:
+    """A method of `AsyncRouter` that sends a request."""
+
+    async def method(self: "AsyncRouter", *args: P.args, **options: P.kwargs) -> AnswerT:
+        return await self.client.send(make(self.calls, *args, **options))
+
+    return document(method, make)  # type: ignore[no-any-return]
 
 
 class RemoteRouter:
     """A router on a server, with the methods of `bylot.Router`; `Client.router` returns one."""
 
     def __init__(self, client: "Client", name: str) -> None:
-        self.send, self.name = client.send, name
+        self.client, self.name, self.calls = client, name, RouterCalls(name)
 
     def __repr__(self) -> str:
         return f"<RemoteRouter {self.name}>"
 
-    def decide(
-        self,
-        context: str | None = None,
-        available: Iterable[str] | None = None,
-        *,
-        key: str | None = None,
-        defer: bool = False,
-    ) -> Decision:
-        """Draw a panel for one request.
-
-        Parameters
-        ----------
-        context : str, optional
-            Name of the context.
-        available : iterable of str, optional
-            The experts that are available now; all if omitted.
-        key : str, optional
-            Idempotency key: the same key returns the same decision.
-        defer : bool
-            The decision may be cancelled; it waits for its reward once it is activated.
-
-        Returns
-        -------
-        Decision
-        """
-        request = decision_request(context, available, key, defer)
-        return self.send(requests.decide(self.name, request))
-
-    def reward(
-        self,
-        id: str,
-        value: float,
-        *,
-        spend: Mapping[str, float] | None = None,
-        key: str | None = None,
-    ) -> Receipt:
-        """Report the reward of a decision: once, at any time, in any order.
-
-        Parameters
-        ----------
-        id : str
-            Id of the decision.
-        value : float
-            The reward, in the range of the router.
-        spend : mapping, optional
-            Actual costs of the panel by name; omitted costs stay as stated.
-        key : str, optional
-            Identifies one of several rewards of the decision.
-
-        Returns
-        -------
-        Receipt
-            DUPLICATE if the reward had arrived before, such as before a lost response.
-        """
-        request = api.RewardRequest(value, None if spend is None else dict(spend), key)
-        return self.send(requests.reward(id, request))
-
-    def decide_many(self, items: Iterable[api.DecisionRequest]) -> list[Decision | BylotError]:
-        """Make several decisions at once; returns a decision or an error for each."""
-        return self.send(requests.decide_many(self.name, items))
-
-    def reward_many(self, items: Iterable[api.RewardItem]) -> list[Receipt | BylotError]:
-        """Report several rewards at once; returns a receipt or an error for each."""
-        return self.send(requests.reward_many(items))
-
-    def activate(self, id: str) -> Decision:
-        """Activate a deferred decision: it waits for its reward from now on."""
-        return self.send(requests.activate(id))
-
-    def cancel(self, id: str) -> Decision:
-        """Cancel a decision that was never used: it costs nothing and has no reward."""
-        return self.send(requests.cancel(id))
-
-    def status(self) -> RouterStatus:
-        """Averages, slack and price of every limit, current distributions."""
-        return self.send(requests.get_status(self.name))
-
-    def config(self) -> RouterConfig:
-        """The current configuration."""
-        return self.send(requests.get_config(self.name))
-
-    def edit(self, **options: Unpack[EditOptions]) -> RouterConfig:
-        """Edit the configuration, from the next decision on; omitted fields stay as they are.
-
-        Parameters
-        ----------
-        limits : sequence of Limit
-            The complete list of limits, which replaces the current one.
-        add : sequence of dict
-            New experts: {"name": ..., "costs": {...}, "shares": [...]}.
-        remove, pause, resume : sequence of str
-            Experts to remove, to skip for now, or to ask again.
-        wait, default, aggregate
-            As in `Client.create`.
-        version : int
-            The version that you have seen; DecisionStateError if there is another one by now.
-
-        Returns
-        -------
-        RouterConfig
-            The new configuration.
-        """
-        return self.send(requests.edit_router(self.name, options))
-
-    def delete(self) -> None:
-        """Delete the router and its event log."""
-        self.send(requests.delete_router(self.name))
+    decide = send_now(RouterCalls.decide)
+    reward = send_now(RouterCalls.reward)
+    decide_many = send_now(RouterCalls.decide_many)
+    reward_many = send_now(RouterCalls.reward_many)
+    activate = send_now(RouterCalls.activate)
+    cancel = send_now(RouterCalls.cancel)
+    view = send_now(RouterCalls.view)
+    status = send_now(RouterCalls.status)
+    config = send_now(RouterCalls.config)
+    edit = send_now(RouterCalls.edit)
+    delete = send_now(RouterCalls.delete)
 
     def events(self, after: int = -1) -> Iterator[api.EventRecord]:
         """The events of its log after a sequence number."""
         following: int | None = after
         while following is not None:
-            page = self.send(requests.list_events(self.name, following))
+            page = self.client.send(self.calls.list_events(following))
             yield from page.events
             following = page.next
 
     @property
     def problem(self) -> Problem:
         """Experts, costs and limits."""
-        return persistence.problem_from_data(self.config().problem)
+        return self.config().build_problem()
 
     @property
     def policy(self) -> Policy:
         """The policy and its settings."""
-        policy = policy_from_data(self.config().policy)
+        policy = self.config().build_policy()
         assert not isinstance(policy, Auto), "a router has the policy that was chosen"
         return policy
 
@@ -308,14 +233,125 @@ class Client:
         while True:
             time.sleep(pause)
             try:
-                pause = steps.send(self._attempt(call))
+                outcome: retry.Outcome = self._http.request(
+                    **retry.httpx_request(call, self.timeout)
+                )
+            except httpx.TransportError as error:
+                outcome = error
+            try:
+                pause = steps.send(outcome)
             except StopIteration as done:
                 answer: AnswerT = done.value
                 return answer
 
-    def _attempt(self, call: HttpCall[AnswerT]) -> retry.HttpReply | retry.LostReply:
-        try:
-            response = self._http.request(**retry.httpx_request(call, self.timeout))
-        except httpx.TransportError as error:
-            return retry.reply_from_error(error)
-        return retry.reply_from_response(response)
+
+class AsyncRouter:
+    """`RemoteRouter` with methods to be awaited; `AsyncClient.router` returns one."""
+
+    def __init__(self, client: "AsyncClient", name: str) -> None:
+        self.client, self.name, self.calls = client, name, RouterCalls(name)
+
+    def __repr__(self) -> str:
+        return f"<AsyncRouter {self.name}>"
+
+    decide = send_when_awaited(RouterCalls.decide)
+    reward = send_when_awaited(RouterCalls.reward)
+    decide_many = send_when_awaited(RouterCalls.decide_many)
+    reward_many = send_when_awaited(RouterCalls.reward_many)
+    activate = send_when_awaited(RouterCalls.activate)
+    cancel = send_when_awaited(RouterCalls.cancel)
+    view = send_when_awaited(RouterCalls.view)
+    status = send_when_awaited(RouterCalls.status)
+    config = send_when_awaited(RouterCalls.config)
+    edit = send_when_awaited(RouterCalls.edit)
+    delete = send_when_awaited(RouterCalls.delete)
+
+    async def events(self, after: int = -1) -> AsyncIterator[api.EventRecord]:
+        """As `RemoteRouter.events`."""
+        following: int | None = after
+        while following is not None:
+            page = await self.client.send(self.calls.list_events(following))
+            for event in page.events:
+                yield event
+            following = page.next
+
+
+class AsyncClient:
+    """`bylot.Client` with methods to be awaited.
+
+    Parameters
+    ----------
+    url, key, timeout, retries
+        As in `bylot.Client`.
+
+    Examples
+    --------
+    >>> async with AsyncClient() as client:  # doctest: +SKIP
+    ...     decision = await client.router("triage").decide()
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        key: str | None = None,
+        *,
+        timeout: float = 10.0,
+        retries: int = retry.DEFAULT_RETRIES,
+    ) -> None:
+        self.url, self.timeout, self.retries = url, timeout, retries
+        self._http = httpx.AsyncClient(**retry.httpx_settings(url, key))
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {self.url}>"
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def create(
+        self,
+        name: str,
+        problem: Problem,
+        policy: str | Policy | Auto = "auto",
+        **options: Unpack[CreateOptions],
+    ) -> AsyncRouter:
+        """As `Client.create`."""
+        await self.send(requests.create_router(name, problem, policy, options))
+        return self.router(name)
+
+    def router(self, name: str) -> AsyncRouter:
+        """An existing router; sends no request."""
+        return AsyncRouter(self, name)
+
+    async def routers(self) -> AsyncIterator[api.RouterSummary]:
+        """All routers, by name."""
+        after: str | None = ""
+        while after is not None:
+            page = await self.send(requests.list_routers(after))
+            for router in page.routers:
+                yield router
+            after = page.next
+
+    async def send(self, call: HttpCall[AnswerT]) -> AnswerT:
+        """Send a request, with retries."""
+        steps = retry.retry_until_answered(call, self.retries)
+        pause = next(steps)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                outcome: retry.Outcome = await self._http.request(
+                    **retry.httpx_request(call, self.timeout)
+                )
+            except httpx.TransportError as error:
+                outcome = error
+            try:
+                pause = steps.send(outcome)
+            except StopIteration as done:
+                answer: AnswerT = done.value
+                return answer

@@ -1,9 +1,8 @@
 """The requests of the API as data, and how their responses are read; sending is left to others."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -19,14 +18,10 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 
 AnswerT = TypeVar("AnswerT")
-WireT = TypeVar("WireT")
 
 ROUTERS_PATH = "/v1/routers"
 PAGE_ITEMS = 1_000  # of a list or an event log in one response
-ERROR_BY_CODE: dict[str, type[BylotError]] = {
-    **{code: kind for kind, _, code in api.ERROR_CODES},
-    "router_busy": errors.RouterBusy,
-}
+ERROR_BY_CODE = {code: kind for kind, _, code in api.ERROR_CODES}
 ERROR_DECODER = msgspec.json.Decoder(api.ErrorBody)
 
 
@@ -34,9 +29,9 @@ class HttpCall(NamedTuple, Generic[AnswerT]):
     """A request.
 
     read:       decodes the body of a success
+    invalid:    the error to raise if the server rejects the request as invalid
     idempotent: sending it twice has the effect of once; otherwise it is sent again only if it never
                 arrived
-    invalid:    the error to raise if the server rejects the request as invalid
     answers:    error codes that are answers
     slow:       may take minutes, since the server may have to compile a policy
     """
@@ -45,8 +40,8 @@ class HttpCall(NamedTuple, Generic[AnswerT]):
     path: str
     read: Callable[[bytes], AnswerT]
     body: bytes | None = None
-    idempotent: bool = True
     invalid: type[BylotError] = ServiceError
+    idempotent: bool = True
     answers: Mapping[str, AnswerT] = MappingProxyType({})
     slow: bool = False
 
@@ -80,33 +75,25 @@ class EditOptions(TypedDict, total=False):
 
 def encode_body(body: Any, invalid: type[BylotError]) -> bytes:
     """A body as JSON; NumPy numbers are numbers."""
+
+    def encode_numpy(value: Any) -> Any:
+        if not hasattr(value, "tolist"):
+            raise TypeError(f"{value!r} is neither a number nor text")
+        return value.tolist()
+
     try:
         return msgspec.json.encode(body, enc_hook=encode_numpy)
     except (TypeError, ValueError, OverflowError) as error:
         raise invalid(f"cannot encode the request: {error}") from None
 
 
-def encode_numpy(value: Any) -> Any:
-    """A NumPy scalar or array as Python numbers."""
-    if not hasattr(value, "tolist"):
-        raise TypeError(f"{value!r} is neither a number nor text")
-    return value.tolist()
-
-
-def response_reader(
-    kind: type[WireT], convert: Callable[[WireT], AnswerT], has_costs: bool = False
-) -> Callable[[bytes], AnswerT]:
-    """A function that decodes a response and converts it; unknown fields are ignored.
-
-    has_costs: the response contains decisions, whose unknown costs are null in JSON
-    """
+def make_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
+    """A function that decodes a response; unknown fields are ignored."""
     decoder = msgspec.json.Decoder(kind)
 
     def read(body: bytes) -> AnswerT:
         try:
-            if has_costs and b"null" in body:
-                return convert(msgspec.convert(restore_nan(msgspec.json.decode(body)), kind))
-            return convert(decoder.decode(body))
+            return decoder.decode(body)
         except msgspec.MsgspecError as error:
             raise ServiceError(
                 f"unexpected response ({error})",
@@ -116,17 +103,10 @@ def response_reader(
     return read
 
 
-def restore_nan(data: Any) -> Any:
-    """Replace null by NaN in the costs of a decision or of a batch: JSON has no NaN."""
-    if isinstance(data, dict):
-        for result in data.get("results") or ():
-            if isinstance(result, dict):
-                restore_nan(result.get("decision"))
-        for name in ("spend", "expected"):
-            costs = data.get(name)
-            if isinstance(costs, dict):
-                data[name] = {k: math.nan if v is None else v for k, v in costs.items()}
-    return data
+read_decision, read_decisions = make_reader(Decision), make_reader(api.DecisionBatchResponse)
+read_receipt, read_receipts = make_reader(api.RewardReceipt), make_reader(api.RewardBatchResponse)
+read_view, read_status = make_reader(api.RouterView), make_reader(RouterStatus)
+read_routers, read_events = make_reader(api.RouterList), make_reader(api.EventList)
 
 
 def decode_error(body: bytes) -> api.ErrorDetail | None:
@@ -154,49 +134,18 @@ def make_error(
     return (invalid if status in (400, 422) else ServiceError)(detail.message + field)
 
 
-def router_path(name: str) -> str:
-    """The path of a router."""
-    return f"{ROUTERS_PATH}/{quote(name, safe='')}"
-
-
-def decision_path(id: str) -> str:
-    """The path of a decision."""
-    return f"/v1/decisions/{quote(id, safe='')}"
-
-
 def decision_from_result(result: api.DecisionResult) -> Decision | BylotError:
     """The decision of a batch item, or the error that it would have raised on its own."""
-    if result.decision is not UNSET:
-        return result.decision
-    detail = None if result.error is UNSET else result.error
-    return make_error(result.status, detail, DecisionError)
+    return result.decision or make_error(result.status, result.error or None, DecisionError)
 
 
 def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:
     """The receipt of a batch item, or the error that it would have raised on its own."""
-    if result.credited is not UNSET:
+    if result.credited:
         return Receipt(result.credited.receipt)
-    detail = None if result.error is UNSET else result.error
-    if detail is not None and detail.code == "no_such_decision":
+    if result.error and result.error.code == "no_such_decision":
         return Receipt.UNKNOWN
-    return make_error(result.status, detail, RewardError)
-
-
-read_decision = response_reader(Decision, lambda decision: decision, has_costs=True)
-read_config = response_reader(api.RouterView, lambda view: view.config)
-read_view = response_reader(api.RouterView, lambda view: view)
-read_routers = response_reader(api.RouterList, lambda page: page)
-read_events = response_reader(api.EventList, lambda page: page)
-read_receipt = response_reader(api.RewardReceipt, lambda one: Receipt(one.receipt))
-read_decisions = response_reader(
-    api.DecisionBatchResponse,
-    lambda page: [decision_from_result(one) for one in page.results],
-    has_costs=True,
-)
-read_receipts = response_reader(
-    api.RewardBatchResponse, lambda page: [receipt_from_result(one) for one in page.results]
-)
-read_status: Callable[[bytes], RouterStatus] = response_reader(RouterStatus, lambda one: one)
+    return make_error(result.status, result.error or None, RewardError)
 
 
 def create_router(
@@ -206,24 +155,23 @@ def create_router(
     options: CreateOptions,
 ) -> HttpCall[RouterConfig]:
     """Create a router."""
+    body: dict[str, Any] = {"name": name, "policy": policy, **options}
     if not isinstance(policy, str):
         data = policies.policy_to_data(policies.find_policy(policy))
-        body_policy: Any = {"name": data.pop("name"), "settings": data}
-    else:
-        body_policy = policy
-    form = {"problem": persistence.problem_to_data(problem), "policy": body_policy, **options}
-    body = encode_body({"name": name, **form}, ProblemError)
-    return HttpCall("POST", ROUTERS_PATH, read_config, body, False, invalid=ProblemError, slow=True)
+        body["policy"] = {"name": data.pop("name"), "settings": data}
+    body["problem"] = persistence.problem_to_data(problem)
+    return configure("POST", ROUTERS_PATH, body)
 
 
-def edit_router(name: str, options: EditOptions) -> HttpCall[RouterConfig]:
-    """Edit the configuration of a router."""
-    form: dict[str, Any] = {**options}
-    if "limits" in form:
-        form["limits"] = [limit.to_data() for limit in form["limits"]]
-    body = encode_body(form, ProblemError)
-    path = router_path(name)
-    return HttpCall("PATCH", path, read_config, body, False, invalid=ProblemError, slow=True)
+def configure(method: str, path: str, body: Any) -> HttpCall[RouterConfig]:
+    """Create or edit a router."""
+    content = encode_body(body, ProblemError)
+    return HttpCall(method, path, read_config, content, ProblemError, idempotent=False, slow=True)
+
+
+def read_config(body: bytes) -> RouterConfig:
+    """The configuration in the response about a router."""
+    return read_view(body).config
 
 
 def list_routers(after: str) -> HttpCall[api.RouterList]:
@@ -232,75 +180,163 @@ def list_routers(after: str) -> HttpCall[api.RouterList]:
     return HttpCall("GET", path, read_routers)
 
 
-def get_config(name: str) -> HttpCall[RouterConfig]:
-    """The configuration of a router."""
-    return HttpCall("GET", router_path(name), read_config)
+class RouterCalls:
+    """The requests about one router: the methods of `RemoteRouter` and `AsyncRouter`, which send
+    them and return what the response contains.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.path = f"{ROUTERS_PATH}/{quote(name, safe='')}"
+
+    def decide(
+        self,
+        context: str | None = None,
+        available: Iterable[str] | None = None,
+        *,
+        key: str | None = None,
+        defer: bool = False,
+    ) -> HttpCall[Decision]:
+        """Draw a panel for one request.
+
+        Parameters
+        ----------
+        context : str, optional
+            Name of the context.
+        available : iterable of str, optional
+            The experts that are available now; all if omitted.
+        key : str, optional
+            Idempotency key: the same key returns the same decision.
+        defer : bool
+            The decision may be cancelled; it waits for its reward once it is activated.
+
+        Returns
+        -------
+        Decision
+        """
+        if available is not None and not isinstance(available, str):  # the server rejects a str
+            available = tuple(available)
+        key = key or uuid4().hex  # sent again after a lost response, it returns the same decision
+        request = api.DecisionRequest(context, available, key, defer)  # type: ignore[arg-type]
+        body = encode_body(request, DecisionError)
+        return HttpCall("POST", f"{self.path}/decisions", read_decision, body, DecisionError)
+
+    def reward(
+        self,
+        id: str,
+        value: float,
+        *,
+        spend: Mapping[str, float] | None = None,
+        key: str | None = None,
+    ) -> HttpCall[Receipt]:
+        """Report the reward of a decision: once, at any time, in any order.
+
+        Parameters
+        ----------
+        id : str
+            Id of the decision.
+        value : float
+            The reward, in the range of the router.
+        spend : mapping, optional
+            Actual costs of the panel by name; omitted costs stay as stated.
+        key : str, optional
+            Identifies one of several rewards of the decision.
+
+        Returns
+        -------
+        Receipt
+            DUPLICATE if the reward had arrived before, such as before a lost response.
+        """
+        if not isinstance(id, str):
+            raise RewardError("id", got=id, expected="a str", remedy="pass decision.id")
+        request = api.RewardRequest(value, None if spend is None else dict(spend), key)
+        return HttpCall(
+            "POST",
+            f"/v1/decisions/{quote(id, safe='')}/reward",
+            lambda body: Receipt(read_receipt(body).receipt),
+            encode_body(request, RewardError),
+            RewardError,
+            answers={"no_such_decision": Receipt.UNKNOWN},
+        )
+
+    def decide_many(
+        self, items: Iterable[api.DecisionRequest]
+    ) -> HttpCall[list[Decision | BylotError]]:
+        """Make several decisions at once; returns a decision or an error for each."""
+        keyed = [structs.replace(one, key=one.key or uuid4().hex) for one in items]
+        return HttpCall(
+            "POST",
+            f"{self.path}/decisions:batch",
+            lambda body: [decision_from_result(one) for one in read_decisions(body).results],
+            encode_body({"decisions": keyed}, DecisionError),
+            DecisionError,
+        )
+
+    def reward_many(self, items: Iterable[api.RewardItem]) -> HttpCall[list[Receipt | BylotError]]:
+        """Report several rewards at once; returns a receipt or an error for each."""
+        return HttpCall(
+            "POST",
+            "/v1/rewards:batch",
+            lambda body: [receipt_from_result(one) for one in read_receipts(body).results],
+            encode_body({"rewards": list(items)}, RewardError),
+            RewardError,
+        )
+
+    def activate(self, id: str) -> HttpCall[Decision]:
+        """Activate a deferred decision: it waits for its reward from now on."""
+        return change_decision(id, "activate")
+
+    def cancel(self, id: str) -> HttpCall[Decision]:
+        """Cancel a decision that was never used: it costs nothing and has no reward."""
+        return change_decision(id, "cancel")
+
+    def view(self) -> HttpCall[api.RouterView]:
+        """The configuration and the status."""
+        return HttpCall("GET", self.path, read_view)
+
+    def status(self) -> HttpCall[RouterStatus]:
+        """Averages, slack and price of every limit, current distributions."""
+        return HttpCall("GET", f"{self.path}/status", read_status)
+
+    def config(self) -> HttpCall[RouterConfig]:
+        """The current configuration."""
+        return HttpCall("GET", self.path, read_config)
+
+    def edit(self, **options: Unpack[EditOptions]) -> HttpCall[RouterConfig]:
+        """Edit the configuration, from the next decision on; omitted fields stay as they are.
+
+        Parameters
+        ----------
+        limits : sequence of Limit
+            The complete list of limits, which replaces the current one.
+        add : sequence of dict
+            New experts: {"name": ..., "costs": {...}, "shares": [...]}.
+        remove, pause, resume : sequence of str
+            Experts to remove, to skip for now, or to ask again.
+        wait, default, aggregate
+            As in `Client.create`.
+        version : int
+            The version that you have seen; DecisionStateError if there is another one by now.
+
+        Returns
+        -------
+        RouterConfig
+            The new configuration.
+        """
+        body: dict[str, Any] = {**options}
+        if "limits" in body:
+            body["limits"] = [limit.to_data() for limit in body["limits"]]
+        return configure("PATCH", self.path, body)
+
+    def delete(self) -> HttpCall[None]:
+        """Delete the router and its event log."""
+        return HttpCall("DELETE", self.path, lambda body: None, idempotent=False)
+
+    def list_events(self, after: int, limit: int = PAGE_ITEMS) -> HttpCall[api.EventList]:
+        """A page of the event log."""
+        return HttpCall("GET", f"{self.path}/events?after={after}&limit={limit}", read_events)
 
 
-def get_view(name: str) -> HttpCall[api.RouterView]:
-    """The configuration and the status of a router."""
-    return HttpCall("GET", router_path(name), read_view)
-
-
-def get_status(name: str) -> HttpCall[RouterStatus]:
-    """The status of a router."""
-    return HttpCall("GET", f"{router_path(name)}/status", read_status)
-
-
-def delete_router(name: str) -> HttpCall[None]:
-    """Delete a router."""
-    return HttpCall("DELETE", router_path(name), lambda body: None, idempotent=False)
-
-
-def list_events(name: str, after: int, limit: int = PAGE_ITEMS) -> HttpCall[api.EventList]:
-    """A page of an event log."""
-    return HttpCall("GET", f"{router_path(name)}/events?after={after}&limit={limit}", read_events)
-
-
-def with_key(request: api.DecisionRequest) -> api.DecisionRequest:
-    """The request with a key: sent again after a lost response, it returns the same decision."""
-    return structs.replace(request, key=request.key or uuid4().hex)
-
-
-def decide(name: str, request: api.DecisionRequest) -> HttpCall[Decision]:
-    """Make a decision."""
-    body = encode_body(with_key(request), DecisionError)
-    path = f"{router_path(name)}/decisions"
-    return HttpCall("POST", path, read_decision, body, invalid=DecisionError)
-
-
-def decide_many(
-    name: str, requests: Iterable[api.DecisionRequest]
-) -> HttpCall[list[Decision | BylotError]]:
-    """Make several decisions."""
-    body = encode_body({"decisions": [with_key(one) for one in requests]}, DecisionError)
-    path = f"{router_path(name)}/decisions:batch"
-    return HttpCall("POST", path, read_decisions, body, invalid=DecisionError)
-
-
-def reward(id: str, request: api.RewardRequest) -> HttpCall[Receipt]:
-    """Report a reward."""
-    if not isinstance(id, str):
-        raise RewardError("id", got=id, expected="a str", remedy="pass decision.id")
-    body = encode_body(request, RewardError)
-    answers = {"no_such_decision": Receipt.UNKNOWN}
-    path = f"{decision_path(id)}/reward"
-    return HttpCall("POST", path, read_receipt, body, invalid=RewardError, answers=answers)
-
-
-def reward_many(items: Iterable[api.RewardItem]) -> HttpCall[list[Receipt | BylotError]]:
-    """Report several rewards."""
-    body = encode_body({"rewards": list(items)}, RewardError)
-    return HttpCall("POST", "/v1/rewards:batch", read_receipts, body, invalid=RewardError)
-
-
-def activate(id: str) -> HttpCall[Decision]:
-    """Activate a deferred decision."""
-    path = f"{decision_path(id)}/activate"
-    return HttpCall("POST", path, read_decision, idempotent=False, invalid=DecisionError)
-
-
-def cancel(id: str) -> HttpCall[Decision]:
-    """Cancel a decision."""
-    path = f"{decision_path(id)}/cancel"
-    return HttpCall("POST", path, read_decision, idempotent=False, invalid=DecisionError)
+def change_decision(id: str, verb: str) -> HttpCall[Decision]:
+    """Activate or cancel a decision."""
+    path = f"/v1/decisions/{quote(id, safe='')}/{verb}"
+    return HttpCall("POST", path, read_decision, invalid=DecisionError, idempotent=False)

@@ -6,7 +6,7 @@ outcome of each attempt and yields the seconds to wait before the next.
 
 import random
 from collections.abc import Generator
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -26,84 +26,62 @@ MAX_CONNECTIONS = 100
 SLOW_CALL_TIMEOUT_S = 300.0
 UNSENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
-
-class HttpReply(NamedTuple):
-    """A response."""
-
-    status: int
-    body: bytes
-    retry_after: str = ""
-
-
-class LostReply(NamedTuple):
-    """No response; sent: the request may have arrived."""
-
-    reason: str
-    sent: bool
+Outcome = httpx.Response | httpx.TransportError
+"""Of one attempt: a response, or why there is none."""
 
 
 def retry_until_answered(
     call: HttpCall[AnswerT], retries: int
-) -> Generator[float, HttpReply | LostReply, AnswerT]:
+) -> Generator[float, Outcome, AnswerT]:
     """Yield the seconds to wait before each attempt; return the answer or raise an error."""
-    pause, attempts, leased = 0.0, 0, 0
+    pause, attempts, busy = 0.0, 0, 0
     while True:
         outcome = yield pause
         attempts += 1
-        if isinstance(outcome, HttpReply):
-            if outcome.status < 300:
-                return call.read(outcome.body)
-            detail = decode_error(outcome.body)
-            if detail is not None and detail.code in call.answers:
-                return call.answers[detail.code]
-            leased += detail is not None and detail.code == "leased"
-        requested = requested_pause(outcome)
+        code, requested = "", 0.0
+        if isinstance(outcome, httpx.Response):
+            if outcome.status_code < 300:
+                return call.read(outcome.content)
+            detail = decode_error(outcome.content)
+            code = detail.code if detail else ""
+            if code in call.answers:
+                return call.answers[code]
+            after = outcome.headers.get("retry-after", "")
+            requested = float(after) if after.isascii() and after.isdigit() else 0.0
         # A lease that should have expired and is still held is being renewed: do not wait for it.
-        give_up = attempts > retries or leased > 1 or requested > MAX_RETRY_AFTER_S
-        if give_up or not can_retry(call, outcome):
+        busy += code == "router_busy"
+        give_up = attempts > retries or busy > 1 or requested > MAX_RETRY_AFTER_S
+        if give_up or not can_retry(call, outcome, code):
             raise final_error(call, outcome, attempts)
-        pause = max(requested, backoff_pause(attempts))
+        # Less a random part of up to half: clients rejected together do not return together.
+        backoff = min(MAX_BACKOFF_S, FIRST_PAUSE_S * 2 ** (attempts - 1))
+        pause = max(requested, backoff * random.uniform(0.5, 1.0))
 
 
-def can_retry(call: HttpCall[AnswerT], outcome: HttpReply | LostReply) -> bool:
+def can_retry(call: HttpCall[AnswerT], outcome: Outcome, code: str) -> bool:
     """Return whether the same request may succeed later, and is safe to repeat."""
-    if isinstance(outcome, LostReply):
-        return call.idempotent or not outcome.sent
-    if outcome.status == 409:
-        detail = decode_error(outcome.body)
-        return detail is not None and detail.code == "in_flight"
-    return outcome.status in RETRY_STATUSES and (call.idempotent or outcome.status == 429)
+    if isinstance(outcome, httpx.TransportError):
+        return call.idempotent or isinstance(outcome, UNSENT_ERRORS)
+    if outcome.status_code == 409:
+        return code == "in_flight"
+    safe = call.idempotent or outcome.status_code == 429
+    return safe and outcome.status_code in RETRY_STATUSES
 
 
-def requested_pause(outcome: HttpReply | LostReply) -> float:
-    """The seconds of Retry-After."""
-    text = outcome.retry_after if isinstance(outcome, HttpReply) else ""
-    return float(text) if text.isascii() and text.isdigit() else 0.0
-
-
-def backoff_pause(attempts: int) -> float:
-    """FIRST_PAUSE_S * 2^(attempts - 1), at most MAX_BACKOFF_S, less a random part of up to half, so
-    that clients rejected together do not return together.
-    """
-    longest = min(MAX_BACKOFF_S, FIRST_PAUSE_S * 2 ** (attempts - 1))
-    return float(longest * random.uniform(0.5, 1.0))
-
-
-def final_error(
-    call: HttpCall[AnswerT], outcome: HttpReply | LostReply, attempts: int
-) -> BylotError:
+def final_error(call: HttpCall[AnswerT], outcome: Outcome, attempts: int) -> BylotError:
     """The error after the last attempt."""
-    if isinstance(outcome, HttpReply):
-        return make_error(outcome.status, decode_error(outcome.body), call.invalid)
+    if isinstance(outcome, httpx.Response):
+        return make_error(outcome.status_code, decode_error(outcome.content), call.invalid)
     request = f"{call.method} {call.path}"
-    if outcome.sent and not call.idempotent:
+    reason = f"{type(outcome).__name__}: {outcome}".rstrip(": ")
+    if not isinstance(outcome, UNSENT_ERRORS) and not call.idempotent:
         return ServerUnreachable(
-            f"{request}: the response was lost ({outcome.reason}); the request may have succeeded",
+            f"{request}: the response was lost ({reason}); the request may have succeeded",
             remedy="check before you send it again",
         )
     times = f"{attempts} attempt{'s' * (attempts != 1)}"
     return ServerUnreachable(
-        f"{request}: no response after {times} ({outcome.reason})",
+        f"{request}: no response after {times} ({reason})",
         remedy="check that the server is running",
     )
 
@@ -130,15 +108,3 @@ def httpx_request(call: HttpCall[Any], timeout_s: float) -> dict[str, Any]:
         "headers": {} if call.body is None else {"content-type": "application/json"},
         "timeout": max(timeout_s, SLOW_CALL_TIMEOUT_S) if call.slow else timeout_s,
     }
-
-
-def reply_from_response(response: httpx.Response) -> HttpReply:
-    """The outcome of an attempt with a response."""
-    retry_after = response.headers.get("retry-after", "")
-    return HttpReply(response.status_code, response.content, retry_after)
-
-
-def reply_from_error(error: httpx.TransportError) -> LostReply:
-    """The outcome of an attempt without a response."""
-    reason = f"{type(error).__name__}: {error}".rstrip(": ")
-    return LostReply(reason, not isinstance(error, UNSENT_ERRORS))

@@ -23,7 +23,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     spend
         The cost of the panel, by name of the cost.
     expected
-        The cost that was expected before the draw, if the policy knows it.
+        The cost that was expected before the draw; that of the panel itself if the policy does not
+        know its inclusion probabilities.
     feasible
         For policies that guard the limits (`distinct`, `tangent`, `noisy-or`): whether all limits
         can still be kept at the end of this period; a long outage can make it False until the
