@@ -14,7 +14,7 @@ from bylot.router.persistence import problem_to_data
 from bylot.server.app import ServerApp, make_app
 from bylot.server.lifecycle import HttpServer, open_listening_socket
 from bylot.server.state import ServerSettings
-from bylot.server.writer import BatchHandler
+from bylot.server.writer import MakeHandler
 from small import five
 
 FIVE_EXPERTS = problem_to_data(five())
@@ -45,7 +45,7 @@ class ServerClient(httpx.Client):
 @contextlib.contextmanager
 def live_server(
     folder: Path,
-    make_handler: Callable[[ServerSettings], Callable[[], BatchHandler]] | None = None,
+    make_handler: Callable[[ServerSettings], MakeHandler] | None = None,
     **options: Any,
 ) -> Iterator[ServerClient]:
     """A server with its store in a folder."""

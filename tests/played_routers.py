@@ -17,7 +17,7 @@ from bylot.problem import Problem
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.router.status import ContextDistribution, Counters, RouterStatus
-from bylot.server.dashboard.source import ConfigChange, ListedRouter
+from bylot.server.dashboard.source import ConfigChange, ListedRouter, ServerSource
 
 START, SECOND = 1_794_000_000_000_000, 1_000_000
 
@@ -126,7 +126,7 @@ class PlayedRouter:
         )
 
 
-class PlayedSource:
+class PlayedSource(ServerSource):
     """A source of such routers."""
 
     def __init__(self, *routers: PlayedRouter, others: Iterable[ListedRouter] = ()) -> None:

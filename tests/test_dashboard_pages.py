@@ -12,8 +12,6 @@ import bylot
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
 from bylot.server.auth import Caller
-from bylot.server.dashboard.config_history import describe_changes
-from bylot.server.dashboard.limit_gauge import make_gauge, view_limits
 from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
 from bylot.server.dashboard.router_view import (
     MAX_CHART_SPANS,
@@ -22,7 +20,12 @@ from bylot.server.dashboard.router_view import (
     timeline_spans,
 )
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.selection import build_selection
+from bylot.server.dashboard.sections import (
+    build_selection,
+    describe_changes,
+    make_gauge,
+    view_limits,
+)
 from bylot.server.dashboard.source import ConfigChange, ListedRouter
 from page_client import PageClient
 from played_routers import PlayedRouter, PlayedSource

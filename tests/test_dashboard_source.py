@@ -21,6 +21,7 @@ from bylot.server.dashboard import source
 from bylot.server.dashboard.router_view import build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
+from bylot.server.writer import Writer
 from bylot.store import Store, open_store
 from page_client import PageClient
 from small import five
@@ -51,6 +52,8 @@ class Direct:
     async def execute_all(self, commands: Sequence[Any]) -> list[Any]:
         self.commands += commands
         return self.do(*commands)
+
+    show_routers = Writer.show_routers
 
     async def read(self, question: Callable[[Store], Any]) -> Any:
         return question(self.store)

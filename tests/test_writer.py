@@ -58,7 +58,7 @@ def run_with_writer(
     handler = SlowHandler()
 
     async def run() -> None:
-        writer = Writer(lambda: handler, **options)
+        writer = Writer(lambda: cast(CommandHandler, handler), **options)
         await writer.start()
         try:
             await use(writer, handler)

@@ -36,6 +36,9 @@ CostRow = Annotated[tuple[FiniteFloat, ...], Meta(max_length=MAX_EXPERTS)]
 CostTable = Annotated[dict[LabelText, CostRow], Meta(max_length=MAX_COSTS)]
 PolicySetting = bool | int | float | ShortText | None | dict[ShortText, int | float | ShortText]
 
+BATCH_SIZE = Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
+PAGE_SIZE = Meta(ge=1, le=1_000)
+
 ReceiptName = Literal["learned", "pending", "noted", "late", "duplicate"]
 DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
 
@@ -164,29 +167,27 @@ class RewardItem(Struct, frozen=True, forbid_unknown_fields=True):
 class DecisionBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Several decisions of one router."""
 
-    decisions: Annotated[
-        tuple[DecisionRequest, ...], Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
-    ]
+    decisions: Annotated[tuple[DecisionRequest, ...], BATCH_SIZE]
 
 
 class RewardBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Several rewards, of any routers."""
 
-    rewards: Annotated[tuple[RewardItem, ...], Meta(min_length=1, max_length=MAX_BATCH_ITEMS)]
+    rewards: Annotated[tuple[RewardItem, ...], BATCH_SIZE]
 
 
 class RouterListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of the list of routers: those after a name."""
 
     after: Annotated[str, Meta(max_length=63, pattern=PRINTABLE_PATTERN)] = ""
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    limit: Annotated[int, PAGE_SIZE] = 100
 
 
 class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of an event log: the events after a sequence number."""
 
     after: Annotated[int, Meta(ge=-1, lt=2**62)] = -1
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    limit: Annotated[int, PAGE_SIZE] = 100
 
 
 # Responses
@@ -224,23 +225,20 @@ class RewardReceipt(Struct, frozen=True, kw_only=True):
     value: float
 
 
-class RouterView(Struct, frozen=True, kw_only=True):
-    """A router at one moment: its configuration and its status."""
-
-    name: str
-    number: int
-    created: str  # RFC 3339, UTC
-    seq: int  # of the last event of its log
-    config: RouterConfig
-    status: RouterStatus
-
-
 class RouterSummary(Struct, frozen=True):
     """An entry of the list of routers."""
 
     name: str
     number: int
     created: str  # RFC 3339, UTC
+
+
+class RouterView(RouterSummary, frozen=True):
+    """A router at one moment: its configuration and its status."""
+
+    seq: int  # of the last event of its log
+    config: RouterConfig
+    status: RouterStatus
 
 
 class RouterList(Struct, frozen=True):

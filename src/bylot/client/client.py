@@ -4,7 +4,7 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, Unpack, get_args
 
 import httpx
@@ -19,33 +19,31 @@ P = ParamSpec("P")
 MakeCall = Callable[Concatenate[RouterCalls, P], HttpCall[AnswerT]]
 
 
-def document(method: Any, make: Any) -> Any:
-    """A method with the name, docstring and signature of `make`, but the answer's type."""
-    functools.update_wrapper(method, make)
+def make_method(make: Any) -> Any:
+    """A method of a router that sends a request: with the name, docstring and signature of the
+    function that makes it, but the type of its answer.
+    """
+
+    @functools.wraps(make)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        return self.client.send(make(self.calls, *args, **options))
+
     signature = inspect.signature(make)
     (answer,) = get_args(signature.return_annotation)
-    method.__signature__ = signature.replace(return_annotation=answer)
+    method.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]
     return method
 
 
 def send_now(make: MakeCall[P, AnswerT]) -> Callable[Concatenate["RemoteRouter", P], AnswerT]:
-    """A method of `RemoteRouter` that sends a request."""
-
-    def method(self: "RemoteRouter", *args: P.args, **options: P.kwargs) -> AnswerT:
-        return self.client.send(make(self.calls, *args, **options))
-
-    return document(method, make)  # type: ignore[no-any-return]
+    """A method of `RemoteRouter`."""
+    return make_method(make)  # type: ignore[no-any-return]
 
 
 def send_when_awaited(
     make: MakeCall[P, AnswerT],
-) -> Callable[Concatenate["AsyncRouter", P], Awaitable[AnswerT]]:
-    """A method of `AsyncRouter` that sends a request."""
-
-    async def method(self: "AsyncRouter", *args: P.args, **options: P.kwargs) -> AnswerT:
-        return await self.client.send(make(self.calls, *args, **options))
-
-    return document(method, make)  # type: ignore[no-any-return]
+) -> Callable[Concatenate["AsyncRouter", P], Coroutine[Any, Any, AnswerT]]:
+    """A method of `AsyncRouter`, whose client has a `send` to be awaited."""
+    return make_method(make)  # type: ignore[no-any-return]
 
 
 class RemoteRouter:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
+import logging
+import time
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -12,8 +14,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from bylot.errors import BylotError
+from bylot.problem import Problem, at_most
+from bylot.router.router import Router
 from bylot.server.auth import Credentials, RateLimiter, check_local_request
-from bylot.server.compile_pool import compile_default_policy
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
 from bylot.server.endpoint import AsgiSend, encode_json, error_response, send_response
@@ -24,7 +27,9 @@ from bylot.server.request_parsing import AsgiReceive
 from bylot.server.routes import ROUTES, RouteTable
 from bylot.server.state import ServerSettings, ServerState
 from bylot.server.telemetry import make_tracer
-from bylot.server.writer import BatchHandler, Reader, Writer, make_command_handler
+from bylot.server.writer import MakeHandler, Reader, Writer, make_command_handler
+
+log = logging.getLogger("bylot.server")
 
 KEY_REFRESH_S = 1.0  # a revoked key may be used this long
 
@@ -48,23 +53,16 @@ class ServerApp:
         if scope["type"] != "http":
             return await self.starlette(scope, receive, send)
         methods, target = self.table.find(scope["path"])
-        if methods is None:
-            return await self.serve_page(scope, receive, send)
-        endpoint = methods.get(scope["method"])
-        if endpoint is None:
-            error = method_not_allowed(scope["method"], tuple(methods))
-            return await send_response(send, error_response(error))
-        return await endpoint(scope, receive, send, target)
-
-    async def serve_page(
-        self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend
-    ) -> None:
-        """Serve a page of the dashboard; its routes authenticate the visitor."""
-        if not self.state.credentials.required:
-            try:
+        endpoint = (methods or {}).get(scope["method"])
+        if endpoint is not None:
+            return await endpoint(scope, receive, send, target)
+        try:
+            if methods is not None:
+                raise method_not_allowed(scope["method"], tuple(methods))
+            if not self.state.credentials.required:  # otherwise the pages ask for a key
                 check_local_request(dict(scope["headers"]))
-            except ApiError as error:
-                return await send_response(send, error_response(error))
+        except ApiError as error:
+            return await send_response(send, error_response(error))
         return await self.starlette(scope, receive, send)
 
     @contextlib.asynccontextmanager
@@ -88,7 +86,7 @@ class ServerApp:
     async def refresh_keys(self) -> None:
         """Read the API keys of the store."""
         keys = await self.state.reader.read(lambda store: store.keys())
-        self.state.credentials.refresh(keys)
+        self.state.credentials.keys = {key.id: key for key in keys}
 
     async def refresh_keys_forever(self) -> None:
         """Refresh the keys regularly; while the store is down, the last known ones count."""
@@ -98,9 +96,7 @@ class ServerApp:
                 await self.refresh_keys()
 
 
-def make_app(
-    settings: ServerSettings, *, make_handler: Callable[[], BatchHandler] | None = None
-) -> ServerApp:
+def make_app(settings: ServerSettings, *, make_handler: MakeHandler | None = None) -> ServerApp:
     """The application of a server; make_handler: creates its command handler, for tests."""
     metrics = ServerMetrics()
     writer = Writer(
@@ -124,6 +120,13 @@ def make_app(
     )
     source = ServerSource(writer, reader, lambda: metrics.recent)
     return ServerApp(state, dashboard_routes(source, credentials.find_caller))
+
+
+def compile_default_policy() -> None:
+    """Load the default policy, or compile it the first time, before the first router needs it."""
+    start = time.monotonic()
+    Router(Problem(["a", "b"], {"cost": [1.0, 2.0]}, [at_most("cost", 2.0)], draws=1))
+    log.info("the default policy is ready after %.1f s", time.monotonic() - start)
 
 
 async def respond_to_error(request: Request, error: Exception) -> Response:

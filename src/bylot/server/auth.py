@@ -79,10 +79,6 @@ class Credentials:
         """Keys are required once one was created (even if revoked), or beyond loopback."""
         return bool(self.keys) or not self.is_local
 
-    def refresh(self, keys: Iterable[ApiKey]) -> None:
-        """Replace the known keys by those of the store."""
-        self.keys = {key.id: key for key in keys}
-
     def authenticate(self, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller of an API request, or error 401."""
         if not self.required:

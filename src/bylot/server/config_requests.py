@@ -12,9 +12,12 @@ from bylot.policies.capacity import choose_stored_contexts
 from bylot.policies.registry import check_setting_names
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RouterConfig
-from bylot.router.persistence import problem_from_data, problem_to_data
+from bylot.router.persistence import problem_to_data
 from bylot.router.router import Router
 from bylot.server.http_errors import ApiError
+
+UNCHANGED_FIELDS = ("seed", "horizon", "rewards", "memory", "wait", "default", "aggregate")
+"""Of a request to create a router: as in its configuration."""
 
 
 def config_from_create(body: CreateRouterRequest) -> RouterConfig:
@@ -24,13 +27,7 @@ def config_from_create(body: CreateRouterRequest) -> RouterConfig:
     config = RouterConfig(
         problem=problem,
         policy=policies.policy_to_data(policy_from_body(body.policy)),
-        seed=body.seed,
-        horizon=body.horizon,
-        rewards=body.rewards,
-        memory=body.memory,
-        wait=body.wait,
-        default=body.default,
-        aggregate=body.aggregate,
+        **{name: getattr(body, name) for name in UNCHANGED_FIELDS},
     )
     router = build_trial_router(config, body.max_contexts)
     contexts = body.max_contexts or choose_stored_contexts(router.policy, router.problem.size)
@@ -148,8 +145,8 @@ def check_experts_exist(problem: dict[str, Any], names: tuple[str, ...]) -> None
 def build_trial_router(config: RouterConfig, max_contexts: int | None = None) -> Router:
     """A router of this configuration: validates it, and compiles its policy outside the writer."""
     return Router(
-        problem_from_data({"floor": None, **config.problem}),
-        policies.policy_from_data(config.policy),
+        config.build_problem(),
+        config.build_policy(),
         seed=config.seed,
         horizon=config.horizon,
         rewards=config.rewards,

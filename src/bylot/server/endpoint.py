@@ -3,19 +3,27 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from types import NoneType
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from bylot.server import request_parsing
 from bylot.server.auth import Caller, Scope
 from bylot.server.http_errors import RawHeaders, to_api_error
+from bylot.server.request_parsing import (
+    AsgiReceive,
+    check_duplicate_headers,
+    parse_json_body,
+    parse_query,
+    read_body,
+)
 from bylot.server.state import ServerState
 
 log = logging.getLogger("bylot.server")
 encode_json = msgspec.json.Encoder().encode
 
 JSON_HEADERS = ((b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff"))
+RawHeaderMap = Mapping[bytes, bytes]
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 BodyT = TypeVar("BodyT")
 QueryT = TypeVar("QueryT")
@@ -38,7 +46,7 @@ class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
     state: ServerState
     caller: Caller
     target: str
-    headers: Mapping[bytes, bytes]
+    headers: RawHeaderMap
     body: BodyT
     query: QueryT
 
@@ -68,6 +76,26 @@ class ApiRoute(NamedTuple):
     has_key_header: bool = False
 
 
+def route(
+    operation: str,
+    scope: Scope | None,
+    status: int,
+    kind: Any,
+    *errors: int,
+    has_key_header: bool = False,
+) -> Callable[[EndpointFunction], ApiRoute]:
+    """Make a route of a function; the types of body and query are those of its annotation."""
+    method, path = operation.split(" ")
+
+    def make(function: EndpointFunction) -> ApiRoute:
+        types = get_args(get_type_hints(function)["request"])
+        body, query = (None if one is NoneType else one for one in types)
+        success = status, kind
+        return ApiRoute(method, path, function, scope, success, body, query, errors, has_key_header)
+
+    return make
+
+
 class Endpoint:
     """Serves one route."""
 
@@ -79,11 +107,7 @@ class Endpoint:
         self.latencies: dict[int, Any] = {}  # Prometheus histograms by status
 
     async def __call__(
-        self,
-        scope: Mapping[str, Any],
-        receive: request_parsing.AsgiReceive,
-        send: AsgiSend,
-        target: str,
+        self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend, target: str
     ) -> None:
         """Serve one request; every error becomes a response."""
         start, tracer = time.perf_counter(), self.state.tracer
@@ -91,7 +115,7 @@ class Endpoint:
         span = tracer and tracer.begin(self.route.method, self.route.path, target, headers)
         try:
             if len(headers) < len(scope["headers"]):
-                request_parsing.check_duplicate_headers(scope["headers"])
+                check_duplicate_headers(scope["headers"])
             response = await self.respond(scope, headers, receive, target)
         except Exception as error:
             response = error_response(error)
@@ -101,15 +125,10 @@ class Endpoint:
         self.record(target, response.status, time.perf_counter() - start)
 
     async def respond(
-        self,
-        scope: Mapping[str, Any],
-        headers: Mapping[bytes, bytes],
-        receive: request_parsing.AsgiReceive,
-        target: str,
+        self, scope: Mapping[str, Any], headers: RawHeaderMap, receive: AsgiReceive, target: str
     ) -> HttpResponse:
         """Authenticate and parse the request, then call the function of the route."""
-        state, route = self.state, self.route
-        caller = NO_CALLER
+        state, route, caller = self.state, self.route, NO_CALLER
         if route.scope is not None:
             caller = state.credentials.authenticate(headers)
             router = target.partition(".")[0] if self.has_router_target else None
@@ -117,14 +136,10 @@ class Endpoint:
             state.rate_limiter.take(caller.id)
         body = query = None
         if self.decoder is not None:
-            content = await request_parsing.read_body(
-                receive, headers, state.settings.max_body_bytes
-            )
-            body = request_parsing.parse_json_body(
-                self.decoder, content or b"{}", headers.get(b"content-type")
-            )
+            content = await read_body(receive, headers, state.settings.max_body_bytes)
+            body = parse_json_body(self.decoder, content or b"{}", headers.get(b"content-type"))
         if route.query is not None:
-            query = request_parsing.parse_query(route.query, scope["query_string"])
+            query = parse_query(route.query, scope["query_string"])
         return await route.function(ApiRequest(state, caller, target, headers, body, query))
 
     def record(self, target: str, status: int, seconds: float) -> None:

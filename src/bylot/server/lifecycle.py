@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import socket
 import sys
+import threading
 from types import FrameType
 
 import uvicorn
@@ -14,8 +16,7 @@ from bylot.errors import BylotError
 from bylot.eventlog.repository import release_dead_leases
 from bylot.server.app import ServerApp, make_app
 from bylot.server.auth import check_bind_address
-from bylot.server.compile_pool import exit_while_compiling
-from bylot.server.state import ServerSettings
+from bylot.server.state import COMPILE_THREAD_PREFIX, ServerSettings
 from bylot.server.telemetry import configure_logging
 from bylot.server.uvicorn_protocol import HttpConnection
 from bylot.store import hide_password, open_store, store_exists
@@ -35,6 +36,18 @@ def run_server(settings: ServerSettings) -> int:
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
     exit_while_compiling()
     return 0
+
+
+def exit_while_compiling(grace_s: float = 1.0) -> None:
+    """End the process if a policy is still being compiled: compilation cannot be interrupted, and
+    its request is gone. Everything that was answered is in the store.
+    """
+    workers = [one for one in threading.enumerate() if one.name.startswith(COMPILE_THREAD_PREFIX)]
+    for worker in workers:
+        worker.join(grace_s)
+    if any(worker.is_alive() for worker in workers):
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:

@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from bylot.api import RouterView
+from bylot.api import ReceiptName, RewardReceipt, RouterView
+from bylot.router.decision import Decision
 from bylot.router.status import LimitStatus, RouterStatus
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
-LIMIT_LABELS = ("router", "cost", "side")  # labels
-RECEIPT_LABELS = ("learned", "pending", "noted", "late", "duplicate")
+LIMIT_LABELS = ("router", "cost", "side")
 
 
 class ServerMetrics:
@@ -32,28 +33,29 @@ class ServerMetrics:
         )
         self.decisions = Counter("bylot_decisions", "Decisions made", registry=into)
         rewards = Counter("bylot_rewards", "Rewards, by receipt", ["receipt"], registry=into)
-        self.rewards = {receipt: rewards.labels(receipt) for receipt in RECEIPT_LABELS}
-        self.sizes = Histogram(
-            "bylot_commit_commands",
-            "Commands per commit",
-            buckets=COMMIT_SIZE_BUCKETS,
-            registry=into,
-        )
-        self.commits = Histogram(
-            "bylot_commit_seconds",
-            "Duration of commits",
-            buckets=LATENCY_BUCKETS_S,
-            registry=into,
-        )
-        self.queue = Gauge(
-            "bylot_queue_commands", "Commands that wait for their commit", registry=into
-        )
+        self.rewards = {receipt: rewards.labels(receipt) for receipt in get_args(ReceiptName)}
+        sizes, seconds = COMMIT_SIZE_BUCKETS, LATENCY_BUCKETS_S
+        said = "Commands per commit"
+        self.sizes = Histogram("bylot_commit_commands", said, buckets=sizes, registry=into)
+        said = "Duration of commits"
+        self.commits = Histogram("bylot_commit_seconds", said, buckets=seconds, registry=into)
+        said = "Commands that wait for their commit"
+        self.queue = Gauge("bylot_queue_commands", said, registry=into)
         self.recent: dict[str, None] = {}  # names of routers, the last used at the end
 
     def record_commit(self, size: int, seconds: float) -> None:
         """Record one commit."""
         self.sizes.observe(size)
         self.commits.observe(seconds)
+
+    def count(self, answer: Decision | RewardReceipt) -> None:
+        """Count a decision or a reward."""
+        if isinstance(answer, Decision):
+            self.decisions.inc()
+            self.touch(answer.id.partition(".")[0])
+        else:
+            self.rewards[answer.receipt].inc()
+            self.touch(answer.decision.partition(".")[0])
 
     def touch(self, router: str) -> None:
         """Mark a router as used last."""
@@ -89,18 +91,13 @@ class RouterCollector(Collector):
                 for one in view.status.limits:
                     family.add_metric([view.name, one.cost, one.side], float_or_nan(of_limit(one)))
             yield family
-        yield self.collect_missed_periods()
-
-    def collect_missed_periods(self) -> Metric:
-        """Periods that ended outside a limit; restarts when its bound changes."""
         said = "Periods that ended outside the limit since its bound last changed"
-        family = CounterMetricFamily("bylot_limit_missed_periods", said, labels=LIMIT_LABELS)
+        missed = CounterMetricFamily("bylot_limit_missed_periods", said, labels=LIMIT_LABELS)
         for view in self.views:
             for one in view.status.limits:
                 if one.current is not None:
-                    labels = [view.name, one.cost, one.side]
-                    family.add_metric(labels, one.current.missed)
-        return family
+                    missed.add_metric([view.name, one.cost, one.side], one.current.missed)
+        yield missed
 
 
 def float_or_nan(value: float | None) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from bylot import __version__, api
-from bylot.api import ErrorBody
+from bylot import __version__
+from bylot.api import ErrorBody, IdempotencyKey
 from bylot.server.endpoint import ApiRoute
 
 SCHEMA_REF = "#/components/schemas/{name}"
@@ -114,12 +114,7 @@ def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str,
         for name, schema in shape["properties"].items():
             found.append({"name": name, "in": "query", "required": False, "schema": schema})
     if route.has_key_header:
-        schema = {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": api.MAX_TEXT_CHARS,
-            "pattern": api.KEY_PATTERN,
-        }
+        schema = msgspec.json.schema(IdempotencyKey)
         found.append({"name": "Idempotency-Key", "in": "header", "schema": schema})
     return found
 

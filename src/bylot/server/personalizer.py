@@ -6,12 +6,11 @@ from msgspec import Meta, Struct
 
 from bylot import api
 from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
-from bylot.eventlog.commands import ActivateDecision, GiveReward, MakeDecision
+from bylot.eventlog.commands import ActivateDecision, DecisionId, GiveReward, MakeDecision
 from bylot.router.decision import Decision
 from bylot.server import request_parsing
 from bylot.server.auth import Scope
-from bylot.server.decision_endpoints import count_decision, count_reward
-from bylot.server.endpoint import ApiRequest, HttpResponse, json_response
+from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
 from bylot.store import Store
 
@@ -60,6 +59,7 @@ class RouterQuery(Struct, frozen=True):
     router: Annotated[str, Meta(max_length=63)] | None = None
 
 
+@route("POST /personalizer/v1.1/rank", "decide", 201, RankResponse, 404, 409)
 async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> HttpResponse:
     """Draw a panel from the actions that are not excluded."""
     body, name = request.body, await choose_router(request, "decide")
@@ -76,20 +76,22 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
         name, context, available, event_id, body.defer_activation, request.caller.id
     )
     decision: Decision = await request.state.writer.execute(command)
-    count_decision(request.state, name)
+    request.state.metrics.count(decision)
     inclusion = decision.inclusion or {}
     panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)
     return json_response(201, RankResponse(panel, event_id or decision.id, panel[0].id))
 
 
+@route("POST /personalizer/v1.1/events/{id}/reward", "reward", 204, None, 409)
 async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> HttpResponse:
     """Report the reward of an event."""
     id = await find_event(request, "reward")
     command = GiveReward(id, request.body.value, by=request.caller.id)
-    count_reward(request.state, await request.state.writer.execute(command))
+    request.state.metrics.count(await request.state.writer.execute(command))
     return HttpResponse(204, headers=())
 
 
+@route("POST /personalizer/v1.1/events/{id}/activate", "decide", 204, None, 409)
 async def personalizer_activate(request: ApiRequest[None, RouterQuery]) -> HttpResponse:
     """Activate a deferred event."""
     id = await find_event(request, "decide")
@@ -130,37 +132,30 @@ async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> 
     header = request.headers.get(b"bylot-router", b"").decode("latin-1")
     name = request.query.router or header
     if not name:
-        name = await request.state.reader.read(only_router)
+        rows = await request.state.reader.read(lambda store: store.routers(limit=2))
+        if len(rows) != 1:
+            raise RouterNotFound(
+                f"the store has {'several routers' if rows else 'no routers'}",
+                remedy="name one with ?router=NAME or a header Bylot-Router",
+            )
+        name = rows[0].name
     request.caller.check(scope, request_parsing.check_router_name(name))
     return name
-
-
-def only_router(store: Store) -> str:
-    """The only router of a store."""
-    rows = store.routers(limit=2)
-    if len(rows) != 1:
-        raise RouterNotFound(
-            f"the store has {'several routers' if rows else 'no routers'}",
-            remedy="name one with ?router=NAME or a header Bylot-Router",
-        )
-    return rows[0].name
 
 
 async def find_event(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
     """The id of a decision, from the caller's event id (its key) or from our own id."""
     name, key = await choose_router(request, scope), request.target
-    found = await request.state.reader.read(lambda store: decision_for_key(store, name, key))
-    if found is not None:
-        return found
+
+    def find(store: Store) -> str | None:
+        row = store.find(name)
+        event = None if row is None else store.decision_by_key(row.number, key)
+        return None if event is None else str(DecisionId(name, event.router, event.seq))
+
+    if len(key) <= api.MAX_TEXT_CHARS and request_parsing.KEY_REGEX.search(key):
+        found = await request.state.reader.read(find)
+        if found is not None:
+            return found
     if request_parsing.check_decision_id(key).partition(".")[0] != name:
         raise DecisionNotFound(f"router {name!r} has no event {key!r}")
     return key
-
-
-def decision_for_key(store: Store, name: str, key: str) -> str | None:
-    """The id of the decision that was made with a key."""
-    row = store.find(name)
-    if row is None or len(key) > api.MAX_TEXT_CHARS or not request_parsing.KEY_REGEX.search(key):
-        return None
-    event = store.decision_by_key(row.number, key)
-    return None if event is None else f"{name}.{row.number}.{event.seq}"

@@ -97,7 +97,8 @@ def parse_json_body(
         raise ApiError(415, "unsupported_media_type", message)
     try:
         value = decoder.decode(body)
-        check_duplicate_fields(body)
+        if body.count(b":") > 1:  # otherwise there is at most one field
+            DUPLICATE_FIELD_DECODER.decode(body.decode())
     except msgspec.ValidationError as error:
         raise invalid_field_error(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -147,14 +148,8 @@ def invalid_field_error(error: msgspec.ValidationError) -> ApiError:
     return ApiError(422, "invalid", explain_msgspec_error(text), field=path or None)
 
 
-def check_duplicate_fields(body: bytes) -> None:
-    """Reject an object with two members of one name: recipients disagree about which one counts."""
-    if body.count(b":") > 1:  # otherwise there is at most one member
-        DUPLICATE_FIELD_DECODER.decode(body.decode())
-
-
 def reject_duplicate_fields(pairs: list[tuple[str, Any]]) -> None:
-    """Called by the JSON decoder for every object."""
+    """Reject an object with two fields of one name: recipients disagree about which one counts."""
     if len(dict(pairs)) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)[:MAX_TEXT_CHARS]

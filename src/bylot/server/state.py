@@ -5,10 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from bylot.server.auth import Credentials, RateLimiter
-from bylot.server.compile_pool import make_compile_pool
 from bylot.server.metrics import ServerMetrics
 from bylot.server.telemetry import RequestTracer
 from bylot.server.writer import Reader, Writer
+
+COMPILE_THREAD_PREFIX = "bylot-compile"
+COMPILE_THREADS = 4  # one compiles at a time; the others build routers of compiled policies
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class ServerState:
     openapi:      the OpenAPI document
     stopping:     the server is shutting down and finishes its open requests
     edit_lock:    held while a request edits the configuration of a router
-    compile_pool: threads that validate problems and compile policies
+    compile_pool: threads that validate problems and compile policies, so that no other request
+                  waits for them
     """
 
     settings: ServerSettings
@@ -62,4 +65,6 @@ class ServerState:
     openapi: bytes
     stopping: bool = False
     edit_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    compile_pool: ThreadPoolExecutor = field(default_factory=make_compile_pool)
+    compile_pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(COMPILE_THREADS, COMPILE_THREAD_PREFIX)
+    )

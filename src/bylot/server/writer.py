@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from bylot.api import RouterView
 from bylot.errors import StoreUnavailable
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import Command, MakeDecision
+from bylot.eventlog.commands import Command, MakeDecision, ShowRouter
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import make_owner_name
 from bylot.server.http_errors import ApiError
@@ -19,31 +20,13 @@ from bylot.store import Store, open_store
 
 log = logging.getLogger("bylot.server")
 QueryResult = TypeVar("QueryResult")
+MakeHandler = Callable[[], CommandHandler]
 
 MAX_BATCHES_PER_COMMIT = 1_000  # a response waits for all that share its commit
 GROUP_COMMIT_WINDOW_S = 0.001  # used when the previous commit had more than one request
 IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
 MAX_WAITING_QUERIES = 1_000
-
-
-class BatchHandler(Protocol):
-    """Executes commands; used by the writer thread only."""
-
-    def perform(self, batch: Sequence[Command], at: int) -> list[Any]:
-        """Execute commands in one transaction: a result or an exception for each."""
-        ...
-
-    def sweep(self, at: int) -> bool:
-        """Close decisions whose wait is over; return whether more are due."""
-        ...
-
-    def renew(self) -> object:
-        """Renew the leases."""
-        ...
-
-    def close(self) -> None:
-        """Write snapshots and release the leases."""
-        ...
+SHOW_BATCH_ROUTERS = 10
 
 
 def make_command_handler(store_url: str, lease_s: float) -> CommandHandler:
@@ -69,7 +52,7 @@ class Writer:
 
     def __init__(
         self,
-        make_handler: Callable[[], BatchHandler],
+        make_handler: MakeHandler,
         *,
         on_commit: Callable[[int, float], None] = lambda size, seconds: None,
         group_commit: bool = True,
@@ -103,13 +86,7 @@ class Writer:
 
     async def execute(self, command: Command) -> Any:
         """The result of one command, once it is on disk."""
-        self.check_capacity(1)
-        slot = idempotency_slot(command)
-        if slot is not None:
-            if slot in self.keys_in_flight:
-                raise in_flight_error(slot)
-            self.keys_in_flight.add(slot)
-        (result,) = await self.enqueue((command,))
+        (result,) = await self.execute_all((command,))
         if isinstance(result, Exception):
             raise result
         return result
@@ -131,6 +108,15 @@ class Writer:
             found = await self.enqueue([commands[number] for number in accepted])
             results.update(zip(accepted, found, strict=True))
         return [results[number] for number in range(len(commands))]
+
+    async def show_routers(self, names: Sequence[str]) -> dict[str, RouterView | Exception]:
+        """Routers by name, in small batches, so that other requests are served in between."""
+        found: dict[str, RouterView | Exception] = {}
+        for first in range(0, len(names), SHOW_BATCH_ROUTERS):
+            some = names[first : first + SHOW_BATCH_ROUTERS]
+            views = await self.execute_all([ShowRouter(name) for name in some])
+            found |= zip(some, views, strict=True)
+        return found
 
     def check_capacity(self, count: int) -> None:
         """Reject commands that the queue has no room for."""
@@ -202,7 +188,7 @@ class Writer:
             return batches, True
         return batches, False
 
-    def commit(self, handler: BatchHandler, batches: list[Batch]) -> None:
+    def commit(self, handler: CommandHandler, batches: list[Batch]) -> None:
         """Execute batches in one commit and deliver their results."""
         commands = [command for batch in batches for command in batch.commands]
         start = time.perf_counter()
@@ -222,15 +208,14 @@ class Writer:
         """Run a background task; log failures and return whether it succeeded."""
         try:
             task()
+            return True
         except StoreUnavailable as error:
             self.set_store_error(error)
         except Exception:
             log.exception("%s failed", name)
-        else:
-            return True
         return False
 
-    def sweep(self, handler: BatchHandler) -> None:
+    def sweep(self, handler: CommandHandler) -> None:
         """Close decisions that are due, in slices, so that requests are served in between."""
 
         def task() -> None:
@@ -239,7 +224,7 @@ class Writer:
         self.sweep_unfinished = False
         self.run_task("sweep", task)
 
-    def renew(self, handler: BatchHandler) -> None:
+    def renew(self, handler: CommandHandler) -> None:
         """Renew the leases; success means that the store is available."""
         if self.run_task("renew", handler.renew):
             self.set_store_error(None)

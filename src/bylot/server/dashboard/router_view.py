@@ -8,13 +8,8 @@ from msgspec import Struct, structs
 from bylot.api import DecisionRecord, RouterView
 from bylot.eventlog.events import format_timestamp
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
-from bylot.server.dashboard.config_history import (
-    ConfigVersion,
-    format_setting,
-    list_config_versions,
-)
-from bylot.server.dashboard.limit_gauge import LimitView, view_limits, worst_state
-from bylot.server.dashboard.selection import SelectionTable, build_selection, context_label
+from bylot.server.dashboard import sections
+from bylot.server.dashboard.sections import format_setting, view_limits, worst_state
 from bylot.server.dashboard.source import ConfigChange, ListedRouter
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
@@ -87,13 +82,13 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     limit_count: int
     status: RouterStatus
     period_progress: float | None  # None if the policy does not guard its limits
-    limits: list[LimitView]
+    limits: list[sections.LimitView]
     timeline: list[TimelineSpan]
-    selection: SelectionTable
+    selection: sections.SelectionTable
     sample: EffectiveSample
     latest: list[LatestDecision]
     settings: list[NamedValue]
-    versions: list[ConfigVersion]
+    versions: list[sections.ConfigVersion]
 
 
 def build_router_page(
@@ -115,11 +110,11 @@ def build_router_page(
         period_progress=None if period is None else period.played / period.length,
         limits=limits,
         timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
-        selection=build_selection(status, config),
+        selection=sections.build_selection(status, config),
         sample=effective_sample([one.decision.propensity for one in latest]),
         latest=[latest_decision(one) for one in latest],
         settings=list_settings(view),
-        versions=list_config_versions(changes),
+        versions=sections.list_config_versions(changes),
     )
 
 
@@ -178,7 +173,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
     return LatestDecision(
         id=one.id,
         at=one.at or "",
-        context=context_label(one.context),
+        context=sections.context_label(one.context),
         panel=[NamedValue(name, inclusion.get(name)) for name in one.subset],
         propensity=one.propensity,
         spend=[NamedValue(cost, value) for cost, value in spend.items()],

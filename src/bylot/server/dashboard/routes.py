@@ -1,5 +1,7 @@
 """The paths of the dashboard: `/` and `/routers/{name}`, each also as JSON."""
 
+from collections.abc import Awaitable, Callable
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,80 +9,60 @@ from starlette.routing import Route
 
 from bylot.errors import BylotError, RouterNotFound
 from bylot.server.auth import Caller
-from bylot.server.dashboard import render
-from bylot.server.dashboard.router_view import (
-    MAX_LATEST_DECISIONS,
-    Overview,
-    RouterPageView,
-    build_overview,
-    build_router_page,
-)
+from bylot.server.dashboard import render, router_view
 from bylot.server.dashboard.session import SESSION_COOKIE, Authenticator, PageEndpoint, SignIn
-from bylot.server.dashboard.source import DashboardSource
+from bylot.server.dashboard.source import ServerSource
 from bylot.server.http_errors import to_api_error
 
 IMMUTABLE = {**render.PAGE_HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
 
 
-def dashboard_routes(source: DashboardSource, authenticate: Authenticator) -> list[Route]:
-    """All routes of the dashboard."""
-    session, pages = SignIn(authenticate), DashboardHandlers(source)
-    handlers = {
-        "/": pages.list_page,
-        "/routers.json": pages.list_json,
-        "/routers/{name}.json": pages.router_json,
-        "/routers/{name}": pages.router_page,
-    }
+def dashboard_routes(source: ServerSource, authenticate: Authenticator) -> list[Route]:
+    """All routes; the key of a visitor may be valid for some routers only."""
+
+    async def load_overview(request: Request, visitor: Caller) -> router_view.Overview:
+        routers = await source.list_routers()
+        return router_view.build_overview([one for one in routers if visitor.can_access(one.name)])
+
+    async def load_router(request: Request, visitor: Caller) -> router_view.RouterPageView:
+        name = request.path_params["name"]
+        view = await source.show_router(name) if visitor.can_access(name) else None
+        if view is None:
+            raise RouterNotFound(f"no router named {name!r}", remedy="see the list of routers")
+        latest = await source.latest_decisions(name, router_view.MAX_LATEST_DECISIONS)
+        return router_view.build_router_page(view, latest, await source.config_changes(name))
+
+    session = SignIn(authenticate)
+    overview = make_page(session, "routers.html", load_overview)
+    router = make_page(session, "router.html", load_router)
     return [
-        *(Route(path, with_error_pages(session.require(one))) for path, one in handlers.items()),
+        Route("/", overview),
+        Route("/routers.json", overview),
+        Route("/routers/{name}.json", router),
+        Route("/routers/{name}", router),
         Route(f"{render.asset_folder()}/{{name}}", send_asset),
         *session.routes(),
     ]
 
 
-class DashboardHandlers:
-    """Pages for a visitor, whose key may be valid for some routers only."""
+def make_page(
+    session: SignIn, template: str, load: Callable[[Request, Caller], Awaitable[object]]
+) -> PageEndpoint:
+    """The endpoint of a page and of its JSON, in which errors also look like that."""
 
-    def __init__(self, source: DashboardSource) -> None:
-        self.source = source
+    async def show(request: Request, visitor: Caller) -> Response:
+        data = await load(request, visitor)
+        if request.url.path.endswith(".json"):
+            return render.render_json(data)
+        signed_in = SESSION_COOKIE in request.cookies
+        # In a thread: a long page takes some tenths of a second.
+        return await run_in_threadpool(render.render_page, template, page=data, signed_in=signed_in)
 
-    async def list_page(self, request: Request, visitor: Caller) -> Response:
-        """All routers, as a page."""
-        return await render_in_thread("routers.html", request, await self.overview(visitor))
+    shown_to_readers = session.require(show)
 
-    async def list_json(self, request: Request, visitor: Caller) -> Response:
-        """All routers, as JSON."""
-        return render.render_json(await self.overview(visitor))
-
-    async def router_page(self, request: Request, visitor: Caller) -> Response:
-        """One router, as a page."""
-        return await render_in_thread("router.html", request, await self.router(request, visitor))
-
-    async def router_json(self, request: Request, visitor: Caller) -> Response:
-        """One router, as JSON."""
-        return render.render_json(await self.router(request, visitor))
-
-    async def overview(self, visitor: Caller) -> Overview:
-        """The routers that the visitor may read."""
-        routers = await self.source.list_routers()
-        return build_overview([one for one in routers if visitor.can_access(one.name)])
-
-    async def router(self, request: Request, visitor: Caller) -> RouterPageView:
-        """One router, if it exists and the visitor may read it."""
-        name = request.path_params["name"]
-        view = await self.source.show_router(name) if visitor.can_access(name) else None
-        if view is None:
-            raise RouterNotFound(f"no router named {name!r}", remedy="see the list of routers")
-        latest = await self.source.latest_decisions(name, MAX_LATEST_DECISIONS)
-        return build_router_page(view, latest, await self.source.config_changes(name))
-
-
-def with_error_pages(endpoint: PageEndpoint) -> PageEndpoint:
-    """The endpoint, with errors as a page, or as JSON in the shape of the API."""
-
-    async def wrapped(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         try:
-            return await endpoint(request)
+            return await shown_to_readers(request)
         except BylotError as error:
             found = to_api_error(error)
         if request.url.path.endswith(".json"):
@@ -90,15 +72,7 @@ def with_error_pages(endpoint: PageEndpoint) -> PageEndpoint:
         response.raw_headers.extend(found.headers)
         return response
 
-    return wrapped
-
-
-async def render_in_thread(
-    template: str, request: Request, data: RouterPageView | Overview
-) -> Response:
-    """Render a page in a thread: a long one takes some tenths of a second."""
-    signed_in = SESSION_COOKIE in request.cookies
-    return await run_in_threadpool(render.render_page, template, page=data, signed_in=signed_in)
+    return endpoint
 
 
 async def send_asset(request: Request) -> Response:

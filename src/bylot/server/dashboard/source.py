@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
@@ -17,7 +17,6 @@ from bylot.store import Event, Store
 
 MAX_LISTED_ROUTERS = 1_000
 MAX_POLLED_ROUTERS = 50  # showing a router loads it, and occupies the writer
-POLL_BATCH_ROUTERS = 10  # at a time, so that other requests are served in between
 LIST_REFRESH_S = 2.0  # however many people look at the page
 MAX_CONFIG_VERSIONS = 50  # shown besides the first
 
@@ -42,26 +41,6 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
     at: str  # RFC 3339, UTC
     by: str | None  # id of the API key
     config: RouterConfig
-
-
-class DashboardSource(Protocol):
-    """The data of the pages."""
-
-    async def list_routers(self) -> list[ListedRouter]:
-        """All routers, by name."""
-        ...
-
-    async def show_router(self, name: str) -> RouterView | None:
-        """A router as it is now, None if there is none of this name."""
-        ...
-
-    async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
-        """The last decisions of a router, newest first."""
-        ...
-
-    async def config_changes(self, name: str) -> list[ConfigChange]:
-        """The versions of a router's configuration, oldest first."""
-        ...
 
 
 class ServerSource:
@@ -90,18 +69,21 @@ class ServerSource:
         if len(names) > MAX_POLLED_ROUTERS:
             recent = [name for name in self.recent() if name in set(names)]
             names = recent[-MAX_POLLED_ROUTERS:]
-        found: dict[str, ListedRouter] = {}
-        for first in range(0, len(names), POLL_BATCH_ROUTERS):
-            some = names[first : first + POLL_BATCH_ROUTERS]
-            views = await self.writer.execute_all([ShowRouter(name) for name in some])
-            found |= {n: listed_router(n, view) for n, view in zip(some, views, strict=True)}
-        return [
-            found.get(row.name) or ListedRouter(name=row.name, location="not loaded")
-            for row in rows
-        ]
+        views, listed = await self.writer.show_routers(names), []
+        for row in rows:
+            match views.get(row.name):
+                case None:
+                    listed.append(ListedRouter(name=row.name, location="not loaded"))
+                case RouterBusy():
+                    listed.append(ListedRouter(name=row.name, location="another server"))
+                case Exception() as error:
+                    listed.append(ListedRouter(name=row.name, error=str(error)))
+                case view:
+                    listed.append(ListedRouter(name=row.name, view=view))
+        return listed
 
     async def show_router(self, name: str) -> RouterView | None:
-        """A router as it is now."""
+        """A router as it is now, None if there is none of this name."""
         try:
             view: RouterView = await self.writer.execute(ShowRouter(name))
         except RouterNotFound:
@@ -110,39 +92,30 @@ class ServerSource:
 
     async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
         """The last decisions, newest first; the writer knows those that are still open."""
-        events = await self.reader.read(lambda store: read_latest_decisions(store, name, limit))
+
+        def read(store: Store) -> list[Event]:
+            row = store.find(name)
+            return [] if row is None else store.latest(row.number, "decided", limit)
+
+        events = await self.reader.read(read)
         commands = [RecallDecision(str(DecisionId(name, one.router, one.seq))) for one in events]
         found = await self.writer.execute_all(commands)
         return [one for one in found if isinstance(one, DecisionRecord)]
 
     async def config_changes(self, name: str) -> list[ConfigChange]:
-        """The first version of the configuration and the last few."""
-        return await self.reader.read(lambda store: read_config_changes(store, name))
+        """The versions of a router's configuration, oldest first: all, or the last few."""
 
+        def read(store: Store) -> list[Event]:
+            row = store.find(name)
+            if row is None:
+                return []
+            edits = store.edits(row.number, MAX_CONFIG_VERSIONS)[::-1]
+            first = store.event(row.number, 0) if len(edits) < MAX_CONFIG_VERSIONS else None
+            return edits if first is None else [first, *edits]
 
-def listed_router(name: str, view: RouterView | Exception) -> ListedRouter:
-    """An entry of the list, from the result of `ShowRouter`."""
-    if isinstance(view, RouterBusy):
-        return ListedRouter(name=name, location="another server")
-    if isinstance(view, Exception):
-        return ListedRouter(name=name, error=str(view))
-    return ListedRouter(name=name, view=view)
-
-
-def read_latest_decisions(store: Store, name: str, limit: int) -> list[Event]:
-    """The events of the last decisions, newest first."""
-    row = store.find(name)
-    return [] if row is None else store.latest(row.number, "decided", limit)
-
-
-def read_config_changes(store: Store, name: str) -> list[ConfigChange]:
-    """The versions of a router's configuration, from its log: all, or the last few."""
-    row = store.find(name)
-    first = None if row is None else store.event(row.number, 0)
-    events = [] if row is None else store.edits(row.number, MAX_CONFIG_VERSIONS)[::-1]
-    if first is not None and len(events) < MAX_CONFIG_VERSIONS:
-        events = [first, *events]
-    bodies = [(one.at, BODY_DECODERS[one.kind](one.body)) for one in events]
-    return [
-        ConfigChange(at=format_timestamp(at), by=body.by, config=body.config) for at, body in bodies
-    ]
+        events = await self.reader.read(read)
+        bodies = [BODY_DECODERS[one.kind](one.body) for one in events]
+        return [
+            ConfigChange(at=format_timestamp(one.at), by=body.by, config=body.config)
+            for one, body in zip(events, bodies, strict=True)
+        ]

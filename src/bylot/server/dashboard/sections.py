@@ -1,0 +1,235 @@
+"""Sections of a router's page: limits as gauges, selection probabilities, configuration history."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from bylot.router.config import RouterConfig
+from bylot.router.status import CostStatus, LimitStatus, RouterStatus
+from bylot.server.dashboard.formatting import format_number
+from bylot.server.dashboard.source import ConfigChange
+
+GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
+LIMIT_STATES = ("out of reach", "outside", "within reach", "kept", "not started")  # worst first
+
+
+class LimitGauge(Struct, frozen=True):
+    """Positions on a scale from 0 to `top`, as fractions of it; None: not on the scale."""
+
+    top: float
+    bound: float
+    mean: float
+    now: float | None
+    in_force: float | None
+    outside: float  # where the range outside the bound begins
+    beyond: float  # and its length
+
+
+class LimitView(Struct, frozen=True, kw_only=True):
+    """One limit on the page; stated, expected: average cost by the price list, before the draw."""
+
+    status: LimitStatus
+    side: str  # at most, at least
+    state: str  # one of LIMIT_STATES
+    stated: float
+    expected: float
+    gauge: LimitGauge
+
+
+def view_limits(status: RouterStatus) -> list[LimitView]:
+    """The limits of a router, in the order of its problem."""
+    started = status.decisions > 0
+    return [view_limit(one, status.costs[one.cost], started) for one in status.limits]
+
+
+def view_limit(limit: LimitStatus, cost: CostStatus, started: bool) -> LimitView:
+    """One limit."""
+    decisions, current = max(1, cost.decisions), limit.current
+    now, in_force = (None, None) if current is None else (current.mean, current.in_force)
+    return LimitView(
+        status=limit,
+        side=limit.side.replace("_", " "),
+        state=limit.verdict if started else "not started",
+        stated=cost.stated / decisions,
+        expected=cost.expected / decisions,
+        gauge=make_gauge(limit.side, limit.bound, limit.mean, now, in_force),
+    )
+
+
+def make_gauge(
+    side: str, bound: float, mean: float, now: float | None, in_force: float | None
+) -> LimitGauge:
+    """The gauge of a limit.
+
+    The bound in force is shown if it fits: savings early in a period may move it far away.
+
+    >>> make_gauge("at_most", bound=3.0, mean=2.0, now=4.0, in_force=9.0)
+    LimitGauge(top=5.0, bound=0.6, mean=0.4, now=0.8, in_force=None, outside=0.6, beyond=0.4)
+    """
+    top = GAUGE_HEADROOM * max(bound, mean, now or 0.0) or 1.0
+    position = bound / top
+    return LimitGauge(
+        top=top,
+        bound=position,
+        mean=mean / top,
+        now=None if now is None else now / top,
+        in_force=None if in_force is None or in_force > top else in_force / top,
+        outside=position if side == "at_most" else 0.0,
+        beyond=1.0 - position if side == "at_most" else position,
+    )
+
+
+def worst_state(limits: Sequence[LimitView]) -> str:
+    """The worst state of several limits.
+
+    >>> worst_state([])
+    'no limits'
+    """
+    return min((one.state for one in limits), key=LIMIT_STATES.index, default="no limits")
+
+
+class ContextColumn(Struct, frozen=True):
+    """A context of the table."""
+
+    context: str
+    decisions: int
+
+
+class ExpertRow(Struct, frozen=True):
+    """An expert of the table; by_context: in the order of the columns."""
+
+    expert: str
+    paused: bool
+    overall: float
+    by_context: list[float]
+
+
+class SelectionTable(Struct, frozen=True):
+    """Experts by probability, contexts by number of decisions; kind: what the numbers mean."""
+
+    kind: str
+    columns: list[ContextColumn]
+    rows: list[ExpertRow]
+    others: int  # contexts without a column
+    entropy: float  # in nats
+
+
+def build_selection(status: RouterStatus, config: RouterConfig) -> SelectionTable:
+    """The table of selection probabilities."""
+    shown, whole = status.distributions, status.whole
+    seats = min(config.problem["draws"], len(status.q)) if whole else 1
+    rows = [
+        ExpertRow(name, name in config.paused, p, [seats * one.distribution[i] for one in shown])
+        for i, (name, p) in enumerate(status.q.items())
+    ]
+    kind = "probability of each draw" if status.multinomial else "share of the draws so far"
+    return SelectionTable(
+        kind="inclusion probability" if whole else kind,
+        columns=[ContextColumn(context_label(one.context), one.visits) for one in shown],
+        rows=sorted(rows, key=lambda row: -row.overall),
+        others=status.contexts - len(shown),
+        entropy=math.log(status.effective_experts),
+    )
+
+
+def context_label(context: str | None) -> str:
+    """The name of a context on the page.
+
+    >>> context_label("chest pain"), context_label(None), context_label(" ")
+    ('chest pain', 'no context', "' '")
+    """
+    if context is None:
+        return "no context"
+    return context if context.strip() else repr(context)
+
+
+class ConfigVersion(Struct, frozen=True):
+    """One version of the configuration."""
+
+    version: int
+    at: str
+    by: str | None
+    changes: list[str]
+
+
+def list_config_versions(changes: Sequence[ConfigChange]) -> list[ConfigVersion]:
+    """The versions, newest first, each compared with the one before; a first one that is not
+    version 1 only serves for comparison.
+    """
+    before: list[RouterConfig | None] = [None, *(one.config for one in changes)]
+    return [
+        ConfigVersion(one.config.version, one.at, one.by, list(describe_changes(old, one.config)))
+        for old, one in zip(before, changes, strict=False)
+        if old is not None or one.config.version == 1
+    ][::-1]
+
+
+def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[str]:
+    """One line for each difference."""
+    if old is None:
+        yield "created"
+        return
+    yield from describe_problem_changes(old.problem, new.problem)
+    for field in structs.fields(RouterConfig):
+        if field.name not in ("version", "problem", "paused"):
+            yield from describe_change(
+                field.name, getattr(old, field.name), getattr(new, field.name)
+            )
+    yield from describe_members("paused", "no longer paused", old.paused, new.paused)
+
+
+def describe_problem_changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """One line for each difference of the problem."""
+    yield from describe_members("added", "removed", old["experts"], new["experts"])
+    old_bounds, new_bounds = limit_bounds(old), limit_bounds(new)
+    for limit in dict.fromkeys((*old_bounds, *new_bounds)):
+        yield from describe_change(limit, old_bounds.get(limit), new_bounds.get(limit))
+    old_costs, new_costs = costs_by_expert(old), costs_by_expert(new)
+    changed = [one for one in old_costs if new_costs.get(one, old_costs[one]) != old_costs[one]]
+    if changed:
+        yield f"costs of {', '.join(changed)}"
+    for field in ("draws", "floor", "period"):
+        yield from describe_change(field, old[field], new[field])
+
+
+def describe_change(name: str, old: Any, new: Any) -> Iterator[str]:
+    """The old and the new value, if they differ."""
+    if old != new:
+        yield f"{name}: {format_setting(old)} → {format_setting(new)}"
+
+
+def describe_members(
+    added: str, removed: str, old: Sequence[str], new: Sequence[str]
+) -> Iterator[str]:
+    """The members that were added and removed."""
+    for word, names in ((added, set(new) - set(old)), (removed, set(old) - set(new))):
+        if names:
+            yield f"{word}: {', '.join(sorted(names))}"
+
+
+def limit_bounds(problem: dict[str, Any]) -> dict[str, float]:
+    """The bound of each limit, by its description."""
+    found = {}
+    for one in problem["limits"]:
+        side = "at_most" if "at_most" in one else "at_least"
+        found[f"{one.get('share', one.get('cost'))} {side.replace('_', ' ')}"] = one[side]
+    return found
+
+
+def costs_by_expert(problem: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """The costs of each expert, by name."""
+    rows = problem["costs"].items()
+    return {one: {name: row[i] for name, row in rows} for i, one in enumerate(problem["experts"])}
+
+
+def format_setting(value: Any) -> str:
+    """A setting in a few characters."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {format_setting(one)}" for key, one in value.items())
+    if isinstance(value, tuple | list):
+        return " to ".join(map(format_setting, value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "none" if value is None else str(value)
+    return format_number(value)
