@@ -66,6 +66,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
             "reward_many",
             "activate",
             "cancel",
+            "view",
             "status",
             "config",
             "edit",
