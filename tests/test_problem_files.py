@@ -15,11 +15,13 @@ from broken_files import GOOD
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Share, at_least, at_most, share
 from bylot.problem_files import ProblemFile, read, write
-from bylot.problem_files.schema import DESCRIPTIONS, ProblemEntry, starter_text
+from bylot.problem_files.schema import SCHEMA, packaged_text
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 DOCUMENT = (EXAMPLES.parent / "docs" / "problem-files.md").read_text(encoding="utf-8")
+
+STARTER = packaged_text("starter.yaml")
 
 fuzz = settings(
     deadline=None,
@@ -152,14 +154,14 @@ def test_the_examples_that_are_complete_can_be_read(name: str) -> None:
 
 
 def test_the_starter_is_a_problem_that_policies_can_play(tmp_path: Path) -> None:
-    assert bylot.Router(reading(tmp_path, starter_text()).problem, "distinct").decide().subset
+    assert bylot.Router(reading(tmp_path, STARTER).problem, "distinct").decide().subset
 
 
 def test_every_commented_line_of_the_starter_can_be_put_in_force(tmp_path: Path) -> None:
-    spare = re.findall(r"^# ([a-z]+: .*)$", starter_text(), re.MULTILINE)
+    spare = re.findall(r"^# ([a-z]+: .*)$", STARTER, re.MULTILINE)
     assert len(spare) == 5
     for line in spare:
-        reading(tmp_path, f"{starter_text()}{line}\n")
+        reading(tmp_path, f"{STARTER}{line}\n")
 
 
 def test_the_example_of_the_hospital_is_the_hospital_of_the_tests() -> None:
@@ -187,7 +189,7 @@ def test_the_document_on_problem_files_shows_files_that_can_be_read(tmp_path: Pa
 
 def test_the_document_on_problem_files_has_every_key() -> None:
     keys = re.findall(r"^\| `([$a-z]+)` \|", DOCUMENT, re.MULTILINE)
-    assert sorted(keys) == sorted(DESCRIPTIONS[ProblemEntry])
+    assert sorted(keys) == sorted(SCHEMA["properties"])
 
 
 # ---- writing

@@ -12,20 +12,18 @@ from jsonschema import Draft202012Validator
 
 from broken_files import GOOD, KINDS, MEANING
 from bylot.errors import ProblemFileError
+from bylot.problem.validation import MAX_DRAWS_PER_REQUEST
 from bylot.problem_files import read
 from bylot.problem_files.document import DOCUMENT_PARSERS, Document
 from bylot.problem_files.schema import (
-    DESCRIPTIONS,
-    ProblemEntry,
-    decode_problem,
-    format_schema,
-    problem_schema,
-    published_schema,
-    starter_text,
+    MAX_NAME_LENGTH,
+    SCHEMA,
+    check_problem_document,
+    packaged_text,
 )
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/problem.*"))
-judge = Draft202012Validator(json.loads(published_schema()))
+judge = Draft202012Validator(SCHEMA)
 problem = json.loads(GOOD["json"])
 by_csv = {
     "draws": 3,
@@ -44,17 +42,17 @@ def parsed(content: str, ending: str) -> Document:
 def fits(document: Document) -> bool:
     """Does the reader accept the document?"""
     try:
-        decode_problem(document)
+        check_problem_document(document)
     except ProblemFileError:
         return False
     return True
 
 
-def test_what_is_published_is_what_the_reader_goes_by() -> None:
-    assert published_schema() == format_schema(
-        problem_schema()
-    )  # if not: bylot.problem_files.schema.format_schema(schema()) is due
-    Draft202012Validator.check_schema(problem_schema())
+def test_the_schema_is_a_valid_schema_with_the_limits_of_a_problem() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["properties"]["draws"]["maximum"] == MAX_DRAWS_PER_REQUEST
+    assert SCHEMA["properties"]["period"]["maximum"] == 2**62 - 1
+    assert SCHEMA["$defs"]["name"]["maxLength"] == MAX_NAME_LENGTH
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
@@ -67,17 +65,15 @@ def test_there_are_examples() -> None:
 
 
 def test_the_good_files_and_the_starter_are_valid() -> None:
-    judge.validate(parsed(starter_text(), "yaml").data)
+    judge.validate(parsed(packaged_text("starter.yaml"), "yaml").data)
     judge.validate(by_csv)
     for ending, content in GOOD.items():
         judge.validate(parsed(content, ending).data)
 
 
 def test_keys_are_described_for_editors() -> None:
-    parts = json.loads(published_schema())["$defs"]
-    assert set(parts["ProblemEntry"]["properties"]) == set(DESCRIPTIONS[ProblemEntry])
-    for part in parts.values():
-        assert all(key["description"] for key in part["properties"].values())
+    for part in (SCHEMA, SCHEMA["properties"]["rewards"], *SCHEMA["$defs"].values()):
+        assert all(key["description"] for key in part.get("properties", {}).values())
 
 
 NOTED = {"unknown key", "key of a limit", "no draws", "neither", "both", "no bound", "no unit"}
@@ -132,7 +128,7 @@ def changed(draw: st.DrawFn) -> Any:
         elif what == "rename":
             branch[draw(words)] = branch.pop(place)
         else:
-            branch[draw(words | st.sampled_from(sorted(DESCRIPTIONS[ProblemEntry])))] = draw(parts)
+            branch[draw(words | st.sampled_from(sorted(SCHEMA["properties"])))] = draw(parts)
     return value
 
 

@@ -112,8 +112,7 @@ def run_check(given: argparse.Namespace) -> int:
     """Check a problem file; 1 if it is invalid or its limits conflict."""
     from bylot.errors import ProblemError
     from bylot.problem_files import read
-    from bylot.problem_files.check import check_problem
-    from bylot.problem_files.check_report import check_data, failure_data, render_check
+    from bylot.problem_files.check import check_problem, failure_data, render_check
 
     try:
         file = read(given.file, given.experts)
@@ -123,23 +122,23 @@ def run_check(given: argparse.Namespace) -> int:
         print(json.dumps(failure_data(str(given.file), error)))
         return 1
     found = check_problem(file)
-    print(json.dumps(check_data(found)) if given.json else render_check(found))
+    print(json.dumps(found) if given.json else render_check(file, found))
     return 0
 
 
 def run_new(given: argparse.Namespace) -> int:
     """Print the starter file of the package."""
-    from bylot.problem_files.schema import starter_text
+    from bylot.problem_files.schema import packaged_text
 
-    print(starter_text(), end="")
+    print(packaged_text("starter.yaml"), end="")
     return 0
 
 
 def run_schema(given: argparse.Namespace) -> int:
-    """Print the schema file of the package."""
-    from bylot.problem_files.schema import published_schema
+    """Print the JSON Schema of problem files."""
+    from bylot.problem_files.schema import packaged_text
 
-    print(published_schema(), end="")
+    print(packaged_text("problem.schema.json"), end="")
     return 0
 
 

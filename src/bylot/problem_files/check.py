@@ -1,24 +1,31 @@
-"""What the limits of a problem allow, and which policies can keep them."""
+"""`bylot problem check`: what the limits of a file allow and which policies can keep them.
+
+`check_problem` returns the data of `--json`; `render_check` writes them as text.
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from bylot.policies import policy_to_data, resolve_policy
-from bylot.policies.constraint_rows import (
-    compute_row_units,
-    find_slater_point,
-    make_constraint_rows,
+from bylot._text import format_table, join_words
+from bylot.errors import InfeasibleProblemFile, ProblemError
+from bylot.policies import (
+    Distinct,
+    NoisyOr,
+    Strict,
+    Tangent,
+    constraint_rows,
+    guard,
+    noisy_or,
+    policy_to_data,
+    resolve_policy,
 )
-from bylot.policies.guard import find_shortest_period, get_period
 from bylot.policies.iid_limits import make_safe_rows
-from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, count_posterior_bytes
 from bylot.problem import Conflict, Problem
-from bylot.problem.feasibility import full_panels_polytope, round_outward
-from bylot.problem.limits import LOWER, UPPER
+from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
+from bylot.problem.limits import UPPER
 from bylot.problem.polytope import LimitPolytope
 from bylot.problem_files.limits import WrittenLimit
 from bylot.problem_files.problem_file import ProblemFile
@@ -29,157 +36,295 @@ MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 PROPOSED_DIGITS = 3
 """Significant digits of a proposed bound."""
 
-NOISY_OR = "noisy-or"
+REPORTED_MEMORY_BYTES = 2**20
+CHECK_LEGEND = (
+    "margin: the fraction by which all limits could be tightened at once; the smaller it is, the "
+    "more panels the guard replaces. shortest period: the fewest requests at whose end the policy "
+    "guarantees the limits."
+)
 
 
-class LimitRange(NamedTuple):
+def check_problem(file: ProblemFile) -> dict[str, Any]:
+    """Check a problem whose limits are feasible."""
+    problem = file.problem
+    distinct = check_full_panels(problem)
+    applies = distinct["applies"]
+    contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
+    conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
+    return {
+        "file": str(file.path),
+        "experts_file": None if file.csv is None else str(file.csv),
+        "experts": list(problem.experts),
+        "draws": problem.draws,
+        "floor": problem.floor,
+        "period": problem.period,
+        "rewards": list(file.rewards),
+        "contexts": dict(file.contexts),
+        "costs": {
+            name: {"unit": unit, "least": float(row.min()), "most": float(row.max())}
+            for name, unit in file.units.items()
+            for row in [problem.costs[name]]
+        },
+        "groups": {name: list(group.members) for name, group in file.groups.items()},
+        "limits": [find_limit_ranges(written, problem) for written in file.limits],
+        "feasible": True,
+        **{
+            name: {
+                "feasible": conflict is None,
+                "conflict": list(map(written_limit_data, limits_in_conflict(file, conflict))),
+            }
+            for name, conflict in conflicts.items()
+        },
+        "looser": list(map(written_limit_data, () if applies else find_looser_limits(file))),
+        "policies": {
+            Distinct.name: distinct,
+            NoisyOr.name: check_posterior(file, distinct),
+            Tangent.name: check_guarded(problem, fewer=True),
+            Strict.name: check_safe_set(problem),
+        },
+        "auto": {
+            spec: policy_to_data(resolve_policy(spec, problem))["name"]
+            for spec in ("auto", f"auto:propensities=false{contexts}")
+        },
+    }
+
+
+def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
+    """The data of `--json` for an invalid file."""
+    failed: dict[str, Any] = {"file": path, "feasible": None, "error": str(error)}
+    if isinstance(error, InfeasibleProblemFile):
+        pairs = zip(error.limits, error.lines, strict=True)
+        conflict = [{"limit": one.name, one.side: one.bound, "line": line} for one, line in pairs]
+        failed |= {"feasible": False, "conflict": conflict, "draws": error.draws}
+    return failed
+
+
+def written_limit_data(written: WrittenLimit) -> dict[str, Any]:
+    """A limit as the file writes it, and per request."""
+    limit = written.limit
+    return {
+        "cost" if isinstance(limit.cost, str) else "group": limit.name,
+        limit.side: written.written,
+        "per": written.per,
+        "per_request": limit.bound,
+        "line": written.line,
+    }
+
+
+def find_limit_ranges(written: WrittenLimit, problem: Problem) -> dict[str, Any]:
     """What the average under a limit can be while the others are kept, in the unit of the file.
 
-    full: the same for panels of M different experts; None if these cannot keep the others
+    `distinct` is the same for panels of M different experts; None if these cannot keep the others.
     """
-
-    limit: WrittenLimit
-    lowest: float
-    highest: float
-    full: tuple[float, float] | None
-
-    @property
-    def redundant(self) -> bool:
-        """Do the other limits imply this one?"""
-        bound = self.limit.written
-        return bound >= self.highest if self.limit.limit.sign == UPPER else bound <= self.lowest
+    lowest, highest = problem.range_of(written.limit)
+    full = find_average_range(problem, full_panels_polytope(problem), written.limit)
+    unit = written.unit(problem.draws)
+    ends = {"lowest": lowest / unit, "highest": highest / unit}
+    return {**written_limit_data(written), **ends, "distinct": full and [x / unit for x in full]}
 
 
-class PolicyCheck(NamedTuple):
-    """Whether a policy can run on a problem.
-
-    reason:   why it cannot; empty if it can
-    margin:   the fraction by which all limits could be tightened (Slater); None if irrelevant
-    shortest: the shortest period at whose end it guarantees the limits; infinite if there is none
-    memory:   bytes of its posterior for all contexts of the file; 0 if it has none
-    """
-
-    policy: str
-    reason: str
-    margin: float | None = None
-    shortest: float = math.inf
-    memory: int = 0
-
-
-@dataclass(frozen=True)
-class ProblemCheck:
-    """The results of `bylot problem check` for a file whose limits are feasible.
-
-    full:      limits that panels of M different experts cannot keep
-    surrogate: limits whose linear surrogates in the paper cannot be kept together
-    looser:    bounds each of which alone lets `distinct` run, if it cannot
-    auto:      the policy that each spec of `auto` selects
-    """
-
-    file: ProblemFile
-    ranges: Sequence[LimitRange]
-    full: Conflict | None
-    surrogate: Conflict | None
-    policies: Sequence[PolicyCheck]
-    looser: Sequence[WrittenLimit]
-    auto: Mapping[str, str]
-
-
-def check_problem(file: ProblemFile) -> ProblemCheck:
-    """Check a problem."""
-    problem, distinct = file.problem, check_distinct(file.problem)
-    policies = [
-        distinct,
-        check_noisy_or(file, distinct),
-        check_guarded("tangent", problem, fewer=True),
-        check_strict(problem),
-    ]
-    contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
-    specs = ("auto", f"auto:propensities=false{contexts}")
-    return ProblemCheck(
-        file=file,
-        ranges=[find_limit_range(limit, problem) for limit in file.limits],
-        full=problem.full_conflict,
-        surrogate=problem.surrogate_conflict,
-        policies=policies,
-        looser=list(find_looser_limits(file)) if distinct.reason else [],
-        auto={spec: policy_to_data(resolve_policy(spec, problem))["name"] for spec in specs},
-    )
-
-
-def find_limit_range(limit: WrittenLimit, problem: Problem) -> LimitRange:
-    """The range of the average under a limit."""
-    lowest, highest = problem.range_of(limit.limit)
-    full, unit = find_full_panel_range(limit, problem), limit.unit(problem.draws)
-    return LimitRange(
-        limit, lowest / unit, highest / unit, full and (full[0] / unit, full[1] / unit)
-    )
-
-
-def find_full_panel_range(limit: WrittenLimit, problem: Problem) -> tuple[float, float] | None:
-    """The range of the average per request if every panel has M different experts."""
-    region, row = full_panels_polytope(problem), problem.costs[limit.limit.name]
-    others = [j for j, other in enumerate(problem.limits) if other.key != limit.limit.key]
-    low, high = (region.find_extreme(row, sign, others) for sign in (UPPER, LOWER))
-    return None if low is None or high is None else (low, high)
+def limits_in_conflict(file: ProblemFile, conflict: Conflict | None) -> list[WrittenLimit]:
+    """The limits of a conflict as the file writes them."""
+    keys = {limit.key for limit in conflict.limits} if conflict else set()
+    return [one for one in file.limits if one.limit.key in keys]
 
 
 def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
     """Each limit with the nearest tried bound that lets `distinct` run, the others unchanged."""
     problem = file.problem
     for limit in file.limits:
-        full, sign = find_full_panel_range(limit, problem), limit.limit.sign
+        full = find_average_range(problem, full_panels_polytope(problem), limit.limit)
         if full is None:
             continue
+        sign = limit.limit.sign
         nearest = full[0 if sign == UPPER else 1] / limit.unit(problem.draws)
         for margin in MARGINS_TRIED:
-            bound = nearest * (1 - sign * margin)
-            looser = limit.at(round_outward(bound, sign, PROPOSED_DIGITS), problem.draws)
+            bound = round_outward(nearest * (1 - sign * margin), sign, PROPOSED_DIGITS)
+            looser = limit.at(bound, problem.draws)
             if looser is None or sign * (looser.written - limit.written) >= 0:
                 continue  # not looser than the bound of the file
-            limits = [
-                looser.limit if one.key == looser.limit.key else one for one in problem.limits
-            ]
-            if not check_distinct(problem.replace(limits=limits)).reason:
+            limits = [looser.limit if one is limit.limit else one for one in problem.limits]
+            if check_full_panels(problem.replace(limits=limits))["applies"]:
                 yield looser
                 break
 
 
-def check_distinct(problem: Problem) -> PolicyCheck:
-    """Check the policy that always asks M different experts."""
-    if problem.full_conflict is not None:
-        members = min(problem.draws, problem.size)
-        reason = f"panels of {members} different experts cannot keep the limits"
-        return PolicyCheck("distinct", reason)
-    return check_guarded("distinct", problem, fewer=False)
+def policy_check_data(
+    reason: str, margin: float | None = None, shortest: float = math.inf, memory: int = 0
+) -> dict[str, Any]:
+    """Whether a policy can run, or why not.
+
+    margin:   the fraction by which all limits could be tightened (Slater); None if irrelevant
+    shortest: the shortest period at whose end it guarantees the limits; infinite if there is none
+    memory:   bytes of its posterior for all contexts of the file; 0 if it has none
+    """
+    period = None if shortest == math.inf else shortest
+    parts = {"reason": reason, "margin": margin, "shortest_period": period, "memory": memory}
+    return {"applies": not reason, **parts}
 
 
-def check_noisy_or(file: ProblemFile, distinct: PolicyCheck) -> PolicyCheck:
-    """Check the policy with the same panels and guard as `distinct`, and a large posterior."""
-    memory = count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
-    reason = distinct.reason
-    if memory > MAX_POSTERIOR_BYTES and not reason:
-        reason = f"its posterior would take more than {MAX_POSTERIOR_BYTES / 2**30:g} GiB"
-    return distinct._replace(policy=NOISY_OR, memory=memory, reason=reason)
+def check_full_panels(problem: Problem) -> dict[str, Any]:
+    """Check a policy that always asks M different experts."""
+    if problem.full_conflict is None:
+        return check_guarded(problem, fewer=False)
+    members = min(problem.draws, problem.size)
+    return policy_check_data(f"panels of {members} different experts cannot keep the limits")
 
 
-def check_guarded(policy: str, problem: Problem, fewer: bool) -> PolicyCheck:
+def check_guarded(problem: Problem, fewer: bool) -> dict[str, Any]:
     """Check a policy with a guard; `fewer`: its fallback schedule may ask fewer than M experts."""
-    space, period = find_slater_point(problem, fewer), get_period(problem, None)
-    shortest = find_shortest_period(make_constraint_rows(problem), space.quota)
-    reason = ""
+    space = constraint_rows.find_slater_point(problem, fewer)
+    rows, period = constraint_rows.make_constraint_rows(problem), guard.get_period(problem, None)
+    shortest, reason = guard.find_shortest_period(rows, space.quota), ""
     if shortest == math.inf:
         reason = "the limits leave no margin for a guarantee"
     elif shortest > period:
         reason = f"a period of {period:,} requests is too short"
-    return PolicyCheck(policy, reason, max(0.0, space.margin), shortest)
+    return policy_check_data(reason, max(0.0, space.margin), shortest)
 
 
-def check_strict(problem: Problem) -> PolicyCheck:
+def check_posterior(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any]:
+    """Check the policy with the same panels and guard as `distinct`, and a large posterior."""
+    memory = noisy_or.count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
+    found = {**distinct, "memory": memory}
+    if memory > noisy_or.MAX_POSTERIOR_BYTES and not found["reason"]:
+        most = f"{noisy_or.MAX_POSTERIOR_BYTES / 2**30:g} GiB"
+        found |= {"applies": False, "reason": f"its posterior would take more than {most}"}
+    return found
+
+
+def check_safe_set(problem: Problem) -> dict[str, Any]:
     """Check the policy that needs a fixed set of safe distributions; it guarantees no period."""
-    safe = make_safe_rows(make_constraint_rows(problem), problem.draws)
-    bounds = np.abs(safe.b) * compute_row_units(problem)
+    safe = make_safe_rows(constraint_rows.make_constraint_rows(problem), problem.draws)
+    bounds = np.abs(safe.b) * constraint_rows.compute_row_units(problem)
     region = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
     kept = not problem.limits or region.is_feasible(region.every)
     reason = "" if kept else "no fixed set of distributions is certain to keep all limits"
-    return PolicyCheck("strict", reason)
+    return policy_check_data(reason)
+
+
+def render_check(file: ProblemFile, found: dict[str, Any]) -> str:
+    """The text for people."""
+    problem, (low, high) = file.problem, file.rewards
+    source = f" (from {file.csv})" if file.csv else ""
+    default = "" if problem.period else " (the default)"
+    head = [
+        f"{file.path}: {problem.size} experts{source}, {problem.draws} drawn for each request",
+        f"rewards from {low:g} to {high:g}; the limits hold at the end of every "
+        f"{guard.get_period(problem, None):,} requests{default}",
+    ]
+    if file.contexts:
+        shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
+        head.append(f"contexts and their shares of the requests: {shares}")
+    tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
+    lines = [*describe_limits(file), *describe_looser_limits(found), *describe_auto(file, found)]
+    legend = [CHECK_LEGEND] if file.limits else []
+    return "\n\n".join("\n".join(part) for part in [head, *tables, [*lines, *legend]])
+
+
+def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tuple[str, ...]]]:
+    """Tables of costs, groups, limits and policies, each with its header."""
+    costs = [
+        (name, *(f"{one:.4g}" for one in (row.min(), row.mean(), row.max())), unit)
+        for name, unit in file.units.items()
+        for row in [file.problem.costs[name]]
+    ]
+    groups = [(name, str(len(group.members))) for name, group in file.groups.items()]
+    limits = []
+    for (limit, line, per, bound), one in zip(file.limits, found["limits"], strict=True):
+        upper = limit.sign == UPPER
+        redundant = bound >= one["highest"] if upper else bound <= one["lowest"]
+        ends = [one["lowest"], one["highest"], *(one["distinct"] or ())]
+        limits.append(
+            (
+                f"{limit.name} {limit.side}",
+                f"{bound:.6g}",
+                f"per {per}",
+                *(f"{end:.4g}" for end in ends),
+                *([""] * (4 - len(ends))),
+                "" if line is None else str(line),
+                "implied by the others" if redundant else "",
+            )
+        )
+    policies = [
+        (
+            policy,
+            "yes" if one["applies"] else "no",
+            "" if one["margin"] is None else f"{one['margin']:.3g}",
+            "" if one["shortest_period"] is None else f"{one['shortest_period']:,}",
+            one["reason"],
+        )
+        for policy, one in found["policies"].items()
+    ]
+    return [
+        [("cost", "lowest", "mean", "highest", "unit"), *costs],
+        [("group", "experts"), *groups],
+        [("limit", "bound", "", "lowest", "highest", "distinct from", "to", "line", ""), *limits],
+        [("policy", "can run", "margin", "shortest period", ""), *policies],
+    ]
+
+
+def describe_limits(file: ProblemFile) -> list[str]:
+    """Which limits can be kept together, and by which panels."""
+    problem = file.problem
+    panels = f"panels of {min(problem.draws, problem.size)} different experts"
+    full, surrogate = (
+        ", ".join(one.located for one in limits_in_conflict(file, conflict))
+        for conflict in (problem.full_conflict, problem.surrogate_conflict)
+    )
+    lines = ["Nothing is limited."]
+    if file.limits:
+        lines = [
+            "All limits can be kept together.",
+            "lowest, highest: the range of the average while the other limits are kept; distinct "
+            f"from, to: the same for {panels}.",
+        ]
+    lines.append(f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.")
+    if surrogate:
+        return [
+            *lines,
+            f"The paper's surrogate of the limits is infeasible, because of {surrogate}: omd may "
+            "miss them.",
+        ]
+    return [*lines, "The paper's surrogate of the limits is feasible: omd can keep them."]
+
+
+def describe_looser_limits(found: dict[str, Any]) -> list[str]:
+    """The bounds that would let the policies with full panels run, if they cannot."""
+    if found["policies"][Distinct.name]["applies"]:
+        return []
+    ways = []
+    for one in found["looser"]:
+        side = "at_most" if "at_most" in one else "at_least"
+        name = one.get("cost") or one["group"]
+        place = f"for {name}" if one["line"] is None else f"in line {one['line']}"
+        ways.append(f"{side}: {one[side]!r} {place}")
+    policies = f"{Distinct.name} and {NoisyOr.name}"
+    if not ways:
+        return [f"No change of a single bound lets {policies} run."]
+    return [f"{policies} can run with {join_words(ways, 'or')}."]
+
+
+def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
+    """What `auto` selects, and what to know about the noisy-or policy."""
+    reasons = {policy: one["reason"] for policy, one in found["policies"].items()}
+    names = [
+        f"{name}{' (which cannot run, see above)' if reasons[name] else ''}"
+        for name in found["auto"].values()
+    ]
+    first, second = found["auto"]
+    line = f"{first}, the default, selects {names[0]}"
+    if names[0] != names[1]:
+        line += f"; {second}, for logs that nobody will evaluate, selects {names[1]}"
+    lines, posterior = [f"{line}."], found["policies"][NoisyOr.name]
+    if posterior["applies"]:
+        lines.append(
+            f"{NoisyOr.name} records propensities only in rounds that it sets aside for "
+            f"exploration ({NoisyOr.name}:explore=0.02); its log can be evaluated with these."
+        )
+    if posterior["memory"] >= REPORTED_MEMORY_BYTES:
+        lines.append(
+            f"The posterior of {NoisyOr.name} over pairs of {file.problem.size:,} experts takes "
+            f"{posterior['memory'] / 2**20:,.0f} MiB in {max(1, len(file.contexts)):,} contexts."
+        )
+    return lines

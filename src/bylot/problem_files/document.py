@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, NamedTuple
 
 import yaml
@@ -22,6 +23,7 @@ from bylot.errors import ProblemError, ProblemFileError
 from bylot.outcome_tables.text_lines import quote_field, read_text
 
 MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs four
+TOO_DEEP = f"more than {MAX_DEPTH} nested lists or mappings"
 MAX_PROBLEM_FILE_BYTES = 1_000_000  # ten thousand experts take half of it
 CONTROL_CHARACTERS = re.compile(
     "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
@@ -44,7 +46,7 @@ class AmbiguousScalar(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Document:
     """What a file contains.
 
@@ -65,7 +67,7 @@ class Document:
 
     def error(self, keys: Keys, what: str, **parts: Any) -> ProblemFileError:
         """The error for an entry; `parts` are those of `ProblemFileError`."""
-        return ProblemFileError(what, path=self.path, line=self.line(keys), **parts)
+        return ProblemFileError(what, **{"path": self.path, "line": self.line(keys), **parts})
 
     @contextmanager
     def locate_errors(self, *keys: str | int) -> Iterator[None]:
@@ -73,41 +75,25 @@ class Document:
         try:
             yield
         except ProblemError as error:
-            parts = {name: getattr(error, name) for name in ("got", "expected", "remedy", "limits")}
-            raise self.error(keys, error.what, **parts) from None
-
-    def get(self, keys: Keys) -> Any:
-        """The entry at a path."""
-        value = self.data
-        for key in keys:
-            value = value[key]
-        return value
+            raise self.error(keys, **vars(error)) from None
 
 
 def read_document(path: Path) -> Document:
     """Parse a file in the format that its suffix names."""
     parse = DOCUMENT_PARSERS.get(path.suffix.lower())
     if parse is None:
-        suffixes = ", ".join(DOCUMENT_PARSERS)
-        raise ProblemFileError(
-            "file name suffix", got=path.suffix, expected=f"one of {suffixes}", path=path
-        )
-    return parse(path, read_source(path))
-
-
-def read_source(path: Path) -> str:
-    """The text of a file, with line feeds as line ends and without control characters."""
+        expected = f"one of {', '.join(DOCUMENT_PARSERS)}"
+        raise Document(path).error((), "file name suffix", got=path.suffix, expected=expected)
     shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
     text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if found := CONTROL_CHARACTERS.search(text):
-        what = f"control character U+{ord(found[0]):04X}"
-        line = text.count("\n", 0, found.start()) + 1
-        raise ProblemFileError(what, path=path, line=line, remedy="remove it")
+        what, line = f"control character U+{ord(found[0]):04X}", text.count("\n", 0, found.start())
+        raise Document(path).error((), what, line=line + 1, remedy="remove it")
     if not text.strip():
         remedy = "start from the output of `bylot problem new`"
-        raise ProblemFileError("empty file", path=path, remedy=remedy)
-    return text
+        raise Document(path).error((), "empty file", remedy=remedy)
+    return parse(path, text)
 
 
 def parse_yaml(path: Path, text: str) -> Document:
@@ -116,19 +102,26 @@ def parse_yaml(path: Path, text: str) -> Document:
     A problem needs none of them, and a few lines of aliases can expand to gigabytes. Numbers are
     those of YAML 1.2, so that 1e3 is one; PyYAML's own are those of YAML 1.1.
     """
-    document = Document(path)
-    events = yaml_events(path, text)
+    document, events = Document(path), yaml_events(path, text)
     next(events)  # start of the stream
     if isinstance(next(events), yaml.StreamEndEvent):
-        remedy = "add draws, experts and limits"
-        raise ProblemFileError("only comments", path=path, remedy=remedy)
-    data = read_yaml_value(document, events, next(events), ())
+        raise document.error((), "only comments", remedy="add draws, experts and limits")
+    document.data = read_yaml_value(document, events, next(events), ())
     next(events)  # end of the document
     if not isinstance(more := next(events), yaml.StreamEndEvent):
-        line = more.start_mark.line + 1
-        remedy = "keep one problem per file, without `---`"
-        raise ProblemFileError("a second YAML document", path=path, line=line, remedy=remedy)
-    return Document(path, data, document.lines, document.texts)
+        line, remedy = more.start_mark.line + 1, "keep one problem per file, without `---`"
+        raise document.error((), "a second YAML document", line=line, remedy=remedy)
+    return document
+
+
+YAML_REMEDIES = {
+    "'\\t'": "indent with spaces, not with tabs",
+    "cannot start any token": "put the word in quotes",
+    "mapping values are not allowed": "put text that contains a colon in quotes, and check the "
+    "indentation",
+    "": "check quotes, brackets and the indentation of this line and the one before",
+}
+"""What to do about a syntax error whose message contains this."""
 
 
 def yaml_events(path: Path, text: str) -> Iterator[Any]:
@@ -139,45 +132,41 @@ def yaml_events(path: Path, text: str) -> Iterator[Any]:
             line = event.start_mark.line
             yield event
     except yaml.MarkedYAMLError as error:
-        raise yaml_error(path, error) from None
+        problem, mark, opening = str(error.problem), error.problem_mark, error.context_mark
+        if opening is not None and (mark is None or "stream" in problem):
+            mark, opening = opening, None  # at the end of the file: report where the part begins
+        what = f"not valid YAML: {error.context or ''} {problem}".replace("  ", " ")
+        if opening is not None and mark is not None and opening.line != mark.line:
+            what += f" (started in line {opening.line + 1})"
+        remedy = next(remedy for part, remedy in YAML_REMEDIES.items() if part in problem)
+        line = mark.line if mark else 0
+        raise ProblemFileError(what, path=path, line=line + 1, remedy=remedy) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as "\UFFFFFFFF"
         what = f"not valid YAML: {str(error).splitlines()[0]}"
         remedy = "write the characters themselves instead of escapes"
         raise ProblemFileError(what, path=path, line=line + 1, remedy=remedy) from None
 
 
-def yaml_error(path: Path, error: yaml.MarkedYAMLError) -> ProblemFileError:
-    """A syntax error; one about the end of the file is reported where the open part begins."""
-    problem, mark, opening = str(error.problem), error.problem_mark, error.context_mark
-    if opening is not None and (mark is None or "stream" in problem):
-        mark, opening = opening, None
-    what = f"not valid YAML: {error.context or ''} {problem}".replace("  ", " ")
-    if opening is not None and mark is not None and opening.line != mark.line:
-        what += f" (started in line {opening.line + 1})"
-    line = mark.line + 1 if mark else 1
-    return ProblemFileError(what, path=path, line=line, remedy=yaml_remedy(problem))
-
-
-def yaml_remedy(problem: str) -> str:
-    """What to do about a syntax error."""
-    if "'\\t'" in problem:
-        return "indent with spaces, not with tabs"
-    if "cannot start any token" in problem:
-        return "put the word in quotes"
-    if "mapping values are not allowed" in problem:
-        return "put text that contains a colon in quotes, and check the indentation"
-    return "check quotes, brackets and the indentation of this line and the one before"
-
-
 def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys: Keys) -> Any:
     """The value that starts with an event; its lines and texts are added to the document."""
-    document.lines.setdefault(keys, event.start_mark.line + 1)
-    reject_yaml_extras(document.path, event)
+    line = event.start_mark.line + 1
+    document.lines.setdefault(keys, line)
+    for what, given, remedy in (
+        (
+            "alias *",
+            isinstance(event, yaml.AliasEvent) and event.anchor,
+            "write out what it stands for",
+        ),
+        ("anchor &", event.anchor, "remove it and write out what repeats"),
+        ("tag ", getattr(event, "tag", None), "remove it; types follow from the key"),
+    ):
+        if given:
+            raise document.error(keys, f"{what}{given} is not supported", line=line, remedy=remedy)
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
         return event.value if event.style is not None else resolve_scalar(event.value)
     if len(keys) == MAX_DEPTH:
-        raise too_deep(document.path, event.start_mark.line + 1)
+        raise document.error(keys, TOO_DEEP, line=line, remedy="a problem needs four")
     if isinstance(event, yaml.SequenceStartEvent):
         parts: list[Any] = []
         while not isinstance(part := next(events), yaml.CollectionEndEvent):
@@ -185,38 +174,17 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
         return parts
     mapping: dict[str, Any] = {}
     while not isinstance(part := next(events), yaml.CollectionEndEvent):
-        key = read_yaml_key(document.path, events, part)
+        inner, line = Document(document.path), part.start_mark.line + 1
+        key = read_yaml_value(inner, events, part, ())
+        if not isinstance(key, str):
+            got, remedy = describe_value(key, inner.texts.get((), "")), "put it in quotes"
+            raise inner.error((), "key", got=got, expected="text", remedy=remedy)
         if key in mapping:
             what = f"duplicate key {key!r}, also in line {document.lines[(*keys, key)]}"
-            line = part.start_mark.line + 1
-            raise ProblemFileError(what, path=document.path, line=line, remedy="keep one of them")
-        document.lines[(*keys, key)] = part.start_mark.line + 1
+            raise document.error(keys, what, line=line, remedy="keep one of them")
+        document.lines[(*keys, key)] = line
         mapping[key] = read_yaml_value(document, events, next(events), (*keys, key))
     return mapping
-
-
-def read_yaml_key(path: Path, events: Iterator[Any], event: Any) -> str:
-    """A key, which must be text."""
-    inner = Document(path)
-    key = read_yaml_value(inner, events, event, ())
-    if not isinstance(key, str):
-        got = describe_value(key, inner.texts.get((), ""))
-        raise inner.error((), "key", got=got, expected="text", remedy="put it in quotes")
-    return key
-
-
-def reject_yaml_extras(path: Path, event: Any) -> None:
-    """Reject anchors, aliases and tags."""
-    if isinstance(event, yaml.AliasEvent):
-        what, remedy = f"alias *{event.anchor}", "write out what it stands for"
-    elif event.anchor is not None:
-        what, remedy = f"anchor &{event.anchor}", "remove it and write out what repeats"
-    elif event.tag is not None:
-        what, remedy = f"tag {event.tag}", "remove it; types follow from the key"
-    else:
-        return
-    line = event.start_mark.line + 1
-    raise ProblemFileError(f"{what} is not supported", path=path, line=line, remedy=remedy)
 
 
 def describe_value(value: Any, text: str = "") -> Verbatim:
@@ -225,26 +193,19 @@ def describe_value(value: Any, text: str = "") -> Verbatim:
     >>> describe_value(True, "yes"), describe_value([1])
     ('yes' (true or false), (a list))
     """
-    match value:
-        case str():
-            kind = "text"
-        case bool():  # which is an int too
-            kind = "true or false"
-        case int() | float():
-            kind = "a number"
-        case dict():
-            kind = "a mapping"
-        case list():
-            kind = "a list"
-        case None:
-            kind = "nothing"
-        case AmbiguousScalar():
-            kind = "a number or date to some programs, text to others"
-        case _:
-            kind = "a date"
+    kind = next((kind for types, kind in VALUE_KINDS if isinstance(value, types)), "a date")
     return Verbatim(f"{quote_field(text)} ({kind})" if text else f"({kind})")
 
 
+VALUE_KINDS: list[tuple[type | UnionType, str]] = [
+    (str, "text"),
+    (bool, "true or false"),  # which is an int too
+    (int | float, "a number"),
+    (dict, "a mapping"),
+    (list, "a list"),
+    (NoneType, "nothing"),
+    (AmbiguousScalar, "a number or date to some programs, text to others"),
+]
 YAML_NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 YAML_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 YAML_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -275,16 +236,15 @@ def resolve_scalar(word: str) -> Any:
 
 def parse_json(path: Path, text: str) -> Document:
     """Parse JSON; as JSON is almost YAML, PyYAML's events give the lines."""
-    data = None
-    try:
-        data = json.loads(text, parse_int=parse_json_integer)
+    document = Document(path)
+    try:  # a number with more digits than Python converts becomes a float
+        document.data = json.loads(text, parse_int=lambda n: int(n) if len(n) < 300 else float(n))
     except json.JSONDecodeError as error:
         what = f"not valid JSON: {error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
         remedy = "check quotes, commas and brackets; JSON has no comments, YAML and TOML have"
-        raise ProblemFileError(what, path=path, line=error.lineno, remedy=remedy) from None
+        raise document.error((), what, line=error.lineno, remedy=remedy) from None
     except RecursionError:
         pass  # the events below find the line
-    document = Document(path, data)
     events = yaml.parse(text.replace("\t", " "), Loader=yaml.SafeLoader)
     try:
         start = list(itertools.islice(events, 3))  # of the stream, of the document, of the value
@@ -294,40 +254,21 @@ def parse_json(path: Path, text: str) -> Document:
     return document
 
 
-def parse_json_integer(digits: str) -> float:
-    """An int, or a float if it has more digits than Python converts."""
-    return int(digits) if len(digits) < 300 else float(digits)
-
-
-TOML_LOCATION = re.compile(r" \(at line (\d+), column \d+\)$")
-
-
 def parse_toml(path: Path, text: str) -> Document:
     """Parse TOML; only syntax errors have a line."""
     try:
-        data = tomllib.loads(text)
+        return Document(path, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        found = TOML_LOCATION.search(str(error))
-        what = str(error)[: found.start()] if found else str(error)
-        again = "overwrite" in what or "twice" in what
-        raise ProblemFileError(
-            f"not valid TOML: {what[:1].lower()}{what[1:]}",
-            path=path,
-            line=int(found[1]) if found else None,
-            remedy="keep one of them" if again else "check quotes, commas and brackets",
-        ) from None
+        what, _, place = str(error).partition(" (at line ")
+        remedy = "check quotes, commas and brackets"
+        if "overwrite" in what or "twice" in what:
+            remedy = "keep one of them"
+        what, line = f"not valid TOML: {what[:1].lower()}{what[1:]}", re.match(r"\d+", place)
     except RecursionError:
-        raise too_deep(path, None) from None
+        what, line, remedy = TOO_DEEP, None, "a problem needs four"
     except ValueError:  # more digits than Python converts
-        remedy = "write fewer digits"
-        raise ProblemFileError("a number has too many digits", path=path, remedy=remedy) from None
-    return Document(path, data)
-
-
-def too_deep(path: Path, line: int | None) -> ProblemFileError:
-    """The error for brackets within brackets."""
-    what = f"more than {MAX_DEPTH} nested lists or mappings"
-    return ProblemFileError(what, path=path, line=line, remedy="a problem needs four")
+        what, line, remedy = "a number has too many digits", None, "write fewer digits"
+    raise Document(path).error((), what, line=int(line[0]) if line else None, remedy=remedy)
 
 
 DOCUMENT_PARSERS = {

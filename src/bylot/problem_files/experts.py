@@ -1,10 +1,9 @@
 """The experts of a problem file, their costs and their groups, listed there or in a CSV file."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-from msgspec import UNSET
+from typing import Any, NamedTuple
 
 from bylot.errors import DataError, ProblemFileError
 from bylot.outcome_tables.sheets import Sheet, parse_decimal, read_sheet
@@ -12,17 +11,12 @@ from bylot.outcome_tables.text_lines import quote_field, shorten
 from bylot.problem import validation
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document, Keys
-from bylot.problem_files.schema import (
-    EXPERT_KEYS,
-    ColumnRule,
-    ExpertEntry,
-    ExpertsFile,
-    ProblemEntry,
-    as_list,
-    decode_experts,
-)
+from bylot.problem_files.schema import EXPERT_KEYS, check_expert_document
 
 MAX_CSV_BYTES = 100_000_000
+
+Entry = Mapping[str, Any]
+"""A part of a document that follows the schema: the problem, an expert, a rule."""
 
 
 class Group(NamedTuple):
@@ -42,34 +36,31 @@ class ExpertList(NamedTuple):
     csv: Path | None
 
 
-def read_expert_list(document: Document, problem: ProblemEntry, csv: Path | None) -> ExpertList:
+def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> ExpertList:
     """The experts of a problem; `csv` replaces the CSV file that the problem names."""
+    declared, entries = list(problem.get("costs", {})), problem["experts"]
     for key in EXPERT_KEYS:
-        if key in problem.costs:
-            what = f"a cost cannot be called {key!r}"
-            raise document.error(("costs", key), what, remedy="choose another name")
+        if key in declared:
+            what, remedy = f"a cost cannot be called {key!r}", "choose another name"
+            raise document.error(("costs", key), what, remedy=remedy)
     source, sheet = document, None
-    if isinstance(problem.experts, ExpertsFile):
-        path = csv or document.path.parent / problem.experts.csv
-        sheet = read_experts_csv(document, path)
-        source = document_from_sheet(document, problem, problem.experts, sheet)
-        entries = decode_experts(source)
+    if isinstance(entries, dict):
+        sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
+        source = document_from_sheet(document, declared, entries.get("group", []), sheet)
+        entries = check_expert_document(source)
     elif csv is not None:
-        what, remedy = (
-            f"the experts are listed here, so {csv} cannot replace them",
-            "omit --experts",
-        )
-        raise document.error(("experts",), what, remedy=remedy)
-    else:
-        entries = problem.experts
-    check_expert_names(source, entries)
-    groups = groups_from_experts(source, entries)
-    return ExpertList(
-        names=tuple(entry.name for entry in entries),
-        costs=read_expert_costs(source, entries, list(problem.costs)),
-        groups=add_declared_groups(document, problem, entries, groups, sheet),
-        csv=None if sheet is None else sheet.path,
-    )
+        what = f"the experts are listed here, so {csv} cannot replace them"
+        raise document.error(("experts",), what, remedy="omit --experts")
+    names = check_expert_names(source, entries)
+    costs = read_expert_costs(source, entries, declared)
+    groups = read_groups(document, problem, source, entries, sheet)
+    for name in groups.keys() & costs.keys():
+        if costs[name] != [float(one in groups[name].members) for one in names]:
+            what, remedy = f"{quote_field(name)} is a cost and a group", "rename one of them"
+            raise ProblemFileError(
+                what, remedy=remedy, path=groups[name].path, line=groups[name].line
+            )
+    return ExpertList(names, costs, groups, None if sheet is None else sheet.path)
 
 
 def read_experts_csv(document: Document, path: Path) -> Sheet:
@@ -78,9 +69,7 @@ def read_experts_csv(document: Document, path: Path) -> Sheet:
         path.stat()
         return read_sheet(path, MAX_CSV_BYTES)
     except DataError as error:
-        raise ProblemFileError(
-            error.what, path=error.path, line=error.line, remedy=error.remedy
-        ) from None
+        raise ProblemFileError(**vars(error)) from None
     except (OSError, ValueError):
         what = f"no CSV file {quote_field(str(path))}"
         remedy = "put it there, or give its path with --experts"
@@ -88,30 +77,37 @@ def read_experts_csv(document: Document, path: Path) -> Sheet:
 
 
 def document_from_sheet(
-    document: Document, problem: ProblemEntry, given: ExpertsFile, sheet: Sheet
+    document: Document, declared: Sequence[str], given: str | list[str], sheet: Sheet
 ) -> Document:
-    """The lines of a CSV file as the experts of a problem file."""
-    for cost in problem.costs:
+    """The lines of a CSV file as the experts of a problem file; `given` are columns of groups."""
+    for cost in declared:
         check_column(document, ("costs", cost), sheet, cost)
-    groups = as_list(given.group) or [one for one in ("group",) if one in sheet.columns[1:]]
-    for n, column in enumerate(as_list(given.group)):
-        keys = ("experts", "group", n) if isinstance(given.group, list) else ("experts", "group")
+    for n, column in enumerate(as_list(given)):
+        keys = ("experts", "group", n) if isinstance(given, list) else ("experts", "group")
         check_column(document, keys, sheet, column)
-    check_group_columns(sheet, groups)
-    experts = []
-    for fields in sheet.fields:
+    groups = as_list(given) or [one for one in ("group",) if one in sheet.columns[1:]]
+    lines: dict[Keys, int] = {("experts", n): sheet.line(n) for n in range(len(sheet.fields))}
+    experts, source = [], Document(sheet.path, None, lines)
+    columns: dict[str, str] = {}  # of the groups
+    for n, fields in enumerate(sheet.fields):
         row = dict(zip(sheet.columns, fields, strict=True))
-        costs = {cost: row[cost] for cost in problem.costs if row[cost]}
-        numbers = {cost: parse_decimal(field) for cost, field in costs.items()}
-        experts.append(
-            {
-                "name": fields[0],
-                "group": [row[column] for column in groups if row[column]],
-                **{cost: costs[cost] if n is None else n for cost, n in numbers.items()},
-            }
-        )
-    lines: dict[Keys, int] = {("experts", n): sheet.line(n) for n in range(len(experts))}
-    return Document(sheet.path, {"experts": experts}, lines)
+        named = {column: row[column] for column in groups if row[column]}
+        for column, group in named.items():
+            if (first := columns.setdefault(group, column)) != column:  # of different meaning
+                what = f"group {quote_field(group)} is in the columns {first!r} and {column!r}"
+                raise source.error(("experts", n), what, remedy="rename one of them")
+        costs: dict[str, str | float] = {cost: row[cost] for cost in declared if row[cost]}
+        for cost, field in costs.items():
+            number = parse_decimal(str(field))
+            costs[cost] = field if number is None else number
+        experts.append({"name": fields[0], "group": list(named.values()), **costs})
+    source.data = {"experts": experts}
+    return source
+
+
+def as_list(given: str | list[str]) -> list[str]:
+    """One name, or several."""
+    return [given] if isinstance(given, str) else given
 
 
 def check_column(document: Document, keys: Keys, sheet: Sheet, name: str) -> None:
@@ -122,86 +118,68 @@ def check_column(document: Document, keys: Keys, sheet: Sheet, name: str) -> Non
         raise document.error(keys, what, remedy=remedy)
 
 
-def check_group_columns(sheet: Sheet, groups: Sequence[str]) -> None:
-    """Reject a group that occurs in two columns: its members may have nothing in common."""
-    seen: dict[str, str] = {}
-    for column in groups:
-        for row, group in enumerate(sheet.column(column)):
-            if group and seen.setdefault(group, column) != column:
-                raise ProblemFileError(
-                    f"group {quote_field(group)} is in the columns {seen[group]!r} and {column!r}",
-                    remedy="rename one of them",
-                    path=sheet.path,
-                    line=sheet.line(row),
-                )
-
-
-def check_expert_names(source: Document, entries: Sequence[ExpertEntry]) -> None:
-    """Reject a name that two experts have."""
+def check_expert_names(source: Document, entries: Sequence[Entry]) -> tuple[str, ...]:
+    """The names, none of which two experts have."""
     seen: dict[str, int] = {}
     for n, entry in enumerate(entries):
-        first = seen.setdefault(entry.name, n)
-        if first != n:
+        if (first := seen.setdefault(entry["name"], n)) != n:
             line = source.line(("experts", first))
             place = f"experts[{first}]" if line is None else f"line {line}"
-            what = f"duplicate expert {quote_field(entry.name)}, also in {place}"
+            what = f"duplicate expert {quote_field(entry['name'])}, also in {place}"
             raise source.error(("experts", n, "name"), what, remedy="rename one of them")
+    return tuple(seen)
 
 
 def read_expert_costs(
-    source: Document, entries: Sequence[ExpertEntry], costs: Sequence[str]
+    source: Document, entries: Sequence[Entry], costs: Sequence[str]
 ) -> dict[str, list[float]]:
     """Each declared cost of each expert, and no other."""
     for n, entry in enumerate(entries):
-        who = f"expert {quote_field(entry.name)}"
-        for key, value in entry.costs.items():
+        who = f"expert {quote_field(entry['name'])}"
+        for key in (key for key in entry if key not in EXPERT_KEYS):
             if key not in costs:
                 what = f"{who} has the undeclared cost {quote_field(key)}"
                 remedy = suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys")
                 raise source.error(("experts", n, key), what, remedy=remedy)
             with source.locate_errors("experts", n, key):
-                validation.check_costs((entry.name,), {key: [value]})
+                validation.check_costs((entry["name"],), {key: [entry[key]]})
         for cost in costs:
-            if cost not in entry.costs:
+            if cost not in entry:
                 what, remedy = f"{who} has no cost {cost!r}", "add it; write 0 if it costs nothing"
                 raise source.error(("experts", n), what, remedy=remedy)
-    return {cost: [float(entry.costs[cost]) for entry in entries] for cost in costs}
+    return {cost: [float(entry[cost]) for entry in entries] for cost in costs}
 
 
-def groups_from_experts(source: Document, entries: Sequence[ExpertEntry]) -> dict[str, Group]:
-    """The groups that the experts name."""
-    groups: dict[str, Group] = {}
-    for n, entry in enumerate(entries):
-        keys = ("experts", n, "group")
-        for name in as_list(entry.group):
-            group = groups.setdefault(name, Group((), source.path, source.line(keys)))
-            if entry.name in group.members[-1:]:
-                what = f"expert {quote_field(entry.name)} names the group {quote_field(name)} twice"
-                raise source.error(keys, what, remedy="name it once")
-            groups[name] = group._replace(members=(*group.members, entry.name))
-    return groups
-
-
-def add_declared_groups(
+def read_groups(
     document: Document,
-    problem: ProblemEntry,
-    entries: Sequence[ExpertEntry],
-    known: Mapping[str, Group],
+    problem: Entry,
+    source: Document,
+    entries: Sequence[Entry],
     sheet: Sheet | None,
 ) -> dict[str, Group]:
-    """The groups of the experts and those under the key `groups`."""
-    groups, names = dict(known), [entry.name for entry in entries]
-    for name, given in problem.groups.items():
-        line = document.line(("groups", name))
-        if name in known:
-            first = known[name]
-            what = f"group {quote_field(name)} is already in {first.path.name}, line {first.line}"
-            raise document.error(("groups", name), what, remedy="rename one of them, or keep one")
-        if isinstance(given, ColumnRule):
+    """The groups that the experts name, and those under the key `groups`."""
+    groups: dict[str, Group] = {}
+    for n, entry in enumerate(entries):
+        keys: Keys = ("experts", n, "group")
+        for name in as_list(entry.get("group", [])):
+            group = groups.setdefault(name, Group((), source.path, source.line(keys)))
+            if entry["name"] in group.members[-1:]:
+                who = f"expert {quote_field(entry['name'])}"
+                what = f"{who} names the group {quote_field(name)} twice"
+                raise source.error(keys, what, remedy="name it once")
+            groups[name] = group._replace(members=(*group.members, entry["name"]))
+    names = [entry["name"] for entry in entries]
+    for name, given in problem.get("groups", {}).items():
+        keys = ("groups", name)
+        if name in groups:
+            _, path, line = groups[name]
+            what = f"group {quote_field(name)} is already in {path.name}, line {line}"
+            raise document.error(keys, what, remedy="rename one of them, or keep one")
+        if isinstance(given, dict):
             members = members_by_column(document, name, given, sheet)
         else:
             members = listed_members(document, name, given, names)
-        groups[name] = Group(members, document.path, line)
+        groups[name] = Group(members, document.path, document.line(keys))
     return groups
 
 
@@ -221,29 +199,29 @@ def listed_members(
 
 
 def members_by_column(
-    document: Document, group: str, rule: ColumnRule, sheet: Sheet | None
+    document: Document, group: str, rule: Entry, sheet: Sheet | None
 ) -> tuple[str, ...]:
     """Members whose number in a column of the CSV file is in the range of the rule."""
     keys = ("groups", group, "column")
     if sheet is None:
         what = f"group {quote_field(group)} has a column, but the experts are not in a CSV file"
         raise document.error(keys, what, remedy="list its members")
-    check_column(document, keys, sheet, rule.column)
-    low = float("-inf") if rule.at_least is UNSET else rule.at_least
-    high = float("inf") if rule.at_most is UNSET else rule.at_most
+    column, blank = rule["column"], rule.get("blank")
+    check_column(document, keys, sheet, column)
+    low, high = rule.get("at_least", -math.inf), rule.get("at_most", math.inf)
     members = []
-    for row, (name, field) in enumerate(zip(sheet.names, sheet.column(rule.column), strict=True)):
+    for row, (name, field) in enumerate(zip(sheet.names, sheet.column(column), strict=True)):
         value = parse_decimal(field)
-        if (field and value is None) or (not field and rule.blank is UNSET):
+        if value is None and (field or not blank):
             raise ProblemFileError(
-                rule.column,
+                column,
                 got=shorten(field),
                 expected="a number",
                 remedy=f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}",
                 path=sheet.path,
                 line=sheet.line(row),
             )
-        if rule.blank == "in" if value is None else low <= value <= high:
+        if blank == "in" if value is None else low <= value <= high:
             members.append(name)
     if not members:
         what, remedy = f"group {quote_field(group)} has no members", "change its rule, or remove it"

@@ -1,16 +1,14 @@
 """A problem file: a pool, its limits and what belongs to them, read from YAML, TOML or JSON."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from msgspec import UNSET
-
 from bylot._text import join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
-from bylot.problem import Limit, Problem, Remedy, Share, validation
+from bylot.problem import Limit, Problem, Share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
 from bylot.problem.limits import MAX_COST
 from bylot.problem_files.document import Document, format_yaml, read_document
@@ -19,8 +17,7 @@ from bylot.problem_files.limits import WrittenLimit, read_limits
 from bylot.problem_files.schema import (
     EXPERT_KEYS,
     NAME_RULE,
-    ProblemEntry,
-    decode_problem,
+    check_problem_document,
     is_readable_name,
 )
 
@@ -63,7 +60,7 @@ class ProblemFile:
     def format_limit(self, limit: Limit) -> str:
         """Write a limit, which is per request, in the words and the unit of the file."""
         written = next(one for one in self.limits if one.limit.key == limit.key)
-        bound = limit.bound / (self.problem.draws if written.per == "draw" else 1)
+        bound = limit.bound / written.unit(self.problem.draws)
         return f'"{written._replace(written=bound).words}"'
 
 
@@ -89,39 +86,34 @@ def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) 
         If no policy can keep all limits; also an InfeasibleLimits.
     """
     document = read_document(Path(path))
-    entry = decode_problem(document)
+    entry = check_problem_document(document)
     pool = read_expert_list(document, entry, None if experts is None else Path(experts))
-    limits = read_limits(document, entry, pool)
-    floor = None if entry.floor is UNSET else entry.floor
-    if floor is not None:
-        with document.locate_errors("floor"):
-            validation.check_floor(floor, len(pool.names))
-    with locate_conflict(document.path, limits, entry.draws):
+    limits = list(read_limits(document, entry, pool))
+    with document.locate_errors("floor"):
+        validation.check_floor(entry.get("floor"), len(pool.names))
+    with locate_limits(document.path, limits, entry["draws"]):
         problem = Problem(
             experts=pool.names,
             costs=pool.costs,
             limits=[one.limit for one in limits],
-            draws=entry.draws,
-            floor=floor,
-            period=None if entry.period is UNSET else entry.period,
+            draws=entry["draws"],
+            floor=entry.get("floor"),
+            period=entry.get("period"),
         )
     return ProblemFile(
         path=document.path,
         problem=problem,
-        contexts=read_contexts(document, entry),
-        rewards=read_reward_range(document, entry),
-        units=entry.costs,
+        contexts=read_contexts(document, entry.get("contexts", [])),
+        rewards=read_reward_range(document, entry.get("rewards", {"from": 0, "to": 1})),
+        units=entry.get("costs", {}),
         groups=pool.groups,
         limits=limits,
         csv=pool.csv,
     )
 
 
-def read_contexts(document: Document, entry: ProblemEntry) -> dict[str, float]:
+def read_contexts(document: Document, given: dict[str, float] | list[str]) -> dict[str, float]:
     """Contexts with shares that sum to 1: by their weights, or all equal."""
-    given = entry.contexts
-    if given is UNSET:
-        return {}
     if isinstance(given, dict):
         top = max(given.values())  # first, so that no sum overflows
         total = sum(weight / top for weight in given.values())
@@ -130,77 +122,59 @@ def read_contexts(document: Document, entry: ProblemEntry) -> dict[str, float]:
         if name in given[:n]:
             remedy = "name each context once"
             raise document.error(("contexts", n), f"duplicate context {name!r}", remedy=remedy)
-    return dict.fromkeys(given, 1 / len(given))
+    return {name: 1 / len(given) for name in given}
 
 
-def read_reward_range(document: Document, entry: ProblemEntry) -> tuple[float, float]:
+def read_reward_range(document: Document, given: dict[str, float]) -> tuple[float, float]:
     """The range of rewards."""
-    if entry.rewards is UNSET:
-        return 0.0, 1.0
-    low, high = entry.rewards.low, entry.rewards.high
-    got = [low, high]
-    if not low < high:
-        expected, remedy = "from less than to", "write the lower end first"
-        raise document.error(("rewards",), "rewards", got=got, expected=expected, remedy=remedy)
-    if max(-low, high) > MAX_COST:
-        expected, remedy = f"at most {MAX_COST:g}", "measure rewards in another unit"
-        raise document.error(("rewards",), "rewards", got=got, expected=expected, remedy=remedy)
+    low, high = float(given["from"]), float(given["to"])
+    parts = {"expected": "from less than to", "remedy": "write the lower end first"}
+    if low < high:
+        parts = {"expected": f"at most {MAX_COST:g}", "remedy": "measure rewards in another unit"}
+    if not (low < high and max(-low, high) <= MAX_COST):
+        raise document.error(("rewards",), "rewards", got=[low, high], **parts)
     return low, high
 
 
 @contextmanager
-def locate_conflict(path: Path, limits: Sequence[WrittenLimit], draws: int) -> Iterator[None]:
+def locate_limits(path: Path, limits: Sequence[WrittenLimit], draws: int) -> Iterator[None]:
     """Raise an error about the limits with the words and the lines of the file."""
     try:
         yield
-    except InfeasibleLimits as error:
-        known = {one.limit.key: one for one in limits}
-        conflict = [known[limit.key] for limit in error.limits]
-        names = join_words([one.located for one in conflict], "and")
-        raise InfeasibleProblemFile(
-            f"no policy can keep {names}{' together' if len(conflict) > 1 else ''}",
-            limits=error.limits,
-            remedies=error.remedies,
-            smallest=error.smallest,
-            draws=error.draws,
-            path=path,
-            line=format_lines(conflict),
-            lines=[one.line for one in conflict],
-            remedy=describe_remedies(error, known, draws),
-        ) from None
     except ProblemError as error:
-        raise ProblemFileError(str(error), path=path, line=format_lines(limits)) from None
+        named = [one for limit in error.limits for one in limits if one.limit is limit]
+        names = join_words([one.located for one in named], "and")
+        infeasible = error if isinstance(error, InfeasibleLimits) else None
+        shown = named if infeasible else named[-1:] or limits  # the second of two on the same side
+        lines = sorted({one.line for one in shown if one.line is not None})
+        line = f"line {', '.join(map(str, lines))}" if lines else None
+        parts = {**vars(error), "path": path, "line": line}
+        if infeasible is None:
+            parts["what"] = error.what.replace("{limits}", names)
+            raise ProblemFileError(**parts) from None
+        parts["what"] = f"no policy can keep {names}{' together' if len(named) > 1 else ''}"
+        parts["lines"] = [one.line for one in named]
+        parts["remedy"] = error.remedy or describe_remedies(infeasible, limits, draws)
+        raise InfeasibleProblemFile(**parts) from None
 
 
-def format_lines(limits: Iterable[WrittenLimit]) -> str | None:
-    """The lines of limits, each once and in order."""
-    lines = sorted({one.line for one in limits if one.line is not None})
-    return f"line {', '.join(map(str, lines))}" if lines else None
-
-
-def describe_remedies(
-    error: InfeasibleLimits, known: Mapping[tuple[str, int], WrittenLimit], draws: int
-) -> str:
+def describe_remedies(error: InfeasibleLimits, limits: Sequence[WrittenLimit], draws: int) -> str:
     """The changes that resolve a conflict, in the words and by the lines of the file."""
-    ways = [format_remedy(remedy, known, draws) for remedy in error.remedies]
+    known, ways = {one.limit.key: one for one in limits}, []
+    for remedy in error.remedies:
+        changes = []
+        for limit in remedy.changes:
+            written, bound = known[limit.key], limit.bound
+            if written.per == "draw":
+                bound = round_outward(bound / draws, limit.sign, REMEDY_DIGITS)
+            changes.append(written._replace(written=bound).entry)
+        ways.append(join_words(changes, "and"))
     if (more := len(ways) - MAX_LISTED_REMEDIES) > 0:
         ways[MAX_LISTED_REMEDIES:] = [f"one of {more} changes of other lines"]
     ways += [f"draws: {error.draws}"] if error.draws else []
     if not ways:
         return "loosen several of the limits"
     return f"write {join_words(ways, 'or')}; these bounds are the nearest, so leave a margin"
-
-
-def format_remedy(remedy: Remedy, known: Mapping[tuple[str, int], WrittenLimit], draws: int) -> str:
-    """What to write in which lines."""
-    parts = []
-    for limit in remedy.changes:
-        written, bound = known[limit.key], limit.bound
-        if written.per == "draw":
-            bound = round_outward(bound / draws, limit.sign, REMEDY_DIGITS)
-        place = f"for {limit.name}" if written.line is None else f"in line {written.line}"
-        parts.append(f"{limit.side}: {bound!r} {place}")
-    return join_words(parts, "and")
 
 
 def write(problem: Problem) -> str:
@@ -235,7 +209,11 @@ def write(problem: Problem) -> str:
     shares = {limit.name: limit.cost for limit in problem.limits if isinstance(limit.cost, Share)}
     limited = {limit.name for limit in problem.limits if isinstance(limit.cost, str)}
     costs = [name for name in problem.costs if name not in shares or name in limited]
-    check_writable_names(problem, costs)
+    for name in (*problem.experts, *problem.costs):
+        if not is_readable_name(name):
+            raise ProblemError("name", got=name, expected=NAME_RULE)
+        if name in EXPERT_KEYS and name in costs:
+            raise ProblemError(f"no cost can be called {name!r} in a file", remedy="rename it")
     default_floor = validation.check_floor(None, problem.size)
     data = {
         "draws": problem.draws,
@@ -257,13 +235,3 @@ def write(problem: Problem) -> str:
         ],
     }
     return format_yaml({key: value for key, value in data.items() if value not in (None, {}, [])})
-
-
-def check_writable_names(problem: Problem, costs: Sequence[str]) -> None:
-    """Reject names that a problem file cannot have."""
-    for name in (*problem.experts, *problem.costs):
-        if not is_readable_name(name):
-            raise ProblemError("name", got=name, expected=NAME_RULE)
-    for name in EXPERT_KEYS:
-        if name in costs:
-            raise ProblemError(f"no cost can be called {name!r} in a file", remedy="rename it")
