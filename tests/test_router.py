@@ -14,12 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Decision, Problem, Receipt, Router, at_most, optimum, simulate
 from bylot.environments import Given
+from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.errors import DecisionError, PolicyError, RewardConflict, RewardError
 from bylot.numerics.sampling import add_gradient
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICIES, POLICY_CLASSES, Omd
 from bylot.router.core import iterate_arrays
-from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from small import five, recorded
 
 PLACE = {name: i for i, name in enumerate(five().experts)}

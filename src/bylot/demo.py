@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_table, print_progress
+from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.numerics.inclusion import expected_panel_costs
 from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import expected_rewards_by_round
 from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem
 from bylot.reports import style
-from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from bylot.simulation import Trace, running_mean, simulate
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_table
+from bylot.environments.synthetic import make_crowd_problem
 from bylot.errors import install_command
 from bylot.numerics.sum_max import sum_max
 from bylot.router.router import Router
-from bylot.sample_problems import make_crowd_problem
 
 K, M, N = 50, 5, 3  # experts, panel size, dimensions
 OWN_ROUTERS = {"bylot": "omd", "bylot distinct": "distinct", "bylot tangent": "tangent"}

@@ -13,13 +13,13 @@ from scipy.optimize import brentq
 
 from bylot._text import format_table
 from bylot.environments import NO_DELAY
+from bylot.environments.synthetic import make_crowd_problem
 from bylot.numerics.box import EDGE_ROUNDING
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.streams import DRAW_STREAM
 from bylot.policies import Omd
 from bylot.policies.omd import OmdRule
-from bylot.sample_problems import make_crowd_problem
 from bylot.simulation import PlayRecord, make_late_rewards, make_play_record, play_rounds
 
 COMPILED_REPEATS = 30  # plays per turn, so that a turn of the compiled loop is long enough to time

@@ -38,7 +38,7 @@ RUN_OUTPUTS = (
 RECORD_SOURCES = (
     *("bylot/environments", "bylot/harness.py", "bylot/metrics.py", "bylot/numerics"),
     *("bylot/optima", "bylot/outcome_tables", "bylot/policies", "bylot/problem"),
-    *("bylot/sample_problems.py", "bylot/simulation.py", "bylot/theory.py"),
+    *("bylot/simulation.py", "bylot/theory.py"),
     *("bylot_paper/crowd.py", "bylot_paper/crowd_files.py", "bylot_paper/crowd_scenario.py"),
     *("bylot_paper/crowd_sources.py", "bylot_paper/grid.py", "bylot_paper/outcome.py"),
     *("bylot_paper/policy_settings.py", "bylot_paper/run.py", "bylot_paper/scenarios.py"),

@@ -14,11 +14,11 @@ import numpy as np
 from bylot.environments import NO_DELAY, Given, Noisy, Outcomes, RewardDelay
 from bylot.environments.base import make_block_generator
 from bylot.environments.outcomes import draw_block_uniforms
+from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import ValueStack
 from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.problem import Problem, at_least, at_most, share
-from bylot.sample_problems import make_crowd_environment, make_crowd_problem
 from bylot_paper.crowd_scenario import CrowdScenario
 from bylot_paper.crowd_sources import make_synthetic_crowd
 

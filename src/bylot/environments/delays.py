@@ -1,14 +1,14 @@
 """When rewards arrive: at once, some rounds late, or never."""
 
-import operator
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Ints
+from bylot.problem.limits import float_from_real
+from bylot.problem.validation import int_from_whole
 
 NEVER_DUE = 1 << 62  # a round that no run reaches
 DELAY_STREAM = 2
@@ -36,19 +36,15 @@ class RewardDelay:
     lost: float = 0.0
 
     def __post_init__(self) -> None:
-        try:
-            lag = -1 if isinstance(self.lag, bool) else operator.index(self.lag)
-        except TypeError:
-            lag = -1
-        if not 0 <= lag < MAX_LAG_ROUNDS:
+        lag, lost = int_from_whole(self.lag), float_from_real(self.lost)
+        if lag is None or not 0 <= lag < MAX_LAG_ROUNDS:
             expected = f"an integer of at least 0 and less than {MAX_LAG_ROUNDS}"
             remedy = "use lost=1 for rewards that never arrive"
             raise ValuesError("lag", got=self.lag, expected=expected, remedy=remedy)
-        number = isinstance(self.lost, Real) and not isinstance(self.lost, bool)
-        if not (number and 0.0 <= self.lost <= 1.0):
+        if lost is None or not 0.0 <= lost <= 1.0:
             raise ValuesError("lost", got=self.lost, expected="a probability in [0, 1]")
         object.__setattr__(self, "lag", lag)
-        object.__setattr__(self, "lost", float(self.lost))
+        object.__setattr__(self, "lost", lost)
 
     def due(self, rounds: int, seed: int) -> Ints:
         """Return the (rounds,) after whose decision each reward arrives, or NEVER_DUE.

@@ -1,4 +1,7 @@
-"""Synthetic environments: noise around fixed skills, spells of bad skills, and drifting skills."""
+"""Synthetic environments: noise around fixed skills, spells of bad skills, and drifting skills.
+
+A made-up crowd, for the demo and the benchmarks, is a problem and an environment.
+"""
 
 import math
 from collections.abc import Callable
@@ -15,6 +18,7 @@ from bylot.environments.base import (
 )
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
+from bylot.problem import Problem, at_least, at_most, share
 
 REGIME_STREAM = 1
 
@@ -178,3 +182,28 @@ def assemble_blocks(
         for to, drawn in zip(whole, block(number), strict=True):
             to[begin - start : end - start] = drawn[begin - first : end - first]
     return whole
+
+
+def make_crowd_problem(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
+    """Make a crowd with heavy-tailed workloads: a budget, a cap on the busiest, a novice share."""
+    rng = np.random.default_rng(seed)
+    workload = rng.lognormal(-1.5, 1.0, size).clip(0.01)
+    workload /= workload.max()
+    names = [f"worker-{i:02d}" for i in range(size)]
+    order = np.argsort(workload)
+    busy = share("busy", [names[i] for i in order[-size // 5 :]])
+    novice = share("novice", [names[i] for i in order[: size // 5]])
+    limits = [
+        at_most("workload", float(draws * workload.mean())),
+        at_most(busy, 0.8),
+        at_least(novice, 0.5),
+    ]
+    return Problem(names, {"workload": workload}, limits, draws=draws)
+
+
+def make_crowd_environment(problem: Problem, dimensions: int = 3, seed: int = 0) -> Noisy:
+    """Make skills that grow with practice: the busier a worker, the better; rewards in [0, 1]."""
+    rng = np.random.default_rng(seed + 1)
+    practice = problem.costs["workload"].argsort().argsort() / (problem.size - 1)
+    level = 0.2 + 0.6 * practice + 0.15 * rng.standard_normal((dimensions, problem.size))
+    return Noisy(level.clip(0.0, 1.0), worth=1 / dimensions)

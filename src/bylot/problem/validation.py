@@ -34,18 +34,16 @@ def check_experts(given: Iterable[str]) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         remedy = "write experts=['ann', 'bob', ...]"
         raise ProblemError("experts", got=given, expected="a list of names", remedy=remedy)
-    names = tuple(given)
-    for i, name in enumerate(names):
+    first: dict[str, int] = {}
+    for i, name in enumerate(given):
         if not isinstance(name, str) or not name:
             raise ProblemError(f"experts[{i}]", got=name, expected="a non-empty string")
-    if len(names) < 2:
-        raise ProblemError("experts", got=list(names), expected="at least two experts")
-    first: dict[str, int] = {}
-    for i, name in enumerate(names):
         if first.setdefault(name, i) != i:
             what = f"experts[{first[name]}] and experts[{i}] are both called {name!r}"
             raise ProblemError(what, remedy="give each expert a name of its own")
-    return names
+    if len(first) < 2:
+        raise ProblemError("experts", got=list(first), expected="at least two experts")
+    return tuple(first)
 
 
 def check_costs(names: tuple[str, ...], given: Mapping[str, object]) -> dict[str, Floats]:

@@ -151,17 +151,13 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
     """The value that starts with an event; its lines and texts are added to the document."""
     line = event.start_mark.line + 1
     document.lines.setdefault(keys, line)
-    for what, given, remedy in (
-        (
-            "alias *",
-            isinstance(event, yaml.AliasEvent) and event.anchor,
-            "write out what it stands for",
-        ),
-        ("anchor &", event.anchor, "remove it and write out what repeats"),
-        ("tag ", getattr(event, "tag", None), "remove it; types follow from the key"),
-    ):
-        if given:
-            raise document.error(keys, f"{what}{given} is not supported", line=line, remedy=remedy)
+    if event.anchor is not None:
+        kind = "alias *" if isinstance(event, yaml.AliasEvent) else "anchor &"
+        what, remedy = f"{kind}{event.anchor} is not supported", "write out what repeats"
+        raise document.error(keys, what, line=line, remedy=remedy)
+    if event.tag is not None:
+        what, remedy = f"tag {event.tag} is not supported", "remove it; types follow from the key"
+        raise document.error(keys, what, line=line, remedy=remedy)
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
         return event.value if event.style is not None else resolve_scalar(event.value)
