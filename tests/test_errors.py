@@ -8,7 +8,7 @@ import pytest
 
 from bylot import errors
 from bylot.errors import InfeasibleLimits, OutOfReachWarning, PolicyError, RewardError
-from bylot.problem import Limit, Remedy, at_least, at_most
+from bylot.problem import Limit, at_least, at_most
 
 CLASSES = [
     one
@@ -46,7 +46,7 @@ def test_limits_are_written_as_the_reader_knows_them() -> None:
     def shout(limit: Limit) -> str:
         return f"{limit.name.upper()} <= {limit.bound:g}"
 
-    remedies = (Remedy((at_most("usd", 2.0),)), Remedy((at_most("gpu", 3.0),)))
+    remedies = ((at_most("usd", 2.0),), (at_most("gpu", 3.0),))
     error = InfeasibleLimits(
         "no policy keeps {limits}",
         limits=(at_most("usd", 1.0), at_most("gpu", 2.0)),
@@ -61,7 +61,7 @@ def test_limits_are_written_as_the_reader_knows_them() -> None:
 
 
 def test_a_running_router_is_offered_only_what_it_can_do() -> None:
-    error = InfeasibleLimits("no", remedies=(Remedy((at_least("a", 1.0),)),), draws=4)
+    error = InfeasibleLimits("no", remedies=((at_least("a", 1.0),),), draws=4)
     assert str(error.for_running_router()) == (
         "no; use at_least('a', 1.0), or create a new router with draws=4"
     )

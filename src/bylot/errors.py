@@ -94,8 +94,8 @@ class InfeasibleLimits(ProblemError):
     ----------
     limits : sequence of Limit
         The conflict: limits that cannot be kept together.
-    remedies : sequence of Remedy
-        Changes of bounds; each of them resolves the conflict on its own.
+    remedies : sequence of tuples of Limit
+        Limits with other bounds; each tuple resolves the conflict on its own.
     smallest : bool
         Whether no conflict has fewer limits. If not, none of these limits can be left out, but
         another conflict may be smaller.
@@ -116,12 +116,12 @@ class InfeasibleLimits(ProblemError):
         """Write the bounds that resolve the conflict, and the number of draws that does."""
         if self.remedy is not None or not (self.remedies or self.draws):
             return super().advise(format_limit)
-        bounds = [join_words(map(format_limit, one.changes), "and") for one in self.remedies]
+        bounds = [join_words(map(format_limit, one), "and") for one in self.remedies]
         more = len(bounds) - MAX_REMEDIES_SHOWN
         if more > 0:
             bounds[MAX_REMEDIES_SHOWN:] = [f"one of {more} more in .remedies"]
         ways = [f"use {' or '.join(bounds)}"] if bounds else []
-        if self.remedies and len(self.remedies[0].changes) > 1:
+        if self.remedies and len(self.remedies[0]) > 1:
             ways = [f"use {bounds[0]} together, as no single change is enough"]
         if self.draws and self.running:
             ways.append(f"create a new router with draws={self.draws}")

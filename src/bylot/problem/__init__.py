@@ -1,6 +1,6 @@
 """The problem: experts, costs, limits, and whether the limits can be kept at all."""
 
-from bylot.problem.feasibility import Conflict, Remedy
+from bylot.problem.feasibility import Conflict
 from bylot.problem.limits import DerivedCost, Limit, Share, at_least, at_most, share
 from bylot.problem.problem import Box, Problem
 
@@ -10,7 +10,6 @@ __all__ = [
     "DerivedCost",
     "Limit",
     "Problem",
-    "Remedy",
     "Share",
     "at_least",
     "at_most",

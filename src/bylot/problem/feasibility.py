@@ -1,6 +1,6 @@
 """Feasibility: whether any policy can keep the limits, which of them conflict, and what helps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from math import ceil
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from bylot._text import join_words
 from bylot.errors import InfeasibleLimits
-from bylot.problem.limits import LOWER, UPPER, Limit, format_limits
+from bylot.problem.limits import LOWER, UPPER, Limit
 from bylot.problem.polytope import BOUND_TOLERANCE, LimitPolytope
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Conflict:
     smallest: bool
 
     def __str__(self) -> str:
-        return format_limits(self.limits)
+        return join_words(map(str, self.limits), "and")
 
 
 def find_conflict(
@@ -112,30 +113,9 @@ def find_smallest_hitting_set(sets: list[list[int]], size: int) -> list[int] | N
     return np.flatnonzero(answer.x > 0.5).tolist() if answer.status == 0 else None
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """New bounds with which all limits can be kept."""
-
-    changes: tuple[Limit, ...]
-
-    def apply(self, limits: Iterable[Limit]) -> tuple[Limit, ...]:
-        """Return the limits with the changed ones replaced.
-
-        >>> from bylot.problem.limits import at_least, at_most
-        >>> before = [at_most("usd", 1.0), at_least("usd", 0.5)]
-        >>> print(*Remedy((at_most("usd", 2.0),)).apply(before))
-        at_most('usd', 2.0) at_least('usd', 0.5)
-        """
-        new = {limit.key: limit for limit in self.changes}
-        return tuple(new.get(limit.key, limit) for limit in limits)
-
-    def __str__(self) -> str:
-        return format_limits(self.changes)
-
-
 def find_single_remedies(
     polytope: LimitPolytope, limits: Sequence[Limit], conflict: Sequence[Limit]
-) -> tuple[Remedy, ...]:
+) -> tuple[tuple[Limit], ...]:
     """Find for each limit in conflict the nearest sufficient bound; the smallest change first.
 
     The nearest upper bound is the smallest c_j.p that the *other* limits allow; there is none if
@@ -149,18 +129,18 @@ def find_single_remedies(
             bounds = None if best is None else _first_feasible_rounding(polytope, {j: best})
             if bounds is not None:
                 change = abs(bounds[j] - polytope.bounds[j]) / polytope.units[j]
-                found.append((change, j, Remedy((limits[j].at(bounds[j]),))))
-    return tuple(remedy for _, _, remedy in sorted(found, key=lambda one: one[:2]))
+                found.append((change, j, limits[j].at(bounds[j])))
+    return tuple((limit,) for _, _, limit in sorted(found, key=lambda one: one[:2]))
 
 
-def find_joint_remedy(polytope: LimitPolytope, limits: Sequence[Limit]) -> Remedy | None:
+def find_joint_remedy(polytope: LimitPolytope, limits: Sequence[Limit]) -> tuple[Limit, ...] | None:
     """Find new bounds for several limits at once, with the least sum of relative changes."""
     p = polytope.find_nearest()
     if p is None:
         return None
     broken = [j for j in polytope.every if polytope.excess(p)[j] > BOUND_TOLERANCE / 2]
     bounds = _first_feasible_rounding(polytope, {j: float(polytope.rows[j] @ p) for j in broken})
-    return None if bounds is None else Remedy(tuple(limits[j].at(bounds[j]) for j in broken))
+    return None if bounds is None else tuple(limits[j].at(bounds[j]) for j in broken)
 
 
 def round_outward(value: float, sign: int, digits: int) -> float:
@@ -219,10 +199,8 @@ def require_feasible(problem: "Problem") -> None:
     conflict = find_conflict(polytope, problem.limits)
     if conflict is None:
         return
-    remedies = find_single_remedies(polytope, problem.limits, conflict.limits)
-    if not remedies:
-        joint = find_joint_remedy(polytope, problem.limits)
-        remedies = () if joint is None else (joint,)
+    single = find_single_remedies(polytope, problem.limits, conflict.limits)
+    joint = None if single else find_joint_remedy(polytope, problem.limits)
     most, together = min(problem.draws, problem.size), ""
     if len(conflict.limits) > 1:
         kind = "the smallest" if conflict.smallest else "an irreducible"
@@ -231,7 +209,7 @@ def require_feasible(problem: "Problem") -> None:
         f"no policy that asks {'1' if most == 1 else f'1 to {most}'} of {problem.size} experts per "
         f"request can keep {{limits}}{together}",
         limits=conflict.limits,
-        remedies=remedies,
+        remedies=single if joint is None else (joint,),
         smallest=conflict.smallest,
         draws=find_sufficient_draws(polytope),
     )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bylot._text import join_words
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats
 
@@ -306,15 +305,6 @@ def share(group: str, members: Iterable[str]) -> Share:
         what, remedy = f"members of share {group!r}", f"write share({group!r}, [{members!r}])"
         raise ProblemError(what, got=members, expected="a list of names", remedy=remedy)
     return Share(group, tuple(members))
-
-
-def format_limits(limits: Iterable[Limit]) -> str:
-    """Write limits in a sentence.
-
-    >>> format_limits([at_most("usd", 2), at_least("usd", 1), at_most("gpu", 3)])
-    "at_most('usd', 2.0), at_least('usd', 1.0) and at_most('gpu', 3.0)"
-    """
-    return join_words(map(str, limits), "and")
 
 
 def float_from_real(given: object) -> float | None:

@@ -128,11 +128,14 @@ def read_contexts(document: Document, given: dict[str, float] | list[str]) -> di
 def read_reward_range(document: Document, given: dict[str, float]) -> tuple[float, float]:
     """The range of rewards."""
     low, high = float(given["from"]), float(given["to"])
-    parts = {"expected": "from less than to", "remedy": "write the lower end first"}
-    if low < high:
-        parts = {"expected": f"at most {MAX_COST:g}", "remedy": "measure rewards in another unit"}
-    if not (low < high and max(-low, high) <= MAX_COST):
-        raise document.error(("rewards",), "rewards", got=[low, high], **parts)
+    expected = ""
+    if not low < high:
+        expected, remedy = "from less than to", "write the lower end first"
+    elif max(-low, high) > MAX_COST:
+        expected, remedy = f"at most {MAX_COST:g}", "measure rewards in another unit"
+    if expected:
+        parts = {"got": [low, high], "expected": expected, "remedy": remedy}
+        raise document.error(("rewards",), "rewards", **parts)
     return low, high
 
 
@@ -163,7 +166,7 @@ def describe_remedies(error: InfeasibleLimits, limits: Sequence[WrittenLimit], d
     known, ways = {one.limit.key: one for one in limits}, []
     for remedy in error.remedies:
         changes = []
-        for limit in remedy.changes:
+        for limit in remedy:
             written, bound = known[limit.key], limit.bound
             if written.per == "draw":
                 bound = round_outward(bound / draws, limit.sign, REMEDY_DIGITS)
