@@ -43,19 +43,21 @@ def test_eta_star_minimises_theorem_1_and_gives_its_bound() -> None:
 
 
 def test_tight_eta_minimises_the_tight_bound_which_is_half_of_the_stated_one() -> None:
-    eta = theory.tight_eta(500, 7, 3, 0.02)
-    best = least(lambda eta: theory.tight_theorem_1(500, 7, 3, 0.02, eta), around=eta)
+    eta = theory.eta_star(500, 7, 3, 0.02, tight=True)
+    best = least(lambda eta: theory.theorem_1(500, 7, 3, 0.02, eta, tight=True), around=eta)
     assert_allclose(best, eta, rtol=1e-6)
     assert_allclose(2 * eta, theory.eta_star(500, 7, 3, 0.02), rtol=1e-14)
     half = theory.theorem_1(500, 7, 3, 0.02) / 2
-    assert_allclose(theory.tight_theorem_1(500, 7, 3, 0.02), half, rtol=1e-14)
+    assert_allclose(theory.theorem_1(500, 7, 3, 0.02, tight=True), half, rtol=1e-14)
 
 
 def test_the_rates_of_the_corollary_minimise_it() -> None:
     visits, rate = [5, 100, 395], theory.context_rate(7, 3, 0.02)
     best = least(lambda a: theory.corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
     assert_allclose(best, rate, rtol=1e-6)
-    best = least(lambda a: theory.tight_corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
+    best = least(
+        lambda a: theory.corollary_by_visits(visits, 7, 3, 0.02, a, tight=True), around=rate
+    )
     assert_allclose(best, rate / 2, rtol=1e-6)
 
 
@@ -72,16 +74,16 @@ def test_tight_bounds_are_below_stated_ones_and_all_fall_with_time(
 ) -> None:
     floor = 1 / (10 * K)
     eta = factor * theory.eta_star(T, K, M, floor)
-    assert theory.tight_theorem_1(T, K, M, floor, eta) < theory.theorem_1(T, K, M, floor, eta)
+    assert theory.theorem_1(T, K, M, floor, eta, tight=True) < theory.theorem_1(T, K, M, floor, eta)
     assert theory.theorem_1(2 * T, K, M, floor) < theory.theorem_1(T, K, M, floor)
-    assert theory.tight_sampling_error(T, M, [1.0, factor]) < theory.sampling_error(
+    assert theory.sampling_error(T, M, [1.0, factor], tight=True) < theory.sampling_error(
         T, M, [1.0, factor]
     )
     assert theory.sampling_error(2 * T, M, [factor]) < theory.sampling_error(T, M, [factor])
     by_visits = theory.corollary_by_visits(visits, K, M, floor)
     stated = theory.corollary(sum(visits), K, M, floor, len(visits))
     assert by_visits <= stated * (1 + 1e-12)
-    assert theory.tight_corollary_by_visits(visits, K, M, floor) < by_visits
+    assert theory.corollary_by_visits(visits, K, M, floor, tight=True) < by_visits
     for regret in (theory.anytime_regret, theory.adaptive_regret):
         assert regret(factor, 1.0, 16 * T) / 16 < regret(factor, 1.0, T)
 
@@ -196,10 +198,10 @@ def test_the_sampling_error_stays_below_both_bounds() -> None:
     rows = np.array([[1.0, 0.0, 1.0, 0.0], [3.0, 1.0, 0.0, 2.0]])
     expected = rows @ (1 - (1 - q) ** M)
     off = [np.linalg.norm(paid(q, rows, rounds, M, rng) - expected) for _ in range(400)]
-    assert np.mean(off) < theory.tight_sampling_error(rounds, M, rows.max(axis=1))
+    assert np.mean(off) < theory.sampling_error(rounds, M, rows.max(axis=1), tight=True)
     assert np.mean(off) < theory.sampling_error(rounds, M, rows.max(axis=1))
     # and the bound is not vacuous: a hundred times as many rounds would not be believed
-    assert np.mean(off) > theory.tight_sampling_error(100 * rounds, M, rows.max(axis=1))
+    assert np.mean(off) > theory.sampling_error(100 * rounds, M, rows.max(axis=1), tight=True)
 
 
 def test_the_second_moment_bounds_the_gradient_estimate_for_every_panel_reward() -> None:

@@ -16,7 +16,6 @@ from bylot.whatif import Reference, WhatifPlan, WhatifResults
 from bylot.whatif.plan import WhatifJob
 from bylot.whatif.references import MissingReference
 from bylot.whatif.report import describe_policy
-from bylot.whatif.results import TrialRuns
 from bylot.whatif.summary import compare_rewards, summarize_results
 
 POOL = """\
@@ -54,7 +53,7 @@ def found(tmp_path: Path) -> WhatifResults:
         WhatifJob("free-draws"): Reference(0.625, 0.625, kept=False),
     }
     plan = WhatifPlan(file, synthetic_scenario(file), ["distinct", "ts", "tangent"], [0], 200)
-    return WhatifResults(plan, TrialRuns({}, {}), results)
+    return WhatifResults(plan, {}, {}, results)
 
 
 def test_the_first_is_about_the_best_of_those_that_keep_the_limits(found: WhatifResults) -> None:

@@ -71,11 +71,9 @@ class IidSets:
         return iid_inclusion(self.q, self.draws)
 
     def group_counts(self, group: Bools) -> Floats:
-        """By generating functions."""
         return iid_group_counts(self.q, group, self.draws)
 
     def pad(self, extra: int) -> "IidSets":
-        """q = 0 for the others."""
         return IidSets(np.append(self.q, np.zeros(extra)), self.draws)
 
 
@@ -106,7 +104,6 @@ class FixedSizeSets:
 
     @cached_property
     def inclusion(self) -> Floats:
-        """From the count table."""
         table, coins, _ = self.table
         pi = np.empty(coins.size)
         fill_inclusion(pi, table, coins, self.members)
@@ -117,7 +114,6 @@ class FixedSizeSets:
         return fixed_size_group_counts(self.table[1], group, self.members)
 
     def pad(self, extra: int) -> "FixedSizeSets":
-        """theta = -inf for the others."""
         return FixedSizeSets(np.append(self.theta, np.full(extra, -np.inf)), self.members)
 
 
@@ -136,17 +132,14 @@ class MixedSets:
 
     @cached_property
     def inclusion(self) -> Floats:
-        """The mixture of the inclusion probabilities."""
         inclusion: Floats = self.weights @ np.array([part.inclusion for part in self.parts])
         return inclusion
 
     def group_counts(self, group: Bools) -> Floats:
-        """The mixture of the counts."""
         counts = np.array([part.group_counts(group) for part in self.parts])
         return np.asarray(np.tensordot(self.weights, counts, 1))
 
     def pad(self, extra: int) -> "MixedSets":
-        """The mixture of the padded parts."""
         return MixedSets([part.pad(extra) for part in self.parts], self.weights)
 
 
@@ -157,22 +150,18 @@ class ConstantSet:
     inside: Bools  # (K,)
 
     def log_probability(self, members: Ints) -> float:
-        """0 for the panel itself."""
         same = members.size == self.inside.sum() and self.inside[members].all()
         return 0.0 if same else -np.inf
 
     @property
     def inclusion(self) -> Floats:
-        """1 for its members."""
         return self.inside.astype(np.float64)
 
     def group_counts(self, group: Bools) -> Floats:
-        """One entry is 1."""
         size, j = int(self.inside.sum()), int((self.inside & group).sum())
         counts = np.zeros((size + 1, size + 1))
         counts[j, size - j] = 1.0
         return counts
 
     def pad(self, extra: int) -> "ConstantSet":
-        """None of the others is a member."""
         return ConstantSet(np.append(self.inside, np.zeros(extra, np.bool_)))

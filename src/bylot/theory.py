@@ -3,8 +3,17 @@
 Rewards lie in [0, 1], as in the theory: divide larger ones by their largest value first. What was
 measured, and whether it stays below, is left to the metrics.
 
-The letters: T rounds, K experts, M draws, floor gamma, and G^2 = K M (1/gamma + M - 1), which
-bounds the expected squared length of the gradient estimate (paper, proof of Theorem 1, step 3).
+Parameters of all functions
+---------------------------
+T, K, M, floor
+    Rounds, experts, draws, and gamma. G^2 = K M (1/gamma + M - 1) bounds the expected squared
+    length of the gradient estimate (paper, proof of Theorem 1, step 3).
+most
+    The largest cost cbar_j of each of the d limits.
+visits
+    The number of rounds T_x of each context x.
+tight
+    Use the smaller constant that the same proof allows, and not the one that the paper states.
 """
 
 from math import log, sqrt
@@ -24,45 +33,30 @@ def second_moment(K: int, M: int, floor: float) -> float:
     return K * M * (1.0 / floor + M - 1)
 
 
-def eta_star(T: int, K: int, M: int, floor: float) -> float:
-    """The proximal parameter of Theorem 1: sqrt(2 T) G, which minimises `theorem_1`.
+def eta_star(T: int, K: int, M: int, floor: float, *, tight: bool = False) -> float:
+    """The proximal parameter that minimises `theorem_1`: sqrt(2 T) G; if tight, half of it.
 
-    >>> eta_star(T=4, K=2, M=1, floor=0.25)
-    8.0
+    >>> eta_star(T=4, K=2, M=1, floor=0.25), eta_star(T=4, K=2, M=1, floor=0.25, tight=True)
+    (8.0, 4.0)
     """
-    return sqrt(2 * T * second_moment(K, M, floor))
+    return sqrt(2 * T * second_moment(K, M, floor)) / (2 if tight else 1)
 
 
-def theorem_1(T: int, K: int, M: int, floor: float, eta: float | None = None) -> float:
+def theorem_1(
+    T: int, K: int, M: int, floor: float, eta: float | None = None, *, tight: bool = False
+) -> float:
     """E R1(T) <= (eta + 2 T G^2 / eta) / T; with eta_star, if none is given, 2 sqrt(2 / T) G.
 
-    >>> theorem_1(T=4, K=2, M=1, floor=0.25)
-    4.0
+    Tight: (eta + T G^2 / (2 eta)) / T, at best sqrt(2 / T) G. The proof of Theorem 1 needs
+    g.d <= a |g|^2 + (eta / 2) |d|^2, which it has with a = 2 / eta; by Young's inequality
+    a = 1 / (2 eta) is enough, the rest stands.
+
+    >>> theorem_1(T=4, K=2, M=1, floor=0.25), theorem_1(T=4, K=2, M=1, floor=0.25, tight=True)
+    (4.0, 2.0)
     """
-    eta = eta_star(T, K, M, floor) if eta is None else eta
-    return (eta + 2 * T * second_moment(K, M, floor) / eta) / T
-
-
-def tight_eta(T: int, K: int, M: int, floor: float) -> float:
-    """sqrt(T / 2) G, half of `eta_star`, which minimises `tight_theorem_1`.
-
-    >>> tight_eta(T=4, K=2, M=1, floor=0.25)
-    4.0
-    """
-    return eta_star(T, K, M, floor) / 2
-
-
-def tight_theorem_1(T: int, K: int, M: int, floor: float, eta: float | None = None) -> float:
-    """E R1(T) <= (eta + T G^2 / (2 eta)) / T; with tight_eta, if none is given, sqrt(2 / T) G.
-
-    The proof of Theorem 1 needs g.d <= a |g|^2 + (eta / 2) |d|^2, which it has with a = 2 / eta;
-    by Young's inequality a = 1 / (2 eta) is enough, the rest stands. At best half the paper's.
-
-    >>> tight_theorem_1(T=4, K=2, M=1, floor=0.25)
-    2.0
-    """
-    eta = tight_eta(T, K, M, floor) if eta is None else eta
-    return (eta + T * second_moment(K, M, floor) / (2 * eta)) / T
+    eta = eta_star(T, K, M, floor, tight=tight) if eta is None else eta
+    G2 = second_moment(K, M, floor)
+    return (eta + (T * G2 / (2 * eta) if tight else 2 * T * G2 / eta)) / T
 
 
 def slope_bound(problem: Problem) -> float:
@@ -116,52 +110,40 @@ def adaptive_regret(step: float, slope: float, T: int) -> float:
     return (2 / step + step) * slope * sqrt(T)
 
 
-def sampling_error(T: int, M: int, most: ArrayLike) -> float:
+def sampling_error(T: int, M: int, most: ArrayLike, *, tight: bool = False) -> float:
     """E |mean of costs paid - mean of expected costs| <= M |cbar| L sqrt(log(2d) / T), where
 
-    L = sqrt(2) + 1 / (sqrt(2) log(2d)) from the integral in the paper's sampling lemma, and `most`
-    is the largest cost cbar_j of each of the d limits. (With one cbar for all, |cbar| is
-    cbar sqrt(d), as the paper has it.)
+    L = sqrt(2) + 1 / (sqrt(2) log(2d)) from the integral in the paper's sampling lemma. (With one
+    cbar for all, |cbar| is cbar sqrt(d), as the paper has it.)
+
+    Tight: M |cbar| / (2 sqrt(T)). The deviations of different rounds are uncorrelated, so that the
+    mean square of their mean is the sum of their variances over T^2; what lies in [0, M cbar_j]
+    varies by (M cbar_j)^2 / 4.
 
     >>> round(sampling_error(T=100, M=1, most=[1.0]), 6)
     0.202673
+    >>> sampling_error(T=100, M=1, most=[1.0], tight=True)
+    0.05
     """
     cbar = np.asarray(most, dtype=np.float64)
     if cbar.size == 0:
         return 0.0
+    if tight:
+        return M * float(np.linalg.norm(cbar)) / (2 * sqrt(T))
     logarithm = log(2 * cbar.size)
     L = sqrt(2) + 1 / (sqrt(2) * logarithm)
     return M * float(np.linalg.norm(cbar)) * L * sqrt(logarithm / T)
 
 
-def tight_sampling_error(T: int, M: int, most: ArrayLike) -> float:
-    """The same without the logarithm: M |cbar| / (2 sqrt(T)).
-
-    The deviations of different rounds are uncorrelated, so that the mean square of their mean is
-    the sum of their variances over T^2; what lies in [0, M cbar_j] varies by (M cbar_j)^2 / 4.
-
-    >>> tight_sampling_error(T=100, M=1, most=[1.0])
-    0.05
-    """
-    return M * float(np.linalg.norm(np.asarray(most, dtype=np.float64))) / (2 * sqrt(T))
-
-
-def theorem_2(T: int, M: int, most: ArrayLike, regret: float) -> float:
+def theorem_2(T: int, M: int, most: ArrayLike, regret: float, *, tight: bool = False) -> float:
     """E R2(T) <= M Regret_T / T + sampling error, for a dual player with this Regret_T.
 
     >>> round(theorem_2(T=100, M=1, most=[1.0], regret=fixed_step_regret(0.1, 1.0, 100)), 6)
     0.302673
-    """
-    return M * regret / T + sampling_error(T, M, most)
-
-
-def tight_theorem_2(T: int, M: int, most: ArrayLike, regret: float) -> float:
-    """E R2(T) <= M Regret_T / T + tight sampling error.
-
-    >>> tight_theorem_2(T=100, M=1, most=[1.0], regret=10.0)
+    >>> theorem_2(T=100, M=1, most=[1.0], regret=10.0, tight=True)
     0.15000000000000002
     """
-    return M * regret / T + tight_sampling_error(T, M, most)
+    return M * regret / T + sampling_error(T, M, most, tight=tight)
 
 
 def corollary(T: int, K: int, M: int, floor: float, contexts: int) -> float:
@@ -183,33 +165,26 @@ def context_rate(K: int, M: int, floor: float) -> float:
 
 
 def corollary_by_visits(
-    visits: ArrayLike, K: int, M: int, floor: float, rate: float | None = None
+    visits: ArrayLike,
+    K: int,
+    M: int,
+    floor: float,
+    rate: float | None = None,
+    *,
+    tight: bool = False,
 ) -> float:
-    """The Corollary before its last step: (a + 4 G^2 / a) sum_x sqrt(T_x) / T, where `visits` are
-    the T_x. Equal ones give the most, and with a = 2 G the Corollary as stated.
+    """The Corollary before its last step: (a + 4 G^2 / a) sum_x sqrt(T_x) / T.
+
+    Equal visits give the most, and with a = 2 G (`rate`) the Corollary as stated.
+    Tight: (a + G^2 / a) sum_x sqrt(T_x) / T, at best 2 G sum_x sqrt(T_x) / T with a = G, as in
+    `theorem_1`, with sum_s G^2 / (2 a sqrt(s)) <= G^2 sqrt(T_x) / a.
 
     >>> corollary_by_visits([1, 1, 1, 1], K=2, M=1, floor=0.5)
     8.0
-    """
-    a = context_rate(K, M, floor) if rate is None else rate
-    return (a + 4 * second_moment(K, M, floor) / a) * _mean_root_visits(visits)
-
-
-def tight_corollary_by_visits(
-    visits: ArrayLike, K: int, M: int, floor: float, rate: float | None = None
-) -> float:
-    """(a + G^2 / a) sum_x sqrt(T_x) / T, at best 2 G sum_x sqrt(T_x) / T with a = G.
-
-    As `tight_theorem_1`, with sum_s G^2 / (2 a sqrt(s)) <= G^2 sqrt(T_x) / a.
-
-    >>> tight_corollary_by_visits([1, 1, 1, 1], K=2, M=1, floor=0.5)
+    >>> corollary_by_visits([1, 1, 1, 1], K=2, M=1, floor=0.5, tight=True)
     4.0
     """
-    a = context_rate(K, M, floor) / 2 if rate is None else rate
-    return (a + second_moment(K, M, floor) / a) * _mean_root_visits(visits)
-
-
-def _mean_root_visits(visits: ArrayLike) -> float:
-    """sum_x sqrt(T_x) / T."""
+    a = context_rate(K, M, floor) / (2 if tight else 1) if rate is None else rate
     counts = np.asarray(visits, dtype=np.float64)
-    return float(np.sqrt(counts).sum() / counts.sum())
+    factor = a + (1 if tight else 4) * second_moment(K, M, floor) / a
+    return factor * float(np.sqrt(counts).sum() / counts.sum())

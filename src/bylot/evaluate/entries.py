@@ -220,7 +220,6 @@ def parse_entry(fields: Any) -> LogEntry:
 
 
 def parse_log_field(name: str, given: Any) -> Any:
-    """The value of a field."""
     if name not in LOG_FIELDS:
         remedy = suggest_known_name(name, tuple(LOG_FIELDS), "fields", can_add=False)
         what = f"unknown field {shorten(repr(name))}"

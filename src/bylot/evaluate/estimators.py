@@ -39,7 +39,6 @@ class RewardEstimate(NamedTuple):
 
 
 def compute_mean_and_error(terms: Floats) -> tuple[float, float]:
-    """The mean and its standard error."""
     n = terms.size
     return float(terms.mean()), float(terms.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
 

@@ -48,7 +48,6 @@ def evaluations_to_data(
     found: Sequence[Evaluation | PanelAgreement],
     refused: Sequence[EvaluationRefusal],
 ) -> dict[str, Any]:
-    """Plain data for JSON."""
     return {
         "logged": summarise_log(log),
         "targets": [one.to_data() for one in found],

@@ -90,7 +90,6 @@ class PanelAgreement:
     notes: tuple[str, ...]
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {**vars(self)}
 
 
@@ -104,7 +103,6 @@ class EvaluationRefusal:
     notes: tuple[str, ...]
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {"reason": self.reason, "costs": self.costs, "notes": self.notes}
 
 
@@ -166,7 +164,6 @@ def evaluate_target(
 def describe_refusal(
     log: DecisionLog, target: EvaluationTarget, error: InsufficientOverlap
 ) -> EvaluationRefusal:
-    """The refusal of a target, with its costs."""
     costs = compute_target_costs(log, list_target_distributions(log, target))
     return EvaluationRefusal(target.name, str(error), costs, note_costs(log, target))
 

@@ -49,7 +49,6 @@ class EvaluationTarget:
 
 
 def target_error(target: str, what: str, remedy: str | None = None) -> TargetError:
-    """An error that names its target."""
     return TargetError(f"target {target!r}: {what}", remedy=remedy)
 
 
@@ -191,7 +190,6 @@ def parse_weight_row(
 
 
 def describe_context(context: str | None) -> str:
-    """A context for a message."""
     return "in any context" if context is None else f"in context {context!r}"
 
 

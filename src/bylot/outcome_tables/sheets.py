@@ -142,7 +142,6 @@ def import_polars(path: Path, other: str) -> Any:
 
 
 def load_parquet(path: Path, other: str) -> Any:
-    """Load a Parquet file with polars."""
     pl = import_polars(path, other)
     if not path.is_file():
         raise data_error(path, "no such file", "give the path of an existing file")

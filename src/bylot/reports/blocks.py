@@ -15,8 +15,6 @@ class Heading(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """A paragraph."""
-
     text: str
 
 
@@ -27,8 +25,6 @@ class Banner(NamedTuple):
 
 
 class Bullets(NamedTuple):
-    """A bulleted list."""
-
     items: Sequence[str]
 
 
@@ -64,8 +60,6 @@ class JudgedClaim(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """A list of judged claims."""
-
     rows: Sequence[JudgedClaim]
 
 

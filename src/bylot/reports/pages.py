@@ -9,20 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bylot._atomic_write import save_file
-from bylot.reports.blocks import (
-    FAILS,
-    HOLDS,
-    UNKNOWN,
-    Banner,
-    Block,
-    Bullets,
-    Figure,
-    Heading,
-    JudgedClaim,
-    Paragraph,
-    TableBlock,
-    Verdicts,
-)
+from bylot.reports import blocks
+from bylot.reports.blocks import Block, Figure, JudgedClaim, TableBlock
 
 PAGE_CSS = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #595959; --line: #d4d4d4;
@@ -59,13 +47,17 @@ article p { margin: .15rem 0; } .rule, .measured { font-size: .88rem; }
   figure, article, tr { break-inside: avoid; } .scroll { overflow: visible; }
   table { font-size: 7pt; } th, td { padding: .1rem .25rem; white-space: normal; } }
 """
-VERDICT_MARKS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNKNOWN: ("unknown", "?")}
+VERDICT_MARKS = {
+    blocks.HOLDS: ("holds", "✓"),
+    blocks.FAILS: ("fails", "✗"),
+    blocks.UNKNOWN: ("unknown", "?"),
+}
 """CSS class and sign of a verdict."""
 
 
-def render_html(blocks: Sequence[Block], title: str) -> str:
+def render_html(report: Sequence[Block], title: str) -> str:
     """Render a report as one HTML page with embedded styles and figures."""
-    body = "\n".join(render_block_html(block) for block in blocks)
+    body = "\n".join(map(render_block_html, report))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -75,21 +67,20 @@ def render_html(blocks: Sequence[Block], title: str) -> str:
 
 
 def render_block_html(block: Block) -> str:
-    """Render one block."""
     match block:
-        case Heading(text, level):
+        case blocks.Heading(text, level):
             return f"<h{level}>{escape(text)}</h{level}>"
-        case Paragraph(text):
+        case blocks.Paragraph(text):
             return f"<p>{escape(text)}</p>"
-        case Banner(text):
+        case blocks.Banner(text):
             return f'<p class="banner">{escape(text)}</p>'
-        case Bullets(items):
+        case blocks.Bullets(items):
             return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
         case TableBlock():
             return render_table_html(block)
         case Figure():
             return render_figure_html(block)
-        case Verdicts(rows):
+        case blocks.Verdicts(rows):
             return "\n".join(map(render_claim_html, rows))
 
 
@@ -131,28 +122,27 @@ def render_claim_html(row: JudgedClaim) -> str:
     )
 
 
-def render_markdown(blocks: Sequence[Block], folder: Path) -> str:
+def render_markdown(report: Sequence[Block], folder: Path) -> str:
     """Render a report as Markdown; links are relative to the folder."""
-    return "\n\n".join(render_block_markdown(block, folder) for block in blocks) + "\n"
+    return "\n\n".join(render_block_markdown(block, folder) for block in report) + "\n"
 
 
 def render_block_markdown(block: Block, folder: Path) -> str:
-    """Render one block."""
     match block:
-        case Heading(text, level):
+        case blocks.Heading(text, level):
             return f"{'#' * level} {escape_markdown(text)}"
-        case Paragraph(text):
+        case blocks.Paragraph(text):
             return escape_markdown(text)
-        case Banner(text):
+        case blocks.Banner(text):
             return f"> **{escape_markdown(text)}**"
-        case Bullets(items):
+        case blocks.Bullets(items):
             return "\n".join(f"- {escape_markdown(item)}" for item in items)
         case TableBlock(caption, head, rows, words):
             return f"{escape_markdown(caption)}\n\n{render_table_markdown(head, rows, words)}"
         case Figure(png, _, alt, caption):
             link = png.relative_to(folder).as_posix()
             return f"![{escape_markdown(alt)}]({link})\n\n{escape_markdown(caption)}"
-        case Verdicts(rows):
+        case blocks.Verdicts(rows):
             head = ("verdict", "claim", "measured", "rule", "id")
             judged = [(row.verdict, row.claim, row.measured, row.rule, row.id) for row in rows]
             return render_table_markdown(head, judged, words=len(head))
@@ -180,24 +170,16 @@ def escape_markdown(text: str) -> str:
 
 
 def write_pages(
-    blocks: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any]
+    report: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any]
 ) -> list[Path]:
     """Write report.md, report.html and JSON files with the numbers."""
-    texts = {
-        "report.md": render_markdown(blocks, folder),
-        "report.html": render_html(blocks, name),
-        **{file: format_json(content) for file, content in data.items()},
-    }
+    texts = {"report.md": render_markdown(report, folder), "report.html": render_html(report, name)}
+    for file, content in data.items():
+        plain = replace_nonfinite(content)
+        texts[file] = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for file, text in texts.items():
         save_file(folder / file, text.encode())
     return [folder / file for file in texts]
-
-
-def format_json(value: Any) -> str:
-    """Format data as indented JSON."""
-    return (
-        json.dumps(replace_nonfinite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    )
 
 
 def replace_nonfinite(value: Any) -> Any:

@@ -52,9 +52,8 @@ def make_figure_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BylotError(
-            f"{path} cannot be a folder for figures: {error.strerror}; give another folder"
-        ) from None
+        what = f"{path} cannot be a folder for figures: {error.strerror}"
+        raise BylotError(what, remedy="give another folder") from None
     return path
 
 
@@ -93,21 +92,7 @@ def draw_std_band(
     least: float = -np.inf,
 ) -> None:
     """Shade one standard deviation around the mean, but not below `least`."""
-    low = np.maximum(curve.mean - curve.std, least)
-    fill_band(axes, x, low, curve.mean + curve.std, style, alpha)
-
-
-def draw_seed_range(
-    axes: Any, x: Floats | Ints, curve: SeedCurves, style: SeriesStyle, alpha: float
-) -> None:
-    """Shade from the lowest seed to the highest."""
-    fill_band(axes, x, curve.seeds.min(axis=0), curve.seeds.max(axis=0), style, alpha)
-
-
-def fill_band(
-    axes: Any, x: Floats | Ints, low: Floats, high: Floats, style: SeriesStyle, alpha: float
-) -> None:
-    """Fill between two lines, without an edge."""
+    low, high = np.maximum(curve.mean - curve.std, least), curve.mean + curve.std
     axes.fill_between(x, low, high, color=style.colour, alpha=alpha, linewidth=0)
 
 

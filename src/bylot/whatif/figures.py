@@ -44,7 +44,6 @@ def make_axes(results: WhatifResults, title: str, size: tuple[float, float]) -> 
 
 
 def set_title(figure: Any, results: WhatifResults, title: str) -> None:
-    """Set the title of a figure."""
     prefix = "SYNTHETIC SCENARIO: " if results.plan.scenario.synthetic else ""
     figure.suptitle(f"{prefix}{title}")
 
@@ -129,10 +128,11 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
         shown = curve.t >= (0 if several else plan.rounds / 20)
         seeds = results.in_unit(limit, 1.0) * curve.seeds[:, shown]
         curve = curve._replace(t=curve.t[shown], seeds=seeds)
-        style.draw_seed_range(axes, curve.t, curve, series, alpha=0.15)
+        low, high = seeds.min(axis=0), seeds.max(axis=0)
+        axes.fill_between(curve.t, low, high, color=series.colour, alpha=0.15, linewidth=0)
         line = {"color": series.colour, "linestyle": series.line, "linewidth": 1.5}
         axes.plot(curve.t, curve.mean, marker=marker, label=policy, **line)
-        lowest, highest = min(lowest, seeds.min()), max(highest, seeds.max())
+        lowest, highest = min(lowest, low.min()), max(highest, high.max())
     margin = 0.12 * (highest - lowest) or 0.1 * limit.written or 1.0
     low, high = lowest - margin, highest + margin
     axes.axhline(limit.written, color=style.BLACK, linewidth=1.1)

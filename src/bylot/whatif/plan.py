@@ -112,7 +112,6 @@ class WhatifPlan:
 
     @property
     def problem(self) -> Problem:
-        """The problem of the file."""
         return self.file.problem
 
     @property
@@ -156,7 +155,6 @@ class WhatifPlan:
 
     @cached_property
     def optimum_input(self) -> OptimumInput:
-        """What optima are computed on."""
         return self.scenario.optimum_input(self.rounds, self.seeds)
 
     @cached_property

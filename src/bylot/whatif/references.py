@@ -126,7 +126,6 @@ def compute_optimum(
 def compute_best_set(
     plan: WhatifPlan, problem: Problem, priced: bool
 ) -> Reference | MissingReference:
-    """The best fixed panel."""
     best = best_set(problem, plan.optimum_input.stack)
     if not best.members:
         return MissingReference("no panel keeps the upper limits")

@@ -46,7 +46,6 @@ READING_NOTES = (
 
 
 def whatif_title(results: WhatifResults) -> str:
-    """The title of the report."""
     prefix = "SYNTHETIC SCENARIO: " if results.plan.scenario.synthetic else ""
     path = results.plan.file.path.resolve()
     return f"{prefix}What if {path.parent.name}/{path.name} went live?"
@@ -55,7 +54,6 @@ def whatif_title(results: WhatifResults) -> str:
 def build_whatif_report(
     results: WhatifResults, sentences: Sequence[str], paths: FigurePaths
 ) -> list[Block]:
-    """The whole report."""
     return [
         Heading(whatif_title(results), 1),
         *build_banners(results),
@@ -125,9 +123,9 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         yield f"Contexts, which policies learn separately: {', '.join(scenario.contexts)}."
     for spec in plan.policies:
         yield describe_policy(spec, plan.policy_at(spec))
-    for spec, reason in results.trial.refused.items():
+    for spec, reason in results.refused.items():
         yield f"{spec} did not run: {reason}"
-    for spec, warning in results.trial.warned.items():
+    for spec, warning in results.warned.items():
         yield f"{spec} warns: {warning}"
 
 
@@ -152,7 +150,6 @@ def describe_policy(spec: str, policy: Policy) -> str:
 
 
 def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
-    """Rewards and references."""
     compared = {name: results.reference(name) for name in REFERENCE_COLUMNS}
     shown = {name: one for name, one in compared.items() if one is not None}
     columns = [
@@ -207,7 +204,6 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
 
 
 def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
-    """Averages under the limits."""
     plan = results.plan
     if not plan.problem.limits or not results.policies:
         return []
@@ -289,7 +285,6 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
 
 
 def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
-    """How often each expert is asked."""
     if not results.policies:
         return []
     headline, experts = results.headline, results.plan.problem.experts
@@ -317,7 +312,6 @@ def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Bl
 
 
 def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
-    """The sweep of one bound."""
     plan = results.plan
     if plan.sweep is None:
         return []
@@ -353,7 +347,6 @@ def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Bloc
 
 
 def format_sweep_cell(one: PolicyResult | None) -> str:
-    """The reward of a policy at a bound."""
     return "-" if one is None else f"{one.reward:.4f}{' ✗' if one.bad_periods else ''}"
 
 

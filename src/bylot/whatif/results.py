@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,6 @@ from bylot.policies import policy_to_data
 from bylot.problem_files import WrittenLimit
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, MissingReference, Reference
-
-
-class TrialRuns(NamedTuple):
-    """What the policies reported when they were bound to the problem."""
-
-    refused: dict[str, str]
-    warned: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -103,10 +96,14 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class WhatifResults:
-    """The results of the finished jobs; an interrupted run has only some."""
+    """The results of the finished jobs; an interrupted run has only some.
+
+    refused, warned: what policies reported when they were bound to the problem
+    """
 
     plan: WhatifPlan
-    trial: TrialRuns
+    refused: Mapping[str, str]
+    warned: Mapping[str, str]
     results: Mapping[WhatifJob, Any]
     stopped: bool = False
 
@@ -222,8 +219,8 @@ def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, 
             policy: {
                 "kind": plan.kind(policy),
                 "settings": policy_to_data(plan.policy_at(policy)),
-                "refused": results.trial.refused.get(policy),
-                "warning": results.trial.warned.get(policy),
+                "refused": results.refused.get(policy),
+                "warning": results.warned.get(policy),
                 **(policy_data(results.policies[policy]) if policy in results.policies else {}),
             }
             for policy in plan.policies
@@ -243,7 +240,6 @@ def plain_data(source: object, *names: str) -> dict[str, Any]:
 
 
 def policy_data(result: PolicyResult) -> dict[str, Any]:
-    """The numbers of a policy."""
     numbers = ("reward", "deviation", "late", "keeps", "kept", "periods", "bad_periods")
     runs = zip(result.seeds, result.runs, strict=True)
     return {
@@ -253,7 +249,6 @@ def policy_data(result: PolicyResult) -> dict[str, Any]:
 
 
 def reference_data(reference: Reference | MissingReference) -> dict[str, Any]:
-    """The numbers of a reference."""
     if isinstance(reference, MissingReference):
         return {"value": None, "note": reference.note}
     return plain_data(reference, "value", "ceiling", "kept", "note", "asked")
@@ -276,7 +271,6 @@ def price_data(results: WhatifResults, price: ShadowPrice) -> dict[str, Any]:
 
 
 def sweep_data(results: WhatifResults) -> dict[str, Any] | None:
-    """The levels of the sweep."""
     plan = results.plan
     if plan.sweep is None:
         return None

@@ -18,7 +18,7 @@ from bylot.whatif.figures import draw_whatif
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
 from bylot.whatif.report import build_whatif_report, describe_partial_period, whatif_title
-from bylot.whatif.results import TrialRuns, WhatifResults, results_data
+from bylot.whatif.results import WhatifResults, results_data
 from bylot.whatif.summary import summarize_results
 
 WARMUP_ROUNDS = 20  # enough to compile all that a longer run needs
@@ -53,8 +53,8 @@ def compute_results(plan: WhatifPlan, workers: int) -> WhatifResults:
     results: dict[WhatifJob, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BylotWarning)  # the trial runs have collected them
-        trial = try_policies(plan)
-        jobs = plan.jobs(trial.refused, [*REFERENCES])
+        refused, warned = try_policies(plan)
+        jobs = plan.jobs(refused, [*REFERENCES])
         start = time.monotonic()
         print_progress(f"... {len(jobs):,} jobs: runs of {plan.rounds:,} requests, and references")
         try:
@@ -64,14 +64,16 @@ def compute_results(plan: WhatifPlan, workers: int) -> WhatifResults:
                     advance(1)
         except KeyboardInterrupt:
             print_progress(f"stopped after {len(results):,} of {len(jobs):,} jobs")
-            return WhatifResults(plan, trial, results, stopped=True)
+            return WhatifResults(plan, refused, warned, results, stopped=True)
     print_progress(f"... computed in {time.monotonic() - start:.1f} s")
-    return WhatifResults(plan, trial, results)
+    return WhatifResults(plan, refused, warned, results)
 
 
-def try_policies(plan: WhatifPlan) -> TrialRuns:
+def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     """Run each policy for a few rounds, to compile it and to collect refusals and warnings."""
-    trial, rounds = TrialRuns({}, {}), min(WARMUP_ROUNDS, plan.rounds)
+    refused: dict[str, str] = {}
+    warned: dict[str, str] = {}
+    rounds = min(WARMUP_ROUNDS, plan.rounds)
     for n, spec in enumerate(plan.policies, 1):
         print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
         wait = announce_if_slow("    compiling it; half a minute or more, once per machine")
@@ -79,11 +81,11 @@ def try_policies(plan: WhatifPlan) -> TrialRuns:
             warnings.simplefilter("always")
             played = play_policy(plan, plan.problem, spec, rounds, plan.seeds[0])
         if isinstance(played, PolicyError):
-            trial.refused[spec] = played.explain(plan.file.format_limit)
+            refused[spec] = played.explain(plan.file.format_limit)
         for one in caught:
             if isinstance(one.message, BylotWarning):
-                trial.warned.setdefault(spec, one.message.explain(plan.file.format_limit))
-    return trial
+                warned.setdefault(spec, one.message.explain(plan.file.format_limit))
+    return refused, warned
 
 
 def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
@@ -116,6 +118,6 @@ def render(output: WhatifOutput) -> str:
     head = ("policy", "reward", "±", "last tenth", "seeds within limits", "periods within limits")
     rows = [(name, *one.cells) for name, one in results.policies.items()]
     lines += ["", *output.data["summary"], "", *format_table([head, *rows])]
-    lines += [f"{spec} did not run: {why}" for spec, why in results.trial.refused.items()]
+    lines += [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
     pages = [str(path) for path in output.paths if path.suffix in (".html", ".md", ".json")]
     return "\n".join([*lines, "", *pages])
