@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -109,41 +109,27 @@ def read_outcomes(
     A file has a header and one line per question, in any order; the first field is the id of the
     question. An outcome is a number from 0 to 1, or blank if there is no answer.
 
-    Parameters
-    ----------
-    outcomes_file : path-like
-        The file with one column per expert.
-    questions_file : path-like, optional
-        The file with the columns `dimension` and `context`; by default the first one.
-    dimension : str, optional
-        The column of the dimension of a question; None if a request is one question.
-    context : str, optional
-        The column of the context of a question.
-    experts : sequence of str, optional
-        The experts to read, in this order; by default all further columns.
-
-    Returns
-    -------
-    OutcomeTable
-
-    Raises
-    ------
-    DataError
-        If a file is malformed.
+    outcomes_file:      one column per expert
+    questions_file:     the columns `dimension` and `context`; by default the first file
+    dimension, context: the column of each, None if there is none
+    experts:            those to read, in this order; by default all further columns
     """
     outcomes = open_sheet(Path(outcomes_file))
     about = outcomes if questions_file is None else open_sheet(Path(questions_file))
     columns = [column for column in (dimension, context) if column is not None]
     labels = {column: read_labels(about, column) for column in columns}
-    if questions_file is not None:
-        check_questions(outcomes, about)
+    known = {question: n for n, question in enumerate(about.names)}
+    for n, question in enumerate(outcomes.names):
+        if question not in known:
+            what = f"question {quote_field(question)} is not in {about.path.name!r}"
+            remedy = "add it there or remove it here; use the same ids in both files"
+            raise data_error(outcomes.path, what, remedy, outcomes.place(n))
     row = {question: n for n, question in enumerate(outcomes.names)}
     ids = sort_ids(row)
-    at = {question: n for n, question in enumerate(about.names)}
-    own = columns if questions_file is None else []
-    chosen, unused = find_expert_columns(outcomes, experts, set(own))
-    dimensions, of_dimension = index_labels(labels.get(dimension or ""), [at[q] for q in ids])
-    contexts, of_context = index_labels(labels.get(context or ""), [at[q] for q in ids])
+    at = [known[question] for question in ids]
+    dimensions, of_dimension = index_labels(labels.get(dimension or ""), at)
+    contexts, of_context = index_labels(labels.get(context or ""), at)
+    chosen, unused = find_expert_columns(outcomes, experts, columns if about is outcomes else ())
     return OutcomeTable(
         experts=tuple(outcomes.columns[i] for i in chosen),
         questions=ids,
@@ -152,7 +138,7 @@ def read_outcomes(
         contexts=contexts,
         context=of_context,
         table=lock_array(parse_outcomes(outcomes, chosen)[[row[question] for question in ids]]),
-        unasked=len(at) - len(ids),
+        unasked=len(known) - len(ids),
         unused=unused,
     )
 
@@ -176,21 +162,11 @@ def index_labels(labels: list[str] | None, rows: list[int]) -> tuple[tuple[str, 
     return names, lock_array(np.array([number[labels[n]] for n in rows], np.int64))
 
 
-def check_questions(outcomes: Sheet, about: Sheet) -> None:
-    """Reject outcomes of questions that the second file does not have."""
-    known = set(about.names)
-    for row, question in enumerate(outcomes.names):
-        if question not in known:
-            what = f"question {quote_field(question)} is not in {about.path.name!r}"
-            remedy = "add it there or remove it here; use the same ids in both files"
-            raise data_error(outcomes.path, what, remedy, outcomes.place(row))
-
-
 def find_expert_columns(
-    outcomes: Sheet, experts: Sequence[str] | None, other: set[str]
+    outcomes: Sheet, experts: Sequence[str] | None, labels: Collection[str]
 ) -> ColumnMatch:
     """Find the column of each expert among those that are not labels."""
-    columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in other]
+    columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in labels]
     names = [outcomes.columns[i] for i in columns]
     if not names:
         remedy = "add one column per expert, with the name of the expert as header"
