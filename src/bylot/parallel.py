@@ -73,9 +73,8 @@ def limit_blas_threads() -> Any:
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        raise BylotError(
-            "parallel jobs need threadpoolctl", remedy=install_command("reproduce")
-        ) from None
+        remedy = install_command("reproduce")
+        raise BylotError("parallel jobs need threadpoolctl", remedy=remedy) from None
     return threadpool_limits(1)
 
 
@@ -101,19 +100,18 @@ def show_progress(total: int, known: int = 0, unit: str = "cell") -> Iterator[Pr
         yield bar.update
 
 
+@dataclass
 class ProgressLines:
     """Progress without a terminal: a line every ten seconds."""
 
-    def __init__(
-        self,
-        total: int,
-        known: int,
-        clock: Callable[[], float] = time.monotonic,
-        unit: str = "cell",
-    ) -> None:
-        self.total, self.known, self.done = total, known, known
-        self.clock, self.unit = clock, unit
-        self.start = self.last = clock()
+    total: int
+    known: int
+    clock: Callable[[], float] = time.monotonic
+    unit: str = "cell"
+
+    def __post_init__(self) -> None:
+        self.done, self.start = self.known, self.clock()
+        self.last = self.start
 
     def __call__(self, count: int) -> None:
         self.done += count
@@ -178,23 +176,14 @@ class ThreadEngine:
                     if isinstance(end, FailedJob):
                         raise JobFailed(end.text)
                     yield end
-            except (JobFailed, KeyboardInterrupt) as stop:
+            except (JobFailed, KeyboardInterrupt, GeneratorExit) as stop:
                 waiting.clear()
                 if isinstance(stop, KeyboardInterrupt):
                     print_progress("... finishing the running jobs; press Ctrl-C again to abort")
-                join_threads(threads)
-                while not finished.empty():
+                for thread in threads:
+                    if thread.ident is not None:
+                        thread.join()  # a second Ctrl-C interrupts this
+                while not (isinstance(stop, GeneratorExit) or finished.empty()):
                     if isinstance(end := finished.get(), FinishedJob):  # one failure is enough
                         yield end
                 raise
-            except GeneratorExit:
-                waiting.clear()
-                join_threads(threads)
-                raise
-
-
-def join_threads(threads: Sequence[threading.Thread]) -> None:
-    """Wait for the running jobs; Ctrl-C interrupts this."""
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join()

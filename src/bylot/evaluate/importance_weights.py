@@ -61,18 +61,12 @@ class WeightedSample:
 
 def select_usable_rounds(log: DecisionLog) -> tuple[RoundCounts, Ints]:
     """The rounds that have a reward and a known propensity and were not replaced."""
-    usable, replaced, unknown, unrewarded = [], 0, 0, 0
-    for n, entry in enumerate(log.entries):
-        if entry.replaced:
-            replaced += 1
-        elif not entry.has_probability:
-            unknown += 1
-        elif entry.reward is None:
-            unrewarded += 1
-        else:
-            usable.append(n)
-    counts = RoundCounts(len(log.entries), len(usable), replaced, unknown, unrewarded)
-    return counts, np.array(usable, np.int64)
+    replaced = np.array([one.replaced for one in log.entries])
+    unknown = ~replaced & [not one.has_probability for one in log.entries]
+    unrewarded = ~(replaced | unknown) & [one.reward is None for one in log.entries]
+    used = ~(replaced | unknown | unrewarded)
+    numbers = (int(which.sum()) for which in (used, replaced, unknown, unrewarded))
+    return RoundCounts(len(log.entries), *numbers), np.flatnonzero(used)
 
 
 def weight_rounds(log: DecisionLog, distributions: list[PanelDistribution]) -> WeightedSample:
@@ -162,17 +156,13 @@ def advise_exploration(counts: RoundCounts) -> str:
     )
 
 
-def check_overlap(
-    sample: WeightedSample,
-    least: float = MIN_EFFECTIVE_ROUNDS,
-    most_unsupported: float = MAX_UNSUPPORTED_SHARE,
-) -> None:
+def check_overlap(sample: WeightedSample, least: float) -> None:
     """Raise `InsufficientOverlap` if the log contains too little information about the target."""
     more, counts = advise_exploration(sample.counts), sample.counts
-    if sample.unsupported > most_unsupported:
+    if sample.unsupported > MAX_UNSUPPORTED_SHARE:
         raise InsufficientOverlap(
             f"{sample.unsupported:.1%} of the target's panels have a member or a size that the log "
-            f"could not draw or never drew; at most {most_unsupported:.0%} is allowed",
+            f"could not draw or never drew; at most {MAX_UNSUPPORTED_SHARE:.0%} is allowed",
             remedy="evaluate a target on the experts and panel sizes that were drawn, or log "
             f"rounds in which the others can be drawn{more}",
         )
