@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from bylot.router.persistence import problem_to_data
-from bylot.server.app import ServerApp, make_app
+from bylot.server.app import ServerApp
 from bylot.server.lifecycle import HttpServer, open_listening_socket
 from bylot.server.state import ServerSettings
 from bylot.server.writer import MakeHandler
@@ -50,7 +50,7 @@ def live_server(
 ) -> Iterator[ServerClient]:
     """A server with its store in a folder."""
     settings = ServerSettings(**{"store": f"sqlite:///{folder}/bylot.db", **options})
-    app = make_app(settings, make_handler=make_handler and make_handler(settings))
+    app = ServerApp(settings, make_handler and make_handler(settings))
     server, socket = HttpServer(app), open_listening_socket("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: server.run(sockets=[socket]))
     port = socket.getsockname()[1]

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 import bylot
 from bylot.router import persistence
-from bylot.server.app import make_app
+from bylot.server.app import ServerApp
 from bylot.server.auth import Caller
 from bylot.server.dashboard import formatting
 from bylot.server.dashboard.render import asset_url
@@ -405,7 +405,7 @@ def test_with_keys_one_signs_in_and_out(chromium: Any, locked: Site) -> None:
 
 def test_a_service_is_watched_while_it_works(chromium: Any, tmp_path: Path) -> None:
     settings = ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db")
-    with running(HttpServer(make_app(settings))) as place, httpx.Client(base_url=place) as client:
+    with running(HttpServer(ServerApp(settings))) as place, httpx.Client(base_url=place) as client:
         problem = persistence.problem_to_data(five())
         client.post("/v1/routers", json={"name": "triage", "problem": problem}, timeout=120.0)
         window = Visit(chromium, Site(place, PlayedRouter("unused", five())))

@@ -75,7 +75,7 @@ def now(question: Coroutine[Any, Any, Any]) -> Any:
 
 
 def make_source(direct: Any, *recent: str) -> ServerSource:
-    return ServerSource(direct, direct, lambda: recent)
+    return ServerSource(direct, direct, recent)
 
 
 def play(direct: Direct, name: str, rounds: int = 5) -> list[str]:

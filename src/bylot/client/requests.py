@@ -337,6 +337,5 @@ class RouterCalls:
 
 
 def change_decision(id: str, verb: str) -> HttpCall[Decision]:
-    """Activate or cancel a decision."""
     path = f"/v1/decisions/{quote(id, safe='')}/{verb}"
     return HttpCall("POST", path, read_decision, invalid=DecisionError, idempotent=False)

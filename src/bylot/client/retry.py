@@ -87,7 +87,6 @@ def final_error(call: HttpCall[AnswerT], outcome: Outcome, attempts: int) -> Byl
 
 
 def httpx_settings(url: str, key: str | None) -> dict[str, Any]:
-    """The arguments of an httpx client."""
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
         raise ServiceError(
             "server address", got=url, expected="a URL such as http://127.0.0.1:8000"
@@ -100,7 +99,6 @@ def httpx_settings(url: str, key: str | None) -> dict[str, Any]:
 
 
 def httpx_request(call: HttpCall[Any], timeout_s: float) -> dict[str, Any]:
-    """The arguments of one request."""
     return {
         "method": call.method,
         "url": call.path,

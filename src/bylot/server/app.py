@@ -4,30 +4,26 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
 from bylot.errors import BylotError
 from bylot.problem import Problem, at_most
 from bylot.router.router import Router
-from bylot.server.auth import Credentials, RateLimiter, check_local_request
+from bylot.server.auth import check_local_request
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
-from bylot.server.endpoint import AsgiSend, encode_json, error_response, send_response
+from bylot.server.endpoint import AsgiSend, error_response, send_response
 from bylot.server.http_errors import ApiError, error_for_status, method_not_allowed
-from bylot.server.metrics import ServerMetrics
-from bylot.server.openapi import build_openapi
 from bylot.server.request_parsing import AsgiReceive
-from bylot.server.routes import ROUTES, RouteTable
+from bylot.server.routes import RouteTable
 from bylot.server.state import ServerSettings, ServerState
-from bylot.server.telemetry import make_tracer
-from bylot.server.writer import MakeHandler, Reader, Writer, make_command_handler
+from bylot.server.writer import MakeHandler
 
 log = logging.getLogger("bylot.server")
 
@@ -37,11 +33,12 @@ KEY_REFRESH_S = 1.0  # a revoked key may be used this long
 class ServerApp:
     """The ASGI callable: the API from its own route table, everything else through Starlette."""
 
-    def __init__(self, state: ServerState, pages: Sequence[BaseRoute]) -> None:
-        self.state = state
+    def __init__(self, settings: ServerSettings, make_handler: MakeHandler | None = None) -> None:
+        self.state = state = ServerState(settings, make_handler)
         self.table = RouteTable(state)
+        source = ServerSource(state.writer, state.reader, state.metrics.recent)
         self.starlette = Starlette(
-            routes=pages,
+            routes=dashboard_routes(source, state.credentials.find_caller),
             lifespan=self.lifespan,
             exception_handlers={HTTPException: respond_to_error, Exception: respond_to_error},
         )
@@ -84,7 +81,6 @@ class ServerApp:
                 state.tracer.close()
 
     async def refresh_keys(self) -> None:
-        """Read the API keys of the store."""
         keys = await self.state.reader.read(lambda store: store.keys())
         self.state.credentials.keys = {key.id: key for key in keys}
 
@@ -94,32 +90,6 @@ class ServerApp:
             await asyncio.sleep(KEY_REFRESH_S)
             with contextlib.suppress(BylotError):
                 await self.refresh_keys()
-
-
-def make_app(settings: ServerSettings, *, make_handler: MakeHandler | None = None) -> ServerApp:
-    """The application of a server; make_handler: creates its command handler, for tests."""
-    metrics = ServerMetrics()
-    writer = Writer(
-        make_handler or (lambda: make_command_handler(settings.store, settings.lease_s)),
-        on_commit=metrics.record_commit,
-        group_commit=settings.group_commit,
-        max_queued=settings.max_queued,
-        renew_interval_s=settings.lease_s / 3,
-    )
-    reader = Reader(settings.store)
-    credentials = Credentials(settings.host)
-    state = ServerState(
-        settings=settings,
-        writer=writer,
-        reader=reader,
-        credentials=credentials,
-        rate_limiter=RateLimiter(settings.rate, settings.burst),
-        metrics=metrics,
-        tracer=make_tracer(),
-        openapi=encode_json(build_openapi(ROUTES)),
-    )
-    source = ServerSource(writer, reader, lambda: metrics.recent)
-    return ServerApp(state, dashboard_routes(source, credentials.find_caller))
 
 
 def compile_default_policy() -> None:

@@ -21,7 +21,6 @@ UNCHANGED_FIELDS = ("seed", "horizon", "rewards", "memory", "wait", "default", "
 
 
 def config_from_create(body: CreateRouterRequest) -> RouterConfig:
-    """The configuration of a new router."""
     problem = msgspec.to_builtins(body.problem)
     problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.problem.limits)]
     config = RouterConfig(
@@ -64,7 +63,6 @@ def limit_from_body(body: LimitBody, number: int) -> dict[str, Any]:
 
 
 def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:
-    """The configuration after an edit."""
     problem = dict(config.problem)
     if body.limits is not UNSET:
         problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.limits)]
@@ -135,7 +133,6 @@ def add_expert(problem: dict[str, Any], expert: NewExpert) -> dict[str, Any]:
 
 
 def check_experts_exist(problem: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Reject experts that the problem does not have."""
     for name in names:
         if name not in problem["experts"]:
             remedy = suggest_known_name(name, tuple(problem["experts"]), "experts")

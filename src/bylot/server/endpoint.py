@@ -158,18 +158,15 @@ NO_CALLER = Caller(None, frozenset(), frozenset())
 
 
 def json_response(status: int, value: Any) -> HttpResponse:
-    """A response with a JSON body."""
     return HttpResponse(status, encode_json(value))
 
 
 def error_response(error: Exception) -> HttpResponse:
-    """The response to an error."""
     found = to_api_error(error)
     return HttpResponse(found.status, encode_json(found.body), (*JSON_HEADERS, *found.headers))
 
 
 async def send_response(send: AsgiSend, response: HttpResponse) -> None:
-    """Send a response to the ASGI server."""
     status, body, headers = response
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})

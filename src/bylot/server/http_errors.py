@@ -48,7 +48,6 @@ class ApiError(errors.BylotError):
 
     @property
     def body(self) -> ErrorBody:
-        """The body of the response."""
         return ErrorBody(ErrorDetail(self.code, str(self), self.field or UNSET))
 
 

@@ -14,7 +14,7 @@ import uvicorn
 
 from bylot.errors import BylotError
 from bylot.eventlog.repository import release_dead_leases
-from bylot.server.app import ServerApp, make_app
+from bylot.server.app import ServerApp
 from bylot.server.auth import check_bind_address
 from bylot.server.state import COMPILE_THREAD_PREFIX, ServerSettings
 from bylot.server.telemetry import configure_logging
@@ -32,7 +32,7 @@ def run_server(settings: ServerSettings) -> int:
         check_bind_address(settings.host, store.keys())
         release_dead_leases(store)  # a store that is not writable fails here, with one line
     configure_logging(settings.log_level)
-    server = HttpServer(make_app(settings))
+    server = HttpServer(ServerApp(settings))
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
     exit_while_compiling()
     return 0
@@ -51,7 +51,6 @@ def exit_while_compiling(grace_s: float = 1.0) -> None:
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
-    """A socket to listen on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

@@ -44,7 +44,6 @@ class ServerMetrics:
         self.recent: dict[str, None] = {}  # names of routers, the last used at the end
 
     def record_commit(self, size: int, seconds: float) -> None:
-        """Record one commit."""
         self.sizes.observe(size)
         self.commits.observe(seconds)
 

@@ -10,6 +10,7 @@ from bylot import __version__
 from bylot.api import ErrorBody, IdempotencyKey
 from bylot.server.endpoint import ApiRoute
 
+Schemas = dict[Any, dict[str, Any]]
 SCHEMA_REF = "#/components/schemas/{name}"
 JSON_TYPE = "application/json"
 STATUS_DESCRIPTIONS = {
@@ -41,7 +42,14 @@ TAG_BY_PREFIX = {
 def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
     """The document, in OpenAPI 3.1."""
     routes = tuple(routes)
-    schemas = SchemaIndex(routes)
+    kinds = dict[Any, None].fromkeys(
+        kind
+        for route in routes
+        for kind in (route.body, route.query, route.success[1], ErrorBody)
+        if kind is not None
+    )
+    found, named = msgspec.json.schema_components(kinds, ref_template=SCHEMA_REF)
+    schemas = dict(zip(kinds, found, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = describe_operation(route, schemas)
@@ -56,7 +64,7 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": schemas.named,
+            "schemas": named,
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -69,40 +77,25 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
     }
 
 
-class SchemaIndex:
-    """Schemas of all types that routes mention."""
-
-    def __init__(self, routes: Iterable[ApiRoute]) -> None:
-        kinds = dict[Any, None].fromkeys(
-            kind
-            for route in routes
-            for kind in (route.body, route.query, route.success[1], ErrorBody)
-            if kind is not None
-        )
-        made, self.named = msgspec.json.schema_components(kinds, ref_template=SCHEMA_REF)
-        self.of = dict(zip(kinds, made, strict=True))
-
-
-def describe_operation(route: ApiRoute, schemas: SchemaIndex) -> dict[str, Any]:
+def describe_operation(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
     """Describe one route."""
     summary = (inspect.getdoc(route.function) or "").partition("\n")[0].rstrip(".")
     made: dict[str, Any] = {
         "operationId": getattr(route.function, "__name__", ""),
         "summary": summary,
         "tags": [next(tag for start, tag in TAG_BY_PREFIX.items() if route.path.startswith(start))],
-        "parameters": describe_parameters(route, schemas),
+        "parameters": describe_parameters(route),
         "responses": describe_responses(route, schemas),
         "security": [{}] if route.scope is None else [{"key": [route.scope]}, {}],
     }
     if route.body is not None:
         required = any(field.required for field in msgspec.structs.fields(route.body))
-        content = {JSON_TYPE: {"schema": schemas.of[route.body]}}
+        content = {JSON_TYPE: {"schema": schemas[route.body]}}
         made["requestBody"] = {"required": required, "content": content}
     return made
 
 
-def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str, Any]]:
-    """Describe the parameters in path, query and headers."""
+def describe_parameters(route: ApiRoute) -> list[dict[str, Any]]:
     found = []
     _, brace, rest = route.path.partition("{")
     if brace:
@@ -110,7 +103,7 @@ def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str,
         schema = {"type": "string", "minLength": 1}
         found.append({"name": name, "in": "path", "required": True, "schema": schema})
     if route.query is not None:
-        shape = schemas.named[route.query.__name__]
+        shape = msgspec.json.schema(route.query)["$defs"][route.query.__name__]
         for name, schema in shape["properties"].items():
             found.append({"name": name, "in": "query", "required": False, "schema": schema})
     if route.has_key_header:
@@ -119,19 +112,18 @@ def describe_parameters(route: ApiRoute, schemas: SchemaIndex) -> list[dict[str,
     return found
 
 
-def describe_responses(route: ApiRoute, schemas: SchemaIndex) -> dict[str, Any]:
-    """Describe the success and error responses."""
+def describe_responses(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
     status, kind = route.success
     good: dict[str, Any] = {"description": "Success"}
     if kind is str:
         good["content"] = {"text/plain": {"schema": {"type": "string"}}}
     elif kind is not None:
-        good["content"] = {JSON_TYPE: {"schema": schemas.of[kind]}}
+        good["content"] = {JSON_TYPE: {"schema": schemas[kind]}}
     made = {str(status): good}
     for number in error_statuses(route):
         made[str(number)] = bad = {
             "description": STATUS_DESCRIPTIONS[number],
-            "content": {JSON_TYPE: {"schema": schemas.of[ErrorBody]}},
+            "content": {JSON_TYPE: {"schema": schemas[ErrorBody]}},
         }
         if number in RETRYABLE_STATUSES:
             bad["headers"] = {"Retry-After": {"schema": {"type": "integer", "minimum": 1}}}

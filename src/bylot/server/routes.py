@@ -3,12 +3,22 @@
 Requests are dispatched by this table; the OpenAPI document and the HTTP reference are made from it.
 """
 
+import functools
 from typing import Any
 
 from bylot import api
 from bylot.server import decision_endpoints, personalizer, router_endpoints
-from bylot.server.endpoint import ApiRequest, ApiRoute, Endpoint, HttpResponse, json_response, route
+from bylot.server.endpoint import (
+    ApiRequest,
+    ApiRoute,
+    Endpoint,
+    HttpResponse,
+    encode_json,
+    json_response,
+    route,
+)
 from bylot.server.http_errors import ApiError
+from bylot.server.openapi import build_openapi
 from bylot.server.state import ServerState
 
 PROMETHEUS_HEADERS = (
@@ -49,7 +59,7 @@ async def get_metrics(request: ApiRequest[None, None]) -> HttpResponse:
 @route("GET /openapi.json", None, 200, dict[str, Any])
 async def get_openapi(request: ApiRequest[None, None]) -> HttpResponse:
     """The OpenAPI document of this API."""
-    return HttpResponse(200, request.state.openapi)
+    return HttpResponse(200, openapi_document())
 
 
 ROUTES: tuple[ApiRoute, ...] = (
@@ -64,6 +74,12 @@ ROUTES: tuple[ApiRoute, ...] = (
     get_metrics,
     get_openapi,
 )
+
+
+@functools.cache
+def openapi_document() -> bytes:
+    """The OpenAPI document as JSON."""
+    return encode_json(build_openapi(ROUTES))
 
 
 class RouteTable:

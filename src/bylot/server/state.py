@@ -2,12 +2,12 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bylot.server.auth import Credentials, RateLimiter
 from bylot.server.metrics import ServerMetrics
-from bylot.server.telemetry import RequestTracer
-from bylot.server.writer import Reader, Writer
+from bylot.server.telemetry import make_tracer
+from bylot.server.writer import MakeHandler, Reader, Writer, make_command_handler
 
 COMPILE_THREAD_PREFIX = "bylot-compile"
 COMPILE_THREADS = 4  # one compiles at a time; the others build routers of compiled policies
@@ -44,27 +44,30 @@ class ServerSettings:
     lease_s: float = 10.0
 
 
-@dataclass
 class ServerState:
     """One running server.
 
-    openapi:      the OpenAPI document
+    make_handler: creates the command handler, for tests
     stopping:     the server is shutting down and finishes its open requests
     edit_lock:    held while a request edits the configuration of a router
     compile_pool: threads that validate problems and compile policies, so that no other request
                   waits for them
     """
 
-    settings: ServerSettings
-    writer: Writer
-    reader: Reader
-    credentials: Credentials
-    rate_limiter: RateLimiter
-    metrics: ServerMetrics
-    tracer: RequestTracer | None
-    openapi: bytes
-    stopping: bool = False
-    edit_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    compile_pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(COMPILE_THREADS, COMPILE_THREAD_PREFIX)
-    )
+    def __init__(self, settings: ServerSettings, make_handler: MakeHandler | None = None) -> None:
+        self.settings = settings
+        self.metrics = ServerMetrics()
+        self.writer = Writer(
+            make_handler or (lambda: make_command_handler(settings.store, settings.lease_s)),
+            on_commit=self.metrics.record_commit,
+            group_commit=settings.group_commit,
+            max_queued=settings.max_queued,
+            renew_interval_s=settings.lease_s / 3,
+        )
+        self.reader = Reader(settings.store)
+        self.credentials = Credentials(settings.host)
+        self.rate_limiter = RateLimiter(settings.rate, settings.burst)
+        self.tracer = make_tracer()
+        self.stopping = False
+        self.edit_lock = asyncio.Lock()
+        self.compile_pool = ThreadPoolExecutor(COMPILE_THREADS, COMPILE_THREAD_PREFIX)

@@ -61,7 +61,6 @@ class RequestTracer:
         )
 
     def end(self, span: Any, status: int) -> None:
-        """End the span of a request."""
         span.set_attribute("http.response.status_code", status)
         if status >= 500:
             span.set_status(self.error)

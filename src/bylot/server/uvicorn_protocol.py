@@ -58,7 +58,6 @@ class HttpConnection(HttpToolsProtocol):
     """
 
     def connection_made(self, transport: Any) -> None:
-        """A client connected."""
         super().connection_made(transport)
         self.transport = self.corked = CorkedTransport(transport)  # type: ignore[assignment]
         self.waiting_since: float | None = self.loop.time()
@@ -87,22 +86,18 @@ class HttpConnection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
         self.framing_bytes -= len(body)
         super().on_body(body)
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
         super().on_message_begin()
         self.waiting_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
         super().on_headers_complete()
         self.waiting_since, self.head_bytes = self.loop.time(), -1
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
         super().on_message_complete()
         self.waiting_since, self.head_bytes, self.framing_bytes = None, 0, 0
 

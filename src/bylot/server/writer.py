@@ -93,21 +93,23 @@ class Writer:
 
     async def execute_all(self, commands: Sequence[Command]) -> list[Any]:
         """A result or an exception for each of several commands, which share a commit."""
-        self.check_capacity(len(commands))
-        accepted, results, own_slots = [], dict[int, Any](), set[tuple[str, str]]()
-        for number, command in enumerate(commands):
-            slot = idempotency_slot(command)
-            if slot is not None and slot in self.keys_in_flight and slot not in own_slots:
-                results[number] = in_flight_error(slot)
-                continue
-            if slot is not None:  # the handler compares duplicates within this batch
-                self.keys_in_flight.add(slot)
-                own_slots.add(slot)
-            accepted.append(number)
+        if self.draining:
+            raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
+        if self.pending and self.pending + len(commands) > self.max_queued:
+            message = f"overloaded: {self.pending} commands are queued"
+            raise ApiError(503, "overloaded", message, retry_after=1.0)
+        slots = [idempotency_slot(command) for command in commands]
+        busy = self.keys_in_flight.intersection(slots)  # the handler compares those of one batch
+        accepted = [one for one, slot in zip(commands, slots, strict=True) if slot not in busy]
+        results: asyncio.Future[list[Any]] = self.loop.create_future()
         if accepted:
-            found = await self.enqueue([commands[number] for number in accepted])
-            results.update(zip(accepted, found, strict=True))
-        return [results[number] for number in range(len(commands))]
+            self.keys_in_flight.update(filter(None, slots))
+            self.pending += len(accepted)
+            self.queue.put(Batch(accepted, results))
+        else:
+            results.set_result([])
+        answers = iter(await results)
+        return [in_flight_error(slot) if slot in busy else next(answers) for slot in slots]
 
     async def show_routers(self, names: Sequence[str]) -> dict[str, RouterView | Exception]:
         """Routers by name, in small batches, so that other requests are served in between."""
@@ -117,22 +119,6 @@ class Writer:
             views = await self.execute_all([ShowRouter(name) for name in some])
             found |= zip(some, views, strict=True)
         return found
-
-    def check_capacity(self, count: int) -> None:
-        """Reject commands that the queue has no room for."""
-        if self.draining:
-            message = "the server is shutting down"
-            raise ApiError(503, "draining", message, retry_after=1.0)
-        if self.pending and self.pending + count > self.max_queued:
-            message = f"overloaded: {self.pending} commands are queued"
-            raise ApiError(503, "overloaded", message, retry_after=1.0)
-
-    def enqueue(self, commands: Sequence[Command]) -> "asyncio.Future[list[Any]]":
-        """Queue commands for the next commit."""
-        results: asyncio.Future[list[Any]] = self.loop.create_future()
-        self.pending += len(commands)
-        self.queue.put(Batch(commands, results))
-        return results
 
     async def close(self) -> None:
         """Drain the queue, write snapshots and stop the thread."""

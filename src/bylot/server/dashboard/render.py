@@ -69,7 +69,6 @@ def asset_folder() -> str:
 
 
 def asset_url(name: str) -> str:
-    """The path of an asset."""
     return f"{asset_folder()}/{name}"
 
 

@@ -94,7 +94,6 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
 def build_router_page(
     view: RouterView, latest: Sequence[DecisionRecord], changes: Sequence[ConfigChange]
 ) -> RouterPageView:
-    """The page of a router."""
     status, config, period = view.status, view.config, view.status.period
     limits = view_limits(status)
     return RouterPageView(
@@ -244,7 +243,6 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 def build_overview(routers: Sequence[ListedRouter]) -> Overview:
-    """The list of routers and its totals."""
     rows = [overview_row(one) for one in routers]
     return Overview(
         count=len(rows),

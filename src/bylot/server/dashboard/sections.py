@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from bylot.router.config import RouterConfig
-from bylot.router.status import CostStatus, LimitStatus, RouterStatus
+from bylot.router.status import LimitStatus, RouterStatus
 from bylot.server.dashboard.formatting import format_number
 from bylot.server.dashboard.source import ConfigChange
 
@@ -40,22 +40,21 @@ class LimitView(Struct, frozen=True, kw_only=True):
 
 def view_limits(status: RouterStatus) -> list[LimitView]:
     """The limits of a router, in the order of its problem."""
-    started = status.decisions > 0
-    return [view_limit(one, status.costs[one.cost], started) for one in status.limits]
-
-
-def view_limit(limit: LimitStatus, cost: CostStatus, started: bool) -> LimitView:
-    """One limit."""
-    decisions, current = max(1, cost.decisions), limit.current
-    now, in_force = (None, None) if current is None else (current.mean, current.in_force)
-    return LimitView(
-        status=limit,
-        side=limit.side.replace("_", " "),
-        state=limit.verdict if started else "not started",
-        stated=cost.stated / decisions,
-        expected=cost.expected / decisions,
-        gauge=make_gauge(limit.side, limit.bound, limit.mean, now, in_force),
-    )
+    views = []
+    for limit in status.limits:
+        cost, current = status.costs[limit.cost], limit.current
+        decisions = max(1, cost.decisions)
+        now, in_force = (None, None) if current is None else (current.mean, current.in_force)
+        view = LimitView(
+            status=limit,
+            side=limit.side.replace("_", " "),
+            state=limit.verdict if status.decisions > 0 else "not started",
+            stated=cost.stated / decisions,
+            expected=cost.expected / decisions,
+            gauge=make_gauge(limit.side, limit.bound, limit.mean, now, in_force),
+        )
+        views.append(view)
+    return views
 
 
 def make_gauge(
@@ -117,7 +116,6 @@ class SelectionTable(Struct, frozen=True):
 
 
 def build_selection(status: RouterStatus, config: RouterConfig) -> SelectionTable:
-    """The table of selection probabilities."""
     shown, whole = status.distributions, status.whole
     seats = min(config.problem["draws"], len(status.q)) if whole else 1
     rows = [
@@ -171,33 +169,18 @@ def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[st
     if old is None:
         yield "created"
         return
-    yield from describe_problem_changes(old.problem, new.problem)
-    for field in structs.fields(RouterConfig):
-        if field.name not in ("version", "problem", "paused"):
-            yield from describe_change(
-                field.name, getattr(old, field.name), getattr(new, field.name)
-            )
-    yield from describe_members("paused", "no longer paused", old.paused, new.paused)
-
-
-def describe_problem_changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    """One line for each difference of the problem."""
-    yield from describe_members("added", "removed", old["experts"], new["experts"])
-    old_bounds, new_bounds = limit_bounds(old), limit_bounds(new)
-    for limit in dict.fromkeys((*old_bounds, *new_bounds)):
-        yield from describe_change(limit, old_bounds.get(limit), new_bounds.get(limit))
-    old_costs, new_costs = costs_by_expert(old), costs_by_expert(new)
+    before, after = old.problem, new.problem
+    yield from describe_members("added", "removed", before["experts"], after["experts"])
+    old_costs, new_costs = costs_by_expert(before), costs_by_expert(after)
     changed = [one for one in old_costs if new_costs.get(one, old_costs[one]) != old_costs[one]]
     if changed:
         yield f"costs of {', '.join(changed)}"
-    for field in ("draws", "floor", "period"):
-        yield from describe_change(field, old[field], new[field])
-
-
-def describe_change(name: str, old: Any, new: Any) -> Iterator[str]:
-    """The old and the new value, if they differ."""
-    if old != new:
-        yield f"{name}: {format_setting(old)} → {format_setting(new)}"
+    values, new_values = setting_values(old), setting_values(new)
+    for name in dict.fromkeys((*values, *new_values)):
+        value, new_value = values.get(name), new_values.get(name)
+        if value != new_value:
+            yield f"{name}: {format_setting(value)} → {format_setting(new_value)}"
+    yield from describe_members("paused", "no longer paused", old.paused, new.paused)
 
 
 def describe_members(
@@ -209,17 +192,18 @@ def describe_members(
             yield f"{word}: {', '.join(sorted(names))}"
 
 
-def limit_bounds(problem: dict[str, Any]) -> dict[str, float]:
-    """The bound of each limit, by its description."""
-    found = {}
-    for one in problem["limits"]:
+def setting_values(config: RouterConfig) -> dict[str, Any]:
+    """The bound of each limit and all settings, by name."""
+    values: dict[str, Any] = {}
+    for one in config.problem["limits"]:
         side = "at_most" if "at_most" in one else "at_least"
-        found[f"{one.get('share', one.get('cost'))} {side.replace('_', ' ')}"] = one[side]
-    return found
+        values[f"{one.get('share', one.get('cost'))} {side.replace('_', ' ')}"] = one[side]
+    values |= {name: config.problem[name] for name in ("draws", "floor", "period")}
+    kept = [one for one in config.__struct_fields__ if one not in ("version", "problem", "paused")]
+    return values | {name: getattr(config, name) for name in kept}
 
 
 def costs_by_expert(problem: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """The costs of each expert, by name."""
     rows = problem["costs"].items()
     return {one: {name: row[i] for name, row in rows} for i, one in enumerate(problem["experts"])}
 

@@ -52,7 +52,6 @@ class SignIn:
         return name
 
     def close(self, name: str) -> None:
-        """End a session."""
         self.sessions.pop(digest_secret(name), None)
 
     def find_reader(self, token: str) -> Caller | None:
@@ -95,7 +94,6 @@ class SignIn:
         ]
 
     async def show_form(self, request: Request) -> Response:
-        """The sign-in page."""
         path = safe_redirect_path(request.query_params.get("next", "/"))
         return render_page("signin.html", next=path, wrong=False)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Literal
 
 from msgspec import Struct
@@ -46,9 +46,7 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
 class ServerSource:
     """The routers of a running server; recent: names of the routers that were used last."""
 
-    def __init__(
-        self, writer: Writer, reader: Reader, recent: Callable[[], Collection[str]]
-    ) -> None:
+    def __init__(self, writer: Writer, reader: Reader, recent: Collection[str]) -> None:
         self.writer, self.reader, self.recent = writer, reader, recent
         self.refresh_lock = asyncio.Lock()
         self.cached: list[ListedRouter] = []
@@ -67,7 +65,7 @@ class ServerSource:
         rows = await self.reader.read(lambda store: store.routers(limit=MAX_LISTED_ROUTERS))
         names = [row.name for row in rows]
         if len(names) > MAX_POLLED_ROUTERS:
-            recent = [name for name in self.recent() if name in set(names)]
+            recent = [name for name in self.recent if name in set(names)]
             names = recent[-MAX_POLLED_ROUTERS:]
         views, listed = await self.writer.show_routers(names), []
         for row in rows:
