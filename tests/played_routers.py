@@ -17,7 +17,7 @@ from bylot.problem import Problem
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.router.status import ContextDistribution, Counters, RouterStatus
-from bylot.server.dashboard.source import ConfigChange, ListedRouter, ServerSource
+from bylot.server.dashboard.source import ConfigChange, ListedRouters, ServerSource
 
 START, SECOND = 1_794_000_000_000_000, 1_000_000
 
@@ -129,13 +129,13 @@ class PlayedRouter:
 class PlayedSource(ServerSource):
     """A source of such routers."""
 
-    def __init__(self, *routers: PlayedRouter, others: Iterable[ListedRouter] = ()) -> None:
+    def __init__(self, *routers: PlayedRouter, others: ListedRouters | None = None) -> None:
         self.played = {one.name: one for one in routers}
-        self.others = list(others)
+        self.others = others or {}
 
-    async def list_routers(self) -> list[ListedRouter]:
-        known = [ListedRouter(name=one.name, view=one.view()) for one in self.played.values()]
-        return sorted([*known, *self.others], key=lambda one: one.name)
+    async def list_routers(self) -> ListedRouters:
+        known = {one.name: one.view() for one in self.played.values()}
+        return dict(sorted({**known, **self.others}.items()))
 
     async def show_router(self, name: str) -> RouterView | None:
         return self.played[name].view() if name in self.played else None

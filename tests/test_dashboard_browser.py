@@ -18,13 +18,14 @@ import uvicorn
 from starlette.applications import Starlette
 
 import bylot
+from bylot.errors import StoreCorrupted
 from bylot.router import persistence
 from bylot.server.app import ServerApp
 from bylot.server.auth import Caller
 from bylot.server.dashboard import formatting
 from bylot.server.dashboard.render import asset_url
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.source import ListedRouter
+from bylot.server.dashboard.source import ListedRouters
 from bylot.server.lifecycle import HttpServer
 from bylot.server.state import ServerSettings
 from played_routers import PlayedRouter, PlayedSource
@@ -74,8 +75,10 @@ def site() -> Iterator[Site]:
         LONG, bylot.Problem(experts, costs, limits, draws=3), [EVIL, *map(str, range(9))]
     )
     new = PlayedRouter("new", five())
-    others = [ListedRouter(name=f"r{i}", location="not loaded") for i in range(40)]
-    others.append(ListedRouter(name="broken", error="its log is damaged"))
+    others: ListedRouters = {
+        **{f"r{i}": None for i in range(40)},
+        "broken": StoreCorrupted("its log is damaged"),
+    }
     source = PlayedSource(triage, many.play(60), new, others=others)
     keys = {"": READER}
     yield from served(source, keys, triage)

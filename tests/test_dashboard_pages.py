@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import bylot
+from bylot.errors import RouterBusy, StoreCorrupted
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
 from bylot.server.auth import Caller
@@ -26,7 +27,7 @@ from bylot.server.dashboard.sections import (
     make_gauge,
     view_limits,
 )
-from bylot.server.dashboard.source import ConfigChange, ListedRouter
+from bylot.server.dashboard.source import ConfigChange, ListedRouters
 from page_client import PageClient
 from played_routers import PlayedRouter, PlayedSource
 from small import five
@@ -53,7 +54,7 @@ def evil() -> PlayedRouter:
 
 
 def visit(
-    *routers: PlayedRouter, who: Caller | None = None, others: tuple[ListedRouter, ...] = ()
+    *routers: PlayedRouter, who: Caller | None = None, others: ListedRouters | None = None
 ) -> PageClient:
     """A browser at a dashboard of these routers."""
     guest = who or reader()
@@ -197,17 +198,17 @@ def test_the_list_counts_what_needs_attention(triage: PlayedRouter) -> None:
     limits = tuple(replace(one, verdict="out of reach") for one in view.status.limits)
     outside = replace(view, status=replace(view.status, limits=limits))
     found = build_overview(
-        [
-            ListedRouter(name="a", view=view),
-            ListedRouter(name="b", view=outside),
-            ListedRouter(name="c", error="its log is damaged"),
-            ListedRouter(name="d", location="another server"),
-        ]
+        {
+            "a": view,
+            "b": outside,
+            "c": StoreCorrupted("its log is damaged"),
+            "d": RouterBusy("leased by another server"),
+        }
     )
     assert (found.count, found.violated, found.failed) == (4, 1, 1)
     assert [one.state for one in found.routers][1:] == ["out of reach", "cannot be served", None]
     assert found.decisions == 1200
-    shown = Texts(visit(others=(ListedRouter(name="c", error=EVIL),)).get("/").text)
+    shown = Texts(visit(others={"c": StoreCorrupted(EVIL)}).get("/").text)
     assert EVIL in shown.said
 
 
@@ -321,4 +322,4 @@ def test_attributes_that_are_bound_are_escaped() -> None:
 
 def test_the_standin_is_a_source(triage: PlayedRouter) -> None:
     listed = asyncio.run(PlayedSource(triage).list_routers())
-    assert [one.name for one in listed] == ["triage"]
+    assert [*listed] == ["triage"]

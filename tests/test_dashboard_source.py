@@ -18,7 +18,7 @@ from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.auth import Caller
 from bylot.server.dashboard import source
-from bylot.server.dashboard.router_view import build_router_page
+from bylot.server.dashboard.router_view import build_overview, build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
 from bylot.server.writer import Writer
@@ -134,13 +134,13 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
         return show(keeper, asked)
 
     monkeypatch.setitem(CommandHandler.HANDLERS, ShowRouter, damaged)
-    found = now(make_source(direct).list_routers())
-    assert [(one.name, one.location, one.error) for one in found] == [
+    listed = now(make_source(direct).list_routers())
+    assert [(one.name, one.location, one.error) for one in build_overview(listed).routers] == [
         ("a", "here", None),
         ("b", "another server", None),
         ("c", "here", "router 'c': line 3 was changed"),
     ]
-    assert [one.view is not None for one in found] == [True, False, False]
+    assert [isinstance(one, RouterView) for one in listed.values()] == [True, False, False]
 
 
 def test_of_many_routers_only_those_asked_for_lately_are_woken(
@@ -149,8 +149,13 @@ def test_of_many_routers_only_those_asked_for_lately_are_woken(
     monkeypatch.setattr(source, "MAX_POLLED_ROUTERS", 2)
     for name in ("a", "b", "c", "d"):
         play(direct, name, 1)
-    found = now(make_source(direct, "a", "c", "gone", "d").list_routers())
-    assert [one.location for one in found] == ["not loaded", "not loaded", "here", "here"]
+    listed = now(make_source(direct, "a", "c", "gone", "d").list_routers())
+    assert [one.location for one in build_overview(listed).routers] == [
+        "not loaded",
+        "not loaded",
+        "here",
+        "here",
+    ]
 
 
 def test_however_many_look_the_list_is_made_once_in_a_while(direct: Direct) -> None:

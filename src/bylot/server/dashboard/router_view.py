@@ -6,11 +6,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from bylot.api import DecisionRecord, RouterView
+from bylot.errors import RouterBusy
 from bylot.eventlog.events import format_timestamp
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard import sections
 from bylot.server.dashboard.sections import format_setting, view_limits, worst_state
-from bylot.server.dashboard.source import ConfigChange, ListedRouter
+from bylot.server.dashboard.source import ConfigChange, ListedRouters
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
 MAX_LATEST_DECISIONS = 25
@@ -219,9 +220,9 @@ class OverviewRow(Struct, frozen=True, kw_only=True):
     """A router of the list; numbers are None if only its name is known."""
 
     name: str
-    location: str
-    error: str | None
-    state: str | None  # the worst state of its limits
+    location: str = "here"  # where it is served
+    error: str | None = None  # why it cannot be served, such as a damaged log
+    state: str | None = None  # the worst state of its limits
     kept_limits: int | None = None
     limits: int | None = None
     policy: str | None = None
@@ -242,8 +243,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     routers: list[OverviewRow]
 
 
-def build_overview(routers: Sequence[ListedRouter]) -> Overview:
-    rows = [overview_row(one) for one in routers]
+def build_overview(routers: ListedRouters) -> Overview:
+    rows = [overview_row(name, found) for name, found in routers.items()]
     return Overview(
         count=len(rows),
         decisions=sum(one.decisions or 0 for one in rows),
@@ -253,22 +254,21 @@ def build_overview(routers: Sequence[ListedRouter]) -> Overview:
     )
 
 
-def overview_row(one: ListedRouter) -> OverviewRow:
+def overview_row(name: str, found: RouterView | Exception | None) -> OverviewRow:
     """A row of the list."""
-    name, location, error, view = one.name, one.location, one.error, one.view
-    if view is None:
-        state = None if error is None else "cannot be served"
-        return OverviewRow(name=name, location=location, error=error, state=state)
-    status = view.status
-    counters = status.counters or Counters()
+    if found is None:
+        return OverviewRow(name=name, location="not loaded")
+    if isinstance(found, RouterBusy):
+        return OverviewRow(name=name, location="another server")
+    if isinstance(found, Exception):
+        return OverviewRow(name=name, error=str(found), state="cannot be served")
+    status, counters = found.status, found.status.counters or Counters()
     return OverviewRow(
         name=name,
-        location=location,
-        error=error,
         state=worst_state(view_limits(status)),
         kept_limits=sum(limit.kept for limit in status.limits),
         limits=len(status.limits),
-        policy=view.config.policy["name"],
+        policy=found.config.policy["name"],
         decisions=status.decisions,
         mean_reward=status.mean_reward,
         waiting=status.waiting,

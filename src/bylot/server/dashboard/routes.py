@@ -21,8 +21,9 @@ def dashboard_routes(source: ServerSource, authenticate: Authenticator) -> list[
     """All routes; the key of a visitor may be valid for some routers only."""
 
     async def load_overview(request: Request, visitor: Caller) -> router_view.Overview:
-        routers = await source.list_routers()
-        return router_view.build_overview([one for one in routers if visitor.can_access(one.name)])
+        routers = (await source.list_routers()).items()
+        visible = {name: found for name, found in routers if visitor.can_access(name)}
+        return router_view.build_overview(visible)
 
     async def load_router(request: Request, visitor: Caller) -> router_view.RouterPageView:
         name = request.path_params["name"]

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
 from bylot.api import DecisionRecord, RouterView
-from bylot.errors import RouterBusy, RouterNotFound
+from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import DecisionId, RecallDecision, ShowRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.config import RouterConfig
@@ -21,18 +20,10 @@ LIST_REFRESH_S = 2.0  # however many people look at the page
 MAX_CONFIG_VERSIONS = 50  # shown besides the first
 
 
-class ListedRouter(Struct, frozen=True, kw_only=True):
-    """An entry of the list of routers.
-
-    view:     None if only the name is known
-    location: where the router is served; an unloaded router is loaded by the next request for it
-    error:    why the router cannot be served, such as a damaged log
-    """
-
-    name: str
-    view: RouterView | None = None
-    location: Literal["here", "another server", "not loaded"] = "here"
-    error: str | None = None
+ListedRouters = Mapping[str, RouterView | Exception | None]
+"""By name: a router, why it cannot be shown here, or None if it is not loaded; the next request for
+it loads it.
+"""
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
@@ -49,10 +40,10 @@ class ServerSource:
     def __init__(self, writer: Writer, reader: Reader, recent: Collection[str]) -> None:
         self.writer, self.reader, self.recent = writer, reader, recent
         self.refresh_lock = asyncio.Lock()
-        self.cached: list[ListedRouter] = []
+        self.cached: ListedRouters = {}
         self.cached_until = 0.0
 
-    async def list_routers(self) -> list[ListedRouter]:
+    async def list_routers(self) -> ListedRouters:
         """All routers, at most `LIST_REFRESH_S` old."""
         async with self.refresh_lock:
             if time.monotonic() >= self.cached_until:
@@ -60,25 +51,15 @@ class ServerSource:
                 self.cached_until = time.monotonic() + LIST_REFRESH_S
         return self.cached
 
-    async def poll_routers(self) -> list[ListedRouter]:
+    async def poll_routers(self) -> ListedRouters:
         """All routers now; if there are many, the status only of those used last."""
         rows = await self.reader.read(lambda store: store.routers(limit=MAX_LISTED_ROUTERS))
         names = [row.name for row in rows]
         if len(names) > MAX_POLLED_ROUTERS:
             recent = [name for name in self.recent if name in set(names)]
             names = recent[-MAX_POLLED_ROUTERS:]
-        views, listed = await self.writer.show_routers(names), []
-        for row in rows:
-            match views.get(row.name):
-                case None:
-                    listed.append(ListedRouter(name=row.name, location="not loaded"))
-                case RouterBusy():
-                    listed.append(ListedRouter(name=row.name, location="another server"))
-                case Exception() as error:
-                    listed.append(ListedRouter(name=row.name, error=str(error)))
-                case view:
-                    listed.append(ListedRouter(name=row.name, view=view))
-        return listed
+        views = await self.writer.show_routers(names)
+        return {row.name: views.get(row.name) for row in rows}
 
     async def show_router(self, name: str) -> RouterView | None:
         """A router as it is now, None if there is none of this name."""
