@@ -21,7 +21,7 @@ from bylot.server.dashboard import source
 from bylot.server.dashboard.router_view import build_overview, build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
-from bylot.server.writer import Writer
+from bylot.server.writer import Reader, Writer
 from bylot.store import Store, open_store
 from page_client import PageClient
 from small import five
@@ -53,7 +53,7 @@ class Direct:
         self.commands += commands
         return self.do(*commands)
 
-    show_routers = Writer.show_routers
+    show_routers, read_router = Writer.show_routers, Reader.read_router
 
     async def read(self, question: Callable[[Store], Any]) -> Any:
         return question(self.store)

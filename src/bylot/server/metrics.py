@@ -79,6 +79,11 @@ class RouterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family per number of a router or of a limit."""
+        limits = [
+            ([view.name, one.cost, one.side], one)
+            for view in self.views
+            for one in view.status.limits
+        ]
         for name, (said, of) in ROUTER_GAUGES.items():
             family = GaugeMetricFamily(f"bylot_router_{name}", said, labels=["router"])
             for view in self.views:
@@ -86,16 +91,14 @@ class RouterCollector(Collector):
             yield family
         for name, (said, of_limit) in LIMIT_GAUGES.items():
             family = GaugeMetricFamily(f"bylot_limit_{name}", said, labels=LIMIT_LABELS)
-            for view in self.views:
-                for one in view.status.limits:
-                    family.add_metric([view.name, one.cost, one.side], float_or_nan(of_limit(one)))
+            for labels, one in limits:
+                family.add_metric(labels, float_or_nan(of_limit(one)))
             yield family
         said = "Periods that ended outside the limit since its bound last changed"
         missed = CounterMetricFamily("bylot_limit_missed_periods", said, labels=LIMIT_LABELS)
-        for view in self.views:
-            for one in view.status.limits:
-                if one.current is not None:
-                    missed.add_metric([view.name, one.cost, one.side], one.current.missed)
+        for labels, one in limits:
+            if one.current is not None:
+                missed.add_metric(labels, one.current.missed)
         yield missed
 
 

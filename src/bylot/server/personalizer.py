@@ -12,7 +12,6 @@ from bylot.server import request_parsing
 from bylot.server.auth import Scope
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
-from bylot.store import Store
 
 
 class RankAction(Struct, frozen=True):
@@ -146,16 +145,12 @@ async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> 
 async def find_event(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
     """The id of a decision, from the caller's event id (its key) or from our own id."""
     name, key = await choose_router(request, scope), request.target
-
-    def find(store: Store) -> str | None:
-        row = store.find(name)
-        event = None if row is None else store.decision_by_key(row.number, key)
-        return None if event is None else str(DecisionId(name, event.router, event.seq))
-
     if len(key) <= api.MAX_TEXT_CHARS and request_parsing.KEY_REGEX.search(key):
-        found = await request.state.reader.read(find)
-        if found is not None:
-            return found
+        event = await request.state.reader.read_router(
+            name, lambda store, number: store.decision_by_key(number, key)
+        )
+        if event is not None:
+            return str(DecisionId(name, event.router, event.seq))
     if request_parsing.check_decision_id(key).partition(".")[0] != name:
         raise DecisionNotFound(f"router {name!r} has no event {key!r}")
     return key

@@ -14,7 +14,6 @@ from bylot.server.config_requests import config_from_create, config_from_edit
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response, route
 from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
 from bylot.server.state import ServerState
-from bylot.store import Event, Store
 
 log = logging.getLogger("bylot.server")
 
@@ -95,14 +94,11 @@ async def delete_router(request: ApiRequest[None, None]) -> HttpResponse:
 async def list_events(request: ApiRequest[None, api.EventListQuery]) -> HttpResponse:
     """The event log of a router, page by page."""
     name, query = check_router_name(request.target), request.query
-
-    def read(store: Store) -> list[Event]:
-        row = store.find(name)
-        if row is None:
-            raise RouterNotFound(f"no router named {name!r}", remedy=ROUTERS_REMEDY)
-        return store.events(row.number, query.after, query.limit + 1)
-
-    found = await request.state.reader.read(read)
+    found = await request.state.reader.read_router(
+        name, lambda store, number: store.events(number, query.after, query.limit + 1)
+    )
+    if found is None:
+        raise RouterNotFound(f"no router named {name!r}", remedy=ROUTERS_REMEDY)
     events = tuple(
         api.EventRecord(
             one.seq,

@@ -267,6 +267,17 @@ class Reader:
         finally:
             self.pending -= 1
 
+    async def read_router(
+        self, name: str, query: Callable[[Store, int], QueryResult]
+    ) -> QueryResult | None:
+        """The result of a query about a router, by its number; None if there is no such router."""
+
+        def find_and_query(store: Store) -> QueryResult | None:
+            row = store.find(name)
+            return None if row is None else query(store, row.number)
+
+        return await self.read(find_and_query)
+
     def execute(self, query: Callable[[Store], QueryResult]) -> QueryResult:
         """Execute a query, in the thread that owns the connection."""
         if self.store is None:

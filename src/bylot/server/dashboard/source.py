@@ -71,28 +71,23 @@ class ServerSource:
 
     async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
         """The last decisions, newest first; the writer knows those that are still open."""
-
-        def read(store: Store) -> list[Event]:
-            row = store.find(name)
-            return [] if row is None else store.latest(row.number, "decided", limit)
-
-        events = await self.reader.read(read)
-        commands = [RecallDecision(str(DecisionId(name, one.router, one.seq))) for one in events]
+        events = await self.reader.read_router(
+            name, lambda store, number: store.latest(number, "decided", limit)
+        )
+        ids = [DecisionId(name, one.router, one.seq) for one in events or ()]
+        commands = [RecallDecision(str(id)) for id in ids]
         found = await self.writer.execute_all(commands)
         return [one for one in found if isinstance(one, DecisionRecord)]
 
     async def config_changes(self, name: str) -> list[ConfigChange]:
         """The versions of a router's configuration, oldest first: all, or the last few."""
 
-        def read(store: Store) -> list[Event]:
-            row = store.find(name)
-            if row is None:
-                return []
-            edits = store.edits(row.number, MAX_CONFIG_VERSIONS)[::-1]
-            first = store.event(row.number, 0) if len(edits) < MAX_CONFIG_VERSIONS else None
+        def read(store: Store, number: int) -> list[Event]:
+            edits = store.edits(number, MAX_CONFIG_VERSIONS)[::-1]
+            first = store.event(number, 0) if len(edits) < MAX_CONFIG_VERSIONS else None
             return edits if first is None else [first, *edits]
 
-        events = await self.reader.read(read)
+        events = await self.reader.read_router(name, read) or []
         bodies = [BODY_DECODERS[one.kind](one.body) for one in events]
         return [
             ConfigChange(at=format_timestamp(one.at), by=body.by, config=body.config)
