@@ -9,26 +9,22 @@ import polars as pl
 import pytest
 
 from beyond_records import make_beyond_records
-from bylot.reports.blocks import FAILS, HOLDS, UNKNOWN
 from bylot.reports.style import BEYOND_POLICY_STYLES
 from bylot_paper.analysis import GroupKey, RecordGroups
-from bylot_paper.claims import judge_claims
-from bylot_paper.plots import beyond, comparison
-from bylot_paper.plots.panels import BEYOND_LEVEL_STYLES
+from bylot_paper.claims.judge import CHECKS, FAILS, HOLDS, UNKNOWN, JudgedClaim, judge_claims
 from bylot_paper.policy_settings import GUARDED_POLICIES, format_default_tuning
-from bylot_paper.report import write_report
-from bylot_paper.report.beyond import CHECKS, judge_checks
-from bylot_paper.report.beyond_tables import collect_sweeps
+from bylot_paper.report import FIGURE_DRAWERS, write_report
+from bylot_paper.report.beyond import collect_sweeps
+from bylot_paper.report.figures import BEYOND_LEVEL_STYLES
 from paper_records import AS_WRITTEN, make_paper_records
 from test_report import Page, grids, is_grid
 
-DRAWN = {
-    "beyond": comparison.draw_beyond_crowd,
-    "beyond-rolling": comparison.draw_beyond_rolling,
-    "beyond-regret": comparison.draw_regret,
-    "beyond-periods": beyond.draw_periods,
-    "beyond-ablation": beyond.draw_ablation,
-}
+DRAWN = {name: draw for name, draw in FIGURE_DRAWERS.items() if name.startswith("beyond")}
+
+
+def judge_checks(cells: pl.DataFrame, run: Any) -> list[JudgedClaim]:
+    """The verdict on every check."""
+    return judge_claims(cells, run, CHECKS)
 
 
 @pytest.fixture(scope="module")

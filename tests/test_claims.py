@@ -10,9 +10,16 @@ import polars as pl
 import pytest
 from scipy.stats import binomtest
 
-from bylot.reports.blocks import FAILS, HOLDS, UNKNOWN, JudgedClaim
 from bylot_paper.analysis import wilson_interval
-from bylot_paper.claims import CLAIMS, compare_readings, judge_claims
+from bylot_paper.claims.judge import (
+    CLAIMS,
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    JudgedClaim,
+    compare_readings,
+    judge_claims,
+)
 from bylot_paper.evidence import PairedDifference, Untestable, paired_difference
 from bylot_paper.trec import TREC_DIGEST
 from paper_records import AS_WRITTEN, CONTRARY, SHAKEN, make_paper_records

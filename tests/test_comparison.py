@@ -19,15 +19,15 @@ from bylot.policies import Auto
 from bylot.policies import policy_to_data as written
 from bylot.problem import Problem
 from bylot_paper import scenarios
-from bylot_paper.analysis import RecordGroups, collect_entries
-from bylot_paper.claims import describe_missing
+from bylot_paper.analysis import RecordGroups
+from bylot_paper.claims.judge import describe_missing
 from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.default_rule import LARGE_POOL_SIZE, ResultLine, choose_defaults
 from bylot_paper.grid import COMPARISON_EXPERIMENTS, Cell, group_cells_by_scenario
-from bylot_paper.plots.default import draw_contest
 from bylot_paper.policy_settings import COMPARED_POLICIES
 from bylot_paper.records import Records
 from bylot_paper.report import write_report
+from bylot_paper.report.default import collect_entries, draw_contest
 from bylot_paper.reproduce import ReproduceRequest
 from bylot_paper.run import RunSetup, run_job
 from bylot_paper.scenarios import read_hospital

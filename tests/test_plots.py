@@ -10,14 +10,12 @@ import pytest
 
 from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import RecordGroups, UpdateCurves, make_figure_title
-from bylot_paper.plots.comparison import draw_crowd, draw_rolling
-from bylot_paper.plots.panels import LEVEL_STYLES
-from bylot_paper.plots.sweep import draw_sweep_figure
+from bylot_paper.report import FIGURE_DRAWERS
+from bylot_paper.report.figures import LEVEL_STYLES
 from paper_records import AS_WRITTEN, make_paper_records
 
-FIGURES = pytest.mark.parametrize(
-    "figure", [draw_sweep_figure, draw_crowd, draw_rolling], ids=lambda one: one.__name__
-)
+PAPER_FIGURES = {name: FIGURE_DRAWERS[name] for name in ("sweep", "crowd", "rolling")}
+FIGURES = pytest.mark.parametrize("figure", PAPER_FIGURES.values(), ids=PAPER_FIGURES)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ def test_partial_records_give_a_figure(
 def test_a_run_of_a_few_rounds_is_drawn(records: Any, tmp_path: Path) -> None:
     curves = [name for name in records.cells.columns if name.startswith("curve_")]
     short = records.cells.with_columns(pl.col(name).list.head(3) for name in curves)
-    for figure in (draw_sweep_figure, draw_crowd, draw_rolling):
+    for figure in PAPER_FIGURES.values():
         assert len(figure(short, {**records.run, "rounds": 30}, tmp_path)) == 2
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from bylot.reports.blocks import UNKNOWN, Banner, Block, Bullets, Heading, Paragraph, TableBlock
+from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph, TableBlock
 from bylot.reports.pages import render_html, render_markdown
-from bylot_paper.claims import CLAIMS
+from bylot_paper.claims.judge import CLAIMS, UNKNOWN
 from bylot_paper.report import summarize_run, write_report
 from paper_records import AS_WRITTEN, make_paper_records
 

@@ -1,4 +1,4 @@
-"""Groups of records that differ only in their seed, and the result lines of the default rule."""
+"""Groups of records that differ only in their seed, and how reports name their run."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,17 +9,8 @@ import polars as pl
 
 from bylot.harness import SeedCurves
 from bylot.numerics.jit import Floats
-from bylot_paper.crowd_scenario import ALL_LEVELS
-from bylot_paper.default_rule import ResultLine
-from bylot_paper.grid import (
-    COMPARISON_EXPERIMENTS,
-    CROWD_ENVIRONMENTS,
-    OTHER_SCENARIOS,
-    count_rounds,
-)
+from bylot_paper.grid import count_rounds
 from bylot_paper.outcome import SWEEP_STEP_ROUNDS
-from bylot_paper.policy_settings import COMPARED_POLICIES
-from bylot_paper.scenarios import SHARED_POOLS
 
 RunManifest = Mapping[str, Any]
 """The content of `run.json`, the manifest of the run that wrote the records."""
@@ -44,11 +35,6 @@ class GroupKey(NamedTuple):
         period = "" if self.period is None else f" of {self.period:,}"
         place = f"{self.level}, {self.environment}, N = {self.dimensions}"
         return f"{self.policy} in {self.experiment}{period} ({place})"
-
-
-def crowd_key(environment: str, level: str, policy: str) -> GroupKey:
-    """A group of the comparison of policies."""
-    return GroupKey("crowd", environment, level, policy, 3)
 
 
 def sweep_key(dimensions: int, level: str) -> GroupKey:
@@ -159,83 +145,6 @@ def wilson_interval(
     low = 0.0 if successes == 0 else (centre - reach) / scale  # exact at the ends
     high = 1.0 if successes == runs else (centre + reach) / scale
     return low, high
-
-
-POLICY_ORDER = COMPARED_POLICIES[::-1]
-"""The order of policies in tables and figures: ours first."""
-
-
-class ContestEntry(NamedTuple):
-    """A result line, and the records behind it without refused runs."""
-
-    line: ResultLine
-    cells: pl.DataFrame
-
-
-def collect_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]:
-    """All entries, by place and then by policy, in the order of tables."""
-    if cells.is_empty():
-        return []
-    by = ["experiment", "environment", "level", "period", "policy"]
-    some = cells.filter(pl.col("experiment").is_in(COMPARISON_EXPERIMENTS))
-    found = {
-        key: make_entry(part, run) for key, part in some.partition_by(by, as_dict=True).items()
-    }
-    return [found[key] for key in sorted(found, key=entry_sort_key)]
-
-
-def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
-    """Order by experiment, environment, level, period and policy."""
-    experiment, environment, level, period, policy = key
-    environments = [*CROWD_ENVIRONMENTS, *dict.fromkeys(name for name, _, _ in OTHER_SCENARIOS)]
-    levels = [*ALL_LEVELS, "own"]
-    own = experiment == "worlds" or environment not in CROWD_ENVIRONMENTS
-    place = (environments.index(str(environment)), levels.index(str(level)))
-    return (
-        COMPARISON_EXPERIMENTS.index(str(experiment)),
-        int(own),
-        *(place if own else place[::-1]),
-        int(str(period or 0)),
-        POLICY_ORDER.index(str(policy)) if policy in POLICY_ORDER else len(POLICY_ORDER),
-    )
-
-
-def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
-    """The entry of one group of cells that differ only in their seed."""
-    first = group.row(0, named=True)
-    played = group.filter(pl.col("refused").is_null()).sort("seed")
-    gaps = (played["mixture"] - played["reward"]).to_list()
-    line = ResultLine(
-        scenario=name_scenario(first["environment"], run),
-        place=name_place(first["environment"], first["level"], first["period"], run),
-        policy=first["policy"],
-        size=int(played["size"].max() or 0),  # type: ignore[arg-type]
-        period=first["period"],
-        gaps=dict(zip(played["seed"].to_list(), gaps, strict=True)),
-        runs=len(group),
-        kept=int(played["feasible"].sum()),
-        bad_periods=int(played["bad_periods"].sum()),
-        propensities=not played.is_empty() and bool(played["propensities"].all()),
-        pool=SHARED_POOLS.get(first["environment"], ""),
-    )
-    return ContestEntry(line, played)
-
-
-def name_scenario(environment: str, run: RunManifest) -> str:
-    """The scenario of an environment: all of the crowd is one."""
-    return f"{name_crowd(run)} crowd" if environment in CROWD_ENVIRONMENTS else environment
-
-
-def name_place(environment: str, level: str, period: int | None, run: RunManifest) -> str:
-    """A place: the environment, level and period of a scenario.
-
-    >>> name_place("regime", "tight", 250, {"data": {"name": "trec"}})
-    'trec tight, regime, periods of 250'
-    """
-    where = environment if level == "own" else f"{environment} {level}"
-    if environment in CROWD_ENVIRONMENTS:
-        where = f"{name_crowd(run)} {level}, {environment}"
-    return where if period is None else f"{where}, periods of {period:,}"
 
 
 def name_crowd(run: RunManifest) -> str:

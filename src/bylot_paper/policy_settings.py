@@ -32,6 +32,7 @@ ABLATED_PARTS = {
     "clip=False": "no clip",
 }
 """What the ablation removes, as settings and in words."""
+ABLATION_LABELS = {"": "complete", **ABLATED_PARTS}
 
 PAPER_ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
 

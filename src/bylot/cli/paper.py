@@ -201,8 +201,8 @@ def run_reproduce(given: argparse.Namespace) -> int:
 def run_plot(given: argparse.Namespace) -> int:
     """Redraw the figures."""
     with explain_missing_extra("reproduce"):
-        from bylot_paper.plots import draw_figures
         from bylot_paper.records import read_records
+        from bylot_paper.report import draw_figures
 
     records = read_records(given.folder)
     drawn = draw_figures(records.cells, records.run, given.folder)

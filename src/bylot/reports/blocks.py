@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
+from typing import NamedTuple, Protocol
 
 
 class Heading(NamedTuple):
@@ -46,21 +44,12 @@ class Figure(NamedTuple):
     caption: str
 
 
-class JudgedClaim(NamedTuple):
-    """A claim of the paper with its verdict."""
+class RenderedBlock(Protocol):
+    """A block of another package, which renders itself."""
 
-    id: str
-    section: str
-    claim: str
-    rule: str
-    measured: str
-    numbers: dict[str, Any]
-    verdict: str
-    caveats: list[str]
+    def to_html(self) -> str: ...
+
+    def to_markdown(self) -> str: ...
 
 
-class Verdicts(NamedTuple):
-    rows: Sequence[JudgedClaim]
-
-
-Block = Heading | Paragraph | Banner | Bullets | TableBlock | Figure | Verdicts
+Block = Heading | Paragraph | Banner | Bullets | TableBlock | Figure | RenderedBlock

@@ -10,7 +10,7 @@ from typing import Any
 
 from bylot._atomic_write import save_file
 from bylot.reports import blocks
-from bylot.reports.blocks import Block, Figure, JudgedClaim, TableBlock
+from bylot.reports.blocks import Block, Figure, TableBlock
 
 PAGE_CSS = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #595959; --line: #d4d4d4;
@@ -47,12 +47,6 @@ article p { margin: .15rem 0; } .rule, .measured { font-size: .88rem; }
   figure, article, tr { break-inside: avoid; } .scroll { overflow: visible; }
   table { font-size: 7pt; } th, td { padding: .1rem .25rem; white-space: normal; } }
 """
-VERDICT_MARKS = {
-    blocks.HOLDS: ("holds", "✓"),
-    blocks.FAILS: ("fails", "✗"),
-    blocks.UNKNOWN: ("unknown", "?"),
-}
-"""CSS class and sign of a verdict."""
 
 
 def render_html(report: Sequence[Block], title: str) -> str:
@@ -80,8 +74,8 @@ def render_block_html(block: Block) -> str:
             return render_table_html(block)
         case Figure():
             return render_figure_html(block)
-        case blocks.Verdicts(rows):
-            return "\n".join(map(render_claim_html, rows))
+        case _:
+            return block.to_html()
 
 
 def render_table_html(block: TableBlock) -> str:
@@ -111,17 +105,6 @@ def render_figure_html(block: Figure) -> str:
     )
 
 
-def render_claim_html(row: JudgedClaim) -> str:
-    """A claim with its verdict."""
-    kind, sign = VERDICT_MARKS[row.verdict]
-    return (
-        f'<article id="{escape(row.id)}"><p><span class="verdict {kind}">{sign} '
-        f"{escape(row.verdict)}</span>: {escape(row.claim)} <code>{escape(row.id)}</code></p>"
-        f'<p class="measured">Measured: {escape(row.measured)}</p>'
-        f'<p class="rule">Rule: {escape(row.rule)}</p></article>'
-    )
-
-
 def render_markdown(report: Sequence[Block], folder: Path) -> str:
     """Render a report as Markdown; links are relative to the folder."""
     return "\n\n".join(render_block_markdown(block, folder) for block in report) + "\n"
@@ -142,10 +125,8 @@ def render_block_markdown(block: Block, folder: Path) -> str:
         case Figure(png, _, alt, caption):
             link = png.relative_to(folder).as_posix()
             return f"![{escape_markdown(alt)}]({link})\n\n{escape_markdown(caption)}"
-        case blocks.Verdicts(rows):
-            head = ("verdict", "claim", "measured", "rule", "id")
-            judged = [(row.verdict, row.claim, row.measured, row.rule, row.id) for row in rows]
-            return render_table_markdown(head, judged, words=len(head))
+        case _:
+            return block.to_markdown()
 
 
 def render_table_markdown(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:

@@ -1,6 +1,9 @@
 """Writes figures and reports from finished records; nothing here runs an experiment."""
 
+import contextlib
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +13,7 @@ from bylot.harness import seed_std
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.reports.blocks import Banner, Block, Bullets, Heading
 from bylot.reports.pages import write_pages
+from bylot.reports.style import make_figure_folder
 from bylot_paper.analysis import (
     GroupKey,
     RecordGroups,
@@ -18,20 +22,25 @@ from bylot_paper.analysis import (
     is_synthetic,
     name_data,
 )
-from bylot_paper.claims import (
-    describe_missing,
-    judge_claims,
-    list_complete_cells,
-    list_run_differences,
-)
+from bylot_paper.claims import judge
+from bylot_paper.default_rule import choose_defaults
 from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS
-from bylot_paper.plots import draw_figures
 from bylot_paper.records import Records
-from bylot_paper.report.beyond import build_beyond_section, count_checks, judge_checks
-from bylot_paper.report.default import build_default_section, judge_contest, make_default_data
+from bylot_paper.report import beyond, beyond_figures, default, figures
 from bylot_paper.report.paper import build_paper_section, count_claims
 
 PAPER_EXPERIMENTS = ("sweep", "crowd")
+FIGURE_DRAWERS: dict[str, Callable[[pl.DataFrame, RunManifest, Path], list[Path]]] = {
+    "sweep": figures.draw_sweep,
+    "crowd": partial(figures.draw_levels, figures.PAPER_COMPARISON),
+    "rolling": partial(figures.draw_rolling, "rolling"),
+    "beyond": partial(figures.draw_levels, figures.BEYOND_COMPARISON),
+    "beyond-rolling": partial(figures.draw_rolling, "beyond-rolling"),
+    "beyond-regret": figures.draw_regret,
+    "beyond-periods": beyond_figures.draw_periods,
+    "beyond-ablation": beyond_figures.draw_ablation,
+    "default": default.draw_contest,
+}
 
 
 class WrittenReport(NamedTuple):
@@ -39,6 +48,12 @@ class WrittenReport(NamedTuple):
 
     paths: list[Path]
     verdicts: str
+
+
+def draw_figures(cells: pl.DataFrame, run: RunManifest, folder: Path) -> dict[str, list[Path]]:
+    """Draw all figures that the records allow, as PNG and SVG in folder/figures."""
+    target = make_figure_folder(folder / "figures")
+    return {name: draw(cells, run, target) for name, draw in FIGURE_DRAWERS.items()}
 
 
 def write_report(
@@ -50,55 +65,48 @@ def write_report(
     core_seconds: what the run took; None: what the folder's summary says already.
     """
     cells, run = records.cells, records.run
-    spent = read_core_seconds(folder) if core_seconds is None else core_seconds
-    figures = draw_figures(cells, run, folder)
-    paper, contest = (
-        cells if cells.is_empty() else cells.filter(pl.col("experiment").is_in(experiments))
-        for experiments in (PAPER_EXPERIMENTS, COMPARISON_EXPERIMENTS)
-    )
-    known = (*PAPER_EXPERIMENTS, *COMPARISON_EXPERIMENTS)
-    past = cells if cells.is_empty() else cells.filter(~pl.col("experiment").is_in(known))
+    if core_seconds is None:
+        with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+            core_seconds = float(json.loads((folder / "summary.json").read_text())["core_seconds"])
+    drawn = draw_figures(cells, run, folder)
+    if cells.is_empty():
+        paper = contest = past = cells
+    else:
+        of_paper, of_contest = (
+            pl.col("experiment").is_in(names)
+            for names in (PAPER_EXPERIMENTS, COMPARISON_EXPERIMENTS)
+        )
+        paper, contest = cells.filter(of_paper), cells.filter(of_contest)
+        past = cells.filter(~of_paper & ~of_contest)
     with_paper = not paper.is_empty() or (past.is_empty() and contest.is_empty())
-    title = make_title(run, with_paper, not past.is_empty())
-    blocks = build_opening(run, RecordGroups(cells), spent, title, with_paper)
-    data: dict[str, Any] = {"summary.json": summarize_run(cells, run, spent)}
-    verdicts = []
-    if with_paper:
-        claims = judge_claims(paper, run)
-        blocks += build_paper_section(paper, run, claims, figures)
-        data["claims.json"] = [row._asdict() for row in claims]
-        verdicts.append(count_claims(claims, run))
-    if not past.is_empty():
-        checks = judge_checks(past, run)
-        blocks += build_beyond_section(past, run, checks, figures)
-        data["beyond.json"] = [row._asdict() for row in checks]
-        verdicts.append(count_checks(checks))
-    if not contest.is_empty():
-        judged = judge_contest(contest, run)
-        blocks += build_default_section(judged, contest, run, figures["default"])
-        data["default.json"] = found = make_default_data(judged)
-        verdicts.append(found["outcome"])
-    pages = write_pages(blocks, title, folder, data)
-    drawn = [path for paths in figures.values() for path in paths]
-    return WrittenReport(drawn + pages, "\n".join(verdicts))
-
-
-def read_core_seconds(folder: Path) -> float | None:
-    """The core-seconds in an earlier summary; None if there is none."""
-    try:
-        return float(json.loads((folder / "summary.json").read_text())["core_seconds"])
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-
-
-def make_title(run: RunManifest, with_paper: bool, with_beyond: bool) -> str:
-    """The title, by the first part of the report."""
     title = "All policies in all scenarios, and the default"
     if with_paper:
         title = "The experiments of Multinomial Subset Routing, reproduced"
-    elif with_beyond:
+    elif not past.is_empty():
         title = "Policies beyond Multinomial Subset Routing"
-    return f"{'SYNTHETIC: ' if is_synthetic(run) else ''}{title}"
+    title = f"{'SYNTHETIC: ' if is_synthetic(run) else ''}{title}"
+    blocks = build_opening(run, RecordGroups(cells), core_seconds, title, with_paper)
+    data: dict[str, Any] = {"summary.json": summarize_run(cells, run, core_seconds)}
+    verdicts = []
+    if with_paper:
+        claims = judge.judge_claims(paper, run)
+        blocks += build_paper_section(paper, run, claims, drawn)
+        data["claims.json"] = [row._asdict() for row in claims]
+        verdicts.append(count_claims(claims, run))
+    if not past.is_empty():
+        checks = judge.judge_claims(past, run, judge.CHECKS)
+        blocks += beyond.build_beyond_section(past, run, checks, drawn)
+        data["beyond.json"] = [row._asdict() for row in checks]
+        verdicts.append(beyond.count_checks(checks))
+    if not contest.is_empty():
+        entries = default.collect_entries(contest, run)
+        choices = choose_defaults([one.line for one in entries])
+        blocks += default.build_default_section(entries, choices, contest, run, drawn["default"])
+        data["default.json"] = found = default.make_default_data(entries, choices)
+        verdicts.append(found["outcome"])
+    pages = write_pages(blocks, title, folder, data)
+    paths = [path for paths in drawn.values() for path in paths]
+    return WrittenReport(paths + pages, "\n".join(verdicts))
 
 
 def build_opening(
@@ -117,9 +125,9 @@ def build_opening(
                 "about it, not about the TREC workers of the paper."
             )
         )
-    notes = list_run_differences(run)
+    notes = judge.list_run_differences(run)
     for experiment in GRIDS:
-        notes += describe_missing(groups, experiment, run)
+        notes += judge.describe_missing(groups, experiment, run)
     blocks += [Banner(note) for note in notes if not note.startswith("SYNTHETIC")]
     digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
     facts = [f"Data: {name_data(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
@@ -129,7 +137,7 @@ def build_opening(
         of_paper = experiment in PAPER_EXPERIMENTS
         found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
         if found or (with_paper and of_paper):
-            total = len(list_complete_cells(experiment, grid.seeds, run))
+            total = len(judge.list_complete_cells(experiment, grid.seeds, run))
             wanted = f"{'the paper has' if of_paper else 'of'} {total:,}"
             seeds = format_seed_count(groups.seeds(experiment))
             facts.append(f"{experiment}: {found:,} cells ({wanted}), {seeds}.")

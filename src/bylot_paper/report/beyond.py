@@ -1,41 +1,32 @@
-"""The part of the report that goes beyond the paper: checks and comparisons of our own policies.
+"""The part of the report that goes beyond the paper: checks and comparisons of our own policies."""
 
-A check is judged like a claim of the paper, but it is a requirement on our own policies.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from bylot.reports.blocks import Block, Bullets, Heading, JudgedClaim, Paragraph
+from bylot.numerics.jit import Floats
+from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest
-from bylot_paper.claims import Claim, describe_missing, judge_claim, list_run_differences
-from bylot_paper.claims.predicates import ClaimFinding, format_values
-from bylot_paper.evidence import Evidence, RunShare, Untestable, paired_difference, seed_mean
-from bylot_paper.plots.beyond import ABLATION_LABELS
-from bylot_paper.plots.panels import ENVIRONMENT_LABELS
-from bylot_paper.policy_settings import ABLATED_PARTS, BEYOND_POLICIES, GUARDED_POLICIES
-from bylot_paper.report import beyond_tables as tables
-from bylot_paper.report.beyond_tables import (
+from bylot_paper.claims.checks import (
+    CASES,
     HARD_CASES,
-    SettingsSweep,
     ablation_keys,
     comparison_keys,
-    has_groups,
     list_period_keys,
-    mean_regret,
 )
-from bylot_paper.report.formatting import (
-    TEXTS,
-    build_figure,
-    build_verdicts,
-    count_verdicts,
-    tabulate_refusals,
-    tabulate_untested,
+from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
+from bylot_paper.policy_settings import (
+    ABLATION_LABELS,
+    BEYOND_POLICIES,
+    GUARDED_POLICIES,
+    format_default_tuning,
 )
+from bylot_paper.report import formatting
+from bylot_paper.report.formatting import MEAN_AND_ERROR, NO_VALUE, fill_table, format_mean_error
 
 
 def build_beyond_section(
@@ -46,58 +37,59 @@ def build_beyond_section(
 ) -> list[Block]:
     """Checks, then each topic with its figures, sentences and tables, as far as records go."""
     groups = RecordGroups(cells)
-    sweeps = tables.collect_sweeps(groups)
-    parts: list[tuple[str, list[str], list[str], list[Block]]] = [
-        (
-            "Regret and limits",
-            ["beyond", "beyond-rolling", "beyond-regret"],
-            [*describe_ranking(groups), *describe_saturation(groups)],
-            tables.tabulate_policies_by_case(groups),
-        ),
-        ("Periods", ["beyond-periods"], describe_periods(groups), tables.tabulate_periods(groups)),
-        (
-            "Ablation",
-            ["beyond-ablation"],
-            describe_ablation(groups),
-            tables.tabulate_ablation(groups),
-        ),
-        (
-            "What a sweep over settings would have gained",
-            [],
-            describe_tuning(sweeps),
-            tables.tabulate_settings(sweeps),
-        ),
-        ("Optima", [], [], tables.tabulate_optima(groups)),
+    sweeps = collect_sweeps(groups)
+    lost, kept = f"Regret by case: {MEAN_AND_ERROR}", "Runs within all limits, with no tolerance"
+    by_policy = [
+        *tabulate_overall(groups),
+        *tabulate_by_case(groups, lost, "regret_true", format_mean_error),
+        *tabulate_by_case(groups, kept, "outside", formatting.format_kept),
     ]
+    by_part, by_period = tabulate_ablation(groups), tabulate_periods(groups)
+    said = [*describe_ranking(groups), *describe_saturation(groups)]
+    tuning = "What a sweep over settings would have gained"
+    parts: list[tuple[str, list[str], list[str], list[Block]]] = [
+        ("Regret and limits", ["beyond", "beyond-rolling", "beyond-regret"], said, by_policy),
+        ("Periods", ["beyond-periods"], describe_periods(groups), by_period),
+        ("Ablation", ["beyond-ablation"], describe_ablation(groups), by_part),
+        (tuning, [], describe_tuning(sweeps), tabulate_settings(tuning, sweeps)),
+        ("Optima", [], [], tabulate_optima(groups)),
+    ]
+    tested = [row for row in checks if row.verdict != UNKNOWN]
     blocks: list[Block] = [
         Heading("Beyond the paper"),
         Paragraph(
             "This part is not about the paper: it compares our own policies with its best, also at "
             f"a harder level. {count_checks(checks)}"
         ),
-        *build_verdicts(checks),
-        *tabulate_untested("Cannot be tested", "check", checks),
+        *([formatting.Verdicts(tested)] if tested else []),
+        *formatting.tabulate_untested("Cannot be tested", "check", checks),
     ]
-    for title, names, sentences, filled in parts:
-        if filled:
+    for title, names, sentences, tables in parts:
+        if tables:
             blocks += [Heading(title, 3), *map(Paragraph, sentences)]
             for name in names:
-                blocks += build_figure(name, figures[name], run)
-            blocks += filled
-    refused = tabulate_refusals(cells)
+                blocks += formatting.build_figure(name, figures[name], run)
+            blocks += tables
+    refused = formatting.tabulate_refusals(cells)
     such = "such runs are listed above and not counted" if refused else "none did here"
     note = f"A policy may refuse limits that it cannot guarantee in so few rounds; {such}."
-    return [
-        *blocks,
-        *refused,
-        Heading("How it was done", 3),
-        Bullets([*TEXTS["notes"]["beyond"], note]),
-    ]
+    notes = Bullets([*formatting.TEXTS["notes"]["beyond"], note])
+    return [*blocks, *refused, Heading("How it was done", 3), notes]
 
 
 def count_checks(checks: Sequence[JudgedClaim]) -> str:
     """How many checks hold."""
-    return count_verdicts(checks, "checks of our own policies")
+    return formatting.count_verdicts(checks, "checks of our own policies")
+
+
+def has_groups(groups: RecordGroups, keys: Sequence[GroupKey]) -> bool:
+    """Are there records of each?"""
+    return all(key in groups for key in keys)
+
+
+def mean_regret(groups: RecordGroups, keys: Sequence[GroupKey]) -> float:
+    """Mean over groups of the mean over seeds."""
+    return float(np.mean([groups.values(key, "regret_true").mean() for key in keys]))
 
 
 def describe_ranking(groups: RecordGroups) -> list[str]:
@@ -122,24 +114,24 @@ def describe_ranking(groups: RecordGroups) -> list[str]:
 def describe_saturation(groups: RecordGroups) -> list[str]:
     """How near the optimum is to the largest reward, at the paper's levels and at stress."""
     keys = [key for key in groups if key.experiment == "beyond" and key.policy == "omd"]
-    stress = [key for key in keys if key.level == "stress"]
-    paper = [key for key in keys if key.level != "stress"]
-    if not (stress and paper):
+    levels = {
+        "At the paper's levels": [key for key in keys if key.level != "stress"],
+        "at stress": [key for key in keys if key.level == "stress"],
+    }
+    if not all(levels.values()):
         return []
-
-    def describe(name: str, some: Sequence[GroupKey]) -> str:
+    parts = []
+    for name, some in levels.items():
         best = [groups.values(key, "optimum").mean() / key.dimensions for key in some]
         even = [
             float((groups.values(key, "uniform") / groups.values(key, "optimum")).mean())
             for key in some
         ]
-        return (
+        parts.append(
             f"{name} the optimum is {format_share_range(best)} of the largest possible reward, and "
             f"equal shares earn {format_share_range(even)} of the optimum"
         )
-
-    levels = {"At the paper's levels": paper, "at stress": stress}
-    return [f"{'; '.join(describe(name, some) for name, some in levels.items())}."]
+    return [f"{'; '.join(parts)}."]
 
 
 def format_share_range(shares: Sequence[float]) -> str:
@@ -162,7 +154,7 @@ def format_change(change: float) -> str:
 
 def describe_periods(groups: RecordGroups) -> list[str]:
     """Bad periods of each policy, and the regret that short periods cost the guarded ones."""
-    bad = []
+    bad, costs = [], []
     for policy in BEYOND_POLICIES:
         if keys := list_period_keys(groups, policy):
             left, total = (
@@ -170,32 +162,24 @@ def describe_periods(groups: RecordGroups) -> list[str]:
                 for column in ("bad_periods", "periods")
             )
             bad.append(f"{policy} {left:.0f} of {total:,.0f}")
-    if not bad:
-        return []
-    sentences = [f"Periods outside a limit, all lengths and cases: {', '.join(bad)}."]
-    costs = [
-        f"{policy} {cost}" for policy in GUARDED_POLICIES if (cost := describe_cost(groups, policy))
-    ]
-    if costs:
-        sentences.append(
-            "Regret of short periods minus that of one period as long as the run: "
-            f"{'; '.join(costs)}."
-        )
-    return sentences
-
-
-def describe_cost(groups: RecordGroups, policy: str) -> str:
-    """What each shorter period costs in regret, mean over cases."""
-    by_length: dict[int, list[GroupKey]] = {}
-    for key in list_period_keys(groups, policy):
-        by_length.setdefault(key.period or 0, []).append(key)
-    lost = {
-        length: mean_regret(groups, keys)
-        for length, keys in sorted(by_length.items())
-        if len(keys) == len(HARD_CASES)
+    for policy in GUARDED_POLICIES:
+        by_length: dict[int, list[GroupKey]] = {}
+        for key in list_period_keys(groups, policy):
+            by_length.setdefault(key.period or 0, []).append(key)
+        lost = {
+            length: mean_regret(groups, keys)
+            for length, keys in sorted(by_length.items())
+            if len(keys) == len(HARD_CASES)
+        }
+        *short, longest = lost or [0]
+        if short:
+            changes = [f"{format_change(lost[n] - lost[longest])} at {n:,}" for n in short]
+            costs.append(f"{policy} {', '.join(changes)}")
+    sentences = {
+        "Periods outside a limit, all lengths and cases": ", ".join(bad),
+        "Regret of short periods minus that of one period as long as the run": "; ".join(costs),
     }
-    *short, longest = lost or [0]
-    return ", ".join(f"{format_change(lost[n] - lost[longest])} at {n:,}" for n in short)
+    return [f"{what}: {said}." for what, said in sentences.items() if said]
 
 
 def describe_ablation(groups: RecordGroups) -> list[str]:
@@ -220,6 +204,175 @@ def describe_ablation(groups: RecordGroups) -> list[str]:
     return sentences
 
 
+def tabulate_overall(groups: RecordGroups) -> list[Block]:
+    """One row per policy: all eight cases together."""
+    rows = []
+    for policy in BEYOND_POLICIES:
+        keys, omd = comparison_keys(policy), comparison_keys("omd")
+        if not has_groups(groups, keys):
+            continue
+        ours, theirs = (
+            np.array([groups.values(key, "regret_true").mean() for key in some if key in groups])
+            for some in (keys, omd)
+        )
+        parts = (NO_VALUE, NO_VALUE)
+        if has_groups(groups, omd):
+            parts = f"{ours.mean() / theirs.mean():.2f}", f"{(ours / theirs).max():.2f}"
+        kept = [groups.values(key, "outside") <= 0 for key in keys]
+        runs, least = np.concatenate(kept), min(one.mean() for one in kept)
+        counts = f"{runs.sum()}/{runs.size}", f"{100 * least:.0f}%"
+        rows.append((policy, f"{ours.mean():.4f}", *parts, *counts))
+    head = (
+        *("policy", "mean regret", "relative to OMD", "largest such ratio in one case"),
+        *("runs within all limits", "least in one case"),
+    )
+    caption = "All eight cases: regret is against the best multinomial policy under exact costs"
+    return fill_table(caption, head, rows)
+
+
+def tabulate_by_case(
+    groups: RecordGroups, caption: str, column: str, form: Callable[[Floats], str]
+) -> list[Block]:
+    """One row per case, one column per policy."""
+    keys = {policy: comparison_keys(policy) for policy in BEYOND_POLICIES}
+    shown = [policy for policy in keys if any(key in groups for key in keys[policy])]
+    rows = []
+    for n, (level, environment) in enumerate(CASES):
+        if any(keys[policy][n] in groups for policy in shown):
+            values = (form(groups.values(keys[policy][n], column)) for policy in shown)
+            rows.append((level, environment, *values))
+    return fill_table(caption, ("level", "environment", *shown), rows, words=2)
+
+
+def tabulate_optima(groups: RecordGroups) -> list[Block]:
+    """One row per case: the optimum, how sure it is, and what equal shares earn of it."""
+    rows = []
+    for level, environment in CASES:
+        keys = [GroupKey("beyond", environment, level, policy, 3) for policy in BEYOND_POLICIES]
+        key = next((key for key in keys if key in groups), None)
+        if key is not None:
+            best, gap = groups.values(key, "optimum"), groups.values(key, "optimum_gap")
+            share = groups.values(key, "uniform") / best
+            rows.append(
+                (
+                    *(level, environment, f"{best.mean():.4f}", f"{100 * share.mean():.1f}%"),
+                    *(f"{gap.mean():.4f}", f"{gap.max():.4f}"),
+                    f"{groups.values(key, 'optimum_spread').max():.0e}",
+                )
+            )
+    head = (
+        *("level", "environment", "optimum", "equal shares earn", "gap to the bound, mean"),
+        *("largest", "spread over starts"),
+    )
+    caption = (
+        "The best multinomial policy in hindsight under exact costs: its reward, the gap to the "
+        "proved upper bound, and how much the results of different starts of the search differ"
+    )
+    return fill_table(caption, head, rows, words=2)
+
+
+def tabulate_periods(groups: RecordGroups) -> list[Block]:
+    """One row per policy and case: bad periods and regret at each length."""
+    lengths = sorted({key.period or 0 for key in groups if key.experiment == "periods"})
+    rows = []
+    for policy, (level, environment) in product(BEYOND_POLICIES, HARD_CASES):
+        keys = [GroupKey("periods", environment, level, policy, 3, length) for length in lengths]
+        if any(key in groups for key in keys):
+            bad = [
+                f"{groups.values(key, 'bad_periods').sum():.0f}"
+                f"/{groups.values(key, 'periods').sum():.0f}"
+                if key in groups
+                else NO_VALUE
+                for key in keys
+            ]
+            lost = [formatting.format_mean(groups.values(key, "regret_true")) for key in keys]
+            rows.append((policy, level, environment, *bad, *lost))
+    head = (
+        *("policy", "level", "environment"),
+        *(f"bad, P = {length:,}" for length in lengths),
+        *(f"regret, P = {length:,}" for length in lengths),
+    )
+    caption = "Periods of P rounds outside a limit, and regret: means over seeds"
+    return fill_table(caption, head, rows, words=3)
+
+
+def tabulate_ablation(groups: RecordGroups) -> list[Block]:
+    """One row per policy and missing part: regret by case, limits and guard over all cases."""
+    rows = []
+    for policy, (part, name) in product(GUARDED_POLICIES, ABLATION_LABELS.items()):
+        keys = ablation_keys(policy, part)
+        if has_groups(groups, keys):
+            lost = [format_mean_error(groups.values(key, "regret_true")) for key in keys]
+            outside = np.concatenate([groups.values(key, "outside") for key in keys])
+            rounds = np.mean([groups.values(key, "replaced").mean() for key in keys])
+            rows.append((policy, name, *lost, formatting.format_kept(outside), f"{rounds:.1f}"))
+    cases = (f"{level} {environment}" for level, environment in HARD_CASES)
+    head = ("policy", "without", *cases, "runs within all limits", "rounds replaced")
+    caption = f"Ablation: regret by case, {MEAN_AND_ERROR}; limits and guard over all cases"
+    return fill_table(caption, head, rows, words=2)
+
+
+class SettingsSweep(NamedTuple):
+    """Regret of S settings of a policy in four cases on some seeds; the default is among them.
+
+    lost: (S, cases, seeds); feasible: share of all runs
+    usual, best: index of the default, and of the best setting over all cases and seeds
+    gain_elsewhere: by how much the best setting of all other seeds reduces the regret of the
+                    default on each seed (cross-validation)
+    """
+
+    policy: str
+    settings: list[str]
+    lost: Floats
+    feasible: float
+    usual: int
+    best: int
+    gain_elsewhere: float
+
+    @property
+    def default(self) -> float:
+        """Mean regret of the default."""
+        return float(self.lost[self.usual].mean())
+
+    @property
+    def gain(self) -> float:
+        """By how much the best setting reduces the regret of the default."""
+        return self.default - float(self.lost[self.best].mean())
+
+
+def collect_sweeps(groups: RecordGroups) -> list[SettingsSweep]:
+    """The sweep of every policy with records of several seeds and of its default."""
+    found = []
+    for policy in GUARDED_POLICIES:
+        settings: dict[str, dict[tuple[str, str], GroupKey]] = {}
+        for key in groups:
+            name, _, setting = key.policy.partition(":")
+            if key.experiment == "settings" and name == policy:
+                settings.setdefault(setting, {})[key.level, key.environment] = key
+        whole = {name: keys for name, keys in settings.items() if len(keys) == len(HARD_CASES)}
+        default = format_default_tuning(policy)
+        all_keys = [key for keys in whole.values() for key in keys.values()]
+        seeds = min((len(groups[key]) for key in all_keys), default=0)
+        if default not in whole or seeds < 2:
+            continue
+        lost = np.array(
+            [
+                [groups.values(keys[case], "regret_true")[:seeds] for case in HARD_CASES]
+                for keys in whole.values()
+            ]
+        )
+        kept = np.concatenate([groups.values(key, "outside") <= 0 for key in all_keys])
+        usual, by_seed = list(whole).index(default), lost.mean(axis=1)  # (S, seeds)
+        gains = []
+        for seed in range(seeds):
+            pick = np.delete(by_seed, seed, axis=1).mean(axis=1).argmin()
+            gains.append(by_seed[usual, seed] - by_seed[pick, seed])
+        best = int(lost.mean(axis=(1, 2)).argmin())
+        numbers = float(kept.mean()), usual, best, float(np.mean(gains))
+        found.append(SettingsSweep(policy, list(whole), lost, *numbers))
+    return found
+
+
 def describe_tuning(sweeps: Sequence[SettingsSweep]) -> list[str]:
     """What the best settings would have gained, and how much of that is hindsight."""
     if not sweeps:
@@ -233,133 +386,22 @@ def describe_tuning(sweeps: Sequence[SettingsSweep]) -> list[str]:
     ]
 
 
-REGRET_SHARE_LIMIT, REGRET_SHARE_AIM = 0.35, 0.15
-"""Regret relative to OMD's: what is required, and what is aimed at."""
-
-
-def pool_shares(evidence: Evidence, keys: list[GroupKey]) -> RunShare:
-    """Feasible runs of several groups together."""
-    shares = [evidence.feasible(key) for key in keys]
-    return RunShare(sum(one.kept for one in shares), sum(one.runs for one in shares))
-
-
-def judge_feasible(policy: str, evidence: Evidence) -> ClaimFinding:
-    """Runs within all limits, of all and in the worst case."""
-    keys = comparison_keys(policy)
-    share, least = pool_shares(evidence, keys), min(evidence.feasible(key).value for key in keys)
-    text = f"{share}; least in one case {least:.0%}"
-    return ClaimFinding(share.value == 1, text, {"share": share.value, "least": least})
-
-
-def judge_regret(policy: str, limit: float, evidence: Evidence) -> ClaimFinding:
-    """Regret over all cases relative to OMD's."""
-    ours, theirs = (
-        sum(seed_mean(evidence.values(key, "regret_true")) for key in keys) / len(keys)
-        for keys in (comparison_keys(policy), comparison_keys("omd"))
+def tabulate_settings(title: str, sweeps: Sequence[SettingsSweep]) -> list[Block]:
+    """One row per policy."""
+    head = (
+        *("policy", "best setting of all", "settings tried", "seeds", "regret of the default"),
+        *("of the best setting", "of the worst", "of the best of each case", "feasible runs"),
     )
-    if theirs <= 0:
-        raise Untestable(f"OMD's mean regret is {theirs:.4f}, so no ratio to it exists")
-    ratio = ours / theirs
-    text = f"{ratio:.2f} of OMD's: {ours:.4f} against {theirs:.4f}"
-    return ClaimFinding(ratio <= limit, text, {"ratio": ratio, "ours": ours, "omd": theirs})
-
-
-def judge_beats_multinomial(evidence: Evidence) -> ClaimFinding:
-    """Reward minus the optimum, and in how many runs it is above the proved bound."""
-    gains, proved, runs = {}, 0, 0
-    for environment in ENVIRONMENT_LABELS:
-        key = GroupKey("beyond", environment, "stress", "distinct", 3)
-        reward, best = evidence.values(key, "reward"), evidence.values(key, "optimum")
-        gap = evidence.values(key, "optimum_gap")
-        gains[environment] = paired_difference(reward, best)
-        proved += sum(reward[seed] > best[seed] + gap[seed] for seed in reward)
-        runs += len(reward)
-    text = f"reward minus the optimum: {format_values(gains)}; above the proved upper bound of all "
-    text += f"multinomial policies in {proved} of {runs} runs"
-    numbers = {"gain": {name: gain.mean for name, gain in gains.items()}, "proved": proved}
-    return ClaimFinding(all(gain.clear for gain in gains.values()), text, numbers)
-
-
-def judge_periods(policy: str, evidence: Evidence) -> ClaimFinding:
-    """Periods outside a limit, of all lengths."""
-    keys = list_period_keys(evidence.groups, policy)
-    if not keys:
-        raise Untestable(f"no records of {policy} in periods")
-    bad, total = (
-        sum(sum(evidence.values(key, column).values()) for key in keys)
-        for column in ("bad_periods", "periods")
-    )
-    text = f"{bad:,.0f} of {total:,.0f} periods outside a limit"
-    return ClaimFinding(bad == 0, text, {"bad": bad, "periods": total})
-
-
-def judge_guard(evidence: Evidence) -> ClaimFinding:
-    """Feasible runs of the variants that have the guard."""
-    parts = ["", *(part for part in ABLATED_PARTS if "guard" not in part)]
-    keys = [key for name in GUARDED_POLICIES for part in parts for key in ablation_keys(name, part)]
-    share = pool_shares(evidence, keys)
-    worst = min(keys, key=lambda key: evidence.feasible(key).value)
-    text = f"{share}; least {evidence.feasible(worst).value:.0%} "
-    text += f"({worst.policy}, {worst.level} {worst.environment})"
-    rounds = float(np.mean([seed_mean(evidence.values(key, "replaced")) for key in keys]))
-    text += f"; {rounds:.1f} rounds of a run replaced on average"
-    return ClaimFinding(share.value == 1, text, {"share": share.value, "replaced": rounds})
-
-
-def list_checks() -> Iterator[Claim]:
-    """All checks, in the order of the report."""
-    for name in GUARDED_POLICIES:
-        yield Claim(
-            f"{name}-always-feasible",
-            "beyond",
-            f"{name} keeps every limit in every run of the comparison.",
-            "All limits are kept, with no tolerance, in every seed of every level and environment.",
-            partial(judge_feasible, name),
-        )
-        for suffix, limit, rule in (
+    rows = []
+    for one in sweeps:
+        over_all, by_case = one.lost.mean(axis=(1, 2)), one.lost.mean(axis=2)
+        regrets = (one.default, over_all.min(), over_all.max(), by_case.min(axis=0).mean())
+        rows.append(
             (
-                "regret",
-                REGRET_SHARE_LIMIT,
-                f"Its regret against the best multinomial policy under exact costs, mean over the "
-                f"eight cases, is at most {REGRET_SHARE_LIMIT} of OMD's.",
-            ),
-            ("regret-aim", REGRET_SHARE_AIM, f"As {name}-regret, with {REGRET_SHARE_AIM}."),
-        ):
-            says = f"{name} loses at most {limit} of what OMD loses."
-            judge = partial(judge_regret, name, limit)
-            yield Claim(f"{name}-{suffix}", "beyond", says, rule, judge)
-    yield Claim(
-        "distinct-beats-multinomial",
-        "beyond",
-        "At stress, asking different experts earns more than the best multinomial policy.",
-        "At stress, mean regret of distinct against the best multinomial policy that was found is "
-        "below 0 by more than two standard errors, in both environments.",
-        judge_beats_multinomial,
-    )
-    for name in GUARDED_POLICIES:
-        yield Claim(
-            f"{name}-no-bad-period",
-            "beyond",
-            f"{name} keeps every limit in every period, whatever its length.",
-            "No period's mean cost is outside a limit, with no tolerance.",
-            partial(judge_periods, name),
+                *(one.policy, one.settings[one.best].replace(",", ", "), str(len(one.settings))),
+                str(one.lost.shape[2]),
+                *(f"{regret:.4f}" for regret in regrets),
+                f"{one.feasible:.1%}",
+            )
         )
-    yield Claim(
-        "guard-suffices",
-        "beyond",
-        "The guard alone is enough: limits hold whatever other part is missing.",
-        "Every run of the ablation that has the guard keeps all limits, with no tolerance.",
-        judge_guard,
-    )
-
-
-CHECKS = {check.id: check for check in list_checks()}
-
-
-def judge_checks(cells: pl.DataFrame, run: RunManifest) -> list[JudgedClaim]:
-    """The verdict on every check."""
-    evidence = Evidence(cells, run)
-    notes = list_run_differences(run)
-    for experiment in ("beyond", "ablation", "periods"):
-        notes += describe_missing(evidence.groups, experiment, run)
-    return [judge_claim(one, evidence, notes) for one in CHECKS.values()]
+    return fill_table(f"{title}: mean regret over four cases", head, rows, words=2)

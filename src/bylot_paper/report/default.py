@@ -1,6 +1,7 @@
-"""The part of the report that is about the default policy: the verdict, its rule and its table."""
+"""The part of the report that is about the default policy: the verdict, its rule, table, figure."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,13 +10,19 @@ import polars as pl
 
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph, TableBlock
-from bylot_paper.analysis import POLICY_ORDER, ContestEntry, RunManifest, collect_entries
+from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
+from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
+from bylot_paper.crowd_scenario import ALL_LEVELS
 from bylot_paper.default_rule import (
     DEFAULT_RULE_TEXT,
     REFERENCE_POLICY,
     DefaultChoice,
-    choose_defaults,
+    ResultLine,
+    find_counted_places,
 )
+from bylot_paper.grid import COMPARISON_EXPERIMENTS, CROWD_ENVIRONMENTS, OTHER_SCENARIOS
+from bylot_paper.policy_settings import COMPARED_POLICIES
+from bylot_paper.report.figures import make_panels, put_legend
 from bylot_paper.report.formatting import (
     MEAN_AND_ERROR,
     NO_VALUE,
@@ -24,26 +31,96 @@ from bylot_paper.report.formatting import (
     format_mean_error,
     tabulate_refusals,
 )
+from bylot_paper.scenarios import SHARED_POOLS
+
+POLICY_ORDER = COMPARED_POLICIES[::-1]
+"""The order of policies in tables and figures: ours first."""
+COLOUR_RATIO = 4.0
+"""The colour scale ends at this ratio to the loss of the reference, and at its inverse."""
+INFEASIBLE_COLOUR = "#E4E4E4"
 
 
-class JudgedContest(NamedTuple):
-    """The entries of a run, and what the rule chooses from them."""
+class ContestEntry(NamedTuple):
+    """A result line, and the records behind it without refused runs."""
 
-    entries: list[ContestEntry]
-    choices: list[DefaultChoice]
+    line: ResultLine
+    cells: pl.DataFrame
+
+    def values(self, column: str) -> Floats:
+        """One number of every run that was played."""
+        return np.asarray(self.cells[column].drop_nulls().to_numpy(), float)
 
 
-def judge_contest(cells: pl.DataFrame, run: RunManifest) -> JudgedContest:
-    """Apply the rule, once for everything that is reported of it."""
-    entries = collect_entries(cells, run)
-    return JudgedContest(entries, choose_defaults([one.line for one in entries]))
+def collect_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]:
+    """All entries, by place and then by policy, in the order of tables."""
+    if cells.is_empty():
+        return []
+    by = ["experiment", "environment", "level", "period", "policy"]
+    some = cells.filter(pl.col("experiment").is_in(COMPARISON_EXPERIMENTS))
+    found = {
+        key: make_entry(part, run) for key, part in some.partition_by(by, as_dict=True).items()
+    }
+    return [found[key] for key in sorted(found, key=entry_sort_key)]
+
+
+def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
+    """Order by experiment, environment, level, period and policy."""
+    experiment, environment, level, period, policy = key
+    environments = [*CROWD_ENVIRONMENTS, *dict.fromkeys(name for name, _, _ in OTHER_SCENARIOS)]
+    levels = [*ALL_LEVELS, "own"]
+    own = experiment == "worlds" or environment not in CROWD_ENVIRONMENTS
+    place = (environments.index(str(environment)), levels.index(str(level)))
+    return (
+        COMPARISON_EXPERIMENTS.index(str(experiment)),
+        int(own),
+        *(place if own else place[::-1]),
+        int(str(period or 0)),
+        POLICY_ORDER.index(str(policy)) if policy in POLICY_ORDER else len(POLICY_ORDER),
+    )
+
+
+def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
+    """The entry of one group of cells that differ only in their seed."""
+    first = group.row(0, named=True)
+    on_crowd = first["environment"] in CROWD_ENVIRONMENTS
+    played = group.filter(pl.col("refused").is_null()).sort("seed")
+    gaps = (played["mixture"] - played["reward"]).to_list()
+    line = ResultLine(
+        scenario=f"{name_crowd(run)} crowd" if on_crowd else first["environment"],
+        place=name_place(first["environment"], first["level"], first["period"], run),
+        policy=first["policy"],
+        size=int(played["size"].max() or 0),  # type: ignore[arg-type]
+        period=first["period"],
+        gaps=dict(zip(played["seed"].to_list(), gaps, strict=True)),
+        runs=len(group),
+        kept=int(played["feasible"].sum()),
+        bad_periods=int(played["bad_periods"].sum()),
+        propensities=not played.is_empty() and bool(played["propensities"].all()),
+        pool=SHARED_POOLS.get(first["environment"], ""),
+    )
+    return ContestEntry(line, played)
+
+
+def name_place(environment: str, level: str, period: int | None, run: RunManifest) -> str:
+    """A place: the environment, level and period of a scenario.
+
+    >>> name_place("regime", "tight", 250, {"data": {"name": "trec"}})
+    'trec tight, regime, periods of 250'
+    """
+    where = environment if level == "own" else f"{environment} {level}"
+    if environment in CROWD_ENVIRONMENTS:
+        where = f"{name_crowd(run)} {level}, {environment}"
+    return where if period is None else f"{where}, periods of {period:,}"
 
 
 def build_default_section(
-    judged: JudgedContest, cells: pl.DataFrame, run: RunManifest, figure: Sequence[Path]
+    entries: Sequence[ContestEntry],
+    choices: Sequence[DefaultChoice],
+    cells: pl.DataFrame,
+    run: RunManifest,
+    figure: Sequence[Path],
 ) -> list[Block]:
     """The verdict, the rule and all tables, as far as the records go."""
-    entries, choices = judged
     whole = [one for one in entries if one.line.period is None and one.line.gaps]
     spans = [one for one in entries if one.line.period is not None]
     blocks: list[Block] = [Heading("The default"), Paragraph(describe_outcome(choices))]
@@ -57,19 +134,24 @@ def build_default_section(
         for caption, form in {
             gap: format_gap,
             f"Gap to the best multinomial distribution: {MEAN_AND_ERROR}": lambda one: (
-                format_mean_error(list_values(one, "regret_true"))
+                format_mean_error(one.values("regret_true"))
             ),
-            f"Reward: {MEAN_AND_ERROR}": lambda one: format_mean_error(list_values(one, "reward")),
+            f"Reward: {MEAN_AND_ERROR}": lambda one: format_mean_error(one.values("reward")),
             "Runs within all limits, with no tolerance": lambda one: (
                 f"{one.line.kept}/{one.line.runs}"
             ),
-            "Microseconds per round": lambda one: f"{list_values(one, 'micros').mean():.1f}",
+            "Microseconds per round": lambda one: f"{one.values('micros').mean():.1f}",
         }.items():
             blocks.append(tabulate_entries(whole, caption, form))
         blocks.append(tabulate_references(whole))
     if spans:
         blocks.append(Heading("In periods", 3))
-        blocks.append(tabulate_entries(spans, "Periods outside a limit", format_bad))
+        bad = "Periods outside a limit"
+        blocks.append(
+            tabulate_entries(
+                spans, bad, lambda one: f"{one.line.bad_periods}/{int(one.values('periods').sum())}"
+            )
+        )
         blocks.append(tabulate_entries(spans, f"In periods. {gap}", format_gap))
     return [
         *blocks,
@@ -155,7 +237,7 @@ def tabulate_policies(
     for policy in list_policies(entries):
         mine = [one for one in entries if one.line.policy == policy]
         whole = [one for one in mine if one.line.period is None]
-        times = [list_values(one, "micros").mean() for one in whole]
+        times = [one.values("micros").mean() for one in whole]
         rows.append(
             (
                 policy,
@@ -198,24 +280,14 @@ def format_gap(entry: ContestEntry) -> str:
     return format_mean_error(np.array(list(line.gaps.values()))) + mark
 
 
-def format_bad(entry: ContestEntry) -> str:
-    """Periods outside a limit, of all."""
-    return f"{entry.line.bad_periods}/{int(list_values(entry, 'periods').sum())}"
-
-
-def list_values(entry: ContestEntry, column: str) -> Floats:
-    """One number of every run that was played."""
-    values: Floats = entry.cells[column].drop_nulls().to_numpy().astype(float)
-    return values
-
-
 def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
     """What the references earn in each place, and how sure they are."""
     rows = []
     for name in dict.fromkeys(one.line.place for one in entries):
         cells = pl.concat([one.cells for one in entries if one.line.place == name])
         seeds = cells.unique("seed", keep="first").sort("seed")
-        means = (seeds[column].to_numpy().mean() for column in REFERENCE_MEANS)
+        columns = ("mixture", "optimum", "optimum_gap", "uniform")
+        means = (seeds[column].to_numpy().mean() for column in columns)
         worst = float(np.max(seeds["mixture_gap"].to_numpy()))
         rows.append((name, *(f"{mean:.4f}" for mean in means), f"{worst:.1e}"))
     head = (
@@ -225,12 +297,10 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
     return TableBlock("References: means over seeds, of rewards in [0, 1]", head, rows)
 
 
-REFERENCE_MEANS = ("mixture", "optimum", "optimum_gap", "uniform")
-
-
-def make_default_data(judged: JudgedContest) -> dict[str, Any]:
+def make_default_data(
+    entries: Sequence[ContestEntry], choices: Sequence[DefaultChoice]
+) -> dict[str, Any]:
     """The content of default.json: the rule, the lines it was applied to, and its choices."""
-    entries, choices = judged
     return {
         "rule": DEFAULT_RULE_TEXT,
         "outcome": describe_outcome(choices),
@@ -240,3 +310,94 @@ def make_default_data(judged: JudgedContest) -> dict[str, Any]:
         ],
         "lines": [one.line._asdict() for one in entries],
     }
+
+
+def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
+    """One row per policy, one column per place. The number is the gap in thousandths of the
+    reward's range, the colour compares it with the reference's, grey tiles violated a limit.
+    """
+    lines = [one.line for one in collect_entries(cells, run) if one.line.period is None]
+    tiles = {(line.policy, line.place): line for line in lines if line.gaps}
+    if not tiles:
+        return []
+    scale = find_counted_places(lines)
+    places = list(dict.fromkeys(line.place for line in lines))
+    policies = [policy for policy in POLICY_ORDER if any(line.policy == policy for line in lines)]
+    seeds = [len(line.gaps) for line in tiles.values()]
+    mark = "SYNTHETIC: " if is_synthetic(run) else ""
+    played = f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds"
+    title = f"{mark}Loss of every policy, by scenario\n"
+    title += f"{played}, {format_seed_count((min(seeds), max(seeds)))}"
+    size = 3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)
+    figure, [[axes]] = make_panels(1, 1, size, title)
+    for y, policy in enumerate(policies):
+        for x, place in enumerate(places):
+            if (policy, place) in tiles:
+                draw_tile(axes, x, y, tiles[policy, place], scale.get(place))
+    draw_tile_frame(axes, places, policies, lines)
+    draw_tile_legend(figure)
+    axes.set_xlabel(
+        "Numbers: reward of the best mixture of panels under the limits minus that of the policy, "
+        "in thousandths",
+        fontsize=9,
+    )
+    return save_figure(figure, folder, "default")
+
+
+def draw_tile(axes: Any, x: int, y: int, line: ResultLine, reference: float | None) -> None:
+    """One policy in one place."""
+    broke, gap = line.kept < line.runs, float(np.mean(list(line.gaps.values())))
+    colour = INFEASIBLE_COLOUR if broke else choose_tile_colour(gap, reference)
+    tile = load_pyplot().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w")
+    axes.add_patch(tile)
+    look: dict[str, Any] = {"fontsize": 9, "color": BLACK}
+    text = f"{1_000 * gap:.1f}"
+    if broke:
+        look = {"fontsize": 6.5, "color": GREY}
+        text = f"{1_000 * gap:.0f}\n{line.kept}/{line.runs} kept"
+    axes.text(x, y, text, ha="center", va="center", **look)
+
+
+def choose_tile_colour(gap: float, reference: float | None) -> Any:
+    """White for the gap of the reference, blue for less, orange for more, by the ratio."""
+    from matplotlib.colors import to_rgb
+
+    if reference is None:
+        return "white"
+    ratio = max(gap, reference / COLOUR_RATIO) / reference
+    part = float(np.clip(np.log(ratio) / np.log(COLOUR_RATIO), -1.0, 1.0))
+    end = np.array(to_rgb(ORANGE if part > 0 else BLUE))
+    return tuple(1.0 - 0.75 * abs(part) * (1.0 - end))
+
+
+def draw_tile_frame(
+    axes: Any, places: Sequence[str], policies: Sequence[str], lines: list[ResultLine]
+) -> None:
+    """Names at the edges, and a line between groups of scenarios."""
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.set_ylim(len(policies) - 0.5, -0.5)
+    axes.set_xticks(range(len(places)), places, rotation=40, ha="left", rotation_mode="anchor")
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(policies)), policies)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    scenario = {line.place: line.scenario for line in lines}
+    for x, (one, other) in enumerate(pairwise(places)):
+        if scenario[one] != scenario[other]:
+            axes.axvline(x + 0.5, color=BLACK, linewidth=1.2)
+
+
+def draw_tile_legend(figure: Any) -> None:
+    """The meaning of colours."""
+    less, more = (choose_tile_colour(ratio, 1.0) for ratio in (1 / COLOUR_RATIO, COLOUR_RATIO))
+    shown = {
+        f"loses a quarter of what {REFERENCE_POLICY} loses, or less": less,
+        f"as much as {REFERENCE_POLICY}": "white",
+        "4 times as much, or more": more,
+        "violated a limit in some run: cannot be the default": INFEASIBLE_COLOUR,
+    }
+    tile = {"edgecolor": GREY, "linewidth": 0.6}
+    rectangle = load_pyplot().Rectangle
+    patches = [rectangle((0, 0), 1, 1, facecolor=colour, **tile) for colour in shown.values()]
+    put_legend(figure, patches, list(shown), columns=2)

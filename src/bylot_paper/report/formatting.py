@@ -3,28 +3,50 @@
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
 from bylot.harness import seed_std
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import (
-    FAILS,
-    HOLDS,
-    UNKNOWN,
-    Block,
-    Figure,
-    JudgedClaim,
-    TableBlock,
-    Verdicts,
-)
+from bylot.reports.blocks import Block, Figure, TableBlock
+from bylot.reports.pages import render_table_markdown
 from bylot_paper.analysis import RunManifest, is_synthetic
+from bylot_paper.claims.judge import FAILS, HOLDS, UNKNOWN, JudgedClaim
 
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 """Captions of figures, and the notes of each part of the report."""
 NO_VALUE = "–"
 MEAN_AND_ERROR = "mean ± standard error over seeds"
+VERDICT_MARKS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNKNOWN: ("unknown", "?")}
+"""CSS class and sign of a verdict."""
+
+
+class Verdicts(NamedTuple):
+    """The block of a report that lists judged claims."""
+
+    rows: Sequence[JudgedClaim]
+
+    def to_html(self) -> str:
+        """Each claim with its verdict, what was measured and the rule."""
+        articles = []
+        for row in self.rows:
+            kind, sign = VERDICT_MARKS[row.verdict]
+            articles.append(
+                f'<article id="{escape(row.id)}"><p><span class="verdict {kind}">{sign} '
+                f"{escape(row.verdict)}</span>: {escape(row.claim)} <code>{escape(row.id)}</code>"
+                f'</p><p class="measured">Measured: {escape(row.measured)}</p>'
+                f'<p class="rule">Rule: {escape(row.rule)}</p></article>'
+            )
+        return "\n".join(articles)
+
+    def to_markdown(self) -> str:
+        """A table."""
+        head = ("verdict", "claim", "measured", "rule", "id")
+        rows = [[getattr(row, name) for name in head] for row in self.rows]
+        return render_table_markdown(head, rows, words=len(head))
 
 
 def format_mean(values: Floats) -> str:
@@ -78,12 +100,6 @@ def count_verdicts(rows: Sequence[JudgedClaim], what: str) -> str:
     return f"Of {len(rows)} {what}, {fell}."
 
 
-def build_verdicts(rows: Sequence[JudgedClaim]) -> list[Block]:
-    """The verdicts; nothing if none could be reached."""
-    tested = [row for row in rows if row.verdict != UNKNOWN]
-    return [Verdicts(tested)] if tested else []
-
-
 def tabulate_untested(caption: str, kind: str, rows: Sequence[JudgedClaim]) -> list[Block]:
     """What could not be judged, with the reason."""
     untested = [(row.id, row.measured) for row in rows if row.verdict == UNKNOWN]
@@ -96,8 +112,8 @@ def tabulate_refusals(cells: pl.DataFrame) -> list[Block]:
     refused = cells.filter(pl.col("refused").is_not_null()).sort("cell")
     kinds = refused.group_by(by).agg(pl.col("refused").first(), pl.len()).sort(by, nulls_last=False)
     rows = [
-        (*map(str, row[:3]), str(row[4]), "" if row[3] is None else f"{row[3]:,}", str(row[5]))
-        for row in kinds.rows()
+        (*names, reason, "" if period is None else f"{period:,}", str(runs))
+        for *names, period, reason, runs in kinds.rows()
     ]
     head = ("experiment", "policy", "level", "reason (the first)", "period", "runs")
     return fill_table("Runs that a policy refused", head, rows, words=4)

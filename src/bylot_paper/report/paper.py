@@ -8,37 +8,18 @@ import polars as pl
 
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import (
-    UNKNOWN,
-    Block,
-    Bullets,
-    Heading,
-    JudgedClaim,
-    Paragraph,
-    TableBlock,
-    Verdicts,
-)
+from bylot.reports.blocks import Block, Bullets, Heading, Paragraph, TableBlock
 from bylot.reports.style import PAPER_POLICY_STYLES
-from bylot_paper.analysis import (
-    GroupKey,
-    RecordGroups,
-    RunManifest,
-    crowd_key,
-    name_data,
-    sweep_key,
-)
-from bylot_paper.claims import (
-    READING_VARIANTS,
-    compare_readings,
-    describe_other_data,
-    find_threshold_changes,
-)
+from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, name_data, sweep_key
+from bylot_paper.claims import judge
+from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.crowd_scenario import PAPER_LEVELS
-from bylot_paper.evidence import NEAR_OPTIMAL, RunShare
-from bylot_paper.plots.panels import ENVIRONMENT_LABELS, LEVEL_STYLES
+from bylot_paper.evidence import NEAR_OPTIMAL, Evidence, RunShare
+from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES
 from bylot_paper.report.formatting import (
     NO_VALUE,
     TEXTS,
+    Verdicts,
     build_figure,
     count_verdicts,
     fill_table,
@@ -67,7 +48,10 @@ def build_paper_section(
         missing = Paragraph(f"{alt}: no figure, as the records hold no such cells.")
         blocks += build_figure(name, figures[name], run) or [missing]
     blocks += [Heading("Sentence by sentence"), *build_claims(claims, total)]
-    changes = ", ".join(find_threshold_changes(cells, run, LOOSER_THRESHOLD))
+    usual, looser = (
+        judge.judge_by_id(Evidence(cells, run, near)) for near in (NEAR_OPTIMAL, LOOSER_THRESHOLD)
+    )
+    changes = ", ".join(name for name, verdict in usual.items() if verdict != looser[name])
     change = f"these verdicts would change: {changes}" if changes else "no verdict would change"
     threshold = f"Near-optimal means {NEAR_OPTIMAL:.0%} of the true optimum here"
     blocks.append(Paragraph(f"{threshold}; at {LOOSER_THRESHOLD:.0%}, {change}."))
@@ -84,7 +68,8 @@ def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
     """How many claims hold, and on which data if these are not the paper's."""
     about = f" (judged on the {name_data(run)} crowd, which is not the paper's)"
     return count_verdicts(
-        claims, f"statements of the paper's results{about if describe_other_data(run) else ''}"
+        claims,
+        f"statements of the paper's results{about if judge.describe_other_data(run) else ''}",
     )
 
 
@@ -108,7 +93,7 @@ def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
 
 def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
     """What would change if the paper were read differently."""
-    found = compare_readings(cells, run)
+    found = judge.compare_readings(cells, run)
     if not found:
         return []
     rows = [tuple(one) for one in found if one.usual != one.other]
@@ -118,7 +103,7 @@ def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
     return [
         Heading("Other readings"),
         Paragraph(f"{len(rows)} of {len(found)} verdicts on feasibility would change."),
-        Bullets([f"{variant}: {READING_VARIANTS[variant][1]}." for variant in used]),
+        Bullets([f"{variant}: {judge.READING_VARIANTS[variant][1]}." for variant in used]),
         *fill_table(caption, head, rows, words=5),
     ]
 
@@ -155,7 +140,11 @@ def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
     """All measures of the eight policies (and variants, if present) in one environment."""
     shown = {key.policy for key in groups if key[:2] == ("crowd", environment)}
     policies = [*PAPER_POLICY_STYLES, *sorted(shown - PAPER_POLICY_STYLES.keys())]
-    keys = [crowd_key(environment, level, policy) for level in LEVEL_STYLES for policy in policies]
+    keys = [
+        GroupKey("crowd", environment, level, policy, 3)
+        for level in LEVEL_STYLES
+        for policy in policies
+    ]
     head = (
         *("level", "policy", "seeds", "reward", "true regret"),
         *("feasible at 0", "at 0.001", "at 0.01", "R2", "experts", "workload"),

@@ -1,6 +1,6 @@
 """Two figures beyond the paper: our policies without one of their parts, and limits in periods."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ import polars as pl
 from bylot.harness import seed_std
 from bylot.reports.style import BEYOND_POLICY_STYLES, GREY, save_figure
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, make_figure_title
-from bylot_paper.grid import BINDING_LEVELS
-from bylot_paper.plots.panels import (
+from bylot_paper.claims.checks import HARD_CASES, ablation_keys
+from bylot_paper.policy_settings import ABLATION_LABELS, GUARDED_POLICIES
+from bylot_paper.report.figures import (
     BEYOND_LEVEL_STYLES,
     ENVIRONMENT_LABELS,
     make_handle,
@@ -20,34 +21,17 @@ from bylot_paper.plots.panels import (
     put_legend,
     separate,
 )
-from bylot_paper.policy_settings import ABLATED_PARTS, GUARDED_POLICIES
 
-ABLATION_LABELS = {"": "complete", **ABLATED_PARTS}
 PERIOD_OFFSET = 0.14
 """Between two policies, where two lengths of a period are 1 apart."""
 Measure = Callable[[RecordGroups, GroupKey], tuple[float, float]]
 """A value of a group, and the length of its error bar."""
 
 
-def name_variant(policy: str, part: str) -> str:
-    """The name of a policy without one of its parts."""
-    return f"{policy}:{part}" if part else policy
-
-
-def measure_feasible_runs(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
-    """Runs within all limits, in %."""
-    return float(100 * (groups.values(key, "outside") <= 0).mean()), 0.0
-
-
-def measure_ablation_regret(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
-    """Mean over seeds and its standard error."""
-    mean, std = measure_period_regret(groups, key)
-    return mean, std / len(groups[key]) ** 0.5
-
-
-def measure_replaced_rounds(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
-    """Rounds of a run that the guard replaced."""
-    return float(groups.values(key, "replaced").mean()), 0.0
+def measure_regret(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
+    """Mean and standard deviation over seeds."""
+    values = groups.values(key, "regret_true")
+    return float(values.mean()), float(seed_std(values))
 
 
 def measure_bad_periods(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
@@ -56,16 +40,19 @@ def measure_bad_periods(groups: RecordGroups, key: GroupKey) -> tuple[float, flo
     return float(100 * left / max(1.0, groups.values(key, "periods").sum())), 0.0
 
 
-def measure_period_regret(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
-    """Mean and standard deviation over seeds."""
-    values = groups.values(key, "regret_true")
-    return float(values.mean()), float(seed_std(values))
-
-
 ABLATION_MEASURES: dict[str, Measure] = {
-    "% of runs within all limits": measure_feasible_runs,
-    "regret, mean ± 1 standard error of the mean (not std)": measure_ablation_regret,
-    "rounds of a run that the guard replaced": measure_replaced_rounds,
+    "% of runs within all limits": lambda groups, key: (
+        float(100 * (groups.values(key, "outside") <= 0).mean()),
+        0.0,
+    ),
+    "regret, mean ± 1 standard error of the mean (not std)": lambda groups, key: (
+        measure_regret(groups, key)[0],
+        measure_regret(groups, key)[1] / len(groups[key]) ** 0.5,
+    ),
+    "rounds of a run that the guard replaced": lambda groups, key: (
+        float(groups.values(key, "replaced").mean()),
+        0.0,
+    ),
 }
 
 
@@ -85,18 +72,17 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
         sharex="col",
         sharey=True,
     )
-    cases = list(product(BINDING_LEVELS, ENVIRONMENT_LABELS))
     for row, policy in zip(axes, policies, strict=True):
         for panel, measure in zip(row, ABLATION_MEASURES.values(), strict=True):
-            draw_ablation_dots(panel, groups, policy, measure, cases)
+            draw_ablation_dots(panel, groups, policy, measure)
             panel.set_title(policy, fontsize=10)
         row[0].set_xlim(-5, 105)
     for panel, label in zip(axes[-1], ABLATION_MEASURES, strict=True):
         panel.set_xlabel(label)
-    handles = [make_handle(linestyle="", **make_dot(*case)) for case in cases]
+    handles = [make_handle(linestyle="", **make_dot(*case)) for case in HARD_CASES]
     names = [
         f"{BEYOND_LEVEL_STYLES[level].name} limits, {ENVIRONMENT_LABELS[environment]}"
-        for level, environment in cases
+        for level, environment in HARD_CASES
     ]
     put_legend(figure, handles, names, columns=4)
     return save_figure(figure, folder, "beyond-ablation")
@@ -109,22 +95,17 @@ def make_dot(level: str, environment: str) -> dict[str, Any]:
     return {"color": style.colour, "marker": style.marker, "markerfacecolor": filling}
 
 
-def draw_ablation_dots(
-    axes: Any,
-    groups: RecordGroups,
-    policy: str,
-    measure: Measure,
-    cases: Sequence[tuple[str, str]],
-) -> None:
+def draw_ablation_dots(axes: Any, groups: RecordGroups, policy: str, measure: Measure) -> None:
     """One line of dots per part."""
     for y, part in enumerate(ABLATION_LABELS):
-        for n, (level, environment) in enumerate(cases):
-            key = GroupKey("ablation", environment, level, name_variant(policy, part), 3)
+        keys = ablation_keys(policy, part)
+        for n, key in enumerate(keys):
             if key in groups:
                 x, bar = measure(groups, key)
-                beside = y + 0.21 * (n - (len(cases) - 1) / 2)
+                beside = y + 0.21 * (n - (len(keys) - 1) / 2)
                 size = {"markersize": 6, "capsize": 2, "linewidth": 1.2}
-                axes.errorbar(x, beside, xerr=bar or None, **make_dot(level, environment), **size)
+                dot = make_dot(key.level, key.environment)
+                axes.errorbar(x, beside, xerr=bar or None, **dot, **size)
     axes.set_yticks(range(len(ABLATION_LABELS)), list(ABLATION_LABELS.values()))
     axes.set_ylim(len(ABLATION_LABELS) - 0.5, -0.5)
     axes.grid(axis="x", alpha=0.3, linewidth=0.6)
@@ -157,9 +138,14 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
             of_policy = [GroupKey("periods", environment, level, policy, 3, one) for one in lengths]
             at = {x + aside: key for x, key in enumerate(of_policy) if key in groups}
             draw_period_line(top, groups, at, measure_bad_periods)
-            draw_period_line(bottom, groups, at, measure_period_regret)
-        for panel in (top, bottom):
-            label_periods(panel, lengths)
+            draw_period_line(bottom, groups, at, measure_regret)
+        for panel in (top, bottom):  # lengths as names, not to scale
+            panel.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
+            panel.set_xlim(-0.5, len(lengths) - 0.5)
+            panel.tick_params(axis="x", length=0)
+            panel.axhline(0.0, color=GREY, linewidth=0.8)
+            panel.grid(axis="y", alpha=0.25, linewidth=0.6)
+            separate(panel, len(lengths))
         bottom.set_xlabel("rounds of a period")
     axes[0, 0].set_ylabel("% of periods outside a limit")
     axes[1, 0].set_ylabel("regret, mean ± 1 std over seeds")
@@ -179,13 +165,3 @@ def draw_period_line(
     line = {"color": style.colour, "linestyle": style.line, "linewidth": 1.6, "label": style.name}
     marker = {"marker": style.marker, "markersize": 6, "capsize": 2.5}
     axes.errorbar(list(at), y, yerr=bars if bars.any() else None, **line, **marker)
-
-
-def label_periods(axes: Any, lengths: Sequence[int]) -> None:
-    """The lengths as names, not to scale, and the line at 0."""
-    axes.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
-    axes.set_xlim(-0.5, len(lengths) - 0.5)
-    axes.tick_params(axis="x", length=0)
-    axes.axhline(0.0, color=GREY, linewidth=0.8)
-    axes.grid(axis="y", alpha=0.25, linewidth=0.6)
-    separate(axes, len(lengths))

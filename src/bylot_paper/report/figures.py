@@ -1,0 +1,396 @@
+"""The figures of the sweep and of the comparisons of policies, and what all figures share."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from bylot.harness import seed_std
+from bylot.reports import style as look
+from bylot.reports.style import BLACK, GREY, SeriesStyle, draw_std_band, load_pyplot, save_figure
+from bylot_paper.analysis import (
+    GroupKey,
+    RecordGroups,
+    RunManifest,
+    UpdateCurves,
+    make_figure_title,
+    sweep_key,
+    wilson_interval,
+)
+from bylot_paper.grid import BINDING_LEVELS, LIMITED_LEVELS
+from bylot_paper.policy_settings import GUARDED_POLICIES
+
+LEVEL_STYLES = {
+    "tight": SeriesStyle("tight", look.BLUE, "-", "o"),
+    "medium": SeriesStyle("medium", look.ORANGE, (0, (6, 1.5)), "s"),
+    "loose": SeriesStyle("loose", look.GREEN, (0, (3, 1, 1, 1)), "^"),
+    "none": SeriesStyle("no limits", GREY, (0, (1, 1)), "D"),
+}
+BEYOND_LEVEL_STYLES = {
+    **{name: LEVEL_STYLES[name] for name in LIMITED_LEVELS},
+    "stress": SeriesStyle("stress", look.PURPLE, (0, (5, 1, 1, 1)), "D"),
+}
+"""Beyond the paper: its limits and a harder level."""
+
+ENVIRONMENT_LABELS = {"stochastic": "stochastic", "regime": "regime-switching"}
+ANCHOR_UPDATE = 10
+"""The update n at which c/√n meets the tight curve: the noise of the first updates is gone."""
+LEVEL_WIDTH = 0.8
+"""Share of the space of a level that its policies fill."""
+FIRST_ROUND = 100
+"""The round that curves of regret begin at: earlier ones show noise."""
+
+
+def make_panels(
+    rows: int, columns: int, size: tuple[float, float], title: str, **shared: Any
+) -> tuple[Any, Any]:
+    """A figure with a title, and a (rows, columns) array of axes."""
+    figure, axes = load_pyplot().subplots(
+        rows, columns, figsize=size, layout="constrained", squeeze=False, **shared
+    )
+    figure.suptitle(title)
+    return figure, axes
+
+
+def make_handle(**style: Any) -> Any:
+    """A line or a marker for a legend."""
+    return load_pyplot().matplotlib.lines.Line2D([], [], **style)
+
+
+def make_patch(colour: str, alpha: float) -> Any:
+    """A coloured area for a legend."""
+    return load_pyplot().matplotlib.patches.Patch(color=colour, alpha=alpha, linewidth=0)
+
+
+def put_legend(figure: Any, handles: Sequence[Any], names: Sequence[str], columns: int) -> None:
+    """One legend for all panels, outside them."""
+    place = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
+    figure.legend(handles, names, ncols=columns, **place)
+
+
+def separate(axes: Any, count: int, vertical: bool = True) -> None:
+    """Thin lines between `count` categories at 0, 1, ..."""
+    for edge in range(1, count):
+        draw = axes.axvline if vertical else axes.axhline
+        draw(edge - 0.5, color=GREY, linewidth=0.6, alpha=0.6)
+
+
+def set_log_scales(axes: Any, near_zero: float) -> None:
+    """Logarithmic axes, linear within `near_zero` of 0, which the curves reach."""
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=near_zero, linscale=0.6)
+    axes.axhline(0.0, color=GREY, linewidth=0.8)
+    axes.grid(alpha=0.25, linewidth=0.6)
+
+
+def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
+    """The paper's first figure: R1 above, R2 below, one column per number of reward dimensions."""
+    groups = RecordGroups(cells)
+    seeds = groups.seeds("sweep")
+    if seeds == (0, 0):
+        return []
+    title = make_figure_title("Regret of OMD under three levels of limits", run, seeds)
+    figure, axes = make_panels(2, 2, (11, 8), title, sharex=True, sharey="row")
+    for (top, bottom), dimensions in zip(axes.T, (3, 5), strict=True):
+        top.set_title(f"N = {dimensions} dimensions of reward")
+        draw_sweep_panel(top, groups, dimensions, "curve_r1_true", "curve_r1_proxy")
+        set_log_scales(top, 1e-2)
+        draw_sweep_panel(bottom, groups, dimensions, "curve_r2", least=0.0)  # R2 is never negative
+        set_log_scales(bottom, 1e-3)
+        bottom.set_ylim(bottom=-3e-4)
+        bottom.set_xlabel("updates of OMD, n = t/10")
+    axes[0, 0].set_ylabel("R1: reward lost per round, mean so far")
+    axes[1, 0].set_ylabel("R2: distance of mean cost from the limits")
+    styles = [LEVEL_STYLES[level] for level in LIMITED_LEVELS]
+    handles = [make_handle(color=one.colour, marker=one.marker, linewidth=1.7) for one in styles]
+    handles += [
+        make_handle(color=GREY, linestyle=":", linewidth=1.2),
+        make_handle(color=BLACK, linestyle="--", linewidth=1.1),
+        make_patch(GREY, 0.3),
+    ]
+    names = [
+        *(f"{level} limits" for level in LIMITED_LEVELS),
+        "R1 against the paper's stand-in (OMD's last policy)",
+        f"c/√n through the tight curve at n = {ANCHOR_UPDATE}",
+        "± 1 standard deviation over seeds",
+    ]
+    put_legend(figure, handles, names, columns=2)
+    return save_figure(figure, folder, "sweep")
+
+
+def draw_sweep_panel(
+    axes: Any,
+    groups: RecordGroups,
+    dimensions: int,
+    column: str,
+    dotted: str | None = None,
+    least: float = -np.inf,
+) -> None:
+    """Means over seeds, with bands of one standard deviation that end at `least`; and c/√n through
+    the tight curve at n = ANCHOR_UPDATE, unless that curve is not above 0.
+    """
+    for level in LIMITED_LEVELS:
+        style, key = LEVEL_STYLES[level], sweep_key(dimensions, level)
+        if dotted and (other := groups.curve(key, dotted)):
+            axes.plot(other.n, other.mean, color=style.colour, linestyle=":", linewidth=1.0)
+        if curve := groups.curve(key, column):
+            marks = np.unique(np.geomspace(1, len(curve.t), 9).astype(int)) - 1
+            draw_std_band(axes, curve.n, curve, style, alpha=0.14, least=least)
+            points = {"marker": style.marker, "markevery": list(marks), "markersize": 5}
+            axes.plot(curve.n, curve.mean, color=style.colour, linewidth=1.7, **points)
+    tight = groups.curve(sweep_key(dimensions, "tight"), column)
+    if tight is not None and tight.n[-1] >= ANCHOR_UPDATE:
+        c = float(np.interp(ANCHOR_UPDATE, tight.n, tight.mean)) * np.sqrt(ANCHOR_UPDATE)
+        if c > 0:
+            axes.plot(tight.n, c / np.sqrt(tight.n), color=BLACK, linestyle="--", linewidth=1.1)
+
+
+class Comparison(NamedTuple):
+    """What a comparison of policies may show, in the order of legends, and what records hold of it.
+
+    lead: the policies that it is about
+    best: what they are measured against
+    """
+
+    experiment: str
+    styles: Mapping[str, SeriesStyle]
+    levels: Sequence[str]
+    lead: tuple[str, ...]
+    best: str
+    environments: Sequence[str] = tuple(ENVIRONMENT_LABELS)
+
+    def narrow(self, groups: RecordGroups) -> "Comparison":
+        """Keep what the records hold: nothing else is given space in a figure."""
+        keys = [
+            key for key in groups if key.experiment == self.experiment and key.policy in self.styles
+        ]
+        environments, levels, policies = (
+            {getattr(key, field) for key in keys} for field in ("environment", "level", "policy")
+        )
+        return self._replace(
+            environments=[one for one in self.environments if one in environments],
+            levels=[one for one in self.levels if one in levels],
+            styles={one: style for one, style in self.styles.items() if one in policies},
+        )
+
+    def keys(self, environment: str, level: str) -> list[GroupKey]:
+        """The groups of all policies in one environment at one level."""
+        fixed = self.experiment, environment, level
+        return [GroupKey(*fixed, policy, 3) for policy in self.styles]
+
+    def title(self, text: str, run: RunManifest, groups: RecordGroups) -> str:
+        """The title of a figure, which says so if it is not one of the paper's."""
+        beyond = self.experiment == "beyond"
+        title = f"Beyond the paper: {text}" if beyond else text.capitalize()
+        return make_figure_title(title, run, groups.seeds(self.experiment))
+
+
+PAPER_COMPARISON = Comparison(
+    "crowd", look.PAPER_POLICY_STYLES, list(LEVEL_STYLES), ("omd",), "true optimum in hindsight"
+)
+BEYOND_COMPARISON = Comparison(
+    "beyond",
+    look.BEYOND_POLICY_STYLES,
+    list(BEYOND_LEVEL_STYLES),
+    GUARDED_POLICIES,
+    "best multinomial policy in hindsight",
+)
+ROLLING_COMPARISONS = {
+    "rolling": PAPER_COMPARISON._replace(  # the paper's third figure leaves out MoE and Random
+        levels=("tight", "loose"),
+        styles={
+            name: style
+            for name, style in look.PAPER_POLICY_STYLES.items()
+            if name not in ("moe", "random")
+        },
+    ),
+    "beyond-rolling": BEYOND_COMPARISON._replace(levels=BINDING_LEVELS),
+}
+
+
+def draw_levels(
+    comparison: Comparison, cells: pl.DataFrame, run: RunManifest, folder: Path
+) -> list[Path]:
+    """The paper's second figure: rewards and feasible runs, one row per environment.
+
+    Beyond the paper the optimum is subtracted from rewards: levels differ by more than policies do.
+    """
+    groups = RecordGroups(cells)
+    shown = comparison.narrow(groups)
+    if not shown.styles:
+        return []
+    rows, beyond = len(shown.environments), shown.experiment == "beyond"
+    title = shown.title("reward and kept limits by the level of the limits", run, groups)
+    figure, axes = make_panels(rows, 2, (13, 0.7 + 3.9 * rows), title, sharey="col")
+    for environment, (left, right) in zip(shown.environments, axes, strict=True):
+        if beyond:
+            left.axhline(0.0, color=BLACK, linewidth=1.6)
+        for x, level in enumerate(shown.levels):
+            keys = shown.keys(environment, level)
+            best = np.concatenate([groups.values(key, "optimum") for key in keys])
+            if best.size and not beyond:
+                ends = x - LEVEL_WIDTH / 2, x + LEVEL_WIDTH / 2
+                left.hlines(best.mean(), *ends, BLACK, linewidth=1.6)
+            draw_level_points(
+                left, right, x, groups, {key: shown.styles[key.policy] for key in keys}
+            )
+        for panel in (left, right):
+            label_levels(panel, ENVIRONMENT_LABELS[environment], shown.levels)
+        what = "reward minus the optimum, mean" if beyond else "reward per round, mean"
+        left.set_ylabel(f"{what} ± 1 std{'' if beyond else ' over seeds'}")
+        right.set_ylabel("% of seeds within all limits, Wilson 95%")
+        right.set_ylim(-5, 105)
+    for panel in axes[-1]:
+        panel.set_xlabel("level of the limits")
+    edge = {"markeredgecolor": BLACK, "markeredgewidth": 0.5, "markersize": 7, "linestyle": ""}
+    styles = list(shown.styles.values())
+    handles = [make_handle(color=one.colour, marker=one.marker, **edge) for one in styles]
+    handles.append(make_handle(color=BLACK, linewidth=1.6))
+    names = [*(one.name for one in styles), shown.best]
+    put_legend(figure, handles, names, len(names) if len(names) <= 7 else (len(names) + 1) // 2)
+    return save_figure(figure, folder, shown.experiment)
+
+
+def draw_level_points(
+    left: Any, right: Any, x: int, groups: RecordGroups, styles: Mapping[GroupKey, SeriesStyle]
+) -> None:
+    """The policies side by side at one level: mean and standard deviation of the reward, and the
+    share of the seeds that kept all limits exactly with Wilson's 95% interval.
+    """
+    for n, (key, style) in enumerate(styles.items()):
+        aside = x + LEVEL_WIDTH * ((n + 0.5) / len(styles) - 0.5)
+        rewards = groups.values(key, "reward")
+        if key.experiment == "beyond":
+            rewards = -groups.values(key, "regret_true")
+        marks: list[tuple[Any, float, list[list[Any]]]] = []
+        if rewards.size:
+            marks.append((left, rewards.mean(), [[seed_std(rewards)]] * 2))
+        if (outside := groups.values(key, "outside")).size:
+            kept = int((outside <= 0).sum())
+            low, high = wilson_interval(kept, outside.size)
+            share = kept / outside.size
+            marks.append((right, 100 * share, [[100 * (share - low)], [100 * (high - share)]]))
+        marker = {"marker": style.marker, "markersize": 6.5, "capsize": 2.5}
+        edge = {"markeredgecolor": BLACK, "markeredgewidth": 0.5}
+        for axes, y, bars in marks:
+            axes.errorbar(aside, y, yerr=bars, color=style.colour, linewidth=1.5, **marker, **edge)
+
+
+def label_levels(axes: Any, environment: str, levels: Sequence[str]) -> None:
+    """Names of the levels, and a line between one and the next."""
+    names = [{**LEVEL_STYLES, **BEYOND_LEVEL_STYLES}[level].name for level in levels]
+    axes.set_title(f"{environment} environment", fontsize=10)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(axis="y", alpha=0.3, linewidth=0.6)
+    separate(axes, len(names))
+
+
+def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
+    """The paper's third figure: rewards over time, one row per environment, a column per level."""
+    groups = RecordGroups(cells)
+    shown = ROLLING_COMPARISONS[name].narrow(groups)
+    if not (shown.styles and shown.levels):
+        return []
+    rows, width = len(shown.environments), len(shown.levels)
+    window = f"mean of the last {run.get('window', '?')} rounds"
+    figure, axes = make_panels(
+        rows,
+        width,
+        (6 * width, 0.7 + 3.9 * rows),
+        shown.title(f"reward over time, {window}", run, groups),
+        sharex=True,
+        sharey="col" if shown.experiment == "beyond" else True,  # a harder level has another range
+    )
+    for row, environment in zip(axes, shown.environments, strict=True):
+        for panel, level in zip(row, shown.levels, strict=True):
+            draw_rolling_lines(panel, groups, shown, shown.keys(environment, level))
+            where = ENVIRONMENT_LABELS[environment]
+            panel.set_title(f"{where} environment, {level} limits", fontsize=10)
+        row[0].set_ylabel("rolling mean reward")
+    for panel in axes[-1]:
+        panel.set_xlabel("round t")
+    styles = list(shown.styles.values())
+    handles = [
+        make_handle(color=one.colour, linestyle=one.line, marker=one.marker, linewidth=1.7)
+        for one in styles
+    ]
+    handles.append(make_handle(color=BLACK, linewidth=0.9, linestyle=(0, (1, 3))))
+    handles.append(make_patch(styles[0].colour, 0.25))
+    names = [*(one.name for one in styles), shown.best, "± 1 standard deviation over seeds"]
+    put_legend(figure, handles, names, columns=2 * width)
+    return save_figure(figure, folder, name)
+
+
+def draw_rolling_lines(
+    axes: Any, groups: RecordGroups, shown: Comparison, keys: Sequence[GroupKey]
+) -> None:
+    """Means over seeds with bands of one standard deviation; the leads last, to lie on top."""
+    leads = [policy for policy in shown.styles if policy in shown.lead]
+    others = [key for key in reversed(keys) if key.policy not in leads]
+    for key in [*others, *(key for key in keys if key.policy in leads)]:
+        curve = groups.curve(key, "curve_reward")
+        if curve is not None:
+            style, lead = shown.styles[key.policy], key.policy in leads
+            draw_std_band(axes, curve.t, curve, style, alpha=0.22 / len(leads) if lead else 0.07)
+            draw_line(axes, curve, style, (0.02 * keys.index(key), 0.14), 2.2 if lead else 1.5)
+    best = next((found for key in keys if (found := groups.values(key, "optimum")).size), None)
+    if best is not None:
+        axes.axhline(best.mean(), color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)))
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.margins(x=0.01)
+
+
+def draw_line(
+    axes: Any, curve: UpdateCurves, style: SeriesStyle, every: Any, width: float, **label: str
+) -> None:
+    """The mean curve in the style of its policy, with a marker at some points."""
+    marker = {"marker": style.marker, "markevery": every, "markersize": 5, **label}
+    line = {"color": style.colour, "linestyle": style.line, "linewidth": width}
+    axes.plot(curve.t, curve.mean, **line, **marker)
+
+
+def draw_regret(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
+    """Beyond the paper: regret over the rounds; one row per environment, one column per level."""
+    groups = RecordGroups(cells)
+    shown = BEYOND_COMPARISON.narrow(groups)
+    if not shown.styles:
+        return []
+    rows, columns = len(shown.environments), len(shown.levels)
+    figure, axes = make_panels(
+        rows,
+        columns,
+        (1.5 + 3.4 * columns, 1.2 + 3.5 * rows),
+        shown.title("regret against the best multinomial policy under exact costs", run, groups),
+        sharex=True,
+        sharey=True,
+    )
+    for row, environment in zip(axes, shown.environments, strict=True):
+        for panel, level in zip(row, shown.levels, strict=True):
+            for key in shown.keys(environment, level):
+                draw_regret_line(panel, groups, shown, key)
+            set_log_scales(panel, 1e-2)
+            panel.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
+        row[0].set_ylabel("reward lost per round, mean so far")
+    for panel in axes[-1]:
+        panel.set_xlabel("round t")
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    handles, names = [*handles, make_patch(GREY, 0.3)], [*names, "± 1 std over seeds"]
+    put_legend(figure, handles, names, columns=7)
+    return save_figure(figure, folder, "beyond-regret")
+
+
+def draw_regret_line(axes: Any, groups: RecordGroups, shown: Comparison, key: GroupKey) -> None:
+    """The mean over seeds of R1 so far, with its band."""
+    curve = groups.curve(key, "curve_r1_true")
+    if curve is None:
+        return
+    late = curve.t >= min(FIRST_ROUND, curve.t[-1])
+    curve = curve._replace(t=curve.t[late], seeds=curve.seeds[:, late])
+    style, lead = shown.styles[key.policy], key.policy in shown.lead
+    draw_std_band(axes, curve.t, curve, style, alpha=0.18 if lead else 0.06)
+    every = [0, len(curve.t) // 20, len(curve.t) // 5, len(curve.t) - 1]
+    draw_line(axes, curve, style, every, 2.2 if lead else 1.4, label=style.name)
