@@ -20,8 +20,8 @@ from bylot_paper.claims.judge import (
     compare_readings,
     judge_claims,
 )
-from bylot_paper.evidence import PairedDifference, Untestable, paired_difference
-from bylot_paper.trec import TREC_DIGEST
+from bylot_paper.claims.measures import PairedDifference, Untestable, paired_difference
+from bylot_paper.crowd_sources import TREC_DIGEST
 from paper_records import AS_WRITTEN, CONTRARY, SHAKEN, make_paper_records
 
 PAPER = Path(__file__).resolve().parents[2] / "shared" / "paper" / "msr.tex"

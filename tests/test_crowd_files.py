@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bylot.errors import DataError
 from bylot_paper.crowd import Annotation, Crowd, CrowdCounts, UnjudgedCounts, assemble_crowd
 from bylot_paper.crowd_files import read_crowd
-from bylot_paper.crowd_sources import crowd_from_files
 
 ANSWERS = [("7", "ann", "yes"), ("7", "bob", "no"), ("10", "ann", "no"), ("8", "cy", "no")]
 TRUTHS = [("7", "yes"), ("10", "no"), ("11", "no")]
@@ -236,7 +235,7 @@ def test_a_missing_file_a_folder_and_an_unreadable_file_are_named(tmp_path: Path
 def test_a_crowd_of_ones_own_is_called_after_its_file(tmp_path: Path) -> None:
     written(tmp_path, "7 a yes\n8 a no\n", "7 yes\n8 no\n")
     (tmp_path / "answers.txt").rename(tmp_path / "birds.csv")
-    crowd = crowd_from_files(tmp_path / "birds.csv", os.fspath(tmp_path / "truths.txt"))
+    crowd = read_crowd(tmp_path / "birds.csv", os.fspath(tmp_path / "truths.txt"))
     assert (crowd.name, crowd.synthetic) == ("birds", False)
 
 

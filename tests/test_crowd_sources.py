@@ -10,13 +10,14 @@ import pytest
 from bylot.errors import DataError
 from bylot.numerics.jit import Floats
 from bylot_paper.crowd import Crowd, CrowdCounts
-from bylot_paper.crowd_sources import find_crowd, make_synthetic_crowd
-from bylot_paper.trec import (
+from bylot_paper.crowd_sources import (
     TREC_CROWD_FILE,
     TREC_DIGEST,
     TREC_SHA256,
     TREC_TRUTH_FILE,
     check_counts,
+    find_crowd,
+    make_synthetic_crowd,
     read_trec,
 )
 

@@ -30,11 +30,6 @@ from bylot_paper.grid import (
     list_cells,
     select_cells,
 )
-from bylot_paper.outcome import (
-    CellRecord,
-    compute_spend,
-    count_bad_periods,
-)
 from bylot_paper.policy_settings import (
     ABLATED_PARTS,
     BEYOND_POLICIES,
@@ -47,7 +42,7 @@ from bylot_paper.policy_settings import (
     make_experiment_policy,
 )
 from bylot_paper.records import RECORD_SCHEMA
-from bylot_paper.run import RunSetup, run_job
+from bylot_paper.run import CellRecord, RunSetup, compute_spend, count_bad_periods, run_job
 
 CROWD = make_synthetic_crowd()
 SETUP = RunSetup(CROWD, rounds=400)
@@ -123,6 +118,8 @@ def test_periods_share_the_worlds_that_the_default_is_chosen_in() -> None:
     assert len({str(one) for one in made}) == len(made) == 2 * 2 + 9
     with_spans = {one.environment for one in made if "spans" in {c.experiment for c in one.cells}}
     assert with_spans == {"stochastic", "regime", "hospital"}
+    in_hospital = Cell("spans", "own", "hospital", "distinct", 8, 0, period=250)
+    assert [one.experiment for one in group_cells_by_scenario([in_hospital])] == ["worlds"]
 
 
 def test_a_pattern_chooses_cells_and_one_that_matches_nothing_is_an_error() -> None:

@@ -18,8 +18,15 @@ import pytest
 
 from bylot.errors import BylotError
 from bylot.numerics.jit import PACKAGE_FOLDER
-from bylot_paper.records import RECORD_SCHEMA, Records, RunFolder, read_records
-from bylot_paper.run_store import RECORD_SOURCES, RecordStore, code_digest
+from bylot_paper.records import (
+    RECORD_SCHEMA,
+    RECORD_SOURCES,
+    Records,
+    RecordStore,
+    RunFolder,
+    code_digest,
+    read_records,
+)
 
 RUN: dict[str, Any] = {
     "form": "bylot-run",
@@ -236,7 +243,7 @@ def test_a_part_that_is_merged_while_one_reads_is_no_damage(
 ) -> None:
     with RecordStore(tmp_path, RUN) as store:
         store.add("world", [row(1)])
-        listed = store.folder.list_parts()
+        listed = store.list_parts()
         store.merge()
     monkeypatch.setattr(RunFolder, "list_parts", lambda self: listed)
     assert read_records(tmp_path).cells["seed"].to_list() == [1]

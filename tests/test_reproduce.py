@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from bylot.cli import main
-from bylot_paper.evidence import MIN_VERDICT_SEEDS as NEEDED
+from bylot_paper.claims.measures import MIN_VERDICT_SEEDS as NEEDED
 from bylot_paper.grid import list_cells
 from bylot_paper.records import RECORD_SCHEMA
 

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from bylot.errors import DataError, DataUnreachable
-from bylot_paper import crowd_sources, trec
-from bylot_paper.crowd_sources import find_crowd
-from bylot_paper.trec import (
+from bylot_paper import crowd_sources
+from bylot_paper.crowd_sources import (
     DOWNLOAD_ATTEMPTS,
     DOWNLOAD_CHUNK_BYTES,
     DOWNLOAD_PACKAGES,
@@ -23,6 +22,7 @@ from bylot_paper.trec import (
     TREC_URL,
     fetch_trec,
     find_cached_trec,
+    find_crowd,
 )
 
 CONTENT = {TREC_CROWD_FILE: bytes(range(1, 251)) * 2_000, TREC_TRUTH_FILE: b"5\t2\n6\t1\n"}
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(trec, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(crowd_sources, "RETRY_PAUSE_S", 0.0)
     for name, content in CONTENT.items():
         monkeypatch.setitem(TREC_SHA256, name, hashlib.sha256(content).hexdigest())
     with Server() as server:

@@ -33,7 +33,6 @@ def verbs(top: VerbParser) -> Iterator[VerbParser]:
 def section(verb: VerbParser) -> str:
     """One verb."""
     verb.formatter_class = wide
-    verb.fill_in_policies()
     usage = verb.format_usage().removeprefix("usage: ").replace("\n       ", "\n").strip()
     said = verb.description or ""
     sentence = (said[:1].upper() + said[1:]).rstrip(".") + "."

@@ -9,8 +9,7 @@ import polars as pl
 
 from bylot.harness import SeedCurves
 from bylot.numerics.jit import Floats
-from bylot_paper.grid import count_rounds
-from bylot_paper.outcome import SWEEP_STEP_ROUNDS
+from bylot_paper.grid import SWEEP_STEP_ROUNDS, count_rounds
 
 RunManifest = Mapping[str, Any]
 """The content of `run.json`, the manifest of the run that wrote the records."""

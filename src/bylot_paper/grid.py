@@ -20,6 +20,7 @@ from bylot_paper.scenarios import BUILT_IN_SCENARIOS
 
 CROWD_ENVIRONMENTS = ("stochastic", "regime")
 PAPER_ROUNDS = 10_000
+SWEEP_STEP_ROUNDS = 10  # rounds between the points of a curve of `sweep`: the batch of OMD
 PERIOD_LENGTHS = (250, 1_000, 5_000)
 LIMITED_LEVELS = tuple(name for name, level in PAPER_LEVELS.items() if level is not None)
 BINDING_LEVELS = ("tight", "stress")
@@ -175,38 +176,25 @@ def select_cells(
             meant = [cell.environment for cell in cells if fnmatchcase(cell.id, pattern)]
             if meant:
                 raise BylotError(reasons[meant[0]])
-            raise BylotError(
-                f"no cell matches --only {pattern!r}", remedy=suggest_pattern(pattern, cells[0])
-            )
+            options = {"--variants": VARIANT_POLICIES, "--settings": ("settings/",)}
+            remedy = f"ids look like {cells[0].id}, and patterns like '*/tight/*/omd/*'"
+            for flag, names in options.items():
+                if any(name in pattern for name in names):
+                    remedy += f"; add {flag} to include those"
+            raise BylotError(f"no cell matches --only {pattern!r}", remedy=remedy)
     if not patterns:
         return included
     return [cell for cell in included if any(fnmatchcase(cell.id, one) for one in patterns)]
-
-
-def suggest_pattern(pattern: str, cell: Cell) -> str:
-    """Explain patterns by the id of some cell, and the options that a pattern may need."""
-    options = {"--variants": VARIANT_POLICIES, "--settings": ("settings/",)}
-    needed = [flag for flag, names in options.items() if any(name in pattern for name in names)]
-    add = "".join(f"; add {flag} to include those" for flag in needed)
-    return f"ids look like {cell.id}, and patterns like '*/tight/*/omd/*'{add}"
 
 
 def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
     """Group cells by scenario, in the order in which scenarios first occur."""
     groups: dict[tuple[str, str, int, int, int], list[Cell]] = {}
     for cell in cells:
-        experiment, smoothing = find_scenario_experiment(cell), find_level_smoothing(cell.level)
+        experiment = SHARED_SCENARIO_EXPERIMENTS.get(cell.experiment, cell.experiment)
+        if experiment == "spans":
+            experiment = "default" if cell.environment in CROWD_ENVIRONMENTS else "worlds"
+        smoothing = find_level_smoothing(cell.level)
         key = experiment, cell.environment, cell.dimensions, smoothing, cell.seed
         groups.setdefault(key, []).append(cell)
     return [ScenarioJob(*key, tuple(group)) for key, group in groups.items()]
-
-
-def find_scenario_experiment(cell: Cell) -> str:
-    """The experiment whose scenario a cell is played in.
-
-    >>> find_scenario_experiment(Cell("spans", "own", "hospital", "distinct", 8, 0, period=250))
-    'worlds'
-    """
-    if cell.experiment == "spans":
-        return "default" if cell.environment in CROWD_ENVIRONMENTS else "worlds"
-    return SHARED_SCENARIO_EXPERIMENTS.get(cell.experiment, cell.experiment)

@@ -57,18 +57,11 @@ def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Pol
     return cast(Policy, replace(found, **paper.get(type(found), {})))
 
 
-def is_period_aware(policy: str) -> bool:
-    """Does the policy depend on the period of the problem?"""
-    return policy.partition(":")[0] in GUARDED_POLICIES
-
-
 def list_tuning_policies() -> list[str]:
     """The grid of tuned settings around the default, which is one of them."""
     grid = product((0.5, 1.0, 2.0), (30.0, 100.0, 300.0), (0.005, 0.02, 0.08), (5, 10, 20))
-    return [
-        f"{name}:{format_tuning(*settings)}"
-        for name, settings in product(GUARDED_POLICIES, list(grid))
-    ]
+    written = [format_tuning(*settings) for settings in grid]
+    return [f"{name}:{settings}" for name, settings in product(GUARDED_POLICIES, written)]
 
 
 def format_tuning(eta: float, patience: float, eps: float, batch: int) -> str:

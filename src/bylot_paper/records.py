@@ -1,23 +1,29 @@
-"""The records of a run: one table, and the folder it is read from.
+"""The records of a run: one table, and the folder that it is written to and read from.
 
 A run folder holds settings (run.json), one table (records.parquet) and, of an unfinished run, parts
-that are not merged into the table yet. `run_store` writes it.
+that are not merged into the table yet. A process that is killed at any moment leaves a folder that
+the next one can resume.
 """
 
+import contextlib
 import hashlib
 import io
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
-from bylot._atomic_write import save_file
+from bylot._atomic_write import PARTIAL_FILE_SUFFIX, explain_write_errors, save_file
 from bylot._text import print_progress
 from bylot.errors import BylotError
+from bylot.numerics.jit import PACKAGE_FOLDER, list_sources
 
 RUN_FORMAT, RUN_FORMAT_VERSION = "bylot-run", 4
 PART_FILE_NAME = re.compile(r".+-[0-9a-f]{12}\.parquet")
@@ -44,41 +50,49 @@ RECORD_SCHEMA = pl.Schema(
 TIMED_COLUMN = "micros"
 """The one column that is measured by a clock and not determined by the cell."""
 
-RecordTable = pl.DataFrame
-RecordRow = Mapping[str, Any]
-"""A value for every column: a string or number, an array where the column is a list, or None."""
+RUN_OUTPUTS = (
+    *("report.md", "report.html", "summary.json", "claims.json", "beyond.json"),
+    *("default.json", "figures"),
+)
+"""Files and folders that reports write into the folder of a run."""
+
+RECORD_SOURCES = (
+    *("bylot/environments", "bylot/harness.py", "bylot/metrics.py", "bylot/numerics"),
+    *("bylot/optima", "bylot/outcome_tables", "bylot/policies", "bylot/problem"),
+    *("bylot/simulation.py", "bylot/theory.py"),
+    *("bylot_paper/crowd.py", "bylot_paper/crowd_files.py", "bylot_paper/crowd_scenario.py"),
+    *("bylot_paper/crowd_sources.py", "bylot_paper/grid.py", "bylot_paper/policy_settings.py"),
+    *("bylot_paper/run.py", "bylot_paper/scenarios.py"),
+)
+"""The sources that determine records; a run can be resumed if others change."""
 
 
 @dataclass(frozen=True)
 class Records:
     """The cells of a run, sorted by id, and the settings of the run."""
 
-    cells: RecordTable
+    cells: pl.DataFrame
     run: dict[str, Any]
 
 
-def build_record_table(rows: Sequence[RecordRow]) -> RecordTable:
-    """Build a table from rows, column by column."""
+def build_record_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Build a table from rows with a value for every column: a string, a number, an array where the
+    column is a list, or None.
+    """
     for row in rows:
         if row.keys() != RECORD_SCHEMA.keys():
             wrong = sorted(row.keys() ^ RECORD_SCHEMA.keys())
             raise BylotError("row", got=wrong, expected="the columns of RECORD_SCHEMA")
-    return pl.DataFrame(
-        [
-            build_column(name, kind, [row[name] for row in rows])
-            for name, kind in RECORD_SCHEMA.items()
-        ]
-    )
+    columns = []
+    for name, kind in RECORD_SCHEMA.items():
+        values = [row[name] for row in rows]
+        if isinstance(kind, pl.List):
+            values = [None if x is None else pl.Series(x, dtype=kind.inner) for x in values]
+        columns.append(pl.Series(name, values, dtype=kind))
+    return pl.DataFrame(columns)
 
 
-def build_column(name: str, kind: pl.DataType, values: Sequence[Any]) -> pl.Series:
-    """Build one column; None becomes null."""
-    if isinstance(kind, pl.List):
-        values = [None if x is None else pl.Series(x, dtype=kind.inner) for x in values]
-    return pl.Series(name, values, dtype=kind)
-
-
-def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
+def join_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Join tables and sort by cell; a cell that occurs twice must be equal both times."""
     cells = pl.concat([RECORD_SCHEMA.to_frame(), *tables])
     twice = cells.filter(pl.col("cell").is_duplicated()).partition_by("cell", as_dict=True)
@@ -93,14 +107,14 @@ def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
     return cells.unique("cell", keep="first").sort("cell").rechunk()
 
 
-def encode_parquet(cells: RecordTable, compression: Any) -> bytes:
+def encode_parquet(cells: pl.DataFrame, compression: Any) -> bytes:
     """The bytes of a parquet file."""
     file = io.BytesIO()
     cells.write_parquet(file, compression=compression, row_group_size=1_000)
     return file.getvalue()
 
 
-def decode_parquet(content: bytes) -> RecordTable | None:
+def decode_parquet(content: bytes) -> pl.DataFrame | None:
     """The table in a parquet file; None if it is damaged or has another schema."""
     try:
         cells = pl.read_parquet(io.BytesIO(content))
@@ -109,24 +123,30 @@ def decode_parquet(content: bytes) -> RecordTable | None:
     return cells if cells.schema == RECORD_SCHEMA else None
 
 
-def read_records(folder: Path) -> Records:
-    """Read the records of a run, finished or not, without writing anything.
+def format_checksum_line(content: bytes) -> str:
+    """A line of the checksum file."""
+    return f"{hashlib.sha256(content).hexdigest()}  records.parquet"
 
-    The table is read last, because a merge writes it before deleting the parts.
+
+def name_part_file(name: str, content: bytes) -> str:
+    """A file name that contains the checksum of the content.
+
+    >>> name_part_file("regime/seed=07", b"...")
+    'regime+seed=07-ab5df625bc76.parquet'
     """
-    run_folder = RunFolder(folder)
-    run = run_folder.read_manifest()
-    if run is None:
-        what = "has no run.json" if folder.is_dir() else "is not a folder"
-        raise BylotError(f"{folder} {what}", remedy=f"run `bylot reproduce --out {folder}`")
-    parts = []
-    for path in run_folder.list_parts():
-        part = read_part(path)
-        if part is None:
-            print_progress(f"bylot: skipping damaged part {path}")
-        else:
-            parts.append(part)
-    return Records(join_tables([*parts, *run_folder.read_table()]), run)
+    return f"{name.replace('/', '+')}-{hashlib.sha256(content).hexdigest()[:12]}.parquet"
+
+
+def read_part(path: Path) -> pl.DataFrame | None:
+    """Read the cells of a part; None if it is damaged, no cells if it has just been merged."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return RECORD_SCHEMA.to_frame()
+    except OSError:
+        return None
+    name = path.name.rpartition("-")[0]
+    return decode_parquet(content) if path.name == name_part_file(name, content) else None
 
 
 class RunFolder:
@@ -169,7 +189,7 @@ class RunFolder:
             )
         return data
 
-    def read_table(self) -> list[RecordTable]:
+    def read_table(self) -> list[pl.DataFrame]:
         """Read the table and check its checksum; an empty list if there is none."""
         try:
             content = self.table.read_bytes()
@@ -180,7 +200,11 @@ class RunFolder:
                 f"cannot read {self.table}: {error.strerror}",
                 remedy="delete it, or give another --out",
             ) from None
-        cells = decode_parquet(content) if self.matches_checksum(content) else None
+        try:
+            sums = self.checksum.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            sums = [format_checksum_line(content)]
+        cells = decode_parquet(content) if format_checksum_line(content) in sums else None
         if cells is None:
             raise BylotError(
                 f"{self.table} is damaged or was not written by bylot",
@@ -188,43 +212,190 @@ class RunFolder:
             )
         return [cells]
 
-    def matches_checksum(self, content: bytes) -> bool:
-        """Is this the table that was written? True if there is no checksum."""
-        try:
-            lines = self.checksum.read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
-            return True
-        return format_checksum_line(content) in lines
 
-    def replace_table(self, content: bytes) -> None:
-        """Replace table and checksum; in between, the checksum file lists both tables."""
-        old = self.checksum.read_text(encoding="utf-8") if self.checksum.exists() else ""
-        save_file(self.checksum, f"{format_checksum_line(content)}\n{old}".encode())
-        save_file(self.table, content)
-        save_file(self.checksum, f"{format_checksum_line(content)}\n".encode())
+def read_records(folder: Path) -> Records:
+    """Read the records of a run, finished or not, without writing anything.
 
-
-def format_checksum_line(content: bytes) -> str:
-    """A line of the checksum file."""
-    return f"{hashlib.sha256(content).hexdigest()}  records.parquet"
-
-
-def name_part_file(name: str, content: bytes) -> str:
-    """A file name that contains the checksum of the content.
-
-    >>> name_part_file("regime/seed=07", b"...")
-    'regime+seed=07-ab5df625bc76.parquet'
+    The table is read last, because a merge writes it before deleting the parts.
     """
-    return f"{name.replace('/', '+')}-{hashlib.sha256(content).hexdigest()[:12]}.parquet"
+    run_folder = RunFolder(folder)
+    run = run_folder.read_manifest()
+    if run is None:
+        what = "has no run.json" if folder.is_dir() else "is not a folder"
+        raise BylotError(f"{folder} {what}", remedy=f"run `bylot reproduce --out {folder}`")
+    parts = []
+    for path in run_folder.list_parts():
+        part = read_part(path)
+        if part is None:
+            print_progress(f"bylot: skipping damaged part {path}")
+        else:
+            parts.append(part)
+    return Records(join_tables([*parts, *run_folder.read_table()]), run)
 
 
-def read_part(path: Path) -> RecordTable | None:
-    """Read the cells of a part; None if it is damaged, no cells if it has just been merged."""
+class RecordStore(RunFolder):
+    """The records of one run in a folder that no other process writes to meanwhile.
+
+    run: the settings that all records share; a folder with other settings is refused
+    fresh: delete the records in the folder first; only files that a store wrote are deleted
+    """
+
+    def __init__(self, folder: Path, run: Mapping[str, Any], fresh: bool = False) -> None:
+        super().__init__(folder)
+        self.run = dict(run)
+        with explain_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.lock = lock_folder(folder / ".lock")
+        try:
+            self.prepare_folder(fresh)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock. Its file stays: deleting it would race with the next process."""
+        os.ftruncate(self.lock, 0)
+        os.close(self.lock)
+
+    def prepare_folder(self, fresh: bool) -> None:
+        """Start a run in the folder, or resume the one in it."""
+        other, found = "give another --out", self.read_manifest()
+        if found is None and (self.table.exists() or self.parts.exists()):
+            raise BylotError(f"{self.path} has records but no run.json", remedy=other)
+        if found is None:
+            for name in RUN_OUTPUTS:
+                if (self.path / name).exists():
+                    what = f"{self.path} has a {name} that was not written by a run there"
+                    raise BylotError(what, remedy=other)
+        with explain_write_errors(self.path):
+            if found is not None and fresh:
+                found, damaged = None, self.parts.glob("*.parquet.damaged")
+                for path in [*self.list_parts(), *damaged, self.table, self.checksum]:
+                    path.unlink(missing_ok=True)
+                self.manifest.unlink()  # last, so that it describes whatever is left
+            if found is not None and found != self.run:
+                changes = ", ".join(list_setting_differences(found, self.run))
+                raise BylotError(
+                    f"{self.path} has a run with other settings: {changes}",
+                    remedy=f"{other}, or --fresh to delete its records",
+                )
+            for folder in (self.path, self.parts):
+                for path in folder.glob(f".*{PARTIAL_FILE_SUFFIX}"):  # of a killed process
+                    path.unlink()
+        if found is None:
+            text = json.dumps(self.run, indent=2, sort_keys=True) + "\n"
+            save_file(self.manifest, text.encode())
+
+    def list_known_cells(self) -> set[str]:
+        """The ids of the cells that need not be computed."""
+        return {cell for cells in self.read_tables() for cell in cells["cell"]}
+
+    def read_tables(self) -> Iterator[pl.DataFrame]:
+        """Read everything recorded; a damaged part is renamed, so its cells count as missing."""
+        yield from self.read_table()
+        for path in self.list_parts():
+            part = read_part(path)
+            if part is not None:
+                yield part
+                continue
+            with explain_write_errors(path):
+                path.rename(path.with_name(f"{path.name}.damaged"))
+            print_progress(f"bylot: renamed damaged part {path}; its cells count as missing")
+
+    def add(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Record the cells of one job, all or none."""
+        content = encode_parquet(build_record_table(rows), "uncompressed")
+        with explain_write_errors(self.path):
+            self.parts.mkdir(exist_ok=True)
+        save_file(self.parts / name_part_file(name, content), content)
+
+    def merge(self) -> Records:
+        """Merge all parts into the table, whose bytes depend on its cells only."""
+        parts = self.list_parts()
+        cells = join_tables(list(self.read_tables()))
+        if parts or not self.table.exists():
+            content = encode_parquet(cells, "zstd")
+            old = self.checksum.read_text(encoding="utf-8") if self.checksum.exists() else ""
+            save_file(self.checksum, f"{format_checksum_line(content)}\n{old}".encode())
+            save_file(self.table, content)  # meanwhile the checksum file lists both tables
+            save_file(self.checksum, f"{format_checksum_line(content)}\n".encode())
+        with explain_write_errors(self.path):
+            if os.name == "posix":  # flush the names to disk before the parts are deleted
+                descriptor = os.open(self.path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+            for path in parts:
+                path.unlink(missing_ok=True)  # a damaged one was renamed
+            with contextlib.suppress(OSError):  # damaged parts stay
+                self.parts.rmdir()
+        return Records(cells, self.run)
+
+
+def lock_folder(path: Path) -> int:
+    """Lock this file until the process ends or closes it; raise if another process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return RECORD_SCHEMA.to_frame()
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, 1_000, os.SEEK_SET)  # locked bytes cannot be read: not the text
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        holder = os.read(descriptor, 200).decode(errors="replace") or "another process"
+        os.close(descriptor)
+        raise BylotError(
+            f"{path.parent} is in use by {holder}", remedy="wait for it, or give another --out"
+        ) from None
     except OSError:
-        return None
-    name = path.name.rpartition("-")[0]
-    return decode_parquet(content) if path.name == name_part_file(name, content) else None
+        os.close(descriptor)
+        raise
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+    return descriptor
+
+
+def list_setting_differences(
+    found: Mapping[str, Any], wanted: Mapping[str, Any], of: str = ""
+) -> list[str]:
+    """Describe the differences between two settings.
+
+    >>> a, b = {"rounds": 9, "data": {"name": "a"}}, {"rounds": 8, "data": {"name": "b"}}
+    >>> list_setting_differences(a, b)
+    ["data name 'a' (now 'b')", 'rounds 9 (now 8)']
+    """
+    lines = []
+    for key in sorted({*found, *wanted}):
+        one, other = found.get(key), wanted.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            lines += list_setting_differences(one, other, f"{of}{key} ")
+        elif one != other:
+            was, now = (
+                text if len(text) <= 24 else f"{text[:13]}...{text[-1]}"  # such as digests
+                for text in (repr(one), repr(other))
+            )
+            lines.append(f"{of}{key} {was} (now {now})")
+    return lines
+
+
+def code_digest(source: Path = PACKAGE_FOLDER.parent) -> str:
+    """Digest of the names and contents of RECORD_SOURCES, wherever they are installed."""
+    digest = hashlib.sha256()
+    for path in list_sources(source, RECORD_SOURCES):
+        content = path.read_bytes()
+        name = path.relative_to(source).as_posix()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]

@@ -12,9 +12,9 @@ from bylot._text import format_table, print_progress
 from bylot.errors import OutOfReachWarning, SurrogateWarning
 from bylot.parallel import Engine, ThreadEngine, show_progress
 from bylot_paper import report
+from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
-from bylot_paper.evidence import MIN_VERDICT_SEEDS
 from bylot_paper.grid import (
     COMPARISON_EXPERIMENTS,
     PAPER_ROUNDS,
@@ -25,9 +25,8 @@ from bylot_paper.grid import (
     list_cells,
     select_cells,
 )
-from bylot_paper.records import RUN_FORMAT, RUN_FORMAT_VERSION, Records
+from bylot_paper.records import RUN_FORMAT, RUN_FORMAT_VERSION, RecordStore, code_digest
 from bylot_paper.run import RunSetup, run_job
-from bylot_paper.run_store import RecordStore, code_digest
 from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel
 
 EXPERIMENT_SETS = {
@@ -55,30 +54,25 @@ class ReproduceRequest:
 
     def list_cells(self, data: Crowd) -> list[Cell]:
         """All requested cells on this crowd."""
-        names = [*self.experiments]
+        names, excluded = [*self.experiments], {}
         if self.settings and "beyond" in names:
             names.append("settings")
+        if self.hospital is None:
+            excluded["hospital"] = (
+                "the hospital scenario needs its files; add --hospital DIR, a folder with "
+                f"{', '.join(HOSPITAL_FILES)}, or set $BYLOT_HOSPITAL to one"
+            )
+        if data.synthetic:
+            excluded["synthetic"] = (
+                "the data are the synthetic crowd already, so its cells are named "
+                "default/tight/stochastic/... here; give other --data"
+            )
         cells = [
             cell
             for name in names
             for cell in list_cells(name, self.seeds, self.rounds, self.variants and name == "crowd")
         ]
-        return select_cells(cells, self.only, self.exclude_environments(data))
-
-    def exclude_environments(self, data: Crowd) -> dict[str, str]:
-        """The scenarios that are not played, with the message for a request of one."""
-        reasons = {}
-        if self.hospital is None:
-            reasons["hospital"] = (
-                "the hospital scenario needs its files; add --hospital DIR, a folder with "
-                f"{', '.join(HOSPITAL_FILES)}, or set $BYLOT_HOSPITAL to one"
-            )
-        if data.synthetic:
-            reasons["synthetic"] = (
-                "the data are the synthetic crowd already, so its cells are named "
-                "default/tight/stochastic/... here; give other --data"
-            )
-        return reasons
+        return select_cells(cells, self.only, excluded)
 
 
 class WorkSummary:
@@ -86,33 +80,24 @@ class WorkSummary:
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
-        self.played: dict[str, list[str]] = {}  # the experiments whose cells share a scenario
-        self.cells: dict[str, int] = {}
+        self.cells: dict[str, list[Cell]] = {}
         self.seconds: dict[str, float] = {}
         self.start = self.end = time.monotonic()
 
     def add(self, job: ScenarioJob, seconds: float) -> None:
         """Add a finished job."""
-        name = job.experiment
-        others = [cell.experiment for cell in job.cells]
-        self.played[name] = list(dict.fromkeys([*self.played.get(name, ()), *others]))
-        self.cells[name] = self.cells.get(name, 0) + len(job.cells)
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.cells.setdefault(job.experiment, []).extend(job.cells)
+        self.seconds[job.experiment] = self.seconds.get(job.experiment, 0.0) + seconds
         self.end = time.monotonic()
-
-    @property
-    def total_seconds(self) -> float:
-        """Core-seconds of everything."""
-        return sum(self.seconds.values())
 
     def __str__(self) -> str:
         if not self.cells:
             return "nothing was missing"
         rows = [("computed", "cells", "core-seconds", "rounds per core-second")]
         for name, cells in self.cells.items():
-            rate = cells * count_rounds(name, self.rounds) / self.seconds[name]
-            played, seconds = " + ".join(self.played[name]), f"{self.seconds[name]:.1f}"
-            rows.append((played, f"{cells:,}", seconds, f"{rate:,.0f}"))
+            played, seconds = dict.fromkeys(cell.experiment for cell in cells), self.seconds[name]
+            rate = len(cells) * count_rounds(name, self.rounds) / seconds
+            rows.append((" + ".join(played), f"{len(cells):,}", f"{seconds:.1f}", f"{rate:,.0f}"))
         elapsed = f"in {self.end - self.start:.0f} s, without compilation"
         return "\n".join([*format_table(rows), elapsed])
 
@@ -147,7 +132,13 @@ def reproduce(
             interrupted = True
         finally:  # finished cells are usable, however the run ended
             records = store.merge()
-        write_results(records, cells, work, out)  # while the folder is locked
+        if not records.cells.is_empty():  # report while the folder is locked
+            more = len(set(records.cells["cell"]) - {cell.id for cell in cells})
+            also = f", also on {more:,} cells that were in the folder before" if more else ""
+            print_progress(f"... figures and report{also}")
+            written = report.write_report(records, out, sum(work.seconds.values()) or None)
+            pages = [path for path in written.paths if path.suffix in (".html", ".md")]
+            print(work, written.verdicts, *pages, sep="\n")
     if interrupted:
         count = len(records.cells)
         print_progress(f"interrupted with {count:,} cells in {out}; the same command resumes")
@@ -187,15 +178,3 @@ def compute_cells(
                 store.add(str(done.job), done.result)
                 work.add(done.job, done.core_seconds)
                 advance(len(done.job.cells))
-
-
-def write_results(records: Records, cells: Sequence[Cell], work: WorkSummary, out: Path) -> None:
-    """Write figures and report on all records of the folder, and print a summary."""
-    if records.cells.is_empty():
-        return
-    more = len(set(records.cells["cell"]) - {cell.id for cell in cells})
-    also = f", also on {more:,} cells that were in the folder before" if more else ""
-    print_progress(f"... figures and report{also}")
-    written = report.write_report(records, out, work.total_seconds or None)
-    pages = [path for path in written.paths if path.suffix in (".html", ".md")]
-    print(work, written.verdicts, *pages, sep="\n")

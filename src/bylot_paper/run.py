@@ -10,34 +10,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot import theory
 from bylot.errors import BylotError, PolicyError
-from bylot.harness import play_cell
-from bylot.metrics import measure_worst_excess
-from bylot.optima import Mixture, Optimum, best_mixture, optimum
+from bylot.harness import average_periods, play_cell, rolling_mean, sample_rounds
+from bylot.metrics import measure_distance_from_limits, measure_worst_excess
+from bylot.numerics.jit import Floats, Ints
+from bylot.optima import Optimum, best_mixture, optimum
+from bylot.policies.omd import PAPER_DUAL
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
 from bylot_paper import scenarios
 from bylot_paper.crowd import Crowd
-from bylot_paper.crowd_scenario import OPTIMUM_STARTS, CrowdScenario
+from bylot_paper.crowd_scenario import OPTIMUM_STARTS, PAPER_DRAWS, CrowdScenario
 from bylot_paper.grid import (
     COMPARISON_EXPERIMENTS,
     CROWD_ENVIRONMENTS,
+    SHARED_SCENARIO_EXPERIMENTS,
+    SWEEP_STEP_ROUNDS,
     Cell,
     ScenarioJob,
     count_rounds,
 )
-from bylot_paper.outcome import (
-    RESULT_COLUMNS,
-    CellRecord,
-    CrowdPlay,
-    compute_spend,
-    count_bad_periods,
-    measure_rewards,
-    record_crowd_cell,
-    record_refusal,
-)
-from bylot_paper.policy_settings import is_period_aware, make_experiment_policy
-from bylot_paper.scenarios import ComparisonScenario, HospitalPanel
+from bylot_paper.policy_settings import GUARDED_POLICIES, make_experiment_policy
+from bylot_paper.records import RECORD_SCHEMA
+
+CellRecord = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class RunSetup:
 
     crowd: Crowd
     rounds: int
-    hospital: HospitalPanel | None = None
+    hospital: scenarios.HospitalPanel | None = None
 
     def __post_init__(self) -> None:
         self.crowd.pool(seed=0)  # refuse a crowd that is too small before anything starts
@@ -71,7 +68,7 @@ def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> lis
 def simulate_cell(
     cell: Cell,
     problem: Problem,
-    scenario: CrowdScenario | ComparisonScenario,
+    scenario: CrowdScenario | scenarios.ComparisonScenario,
     rounds: int,
     horizon: int,
 ) -> Trace | PolicyError:
@@ -89,6 +86,28 @@ def simulate_cell(
     )
 
 
+def make_record(cell: Cell, **values: Any) -> CellRecord:
+    """Make the record of a cell; other columns are None."""
+    return {**dict.fromkeys(RECORD_SCHEMA), "cell": cell.id, **cell._asdict(), **values}
+
+
+class CrowdPlay(NamedTuple):
+    """What a policy did on the crowd; nothing in it depends on the level of the limits.
+
+    rewards, mean_rewards: (T,) of each round, and their running mean
+    spend, mean_spend: (T, 2) workload and experts of each round, and their running mean
+    replaced: panels that the guard replaced
+    last: final distribution, for `sweep` only
+    """
+
+    rewards: Floats
+    mean_rewards: Floats
+    spend: Floats
+    mean_spend: Floats
+    replaced: int
+    last: Floats | None
+
+
 def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) -> list[CellRecord]:
     """Play the cells of the paper's experiments and those beyond; cells that differ only in what
     their policy ignores share one play.
@@ -101,13 +120,13 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
     records = []
     for cell in job.cells:
         aware = make_experiment_policy(cell.policy, cell.experiment, cell.dimensions).uses_limits
-        period = cell.period if is_period_aware(cell.policy) else None
-        key = cell.policy, cell.level if aware else None, period
+        in_periods = cell.policy.partition(":")[0] in GUARDED_POLICIES
+        key = cell.policy, cell.level if aware else None, cell.period if in_periods else None
         if key not in plays:
             plays[key] = play_crowd_cell(scenario, cell, horizon)
         play = plays[key]
         if isinstance(play, PolicyError):
-            records.append(record_refusal(cell, str(play)))
+            records.append(make_record(cell, refused=str(play)))
         else:
             records.append(record_crowd_cell(scenario, cell, play, setup.window))
     return records
@@ -130,14 +149,109 @@ def play_crowd_cell(scenario: CrowdScenario, cell: Cell, horizon: int) -> CrowdP
     )
 
 
-class ReferenceValues(NamedTuple):
-    """The best reward within the limits: of mixtures of panels, of independent draws, and of the
-    uniform distribution.
-    """
+def compute_spend(draws: Ints, rows: Floats) -> Floats:
+    """(T, d) cost of the distinct members of each panel.
 
-    mixture: Mixture
-    draws: Optimum
-    uniform: float
+    >>> compute_spend(np.array([[0, 1, 0]]), np.array([[1.0, 2.0]]))
+    array([[3.]])
+    """
+    panels = np.sort(draws, axis=1)
+    new = np.ones(panels.shape)
+    new[:, 1:] = panels[:, 1:] != panels[:, :-1]
+    return np.stack([(row[panels] * new).sum(axis=1) for row in rows], axis=1)
+
+
+def record_crowd_cell(
+    scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: int
+) -> CellRecord:
+    """Make the record of a cell on the crowd."""
+    problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level).optimum
+    means, bounds = play.mean_spend, {}
+    outside = measure_worst_excess(problem, means[-1]) if problem.limits else 0.0
+    if problem.limits:
+        bounds = {"workload_bound": problem.bounds[0], "expert_bound": problem.bounds[1]}
+    if cell.policy.startswith("omd"):
+        bounds |= compute_theorem_bounds(problem, scenario)
+    return make_record(
+        cell,
+        **measure_rewards(play.rewards, outside, best, scenario.uniform),
+        workload=float(means[-1, 0]),
+        expert=float(means[-1, 1]),
+        replaced=play.replaced,
+        **{name: float(bound) for name, bound in bounds.items()},
+        **count_bad_periods(problem, play.spend, cell.period),
+        **sample_curves(scenario, cell, play, window),
+    )
+
+
+def measure_rewards(rewards: Floats, outside: float, best: Optimum, uniform: float) -> CellRecord:
+    """The columns that every record has: reward, whether limits were kept, and the optimum."""
+    reward, late = float(rewards.mean()), rewards[-max(1, len(rewards) // 10) :]
+    return {
+        "reward": reward,
+        "reward_late": float(late.mean()),
+        "outside": outside,
+        "feasible": outside <= 0.0,
+        "optimum": best.value,
+        "optimum_gap": best.gap,
+        "optimum_spread": best.spread,
+        "uniform": uniform,
+        "regret_true": best.value - reward,
+    }
+
+
+def count_bad_periods(problem: Problem, spend: Floats, period: int | None) -> CellRecord:
+    """Count the whole periods, and those that ended outside a limit; nothing without periods.
+
+    >>> from bylot.problem import at_most
+    >>> pair = Problem(["a", "b"], {"usd": [1.0, 3.0]}, [at_most("usd", 2.0)], draws=1)
+    >>> count_bad_periods(pair, np.array([[1.0], [3.0], [3.0], [3.0], [3.0]]), 2)
+    {'periods': 2, 'bad_periods': 1}
+    """
+    if period is None:
+        return {}
+    means = average_periods(spend, period)
+    bad = sum(measure_worst_excess(problem, mean) > 0.0 for mean in means)
+    return {"periods": len(means), "bad_periods": bad}
+
+
+def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[str, float]:
+    """Bounds of Theorems 1 and 2 for the plain algorithm, in units of raw rewards and costs."""
+    T, N = scenario.rounds, scenario.dimensions
+    bounds = {"r1_bound": N * theory.theorem_1(T, problem.size, PAPER_DRAWS, problem.floor)}
+    if problem.limits:
+        regret = theory.fixed_step_regret(PAPER_DUAL.step, theory.slope_bound(problem), T)
+        most = problem.rows.max(axis=1, initial=0.0)
+        bounds["r2_bound"] = theory.theorem_2(T, PAPER_DRAWS, most, regret)
+    return bounds
+
+
+def sample_curves(scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: int) -> CellRecord:
+    """Sample the curves, and their last values; ablations and tuning runs record no curves.
+
+    R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
+    final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
+    """
+    step = SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None
+    t, problem = sample_rounds(scenario.rounds, step), scenario.problems[cell.level]
+    means, rewards = play.mean_spend[t - 1], play.mean_rewards[t - 1]
+    distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
+    best = scenario.find_optimum(cell.level).mean_rewards[t - 1]
+    proxy = None
+    if play.last is not None:
+        proxy = running_mean(scenario.expected(play.last))[t - 1] - rewards
+    ends = {"regret_proxy": None if proxy is None else float(proxy[-1]), "r2": float(distance[-1])}
+    if cell.experiment in SHARED_SCENARIO_EXPERIMENTS:
+        return ends
+    return ends | {
+        "curve_t": t,
+        "curve_reward": rolling_mean(play.rewards, window)[t - 1],
+        "curve_workload": means[:, 0],
+        "curve_expert": means[:, 1],
+        "curve_r1_true": best - rewards,
+        "curve_r1_proxy": proxy,
+        "curve_r2": distance,
+    }
 
 
 def run_comparison_job(
@@ -147,13 +261,34 @@ def run_comparison_job(
     scenario = make_job_scenario(setup, job, rounds)
     levels = dict.fromkeys(cell.level for cell in job.cells)
     references = {level: compute_references(scenario, level) for level in levels}
-    return [
-        record_comparison_cell(scenario, cell, references[cell.level], rounds, horizon)
-        for cell in job.cells
-    ]
+    records = []
+    for cell in job.cells:
+        start = time.thread_time()
+        trace = simulate_cell(cell, scenario.problems[cell.level], scenario, rounds, horizon)
+        micros = 1e6 * (time.thread_time() - start) / rounds
+        if isinstance(trace, PolicyError):
+            records.append(make_record(cell, refused=str(trace)))
+        else:
+            reference, results = references[cell.level]
+            outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
+            records.append(
+                make_record(
+                    cell,
+                    **measure_rewards(trace.rewards, outside, *reference),
+                    replaced=int(trace.record.replaced.sum()),
+                    **count_bad_periods(trace.problem, trace.spend, cell.period),
+                    size=trace.problem.size,
+                    **results,
+                    propensities=has_known_propensities(trace),
+                    micros=micros,
+                )
+            )
+    return records
 
 
-def make_job_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonScenario:
+def make_job_scenario(
+    setup: RunSetup, job: ScenarioJob, rounds: int
+) -> scenarios.ComparisonScenario:
     """Make the scenario of a job of the comparison."""
     name, seed = job.environment, job.seed
     if name in CROWD_ENVIRONMENTS:
@@ -168,40 +303,18 @@ def make_job_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> Compari
     return scenarios.make_hospital_scenario(setup.hospital, rounds, seed)
 
 
-def compute_references(scenario: ComparisonScenario, level: str) -> ReferenceValues:
-    """Compute what the best mixture of panels and the best independent draws would have earned."""
+def compute_references(
+    scenario: scenarios.ComparisonScenario, level: str
+) -> tuple[tuple[Optimum, float], dict[str, float]]:
+    """Compute the best reward within the limits: of independent draws, with that of the uniform
+    distribution, and of mixtures of panels.
+    """
     problem, stack, contexts = scenario.problems[level], scenario.stack, scenario.contexts
     blocks: dict[str, Any] = {"contexts": contexts, "aggregate": contexts is not None}
     mixture = best_mixture(problem, stack, **blocks)
     draws = optimum(problem, stack, exact=True, floor=False, starts=OPTIMUM_STARTS, **blocks)
-    uniform = np.full(problem.size, 1 / problem.size)
-    return ReferenceValues(mixture, draws, stack.value(uniform, problem.draws))
-
-
-def record_comparison_cell(
-    scenario: ComparisonScenario, cell: Cell, best: ReferenceValues, rounds: int, horizon: int
-) -> CellRecord:
-    """Play one cell and record it, or the refusal of its policy."""
-    start = time.thread_time()
-    trace = simulate_cell(cell, scenario.problems[cell.level], scenario, rounds, horizon)
-    micros = 1e6 * (time.thread_time() - start) / rounds
-    if isinstance(trace, PolicyError):
-        return record_refusal(cell, str(trace))
-    problem = trace.problem
-    outside = measure_worst_excess(problem, trace.mean_spend()[-1])
-    return {
-        **dict.fromkeys(RESULT_COLUMNS),
-        "cell": cell.id,
-        **cell._asdict(),
-        **measure_rewards(trace.rewards, outside, best.draws, best.uniform),
-        "replaced": int(trace.record.replaced.sum()),
-        **count_bad_periods(problem, trace.spend, cell.period),
-        "size": problem.size,
-        "mixture": best.mixture.value,
-        "mixture_gap": best.mixture.gap,
-        "propensities": has_known_propensities(trace),
-        "micros": micros,
-    }
+    uniform = stack.value(np.full(problem.size, 1 / problem.size), problem.draws)
+    return (draws, uniform), {"mixture": mixture.value, "mixture_gap": mixture.gap}
 
 
 def has_known_propensities(trace: Trace) -> bool:

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from bylot import __version__
-from bylot.cli import evaluate, keys, paper, routers, serve, whatif
+from bylot.cli import evaluate, paper, routers, serve, whatif
 from bylot.cli.options import VerbParser
 from bylot.errors import BylotError
 
-CHAPTERS = (whatif, evaluate, paper, serve, keys, routers)
+CHAPTERS = (whatif, evaluate, paper, serve, routers)
 READER_GONE = 141  # 128 + SIGPIPE, as a shell reports it
 
 
@@ -42,7 +42,7 @@ def run_verb(arguments: Sequence[str] | None) -> int:
     """Run the verb; print an expected error on one line."""
     given = make_parser().parse_args(arguments)
     try:
-        return int(given.run(given))
+        return int(given.run(given) or 0)
     except BylotError as error:
         print(f"bylot: {error}", file=sys.stderr)
         return 1

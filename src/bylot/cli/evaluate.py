@@ -14,6 +14,7 @@ from bylot.cli.options import (
     parse_fraction,
     parse_names,
     parse_natural,
+    print_result,
 )
 from bylot.errors import BylotError
 
@@ -34,20 +35,14 @@ def add(verbs: Any) -> None:
         "not played would have earned, and compute exactly what it would have cost. A target is "
         "refused, with the reason, if the log contains too little information about it.",
     )
-    verb.add_argument(
-        "log", type=Path, nargs="?", metavar="LOG", help="JSON Lines or Parquet; or use --router"
-    )
+    text = "JSON Lines or Parquet; or use --router"
+    verb.add_argument("log", type=Path, nargs="?", metavar="LOG", help=text)
     source = verb.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--problem-from",
-        type=Path,
-        metavar="FILE",
-        help="saved router or problem file (.yaml, .toml, .json): experts, costs, limits, draws "
-        "and reward range",
-    )
-    source.add_argument(
-        "--router", metavar="NAME", help="served router: the same, and its log if LOG is missing"
-    )
+    text = "saved router or problem file (.yaml, .toml, .json): experts, costs, limits, draws and "
+    text += "reward range"
+    source.add_argument("--problem-from", type=Path, metavar="FILE", help=text)
+    text = "served router: the same, and its log if LOG is missing"
+    source.add_argument("--router", metavar="NAME", help=text)
     verb.add_server()
     verb.add_argument(
         "--target",
@@ -60,26 +55,16 @@ def add(verbs: Any) -> None:
         "JSON file, by name or by context and name (default: uniform, and now if there is a saved "
         "router that draws from a distribution)",
     )
-    verb.add_argument(
-        "--since", type=parse_natural, metavar="T", help="skip decisions before this number"
-    )
-    verb.add_argument(
-        "--gone",
-        metavar="EXPERTS",
-        type=parse_names,
-        default=[],
-        help="experts in LOG that have left the pool since, comma-separated: no target asks them. "
-        "Known for a served router's own log",
-    )
-    verb.add_flag(
-        "--apprentice",
-        "the log comes from an existing system without propensities: report how targets agree "
-        "with its panels and what they would cost, but nothing about rewards",
-    )
+    verb.add_option("--since", "T", "skip decisions before this number", parse_natural)
+    text = "experts in LOG that have left the pool since, comma-separated: no target asks them. "
+    text += "Known for a served router's own log"
+    verb.add_argument("--gone", metavar="EXPERTS", type=parse_names, default=[], help=text)
+    text = "the log comes from an existing system without propensities: report how targets agree "
+    text += "with its panels and what they would cost, but nothing about rewards"
+    verb.add_flag("--apprentice", text)
     verb.add_range("reward range (default: that of --problem-from)")
-    verb.add_argument(
-        "--level", type=parse_fraction, default=0.95, help="level of confidence intervals"
-    )
+    text = "level of confidence intervals"
+    verb.add_argument("--level", type=parse_fraction, default=0.95, help=text)
     text = "refuse targets with a smaller effective sample size"
     verb.add_argument("--least", type=parse_amount, default=100.0, metavar="ROUNDS", help=text)
 
@@ -151,12 +136,11 @@ def run(given: argparse.Namespace) -> int:
             found.append(evaluate_target(log, target, **settings))
         except InsufficientOverlap as error:
             refused.append(describe_refusal(log, target, error))
-    if given.json:
-        print(json.dumps(report.evaluations_to_data(log, found, refused)))
-    elif given.apprentice:
-        print("\n".join(report.render_agreements(log, found)))
+    if given.apprentice:
+        lines = report.render_agreements(log, found)
     else:
-        print("\n".join(report.render_evaluations(log, found, refused)))
+        lines = report.render_evaluations(log, found, refused)
+    print_result(given, report.evaluations_to_data(log, found, refused), "\n".join(lines))
     for refusal in refused:
         print(f"bylot: {refusal.target}: {refusal.reason}", file=sys.stderr)
     return 1 if refused else 0

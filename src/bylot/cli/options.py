@@ -3,6 +3,7 @@ policies and scenarios. Nothing here imports the compiler, so that `bylot --help
 """
 
 import argparse
+import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,29 +27,19 @@ POLICY_HELP = (
 )
 
 Number = TypeVar("Number", int, float)
+RunVerb = Callable[[argparse.Namespace], int | None]
+"""Runs a verb and returns its exit code; None is 0."""
 
 
 class VerbParser(argparse.ArgumentParser):
-    """A parser with short ways to add the options that verbs have in common.
-
-    Its help states defaults and, where a policy can be given, the names of all policies: those
-    come from the registry of policies, which is imported only when help is printed.
-    """
+    """A parser with short ways to add the options that verbs have in common."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": DefaultsFormatter, **settings})
 
-    def format_help(self) -> str:
-        self.fill_in_policies()
-        return super().format_help()
-
-    def fill_in_policies(self) -> None:
-        """Replace {policies} in the help of options by the names in the registry."""
-        for action in self._actions:
-            if action.help and "{policies}" in action.help:
-                from bylot.policies import POLICY_NAMES
-
-                action.help = action.help.format(policies=", ".join(POLICY_NAMES))
+    def add_option(self, name: str, metavar: str | None, text: str, parse: Any = str) -> None:
+        """Add an option that takes a value, by default None."""
+        self.add_argument(name, type=parse, metavar=metavar, help=text)
 
     def add_flag(self, name: str, text: str) -> None:
         """Add an option without a value."""
@@ -85,10 +76,10 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_server(self) -> None:
         """Add the address of a server, the API key, and --json."""
-        text = f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
-        self.add_argument("--server", metavar="URL", help=text)
-        text = "API key (default: $BYLOT_KEY, which other users of this machine cannot see)"
-        self.add_argument("--key", help=text)
+        url = f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
+        self.add_option("--server", "URL", url)
+        key = "API key (default: $BYLOT_KEY, which other users of this machine cannot see)"
+        self.add_option("--key", None, key)
         self.add_json()
 
     def add_store(self) -> None:
@@ -104,24 +95,25 @@ class VerbParser(argparse.ArgumentParser):
 
 
 class DefaultsFormatter(argparse.HelpFormatter):
-    """Append the default of an option to its help, unless its help already states one."""
+    """Append the default of an option to its help, unless its help already states one, and fill
+    in the names of all policies, whose registry is imported only when help is printed.
+    """
 
-    def _get_help_string(self, action: argparse.Action) -> str | None:
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if "{policies}" in text:
+            from bylot.policies import POLICY_NAMES
+
+            text = text.format(policies=", ".join(POLICY_NAMES))
         unset = any(action.default is value for value in (None, False, argparse.SUPPRESS))
-        if not action.help or "(default" in action.help or unset or action.default == []:
-            return action.help
-        return f"{action.help} (default: %(default)s)"
+        if not text or "(default" in text or unset or action.default == []:
+            return text
+        return f"{text} (default: %(default)s)"
 
 
-def add_verb(
-    verbs: Any,
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    summary: str,
-    description: str = "",
-) -> VerbParser:
-    """Add a verb that calls `run`; the summary stands in the list of verbs."""
-    verb: VerbParser = verbs.add_parser(name, help=summary, description=description or summary)
+def add_verb(verbs: Any, name: str, run: RunVerb, summary: str, more: str = "") -> VerbParser:
+    """Add a verb that calls `run`; the summary stands in the list of verbs, `more` in its help."""
+    verb: VerbParser = verbs.add_parser(name, help=summary, description=more or summary)
     verb.set_defaults(run=run)
     return verb
 
@@ -167,10 +159,14 @@ def parse_named_amount(text: str) -> tuple[str, float]:
     """Parse NAME=AMOUNT."""
     name, _, value = text.rpartition("=")
     if not name:
-        raise argparse.ArgumentTypeError(
-            f"invalid value {text!r}: expected NAME=AMOUNT, such as usd=2.5"
-        )
+        expected = "expected NAME=AMOUNT, such as usd=2.5"
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
     return name, float(value)
+
+
+def print_result(given: argparse.Namespace, data: Any, text: str) -> None:
+    """Print the result of a verb: its data with --json, else its text."""
+    print(json.dumps(data) if given.json else text)
 
 
 @contextmanager
@@ -181,8 +177,8 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("bylot"):
             raise
-        what, remedy = f"this verb needs {error.name}", install_command(extra)
-        raise BylotError(what, remedy=remedy) from None
+        remedy = install_command(extra)
+        raise BylotError(f"this verb needs {error.name}", remedy=remedy) from None
 
 
 def connect_client(given: argparse.Namespace) -> "Client":
@@ -198,33 +194,19 @@ def add_scenario_options(verb: VerbParser) -> None:
     """Add the problem file and the source of its experts' values."""
     verb.add_problem()
     values = verb.add_mutually_exclusive_group()
-    values.add_argument(
-        "--outcomes",
-        type=Path,
-        metavar="PATH",
-        help="CSV or Parquet table, one row per question and one column per expert: how well the "
-        "expert answered, from 0 to 1, blank if it did not",
-    )
-    values.add_argument(
-        "--skills",
-        type=Path,
-        metavar="PATH",
-        help="table, one row per dimension and one column per expert: mean values from 0 to 1. "
-        "Without --outcomes or --skills, skills are made up and every result says so",
-    )
+    text = "CSV or Parquet table, one row per question and one column per expert: how well the "
+    text += "expert answered, from 0 to 1, blank if it did not"
+    values.add_argument("--outcomes", type=Path, metavar="PATH", help=text)
+    text = "table, one row per dimension and one column per expert: mean values from 0 to 1. "
+    text += "Without --outcomes or --skills, skills are made up and every result says so"
+    values.add_argument("--skills", type=Path, metavar="PATH", help=text)
     verb.add_path("--questions", "table that describes the questions (default: that of --outcomes)")
-    verb.add_argument(
-        "--dimension",
-        metavar="COLUMN",
-        help="column with the dimension of a question; a request asks one question of each "
-        "dimension (default: the second column of --questions, or no dimensions)",
-    )
-    verb.add_argument(
-        "--context",
-        metavar="COLUMN",
-        help="column with the context of a question; a request asks questions of its own context "
-        "(default: questions do not depend on the context)",
-    )
+    text = "column with the dimension of a question; a request asks one question of each dimension "
+    text += "(default: the second column of --questions, or no dimensions)"
+    verb.add_option("--dimension", "COLUMN", text)
+    text = "column with the context of a question; a request asks questions of its own context "
+    text += "(default: questions do not depend on the context)"
+    verb.add_option("--context", "COLUMN", text)
 
 
 def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]:

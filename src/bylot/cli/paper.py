@@ -1,13 +1,18 @@
 """`bylot reproduce`, `plot`, `report`, `data` and `bench`: verbs of bylot_paper and bylot_bench."""
 
 import argparse
-import json
 import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import VerbParser, add_group, add_verb, explain_missing_extra
+from bylot.cli.options import (
+    VerbParser,
+    add_group,
+    add_verb,
+    explain_missing_extra,
+    print_result,
+)
 from bylot.errors import BylotError
 
 if TYPE_CHECKING:
@@ -38,34 +43,23 @@ def add(verbs: Any) -> None:
         ("plot", run_plot, "redraw the figures from the records in a folder"),
         ("report", run_report, "rewrite figures, report, claims and summary from records"),
     ):
-        verb = add_verb(verbs, name, run, summary)
-        verb.add_argument(
-            "folder", type=Path, nargs="?", default=PAPER_FOLDER, help="folder of a run"
-        )
+        folder: dict[str, Any] = {"type": Path, "nargs": "?", "default": PAPER_FOLDER}
+        add_verb(verbs, name, run, summary).add_argument("folder", **folder, help="folder of a run")
     kinds = add_group(verbs, "data", "fetch the paper's data, or describe a crowd")
     fetch = add_verb(kinds, "fetch", run_fetch, "download a data set and check its sha256")
     fetch.add_argument("name", choices=["trec"], help="the TREC 2010 crowd, used by the paper")
     fetch.add_path("--to", "folder (default: the user's cache)")
     add_crowd_options(add_verb(kinds, "show", run_show, "read a crowd and describe it"))
-    add_bench(verbs)
-
-
-def add_bench(verbs: Any) -> None:
-    """Add `bench` with one verb per benchmark."""
     kinds = add_group(verbs, "bench", "measure speed, as ratios within one run")
     parsers = {name: add_verb(kinds, name, run_bench, line) for name, line in BENCHES.items()}
     for name, parser in parsers.items():
         parser.set_defaults(bench=name)
         parser.add_json()
-    parsers["large"].add_argument(
-        "--routers", type=int, default=1_000, help="number of routers in the store"
-    )
-    parsers["large"].add_argument(
-        "--decisions", type=int, default=10_000_000, help="number of decisions in the store"
-    )
-    parsers["service"].add_count(
-        "--soak", None, "seconds for which to keep 64 connections busy and watch the memory"
-    )
+    for what, count in (("routers", 1_000), ("decisions", 10_000_000)):
+        text = f"number of {what} in the store"
+        parsers["large"].add_argument(f"--{what}", type=int, default=count, help=text)
+    text = "seconds for which to keep 64 connections busy and watch the memory"
+    parsers["service"].add_count("--soak", None, text)
 
 
 def add_reproduce(verbs: Any) -> None:
@@ -79,69 +73,44 @@ def add_reproduce(verbs: Any) -> None:
         "chooses the default policy. Finished cells are kept: the same command resumes an "
         "interrupted run.",
     )
-    verb.add_argument(
-        "what",
-        nargs="?",
-        choices=list(RESULT_FOLDERS),
-        default="all",
-        help="sweep: regret of OMD at N = 3 and 5 under three levels of limits (Figure 1); crowd: "
+    text = (
+        "sweep: regret of OMD at N = 3 and 5 under three levels of limits (Figure 1); crowd: "
         "eight policies, four levels, two environments (Figures 2 and 3); paper: both; beyond: "
         "our policies beside the paper's, also at a harder level, in periods, and without some of "
         "their parts; all: paper and beyond; default: all policies in all scenarios, and the rule "
-        "that chooses the default policy",
+        "that chooses the default policy"
     )
+    verb.add_argument("what", nargs="?", choices=list(RESULT_FOLDERS), default="all", help=text)
     add_crowd_options(verb)
-    verb.add_count(
-        "--seeds",
-        None,
-        "number of seeds, from 0 on (default: 5 for sweep, 20 for crowd, 20 for beyond, 5 for "
-        "its periods, 4 for its settings, 20 for default on the crowd and 6 elsewhere); verdicts "
-        "need at least 3",
-    )
+    text = "number of seeds, from 0 on (default: 5 for sweep, 20 for crowd, 20 for beyond, 5 for "
+    text += "its periods, 4 for its settings, 20 for default on the crowd and 6 elsewhere); "
+    verb.add_count("--seeds", None, f"{text}verdicts need at least 3")
     verb.add_count("--rounds", 10_000, "rounds per run, at least 10")
-    verb.add_flag(
-        "--variants",
-        "also run five other readings of the paper: cbwk-instant, ts-bwk-instant, omd-sum, "
-        "omd-frozen, omd-plain",
-    )
-    verb.add_flag(
-        "--settings",
-        "also run a grid of settings of our policies, to report what tuning would gain",
-    )
-    verb.add_path(
-        "--hospital",
-        "for default: folder with outcomes.csv, questions.csv and experts.csv of a panel of "
-        "language models (default: $BYLOT_HOSPITAL; without either it is left out)",
-    )
-    verb.add_list(
-        "--only",
-        "PATTERN",
-        "run only cells whose id matches this file-name pattern; repeatable. An id is "
-        "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'",
-    )
+    text = "cbwk-instant, ts-bwk-instant, omd-sum, omd-frozen, omd-plain"
+    verb.add_flag("--variants", f"also run five other readings of the paper: {text}")
+    text = "also run a grid of settings of our policies, to report what tuning would gain"
+    verb.add_flag("--settings", text)
+    text = "for default: folder with outcomes.csv, questions.csv and experts.csv of a panel of "
+    text += "language models (default: $BYLOT_HOSPITAL; without either it is left out)"
+    verb.add_path("--hospital", text)
+    text = "run only cells whose id matches this file-name pattern; repeatable. An id is "
+    text += "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'"
+    verb.add_list("--only", "PATTERN", text)
     verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
-    verb.add_choice(
-        "--engine", ["threads", "ray"], "run on threads of this process or on a Ray cluster"
-    )
-    verb.add_argument(
-        "--address", help="host:port of a running Ray cluster (default: start one here)"
-    )
-    verb.add_path(
-        "--out",
-        "folder for results (default: out/paper for sweep, crowd and paper; out/beyond, "
-        "out/all or out/default for the others)",
-    )
+    text = "run on threads of this process or on a Ray cluster"
+    verb.add_choice("--engine", ["threads", "ray"], text)
+    text = "host:port of a running Ray cluster (default: start one here)"
+    verb.add_option("--address", None, text)
+    text = "folder for results (default: out/paper for sweep, crowd and paper; out/beyond, out/all "
+    verb.add_path("--out", f"{text}or out/default for the others)")
     verb.add_flag("--fresh", "delete the records in the folder first")
 
 
 def add_crowd_options(verb: VerbParser) -> None:
     """Add the options that choose a crowd."""
-    verb.add_argument(
-        "--data",
-        metavar="DIR|synthetic",
-        help="folder with trec_crowd.txt and trec_truth.txt, or 'synthetic' (default: $BYLOT_DATA, "
-        "then the user's cache, then a download, and synthetic if there is no network)",
-    )
+    text = "folder with trec_crowd.txt and trec_truth.txt, or 'synthetic' (default: $BYLOT_DATA, "
+    text += "then the user's cache, then a download, and synthetic if there is no network)"
+    verb.add_option("--data", "DIR|synthetic", text)
     verb.add_flag("--offline", "never download anything")
     verb.add_path("--crowd", "your own answers, one per line: task worker label")
     verb.add_path("--truth", "the truth for --crowd, one per line: task label")
@@ -149,7 +118,8 @@ def add_crowd_options(verb: VerbParser) -> None:
 
 def read_crowd_options(given: argparse.Namespace) -> "Crowd":
     """Read the crowd that the options choose."""
-    from bylot_paper.crowd_sources import crowd_from_files, find_crowd
+    from bylot_paper.crowd_files import read_crowd
+    from bylot_paper.crowd_sources import find_crowd
 
     if (given.crowd is None) != (given.truth is None):
         raise BylotError("--crowd and --truth belong together", remedy="give both, or --data")
@@ -157,7 +127,7 @@ def read_crowd_options(given: argparse.Namespace) -> "Crowd":
         return find_crowd(given.data, offline=given.offline)
     if given.data is not None:
         raise BylotError("--data and --crowd both choose a crowd", remedy="give one of them")
-    return crowd_from_files(given.crowd, given.truth)
+    return read_crowd(given.crowd, given.truth)
 
 
 def read_hospital_option(given: Path | None) -> "HospitalPanel | None":
@@ -198,7 +168,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
     return reproduce(request, read_crowd_options(given), engine, out, fresh=given.fresh)
 
 
-def run_plot(given: argparse.Namespace) -> int:
+def run_plot(given: argparse.Namespace) -> None:
     """Redraw the figures."""
     with explain_missing_extra("reproduce"):
         from bylot_paper.records import read_records
@@ -207,43 +177,37 @@ def run_plot(given: argparse.Namespace) -> int:
     records = read_records(given.folder)
     drawn = draw_figures(records.cells, records.run, given.folder)
     print(*(path for paths in drawn.values() for path in paths), sep="\n")
-    return 0
 
 
-def run_report(given: argparse.Namespace) -> int:
+def run_report(given: argparse.Namespace) -> None:
     """Rewrite everything that is made from records."""
     with explain_missing_extra("reproduce"):
         from bylot_paper.records import read_records
         from bylot_paper.report import write_report
 
     print(*write_report(read_records(given.folder), given.folder).paths, sep="\n")
-    return 0
 
 
-def run_fetch(given: argparse.Namespace) -> int:
+def run_fetch(given: argparse.Namespace) -> None:
     """Download the TREC crowd and describe it."""
     from bylot_paper.crowd import describe_crowd
-    from bylot_paper.crowd_sources import find_crowd
-    from bylot_paper.trec import fetch_trec
+    from bylot_paper.crowd_sources import fetch_trec, find_crowd
 
     folder = fetch_trec(given.to)
     print(describe_crowd(find_crowd(str(folder))), f"in {folder}", sep="\n")
-    return 0
 
 
-def run_show(given: argparse.Namespace) -> int:
+def run_show(given: argparse.Namespace) -> None:
     """Describe a crowd."""
     from bylot_paper.crowd import describe_crowd
 
     print(describe_crowd(read_crowd_options(given)))
-    return 0
 
 
-def run_bench(given: argparse.Namespace) -> int:
+def run_bench(given: argparse.Namespace) -> None:
     """Run one benchmark and print its result."""
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
     options = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
     result = module.run(**{name: value for name, value in options.items() if value is not None})
-    print(json.dumps(result) if given.json else module.render(result))
-    return 0
+    print_result(given, result, module.render(result))

@@ -1,7 +1,6 @@
 """`bylot router create|list|show|edit|log|delete`, `decide` and `reward`: served routers."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from bylot.cli.options import (
     format_policy,
     parse_named_amount,
     parse_names,
+    print_result,
 )
 
 if TYPE_CHECKING:
@@ -35,8 +35,21 @@ def add(verbs: Any) -> None:
     add_named_verb(kinds, "log", run_log, "print decisions and rewards, for `bylot evaluate`")
     delete = add_named_verb(kinds, "delete", run_delete, "delete a router and all its decisions")
     delete.add_flag("--yes", "confirm the deletion")
-    add_decide(verbs)
-    add_reward(verbs)
+    decide = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
+    decide.add_option("--context", None, "kind of request (default: none)")
+    text = "experts that can be asked now, comma-separated (default: all)"
+    decide.add_option("--available", "EXPERTS", text, parse_names)
+    text = "idempotency key: the same key returns the same decision"
+    decide.add_argument("--as", dest="key_name", metavar="NAME", help=text)
+    decide.add_flag("--defer", "start the waiting time for the reward on activation only")
+    reward = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
+    reward.add_argument("id", metavar="ID", help="id of the decision")
+    reward.add_argument("value", type=float, metavar="VALUE", help="in the router's reward range")
+    text = "what the panel really cost; repeatable (default: the costs of the problem)"
+    reward.add_list("--spend", "COST=AMOUNT", text, parse_named_amount)
+    text = "key of this reward, if there are several"
+    reward.add_argument("--as", dest="key_name", metavar="NAME", help=text)
+    reward.add_server()
 
 
 def add_named_verb(verbs: Any, name: str, *rest: Any) -> VerbParser:
@@ -56,12 +69,9 @@ def add_create(kinds: Any) -> None:
     create.add_seed()
     create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
     create.add_range("range of rewards (default: that of the file, or 0 1)")
-    create.add_argument(
-        "--wait", type=float, metavar="SECONDS", help="how long to wait for a reward (default: any)"
-    )
-    create.add_argument(
-        "--default", type=float, metavar="VALUE", help="reward if none arrives (default: none)"
-    )
+    text = "how long to wait for a reward (default: any)"
+    create.add_option("--wait", "SECONDS", text, float)
+    create.add_option("--default", "VALUE", "reward if none arrives (default: none)", float)
     create.add_choice("--aggregate", AGGREGATES, "how to combine several rewards of one decision")
     text = "contexts to create on first use (default: 1000, or what the policy allows)"
     create.add_count("--max-contexts", None, text)
@@ -92,32 +102,9 @@ def add_edit(kinds: Any) -> None:
     ):
         edit.add_list(option, metavar, text)
     see = "see `router create`"
-    edit.add_argument("--wait", type=parse_optional_number, metavar="SECONDS|none", help=see)
-    edit.add_argument("--default", type=parse_optional_number, metavar="VALUE|none", help=see)
+    edit.add_option("--wait", "SECONDS|none", see, parse_optional_number)
+    edit.add_option("--default", "VALUE|none", see, parse_optional_number)
     edit.add_argument("--aggregate", choices=AGGREGATES, help=see)
-
-
-def add_decide(verbs: Any) -> None:
-    """Add `decide`."""
-    verb = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
-    verb.add_argument("--context", help="kind of request (default: none)")
-    text = "experts that can be asked now, comma-separated (default: all)"
-    verb.add_argument("--available", type=parse_names, metavar="EXPERTS", help=text)
-    text = "idempotency key: the same key returns the same decision"
-    verb.add_argument("--as", dest="key_name", metavar="NAME", help=text)
-    verb.add_flag("--defer", "start the waiting time for the reward on activation only")
-
-
-def add_reward(verbs: Any) -> None:
-    """Add `reward`."""
-    verb = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
-    verb.add_argument("id", metavar="ID", help="id of the decision")
-    verb.add_argument("value", type=float, metavar="VALUE", help="in the router's reward range")
-    text = "what the panel really cost; repeatable (default: the costs of the problem)"
-    verb.add_list("--spend", "COST=AMOUNT", text, parse_named_amount)
-    text = "key of this reward, if there are several"
-    verb.add_argument("--as", dest="key_name", metavar="NAME", help=text)
-    verb.add_server()
 
 
 def parse_expert(text: str) -> dict[str, Any]:
@@ -140,7 +127,7 @@ def parse_optional_number(text: str) -> tuple[float | None]:
     return (None if text == "none" else float(text),)
 
 
-def run_create(given: argparse.Namespace) -> int:
+def run_create(given: argparse.Namespace) -> None:
     """Create a router."""
     from bylot.policies import Auto, resolve_policy
     from bylot.policies.capacity import fill_auto_contexts
@@ -156,11 +143,10 @@ def run_create(given: argparse.Namespace) -> int:
     played = format_policy(resolve_policy(policy, file.problem))
     auto = f"{given.policy}: " if isinstance(policy, Auto) else ""
     line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
-    print(json.dumps({"created": given.name, "policy": played}) if given.json else line)
-    return 0
+    print_result(given, {"created": given.name, "policy": played}, line)
 
 
-def run_list(given: argparse.Namespace) -> int:
+def run_list(given: argparse.Namespace) -> None:
     """List routers."""
     from bylot._text import format_table
 
@@ -170,11 +156,8 @@ def run_list(given: argparse.Namespace) -> int:
             (router.name, read_router_policy(client, router.name), router.created)
             for router in client.routers()
         ]
-    if given.json:
-        print(json.dumps({"routers": [dict(zip(head, row, strict=True)) for row in rows]}))
-    else:
-        print("\n".join(format_table([head, *rows])) if rows else "no routers yet")
-    return 0
+    text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
+    print_result(given, {"routers": [dict(zip(head, row, strict=True)) for row in rows]}, text)
 
 
 def read_router_policy(client: "Client", name: str) -> str:
@@ -189,7 +172,7 @@ def read_router_policy(client: "Client", name: str) -> str:
     return format_policy(msgspec.json.decode(first.body, type=RouterCreated).config.build_policy())
 
 
-def run_show(given: argparse.Namespace) -> int:
+def run_show(given: argparse.Namespace) -> None:
     """Show the configuration and the status of a router."""
     import msgspec
 
@@ -197,23 +180,21 @@ def run_show(given: argparse.Namespace) -> int:
         view = client.router(given.name).view()
     if given.json:
         print(msgspec.json.encode(view).decode())
-        return 0
+        return
     config = view.config
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
     policy = format_policy(config.build_policy())
     print(f"{given.name}, policy {policy}, configuration version {config.version}{paused}")
     print(view.status)
-    return 0
 
 
-def run_log(given: argparse.Namespace) -> int:
+def run_log(given: argparse.Namespace) -> None:
     """Print one line per decision."""
     from bylot.client.decision_log import read_entries
 
     with connect_client(given) as client:
         for entry in read_entries(client, given.name):
             print(entry.to_json())
-    return 0
 
 
 def run_delete(given: argparse.Namespace) -> int:
@@ -224,12 +205,12 @@ def run_delete(given: argparse.Namespace) -> int:
         return 2
     with connect_client(given) as client:
         client.router(given.name).delete()
-    print(json.dumps({"deleted": given.name}) if given.json else f"{given.name} is deleted")
+    print_result(given, {"deleted": given.name}, f"{given.name} is deleted")
     return 0
 
 
-def run_edit(given: argparse.Namespace) -> int:
-    """Edit a router; 1 if another client changed it in between."""
+def run_edit(given: argparse.Namespace) -> None:
+    """Edit a router, or raise if another client changed it in between."""
     from bylot.router.persistence import problem_from_data
 
     with connect_client(given) as client:
@@ -244,8 +225,7 @@ def run_edit(given: argparse.Namespace) -> int:
             changes["limits"] = edit_limits(problem_from_data(config.problem).limits, given)
         edited = router.edit(version=config.version, **changes)
     data = {"name": given.name, "version": edited.version}
-    print(json.dumps(data) if given.json else f"{given.name}: version {edited.version}")
-    return 0
+    print_result(given, data, f"{given.name}: version {edited.version}")
 
 
 def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["Limit"]:
@@ -268,7 +248,7 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
     return list(edited.values())
 
 
-def run_decide(given: argparse.Namespace) -> int:
+def run_decide(given: argparse.Namespace) -> None:
     """Ask for a panel."""
     import msgspec
 
@@ -283,7 +263,6 @@ def run_decide(given: argparse.Namespace) -> int:
         spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
         propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
         print(f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}")
-    return 0
 
 
 def run_reward(given: argparse.Namespace) -> int:
@@ -294,5 +273,5 @@ def run_reward(given: argparse.Namespace) -> int:
         router = client.router(given.id.partition(".")[0])
         spend = dict(given.spend) or None
         receipt = router.reward(given.id, given.value, spend=spend, key=given.key_name)
-    print(json.dumps({"decision": given.id, "receipt": receipt}) if given.json else receipt)
+    print_result(given, {"decision": given.id, "receipt": receipt}, receipt)
     return 1 if receipt is Receipt.UNKNOWN else 0

@@ -1,16 +1,58 @@
-"""`bylot serve` and `bylot replay`: run a server, and verify the log of a stored router."""
+"""`bylot serve`, `replay` and `keys`: run a server, verify a stored log, and manage API keys."""
 
 import argparse
-import json
 import sys
 from contextlib import closing
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import add_verb, explain_missing_extra, parse_port
+from bylot.cli.options import add_group, add_verb, explain_missing_extra, parse_port, print_result
+from bylot.errors import BylotError
+
+if TYPE_CHECKING:
+    from bylot.store import Store
+
+KEY_SCOPES = ("decide", "reward", "read", "admin")
 
 
 def add(verbs: Any) -> None:
-    """Add `serve` and `replay`."""
+    """Add `serve`, `replay` and `keys` with its verbs."""
+    add_serve(verbs)
+    replay = add_verb(
+        verbs,
+        "replay",
+        run_replay,
+        "replay a stored router's log and verify every event",
+        "Replay the log of a stored router from its first event. Every decision, its propensity "
+        "and the state must be equal to the last bit. Nothing is written, and the server may keep "
+        "running.",
+    )
+    replay.add_argument("name", metavar="NAME", help="name of the router")
+    kinds = add_group(verbs, "keys", "create, list and revoke API keys of a server")
+    create = add_verb(
+        kinds,
+        "create",
+        run_create_key,
+        "create a key and print it once",
+        "Create a key. It is printed once; the store keeps only a digest of it. A running server "
+        "accepts it within a second, and from then on requires a key for every request.",
+    )
+    create.add_argument("label", metavar="LABEL", help="purpose of the key, e.g. triage-frontend")
+    text = "what the key may do; repeatable (default: all but admin, which creates, edits and "
+    text += "deletes routers)"
+    create.add_argument("--scope", action="append", choices=KEY_SCOPES, help=text)
+    text = "restrict the key to this router; repeatable (default: all routers)"
+    create.add_list("--router", "NAME", text)
+    listing = add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
+    revoke = add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
+    revoke.add_argument("id", metavar="ID", help="id of the key, as shown by `bylot keys list`")
+    for verb in (replay, create, listing, revoke):
+        verb.add_store()
+        verb.add_json()
+
+
+def add_serve(verbs: Any) -> None:
+    """Add `serve`."""
     serve = add_verb(
         verbs,
         "serve",
@@ -22,44 +64,21 @@ def add(verbs: Any) -> None:
     )
     serve.add_store()
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    serve.add_argument(
-        "--port", type=parse_port, default=8000, help="port to listen on; 0 picks a free one"
-    )
-    serve.add_argument(
-        "--log-level",
-        choices=["debug", "info", "warning", "error"],
-        default="info",
-        help="amount of logging on standard error; debug logs every request",
-    )
-    serve.add_argument(
-        "--rate", type=float, help="requests per second and key, in the long run (default: any)"
-    )
-    serve.add_count(
-        "--burst",
-        None,
-        "requests per key at once before --rate applies (default: 2 seconds' worth, at least 10)",
-    )
-    serve.add_choice(
-        "--commit",
-        ["group", "each"],
-        "commit concurrent requests in one transaction, or each in its own; every request is "
-        "on disk before it is answered either way",
-    )
-    replay = add_verb(
-        verbs,
-        "replay",
-        run_replay,
-        "replay a stored router's log and verify every event",
-        "Replay the log of a stored router from its first event. Every decision, its propensity "
-        "and the state must be equal to the last bit. Nothing is written, and the server may keep "
-        "running.",
-    )
-    replay.add_argument("name", metavar="NAME", help="name of the router")
-    replay.add_store()
-    replay.add_json()
+    text = "port to listen on; 0 picks a free one"
+    serve.add_argument("--port", type=parse_port, default=8000, help=text)
+    levels = ["debug", "info", "warning", "error"]
+    text = "amount of logging on standard error; debug logs every request"
+    serve.add_argument("--log-level", choices=levels, default="info", help=text)
+    text = "requests per second and key, in the long run (default: any)"
+    serve.add_option("--rate", None, text, float)
+    text = "requests per key at once before --rate applies (default: 2 seconds' worth, at least 10)"
+    serve.add_count("--burst", None, text)
+    text = "commit concurrent requests in one transaction, or each in its own; every request is "
+    text += "on disk before it is answered either way"
+    serve.add_choice("--commit", ["group", "each"], text)
 
 
-def run_serve(given: argparse.Namespace) -> int:
+def run_serve(given: argparse.Namespace) -> None:
     """Serve until interrupted."""
     with explain_missing_extra("serve"):
         from bylot.server.lifecycle import run_server
@@ -68,7 +87,6 @@ def run_serve(given: argparse.Namespace) -> int:
     names = ("store", "host", "port", "log_level", "rate", "burst")
     options = {name: getattr(given, name) for name in names}
     run_server(ServerSettings(**options, group_commit=given.commit == "group"))
-    return 0
 
 
 def run_replay(given: argparse.Namespace) -> int:
@@ -78,12 +96,76 @@ def run_replay(given: argparse.Namespace) -> int:
 
     with closing(open_store(given.store, read_only=True)) as store:
         found = audit_router(store, given.name)
-    if given.json:
-        print(json.dumps(found._asdict()))
-    elif found.fault is None:
-        print(f"{given.name}: {found.events:,} events, {found.decisions:,} decisions, all verified")
-        print(f"state {found.fingerprint}")
+    counts = f"{given.name}: {found.events:,} events"
+    if given.json or found.fault is None:
+        text = f"{counts}, {found.decisions:,} decisions, all verified\nstate {found.fingerprint}"
+        print_result(given, found._asdict(), text)
     if found.fault is not None:
-        text = f"{given.name}: {found.events:,} events verified, then: {found.fault}"
-        print(f"bylot: {text}", file=sys.stderr)
+        print(f"bylot: {counts} verified, then: {found.fault}", file=sys.stderr)
     return 0 if found.fault is None else 1
+
+
+def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store":
+    """Open the store; `create` makes a new one if there is none."""
+    from bylot.store import open_store, store_exists
+
+    if not create and not store_exists(given.store):
+        remedy = "give the --store of the server, or create the first key with `bylot keys create`"
+        raise BylotError(f"no store at {given.store}", remedy=remedy)
+    return open_store(given.store)
+
+
+def run_create_key(given: argparse.Namespace) -> None:
+    """Create, store and print a key."""
+    from bylot.eventlog.events import now_us
+    from bylot.server.auth import issue_key
+
+    scopes: Any = given.scope or KEY_SCOPES[:3]
+    secret, key = issue_key(given.label, scopes, given.router, now_us())
+    with closing(open_key_store(given, create=True)) as store:
+        store.add_key(key)
+    data = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
+    facts = f"Scopes: {', '.join(key.scopes)}; store: {store.address}"
+    print_result(given, data, f"{secret}\n\nSave it now: it is not shown again. {facts}")
+
+
+def run_list_keys(given: argparse.Namespace) -> None:
+    """List all keys."""
+    from bylot._text import format_table
+
+    with closing(open_key_store(given)) as store:
+        keys = store.keys()
+    rows: list[dict[str, Any]] = [
+        {
+            "id": key.id,
+            "label": key.label,
+            "scopes": list(key.scopes),
+            "routers": list(key.routers),
+            "created": format_utc(key.created),
+            "revoked": None if key.revoked is None else format_utc(key.revoked),
+        }
+        for key in keys
+    ]
+    text = "no keys: the server accepts requests from its own machine only"
+    if rows:
+        cells = [
+            [" ".join(cell) or "all" if isinstance(cell, list) else cell or "-" for cell in values]
+            for values in (row.values() for row in rows)
+        ]
+        text = "\n".join(format_table([tuple(rows[0]), *cells]))
+    print_result(given, {"keys": rows}, text)
+
+
+def run_revoke_key(given: argparse.Namespace) -> None:
+    """Revoke a key, or raise if it does not exist."""
+    from bylot.eventlog.events import now_us
+
+    with closing(open_key_store(given)) as store:
+        if not store.revoke(given.id, now_us()):
+            raise BylotError(f"no key {given.id!r}", remedy="see `bylot keys list`")
+    print_result(given, {"revoked": given.id}, f"{given.id} is revoked")
+
+
+def format_utc(microseconds: int) -> str:
+    """Format a time to the second, in UTC."""
+    return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"

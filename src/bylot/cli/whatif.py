@@ -2,7 +2,6 @@
 
 import argparse
 import csv
-import json
 import os
 from typing import Any
 
@@ -11,6 +10,7 @@ from bylot.cli.options import (
     add_group,
     add_scenario_options,
     add_verb,
+    print_result,
     read_scenario,
     split_policies,
 )
@@ -46,24 +46,14 @@ def add_simulate(verbs: Any) -> None:
         "decisions.)",
     )
     add_scenario_options(verb)
-    verb.add_argument(
-        "--policies",
-        metavar="NAMES",
-        default="distinct,tangent,omd,ts-bwk",
-        help=f"policies to play, comma-separated: {POLICY_HELP}",
-    )
+    usual, text = "distinct,tangent,omd,ts-bwk", f"policies to play, comma-separated: {POLICY_HELP}"
+    verb.add_argument("--policies", metavar="NAMES", default=usual, help=text)
     verb.add_count("--seeds", 5, "runs of each policy")
-    verb.add_count(
-        "--rounds",
-        10_000,
-        "requests per run; policies know this horizon unless the file sets a period",
-    )
-    verb.add_argument(
-        "--sweep",
-        metavar="NAME=FROM:TO:COUNT",
-        help="also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
-        "NAME.at_most or NAME.at_least if the cost is limited on both sides",
-    )
+    text = "requests per run; policies know this horizon unless the file sets a period"
+    verb.add_count("--rounds", 10_000, text)
+    text = "also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
+    text += "NAME.at_most or NAME.at_least if the cost is limited on both sides"
+    verb.add_option("--sweep", "NAME=FROM:TO:COUNT", text)
     verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
     verb.add_path("--out", "folder for results", "out/whatif")
     verb.add_json()
@@ -82,30 +72,23 @@ def add_optimum(verbs: Any) -> None:
         "limit; the best fixed panel is shown beside them.",
     )
     add_scenario_options(verb)
-    verb.add_flag(
-        "--each-context",
-        "every context keeps the limits by itself, as in the paper (default: all together)",
-    )
-    verb.add_flag(
-        "--floor",
-        "draw every expert with at least the problem's floor, as the paper's policies do; "
-        "does not apply to panels",
-    )
+    text = "every context keeps the limits by itself, as in the paper (default: all together)"
+    verb.add_flag("--each-context", text)
+    text = "draw every expert with at least the problem's floor, as the paper's policies do; "
+    verb.add_flag("--floor", f"{text}does not apply to panels")
     verb.add_count("--rounds", 10_000, "requests to sample if there is no table of outcomes")
-    verb.add_count(
-        "--starts", 8, "starting points of the search under exact costs, which has local optima"
-    )
+    text = "starting points of the search under exact costs, which has local optima"
+    verb.add_count("--starts", 8, text)
     verb.add_seed()
     verb.add_path("--csv", "also write the distributions into this file")
     verb.add_json()
 
 
-def run_demo(given: argparse.Namespace) -> int:
+def run_demo(given: argparse.Namespace) -> None:
     """Play the built-in pool."""
     from bylot import demo
 
     demo.run(given.rounds, given.seed, given.out)
-    return 0
 
 
 def run_check(given: argparse.Namespace) -> int:
@@ -119,27 +102,25 @@ def run_check(given: argparse.Namespace) -> int:
     except ProblemError as error:
         if not given.json:
             raise
-        print(json.dumps(failure_data(str(given.file), error)))
+        print_result(given, failure_data(str(given.file), error), "")
         return 1
     found = check_problem(file)
-    print(json.dumps(found) if given.json else render_check(file, found))
+    print_result(given, found, render_check(file, found))
     return 0
 
 
-def run_new(given: argparse.Namespace) -> int:
+def run_new(given: argparse.Namespace) -> None:
     """Print the starter file of the package."""
     from bylot.problem_files.schema import packaged_text
 
     print(packaged_text("starter.yaml"), end="")
-    return 0
 
 
-def run_schema(given: argparse.Namespace) -> int:
+def run_schema(given: argparse.Namespace) -> None:
     """Print the JSON Schema of problem files."""
     from bylot.problem_files.schema import packaged_text
 
     print(packaged_text("problem.schema.json"), end="")
-    return 0
 
 
 def run_simulate(given: argparse.Namespace) -> int:
@@ -157,7 +138,7 @@ def run_simulate(given: argparse.Namespace) -> int:
         sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
     )
     result = run_whatif(plan, given.out, given.jobs)
-    print(json.dumps(result.data) if given.json else render(result))
+    print_result(given, result.data, render(result))
     if result.results.stopped:
         return 130
     return 0 if result.results.policies else 1
@@ -180,15 +161,10 @@ def parse_policies(text: str) -> list[str]:
 
 def run_optimum(given: argparse.Namespace) -> int:
     """Compute and print the optima; 1 if no distribution keeps the limits."""
-    from bylot.optimum_report import (
-        compute_optimum_report,
-        list_optimum_rows,
-        optimum_to_data,
-        render_optimum,
-    )
+    from bylot import optimum_report
 
     file, scenario = read_scenario(given)
-    report = compute_optimum_report(
+    report = optimum_report.compute_optimum_report(
         file,
         scenario,
         rounds=given.rounds,
@@ -200,9 +176,12 @@ def run_optimum(given: argparse.Namespace) -> int:
     if given.csv is not None:
         try:
             with given.csv.open("w", encoding="utf-8", newline="") as table:
-                csv.writer(table, lineterminator="\n").writerows(list_optimum_rows(report))
+                rows = optimum_report.list_optimum_rows(report)
+                csv.writer(table, lineterminator="\n").writerows(rows)
         except OSError as error:
-            what, remedy = f"cannot write {given.csv}: {error.strerror}", "give an existing folder"
-            raise BylotError(what, remedy=remedy) from None
-    print(json.dumps(optimum_to_data(report)) if given.json else render_optimum(report))
+            what = f"cannot write {given.csv}: {error.strerror}"
+            raise BylotError(what, remedy="give an existing folder") from None
+    print_result(
+        given, optimum_report.optimum_to_data(report), optimum_report.render_optimum(report)
+    )
     return 0 if report.found else 1

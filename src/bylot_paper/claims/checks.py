@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 
 from bylot_paper.analysis import GroupKey, RecordGroups
+from bylot_paper.claims.measures import Evidence, RunShare, Untestable, paired_difference, seed_mean
 from bylot_paper.claims.predicates import ClaimFinding, format_values
-from bylot_paper.evidence import Evidence, RunShare, Untestable, paired_difference, seed_mean
 from bylot_paper.grid import BINDING_LEVELS, CROWD_ENVIRONMENTS, LIMITED_LEVELS
 from bylot_paper.policy_settings import ABLATED_PARTS, GUARDED_POLICIES
 

@@ -14,9 +14,9 @@ import polars as pl
 
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic
 from bylot_paper.claims import checks, measures, predicates
-from bylot_paper.evidence import Evidence, Untestable
+from bylot_paper.claims.measures import Evidence, Untestable
+from bylot_paper.crowd_sources import TREC_DIGEST
 from bylot_paper.grid import GRIDS, PAPER_ROUNDS, PERIOD_LENGTHS, Cell, count_rounds, list_cells
-from bylot_paper.trec import TREC_DIGEST
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
 PREDICATES = {**vars(predicates), **vars(checks)}

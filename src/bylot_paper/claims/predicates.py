@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 
 from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import GroupKey
-from bylot_paper.claims.measures import NO_VIOLATION, bump, peak, share_above
-from bylot_paper.evidence import (
+from bylot_paper.claims import measures
+from bylot_paper.claims.measures import (
     Evidence,
     PairedDifference,
     RunShare,
     SeedValues,
+    bump,
     paired_difference,
-    require_update,
+    peak,
     seed_mean,
-    subtract_by_seed,
+    share_above,
 )
 from bylot_paper.grid import CROWD_ENVIRONMENTS
 
@@ -331,10 +332,10 @@ def small_early_violation(evidence: Evidence, cases: Cases) -> ClaimFinding:
     holds = True
     for label, (medium, tight) in cases.items():
         curve = evidence.curve(medium, "curve_r2")
-        require_update(curve, 30)
+        measures.require_update(curve, 30)
         early, largest = float(curve.mean[curve.n <= 30].max()), peak(evidence, tight, "curve_r2")
         peaks |= {f"{label} medium": early, f"{label} tight": largest}
-        holds = holds and early > NO_VIOLATION and float(curve.mean.max()) < largest
+        holds = holds and early > measures.NO_VIOLATION and float(curve.mean.max()) < largest
     return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
 
 
@@ -343,7 +344,7 @@ def ignores_limits(evidence: Evidence, cases: Cases) -> ClaimFinding:
     moved, over, broken = 0.0, 0, 0
     for tight, free in cases.values():
         used = evidence.values(tight, "expert")
-        change = subtract_by_seed(used, evidence.values(free, "expert"))
+        change = measures.subtract_by_seed(used, evidence.values(free, "expert"))
         moved = max(moved, *(abs(gap) for gap in change.values()))
         cap, kept = evidence.values(tight, "expert_bound"), evidence.kept(tight)
         infeasible = [seed for seed in kept if not kept[seed]]

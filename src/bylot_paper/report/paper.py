@@ -13,8 +13,8 @@ from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, name_data, sweep_key
 from bylot_paper.claims import judge
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
+from bylot_paper.claims.measures import NEAR_OPTIMAL, Evidence, RunShare
 from bylot_paper.crowd_scenario import PAPER_LEVELS
-from bylot_paper.evidence import NEAR_OPTIMAL, Evidence, RunShare
 from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES
 from bylot_paper.report.formatting import (
     NO_VALUE,
