@@ -75,9 +75,8 @@ def make_mabwiser_round() -> PlayRound:
 def run(seconds: float = 2.0, turns: int = 5) -> dict[str, Any]:
     """Measure all in alternating turns; the median turn counts."""
     values = np.random.default_rng(0).random((1_000, N, K))
-    ours = {name: partial(make_bylot_round, policy) for name, policy in OWN_ROUTERS.items()}
     makers: dict[str, Callable[[], PlayRound]] = {
-        **ours,
+        **{name: partial(make_bylot_round, policy) for name, policy in OWN_ROUTERS.items()},
         "river": make_river_round,
         "mabwiser": make_mabwiser_round,
     }

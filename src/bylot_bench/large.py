@@ -7,6 +7,7 @@ store with a single router for comparison.
 import asyncio
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,8 @@ from bylot.policies import find_policy, policy_to_data
 from bylot.router.config import RouterConfig
 from bylot.router.persistence import problem_to_data
 from bylot.store import open_store
-from bylot_bench.http_load import (
-    LoadResult,
-    ServerProcess,
-    drive_connections,
-    format_post,
-    make_answer_check,
-)
+from bylot_bench import time_quickest
+from bylot_bench.http_load import ServerProcess, drive_connections, format_post, make_answer_check
 from bylot_bench.service import make_service_problem
 
 FILL_BATCH_DECISIONS = 1_000
@@ -74,41 +70,26 @@ def measure_server(store: str, routers: int) -> dict[str, Any]:
     began = time.perf_counter()
     with ServerProcess("bylot", "serve", "--store", store) as server:
         ready = time.perf_counter() - began
-        firsts = [time_first_decision(server, n) for n in range(0, routers, max(1, routers // 20))]
-        load = asyncio.run(load_one_connection(server))
+        firsts = [  # the first decision of a router loads it
+            time_quickest(partial(server.post, f"/v1/routers/r{n}/decisions", {}))
+            for n in range(0, routers, max(1, routers // 20))
+        ]
+        requests = iter([format_post("/v1/routers/r0/decisions", b"{}")] * TIMED_REQUESTS)
+        check = make_answer_check(b" 201 ")
+        load = asyncio.run(drive_connections(server.port, 1, lambda: next(requests, None), check))
         last = int(server.get("/v1/routers/r0")["seq"])
         pages = {"first": -1, "middle": last // 2, "last": max(-1, last - 100)}
+        page = "/v1/routers/r0/events?limit=100&after="
         return {
             "start_s": ready,
             "first_decide_ms": 1e3 * sum(firsts) / len(firsts),
             "decide_p50_ms": load.p50_ms,
             "decide_p99_ms": load.p99_ms,
-            "page_ms": {name: time_log_page(server, after) for name, after in pages.items()},
+            "page_ms": {
+                name: 1e3 * time_quickest(partial(server.get, f"{page}{after}"), passes=TIMED_PAGES)
+                for name, after in pages.items()
+            },
         }
-
-
-def time_first_decision(server: ServerProcess, n: int) -> float:
-    """Seconds for the first decision of a router, which loads it."""
-    began = time.perf_counter()
-    server.post(f"/v1/routers/r{n}/decisions", {})
-    return time.perf_counter() - began
-
-
-async def load_one_connection(server: ServerProcess) -> LoadResult:
-    """Send decisions over one connection, one after the other."""
-    requests = iter([format_post("/v1/routers/r0/decisions", b"{}")] * TIMED_REQUESTS)
-    check = make_answer_check(b" 201 ")
-    return await drive_connections(server.port, 1, lambda: next(requests, None), check)
-
-
-def time_log_page(server: ServerProcess, after: int) -> float:
-    """Milliseconds to read 100 events after this one, the quickest of some repetitions."""
-    best = float("inf")
-    for _ in range(TIMED_PAGES):
-        began = time.perf_counter()
-        server.get(f"/v1/routers/r0/events?after={after}&limit=100")
-        best = min(best, time.perf_counter() - began)
-    return 1e3 * best
 
 
 def render(result: dict[str, Any]) -> str:

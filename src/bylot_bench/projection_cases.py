@@ -55,16 +55,11 @@ class KktResidual(NamedTuple):
         return max(math.inf if math.isnan(x) else x for x in self)
 
 
-def compute_row_scales(case: ProjectionCase) -> Floats:
-    """max |A_j| of each row, the unit of its excess; 1 for a row of zeros."""
-    largest = np.abs(case.A).max(axis=1)
-    return np.where(largest > 0.0, largest, 1.0)
-
-
 def compute_excess(case: ProjectionCase, q: Floats) -> Floats:
     """A_j q - b_j of each row in units of max |A_j|, rounded once."""
     over = [math.fsum([*(a * q), -b]) for a, b in zip(case.A, case.b, strict=True)]
-    return np.array(over) / compute_row_scales(case)
+    largest = np.abs(case.A).max(axis=1)
+    return np.array(over) / np.where(largest > 0.0, largest, 1.0)
 
 
 def compute_kkt_residual(case: ProjectionCase, q: Floats, multipliers: Floats) -> KktResidual:
@@ -107,21 +102,9 @@ def judge_halfspace(case: ProjectionCase, q: Floats, multiplier: float, feasible
     return compute_kkt_residual(case, q, np.array([multiplier])).worst
 
 
-def draw_size(rng: Generator) -> int:
-    """Draw K: mostly small, where ties and corners are frequent; sometimes up to 1,000."""
-    top = rng.choice([3, 12, 60, 300, 1_000], p=[0.2, 0.4, 0.25, 0.1, 0.05])
-    return int(rng.integers(1, top + 1))
-
-
 def draw_magnitude(rng: Generator) -> float:
     """Draw a scale from 1e-8 to 1e8, uniform in its logarithm."""
     return float(10.0 ** rng.uniform(-8, 8))
-
-
-def draw_floor(rng: Generator, K: int) -> float:
-    """Draw a floor: none, the default, half, all, all but rounding, or any share of 1/K."""
-    share = rng.choice([0.0, 0.1, 0.5, 1.0, 1.0 - 1e-9, rng.random()])
-    return float(share) / K
 
 
 def draw_point(rng: Generator, K: int, floor: float) -> tuple[str, Floats]:
@@ -186,10 +169,14 @@ def draw_bound(rng: Generator, z: Floats, floor: float, a: Floats) -> tuple[str,
 
 
 def make_halfspace_case(number: int, seed: int = 0) -> ProjectionCase:
-    """Make the case of one row with this number; it is the same every time."""
+    """Make the case of one row with this number; it is the same every time.
+
+    K is mostly small, where ties and corners are frequent, and sometimes up to 1,000; the floor is
+    none, the default, half, all, all but rounding, or any share of 1/K.
+    """
     rng = np.random.default_rng((seed, number))
-    K = draw_size(rng)
-    floor = draw_floor(rng, K)
+    K = int(rng.integers(1, rng.choice([3, 12, 60, 300, 1_000], p=[0.2, 0.4, 0.25, 0.1, 0.05]) + 1))
+    floor = float(rng.choice([0.0, 0.1, 0.5, 1.0, 1.0 - 1e-9, rng.random()])) / K
     kind_z, z = draw_point(rng, K, floor)
     kind_a, a = draw_cost_row(rng, z)
     kind_b, b = draw_bound(rng, z, floor, a)

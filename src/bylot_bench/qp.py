@@ -13,10 +13,10 @@ dense where that makes no sense, or returns another solution. The fuzz test chec
 ours by its optimality conditions.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +26,12 @@ from bylot._text import format_table, print_progress
 from bylot.errors import BylotError, install_command
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simplex_projection import project_onto_halfspace
+from bylot_bench import time_quickest
 from bylot_bench.projection_cases import judge_halfspace, make_halfspace_case
 
 QP_SIZES = (50, 200, 1_000, 10_000, 100_000)
 MAX_KKT_RESIDUAL = 1e-12  # scaled
-SolveProjection = Callable[[Floats, Floats, float], Floats]  # z, a, b -> q
+SolveProjection = Callable[[Floats, Floats, float], Any]  # z, a, b -> q
 
 
 def make_daqp(K: int, floor: float) -> SolveProjection:
@@ -42,11 +43,10 @@ def make_daqp(K: int, floor: float) -> SolveProjection:
     sense[K] = 5  # an equality
     model.setup(np.eye(K), np.zeros(K), A, upper, lower, sense)
 
-    def solve(z: Floats, a: Floats, b: float) -> Floats:
+    def solve(z: Floats, a: Floats, b: float) -> Any:
         A[1], upper[K + 1] = a, b
         model.update(f=-z, A=A, bupper=upper)
-        q: Floats = model.solve()[0]
-        return q
+        return model.solve()[0]
 
     return solve
 
@@ -57,10 +57,9 @@ def make_quadprog(K: int, floor: float) -> SolveProjection:
     H, rows, sides = np.eye(K), np.zeros((K, K + 2)), np.full(K + 2, floor)
     rows[:, 0], rows[:, 2:], sides[0] = 1.0, np.eye(K), 1.0
 
-    def solve(z: Floats, a: Floats, b: float) -> Floats:
+    def solve(z: Floats, a: Floats, b: float) -> Any:
         rows[:, 1], sides[1] = -a, -b
-        q: Floats = solver.solve_qp(H, z, rows, sides, 1, True)[0]
-        return q
+        return solver.solve_qp(H, z, rows, sides, 1, True)[0]
 
     return solve
 
@@ -68,18 +67,15 @@ def make_quadprog(K: int, floor: float) -> SolveProjection:
 def make_piqp(K: int, floor: float) -> SolveProjection:
     """Proximal interior point, sparse."""
     solver = import_module("piqp").SparseSolver()
-    G = sp.csc_matrix(np.ones((1, K)))
-    side = np.ones(1)
-    one, low = np.ones(1), np.full(K, floor)
-    eye, ones = sp.eye_array(K, format="csc"), sp.csc_matrix(np.ones((1, K)))
-    solver.setup(sp.csc_matrix(eye), np.zeros(K), ones, one, G, None, side, low, None)
+    G, ones = sp.csc_matrix(np.ones((1, K))), sp.csc_matrix(np.ones((1, K)))
+    side, low, eye = np.ones(1), np.full(K, floor), sp.csc_matrix(sp.eye_array(K))
+    solver.setup(eye, np.zeros(K), ones, np.ones(1), G, None, side, low, None)
 
-    def solve(z: Floats, a: Floats, b: float) -> Floats:
+    def solve(z: Floats, a: Floats, b: float) -> Any:
         G.data[:], side[0] = a, b
         solver.update(c=-z, G=G, h_u=side)
         solver.solve()
-        q: Floats = solver.result.x
-        return q
+        return solver.result.x
 
     return solve
 
@@ -97,14 +93,12 @@ def make_osqp(K: int, floor: float) -> SolveProjection:
     per_expert = A.data.reshape(K, 3)
     lower = np.concatenate([[1.0, -np.inf], np.full(K, floor)])
     upper = np.concatenate([[1.0, 1.0], np.full(K, np.inf)])
-    eye = sp.csc_matrix(sp.eye_array(K))
-    solver.setup(eye, np.zeros(K), A, lower, upper, verbose=False)
+    solver.setup(sp.csc_matrix(sp.eye_array(K)), np.zeros(K), A, lower, upper, verbose=False)
 
-    def solve(z: Floats, a: Floats, b: float) -> Floats:
+    def solve(z: Floats, a: Floats, b: float) -> Any:
         per_expert[:, 1], upper[1] = a, b
         solver.update(q=-z, Ax=A.data, u=upper)
-        q: Floats = solver.solve(raise_error=False).x
-        return q
+        return solver.solve(raise_error=False).x
 
     return solve
 
@@ -122,7 +116,7 @@ def make_clarabel(K: int, floor: float) -> SolveProjection:
     eye = sp.csc_matrix(sp.eye_array(K))
     solver = module.DefaultSolver(eye, np.zeros(K), A, sides, cones, settings)
 
-    def solve(z: Floats, a: Floats, b: float) -> Floats:
+    def solve(z: Floats, a: Floats, b: float) -> Any:
         per_expert[:, 1], sides[1] = a, b
         solver.update(q=-z, A=A.data, b=sides)
         return np.asarray(solver.solve().x)
@@ -141,23 +135,9 @@ MAX_DENSE_SIZE = {"daqp": 1_000, "quadprog": 1_000}  # largest K for a dense K x
 SOLVER_TOLERANCES = {"osqp": 0.1}  # relative to the largest q; 1e-3 for the others
 
 
-def find_version(name: str) -> str | None:
-    """The installed version of a solver, or None."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def list_missing_solvers() -> list[str]:
     """The solvers that are not installed."""
-    return [name for name in QP_SOLVERS if find_version(name) is None]
-
-
-def measure_difference(theirs: list[Floats], ours: list[Floats]) -> float:
-    """Largest difference between solutions, relative to the largest q; NaN is infinite."""
-    parts = [np.abs(t - q).max() / q.max() for t, q in zip(theirs, ours, strict=True)]
-    return float(np.nan_to_num(parts, nan=np.inf).max())
+    return [name for name in QP_SOLVERS if find_spec(name) is None]
 
 
 class ProjectionSteps(NamedTuple):
@@ -222,15 +202,12 @@ def run(
     cases: int = 60_000, sizes: Sequence[int] = QP_SIZES, seconds: float = 1.5, seed: int = 0
 ) -> dict[str, Any]:
     """Time all solvers at each size, then run the fuzz test."""
-    if len(list_missing_solvers()) == len(QP_SOLVERS):
+    absent = list_missing_solvers()
+    if len(absent) == len(QP_SOLVERS):
         raise BylotError(f"no solver to compare with; {install_command('bench')}")
-    rows = [compare_solvers(K, seconds) for K in sizes]
-    return {
-        "qp": rows,
-        "fuzz": fuzz_projection(cases, seed),
-        "versions": {name: find_version(name) for name in QP_SOLVERS},
-        "absent": list_missing_solvers(),
-    }
+    versions = {name: None if name in absent else metadata.version(name) for name in QP_SOLVERS}
+    rows, fuzz = [compare_solvers(K, seconds) for K in sizes], fuzz_projection(cases, seed)
+    return {"qp": rows, "fuzz": fuzz, "versions": versions, "absent": absent}
 
 
 def compare_solvers(K: int, seconds: float) -> dict[str, Any]:
@@ -269,7 +246,9 @@ def time_solvers(
             continue
         print_progress(f"K = {K:,}: {name}")
         solve = make(K, work.floor)
-        off = measure_difference(solve_each(solve, work), ours)
+        pairs = zip(solve_each(solve, work), ours, strict=True)
+        parts = [np.abs(theirs - q).max() / q.max() for theirs, q in pairs]
+        off = float(np.nan_to_num(parts, nan=np.inf).max())
         if off > SOLVER_TOLERANCES.get(name, 1e-3):
             notes[name] = f"its solutions are off by {off:.1e} of the largest q"
         else:
@@ -288,16 +267,6 @@ def solve_each(solve: SolveProjection, work: ProjectionSteps) -> list[Floats]:
     return [np.array(solve(z, a, float(b))) for z, a, b in zip(*work[1:], strict=True)]
 
 
-def time_quickest(work: Callable[[], Any], seconds: float) -> float:
-    """Seconds of the fastest pass, among as many as the time allows."""
-    best, begun = np.inf, time.perf_counter()
-    while best == np.inf or time.perf_counter() - begun < seconds:
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def fuzz_projection(cases: int, seed: int) -> dict[str, Any]:
     """Check our solutions of numbered hard cases; a failure can be re-run by its number."""
     worst, failures = 0.0, []
@@ -310,43 +279,23 @@ def fuzz_projection(cases: int, seed: int) -> dict[str, Any]:
             failures.append(case.title)
         if number % 10_000 == 0:
             print_progress(f"fuzz: {number:,} of {cases:,} cases, worst residual {worst:.1e}")
-    return {
-        "cases": cases,
-        "failures": len(failures),
-        "worst_kkt": worst,
-        "first_failures": failures[:5],
-    }
+    counts = {"cases": cases, "failures": len(failures), "worst_kkt": worst}
+    return {**counts, "first_failures": failures[:5]}
 
 
 def render(result: dict[str, Any]) -> str:
     """The result as a table with notes."""
     head = ("K", "ours", "from Python", *QP_SOLVERS, "ratio to best")
-    rows = [
-        (
-            f"{row['K']:,}",
-            format_micros(row["ours_us"]),
-            format_micros(row["ours_python_us"]),
-            *(
-                format_micros(row["peers_us"][name]) if name in row["peers_us"] else ""
-                for name in QP_SOLVERS
-            ),
-            f"{row['ratio_to_best']:.0f}",
-        )
-        for row in result["qp"]
-    ]
-    notes = [
-        f"K = {row['K']:,}: {name}: {note}"
-        for row in result["qp"]
-        for name, note in row["notes"].items()
-    ]
+    rows, notes = [], []
+    for row in result["qp"]:
+        ours = row["ours_us"], row["ours_python_us"]
+        times = [*ours, *(row["peers_us"].get(name) for name in QP_SOLVERS)]
+        digits = ["" if us is None else f"{us:,.0f}" if us >= 10 else f"{us:.2f}" for us in times]
+        rows.append((f"{row['K']:,}", *digits, f"{row['ratio_to_best']:.0f}"))
+        notes += [f"K = {row['K']:,}: {name}: {note}" for name, note in row["notes"].items()]
     found = result["fuzz"]
     tail = (
         f"fuzz: {found['cases']:,} hard cases, {found['failures']} failures, "
         f"worst scaled KKT residual {found['worst_kkt']:.1e}"
     )
     return "\n".join(["microseconds per projection", *format_table([head, *rows]), *notes, tail])
-
-
-def format_micros(us: float) -> str:
-    """Microseconds with at least two digits."""
-    return f"{us:,.0f}" if us >= 10 else f"{us:.2f}"

@@ -7,15 +7,13 @@ timed separately.
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from bylot._text import format_table
 from bylot.environments import NO_DELAY
-from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES, Policy
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.simulation import make_late_rewards, make_play_record, play_rounds
@@ -46,9 +44,12 @@ def run(
         for name, rate in rates.items():
             speed = {"rounds_per_cpu_s": rate, "us_per_round": 1e6 / rate}
             rows.append({"policy": name, "K": K, "M": M, **speed, "bind_s": players[name][0]})
-    for smaller, larger in pair_sizes(rows):
-        slower = larger["us_per_round"] / smaller["us_per_round"]
-        larger["growth"] = math.log(slower) / math.log(larger["K"] / smaller["K"])
+    last: dict[Any, dict[str, Any]] = {}  # row of the next smaller K, by policy and M
+    for row in rows:
+        if smaller := last.get((row["policy"], row["M"])):
+            slower = row["us_per_round"] / smaller["us_per_round"]
+            row["growth"] = math.log(slower) / math.log(row["K"] / smaller["K"])
+        last[row["policy"], row["M"]] = row
     return {"scale": rows}
 
 
@@ -75,7 +76,10 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
     start = time.process_time()
     rule = policy.bind(problem)
     bind_s = time.process_time() - start
-    rows, values = np.array(problem.rows), draw_scale_values(K)
+    N, rng = 3, np.random.default_rng(0)
+    rounds = min(max(MAX_HELD_VALUES // (N * K), 64), 4_096)
+    values = rng.random((N, K)) * rng.random((rounds, N, K)) / N  # experts differ; at most 1 in all
+    rows = np.array(problem.rows)
     record = make_play_record(problem, len(values), keep_distributions=False)
     contexts = np.zeros(len(values), np.int64)
 
@@ -90,19 +94,6 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
 
     turn(0.0)  # compile the loop, too
     return bind_s, turn
-
-
-def draw_scale_values(K: int) -> Floats:
-    """Draw values of experts who differ, at most 1 in total per round."""
-    N, rng = 3, np.random.default_rng(0)
-    rounds = min(max(MAX_HELD_VALUES // (N * K), 64), 4_096)
-    return np.asarray(rng.random((N, K)) * rng.random((rounds, N, K)) / N)
-
-
-def pair_sizes(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pair the rows of one policy and one M, from each K to the next."""
-    for kind in {(row["policy"], row["M"]): None for row in rows}:
-        yield from pairwise(row for row in rows if (row["policy"], row["M"]) == kind)
 
 
 def render(result: dict[str, Any]) -> str:

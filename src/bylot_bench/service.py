@@ -175,8 +175,11 @@ def render(result: dict[str, Any]) -> str:
     rows = [("CPU per request, 64 connections", "us", "/ hello")]
     rows += [(name, f"{us:.0f}", f"{ratio.get(name, 1):.2f}") for name, us in cpu.items()]
     loads = [("decide and reward in turns", "requests/s", "p50 ms", "p99 ms")]
-    loads += [format_load_row(f"connections: {one['connections']}", one) for one in result["load"]]
-    loads.append(format_load_row("connections: 64, one commit per request", result["commit_each"]))
+    each = "one commit per request"
+    for one, note in (*((one, "") for one in result["load"]), (result["commit_each"], f", {each}")):
+        times = f"{one['p50_ms']:.1f}", f"{one['p99_ms']:.1f}"
+        name = f"connections: {one['connections']}{note}"
+        loads.append((name, f"{one['requests_per_s']:,.0f}", *times))
     lines = [*format_table(rows), "", *format_table(loads), "", f"{result['lost']} lost"]
     if "soak" in result:
         soak = result["soak"]
@@ -187,8 +190,3 @@ def render(result: dict[str, Any]) -> str:
             f"{memory['at_the_end']:.0f} MB at the end"
         )
     return "\n".join(lines)
-
-
-def format_load_row(name: str, one: dict[str, float]) -> tuple[str, str, str, str]:
-    """A row of the table of loads."""
-    return name, f"{one['requests_per_s']:,.0f}", f"{one['p50_ms']:.1f}", f"{one['p99_ms']:.1f}"

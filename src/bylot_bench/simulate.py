@@ -5,7 +5,6 @@ loop gets them for free.
 """
 
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,10 +99,8 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
     rule = policy.bind(problem, horizon=rounds)
     rows, values = np.array(problem.rows), np.random.default_rng(0).random((rounds, N, K))
     uniforms = np.array([draw_uniforms(RngKey(0, t), DRAW_STREAM, M) for t in range(numpy_rounds)])
-    record, contexts = (
-        make_play_record(problem, rounds, keep_distributions=False),
-        np.zeros(rounds, np.int64),
-    )
+    record = make_play_record(problem, rounds, keep_distributions=False)
+    contexts = np.zeros(rounds, np.int64)
 
     def play_compiled(times: int) -> None:
         for _ in range(times):
@@ -115,12 +112,12 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
     play_compiled(1)  # compile first
     fast, slow, same = [], [], True
     for _ in range(turns):
-        seconds, _ = measure_cpu_seconds(lambda: play_compiled(COMPILED_REPEATS))
-        fast.append(COMPILED_REPEATS * rounds / seconds)
-        seconds, trace = measure_cpu_seconds(
-            lambda: play_numpy_omd(rule, rows, values[:numpy_rounds], uniforms)
-        )
-        slow.append(numpy_rounds / seconds)
+        start = time.process_time()
+        play_compiled(COMPILED_REPEATS)
+        middle = time.process_time()
+        trace = play_numpy_omd(rule, rows, values[:numpy_rounds], uniforms)
+        fast.append(COMPILED_REPEATS * rounds / (middle - start))
+        slow.append(numpy_rounds / (time.process_time() - middle))
         same &= is_same_trace(trace, record)
     rates = {"compiled": max(fast), "numpy": max(slow)}
     ratio = rates["compiled"] / rates["numpy"]
@@ -129,22 +126,9 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
 
 def is_same_trace(trace: NumpyTrace, record: PlayRecord) -> bool:
     """Compare draws exactly; probabilities, rewards and costs up to accumulated rounding."""
-    n = len(trace.draws)
-    return np.array_equal(record.draws[:n], trace.draws) and all(
-        np.allclose(compiled[:n], plain, rtol=1e-6)
-        for compiled, plain in (
-            (record.draw_probabilities, trace.probabilities),
-            (record.rewards, trace.rewards),
-            (record.spend, trace.spend),
-        )
-    )
-
-
-def measure_cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU time of a call, and its result."""
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
+    compiled = (record.draws, record.draw_probabilities, record.rewards, record.spend)
+    draws, *others = ((fast[: len(slow)], slow) for fast, slow in zip(compiled, trace, strict=True))
+    return np.array_equal(*draws) and all(np.allclose(*pair, rtol=1e-6) for pair in others)
 
 
 def render(result: dict[str, Any]) -> str:

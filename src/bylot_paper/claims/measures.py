@@ -398,7 +398,7 @@ def late_experts(evidence: Evidence, key: GroupKey) -> SeedValues:
 
     def late(t: Ints, y: Floats) -> float:
         half = len(t) // 2 - 1
-        return (t[-1] * y[-1] - t[half] * y[half]) / (t[-1] - t[half])
+        return float((t[-1] * y[-1] - t[half] * y[half]) / (t[-1] - t[half]))
 
     return evidence.each(key, "curve_expert", late)
 
