@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot_paper.grid import Cell, list_cells
-from bylot_paper.policy_settings import GUARDED_POLICIES
+from bylot_paper.grid import GUARDED_POLICIES, Cell, list_cells
 from bylot_paper.records import RECORD_SCHEMA
 from paper_records import BOUNDS, RUN, common
 

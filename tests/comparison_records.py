@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bylot_paper.grid import COMPARISON_EXPERIMENTS, Cell, list_cells
-from bylot_paper.policy_settings import COMPARED_POLICIES, OWN_POLICIES
+from bylot_paper.grid import (
+    COMPARED_POLICIES,
+    COMPARISON_EXPERIMENTS,
+    OWN_POLICIES,
+    Cell,
+    list_cells,
+)
 from bylot_paper.records import RECORD_SCHEMA
 from paper_records import RUN, common
 

@@ -12,7 +12,7 @@ from beyond_records import make_beyond_records
 from bylot.reports.style import BEYOND_POLICY_STYLES
 from bylot_paper.analysis import GroupKey, RecordGroups
 from bylot_paper.claims.judge import CHECKS, FAILS, HOLDS, UNKNOWN, JudgedClaim, judge_claims
-from bylot_paper.policy_settings import GUARDED_POLICIES, format_default_tuning
+from bylot_paper.grid import GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report import FIGURE_DRAWERS, write_report
 from bylot_paper.report.beyond import collect_sweeps
 from bylot_paper.report.figures import BEYOND_LEVEL_STYLES

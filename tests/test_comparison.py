@@ -23,8 +23,12 @@ from bylot_paper.analysis import RecordGroups
 from bylot_paper.claims.judge import describe_missing
 from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.default_rule import LARGE_POOL_SIZE, ResultLine, choose_defaults
-from bylot_paper.grid import COMPARISON_EXPERIMENTS, Cell, group_cells_by_scenario
-from bylot_paper.policy_settings import COMPARED_POLICIES
+from bylot_paper.grid import (
+    COMPARED_POLICIES,
+    COMPARISON_EXPERIMENTS,
+    Cell,
+    group_cells_by_scenario,
+)
 from bylot_paper.records import Records
 from bylot_paper.report import write_report
 from bylot_paper.report.default import collect_entries, draw_contest

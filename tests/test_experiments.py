@@ -13,36 +13,34 @@ from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICY_CLASSES, Distinct
-from bylot_paper.crowd_scenario import (
+from bylot_paper.crowd_sources import make_synthetic_crowd
+from bylot_paper.grid import (
+    ABLATED_PARTS,
+    BEYOND_POLICIES,
+    COMPARED_POLICIES,
+    CROWD_ENVIRONMENTS,
+    GRIDS,
+    GUARDED_POLICIES,
+    PAPER_POLICIES,
+    VARIANT_POLICIES,
+    Cell,
+    ScenarioJob,
+    format_default_tuning,
+    group_cells_by_scenario,
+    list_cells,
+    list_tuning_policies,
+    make_experiment_policy,
+    select_cells,
+)
+from bylot_paper.records import RECORD_SCHEMA
+from bylot_paper.run import CellRecord, RunSetup, compute_spend, count_bad_periods, run_job
+from bylot_paper.scenarios import (
     ALL_LEVELS,
     PAPER_DRAWS,
     PAPER_LEVELS,
     CrowdScenario,
     make_level_problem,
 )
-from bylot_paper.crowd_sources import make_synthetic_crowd
-from bylot_paper.grid import (
-    CROWD_ENVIRONMENTS,
-    GRIDS,
-    Cell,
-    ScenarioJob,
-    group_cells_by_scenario,
-    list_cells,
-    select_cells,
-)
-from bylot_paper.policy_settings import (
-    ABLATED_PARTS,
-    BEYOND_POLICIES,
-    COMPARED_POLICIES,
-    GUARDED_POLICIES,
-    PAPER_POLICIES,
-    VARIANT_POLICIES,
-    format_default_tuning,
-    list_tuning_policies,
-    make_experiment_policy,
-)
-from bylot_paper.records import RECORD_SCHEMA
-from bylot_paper.run import CellRecord, RunSetup, compute_spend, count_bad_periods, run_job
 
 CROWD = make_synthetic_crowd()
 SETUP = RunSetup(CROWD, rounds=400)

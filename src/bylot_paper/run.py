@@ -21,18 +21,20 @@ from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
 from bylot_paper import scenarios
 from bylot_paper.crowd import Crowd
-from bylot_paper.crowd_scenario import OPTIMUM_STARTS, PAPER_DRAWS, CrowdScenario
+from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.grid import (
     COMPARISON_EXPERIMENTS,
     CROWD_ENVIRONMENTS,
+    GUARDED_POLICIES,
     SHARED_SCENARIO_EXPERIMENTS,
     SWEEP_STEP_ROUNDS,
     Cell,
     ScenarioJob,
     count_rounds,
+    make_experiment_policy,
 )
-from bylot_paper.policy_settings import GUARDED_POLICIES, make_experiment_policy
 from bylot_paper.records import RECORD_SCHEMA
+from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, CrowdScenario
 
 CellRecord = dict[str, Any]
 
@@ -291,11 +293,13 @@ def make_job_scenario(
 ) -> scenarios.ComparisonScenario:
     """Make the scenario of a job of the comparison."""
     name, seed = job.environment, job.seed
-    if name in CROWD_ENVIRONMENTS:
-        on_crowd = CrowdScenario(setup.crowd, name, job.dimensions, seed, rounds, job.smoothing)
-        return scenarios.scenario_from_crowd(on_crowd)
-    if name == "synthetic":
-        return scenarios.make_synthetic_scenario(job.smoothing, rounds, seed)
+    if name in (*CROWD_ENVIRONMENTS, "synthetic"):
+        crowd = setup.crowd
+        if name == "synthetic":  # besides the crowd of the run
+            crowd, name = make_synthetic_crowd(), "stochastic"
+        pool = CrowdScenario(crowd, name, job.dimensions, seed, rounds, job.smoothing)
+        values = pool.given.values / pool.dimensions
+        return scenarios.make_comparison_scenario(pool.problems, values)
     if name in scenarios.BUILT_IN_SCENARIOS:
         return scenarios.BUILT_IN_SCENARIOS[name][1](rounds, seed)
     if setup.hospital is None:

@@ -1,26 +1,148 @@
-"""The scenarios in which all policies are compared, and the values their optima are computed on.
+"""The scenarios of the experiments: problems, rounds, and the values that optima are computed on.
 
-Rewards lie in [0, 1] in all of them, so that losses are comparable.
+`CrowdScenario` is a pool of the crowd under the levels of section 6, with raw rewards; the others,
+in which all policies are compared, have rewards in [0, 1], so that losses are comparable. All
+policies and levels of a scenario see the same rounds, so that they differ only in what they do.
 """
 
 import hashlib
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bylot.environments import NO_DELAY, Given, Noisy, Outcomes, RewardDelay
+from bylot.environments import NO_DELAY, Given, Noisy, Outcomes, Regime, RewardDelay
 from bylot.environments.base import make_block_generator
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.numerics.jit import Floats, Ints
-from bylot.optima import ValueStack
+from bylot.numerics.sum_max import expected_rewards_by_round
+from bylot.optima import Optimum, ValueStack, optimum
 from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.problem import Problem, at_least, at_most, share
-from bylot_paper.crowd_scenario import CrowdScenario
-from bylot_paper.crowd_sources import make_synthetic_crowd
+from bylot.simulation import running_mean
+from bylot_paper.crowd import Crowd, WorkerPool
+
+PAPER_DRAWS = 5  # M, in all of section 6
+OPTIMUM_STARTS = 2  # of the search under exact costs; 8 found the same optimum in every scenario
+
+
+class LimitLevel(NamedTuple):
+    """How tight the limits are.
+
+    margin, share: the budget is share * M * mean(workload) + margin
+    cap: bound on the number of experts per panel
+    smoothing: annotations by an average worker that are added to each skill
+    """
+
+    margin: float
+    cap: float
+    share: float = 1.0
+    smoothing: int = 0
+
+
+PAPER_LEVELS: dict[str, LimitLevel | None] = {
+    "tight": LimitLevel(margin=0.0, cap=2.0),
+    "medium": LimitLevel(margin=0.1, cap=2.5),
+    "loose": LimitLevel(margin=0.5, cap=5.0),
+    "none": None,  # no limits at all
+}
+"""Table 1 of the paper. A quarter of the skills is exactly 1, so the optimum is close to N."""
+
+STRESS_LEVEL = LimitLevel(margin=0.0, cap=1.0, share=0.8, smoothing=10)
+"""A harder level that separates policies better: no skill is exactly 1, and limits are tighter."""
+
+ALL_LEVELS: dict[str, LimitLevel | None] = {**PAPER_LEVELS, "stress": STRESS_LEVEL}
+
+
+def find_level_smoothing(level: str) -> int:
+    """Smoothing of the skills at a level; 0 for a scenario's own limits."""
+    known = ALL_LEVELS.get(level)
+    return known.smoothing if known else 0
+
+
+def make_level_problem(pool: WorkerPool, name: str) -> Problem:
+    """Make the problem of a pool at a level."""
+    costs, level = {"workload": pool.workload, "expert": pool.expert}, ALL_LEVELS[name]
+    limits = []
+    if level is not None:
+        budget = level.share * PAPER_DRAWS * float(pool.workload.mean()) + level.margin
+        limits = [at_most("workload", budget), at_most("expert", level.cap)]
+    return Problem(pool.workers, costs, limits, draws=PAPER_DRAWS)
+
+
+class HindsightOptimum(NamedTuple):
+    """The constrained optimum in hindsight, and the running mean of its expected rewards."""
+
+    optimum: Optimum
+    mean_rewards: Floats
+
+
+class CrowdScenario:
+    """The rounds of one seed, with everything that depends on nothing else.
+
+    smoothing: of the skills; only levels with the same smoothing are played
+    exact: compare with the optimum under the exact costs h_j(q) = sum_i c_ij (1 - (1 - q_i)^M),
+           without the floor, which only the paper's policy has; or under the paper's surrogate
+    """
+
+    late = NO_DELAY
+
+    def __init__(
+        self,
+        crowd: Crowd,
+        environment: str,
+        dimensions: int,
+        seed: int,
+        rounds: int,
+        smoothing: int = 0,
+        exact: bool = False,
+    ) -> None:
+        self.pool = crowd.pool(seed, dimensions=dimensions, smoothing=smoothing)
+        self.seed, self.rounds, self.dimensions = seed, rounds, dimensions
+        self.smoothing, self.exact, self.max_reward = smoothing, exact, float(dimensions)
+        skills = self.pool.skills
+        source = Noisy(skills) if environment == "stochastic" else Regime(skills, horizon=rounds)
+        self.given = Given(source.rounds(0, rounds, seed).values)
+        self.optima: dict[str, HindsightOptimum] = {}
+
+    @cached_property
+    def stack(self) -> ValueStack:
+        """The values with sorted rows, as expectations need them."""
+        return ValueStack(self.given.values)
+
+    @cached_property
+    def problems(self) -> dict[str, Problem]:
+        """The problem at each level that is played on these skills."""
+        levels = [level for level in ALL_LEVELS if find_level_smoothing(level) == self.smoothing]
+        return {level: make_level_problem(self.pool, level) for level in levels}
+
+    def find_optimum(self, level: str) -> HindsightOptimum:
+        """Find the best fixed distribution in hindsight at a level."""
+        if level not in self.optima:
+            problem, order = self.problems[level], list(PAPER_LEVELS)
+            if self.exact:
+                found = optimum(problem, self.stack, exact=True, floor=False, starts=OPTIMUM_STARTS)
+            else:  # searched from that of the next looser level
+                looser = order[order.index(level) + 1 :][:1]
+                start = self.find_optimum(looser[0]).optimum.policy if looser else None
+                found = optimum(problem, self.stack, start=start)
+            rewards = running_mean(self.expected(found.policy))
+            self.optima[level] = HindsightOptimum(found, rewards)
+        return self.optima[level]
+
+    def expected(self, q: Floats) -> Floats:
+        """Expected reward of draws from q in every round."""
+        return expected_rewards_by_round(q, self.stack.values, self.stack.order, PAPER_DRAWS)
+
+    @cached_property
+    def uniform(self) -> float:
+        """Mean expected reward of the uniform distribution."""
+        size = self.stack.size
+        return float(self.expected(np.full(size, 1 / size)).mean())
+
 
 HOSPITAL_FILES = ("outcomes.csv", "questions.csv", "experts.csv")
 LARGE_MODEL_PARAMS_B = 70  # billions of parameters; a model of unknown size counts as large
@@ -87,17 +209,6 @@ def make_comparison_scenario(
     return ComparisonScenario(problems, Given(values), ValueStack(values[::step]), few)
 
 
-def scenario_from_crowd(crowd: CrowdScenario) -> ComparisonScenario:
-    """A pool of a crowd, at the levels that are played on its skills."""
-    return make_comparison_scenario(crowd.problems, crowd.given.values / crowd.dimensions)
-
-
-def make_synthetic_scenario(smoothing: int, rounds: int, seed: int) -> ComparisonScenario:
-    """A pool of the synthetic crowd that replaces TREC's."""
-    crowd = make_synthetic_crowd()
-    return scenario_from_crowd(CrowdScenario(crowd, "stochastic", 3, seed, rounds, smoothing))
-
-
 def make_hospital_scenario(panel: HospitalPanel, rounds: int, seed: int) -> ComparisonScenario:
     """Visits; the optima are those of the expected visit."""
     values, weights, _ = panel.visits.expected()
@@ -112,12 +223,6 @@ def make_sample_crowd(size: int, rounds: int, seed: int) -> ComparisonScenario:
     problem = make_crowd_problem(size=size, seed=seed)
     environment = make_crowd_environment(problem, seed=seed)
     return make_comparison_scenario({"own": problem}, environment.rounds(0, rounds, seed).values)
-
-
-def make_late_crowd(rounds: int, seed: int) -> ComparisonScenario:
-    """The same, with rewards that arrive late or never."""
-    crowd = make_sample_crowd(SMALL_CROWD_SIZE, rounds, seed)
-    return crowd._replace(late=RewardDelay(lag=200, lost=0.1))
 
 
 def make_reshuffled_crowd(rounds: int, seed: int) -> ComparisonScenario:
@@ -177,7 +282,12 @@ BUILT_IN_SCENARIOS: dict[str, tuple[int, Callable[[int, int], ComparisonScenario
     "specialists": (SPECIALTY_COUNT, make_specialists),
     "pass-fail": (1, make_pass_fail),
     "re-dealt": (3, make_reshuffled_crowd),
-    "late": (3, make_late_crowd),
+    "late": (  # rewards arrive late or never
+        3,
+        lambda rounds, seed: make_sample_crowd(SMALL_CROWD_SIZE, rounds, seed)._replace(
+            late=RewardDelay(lag=200, lost=0.1)
+        ),
+    ),
     "K=300": (3, partial(make_sample_crowd, LARGE_CROWD_SIZE)),
 }
 """Scenarios that need no data: dimensions, and the function that makes one from rounds and seed."""

@@ -8,8 +8,13 @@ import numpy as np
 from bylot_paper.analysis import GroupKey, RecordGroups
 from bylot_paper.claims.measures import Evidence, RunShare, Untestable, paired_difference, seed_mean
 from bylot_paper.claims.predicates import ClaimFinding, format_values
-from bylot_paper.grid import BINDING_LEVELS, CROWD_ENVIRONMENTS, LIMITED_LEVELS
-from bylot_paper.policy_settings import ABLATED_PARTS, GUARDED_POLICIES
+from bylot_paper.grid import (
+    ABLATED_PARTS,
+    BINDING_LEVELS,
+    CROWD_ENVIRONMENTS,
+    GUARDED_POLICIES,
+    LIMITED_LEVELS,
+)
 
 CASES = tuple(product((*LIMITED_LEVELS, "stress"), CROWD_ENVIRONMENTS))
 """The eight cases of the comparison: a level and an environment each."""

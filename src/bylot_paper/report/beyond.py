@@ -19,7 +19,7 @@ from bylot_paper.claims.checks import (
     list_period_keys,
 )
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
-from bylot_paper.policy_settings import (
+from bylot_paper.grid import (
     ABLATION_LABELS,
     BEYOND_POLICIES,
     GUARDED_POLICIES,

@@ -12,7 +12,7 @@ from bylot.harness import seed_std
 from bylot.reports.style import BEYOND_POLICY_STYLES, GREY, save_figure
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, make_figure_title
 from bylot_paper.claims.checks import HARD_CASES, ablation_keys
-from bylot_paper.policy_settings import ABLATION_LABELS, GUARDED_POLICIES
+from bylot_paper.grid import ABLATION_LABELS, GUARDED_POLICIES
 from bylot_paper.report.figures import (
     BEYOND_LEVEL_STYLES,
     ENVIRONMENT_LABELS,

@@ -12,7 +12,6 @@ from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph, TableBlock
 from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
 from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
-from bylot_paper.crowd_scenario import ALL_LEVELS
 from bylot_paper.default_rule import (
     DEFAULT_RULE_TEXT,
     REFERENCE_POLICY,
@@ -20,8 +19,12 @@ from bylot_paper.default_rule import (
     ResultLine,
     find_counted_places,
 )
-from bylot_paper.grid import COMPARISON_EXPERIMENTS, CROWD_ENVIRONMENTS, OTHER_SCENARIOS
-from bylot_paper.policy_settings import COMPARED_POLICIES
+from bylot_paper.grid import (
+    COMPARED_POLICIES,
+    COMPARISON_EXPERIMENTS,
+    CROWD_ENVIRONMENTS,
+    OTHER_SCENARIOS,
+)
 from bylot_paper.report.figures import make_panels, put_legend
 from bylot_paper.report.formatting import (
     MEAN_AND_ERROR,
@@ -31,7 +34,7 @@ from bylot_paper.report.formatting import (
     format_mean_error,
     tabulate_refusals,
 )
-from bylot_paper.scenarios import SHARED_POOLS
+from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
 POLICY_ORDER = COMPARED_POLICIES[::-1]
 """The order of policies in tables and figures: ours first."""

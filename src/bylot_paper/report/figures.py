@@ -19,8 +19,7 @@ from bylot_paper.analysis import (
     sweep_key,
     wilson_interval,
 )
-from bylot_paper.grid import BINDING_LEVELS, LIMITED_LEVELS
-from bylot_paper.policy_settings import GUARDED_POLICIES
+from bylot_paper.grid import BINDING_LEVELS, GUARDED_POLICIES, LIMITED_LEVELS
 
 LEVEL_STYLES = {
     "tight": SeriesStyle("tight", look.BLUE, "-", "o"),

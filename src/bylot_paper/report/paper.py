@@ -14,7 +14,6 @@ from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, name_data,
 from bylot_paper.claims import judge
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.claims.measures import NEAR_OPTIMAL, Evidence, RunShare
-from bylot_paper.crowd_scenario import PAPER_LEVELS
 from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES
 from bylot_paper.report.formatting import (
     NO_VALUE,
@@ -27,6 +26,7 @@ from bylot_paper.report.formatting import (
     format_mean_std,
     tabulate_untested,
 )
+from bylot_paper.scenarios import PAPER_LEVELS
 
 LOOSER_THRESHOLD = 0.98
 """Another threshold for near-optimal; the report says which verdicts it would change."""
