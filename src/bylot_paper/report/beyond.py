@@ -26,7 +26,7 @@ from bylot_paper.grid import (
     format_default_tuning,
 )
 from bylot_paper.report import formatting
-from bylot_paper.report.formatting import MEAN_AND_ERROR, NO_VALUE, fill_table, format_mean_error
+from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 
 
 def build_beyond_section(
@@ -38,11 +38,10 @@ def build_beyond_section(
     """Checks, then each topic with its figures, sentences and tables, as far as records go."""
     groups = RecordGroups(cells)
     sweeps = collect_sweeps(groups)
-    lost, kept = f"Regret by case: {MEAN_AND_ERROR}", "Runs within all limits, with no tolerance"
     by_policy = [
         *tabulate_overall(groups),
-        *tabulate_by_case(groups, lost, "regret_true", format_mean_error),
-        *tabulate_by_case(groups, kept, "outside", formatting.format_kept),
+        *tabulate_by_case(groups, "regret-by-case", "regret_true", format_mean_error),
+        *tabulate_by_case(groups, "kept-by-case", "outside", formatting.format_kept),
     ]
     by_part, by_period = tabulate_ablation(groups), tabulate_periods(groups)
     said = [*describe_ranking(groups), *describe_saturation(groups)]
@@ -51,7 +50,7 @@ def build_beyond_section(
         ("Regret and limits", ["beyond", "beyond-rolling", "beyond-regret"], said, by_policy),
         ("Periods", ["beyond-periods"], describe_periods(groups), by_period),
         ("Ablation", ["beyond-ablation"], describe_ablation(groups), by_part),
-        (tuning, [], describe_tuning(sweeps), tabulate_settings(tuning, sweeps)),
+        (tuning, [], describe_tuning(sweeps), tabulate_settings(sweeps)),
         ("Optima", [], [], tabulate_optima(groups)),
     ]
     tested = [row for row in checks if row.verdict != UNKNOWN]
@@ -222,16 +221,11 @@ def tabulate_overall(groups: RecordGroups) -> list[Block]:
         runs, least = np.concatenate(kept), min(one.mean() for one in kept)
         counts = f"{runs.sum()}/{runs.size}", f"{100 * least:.0f}%"
         rows.append((policy, f"{ours.mean():.4f}", *parts, *counts))
-    head = (
-        *("policy", "mean regret", "relative to OMD", "largest such ratio in one case"),
-        *("runs within all limits", "least in one case"),
-    )
-    caption = "All eight cases: regret is against the best multinomial policy under exact costs"
-    return fill_table(caption, head, rows)
+    return fill_table("overall", rows)
 
 
 def tabulate_by_case(
-    groups: RecordGroups, caption: str, column: str, form: Callable[[Floats], str]
+    groups: RecordGroups, table: str, column: str, form: Callable[[Floats], str]
 ) -> list[Block]:
     """One row per case, one column per policy."""
     keys = {policy: comparison_keys(policy) for policy in BEYOND_POLICIES}
@@ -241,7 +235,7 @@ def tabulate_by_case(
         if any(keys[policy][n] in groups for policy in shown):
             values = (form(groups.values(keys[policy][n], column)) for policy in shown)
             rows.append((level, environment, *values))
-    return fill_table(caption, ("level", "environment", *shown), rows, words=2)
+    return fill_table(table, rows, shown)
 
 
 def tabulate_optima(groups: RecordGroups) -> list[Block]:
@@ -260,15 +254,7 @@ def tabulate_optima(groups: RecordGroups) -> list[Block]:
                     f"{groups.values(key, 'optimum_spread').max():.0e}",
                 )
             )
-    head = (
-        *("level", "environment", "optimum", "equal shares earn", "gap to the bound, mean"),
-        *("largest", "spread over starts"),
-    )
-    caption = (
-        "The best multinomial policy in hindsight under exact costs: its reward, the gap to the "
-        "proved upper bound, and how much the results of different starts of the search differ"
-    )
-    return fill_table(caption, head, rows, words=2)
+    return fill_table("optima", rows)
 
 
 def tabulate_periods(groups: RecordGroups) -> list[Block]:
@@ -287,13 +273,8 @@ def tabulate_periods(groups: RecordGroups) -> list[Block]:
             ]
             lost = [formatting.format_mean(groups.values(key, "regret_true")) for key in keys]
             rows.append((policy, level, environment, *bad, *lost))
-    head = (
-        *("policy", "level", "environment"),
-        *(f"bad, P = {length:,}" for length in lengths),
-        *(f"regret, P = {length:,}" for length in lengths),
-    )
-    caption = "Periods of P rounds outside a limit, and regret: means over seeds"
-    return fill_table(caption, head, rows, words=3)
+    columns = [f"{what}, P = {length:,}" for what in ("bad", "regret") for length in lengths]
+    return fill_table("periods", rows, columns)
 
 
 def tabulate_ablation(groups: RecordGroups) -> list[Block]:
@@ -307,9 +288,7 @@ def tabulate_ablation(groups: RecordGroups) -> list[Block]:
             rounds = np.mean([groups.values(key, "replaced").mean() for key in keys])
             rows.append((policy, name, *lost, formatting.format_kept(outside), f"{rounds:.1f}"))
     cases = (f"{level} {environment}" for level, environment in HARD_CASES)
-    head = ("policy", "without", *cases, "runs within all limits", "rounds replaced")
-    caption = f"Ablation: regret by case, {MEAN_AND_ERROR}; limits and guard over all cases"
-    return fill_table(caption, head, rows, words=2)
+    return fill_table("ablation", rows, [*cases, "runs within all limits", "rounds replaced"])
 
 
 class SettingsSweep(NamedTuple):
@@ -386,12 +365,8 @@ def describe_tuning(sweeps: Sequence[SettingsSweep]) -> list[str]:
     ]
 
 
-def tabulate_settings(title: str, sweeps: Sequence[SettingsSweep]) -> list[Block]:
+def tabulate_settings(sweeps: Sequence[SettingsSweep]) -> list[Block]:
     """One row per policy."""
-    head = (
-        *("policy", "best setting of all", "settings tried", "seeds", "regret of the default"),
-        *("of the best setting", "of the worst", "of the best of each case", "feasible runs"),
-    )
     rows = []
     for one in sweeps:
         over_all, by_case = one.lost.mean(axis=(1, 2)), one.lost.mean(axis=2)
@@ -404,4 +379,4 @@ def tabulate_settings(title: str, sweeps: Sequence[SettingsSweep]) -> list[Block
                 f"{one.feasible:.1%}",
             )
         )
-    return fill_table(f"{title}: mean regret over four cases", head, rows, words=2)
+    return fill_table("settings", rows)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph, TableBlock
+from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph
 from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
 from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
 from bylot_paper.default_rule import (
@@ -27,11 +27,11 @@ from bylot_paper.grid import (
 )
 from bylot_paper.report.figures import make_panels, put_legend
 from bylot_paper.report.formatting import (
-    MEAN_AND_ERROR,
     NO_VALUE,
     TEXTS,
     build_figure,
     format_mean_error,
+    make_table,
     tabulate_refusals,
 )
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
@@ -131,37 +131,15 @@ def build_default_section(
         blocks.append(Banner("Without the hospital: its files were not given (--hospital)"))
     blocks += [tabulate_choices(choices), Heading("The rule", 3), Bullets(DEFAULT_RULE_TEXT)]
     blocks += [Heading("The table", 3), *build_figure("default", figure, run)]
-    gap = f"Gap to the best mixture of panels: {MEAN_AND_ERROR}; ✗ violated a limit"
     if whole:
         blocks.append(tabulate_policies(entries, *choices[:2]))
-        for caption, form in {
-            gap: format_gap,
-            f"Gap to the best multinomial distribution: {MEAN_AND_ERROR}": lambda one: (
-                format_mean_error(one.values("regret_true"))
-            ),
-            f"Reward: {MEAN_AND_ERROR}": lambda one: format_mean_error(one.values("reward")),
-            "Runs within all limits, with no tolerance": lambda one: (
-                f"{one.line.kept}/{one.line.runs}"
-            ),
-            "Microseconds per round": lambda one: f"{one.values('micros').mean():.1f}",
-        }.items():
-            blocks.append(tabulate_entries(whole, caption, form))
+        blocks += [tabulate_entries(whole, table, form) for table, form in ENTRY_TABLES.items()]
         blocks.append(tabulate_references(whole))
     if spans:
         blocks.append(Heading("In periods", 3))
-        bad = "Periods outside a limit"
-        blocks.append(
-            tabulate_entries(
-                spans, bad, lambda one: f"{one.line.bad_periods}/{int(one.values('periods').sum())}"
-            )
-        )
-        blocks.append(tabulate_entries(spans, f"In periods. {gap}", format_gap))
-    return [
-        *blocks,
-        *tabulate_refusals(cells),
-        Heading("How it was done", 3),
-        Bullets(TEXTS["notes"]["default"]),
-    ]
+        blocks += [tabulate_entries(spans, table, form) for table, form in PERIOD_TABLES.items()]
+    notes = Bullets(TEXTS["notes"]["default"])
+    return [*blocks, *tabulate_refusals(cells), Heading("How it was done", 3), notes]
 
 
 def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
@@ -201,8 +179,7 @@ def tabulate_choices(choices: Sequence[DefaultChoice]) -> Block:
         )
         for choice in choices
     ]
-    head = ("problems", "choice", "score", "other candidates", "remark")
-    return TableBlock("Verdict: mean score ± standard error", head, rows, words=len(head))
+    return make_table("choices", rows)
 
 
 def list_others(choice: DefaultChoice) -> list[str]:
@@ -251,15 +228,11 @@ def tabulate_policies(
                 f"{np.mean(times):.1f}",
             )
         )
-    head = (
-        *("policy", "candidate for the default", "records propensities", "score"),
-        *("runs within all limits", "µs per round"),
-    )
-    return TableBlock("All scenarios together", head, rows, words=3)
+    return make_table("policies", rows)
 
 
 def tabulate_entries(
-    entries: Sequence[ContestEntry], caption: str, form: Callable[[ContestEntry], str]
+    entries: Sequence[ContestEntry], table: str, form: Callable[[ContestEntry], str]
 ) -> Block:
     """One row per place, one column per policy."""
     policies = list_policies(entries)
@@ -267,7 +240,7 @@ def tabulate_entries(
     for one in entries:
         if one.line.gaps or one.line.period is not None:
             rows[one.line.place][policies.index(one.line.policy)] = form(one)
-    return TableBlock(caption, ("place", *policies), [(name, *row) for name, row in rows.items()])
+    return make_table(table, [(name, *row) for name, row in rows.items()], policies)
 
 
 def list_policies(entries: Sequence[ContestEntry]) -> list[str]:
@@ -283,6 +256,19 @@ def format_gap(entry: ContestEntry) -> str:
     return format_mean_error(np.array(list(line.gaps.values()))) + mark
 
 
+ENTRY_TABLES: dict[str, Callable[[ContestEntry], str]] = {
+    "gap": format_gap,
+    "multinomial-gap": lambda one: format_mean_error(one.values("regret_true")),
+    "reward": lambda one: format_mean_error(one.values("reward")),
+    "kept": lambda one: f"{one.line.kept}/{one.line.runs}",
+    "micros": lambda one: f"{one.values('micros').mean():.1f}",
+}
+PERIOD_TABLES: dict[str, Callable[[ContestEntry], str]] = {
+    "bad-periods": lambda one: f"{one.line.bad_periods}/{int(one.values('periods').sum())}",
+    "gap-in-periods": format_gap,
+}
+
+
 def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
     """What the references earn in each place, and how sure they are."""
     rows = []
@@ -293,11 +279,7 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
         means = (seeds[column].to_numpy().mean() for column in columns)
         worst = float(np.max(seeds["mixture_gap"].to_numpy()))
         rows.append((name, *(f"{mean:.4f}" for mean in means), f"{worst:.1e}"))
-    head = (
-        *("place", "best mixture of panels", "best multinomial distribution"),
-        *("its gap to the bound", "equal shares", "largest gap of a mixture to its bound"),
-    )
-    return TableBlock("References: means over seeds, of rewards in [0, 1]", head, rows)
+    return make_table("references", rows)
 
 
 def make_default_data(

@@ -17,9 +17,8 @@ from bylot_paper.analysis import RunManifest, is_synthetic
 from bylot_paper.claims.judge import FAILS, HOLDS, UNKNOWN, JudgedClaim
 
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
-"""Captions of figures, and the notes of each part of the report."""
+"""Captions of figures and tables, and the notes of each part of the report."""
 NO_VALUE = "–"
-MEAN_AND_ERROR = "mean ± standard error over seeds"
 VERDICT_MARKS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNKNOWN: ("unknown", "?")}
 """CSS class and sign of a verdict."""
 
@@ -76,11 +75,20 @@ def format_kept(outside: Floats) -> str:
     return f"{int((outside <= 0).sum())}/{outside.size}" if outside.size else NO_VALUE
 
 
+def make_table(
+    name: str, rows: Sequence[Sequence[str]], more: Sequence[str] = (), **values: str
+) -> Block:
+    """A table of texts.toml; `more` are columns that depend on the records."""
+    text = TEXTS["tables"][name]
+    caption, head = text["caption"].format(**values), [*text["head"], *more]
+    return TableBlock(caption, head, rows, text["words"])
+
+
 def fill_table(
-    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1
+    name: str, rows: Sequence[Sequence[str]], more: Sequence[str] = (), **values: str
 ) -> list[Block]:
     """A table; nothing if no record fills it."""
-    return [TableBlock(caption, head, rows, words)] if rows else []
+    return [make_table(name, rows, more, **values)] if rows else []
 
 
 def build_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Block]:
@@ -103,7 +111,7 @@ def count_verdicts(rows: Sequence[JudgedClaim], what: str) -> str:
 def tabulate_untested(caption: str, kind: str, rows: Sequence[JudgedClaim]) -> list[Block]:
     """What could not be judged, with the reason."""
     untested = [(row.id, row.measured) for row in rows if row.verdict == UNKNOWN]
-    return fill_table(caption, (kind, "reason"), untested, words=2)
+    return [TableBlock(caption, (kind, "reason"), untested, words=2)] if untested else []
 
 
 def tabulate_refusals(cells: pl.DataFrame) -> list[Block]:
@@ -115,5 +123,4 @@ def tabulate_refusals(cells: pl.DataFrame) -> list[Block]:
         (*names, reason, "" if period is None else f"{period:,}", str(runs))
         for *names, period, reason, runs in kinds.rows()
     ]
-    head = ("experiment", "policy", "level", "reason (the first)", "period", "runs")
-    return fill_table("Runs that a policy refused", head, rows, words=4)
+    return fill_table("refusals", rows)

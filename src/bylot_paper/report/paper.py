@@ -8,7 +8,7 @@ import polars as pl
 
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import Block, Bullets, Heading, Paragraph, TableBlock
+from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
 from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, name_data, sweep_key
 from bylot_paper.claims import judge
@@ -24,6 +24,7 @@ from bylot_paper.report.formatting import (
     fill_table,
     format_mean,
     format_mean_std,
+    make_table,
     tabulate_untested,
 )
 from bylot_paper.scenarios import PAPER_LEVELS
@@ -57,10 +58,7 @@ def build_paper_section(
     blocks.append(Paragraph(f"{threshold}; at {LOOSER_THRESHOLD:.0%}, {change}."))
     blocks += build_readings(cells, run)
     blocks += [Heading("The numbers behind the figures"), *build_tables(groups)]
-    blocks.append(Heading("How the paper was read"))
-    blocks.append(
-        Paragraph("Where the text is silent or contradicts itself, we did the following.")
-    )
+    blocks += [Heading("How the paper was read"), Paragraph(TEXTS["paragraphs"]["readings"])]
     return [*blocks, Bullets(TEXTS["notes"]["paper"])]
 
 
@@ -76,14 +74,7 @@ def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
 def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
     """Every claim by section, and those that cannot be tested in a table."""
     tested = [row for row in claims if row.verdict != UNKNOWN]
-    blocks: list[Block] = [
-        Paragraph(
-            "Each sentence is in our words, with the rule that judges it beside it. A comparison "
-            "of two policies is over the same seeds and needs more than two standard errors. "
-            "Sentences that only describe a figure or repeat another are left out."
-        ),
-        Paragraph(total),
-    ]
+    blocks: list[Block] = [Paragraph(TEXTS["paragraphs"]["claims"]), Paragraph(total)]
     for section in dict.fromkeys(row.section for row in tested):
         blocks.append(Heading(f"Section {section}", 3))
         blocks.append(Verdicts([row for row in tested if row.section == section]))
@@ -98,13 +89,11 @@ def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
         return []
     rows = [tuple(one) for one in found if one.usual != one.other]
     used = dict.fromkeys(one.variant for one in found)
-    head = ("variant", "claim", "as read here", "as the variant", "measured")
-    caption = "Verdicts that another reading of the paper would change"
     return [
         Heading("Other readings"),
         Paragraph(f"{len(rows)} of {len(found)} verdicts on feasibility would change."),
         Bullets([f"{variant}: {judge.READING_VARIANTS[variant][1]}." for variant in used]),
-        *fill_table(caption, head, rows, words=5),
+        *fill_table("readings", rows),
     ]
 
 
@@ -114,11 +103,8 @@ def build_tables(groups: RecordGroups) -> list[Block]:
     for environment in ENVIRONMENT_LABELS:
         tables += tabulate_comparison(groups, environment)
     tables += tabulate_theorems(groups)
-    note = (
-        "The theorems are about the plain algorithm (no batches, no baseline, its own step) and "
-        "expected regret; their right-hand sides are given for scale, in the same units."
-    )
-    return [*tables, Paragraph(note)] if tables else [Paragraph("The records are empty.")]
+    note = TEXTS["paragraphs"]["theorems"] if tables else "The records are empty."
+    return [*tables, Paragraph(note)]
 
 
 def tabulate_levels(groups: RecordGroups) -> Block:
@@ -131,9 +117,7 @@ def tabulate_levels(groups: RecordGroups) -> Block:
         bounds = np.concatenate([np.zeros(0), *found])
         reached = f"{bounds.min():.3f} to {bounds.max():.3f}" if bounds.size else NO_VALUE
         rows.append((style.name, margin, cap, reached))
-    head = ("level", "margin on workload", "cap on experts", "limit on workload in the records")
-    caption = "Levels of limits (Table 1): workload at most 5 x its pool mean + margin, per round"
-    return TableBlock(caption, head, rows)
+    return make_table("levels", rows)
 
 
 def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
@@ -145,31 +129,17 @@ def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
         for level in LEVEL_STYLES
         for policy in policies
     ]
-    head = (
-        *("level", "policy", "seeds", "reward", "true regret"),
-        *("feasible at 0", "at 0.001", "at 0.01", "R2", "experts", "workload"),
-    )
-    rows = [make_comparison_row(groups, key) for key in keys if key in groups]
-    caption = (
-        f"{ENVIRONMENT_LABELS[environment].capitalize()} environment: mean ± standard deviation "
-        f"over seeds; feasible seeds in % with Wilson's 95% interval"
-    )
-    return fill_table(caption, head, rows, words=2)
-
-
-def make_comparison_row(groups: RecordGroups, key: GroupKey) -> tuple[str, ...]:
-    """One policy at one level."""
-    style = PAPER_POLICY_STYLES.get(key.policy)
-    outside = groups.values(key, "outside")
-    return (
-        LEVEL_STYLES[key.level].name,
-        style.name if style else key.policy,
-        str(len(groups[key])),
-        format_mean_std(groups.values(key, "reward")),
-        format_mean_std(groups.values(key, "regret_true")),
-        *(format_share(outside, tolerance) for tolerance in LIMIT_TOLERANCES),
-        *(format_mean(groups.values(key, column)) for column in ("r2", "expert", "workload")),
-    )
+    rows = []
+    for key in keys:
+        if key in groups:
+            style, outside = PAPER_POLICY_STYLES.get(key.policy), groups.values(key, "outside")
+            names = LEVEL_STYLES[key.level].name, style.name if style else key.policy
+            rewards = (format_mean_std(groups.values(key, x)) for x in ("reward", "regret_true"))
+            shares = (format_share(outside, tolerance) for tolerance in LIMIT_TOLERANCES)
+            means = (format_mean(groups.values(key, x)) for x in ("r2", "expert", "workload"))
+            rows.append((*names, str(len(groups[key])), *rewards, *shares, *means))
+    label = ENVIRONMENT_LABELS[environment].capitalize()
+    return fill_table("comparison", rows, environment=label)
 
 
 def format_share(outside: Floats, tolerance: float) -> str:
@@ -195,9 +165,7 @@ def tabulate_decay(groups: RecordGroups) -> list[Block]:
         for level in LEVEL_STYLES
         if (key := sweep_key(N, level)) in groups
     ]
-    head = ("N", "level", "measure", *(f"n = {n:,}" for n in TABULATED_UPDATES))
-    caption = "Sweep: mean ± standard deviation over seeds at update n = t/10"
-    return fill_table(caption, head, rows, words=3)
+    return fill_table("decay", rows, [f"n = {n:,}" for n in TABULATED_UPDATES])
 
 
 def format_at_updates(groups: RecordGroups, key: GroupKey, column: str) -> list[str]:
@@ -220,10 +188,6 @@ def tabulate_theorems(groups: RecordGroups) -> list[Block]:
         (key for key in groups if key.policy.startswith("omd")),
         key=lambda key: (key._replace(level=""), order.index(key.level)),
     )
-    head = (
-        *("experiment", "environment", "level", "policy", "N"),
-        *("R1", "its bound", "seeds within", "R2", "its bound", "seeds within"),
-    )
     rows = [
         (
             *(key.experiment, key.environment, LEVEL_STYLES[key.level].name, key.policy),
@@ -233,8 +197,7 @@ def tabulate_theorems(groups: RecordGroups) -> list[Block]:
         )
         for key in keys
     ]
-    caption = "OMD at the end of the run against Theorems 1 (R1) and 2 (R2): means over seeds"
-    return fill_table(caption, head, rows, words=4)
+    return fill_table("theorems", rows)
 
 
 def compare_with_bound(
