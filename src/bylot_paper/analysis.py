@@ -1,11 +1,11 @@
 """Groups of records that differ only in their seed, and how reports name their run."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from scipy.stats import binomtest
 
 from bylot.harness import SeedCurves
 from bylot.numerics.jit import Floats
@@ -121,29 +121,16 @@ def format_seed_count(seeds: tuple[int, int]) -> str:
     return f"{fewest} seed{'s' * (fewest != 1)}" if fewest == most else f"{fewest} to {most} seeds"
 
 
-NORMAL_QUANTILE_95 = 1.959963984540054
-"""The normal quantile of 97.5%."""
-
-
-def wilson_interval(
-    successes: int, runs: int, z: float = NORMAL_QUANTILE_95
-) -> tuple[float, float]:
-    """Wilson's score interval of a share; [0, 1] without runs.
-
-    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)
+def wilson_interval(successes: int, runs: int) -> tuple[float, float]:
+    """Wilson's 95% score interval of a share; [0, 1] without runs.
 
     >>> [round(end, 3) for end in wilson_interval(20, 20)]
     [0.839, 1.0]
     """
     if runs == 0:
         return 0.0, 1.0
-    share = successes / runs
-    centre = share + z * z / (2 * runs)
-    reach = z * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
-    scale = 1 + z * z / runs
-    low = 0.0 if successes == 0 else (centre - reach) / scale  # exact at the ends
-    high = 1.0 if successes == runs else (centre + reach) / scale
-    return low, high
+    low, high = binomtest(successes, runs).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def name_crowd(run: RunManifest) -> str:

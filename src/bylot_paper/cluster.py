@@ -155,31 +155,31 @@ class ClusterRun:
         self.task = ray.remote(num_cpus=1, max_retries=MAX_JOB_LOSSES)(make_remote_task())
 
     def run(self) -> Iterator[FinishedJob[Any, Any]]:
-        """Keep a few jobs per core submitted; yield jobs as they finish."""
+        """Keep a few jobs per core submitted; yield jobs as they finish, also after an error."""
         try:
             while self.waiting or self.submitted:
-                self.submit(JOBS_PER_CORE * self.count_cores())
+                self.submit()
                 ready, _ = self.ray.wait(list(self.submitted), timeout=1.0)
                 for reference in ready:
                     yield self.fetch_result(reference, self.submitted.pop(reference))
         except (BylotError, KeyboardInterrupt):
-            yield from self.collect_finished()
+            left = list(self.submitted)
+            ready, _ = self.ray.wait(left, num_returns=len(left), timeout=0) if left else ([], [])
+            for reference in ready:
+                with contextlib.suppress(BylotError):  # one failure is reported already
+                    yield self.fetch_result(reference, self.submitted.pop(reference))
             raise
 
-    def submit(self, most: int) -> None:
-        """Submit jobs until there are this many."""
-        while self.waiting and len(self.submitted) < most:
+    def submit(self) -> None:
+        """Submit a few jobs for each core that the cluster has now."""
+        cores = int(self.ray.cluster_resources().get("CPU", 0))
+        if cores != self.core_count:
+            print_progress(f"... cores of the cluster: {cores or 'none yet, waiting for some'}")
+            self.core_count = cores
+        while self.waiting and len(self.submitted) < JOBS_PER_CORE * max(cores, 1):
             job = self.waiting.popleft()
             packed = self.ray.cloudpickle.dumps(job)
             self.submitted[self.task.remote(self.here, self.check, self.work, packed)] = job
-
-    def count_cores(self) -> int:
-        """The cores that the cluster has now, at least 1."""
-        found = int(self.ray.cluster_resources().get("CPU", 0))
-        if found != self.core_count:
-            print_progress(f"... cores of the cluster: {found or 'none yet, waiting for some'}")
-            self.core_count = found
-        return max(found, 1)
 
     def fetch_result(self, reference: Any, job: Any) -> FinishedJob[Any, Any]:
         """Fetch a result, or raise what went wrong."""
@@ -198,16 +198,6 @@ class ClusterRun:
         if isinstance(end, FailedJob):
             raise JobFailed(end.text)
         return FinishedJob(job, end.result, end.core_seconds)
-
-    def collect_finished(self) -> Iterator[FinishedJob[Any, Any]]:
-        """Yield the jobs that have finished already."""
-        if not self.submitted:
-            return
-        count = len(self.submitted)
-        ready, _ = self.ray.wait(list(self.submitted), num_returns=count, timeout=0)
-        for reference in ready:
-            with contextlib.suppress(BylotError):  # one failure is reported already
-                yield self.fetch_result(reference, self.submitted.pop(reference))
 
 
 def make_remote_task() -> Callable[..., bytes | tuple[str, dict[str, str]]]:

@@ -1,12 +1,11 @@
 """Read a crowd: a file of answers and a file of truths, joined on the task."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from bylot.errors import DataError
 from bylot.outcome_tables.text_lines import (
     WHOLE_NUMBER,
     data_error,
@@ -40,10 +39,17 @@ class FieldRows(NamedTuple):
 
 
 def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
-    """Read a file whose lines have one field for each of the columns, separated in any way."""
+    """Read a file whose lines have one field for each of the columns. The separator is the one that
+    gives most lines that many fields; tabs win a tie, then commas.
+    """
     lines = read_text_lines(path)
-    split = guess_separator(lines, len(columns))
-    cut = [split(line) for line in lines]
+    separators = (
+        split_at_tabs,
+        split_at_commas,
+        lambda line: re.split("[ \t]+", line.strip(" \t")),
+    )
+    ways = [[split(line) for line in lines] for split in separators]
+    cut = max(ways, key=lambda way: sum(len(fields) == len(columns) for fields in way))
     bad = [n for n, fields in enumerate(cut, 1) if len(fields) != len(columns) or "" in fields]
     if bad:
         wanted = f"the {len(columns)} fields {', '.join(columns)}"
@@ -54,17 +60,6 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
     if order is None:
         return FieldRows(path, [tuple(fields) for fields in cut], False)
     return FieldRows(path, [tuple(fields[i] for i in order) for fields in cut[1:]], True)
-
-
-def guess_separator(lines: list[str], wanted: int) -> Callable[[str], list[str]]:
-    """The separator that gives most lines the expected number of fields; tabs win a tie."""
-    ways = (split_at_tabs, split_at_commas, split_at_blanks)
-    return max(ways, key=lambda way: sum(len(way(line)) == wanted for line in lines))
-
-
-def split_at_blanks(line: str) -> list[str]:
-    """Fields between spaces and tabs."""
-    return re.split("[ \t]+", line.strip(" \t"))
 
 
 def find_header(path: Path, cut: list[list[str]], columns: Sequence[str]) -> list[int] | None:
@@ -115,23 +110,16 @@ def read_crowd(
     truth = {row[0]: row[1] for row in truths.fields}
     judged = [(t, w, label) for t, w, label in answers.fields if t in truth]
     check_labels(answers, truths, judged, truth)
+    all_tasks, all_workers = ({row[column] for row in answers.fields} for column in (0, 1))
     return assemble_crowd(
         Path(crowd_file).stem if name is None else name,
         (Annotation(task, worker, label == truth[task]) for task, worker, label in judged),
-        unjudged=count_unjudged(answers, judged, truth),
-    )
-
-
-def count_unjudged(
-    answers: FieldRows, judged: list[tuple[str, str, str]], truth: dict[str, str]
-) -> UnjudgedCounts:
-    """Count what the join leaves out on either side."""
-    all_tasks, all_workers = ({row[column] for row in answers.fields} for column in (0, 1))
-    return UnjudgedCounts(
-        annotations=len(answers.fields) - len(judged),
-        tasks=len(all_tasks - truth.keys()),
-        workers=len(all_workers - {worker for _, worker, _ in judged}),
-        unannotated=len(truth.keys() - all_tasks),
+        unjudged=UnjudgedCounts(
+            annotations=len(answers.fields) - len(judged),
+            tasks=len(all_tasks - truth.keys()),
+            workers=len(all_workers - {worker for _, worker, _ in judged}),
+            unannotated=len(truth.keys() - all_tasks),
+        ),
     )
 
 
@@ -178,8 +166,16 @@ def check_labels(
     answers: FieldRows, truths: FieldRows, judged: list[tuple[str, str, str]], truth: dict[str, str]
 ) -> None:
     """Check that some answer has a truth, and that there are at least two labels of each."""
+    for file in (answers, truths):
+        if not file.fields:
+            what = "has a header and nothing else"
+            raise data_error(file.path, what, "give a file with entries")
     if not judged:
-        raise explain_empty_join(answers, truths)
+        some, other = (quote_field(file.fields[0][0]) for file in (answers, truths))
+        what = f"no worker has a task with a truth: no task such as {some} is in "
+        what += f"{truths.path.name!r}, which has tasks such as {other}"
+        remedy = "give files that belong together, with the same ids"
+        raise data_error(answers.path, what, remedy)
     given = {label for _, _, label in judged}
     wanted = {truth[task] for task, _, _ in judged}
     for file, labels, nouns in ((answers, given, "answers"), (truths, wanted, "truths")):
@@ -190,16 +186,3 @@ def check_labels(
         answer, true = quote_field(min(given)), quote_field(min(wanted))
         what = f"no answer such as {answer} is a truth such as {true}"
         raise data_error(answers.path, what, f"use the same labels as in {truths.path.name!r}")
-
-
-def explain_empty_join(answers: FieldRows, truths: FieldRows) -> DataError:
-    """Make the error for files without a common task."""
-    if not answers.fields or not truths.fields:
-        bare = truths if answers.fields else answers
-        return data_error(bare.path, "has a header and nothing else", "give a file with entries")
-    a, b = answers.fields[0][0], truths.fields[0][0]
-    what = (
-        f"no worker has a task with a truth: no task such as {quote_field(a)} is in "
-        f"{truths.path.name!r}, which has tasks such as {quote_field(b)}"
-    )
-    return data_error(answers.path, what, "give files that belong together, with the same ids")

@@ -216,7 +216,13 @@ def choose_default(
     if not order:
         return DefaultChoice(problems, None, {}, excluded, None, uncounted)
     best, silent = order[0], find_missing_propensities(lines)
-    tied = [one for one in order if one not in silent and is_tied(losses[best], losses[one])]
+    tied = [
+        policy
+        for policy in order
+        if policy not in silent
+        and (worse := subtract_estimates(losses[policy], losses[best])).value
+        <= TIE_STANDARD_ERRORS * worse.error
+    ]
     taken = tied[0] if best in silent and tied else best
     scores = {policy: RelativeLoss(losses[policy].value, losses[policy].error) for policy in order}
     beaten, uneven = best if taken != best else None, list_uneven_seeds(counted, order)
@@ -240,11 +246,10 @@ def find_broken_limits(lines: Iterable[ResultLine]) -> dict[str, str]:
     """The policies that broke a limit or refused to play, with the first such place."""
     broken: dict[str, str] = {}
     for line in lines:
+        why = f"broke a limit in {line.bad_periods} periods of {line.place}"
         if line.kept < line.runs:
             why = f"kept all limits in {line.kept} of {line.runs} runs of {line.place}"
-            broken.setdefault(line.policy, why)
-        elif line.bad_periods:
-            why = f"broke a limit in {line.bad_periods} periods of {line.place}"
+        if line.kept < line.runs or line.bad_periods:
             broken.setdefault(line.policy, why)
     return broken
 
@@ -294,12 +299,6 @@ def estimate_gap(line: ResultLine) -> SeedEstimate:
     """The mean gap; a seed is the same randomness in all places of a scenario or pool."""
     source = line.pool or line.scenario
     return estimate_mean({(source, seed): gap for seed, gap in line.gaps.items()})
-
-
-def is_tied(best: SeedEstimate, other: SeedEstimate) -> bool:
-    """Is the other at most TIE_STANDARD_ERRORS standard errors worse, seed by seed?"""
-    difference = subtract_estimates(other, best)
-    return difference.value <= TIE_STANDARD_ERRORS * difference.error
 
 
 def list_uneven_seeds(lines: Sequence[ResultLine], policies: Iterable[str]) -> tuple[str, ...]:
