@@ -5,7 +5,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bylot.cli.options import (
     add_verb,
@@ -20,8 +20,6 @@ from bylot.errors import BylotError
 
 if TYPE_CHECKING:
     from bylot.evaluate import DecisionLog, EvaluationTarget
-    from bylot.problem import Problem
-    from bylot.router.router import Router
 
 
 def add(verbs: Any) -> None:
@@ -69,30 +67,34 @@ def add(verbs: Any) -> None:
     verb.add_argument("--least", type=parse_amount, default=100.0, metavar="ROUNDS", help=text)
 
 
-class EvaluationCase(NamedTuple):
-    """What to evaluate."""
-
-    log: "DecisionLog"
-    targets: list["EvaluationTarget"]
-    rewards: tuple[float, float]
+EvaluationCase = tuple["DecisionLog", list["EvaluationTarget"], tuple[float, float]]
+"""A log, the policies to evaluate on it, and the range of rewards."""
 
 
 def case_from_files(given: argparse.Namespace) -> EvaluationCase:
     """Read the log and the problem or saved router from files."""
+    from bylot import problem_files
     from bylot.errors import OutOfReachWarning, SurrogateWarning
     from bylot.evaluate import read_log
     from bylot.evaluate.targets import can_be_target, parse_target
+    from bylot.router.router import Router
 
     if given.log is None:
         raise BylotError("no LOG given", remedy="give a file, or --router")
     with warnings.catch_warnings():  # about the policy of the router, which is not played here
         warnings.simplefilter("ignore", SurrogateWarning)
         warnings.simplefilter("ignore", OutOfReachWarning)
-        problem, rewards, router = read_pool_file(given.problem_from)
-        has_now = router is not None and can_be_target(router.policy)
-        specs = given.target or (("uniform", "now") if has_now else ("uniform",))
+        specs, router = given.target or ["uniform"], None
+        if is_problem_file(given.problem_from):
+            file = problem_files.read(given.problem_from)
+            problem, rewards = file.problem, file.rewards
+        else:
+            router = Router.load(given.problem_from)
+            problem, rewards = router.problem, router.rewards
+            if can_be_target(router.policy):
+                specs = given.target or ["uniform", "now"]
         targets = [parse_target(spec, problem, router, given.gone) for spec in specs]
-    return EvaluationCase(read_log(given.log, problem, given.gone), targets, rewards)
+    return read_log(given.log, problem, given.gone), targets, rewards
 
 
 def case_from_server(given: argparse.Namespace) -> EvaluationCase:
@@ -113,7 +115,7 @@ def case_from_server(given: argparse.Namespace) -> EvaluationCase:
             log = read_log(given.log, problem, given.gone)
     specs = given.target or ("uniform",)
     targets = [parse_target(spec, problem, gone=log.gone) for spec in specs]
-    return EvaluationCase(log, targets, config.rewards)
+    return log, targets, config.rewards
 
 
 def run(given: argparse.Namespace) -> int:
@@ -122,18 +124,19 @@ def run(given: argparse.Namespace) -> int:
     from bylot.evaluate import evaluate_target, measure_agreement, report
     from bylot.evaluate.result import EvaluationRefusal, describe_refusal
 
-    case = case_from_files(given) if given.router is None else case_from_server(given)
-    log = case.log if given.since is None else case.log.since(given.since)
-    rewards = tuple(given.rewards or case.rewards)
+    read_case = case_from_files if given.router is None else case_from_server
+    log, targets, rewards = read_case(given)
+    log = log if given.since is None else log.since(given.since)
     found: list[Any] = []
     refused: list[EvaluationRefusal] = []
-    for target in case.targets:
+    for target in targets:
         if given.apprentice:
             found.append(measure_agreement(log, target))
             continue
         try:
-            settings = {"rewards": rewards, "level": given.level, "least": given.least}
-            found.append(evaluate_target(log, target, **settings))
+            settings = {"level": given.level, "least": given.least}
+            in_range = tuple(given.rewards or rewards)
+            found.append(evaluate_target(log, target, rewards=in_range, **settings))
         except InsufficientOverlap as error:
             refused.append(describe_refusal(log, target, error))
     if given.apprentice:
@@ -144,18 +147,6 @@ def run(given: argparse.Namespace) -> int:
     for refusal in refused:
         print(f"bylot: {refusal.target}: {refusal.reason}", file=sys.stderr)
     return 1 if refused else 0
-
-
-def read_pool_file(path: Path) -> tuple["Problem", tuple[float, float], "Router | None"]:
-    """Read the problem, the reward range and, from a saved router, the router."""
-    from bylot import problem_files
-    from bylot.router.router import Router
-
-    if is_problem_file(path):
-        file = problem_files.read(path)
-        return file.problem, file.rewards, None
-    router = Router.load(path)
-    return router.problem, router.rewards, router
 
 
 def is_problem_file(path: Path) -> bool:

@@ -134,15 +134,14 @@ def read_hospital_option(given: Path | None) -> "HospitalPanel | None":
     """Read the folder of --hospital or $BYLOT_HOSPITAL; None without either."""
     from bylot_paper.scenarios import HOSPITAL_FILES, read_hospital
 
-    variable = os.environ.get("BYLOT_HOSPITAL")
-    folder = given or (Path(variable) if variable else None)
-    if folder is None:
+    named = given or os.environ.get("BYLOT_HOSPITAL")
+    if not named:
         return None
     for name in HOSPITAL_FILES:
-        if not (folder / name).is_file():
-            what = f"{'--hospital' if given else '$BYLOT_HOSPITAL'} {folder} has no {name}"
+        if not (Path(named) / name).is_file():
+            what = f"{'--hospital' if given else '$BYLOT_HOSPITAL'} {named} has no {name}"
             raise BylotError(what, remedy=f"give a folder with {', '.join(HOSPITAL_FILES)}")
-    return read_hospital(folder)
+    return read_hospital(Path(named))
 
 
 def run_reproduce(given: argparse.Namespace) -> int:

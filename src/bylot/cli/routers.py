@@ -18,7 +18,6 @@ from bylot.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from bylot.client import Client
     from bylot.problem import Limit
 
 AGGREGATES = ["earliest", "last", "sum"]
@@ -148,28 +147,22 @@ def run_create(given: argparse.Namespace) -> None:
 
 def run_list(given: argparse.Namespace) -> None:
     """List routers."""
-    from bylot._text import format_table
-
-    head = ("name", "policy", "created")
-    with connect_client(given) as client:
-        rows = [
-            (router.name, read_router_policy(client, router.name), router.created)
-            for router in client.routers()
-        ]
-    text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
-    print_result(given, {"routers": [dict(zip(head, row, strict=True)) for row in rows]}, text)
-
-
-def read_router_policy(client: "Client", name: str) -> str:
-    """Read the policy from the first event of a router: no edit changes it, and this way the
-    server does not have to load every router for a list.
-    """
     import msgspec
 
+    from bylot._text import format_table
     from bylot.eventlog.events import RouterCreated
 
-    (first,) = client.send(client.router(name).calls.list_events(-1, limit=1)).events
-    return format_policy(msgspec.json.decode(first.body, type=RouterCreated).config.build_policy())
+    head, rows = ("name", "policy", "created"), []
+    with connect_client(given) as client:
+        for router in client.routers():
+            # The policy is in the first event and no edit changes it: the server need not load
+            # every router for a list.
+            call = client.router(router.name).calls.list_events(-1, limit=1)
+            (first,) = client.send(call).events
+            config = msgspec.json.decode(first.body, type=RouterCreated).config
+            rows.append((router.name, format_policy(config.build_policy()), router.created))
+    text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
+    print_result(given, {"routers": [dict(zip(head, row, strict=True)) for row in rows]}, text)
 
 
 def run_show(given: argparse.Namespace) -> None:
