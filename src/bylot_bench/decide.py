@@ -108,7 +108,6 @@ def measure_rate(one: PlayRound, values: Any, seconds: float) -> float:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table; ours also as multiples of the others."""
     rates, peers = result["rounds_per_cpu_s"], list(result["ratios"])
     rows = [("decide + reward, 5 of 50", "rounds per CPU-second", *(f"/ {one}" for one in peers))]
     for name, rate in rates.items():

@@ -71,7 +71,6 @@ class ServerProcess:
         self.stop()
 
     def start(self) -> None:
-        """Start the process and wait until it answers."""
         with open(self.log or os.devnull, "ab") as output:
             self.process = subprocess.Popen(
                 self.command, stdout=output, stderr=output, env=self.environment
@@ -96,7 +95,6 @@ class ServerProcess:
         return self.process.wait(STOP_TIMEOUT_S)
 
     def get(self, path: str) -> Any:
-        """GET a JSON document."""
         with urllib.request.urlopen(self.url + path) as answer:
             return json.load(answer)
 
@@ -113,7 +111,6 @@ class ServerProcess:
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
 
     def memory(self) -> int:
-        """Resident memory in bytes."""
         return int(self.read_stat()[21]) * os.sysconf("SC_PAGE_SIZE")
 
     def read_stat(self) -> list[str]:
@@ -123,8 +120,6 @@ class ServerProcess:
 
 
 class LoadResult(NamedTuple):
-    """What a load measured."""
-
     requests: int
     seconds: float
     p50_ms: float
@@ -133,7 +128,6 @@ class LoadResult(NamedTuple):
 
 
 def format_post(path: str, body: bytes) -> bytes:
-    """A POST request over a persistent connection."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 

@@ -93,7 +93,6 @@ def measure_server(store: str, routers: int) -> dict[str, Any]:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table."""
     head = f"{result['routers']:,} routers, {result['decisions']:,} decisions"
     rows: list[tuple[str, ...]] = [("", "one router, 1,000 decisions", head)]
     for name, key in (

@@ -136,7 +136,6 @@ SOLVER_TOLERANCES = {"osqp": 0.1}  # relative to the largest q; 1e-3 for the oth
 
 
 def list_missing_solvers() -> list[str]:
-    """The solvers that are not installed."""
     return [name for name in QP_SOLVERS if find_spec(name) is None]
 
 
@@ -284,7 +283,6 @@ def fuzz_projection(cases: int, seed: int) -> dict[str, Any]:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table with notes."""
     head = ("K", "ours", "from Python", *QP_SOLVERS, "ratio to best")
     rows, notes = [], []
     for row in result["qp"]:

@@ -97,7 +97,6 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table, sorted by policy."""
     head = ("policy", "K", "M", "rounds per CPU-second", "us a round", "growth", "bind, s")
     found = sorted(result["scale"], key=lambda row: SCALED_POLICIES.index(row["policy"]))
     rows = [

@@ -95,7 +95,6 @@ def measure_cpu() -> tuple[dict[str, float], int]:
 
 
 def format_reward(id: str) -> bytes:
-    """The request that sends a reward."""
     return format_post(f"/v1/decisions/{id}/reward", b'{"value":0.5}')
 
 
@@ -137,7 +136,6 @@ async def drive_pairs(port: int, connections: int, goes_on: Callable[[], bool]) 
 
 
 def load_to_data(connections: int, load: LoadResult) -> dict[str, float]:
-    """A load as plain data."""
     return {
         "connections": connections,
         "requests_per_s": load.requests / load.seconds,
@@ -170,7 +168,6 @@ def soak_server(seconds: float) -> dict[str, Any]:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as tables."""
     cpu, ratio = result["cpu_us_per_request"], result["ratio_to_hello"]
     rows = [("CPU per request, 64 connections", "us", "/ hello")]
     rows += [(name, f"{us:.0f}", f"{ratio.get(name, 1):.2f}") for name, us in cpu.items()]

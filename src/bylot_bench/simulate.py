@@ -49,8 +49,6 @@ def project_halfspace_numpy(z: Floats, floor: float, a: Floats, b: float) -> Flo
 
 
 class NumpyTrace(NamedTuple):
-    """What the NumPy loop records in every round."""
-
     draws: Ints
     probabilities: Floats
     rewards: Floats
@@ -132,7 +130,6 @@ def is_same_trace(trace: NumpyTrace, record: PlayRecord) -> bool:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as a table."""
     rows = [("OMD, K=50, M=5, N=3, B=10", "rounds per CPU-second")]
     rows += [(name, f"{rate:,.0f}") for name, rate in result["rounds_per_cpu_s"].items()]
     agree = "the same trace" if result["same_trace"] else "DIFFERENT TRACES"

@@ -37,7 +37,6 @@ class GroupKey(NamedTuple):
 
 
 def sweep_key(dimensions: int, level: str) -> GroupKey:
-    """A group of the sweep of limits."""
     return GroupKey("sweep", "stochastic", level, "omd", dimensions)
 
 
@@ -134,7 +133,6 @@ def wilson_interval(successes: int, runs: int) -> tuple[float, float]:
 
 
 def name_crowd(run: RunManifest) -> str:
-    """The name of the crowd of a run."""
     return str(run.get("data", {}).get("name", "unknown"))
 
 

@@ -32,7 +32,6 @@ RAY_ENVIRONMENT = {
 
 @functools.cache
 def list_versions() -> dict[str, str]:
-    """The versions that results depend on."""
     packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
     return {"Python": platform.python_version(), "bylot": __version__, **packages}
 
@@ -109,7 +108,6 @@ class RayCluster:
 
 
 def import_quiet_ray() -> Any:
-    """Import Ray without messages and usage statistics."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     for name, value in RAY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)  # Ray reads them when it is imported

@@ -125,17 +125,14 @@ class Crowd:
 
     @property
     def counts(self) -> CrowdCounts:
-        """Workers, tasks, annotations, reliable workers."""
         reliable = len(self.reliable())
         return CrowdCounts(len(self.workers), len(self.tasks), len(self.correct), reliable)
 
     @property
     def workload(self) -> Ints:
-        """Number of annotations of each worker."""
         return np.bincount(self.worker, minlength=len(self.workers)).astype(np.int64)
 
     def accuracy(self) -> Floats:
-        """The share of each worker's annotations that are correct."""
         right = np.bincount(self.worker, self.correct, len(self.workers))
         return np.asarray(right / self.workload, np.float64)
 
@@ -229,7 +226,6 @@ def assemble_crowd(
 
 
 def describe_crowd(crowd: Crowd) -> str:
-    """Describe a crowd in a table."""
     reliable = crowd.reliable()
     accuracy, load = crowd.accuracy()[reliable], crowd.workload[reliable]
     rows = [(f"crowd {crowd.name}", "")]

@@ -75,7 +75,6 @@ def sum_pulls(terms: Iterable[tuple[float, SeedEstimate]]) -> dict[Any, float]:
 
 
 def average_estimates(parts: Iterable[SeedEstimate]) -> SeedEstimate:
-    """The mean of several estimates with equal weights."""
     parts = list(parts)
     value = float(np.mean([part.value for part in parts]))
     return SeedEstimate(value, sum_pulls((1 / len(parts), part) for part in parts))
@@ -94,7 +93,6 @@ def divide_estimates(top: SeedEstimate, bottom: SeedEstimate) -> SeedEstimate:
 
 
 def subtract_estimates(one: SeedEstimate, other: SeedEstimate) -> SeedEstimate:
-    """one - other."""
     return SeedEstimate(one.value - other.value, sum_pulls([(1.0, one), (-1.0, other)]))
 
 
@@ -255,7 +253,6 @@ def find_broken_limits(lines: Iterable[ResultLine]) -> dict[str, str]:
 
 
 def find_missing_propensities(lines: Iterable[ResultLine]) -> dict[str, str]:
-    """The policies that do not record propensities."""
     why = "does not record propensities"
     return {line.policy: why for line in lines if not line.propensities}
 

@@ -74,7 +74,6 @@ def list_tuning_policies() -> list[str]:
 
 
 def format_tuning(eta: float, patience: float, eps: float, batch: int) -> str:
-    """Write the tuned settings as in the name of a policy."""
     return f"eta={eta},patience={patience},eps={eps},batch={batch}"
 
 

@@ -107,7 +107,6 @@ def join_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def encode_parquet(cells: pl.DataFrame, compression: Any) -> bytes:
-    """The bytes of a parquet file."""
     file = io.BytesIO()
     cells.write_parquet(file, compression=compression, row_group_size=1_000)
     return file.getvalue()
@@ -123,7 +122,6 @@ def decode_parquet(content: bytes) -> pl.DataFrame | None:
 
 
 def format_checksum_line(content: bytes) -> str:
-    """A line of the checksum file."""
     return f"{hashlib.sha256(content).hexdigest()}  records.parquet"
 
 

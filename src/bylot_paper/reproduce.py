@@ -85,7 +85,6 @@ class WorkSummary:
         self.start = self.end = time.monotonic()
 
     def add(self, job: ScenarioJob, seconds: float) -> None:
-        """Add a finished job."""
         self.cells.setdefault(job.experiment, []).extend(job.cells)
         self.seconds[job.experiment] = self.seconds.get(job.experiment, 0.0) + seconds
         self.end = time.monotonic()
@@ -103,7 +102,6 @@ class WorkSummary:
 
 
 def make_engine(name: str, workers: int, address: str | None = None) -> Engine:
-    """Make the engine that computes the cells."""
     return RayCluster(address, workers, code_digest) if name == "ray" else ThreadEngine(workers)
 
 

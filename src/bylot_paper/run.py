@@ -135,7 +135,6 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
 
 
 def play_crowd_cell(scenario: CrowdScenario, cell: Cell, horizon: int) -> CrowdPlay | PolicyError:
-    """Play one cell on the crowd."""
     problem = scenario.problems[cell.level]
     trace = simulate_cell(cell, problem, scenario, scenario.rounds, horizon)
     if isinstance(trace, PolicyError):
@@ -166,7 +165,6 @@ def compute_spend(draws: Ints, rows: Floats) -> Floats:
 def record_crowd_cell(
     scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: int
 ) -> CellRecord:
-    """Make the record of a cell on the crowd."""
     problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level).optimum
     means, bounds = play.mean_spend, {}
     outside = measure_worst_excess(problem, means[-1]) if problem.limits else 0.0
@@ -291,7 +289,6 @@ def run_comparison_job(
 def make_job_scenario(
     setup: RunSetup, job: ScenarioJob, rounds: int
 ) -> scenarios.ComparisonScenario:
-    """Make the scenario of a job of the comparison."""
     name, seed = job.environment, job.seed
     if name in (*CROWD_ENVIRONMENTS, "synthetic"):
         crowd = setup.crowd

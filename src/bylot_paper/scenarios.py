@@ -64,7 +64,6 @@ def find_level_smoothing(level: str) -> int:
 
 
 def make_level_problem(pool: WorkerPool, name: str) -> Problem:
-    """Make the problem of a pool at a level."""
     costs, level = {"workload": pool.workload, "expert": pool.expert}, ALL_LEVELS[name]
     limits = []
     if level is not None:
@@ -110,7 +109,6 @@ class CrowdScenario:
 
     @cached_property
     def stack(self) -> ValueStack:
-        """The values with sorted rows, as expectations need them."""
         return ValueStack(self.given.values)
 
     @cached_property
@@ -134,7 +132,6 @@ class CrowdScenario:
         return self.optima[level]
 
     def expected(self, q: Floats) -> Floats:
-        """Expected reward of draws from q in every round."""
         return expected_rewards_by_round(q, self.stack.values, self.stack.order, PAPER_DRAWS)
 
     @cached_property

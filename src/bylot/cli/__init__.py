@@ -63,7 +63,6 @@ def discard_unwritten() -> None:
 
 
 def make_parser() -> VerbParser:
-    """Make the parser of all verbs and their options."""
     top = VerbParser(
         prog="bylot",
         description="Route each request to a small panel of experts, learn from one reward per "

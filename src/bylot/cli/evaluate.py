@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def add(verbs: Any) -> None:
-    """Add `evaluate`."""
     verb = add_verb(
         verbs,
         "evaluate",

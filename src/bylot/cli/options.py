@@ -63,15 +63,12 @@ class VerbParser(argparse.ArgumentParser):
         self.add_argument(name, choices=choices, default=choices[0], help=text)
 
     def add_seed(self) -> None:
-        """Add --seed."""
         self.add_argument("--seed", type=parse_natural, default=0, metavar="N", help="random seed")
 
     def add_range(self, text: str) -> None:
-        """Add --rewards LOW HIGH."""
         self.add_argument("--rewards", type=float, nargs=2, metavar=("LOW", "HIGH"), help=text)
 
     def add_json(self) -> None:
-        """Add --json."""
         self.add_flag("--json", "print one JSON object and nothing else")
 
     def add_server(self) -> None:
@@ -151,7 +148,6 @@ parse_port = make_number_parser(int, lambda n: 0 <= n < 65_536, "a number from 0
 
 
 def parse_names(text: str) -> list[str]:
-    """Split names at commas."""
     return [name.strip() for name in text.split(",")]
 
 

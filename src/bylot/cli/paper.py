@@ -37,7 +37,6 @@ BENCHES = {
 
 
 def add(verbs: Any) -> None:
-    """Add the verbs."""
     add_reproduce(verbs)
     for name, run, summary in (
         ("plot", run_plot, "redraw the figures from the records in a folder"),
@@ -63,7 +62,6 @@ def add(verbs: Any) -> None:
 
 
 def add_reproduce(verbs: Any) -> None:
-    """Add `reproduce`."""
     verb = add_verb(
         verbs,
         "reproduce",
@@ -107,7 +105,6 @@ def add_reproduce(verbs: Any) -> None:
 
 
 def add_crowd_options(verb: VerbParser) -> None:
-    """Add the options that choose a crowd."""
     text = "folder with trec_crowd.txt and trec_truth.txt, or 'synthetic' (default: $BYLOT_DATA, "
     text += "then the user's cache, then a download, and synthetic if there is no network)"
     verb.add_option("--data", "DIR|synthetic", text)
@@ -117,7 +114,6 @@ def add_crowd_options(verb: VerbParser) -> None:
 
 
 def read_crowd_options(given: argparse.Namespace) -> "Crowd":
-    """Read the crowd that the options choose."""
     from bylot_paper.crowd_files import read_crowd
     from bylot_paper.crowd_sources import find_crowd
 
@@ -145,7 +141,6 @@ def read_hospital_option(given: Path | None) -> "HospitalPanel | None":
 
 
 def run_reproduce(given: argparse.Namespace) -> int:
-    """Run experiments and report on them."""
     with explain_missing_extra("reproduce"):
         from bylot_paper.reproduce import EXPERIMENT_SETS, ReproduceRequest, make_engine, reproduce
 
@@ -168,7 +163,6 @@ def run_reproduce(given: argparse.Namespace) -> int:
 
 
 def run_plot(given: argparse.Namespace) -> None:
-    """Redraw the figures."""
     with explain_missing_extra("reproduce"):
         from bylot_paper.records import read_records
         from bylot_paper.report import draw_figures
@@ -188,7 +182,6 @@ def run_report(given: argparse.Namespace) -> None:
 
 
 def run_fetch(given: argparse.Namespace) -> None:
-    """Download the TREC crowd and describe it."""
     from bylot_paper.crowd import describe_crowd
     from bylot_paper.crowd_sources import fetch_trec, find_crowd
 
@@ -197,14 +190,12 @@ def run_fetch(given: argparse.Namespace) -> None:
 
 
 def run_show(given: argparse.Namespace) -> None:
-    """Describe a crowd."""
     from bylot_paper.crowd import describe_crowd
 
     print(describe_crowd(read_crowd_options(given)))
 
 
 def run_bench(given: argparse.Namespace) -> None:
-    """Run one benchmark and print its result."""
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
     options = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}

@@ -24,7 +24,6 @@ AGGREGATES = ["earliest", "last", "sum"]
 
 
 def add(verbs: Any) -> None:
-    """Add `router` with its verbs, `decide` and `reward`."""
     kinds = add_group(verbs, "router", "create, list, show, edit and delete served routers")
     add_create(kinds)
     listing = add_verb(kinds, "list", run_list, "list the routers of the server")
@@ -60,7 +59,6 @@ def add_named_verb(verbs: Any, name: str, *rest: Any) -> VerbParser:
 
 
 def add_create(kinds: Any) -> None:
-    """Add `router create`."""
     create = add_verb(kinds, "create", run_create, "create a router from a problem file")
     create.add_argument("name", metavar="NAME", help="up to 63 lower-case letters, digits, - and _")
     create.add_problem()
@@ -79,7 +77,6 @@ def add_create(kinds: Any) -> None:
 
 
 def add_edit(kinds: Any) -> None:
-    """Add `router edit`."""
     edit = add_named_verb(
         kinds,
         "edit",
@@ -127,7 +124,6 @@ def parse_optional_number(text: str) -> tuple[float | None]:
 
 
 def run_create(given: argparse.Namespace) -> None:
-    """Create a router."""
     from bylot.policies import Auto, resolve_policy
     from bylot.policies.capacity import fill_auto_contexts
     from bylot.problem_files import read
@@ -146,7 +142,6 @@ def run_create(given: argparse.Namespace) -> None:
 
 
 def run_list(given: argparse.Namespace) -> None:
-    """List routers."""
     import msgspec
 
     from bylot._text import format_table
@@ -166,7 +161,6 @@ def run_list(given: argparse.Namespace) -> None:
 
 
 def run_show(given: argparse.Namespace) -> None:
-    """Show the configuration and the status of a router."""
     import msgspec
 
     with connect_client(given) as client:
@@ -182,7 +176,6 @@ def run_show(given: argparse.Namespace) -> None:
 
 
 def run_log(given: argparse.Namespace) -> None:
-    """Print one line per decision."""
     from bylot.client.decision_log import read_entries
 
     with connect_client(given) as client:
@@ -222,7 +215,6 @@ def run_edit(given: argparse.Namespace) -> None:
 
 
 def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["Limit"]:
-    """Change bounds, drop limits, and append new ones."""
     from bylot.errors import ProblemError
     from bylot.problem import at_least, at_most
     from bylot.problem.validation import suggest_known_name
@@ -242,7 +234,6 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
 
 
 def run_decide(given: argparse.Namespace) -> None:
-    """Ask for a panel."""
     import msgspec
 
     with connect_client(given) as client:

@@ -16,7 +16,6 @@ KEY_SCOPES = ("decide", "reward", "read", "admin")
 
 
 def add(verbs: Any) -> None:
-    """Add `serve`, `replay` and `keys` with its verbs."""
     add_serve(verbs)
     replay = add_verb(
         verbs,
@@ -52,7 +51,6 @@ def add(verbs: Any) -> None:
 
 
 def add_serve(verbs: Any) -> None:
-    """Add `serve`."""
     serve = add_verb(
         verbs,
         "serve",
@@ -79,7 +77,6 @@ def add_serve(verbs: Any) -> None:
 
 
 def run_serve(given: argparse.Namespace) -> None:
-    """Serve until interrupted."""
     with explain_missing_extra("serve"):
         from bylot.server.lifecycle import run_server
         from bylot.server.state import ServerSettings
@@ -116,7 +113,6 @@ def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store
 
 
 def run_create_key(given: argparse.Namespace) -> None:
-    """Create, store and print a key."""
     from bylot.eventlog.events import now_us
     from bylot.server.auth import issue_key
 
@@ -130,7 +126,6 @@ def run_create_key(given: argparse.Namespace) -> None:
 
 
 def run_list_keys(given: argparse.Namespace) -> None:
-    """List all keys."""
     from bylot._text import format_table
 
     with closing(open_key_store(given)) as store:
@@ -167,5 +162,4 @@ def run_revoke_key(given: argparse.Namespace) -> None:
 
 
 def format_utc(microseconds: int) -> str:
-    """Format a time to the second, in UTC."""
     return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -18,7 +18,6 @@ from bylot.errors import BylotError, PolicyError
 
 
 def add(verbs: Any) -> None:
-    """Add the verbs."""
     demo = add_verb(verbs, "demo", run_demo, "play a built-in pool: a table and a figure")
     demo.add_count("--rounds", 20_000, "number of requests")
     demo.add_seed()
@@ -34,7 +33,6 @@ def add(verbs: Any) -> None:
 
 
 def add_simulate(verbs: Any) -> None:
-    """Add `simulate`."""
     verb = add_verb(
         verbs,
         "simulate",
@@ -60,7 +58,6 @@ def add_simulate(verbs: Any) -> None:
 
 
 def add_optimum(verbs: Any) -> None:
-    """Add `optimum`."""
     verb = add_verb(
         verbs,
         "optimum",
@@ -85,7 +82,6 @@ def add_optimum(verbs: Any) -> None:
 
 
 def run_demo(given: argparse.Namespace) -> None:
-    """Play the built-in pool."""
     from bylot import demo
 
     demo.run(given.rounds, given.seed, given.out)
@@ -110,14 +106,12 @@ def run_check(given: argparse.Namespace) -> int:
 
 
 def run_new(given: argparse.Namespace) -> None:
-    """Print the starter file of the package."""
     from bylot.problem_files.schema import packaged_text
 
     print(packaged_text("starter.yaml"), end="")
 
 
 def run_schema(given: argparse.Namespace) -> None:
-    """Print the JSON Schema of problem files."""
     from bylot.problem_files.schema import packaged_text
 
     print(packaged_text("problem.schema.json"), end="")

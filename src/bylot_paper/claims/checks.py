@@ -23,12 +23,10 @@ HARD_CASES = tuple(product(BINDING_LEVELS, CROWD_ENVIRONMENTS))
 
 
 def comparison_keys(policy: str) -> list[GroupKey]:
-    """A policy's groups in the comparison."""
     return [GroupKey("beyond", environment, level, policy, 3) for level, environment in CASES]
 
 
 def ablation_keys(policy: str, part: str) -> list[GroupKey]:
-    """A policy's groups without one of its parts."""
     name = f"{policy}:{part}" if part else policy
     return [GroupKey("ablation", environment, level, name, 3) for level, environment in HARD_CASES]
 

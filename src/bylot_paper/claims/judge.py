@@ -43,8 +43,6 @@ class Claim(NamedTuple):
 
 
 class JudgedClaim(NamedTuple):
-    """A claim with its verdict."""
-
     id: str
     section: str
     claim: str
@@ -215,5 +213,4 @@ def compare_readings(cells: pl.DataFrame, run: RunManifest) -> list[OtherReading
 
 
 def judge_by_id(evidence: Evidence) -> dict[str, str]:
-    """The verdict on every claim."""
     return {claim.id: judge_claim(claim, evidence, []).verdict for claim in CLAIMS.values()}

@@ -65,7 +65,6 @@ class RunShare(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95% interval."""
         return wilson_interval(self.kept, self.runs)
 
     def __str__(self) -> str:
@@ -86,7 +85,6 @@ class Evidence:
         self.asked: set[GroupKey] = set()
 
     def values(self, key: GroupKey, column: str) -> SeedValues:
-        """One number per seed."""
         self.asked.add(key)
         if key not in self.groups:
             raise Untestable(f"no records of {key}")
@@ -95,7 +93,6 @@ class Evidence:
         return dict(zip(table["seed"].to_list(), table[column].to_list(), strict=True))
 
     def curve(self, key: GroupKey, column: str) -> UpdateCurves:
-        """One curve per seed."""
         self.asked.add(key)
         curve = self.groups.curve(key, column)
         if curve is None:
@@ -123,7 +120,6 @@ class Evidence:
         return {seed: float(far <= 0) for seed, far in self.values(key, "outside").items()}
 
     def feasible(self, key: GroupKey) -> RunShare:
-        """The share of the seeds within all limits exactly."""
         kept = self.kept(key)
         return RunShare(int(sum(kept.values())), len(kept))
 
@@ -134,14 +130,12 @@ class Evidence:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the run."""
         if "rounds" not in self.run:
             raise Untestable("the manifest does not have the number of rounds")
         return int(self.run["rounds"])
 
 
 def seed_mean(values: SeedValues) -> float:
-    """Mean over seeds."""
     return float(np.mean(list(values.values())))
 
 
@@ -160,7 +154,6 @@ def paired_difference(more: SeedValues, less: SeedValues) -> PairedDifference:
 
 
 def subtract_by_seed(more: SeedValues, less: SeedValues) -> SeedValues:
-    """The difference of each seed that both have."""
     return {seed: more[seed] - less[seed] for seed in more.keys() & less.keys()}
 
 
@@ -217,7 +210,6 @@ optimum_share, by_seed = Evidence.ratio, Evidence.values
 
 
 def mean_value(evidence: Evidence, key: GroupKey, column: str) -> float:
-    """The mean of a column over seeds."""
     return seed_mean(evidence.values(key, column))
 
 
@@ -363,12 +355,10 @@ def share_left(evidence: Evidence, key: GroupKey, column: str, low: float) -> fl
 
 
 def last_value(evidence: Evidence, key: GroupKey, column: str) -> float:
-    """The mean curve at the end of the run."""
     return float(evidence.curve(key, column).mean[-1])
 
 
 def peak(evidence: Evidence, key: GroupKey, column: str) -> float:
-    """The largest value of the mean curve."""
     return float(evidence.curve(key, column).mean.max())
 
 

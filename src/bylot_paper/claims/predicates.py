@@ -93,7 +93,6 @@ def format_values(values: Mapping[str, object], form: str = "") -> str:
 
 
 def number_from(value: float | RunShare) -> float:
-    """The number that is compared."""
     return value.value if isinstance(value, RunShare) else value
 
 
@@ -145,7 +144,6 @@ def every(
 
 
 def note_uniform(evidence: Evidence, cases: Cases) -> str:
-    """What equal shares earn."""
     least = min(evidence.ratio(key, "uniform") for keys in cases.values() for key in keys)
     return f"; equal shares earn {least:.1%} of the optimum or more"
 

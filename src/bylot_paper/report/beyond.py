@@ -77,17 +77,14 @@ def build_beyond_section(
 
 
 def count_checks(checks: Sequence[JudgedClaim]) -> str:
-    """How many checks hold."""
     return formatting.count_verdicts(checks, "checks of our own policies")
 
 
 def has_groups(groups: RecordGroups, keys: Sequence[GroupKey]) -> bool:
-    """Are there records of each?"""
     return all(key in groups for key in keys)
 
 
 def mean_regret(groups: RecordGroups, keys: Sequence[GroupKey]) -> float:
-    """Mean over groups of the mean over seeds."""
     return float(np.mean([groups.values(key, "regret_true").mean() for key in keys]))
 
 
@@ -310,7 +307,6 @@ class SettingsSweep(NamedTuple):
 
     @property
     def default(self) -> float:
-        """Mean regret of the default."""
         return float(self.lost[self.usual].mean())
 
     @property
@@ -366,7 +362,6 @@ def describe_tuning(sweeps: Sequence[SettingsSweep]) -> list[str]:
 
 
 def tabulate_settings(sweeps: Sequence[SettingsSweep]) -> list[Block]:
-    """One row per policy."""
     rows = []
     for one in sweeps:
         over_all, by_case = one.lost.mean(axis=(1, 2)), one.lost.mean(axis=2)

@@ -29,7 +29,6 @@ Measure = Callable[[RecordGroups, GroupKey], tuple[float, float]]
 
 
 def measure_regret(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
-    """Mean and standard deviation over seeds."""
     values = groups.values(key, "regret_true")
     return float(values.mean()), float(seed_std(values))
 
@@ -96,7 +95,6 @@ def make_dot(level: str, environment: str) -> dict[str, Any]:
 
 
 def draw_ablation_dots(axes: Any, groups: RecordGroups, policy: str, measure: Measure) -> None:
-    """One line of dots per part."""
     for y, part in enumerate(ABLATION_LABELS):
         keys = ablation_keys(policy, part)
         for n, key in enumerate(keys):
@@ -157,7 +155,6 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
 def draw_period_line(
     axes: Any, groups: RecordGroups, at: Mapping[float, GroupKey], measure: Measure
 ) -> None:
-    """One policy over the lengths of a period."""
     if not at:
         return
     style = BEYOND_POLICY_STYLES[next(iter(at.values())).policy]

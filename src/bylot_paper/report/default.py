@@ -143,7 +143,6 @@ def build_default_section(
 
 
 def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
-    """The verdict in a sentence."""
     if not choices:
         return "There is nothing to choose a default from."
     first, *others = choices
@@ -167,7 +166,6 @@ def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
 
 
 def tabulate_choices(choices: Sequence[DefaultChoice]) -> Block:
-    """The choice for each class of problems."""
     rows = [
         (
             choice.problems,
@@ -330,7 +328,6 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
 
 
 def draw_tile(axes: Any, x: int, y: int, line: ResultLine, reference: float | None) -> None:
-    """One policy in one place."""
     broke, gap = line.kept < line.runs, float(np.mean(list(line.gaps.values())))
     colour = INFEASIBLE_COLOUR if broke else choose_tile_colour(gap, reference)
     tile = load_pyplot().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w")
@@ -374,7 +371,6 @@ def draw_tile_frame(
 
 
 def draw_tile_legend(figure: Any) -> None:
-    """The meaning of colours."""
     less, more = (choose_tile_colour(ratio, 1.0) for ratio in (1 / COLOUR_RATIO, COLOUR_RATIO))
     shown = {
         f"loses a quarter of what {REFERENCE_POLICY} loses, or less": less,

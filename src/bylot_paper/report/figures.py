@@ -54,12 +54,10 @@ def make_panels(
 
 
 def make_handle(**style: Any) -> Any:
-    """A line or a marker for a legend."""
     return load_pyplot().matplotlib.lines.Line2D([], [], **style)
 
 
 def make_patch(colour: str, alpha: float) -> Any:
-    """A coloured area for a legend."""
     return load_pyplot().matplotlib.patches.Patch(color=colour, alpha=alpha, linewidth=0)
 
 
@@ -278,7 +276,6 @@ def draw_level_points(
 
 
 def label_levels(axes: Any, environment: str, levels: Sequence[str]) -> None:
-    """Names of the levels, and a line between one and the next."""
     names = [{**LEVEL_STYLES, **BEYOND_LEVEL_STYLES}[level].name for level in levels]
     axes.set_title(f"{environment} environment", fontsize=10)
     axes.set_xticks(range(len(names)), names)

@@ -29,7 +29,6 @@ class Verdicts(NamedTuple):
     rows: Sequence[JudgedClaim]
 
     def to_html(self) -> str:
-        """Each claim with its verdict, what was measured and the rule."""
         articles = []
         for row in self.rows:
             kind, sign = VERDICT_MARKS[row.verdict]
@@ -42,7 +41,6 @@ class Verdicts(NamedTuple):
         return "\n".join(articles)
 
     def to_markdown(self) -> str:
-        """A table."""
         head = ("verdict", "claim", "measured", "rule", "id")
         rows = [[getattr(row, name) for name in head] for row in self.rows]
         return render_table_markdown(head, rows, words=len(head))
@@ -102,14 +100,12 @@ def build_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Blo
 
 
 def count_verdicts(rows: Sequence[JudgedClaim], what: str) -> str:
-    """How many claims hold, in a sentence."""
     counts = Counter(row.verdict for row in rows)
     fell = f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNKNOWN]} cannot be tested"
     return f"Of {len(rows)} {what}, {fell}."
 
 
 def tabulate_untested(caption: str, kind: str, rows: Sequence[JudgedClaim]) -> list[Block]:
-    """What could not be judged, with the reason."""
     untested = [(row.id, row.measured) for row in rows if row.verdict == UNKNOWN]
     return [TableBlock(caption, (kind, "reason"), untested, words=2)] if untested else []
 

@@ -83,7 +83,6 @@ def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
 
 
 def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
-    """What would change if the paper were read differently."""
     found = judge.compare_readings(cells, run)
     if not found:
         return []
@@ -98,7 +97,6 @@ def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
 
 
 def build_tables(groups: RecordGroups) -> list[Block]:
-    """All tables that the records can fill."""
     tables = tabulate_decay(groups)
     for environment in ENVIRONMENT_LABELS:
         tables += tabulate_comparison(groups, environment)
