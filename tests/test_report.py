@@ -12,7 +12,8 @@ import pytest
 from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph, TableBlock
 from bylot.reports.pages import render_html, render_markdown
 from bylot_paper.claims.judge import CLAIMS, UNKNOWN
-from bylot_paper.report import summarize_run, write_report
+from bylot_paper.report import write_report
+from bylot_paper.report.formatting import summarize_run
 from paper_records import AS_WRITTEN, make_paper_records
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}

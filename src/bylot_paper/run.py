@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot import theory
-from bylot.errors import BylotError, PolicyError
+from bylot.errors import PolicyError
 from bylot.harness import average_periods, play_cell, rolling_mean, sample_rounds
 from bylot.metrics import measure_distance_from_limits, measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
@@ -21,10 +21,8 @@ from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
 from bylot_paper import scenarios
 from bylot_paper.crowd import Crowd
-from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.grid import (
     COMPARISON_EXPERIMENTS,
-    CROWD_ENVIRONMENTS,
     GUARDED_POLICIES,
     SHARED_SCENARIO_EXPERIMENTS,
     SWEEP_STEP_ROUNDS,
@@ -258,7 +256,15 @@ def run_comparison_job(
     setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int
 ) -> list[CellRecord]:
     """Play the cells of the comparison that chooses the default policy."""
-    scenario = make_job_scenario(setup, job, rounds)
+    scenario = scenarios.make_scenario(
+        job.environment,
+        setup.crowd,
+        setup.hospital,
+        dimensions=job.dimensions,
+        smoothing=job.smoothing,
+        rounds=rounds,
+        seed=job.seed,
+    )
     levels = dict.fromkeys(cell.level for cell in job.cells)
     references = {level: compute_references(scenario, level) for level in levels}
     records = []
@@ -284,24 +290,6 @@ def run_comparison_job(
                 )
             )
     return records
-
-
-def make_job_scenario(
-    setup: RunSetup, job: ScenarioJob, rounds: int
-) -> scenarios.ComparisonScenario:
-    name, seed = job.environment, job.seed
-    if name in (*CROWD_ENVIRONMENTS, "synthetic"):
-        crowd = setup.crowd
-        if name == "synthetic":  # besides the crowd of the run
-            crowd, name = make_synthetic_crowd(), "stochastic"
-        pool = CrowdScenario(crowd, name, job.dimensions, seed, rounds, job.smoothing)
-        values = pool.given.values / pool.dimensions
-        return scenarios.make_comparison_scenario(pool.problems, values)
-    if name in scenarios.BUILT_IN_SCENARIOS:
-        return scenarios.BUILT_IN_SCENARIOS[name][1](rounds, seed)
-    if setup.hospital is None:
-        raise BylotError("the hospital scenario needs its files", remedy="give --hospital")
-    return scenarios.make_hospital_scenario(setup.hospital, rounds, seed)
 
 
 def compute_references(

@@ -17,6 +17,7 @@ from bylot.environments import NO_DELAY, Given, Noisy, Outcomes, Regime, RewardD
 from bylot.environments.base import make_block_generator
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
+from bylot.errors import BylotError
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import expected_rewards_by_round
 from bylot.optima import Optimum, ValueStack, optimum
@@ -24,6 +25,7 @@ from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.simulation import running_mean
 from bylot_paper.crowd import Crowd, WorkerPool
+from bylot_paper.crowd_sources import make_synthetic_crowd
 
 PAPER_DRAWS = 5  # M, in all of section 6
 OPTIMUM_STARTS = 2  # of the search under exact costs; 8 found the same optimum in every scenario
@@ -206,15 +208,6 @@ def make_comparison_scenario(
     return ComparisonScenario(problems, Given(values), ValueStack(values[::step]), few)
 
 
-def make_hospital_scenario(panel: HospitalPanel, rounds: int, seed: int) -> ComparisonScenario:
-    """Visits; the optima are those of the expected visit."""
-    values, weights, _ = panel.visits.expected()
-    visits = panel.visits.rounds(0, rounds, seed).values
-    return ComparisonScenario(
-        {"own": panel.problem}, Given(visits), ValueStack(values, weights=weights)
-    )
-
-
 def make_sample_crowd(size: int, rounds: int, seed: int) -> ComparisonScenario:
     """The made-up workers of `bylot demo`."""
     problem = make_crowd_problem(size=size, seed=seed)
@@ -291,3 +284,31 @@ BUILT_IN_SCENARIOS: dict[str, tuple[int, Callable[[int, int], ComparisonScenario
 
 SHARED_POOLS = dict.fromkeys(("crowd", "re-dealt", "late"), "crowd")
 """Scenarios that have the same pool, and many of the same rounds, under the same seed."""
+
+
+def make_scenario(
+    name: str,
+    crowd: Crowd,
+    hospital: HospitalPanel | None,
+    *,
+    dimensions: int,
+    smoothing: int,
+    rounds: int,
+    seed: int,
+) -> ComparisonScenario:
+    """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd at
+    the levels that are played on its skills.
+    """
+    if name in BUILT_IN_SCENARIOS:
+        return BUILT_IN_SCENARIOS[name][1](rounds, seed)
+    if name == "hospital":
+        if hospital is None:
+            raise BylotError("the hospital scenario needs its files", remedy="give --hospital")
+        values, weights, _ = hospital.visits.expected()  # the optima are those of these visits
+        visits = Given(hospital.visits.rounds(0, rounds, seed).values)
+        stack = ValueStack(values, weights=weights)
+        return ComparisonScenario({"own": hospital.problem}, visits, stack)
+    if name == "synthetic":  # besides the crowd of the run
+        crowd, name = make_synthetic_crowd(), "stochastic"
+    pool = CrowdScenario(crowd, name, dimensions, seed, rounds, smoothing)
+    return make_comparison_scenario(pool.problems, pool.given.values / pool.dimensions)

@@ -9,13 +9,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from bylot.harness import seed_std
-from bylot.metrics import LIMIT_TOLERANCES
 from bylot.reports.blocks import Banner, Block, Bullets, Heading
 from bylot.reports.pages import write_pages
 from bylot.reports.style import make_figure_folder
 from bylot_paper.analysis import (
-    GroupKey,
     RecordGroups,
     RunManifest,
     format_seed_count,
@@ -27,6 +24,7 @@ from bylot_paper.default_rule import choose_defaults
 from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS
 from bylot_paper.records import Records
 from bylot_paper.report import beyond, beyond_figures, default, figures
+from bylot_paper.report.formatting import summarize_run
 from bylot_paper.report.paper import build_paper_section, count_claims
 
 PAPER_EXPERIMENTS = ("sweep", "crowd")
@@ -144,47 +142,3 @@ def build_opening(
     if core_seconds is not None:
         facts.append(f"{core_seconds:,.1f} core-seconds in the last run that computed anything.")
     return [*blocks, Bullets(facts)]
-
-
-def summarize_run(
-    cells: pl.DataFrame, run: RunManifest, core_seconds: float | None = None
-) -> dict[str, Any]:
-    """The content of summary.json; `seeds` is the number of different seeds in the records."""
-    groups = RecordGroups(cells)
-    return {
-        "data": name_data(run),
-        "synthetic": is_synthetic(run),
-        "digest": run.get("data", {}).get("digest"),
-        "code": run.get("code"),
-        "rounds": run.get("rounds"),
-        "window": run.get("window"),
-        "seeds": cells["seed"].n_unique(),
-        "cells": len(cells),
-        "core_seconds": core_seconds,
-        "rows": [summarize_group(groups, key) for key in groups],
-    }
-
-
-def summarize_group(groups: RecordGroups, key: GroupKey) -> dict[str, Any]:
-    """Means over seeds; the deviation (ddof = 1) is null for a single seed."""
-
-    def mean(column: str) -> float | None:
-        values = groups.values(key, column)
-        return float(values.mean()) if values.size else None
-
-    reward, outside = groups.values(key, "reward"), groups.values(key, "outside")
-    return {
-        **key._asdict(),
-        "seeds": len(groups[key]),
-        "reward_mean": mean("reward"),
-        "reward_std": float(seed_std(reward)) if reward.size > 1 else None,
-        "regret_true_mean": mean("regret_true"),
-        "feasible": {
-            f"{tolerance:g}": float((outside <= tolerance).mean()) if outside.size else None
-            for tolerance in LIMIT_TOLERANCES
-        },
-        **{
-            f"{name}_mean": mean(name)
-            for name in ("r2", "expert", "workload", "optimum", "uniform")
-        },
-    }

@@ -1,19 +1,20 @@
-"""How all parts of a report show numbers, verdicts, figures and refused runs."""
+"""How all parts of a report show numbers, verdicts, figures and refused runs; summary.json."""
 
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from bylot.harness import seed_std
+from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Block, Figure, TableBlock
 from bylot.reports.pages import render_table_markdown
-from bylot_paper.analysis import RunManifest, is_synthetic
+from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims.judge import FAILS, HOLDS, UNKNOWN, JudgedClaim
 
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
@@ -120,3 +121,47 @@ def tabulate_refusals(cells: pl.DataFrame) -> list[Block]:
         for *names, period, reason, runs in kinds.rows()
     ]
     return fill_table("refusals", rows)
+
+
+def summarize_run(
+    cells: pl.DataFrame, run: RunManifest, core_seconds: float | None = None
+) -> dict[str, Any]:
+    """The content of summary.json; `seeds` is the number of different seeds in the records."""
+    groups = RecordGroups(cells)
+    return {
+        "data": name_data(run),
+        "synthetic": is_synthetic(run),
+        "digest": run.get("data", {}).get("digest"),
+        "code": run.get("code"),
+        "rounds": run.get("rounds"),
+        "window": run.get("window"),
+        "seeds": cells["seed"].n_unique(),
+        "cells": len(cells),
+        "core_seconds": core_seconds,
+        "rows": [summarize_group(groups, key) for key in groups],
+    }
+
+
+def summarize_group(groups: RecordGroups, key: GroupKey) -> dict[str, Any]:
+    """Means over seeds; the deviation (ddof = 1) is null for a single seed."""
+
+    def mean(column: str) -> float | None:
+        values = groups.values(key, column)
+        return float(values.mean()) if values.size else None
+
+    reward, outside = groups.values(key, "reward"), groups.values(key, "outside")
+    return {
+        **key._asdict(),
+        "seeds": len(groups[key]),
+        "reward_mean": mean("reward"),
+        "reward_std": float(seed_std(reward)) if reward.size > 1 else None,
+        "regret_true_mean": mean("regret_true"),
+        "feasible": {
+            f"{tolerance:g}": float((outside <= tolerance).mean()) if outside.size else None
+            for tolerance in LIMIT_TOLERANCES
+        },
+        **{
+            f"{name}_mean": mean(name)
+            for name in ("r2", "expert", "workload", "optimum", "uniform")
+        },
+    }
