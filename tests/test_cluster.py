@@ -135,8 +135,8 @@ def test_a_cluster_of_our_own_is_not_flooded_and_ends_with_the_run(
 ) -> None:
     out, submit = [], ClusterRun.submit
 
-    def counted(run_of_jobs: ClusterRun, most: int) -> None:
-        submit(run_of_jobs, most)
+    def counted(run_of_jobs: ClusterRun) -> None:
+        submit(run_of_jobs)
         out.append(len(run_of_jobs.submitted))
 
     monkeypatch.setattr(ClusterRun, "submit", counted)
