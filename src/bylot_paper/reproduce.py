@@ -11,20 +11,11 @@ from typing import Any
 from bylot._text import format_table, print_progress
 from bylot.errors import OutOfReachWarning, SurrogateWarning
 from bylot.parallel import Engine, ThreadEngine, show_progress
-from bylot_paper import report
+from bylot_paper import grid, report
 from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
-from bylot_paper.grid import (
-    COMPARISON_EXPERIMENTS,
-    PAPER_ROUNDS,
-    Cell,
-    ScenarioJob,
-    count_rounds,
-    group_cells_by_scenario,
-    list_cells,
-    select_cells,
-)
+from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RUN_FORMAT, RUN_FORMAT_VERSION, RecordStore, code_digest
 from bylot_paper.run import RunSetup, run_job
 from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel
@@ -33,7 +24,7 @@ EXPERIMENT_SETS = {
     "paper": ("sweep", "crowd"),
     "beyond": ("beyond", "ablation", "periods"),
     "all": ("sweep", "crowd", "beyond", "ablation", "periods"),
-    "default": COMPARISON_EXPERIMENTS,
+    "default": grid.COMPARISON_EXPERIMENTS,
 }
 """Names for several experiments."""
 
@@ -46,7 +37,7 @@ class ReproduceRequest:
 
     experiments: Sequence[str] = EXPERIMENT_SETS["all"]
     seeds: int | None = None  # None: those of each experiment
-    rounds: int = PAPER_ROUNDS
+    rounds: int = grid.PAPER_ROUNDS
     only: Sequence[str] = ()
     variants: bool = False
     settings: bool = False
@@ -70,9 +61,11 @@ class ReproduceRequest:
         cells = [
             cell
             for name in names
-            for cell in list_cells(name, self.seeds, self.rounds, self.variants and name == "crowd")
+            for cell in grid.list_cells(
+                name, self.seeds, self.rounds, self.variants and name == "crowd"
+            )
         ]
-        return select_cells(cells, self.only, excluded)
+        return grid.select_cells(cells, self.only, excluded)
 
 
 class WorkSummary:
@@ -95,7 +88,7 @@ class WorkSummary:
         rows = [("computed", "cells", "core-seconds", "rounds per core-second")]
         for name, cells in self.cells.items():
             played, seconds = dict.fromkeys(cell.experiment for cell in cells), self.seconds[name]
-            rate = len(cells) * count_rounds(name, self.rounds) / seconds
+            rate = len(cells) * grid.count_rounds(name, self.rounds) / seconds
             rows.append((" + ".join(played), f"{len(cells):,}", f"{seconds:.1f}", f"{rate:,.0f}"))
         elapsed = f"in {self.end - self.start:.0f} s, without compilation"
         return "\n".join([*format_table(rows), elapsed])
@@ -168,11 +161,11 @@ def compute_cells(
             warnings.simplefilter("ignore", kind)  # such policies are played all the same
         print_progress("... compiling, which is quick if it was done before")
         first = {(cell.experiment, cell.policy): cell for cell in reversed(cells)}
-        for job in group_cells_by_scenario(first.values()):  # so that compilation is not timed
+        for job in grid.group_cells_by_scenario(first.values()):  # so that compilation is not timed
             run_job(setup, job, WARMUP_ROUNDS)
         work.start = time.monotonic()
         with show_progress(len(cells)) as advance:
-            for done in engine.run(group_cells_by_scenario(cells), partial(run_job, setup)):
+            for done in engine.run(grid.group_cells_by_scenario(cells), partial(run_job, setup)):
                 store.add(str(done.job), done.result)
                 work.add(done.job, done.core_seconds)
                 advance(len(done.job.cells))

@@ -19,18 +19,9 @@ from bylot.optima import Optimum, best_mixture, optimum
 from bylot.policies.omd import PAPER_DUAL
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
-from bylot_paper import scenarios
+from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd
-from bylot_paper.grid import (
-    COMPARISON_EXPERIMENTS,
-    GUARDED_POLICIES,
-    SHARED_SCENARIO_EXPERIMENTS,
-    SWEEP_STEP_ROUNDS,
-    Cell,
-    ScenarioJob,
-    count_rounds,
-    make_experiment_policy,
-)
+from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RECORD_SCHEMA
 from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, CrowdScenario
 
@@ -59,8 +50,8 @@ def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> lis
 
     rounds: stop after so many; the policies are still given the full horizon
     """
-    horizon = count_rounds(job.experiment, setup.rounds)
-    if job.experiment in COMPARISON_EXPERIMENTS:
+    horizon = grid.count_rounds(job.experiment, setup.rounds)
+    if job.experiment in grid.COMPARISON_EXPERIMENTS:
         return run_comparison_job(setup, job, rounds or horizon, horizon)
     return run_crowd_job(setup, job, rounds or horizon, horizon)
 
@@ -76,7 +67,7 @@ def simulate_cell(
     return play_cell(
         problem if cell.period is None else problem.replace(period=cell.period),
         scenario.given,
-        make_experiment_policy(cell.policy, cell.experiment, cell.dimensions),
+        grid.make_experiment_policy(cell.policy, cell.experiment, cell.dimensions),
         rounds=rounds,
         seed=cell.seed,
         horizon=horizon if cell.period is None else None,
@@ -119,8 +110,10 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
     plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
     records = []
     for cell in job.cells:
-        aware = make_experiment_policy(cell.policy, cell.experiment, cell.dimensions).uses_limits
-        in_periods = cell.policy.partition(":")[0] in GUARDED_POLICIES
+        aware = grid.make_experiment_policy(
+            cell.policy, cell.experiment, cell.dimensions
+        ).uses_limits
+        in_periods = cell.policy.partition(":")[0] in grid.GUARDED_POLICIES
         key = cell.policy, cell.level if aware else None, cell.period if in_periods else None
         if key not in plays:
             plays[key] = play_crowd_cell(scenario, cell, horizon)
@@ -230,7 +223,7 @@ def sample_curves(scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: 
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
     final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
     """
-    step = SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None
+    step = grid.SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None
     t, problem = sample_rounds(scenario.rounds, step), scenario.problems[cell.level]
     means, rewards = play.mean_spend[t - 1], play.mean_rewards[t - 1]
     distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
@@ -239,7 +232,7 @@ def sample_curves(scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: 
     if play.last is not None:
         proxy = running_mean(scenario.expected(play.last))[t - 1] - rewards
     ends = {"regret_proxy": None if proxy is None else float(proxy[-1]), "r2": float(distance[-1])}
-    if cell.experiment in SHARED_SCENARIO_EXPERIMENTS:
+    if cell.experiment in grid.SHARED_SCENARIO_EXPERIMENTS:
         return ends
     return ends | {
         "curve_t": t,

@@ -8,24 +8,14 @@ from typing import Any, NamedTuple
 from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import GroupKey
 from bylot_paper.claims import measures
-from bylot_paper.claims.measures import (
-    Evidence,
-    PairedDifference,
-    RunShare,
-    SeedValues,
-    bump,
-    paired_difference,
-    peak,
-    seed_mean,
-    share_above,
-)
+from bylot_paper.claims.measures import Evidence, paired_difference, seed_mean
 from bylot_paper.grid import CROWD_ENVIRONMENTS
 
 Cases = Mapping[str, Sequence[GroupKey]]
 """Labels, and the groups of records that are measured under each."""
 Measure = Callable[..., Any]
 """(evidence, *groups): a number, or the share of runs in which something is true."""
-SeedMeasure = Callable[..., SeedValues]
+SeedMeasure = Callable[..., measures.SeedValues]
 
 POLICY_LABELS = {policy: style.name for policy, style in PAPER_POLICY_STYLES.items()} | {
     "omd": "OMD"
@@ -92,8 +82,8 @@ def format_values(values: Mapping[str, object], form: str = "") -> str:
     return ", ".join(f"{label} {value:{form}}".strip() for label, value in named.items())
 
 
-def number_from(value: float | RunShare) -> float:
-    return value.value if isinstance(value, RunShare) else value
+def number_from(value: float | measures.RunShare) -> float:
+    return value.value if isinstance(value, measures.RunShare) else value
 
 
 def numbers_from(values: Mapping[str, Any], name: str | None) -> dict[str, Any]:
@@ -177,7 +167,7 @@ def clearly_larger(
     return ClaimFinding(all(gap.clear for gap in found.values()), measured, numbers)
 
 
-def describe_differences(gaps: Mapping[str, PairedDifference]) -> str:
+def describe_differences(gaps: Mapping[str, measures.PairedDifference]) -> str:
     """The only difference; or how many of them are clear, and the smallest."""
     if len(gaps) == 1:
         return str(*gaps.values())
@@ -264,19 +254,23 @@ def close_together(
 def above_all(evidence: Evidence, cases: Cases, share: float) -> ClaimFinding:
     """The first group is above all the others at more than a share of the sampled rounds."""
     [[ours, *rivals]] = cases.values()
-    found = {"both": share_above(evidence, ours, *rivals)}
-    found |= {POLICY_LABELS[one.policy]: share_above(evidence, ours, one) for one in rivals}
+    found = {"both": measures.share_above(evidence, ours, *rivals)}
+    found |= {
+        POLICY_LABELS[one.policy]: measures.share_above(evidence, ours, one) for one in rivals
+    }
     return ClaimFinding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
 
 
 def largest_bump(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
     """The bump of the last case is clearly larger than those with the same N or the same level."""
     *others, (ours,) = cases.values()
-    first = bump(evidence, ours, column)
+    first = measures.bump(evidence, ours, column)
     near = [
         key for (key,) in others if key.level == ours.level or key.dimensions == ours.dimensions
     ]
-    seeds = {f"N={key.dimensions} {key.level}": bump(evidence, key, column) for key in near}
+    seeds = {
+        f"N={key.dimensions} {key.level}": measures.bump(evidence, key, column) for key in near
+    }
     gaps = {label: paired_difference(first, other) for label, other in seeds.items()}
     said = ", ".join(f"over {label} {gap}" for label, gap in gaps.items())
     means = {label: seed_mean(other) for label, other in seeds.items()}
@@ -288,7 +282,7 @@ def largest_bump(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
 def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
     """The bump is clearly larger in the second case, but not per dimension of reward."""
     (low,), (high,) = cases.values()
-    more, less = (bump(evidence, key, column) for key in (high, low))
+    more, less = (measures.bump(evidence, key, column) for key in (high, low))
     plain = paired_difference(more, less)
     scaled = paired_difference(
         {seed: value / high.dimensions for seed, value in more.items()},
@@ -304,7 +298,7 @@ def only_tight_violates(evidence: Evidence, cases: Cases) -> ClaimFinding:
     peaks: dict[str, float] = {}
     holds = True
     for label, keys in cases.items():
-        tight, *others = (peak(evidence, key, "curve_r2") for key in keys)
+        tight, *others = (measures.peak(evidence, key, "curve_r2") for key in keys)
         peaks |= {
             f"{label} {key.level}": one for key, one in zip(keys, (tight, *others), strict=True)
         }
@@ -331,7 +325,10 @@ def small_early_violation(evidence: Evidence, cases: Cases) -> ClaimFinding:
     for label, (medium, tight) in cases.items():
         curve = evidence.curve(medium, "curve_r2")
         measures.require_update(curve, 30)
-        early, largest = float(curve.mean[curve.n <= 30].max()), peak(evidence, tight, "curve_r2")
+        early, largest = (
+            float(curve.mean[curve.n <= 30].max()),
+            measures.peak(evidence, tight, "curve_r2"),
+        )
         peaks |= {f"{label} medium": early, f"{label} tight": largest}
         holds = holds and early > measures.NO_VIOLATION and float(curve.mean.max()) < largest
     return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})

@@ -25,15 +25,9 @@ from bylot_paper.grid import (
     CROWD_ENVIRONMENTS,
     OTHER_SCENARIOS,
 )
+from bylot_paper.report import formatting
 from bylot_paper.report.figures import make_panels, put_legend
-from bylot_paper.report.formatting import (
-    NO_VALUE,
-    TEXTS,
-    build_figure,
-    format_mean_error,
-    make_table,
-    tabulate_refusals,
-)
+from bylot_paper.report.formatting import NO_VALUE, format_mean_error, make_table
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
 POLICY_ORDER = COMPARED_POLICIES[::-1]
@@ -130,7 +124,7 @@ def build_default_section(
     if not any(one.line.scenario == "hospital" for one in entries):
         blocks.append(Banner("Without the hospital: its files were not given (--hospital)"))
     blocks += [tabulate_choices(choices), Heading("The rule", 3), Bullets(DEFAULT_RULE_TEXT)]
-    blocks += [Heading("The table", 3), *build_figure("default", figure, run)]
+    blocks += [Heading("The table", 3), *formatting.build_figure("default", figure, run)]
     if whole:
         blocks.append(tabulate_policies(entries, *choices[:2]))
         blocks += [tabulate_entries(whole, table, form) for table, form in ENTRY_TABLES.items()]
@@ -138,8 +132,8 @@ def build_default_section(
     if spans:
         blocks.append(Heading("In periods", 3))
         blocks += [tabulate_entries(spans, table, form) for table, form in PERIOD_TABLES.items()]
-    notes = Bullets(TEXTS["notes"]["default"])
-    return [*blocks, *tabulate_refusals(cells), Heading("How it was done", 3), notes]
+    notes = Bullets(formatting.TEXTS["notes"]["default"])
+    return [*blocks, *formatting.tabulate_refusals(cells), Heading("How it was done", 3), notes]
 
 
 def describe_outcome(choices: Sequence[DefaultChoice]) -> str:

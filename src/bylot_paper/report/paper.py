@@ -14,19 +14,9 @@ from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, name_data,
 from bylot_paper.claims import judge
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.claims.measures import NEAR_OPTIMAL, Evidence, RunShare
+from bylot_paper.report import formatting
 from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES
-from bylot_paper.report.formatting import (
-    NO_VALUE,
-    TEXTS,
-    Verdicts,
-    build_figure,
-    count_verdicts,
-    fill_table,
-    format_mean,
-    format_mean_std,
-    make_table,
-    tabulate_untested,
-)
+from bylot_paper.report.formatting import NO_VALUE, TEXTS, fill_table
 from bylot_paper.scenarios import PAPER_LEVELS
 
 LOOSER_THRESHOLD = 0.98
@@ -47,7 +37,7 @@ def build_paper_section(
     for name in ("sweep", "crowd", "rolling"):
         alt = TEXTS["figures"][name]["alt"]
         missing = Paragraph(f"{alt}: no figure, as the records hold no such cells.")
-        blocks += build_figure(name, figures[name], run) or [missing]
+        blocks += formatting.build_figure(name, figures[name], run) or [missing]
     blocks += [Heading("Sentence by sentence"), *build_claims(claims, total)]
     usual, looser = (
         judge.judge_by_id(Evidence(cells, run, near)) for near in (NEAR_OPTIMAL, LOOSER_THRESHOLD)
@@ -65,7 +55,7 @@ def build_paper_section(
 def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
     """How many claims hold, and on which data if these are not the paper's."""
     about = f" (judged on the {name_data(run)} crowd, which is not the paper's)"
-    return count_verdicts(
+    return formatting.count_verdicts(
         claims,
         f"statements of the paper's results{about if judge.describe_other_data(run) else ''}",
     )
@@ -77,8 +67,8 @@ def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
     blocks: list[Block] = [Paragraph(TEXTS["paragraphs"]["claims"]), Paragraph(total)]
     for section in dict.fromkeys(row.section for row in tested):
         blocks.append(Heading(f"Section {section}", 3))
-        blocks.append(Verdicts([row for row in tested if row.section == section]))
-    untested = tabulate_untested("What these records do not cover", "claim", claims)
+        blocks.append(formatting.Verdicts([row for row in tested if row.section == section]))
+    untested = formatting.tabulate_untested("What these records do not cover", "claim", claims)
     return [*blocks, *([Heading("Cannot be tested", 3), *untested] if untested else [])]
 
 
@@ -115,7 +105,7 @@ def tabulate_levels(groups: RecordGroups) -> Block:
         bounds = np.concatenate([np.zeros(0), *found])
         reached = f"{bounds.min():.3f} to {bounds.max():.3f}" if bounds.size else NO_VALUE
         rows.append((style.name, margin, cap, reached))
-    return make_table("levels", rows)
+    return formatting.make_table("levels", rows)
 
 
 def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
@@ -132,9 +122,13 @@ def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
         if key in groups:
             style, outside = PAPER_POLICY_STYLES.get(key.policy), groups.values(key, "outside")
             names = LEVEL_STYLES[key.level].name, style.name if style else key.policy
-            rewards = (format_mean_std(groups.values(key, x)) for x in ("reward", "regret_true"))
+            rewards = (
+                formatting.format_mean_std(groups.values(key, x)) for x in ("reward", "regret_true")
+            )
             shares = (format_share(outside, tolerance) for tolerance in LIMIT_TOLERANCES)
-            means = (format_mean(groups.values(key, x)) for x in ("r2", "expert", "workload"))
+            means = (
+                formatting.format_mean(groups.values(key, x)) for x in ("r2", "expert", "workload")
+            )
             rows.append((*names, str(len(groups[key])), *rewards, *shares, *means))
     label = ENVIRONMENT_LABELS[environment].capitalize()
     return fill_table("comparison", rows, environment=label)
@@ -172,7 +166,7 @@ def format_at_updates(groups: RecordGroups, key: GroupKey, column: str) -> list[
     if curve is None:
         return [NO_VALUE] * len(TABULATED_UPDATES)
     return [
-        format_mean_std(curve.seeds[:, int(np.searchsorted(curve.n, n))])
+        formatting.format_mean_std(curve.seeds[:, int(np.searchsorted(curve.n, n))])
         if n <= curve.n[-1]
         else NO_VALUE
         for n in TABULATED_UPDATES
@@ -204,4 +198,8 @@ def compare_with_bound(
     """A measured mean, the mean of its bound, and how many seeds are within the bound."""
     both = groups[key].select(column, bound).drop_nulls().to_numpy()
     within = f"{int((both[:, 0] <= both[:, 1]).sum())}/{len(both)}" if len(both) else NO_VALUE
-    return format_mean(groups.values(key, column)), format_mean(groups.values(key, bound)), within
+    return (
+        formatting.format_mean(groups.values(key, column)),
+        formatting.format_mean(groups.values(key, bound)),
+        within,
+    )
