@@ -21,26 +21,6 @@ LARGE_POOL_SIZE = 120
 TIE_STANDARD_ERRORS = 2.0
 MIN_RULE_SEEDS = 3  # fewer seeds say nothing about a spread
 
-DEFAULT_RULE_TEXT = (
-    "Candidates are the policies that kept every limit, with no tolerance, in every run of every "
-    "scenario and in every period, and refused none of them. All policies are played in all "
-    "places, also in periods; a policy that was not is no candidate.",
-    "The score of a candidate is its loss against the best mixture of panels, relative to the loss "
-    f"of {REFERENCE_POLICY} in the same place: the mean over seeds, over the places of a scenario, "
-    "and over scenarios. The lowest score wins.",
-    "The standard error is that of a ratio of means over the same seeds. Scenarios are independent "
-    f"of each other unless they share a pool. {REFERENCE_POLICY} itself has score 1 and error 0.",
-    f"A policy within {TIE_STANDARD_ERRORS:g} standard errors of the winner, seed by seed, is tied "
-    "with it. If the winner does not record propensities and a policy tied with it does, the best "
-    "of those is taken.",
-    "The default is the winner over all scenarios among the policies that record the propensity of "
-    "every panel: a propensity that is not recorded when a panel is drawn cannot be recovered, and "
-    "a log without it cannot be used for off-policy evaluation. Where propensities are not needed, "
-    "all candidates count.",
-    "For a class of problems the same rule is applied to the scenarios of that class: up to "
-    f"{LARGE_POOL_SIZE} experts and more, and periods by their length.",
-)
-
 
 class SeedEstimate(NamedTuple):
     """A value, and how much each independent seed moved it, to first order."""

@@ -13,8 +13,9 @@ from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph
 from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
 from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
 from bylot_paper.default_rule import (
-    DEFAULT_RULE_TEXT,
+    LARGE_POOL_SIZE,
     REFERENCE_POLICY,
+    TIE_STANDARD_ERRORS,
     DefaultChoice,
     ResultLine,
     find_counted_places,
@@ -30,6 +31,10 @@ from bylot_paper.report.figures import make_panels, put_legend
 from bylot_paper.report.formatting import NO_VALUE, format_mean_error, make_table
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
+RULE_TEXT = [
+    text.format(reference=REFERENCE_POLICY, ties=f"{TIE_STANDARD_ERRORS:g}", large=LARGE_POOL_SIZE)
+    for text in formatting.TEXTS["rule"]["default"]
+]
 POLICY_ORDER = COMPARED_POLICIES[::-1]
 """The order of policies in tables and figures: ours first."""
 COLOUR_RATIO = 4.0
@@ -123,7 +128,7 @@ def build_default_section(
     blocks: list[Block] = [Heading("The default"), Paragraph(describe_outcome(choices))]
     if not any(one.line.scenario == "hospital" for one in entries):
         blocks.append(Banner("Without the hospital: its files were not given (--hospital)"))
-    blocks += [tabulate_choices(choices), Heading("The rule", 3), Bullets(DEFAULT_RULE_TEXT)]
+    blocks += [tabulate_choices(choices), Heading("The rule", 3), Bullets(RULE_TEXT)]
     blocks += [Heading("The table", 3), *formatting.build_figure("default", figure, run)]
     if whole:
         blocks.append(tabulate_policies(entries, *choices[:2]))
@@ -279,7 +284,7 @@ def make_default_data(
 ) -> dict[str, Any]:
     """The content of default.json: the rule, the lines it was applied to, and its choices."""
     return {
-        "rule": DEFAULT_RULE_TEXT,
+        "rule": RULE_TEXT,
         "outcome": describe_outcome(choices),
         "choices": [
             {**one._asdict(), "scores": {name: x._asdict() for name, x in one.scores.items()}}
