@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 
 from bylot.environments import Given, Noisy
 from bylot.numerics.jit import Floats
+from bylot.numerics.sum_max import expected_rewards, reward_and_slope, sort_experts
 from bylot.problem import Box, Problem, at_least, at_most
 
 
@@ -44,3 +45,16 @@ def distance_to_box(box: Box, x: ArrayLike) -> float:
     """Euclidean distance of x to the box: max over |w| <= 1 of w.x - h(w)."""
     point = np.asarray(x, dtype=np.float64)
     return float(np.linalg.norm(point - point.clip(box.low, box.high)))
+
+
+def expected_reward(q: Floats, values: Floats, M: int) -> float:
+    """Mean over t of Phi^{r_t}(q), for a stack (T, N, K) or one matrix (N, K)."""
+    stack = values.reshape(-1, *values.shape[-2:])
+    return float(expected_rewards(q[None], stack, sort_experts(stack), M).mean())
+
+
+def lemma_1_gradient(q: Floats, values: Floats, M: int, weights: Floats) -> Floats:
+    """sum_t weights_t E[r_t(B) / q_i * (draws equal to i)]: the slope + M Phi_{M-1}(q)."""
+    order = sort_experts(values)
+    lift = M * float(weights @ expected_rewards(q[None], values, order, M - 1))
+    return reward_and_slope(q, values, order, M, weights)[1] + lift

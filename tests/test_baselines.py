@@ -17,8 +17,7 @@ from bylot import Problem, Router, Trace, at_least, at_most, simulate
 from bylot.environments import Given, Noisy
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.errors import PolicyError
-from bylot.numerics.philox import RngKey, draw_uniforms
-from bylot.numerics.streams import BELIEF_STREAM, GUMBEL_STREAM, WARMUP_STREAM
+from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, WARMUP_STREAM, RngKey, draw_uniforms
 from bylot.numerics.variates import add_gumbels, fill_betas
 from bylot.policies import POLICIES, Cbwk, Cucb, Greedy, Moe, Policy, Random, Ts, TsBwk
 from bylot.policies.base import Ticket, compute_inclusion

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot.numerics.box_qp import solve_box_qp
+from bylot.numerics.box import solve_box_qp
 from bylot.numerics.jit import Floats
 
 

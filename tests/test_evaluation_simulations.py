@@ -18,8 +18,7 @@ from bylot.evaluate import (
     make_fixed_size_target,
     make_iid_target,
 )
-from bylot.numerics.sum_max import expected_reward
-from small import five, steady
+from small import expected_reward, five, steady
 from test_distributions import ALL_AVAILABLE, list_panel_probabilities
 
 

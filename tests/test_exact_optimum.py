@@ -8,12 +8,12 @@ from numpy.testing import assert_allclose
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 
 from bylot.errors import InfeasibleLimits
-from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats
-from bylot.numerics.sum_max import expected_reward
 from bylot.optima import Optimum, optimum
 from bylot.optima.exact_search import ExactCosts
 from bylot.problem import Limit, Problem, at_least, at_most
+from small import expected_reward
 
 
 def make_problem(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bylot.numerics.inclusion import (
+from bylot.numerics.iid_sets import (
     expected_panel_costs,
     expected_panel_costs_slope,
     iid_inclusion,

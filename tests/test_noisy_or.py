@@ -12,8 +12,7 @@ from bylot.environments import Given, Noisy, Regime
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.numerics.philox import RngKey
-from bylot.numerics.streams import MODEL_STREAM
+from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
 from bylot.policies.base import decide, learn

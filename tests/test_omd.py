@@ -16,8 +16,7 @@ from bylot import Problem, at_most, simulate
 from bylot.errors import PolicyError
 from bylot.numerics.box import box_support
 from bylot.numerics.jit import Floats, Ints
-from bylot.numerics.philox import RngKey, draw_uniforms
-from bylot.numerics.streams import DRAW_STREAM
+from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
 from bylot.policies.base import decide, learn
 from small import five, recorded

@@ -12,12 +12,11 @@ from scipy.optimize import LinearConstraint, linprog, minimize
 
 from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
 from bylot.numerics.jit import Floats, Ints
-from bylot.numerics.sum_max import expected_reward, expected_reward_gradient, sort_experts
 from bylot.optima import Optimum, ValueStack, optimum
 from bylot.optima.objective import Objective
 from bylot.optima.surrogate import Subproblem
 from bylot.problem import Limit, Problem, at_least, at_most
-from small import distance_to_box
+from small import distance_to_box, expected_reward, lemma_1_gradient
 
 CERTIFIED = 1e-8
 
@@ -50,9 +49,7 @@ def assert_certified(problem: Problem, values: Floats, best: Optimum, floor: flo
     )
     assert_allclose(best.value, expected_reward(q, values, problem.draws), rtol=1e-12, atol=1e-15)
     stack = values.reshape(-1, *values.shape[-2:])
-    slope = expected_reward_gradient(
-        q, stack, sort_experts(stack), problem.draws, np.full(len(stack), 1 / len(stack))
-    )  # the gradient of Lemma 1
+    slope = lemma_1_gradient(q, stack, problem.draws, np.full(len(stack), 1 / len(stack)))
     away = -problem.signs[:, None] * problem.rows
     ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
     top = linprog(

@@ -11,9 +11,9 @@ from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import (
     IidDraws,
+    add_gradient,
     add_panel_cost,
     draw_iid,
-    estimate_gradient,
     fill_cumulative,
     find_first_above,
     restrict_distribution,
@@ -94,7 +94,7 @@ def bias(indicator: bool, draws: int = 3) -> float:
         a = np.array(team)
         reward = VALUES[:, a].max(axis=1).sum()
         kept = np.unique(a) if indicator else a
-        mean += Q[a].prod() * estimate_gradient(kept, Q[kept], reward, 4)
+        add_gradient(mean, kept, Q[kept], float(Q[a].prod() * reward))
     h = 1e-6
     slope = [(phi(Q + h * e, draws) - phi(Q - h * e, draws)) / (2 * h) for e in np.eye(4)]
     return float(np.abs(mean - slope).max())

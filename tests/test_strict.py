@@ -10,7 +10,7 @@ from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_violation
-from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats
 from bylot.policies import Strict
 from bylot.policies.constraint_rows import ConstraintRows, make_constraint_rows

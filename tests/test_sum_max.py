@@ -14,15 +14,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import (
     SortOrder,
-    expected_reward,
-    expected_reward_gradient,
-    expected_rewards_along,
-    expected_rewards_by_round,
+    expected_rewards,
     reward_and_slope,
     reward_hessian,
     sort_experts,
     sum_max,
 )
+from small import expected_reward, lemma_1_gradient
 
 CASES = [(2, 1), (2, 4), (3, 2), (3, 3), (4, 3), (5, 2), (5, 4)]  # K, M
 
@@ -90,7 +88,7 @@ def sorted_slope(q: npt.NDArray[Any], values: Floats, M: int, weights: Floats) -
 def test_the_expected_reward_is_the_mean_over_all_draws(K: int, M: int) -> None:
     q, values, weights = instance(K, seed=1)
     order = sort_experts(values)
-    per = expected_rewards_by_round(q, values, order, M)
+    per = expected_rewards(q[None], values, order, M)
     assert_allclose(
         per, [listed(q, V[None], M, np.ones(1)) for V in values], rtol=1e-13, atol=1e-15
     )
@@ -108,7 +106,7 @@ def test_the_gradient_is_that_of_lemma_1(K: int, M: int) -> None:
     for team in teams(K, M):
         reward = weights @ np.array([sum_max(V, team) for V in values])
         expectation += q[team].prod() * reward / q * np.bincount(team, minlength=K)
-    found = expected_reward_gradient(q, values, sort_experts(values), M, weights)
+    found = lemma_1_gradient(q, values, M, weights)
     assert_allclose(found, expectation, rtol=1e-12)
     assert_allclose(found, derivative(lambda p: listed(p, values, M, weights), q), rtol=1e-12)
 
@@ -125,11 +123,10 @@ def test_the_slope_is_the_derivative_of_the_sorted_formula(K: int, M: int) -> No
 def test_gradient_and_slope_differ_by_the_reward_of_one_draw_less(K: int, M: int) -> None:
     q, values, weights = instance(K, seed=4)
     order = sort_experts(values)
-    lift = M * weights @ expected_rewards_by_round(q, values, order, M - 1)
+    lift = M * weights @ expected_rewards(q[None], values, order, M - 1)
+    gradient = derivative(lambda p: listed(p, values, M, weights), q)
     slope = reward_and_slope(q, values, order, M, weights)[1]
-    assert_allclose(
-        expected_reward_gradient(q, values, order, M, weights), slope + lift, rtol=1e-12
-    )
+    assert_allclose(gradient, slope + lift, rtol=1e-12)
     assert (lift == 0.0) == (M == 1)  # so that for M > 1 they are not the same vector
 
 
@@ -161,10 +158,10 @@ def test_a_played_sequence_is_rewarded_round_by_round() -> None:
     values, qs = rng.random((7, 3, 5)), rng.dirichlet(np.ones(5), size=7)
     order = sort_experts(values)
     alone = [
-        expected_rewards_by_round(q, values[t : t + 1], order[t : t + 1], 4)[0]
+        expected_rewards(q[None], values[t : t + 1], order[t : t + 1], 4)[0]
         for t, q in enumerate(qs)
     ]
-    assert_array_equal(expected_rewards_along(qs, values, order, 4), alone)
+    assert_array_equal(expected_rewards(qs, values, order, 4), alone)
 
 
 def deviation(q: Floats, values: Floats, M: int, believed: float, n: int = 4_000) -> float:

@@ -15,7 +15,7 @@ from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import OutOfReachWarning
 from bylot.metrics import measure_worst_violation
-from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent

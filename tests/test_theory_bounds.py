@@ -10,10 +10,11 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
 from bylot import theory
-from bylot.numerics.box import box_distance, clip_to_unit_ball, dual_slope
+from bylot.numerics.box import clip_to_unit_ball, dual_slope_at
 from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import sum_max
-from bylot.problem import Problem, at_least, at_most
+from bylot.problem import Box, Problem, at_least, at_most
+from small import distance_to_box
 
 
 def project_onto_unit_ball(w: Floats) -> Floats:
@@ -126,10 +127,10 @@ def regret(step: Step, adversary: Callable[[int, Floats], Floats]) -> float:
         u = adversary(t, w)
         earned += float(w @ u - np.maximum(HIGH * w, LOW * w).sum())
         total += u
-        g = dual_slope(LOW, HIGH, u, w)
+        g = np.array([dual_slope_at(*one) for one in zip(LOW, HIGH, u, w, strict=True)])
         energy += float(g @ g)
         w = project_onto_unit_ball(w + (step(t, energy) * g if energy > 0 else 0.0))
-    return T * box_distance(LOW, HIGH, total / T) - earned
+    return T * distance_to_box(Box(LOW, HIGH), total / T) - earned
 
 
 def constant(t: int, w: Floats) -> Floats:

@@ -8,9 +8,9 @@ import numpy as np
 
 from bylot._text import format_table, print_progress
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
-from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats
-from bylot.numerics.sum_max import expected_rewards_by_round
+from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem
 from bylot.reports import style
@@ -31,7 +31,7 @@ def run(rounds: int, seed: int, out: Path) -> None:
         for name in ("distinct", "omd")
     }
     stack, flat = ValueStack(environment.rounds(0, rounds, seed).values), np.full(K, 1 / K)
-    uniform = float(expected_rewards_by_round(flat, stack.values, stack.order, M).mean())
+    uniform = float(expected_rewards(flat[None], stack.values, stack.order, M).mean())
     print_progress("... computing optima in hindsight")
     surrogate, exact = optimum(problem, stack), optimum(problem, stack, exact=True)
     limits = [f"{x.name} {'<=' if x.sign < 0 else '>='} {x.bound:.3g}" for x in problem.limits]

@@ -17,8 +17,7 @@ from bylot.numerics.conditional_poisson import (
     log_fixed_set_probability,
 )
 from bylot.numerics.group_counts import fixed_size_group_counts, iid_group_counts
-from bylot.numerics.iid_sets import log_iid_set_probability
-from bylot.numerics.inclusion import iid_inclusion
+from bylot.numerics.iid_sets import iid_inclusion, log_iid_set_probability
 from bylot.numerics.jit import Bools, Floats, Ints
 
 

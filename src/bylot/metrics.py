@@ -10,7 +10,7 @@ from bylot import theory
 from bylot._text import format_table
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats
-from bylot.numerics.sum_max import expected_rewards_along
+from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import Optimum, ValueStack, optimum
 from bylot.policies import Adaptive, Anytime, Omd, Policy
 from bylot.problem import Problem
@@ -154,7 +154,7 @@ def score(
     earned = record.rewards
     if multinomial:
         q, M = record.distributions, problem.draws
-        earned = expected_rewards_along(q, stack.values, stack.order, M)
+        earned = expected_rewards(q, stack.values, stack.order, M)
     expected = float(earned.mean())
     theorem, regret_bound = find_regret_bound(trace)
     excess = measure_worst_violation(trace)

@@ -1,6 +1,5 @@
 """Playing a policy in an environment: one compiled loop over the very steps the router runs."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -15,12 +14,7 @@ from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, Policy, resolve_policy
 from bylot.policies.base import Ticket, compute_distribution, decide, learn
-from bylot.policies.validation import (
-    RunConfig,
-    check_at_least_one,
-    check_run_config,
-    is_reward_in_range,
-)
+from bylot.policies.validation import check_at_least_one, check_run_config, is_reward_in_range
 from bylot.problem import Problem
 from bylot.router.decision import Decision
 
@@ -28,7 +22,7 @@ CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
 
 
 class PlayRecord(NamedTuple):
-    """What is recorded in every round; `distributions` has no lines if it is not to be kept."""
+    """What is recorded in every round."""
 
     draws: Ints  # (T, M)
     draw_probabilities: Floats  # (T, M) of i.i.d. draws; NaN if panels are drawn as sets
@@ -38,7 +32,7 @@ class PlayRecord(NamedTuple):
     contexts: Ints  # (T,)
     propensities: Floats  # (T,) of the panels; NaN if unknown, or not computed (omd)
     replaced: Bools  # (T,) by the guard, as the draw would have endangered a limit
-    distributions: Floats  # (T or 0, K)
+    distributions: Floats  # (T, K); (0, K) if not kept
 
 
 class LateRewards(NamedTuple):
@@ -231,17 +225,15 @@ def simulate(
         The contexts and values of the rounds, such as `bylot.environments.Noisy`.
     policy : str or Policy
         The name or the settings of a policy.
-    rounds : int
-        The number of rounds to play.
-    seed : int
-        The seed of the environment and of the policy.
+    rounds, seed : int
+        The number of rounds; the seed of the environment and of the policy.
     horizon : int, optional
         The number of rounds that the policy expects, as Theorem 1 requires; None if unknown.
     rewards : tuple of float
         The range of rewards, which is mapped to [0, 1] for learning.
     late : RewardDelay
-        When rewards arrive: ``RewardDelay(lag=200, lost=0.1)`` up to 200 rounds late, and one in
-        ten never. The trace contains all of them.
+        When rewards arrive, such as ``RewardDelay(lag=200, lost=0.1)``: up to 200 rounds late, one
+        in ten never. The trace contains all of them.
     keep_distributions : bool
         Whether to keep the (rounds, K) distributions played, which `score` needs.
 
@@ -274,17 +266,21 @@ def simulate(
     record = make_play_record(problem, rounds, keep_distributions)
     mail = make_late_rewards(problem, late, rounds, seed)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
+    low, high = terms.low, terms.high
     for start in range(0, rounds, CHUNK_ROUNDS):
         stop = min(start + CHUNK_ROUNDS, rounds)
         values, contexts = read_rounds(environment, start, stop, seed)
-        span = terms.high - terms.low
-        play_rounds(rule, state, rows, values, contexts, seed, start, terms.low, span, mail, record)
-        check_simulated_rewards(record.rewards[start:stop], terms)
-    return Trace(problem, settings, seed, horizon, (terms.low, terms.high), record)
+        play_rounds(rule, state, rows, values, contexts, seed, start, low, high - low, mail, record)
+        ends = [float(end(record.rewards[start:stop])) for end in (np.min, np.max)]  # NaN: both
+        if not all(is_reward_in_range(reward, low, high) for reward in ends):
+            raise ValuesError(
+                f"rewards from {ends[0]:.4g} to {ends[1]:.4g} came up, and the range is "
+                f"[{low:g}, {high:g}]; scale the values, or declare rewards=(low, high)"
+            )
+    return Trace(problem, settings, seed, horizon, (low, high), record)
 
 
 def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: int) -> LateRewards:
-    """No reward has arrived yet."""
     due = late.due(rounds, seed)
     slots = min(late.lag, rounds) + 1
     order = np.argsort(due, kind="stable")
@@ -321,35 +317,19 @@ def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> R
     values, contexts = environment.rounds(start, stop, seed)
     values = np.ascontiguousarray(values, dtype=np.float64)
     contexts = np.ascontiguousarray(contexts, dtype=np.int64)
-    declared = (stop - start, *environment.shape)
-    if values.shape != declared or contexts.shape != declared[:1]:
-        raise ValuesError(
-            f"rounds {start} to {stop}: values of shape {values.shape} and contexts of shape "
-            f"{contexts.shape} came, and the environment had declared {declared}"
-        )
-    if contexts.min() < 0 or contexts.max() >= environment.contexts:
-        raise ValuesError(
-            f"rounds {start} to {stop}: contexts from {contexts.min()} to {contexts.max()} came, "
-            f"and the environment had declared {environment.contexts}"
-        )
-    return Rounds(values, contexts)
-
-
-def check_simulated_rewards(rewards: Floats, terms: RunConfig) -> None:
-    """Raise for rewards that a router would refuse."""
-    low, high = float(rewards.min()), float(rewards.max())  # NaN, if there is one
-    if not (
-        is_reward_in_range(low, terms.low, terms.high)
-        and is_reward_in_range(high, terms.low, terms.high)
-    ):
-        raise ValuesError(
-            f"rewards from {low:.4g} to {high:.4g} came up, and the range is "
-            f"[{terms.low:g}, {terms.high:g}]; scale the values, or declare rewards=(low, high)"
-        )
+    shape = (stop - start, *environment.shape)
+    declared: object = shape
+    if values.shape != shape or contexts.shape != shape[:1]:
+        came = f"values of shape {values.shape} and contexts of shape {contexts.shape}"
+    elif contexts.min() < 0 or contexts.max() >= environment.contexts:
+        came, declared = f"contexts from {contexts.min()} to {contexts.max()}", environment.contexts
+    else:
+        return Rounds(values, contexts)
+    rounds = f"rounds {start} to {stop}"
+    raise ValuesError(f"{rounds}: {came} came, and the environment had declared {declared}")
 
 
 def make_play_record(problem: Problem, rounds: int, keep_distributions: bool) -> PlayRecord:
-    """An empty record."""
     return PlayRecord(
         draws=np.empty((rounds, problem.draws), np.int64),
         draw_probabilities=np.full((rounds, problem.draws), np.nan),
@@ -376,14 +356,8 @@ class Playable(Protocol):
     def horizon(self) -> int | None: ...
     @property
     def rewards(self) -> tuple[float, float]: ...
-
-    def decide(self, context: str | None = None) -> Decision:
-        """Draw a panel."""
-        ...
-
-    def reward(self, id: str, value: float) -> Any:
-        """Give the reward of a decision."""
-        ...
+    def decide(self, context: str | None = None) -> Decision: ...
+    def reward(self, id: str, value: float) -> Any: ...
 
 
 def play(router: Playable, environment: Environment, rounds: int, *, start: int = 0) -> Trace:
@@ -399,10 +373,8 @@ def play(router: Playable, environment: Environment, rounds: int, *, start: int 
         The router to drive.
     environment : Environment
         The contexts and values of the rounds.
-    rounds : int
-        The number of rounds to play.
-    start : int
-        The first round, to continue an earlier play.
+    rounds, start : int
+        The number of rounds to play, and the first one, to continue an earlier play.
 
     Returns
     -------
@@ -419,33 +391,16 @@ def play(router: Playable, environment: Environment, rounds: int, *, start: int 
     check_at_least_one("rounds", rounds)
     record = make_play_record(problem, rounds, keep_distributions=False)
     place = {name: i for i, name in enumerate(problem.experts)}
-    several = environment.contexts > 1
-    stop = start + rounds
-    for n, values, context in iterate_rounds(environment, start, stop, router.seed):
-        decision = router.decide(str(context) if several else None)
-        record.draws[n] = [place[name] for name in decision.draws]
-        reward = float(sum_max(values, record.draws[n]))
-        router.reward(decision.id, reward)
-        record.rewards[n], record.contexts[n] = reward, context
-        record_decision(record, n, decision, [limit.name for limit in problem.limits])
-    return Trace(problem, router.policy, router.seed, router.horizon, router.rewards, record)
-
-
-def iterate_rounds(
-    environment: Environment, start: int, stop: int, seed: int
-) -> Iterator[tuple[int, Floats, int]]:
-    """Rounds of an environment, counted from 0: the values and the context of each."""
+    limits, stop = [limit.name for limit in problem.limits], start + rounds
     for first in range(start, stop, CHUNK_ROUNDS):
-        values, contexts = read_rounds(environment, first, min(first + CHUNK_ROUNDS, stop), seed)
-        for n, context in enumerate(contexts.tolist()):
-            yield first - start + n, values[n], context
-
-
-def record_decision(record: PlayRecord, n: int, decision: Decision, limits: list[str]) -> None:
-    """Record a decision."""
-    spend: Mapping[str, float] = decision.spend
-    record.draw_probabilities[n] = decision.draw_probabilities or np.nan
-    record.spend[n] = [spend[name] for name in limits]
-    record.feasible[n] = decision.feasible
-    record.propensities[n] = np.nan if decision.propensity is None else decision.propensity
-    record.replaced[n] = decision.replaced
+        chunk = read_rounds(environment, first, min(first + CHUNK_ROUNDS, stop), router.seed)
+        for n, (values, context) in enumerate(zip(*chunk, strict=True), first - start):
+            decision = router.decide(str(context) if environment.contexts > 1 else None)
+            record.draws[n] = [place[name] for name in decision.draws]
+            record.rewards[n], record.contexts[n] = sum_max(values, record.draws[n]), context
+            router.reward(decision.id, float(record.rewards[n]))
+            record.draw_probabilities[n] = decision.draw_probabilities or np.nan
+            record.spend[n] = [decision.spend[name] for name in limits]
+            record.feasible[n], record.replaced[n] = decision.feasible, decision.replaced
+            record.propensities[n] = np.nan if decision.propensity is None else decision.propensity
+    return Trace(problem, router.policy, router.seed, router.horizon, router.rewards, record)

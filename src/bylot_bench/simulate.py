@@ -15,8 +15,7 @@ from bylot.environments import NO_DELAY
 from bylot.environments.synthetic import make_crowd_problem
 from bylot.numerics.box import EDGE_ROUNDING
 from bylot.numerics.jit import Floats, Ints
-from bylot.numerics.philox import RngKey, draw_uniforms
-from bylot.numerics.streams import DRAW_STREAM
+from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Omd
 from bylot.policies.omd import OmdRule
 from bylot.simulation import PlayRecord, make_late_rewards, make_play_record, play_rounds

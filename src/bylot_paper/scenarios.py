@@ -19,7 +19,7 @@ from bylot.environments.outcomes import draw_block_uniforms
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.errors import BylotError
 from bylot.numerics.jit import Floats, Ints
-from bylot.numerics.sum_max import expected_rewards_by_round
+from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import Optimum, ValueStack, optimum
 from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.problem import Problem, at_least, at_most, share
@@ -134,7 +134,7 @@ class CrowdScenario:
         return self.optima[level]
 
     def expected(self, q: Floats) -> Floats:
-        return expected_rewards_by_round(q, self.stack.values, self.stack.order, PAPER_DRAWS)
+        return expected_rewards(q[None], self.stack.values, self.stack.order, PAPER_DRAWS)
 
     @cached_property
     def uniform(self) -> float:

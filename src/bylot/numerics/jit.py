@@ -59,9 +59,7 @@ def find_cache_folder() -> str | None:
             with tempfile.TemporaryFile(dir=folder):
                 pass
             for entry in folder.rglob("*.nb?"):
-                if (
-                    entry.stat().st_size == 0
-                ):  # left by a full disk or a crash; numba cannot read it
+                if entry.stat().st_size == 0:  # left by a full disk or a crash
                     entry.unlink()
             return str(folder)
         except OSError:
@@ -90,13 +88,22 @@ class SharedCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
 CACHE_LOCATORS = f"{__name__}.SharedCacheLocator,UserProvidedCacheLocator"
 
 
-def jit(function: FunctionT) -> FunctionT:
+def jit(function: FunctionT, **options: str) -> FunctionT:
     """Compile a function: no GIL, no Python fallback, strict IEEE arithmetic, cached on disk.
 
     Strict arithmetic (no fastmath) makes the simulator's loop and the router's single calls agree
     to the last bit, whatever the compiler inlines.
     """
-    return compile_with_numba(function)
+    # numba reads its settings when it decorates a function: other packages keep theirs.
+    config = numba.config
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = CACHE_FOLDER or "", CACHE_LOCATORS
+    try:
+        cache = CACHE_FOLDER is not None
+        decorate = numba.njit(nogil=True, error_model="numpy", cache=cache, **options)
+        return decorate(function)  # type: ignore[no-any-return]
+    finally:
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
 
 
 def jit_inline(function: FunctionT) -> FunctionT:
@@ -104,19 +111,4 @@ def jit_inline(function: FunctionT) -> FunctionT:
 
     A call would count a reference for every array argument, which costs more than the work.
     """
-    return compile_with_numba(function, inline="always")
-
-
-def compile_with_numba(function: FunctionT, **options: str) -> FunctionT:
-    """Apply numba's decorator with the settings and the cache folder of bylot."""
-    # numba reads its settings when it decorates a function: other packages keep theirs.
-    config = numba.config
-    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
-    config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = CACHE_FOLDER or "", CACHE_LOCATORS
-    try:
-        decorate = numba.njit(
-            nogil=True, error_model="numpy", cache=CACHE_FOLDER is not None, **options
-        )
-        return decorate(function)  # type: ignore[no-any-return]
-    finally:
-        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
+    return jit(function, inline="always")

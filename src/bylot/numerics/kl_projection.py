@@ -7,16 +7,16 @@ keeps the rows is theta = z - A' lam, with multipliers lam in [0, cap] that mini
     F(lam) = (1 - eps) log e_M(e^{z - A' lam}) + lam.(b - eps A p0),    slope  b - A p.
 
 Where no p keeps the rows, the cap makes it the p that minimises (1 - eps) KL + cap sum of excesses.
-Newton's method: minimise a quadratic model of F on the box of multipliers (`box_qp`), then search
-the line towards that point. All rows are upper bounds, scaled to max |A_j| = 1 by the caller.
-Written in loops, which compile faster than array expressions.
+Newton's method: minimise a quadratic model of F on the box of multipliers, then search the line
+towards that point. All rows are upper bounds, scaled to max |A_j| = 1 by the caller. Written in
+loops, which compile faster than array expressions.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from bylot.numerics.box_qp import solve_box_qp
+from bylot.numerics.box import solve_box_qp
 from bylot.numerics.conditional_poisson import (
     fill_count_table,
     fill_inclusion,

@@ -4,6 +4,7 @@ Philox 4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
 bits as `numpy.random.Philox`; drawing experts is left to `sampling`.
 """
 
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,29 @@ class RngKey(NamedTuple):
     seed: int
     t: int
 
+
+class RngStream(IntEnum):
+    """What a policy uses randomness for: each use has its own stream.
+
+    Numbers are part of the bits of a play: never reuse or change one. Streams of environments
+    begin at 2^32 (`environments.base`), those of sample problems above them.
+    """
+
+    DRAWS = 0  # the panel of i.i.d. draws, or of a uniform set
+    WARMUP = 1  # the order of a warm-up
+    BELIEFS = 2  # samples of independent beliefs (ts)
+    GUMBEL = 3  # noise on logits (moe)
+    COIN = 4  # whether to draw from the exploration distribution (distinct)
+    PANEL = 5  # the panel drawn as one set (distinct)
+    EXPLORE = 6  # whether a round is set aside for exploration (noisy-or)
+    MODEL = 7  # samples of a model (noisy-or)
+
+
+# Plain integers for compiled code.
+DRAW_STREAM, WARMUP_STREAM = RngStream.DRAWS.value, RngStream.WARMUP.value
+BELIEF_STREAM, GUMBEL_STREAM = RngStream.BELIEFS.value, RngStream.GUMBEL.value
+COIN_STREAM, PANEL_STREAM = RngStream.COIN.value, RngStream.PANEL.value
+EXPLORE_STREAM, MODEL_STREAM = RngStream.EXPLORE.value, RngStream.MODEL.value
 
 M0, M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # multipliers
 W0, W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)  # key increments

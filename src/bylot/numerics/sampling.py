@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.numerics.set_selection import repeat_members
-from bylot.numerics.streams import DRAW_STREAM
 
 
 class IidDraws(NamedTuple):
@@ -99,21 +98,14 @@ def add_gradient(g: Floats, draws: Ints, probabilities: Floats, reward: float) -
     """Add to g the unbiased estimate of the gradient of the expected reward (paper, Lemma 1).
 
     g_i += reward / q_i * (number of draws equal to i), with probabilities = q[draws].
+
+    >>> g = np.zeros(3)
+    >>> add_gradient(g, np.array([0, 2, 2]), np.array([0.5, 0.25, 0.25]), 1.0)
+    >>> g
+    array([2., 0., 8.])
     """
     for j in range(draws.size):
         g[draws[j]] += reward / probabilities[j]
-
-
-@jit
-def estimate_gradient(draws: Ints, probabilities: Floats, reward: float, size: int) -> Floats:
-    """Compute the gradient estimate of Lemma 1.
-
-    >>> estimate_gradient(np.array([0, 2, 2]), np.array([0.5, 0.25, 0.25]), 1.0, 3)
-    array([2., 0., 8.])
-    """
-    g = np.zeros(size)
-    add_gradient(g, draws, probabilities, reward)
-    return g
 
 
 @jit_inline

@@ -65,27 +65,16 @@ def choose_greedy_set(miss: Floats, price: Floats, m: int, available: Bools) -> 
     >>> choose_greedy_set(miss, price, 2, np.empty(0, np.bool_))
     array([1, 2])
     """
-    members = build_greedy_set(miss, price, m, available)
+    members, missed = np.empty(m, np.int64), 1.0
     free = np.ones(miss.size, np.bool_) if available.size == 0 else available.copy()
-    for place in range(m):
-        free[members[place]] = False
-    for _ in range(MAX_SWAPS):
-        if not swap_best_pair(members, free, miss, price):
-            break
-    return members
-
-
-@jit
-def build_greedy_set(miss: Floats, price: Floats, m: int, available: Bools) -> Ints:
-    """Add m experts one by one, each the best beside those before it."""
-    members = np.empty(m, np.int64)
-    free = np.ones(miss.size, np.bool_) if available.size == 0 else available.copy()
-    missed = 1.0
     for place in range(m):
         one = find_cheapest_addition(missed, free, miss, price)
         members[place] = one
         free[one] = False
         missed *= miss[one]
+    for _ in range(MAX_SWAPS):
+        if not swap_best_pair(members, free, miss, price):
+            break
     return members
 
 

@@ -5,19 +5,21 @@ itself: eight running sums, added in pairs by `sum_lanes`. The result does not d
 on the vector width of the machine.
 
     acc = splat(0.0)
-    for i in range(0, x.size, WIDTH):
-        acc = acc + load(x, i, 0.0)
-    return total(acc)
+    for i in range(0, x.size, SIMD_WIDTH):
+        acc = acc + load_lanes(x, i, 0.0)
+    return sum_lanes(acc)
 """
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.core.datamodel.models import PrimitiveModel
+from numba.extending import intrinsic, overload, register_model
 
 from bylot.numerics.jit import Floats
 
@@ -38,36 +40,23 @@ class Lanes:
 
 
 class LanesType(types.Type):  # type: ignore[misc]
-    """The numba type of `Lanes`."""
-
-    def __init__(self) -> None:
-        super().__init__(name="Lanes")
+    """The numba type of `Lanes`: one vector register."""
 
 
-LANES_TYPE = LanesType()
-
-
-@register_model(LanesType)
-class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
-    """The data model: one vector register."""
-
-    def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, VECTOR_TYPE)
+LANES_TYPE = LanesType("Lanes")
+register_model(LanesType)(lambda manager, lanes: PrimitiveModel(manager, lanes, VECTOR_TYPE))
 
 
 def emit_splat(builder: Any, x: Any) -> Any:
     """Emit a vector of eight times x."""
     first = builder.insert_element(UNDEFINED_VECTOR, x, INT32(0))
-    return builder.shuffle_vector(
-        first, UNDEFINED_VECTOR, ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
-    )
+    everywhere = ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
+    return builder.shuffle_vector(first, UNDEFINED_VECTOR, everywhere)
 
 
-def split_halves(builder: Any, v: Any) -> tuple[Any, Any]:
-    """Emit the lower and the upper half of a vector."""
-    h = v.type.count // 2
-    low, high = (ir.Constant(ir.VectorType(INT32, h), list(range(k, k + h))) for k in (0, h))
-    return builder.shuffle_vector(v, v, low), builder.shuffle_vector(v, v, high)
+def emit_kept(builder: Any, p: Any, x: Any) -> Any:
+    """Emit x where p >= 0, and 0 elsewhere."""
+    return builder.select(builder.fcmp_ordered(">=", p, ZERO_VECTOR), x, ZERO_VECTOR)
 
 
 def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
@@ -75,17 +64,24 @@ def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", v, w), v, w)
 
 
-def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any, Any], Any]) -> Any:
+def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
     """Reduce eight lanes to four, to two, to one: always the same pairs."""
     while v.type.count > 1:
-        v = pair(builder, *split_halves(builder, v))
+        h = v.type.count // 2
+        low, high = (ir.Constant(ir.VectorType(INT32, h), list(range(k, k + h))) for k in (0, h))
+        v = pair(builder.shuffle_vector(v, v, low), builder.shuffle_vector(v, v, high))
     return builder.extract_element(v, INT32(0))
 
 
-def _splat(context: Any, x: Any) -> Any:
-    return LANES_TYPE(types.float64), lambda target, builder, form, given: emit_splat(
-        builder, given[0]
-    )
+def make_intrinsic(signature: Any, emit: Callable[..., Any]) -> Any:
+    """A function of compiled code with the instructions that `emit(builder, *values)` emits."""
+
+    def lower(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        return emit(builder, *given)
+
+    if len(signature.args) == 1:
+        return intrinsic(lambda context, x: (signature, lower))
+    return intrinsic(lambda context, x, y: (signature, lower))
 
 
 def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
@@ -106,9 +102,7 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
                 full, full_block = builder.load(place, align=8), builder.block
             with across:
                 part = emit_splat(builder, given[2])
-                for k in range(
-                    SIMD_WIDTH
-                ):  # past the end: reads the first one and replaces it by fill
+                for k in range(SIMD_WIDTH):  # past the end: the fill
                     index = builder.add(given[1], size.type(k))
                     there = builder.icmp_signed("<", index, size)
                     x = builder.load(at(builder.select(there, index, given[1])))
@@ -123,46 +117,22 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
     return LANES_TYPE(values, types.intp, types.float64), emit
 
 
-def _keep(context: Any, p: Any, x: Any) -> Any:
-    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
-        return builder.select(
-            builder.fcmp_ordered(">=", given[0], ZERO_VECTOR), given[1], ZERO_VECTOR
-        )
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), emit
-
-
-def _max(context: Any, x: Any, y: Any) -> Any:
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), lambda target, builder, form, given: emit_maximum(
-        builder, *given
-    )
-
-
-def _reduce(pair: Callable[[Any, Any, Any], Any]) -> Any:
-    def typing(context: Any, x: Any) -> Any:
-        def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
-            return emit_reduction(builder, given[0], pair)
-
-        return types.float64(LANES_TYPE), emit
-
-    return typing
-
-
-splat: Callable[[float], Lanes] = intrinsic(_splat)
+BY_LANE, REDUCED = LANES_TYPE(LANES_TYPE, LANES_TYPE), types.float64(LANES_TYPE)
+splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
-keep_lanes: Callable[[Lanes, Lanes], Lanes] = intrinsic(_keep)
-max_by_lane: Callable[[Lanes, Lanes], Lanes] = intrinsic(_max)
-sum_lanes: Callable[[Lanes], float] = intrinsic(_reduce(lambda build, v, w: build.fadd(v, w)))
-max_lanes: Callable[[Lanes], float] = intrinsic(_reduce(emit_maximum))
+keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
+max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
+sum_lanes: Callable[[Lanes], float] = make_intrinsic(
+    REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)
+)
+max_lanes: Callable[[Lanes], float] = make_intrinsic(
+    REDUCED, lambda builder, v: emit_reduction(builder, v, partial(emit_maximum, builder))
+)
 
 
 def register_arithmetic(operation: Any, instruction: str) -> None:
     """Register an operation on two `Lanes`, or on `Lanes` and a number."""
-
-    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
-        return getattr(builder, instruction)(*given)
-
-    both = intrinsic(lambda context, x, y: (LANES_TYPE(LANES_TYPE, LANES_TYPE), emit))
+    both = make_intrinsic(BY_LANE, lambda builder, x, y: getattr(builder, instruction)(x, y))
 
     @overload(operation, strict=False)  # type: ignore[untyped-decorator]
     def choose_overload(x: Any, y: Any) -> Any:

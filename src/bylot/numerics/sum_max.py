@@ -48,11 +48,8 @@ def sort_experts(values: Floats) -> SortOrder:
     """
     K = values.shape[-1]
     order: SortOrder = np.empty(values.shape, np.int16 if K <= 2**15 else np.int32)
-    rows, sorted_rows, many = (
-        values.reshape(-1, K),
-        order.reshape(-1, K),
-        -(-SORT_BLOCK_VALUES // K),
-    )
+    rows, sorted_rows = values.reshape(-1, K), order.reshape(-1, K)
+    many = -(-SORT_BLOCK_VALUES // K)
     for start in range(0, len(rows), many):
         sorted_rows[start : start + many] = sort_rows(rows[start : start + many])
     return order
@@ -94,51 +91,26 @@ def integer_power(x: float, n: int) -> float:
 
 
 @jit
-def expected_row_reward(q: Floats, v: Floats, order: SortOrder, M: int) -> float:
-    """Compute the expected best of M draws in one row: sum_l (v_(l) - v_(l+1)) (1 - R_l^M).
-
-    >>> expected_row_reward(np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1, 0]), 2)
-    0.75
-    """
-    phi, R, below = 0.0, 0.0, 0.0
-    for p in range(order.size - 1, -1, -1):
-        i = order[p]
-        phi += (v[i] - below) * (1.0 - integer_power(R, M))
-        below = v[i]
-        R += q[i]
-    return phi
-
-
-@jit
-def expected_rewards_by_round(q: Floats, values: Floats, order: SortOrder, M: int) -> Floats:
-    """Compute Phi^{r_t}(q) of every round t for one q: values (T, N, K) -> (T,).
-
-    >>> values = np.array([[[0.0, 1.0]], [[1.0, 1.0]]])
-    >>> expected_rewards_by_round(np.array([0.5, 0.5]), values, sort_experts(values), 2)
-    array([0.75, 1.  ])
-    """
-    T, N, _ = values.shape
-    phi = np.zeros(T)
-    for t in range(T):
-        for k in range(N):
-            phi[t] += expected_row_reward(q, values[t, k], order[t, k], M)
-    return phi
-
-
-@jit
-def expected_rewards_along(qs: Floats, values: Floats, order: SortOrder, M: int) -> Floats:
-    """Compute Phi^{r_t}(q_t) of a sequence of distributions: qs (T, K), values (T, N, K) -> (T,).
+def expected_rewards(qs: Floats, values: Floats, order: SortOrder, M: int) -> Floats:
+    """Compute Phi^{r_t}(q_t) of all rounds: qs (T, K), or (1, K) for all, values (T, N, K) -> (T,).
 
     >>> values = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
-    >>> expected_rewards_along(np.array([[0.5, 0.5], [0.0, 1.0]]), values, sort_experts(values), 2)
+    >>> expected_rewards(np.array([[0.5, 0.5], [0.0, 1.0]]), values, sort_experts(values), 2)
     array([0.75, 1.  ])
     """
-    T, N, _ = values.shape
-    phi = np.zeros(T)
+    T, N, K = values.shape
+    rewards = np.zeros(T)
     for t in range(T):
+        q = qs[min(t, qs.shape[0] - 1)]
         for k in range(N):
-            phi[t] += expected_row_reward(qs[t], values[t, k], order[t, k], M)
-    return phi
+            phi, R, below = 0.0, 0.0, 0.0
+            for p in range(K - 1, -1, -1):
+                i = order[t, k, p]
+                phi += (values[t, k, i] - below) * (1.0 - integer_power(R, M))
+                below = values[t, k, i]
+                R += q[i]
+            rewards[t] += phi
+    return rewards
 
 
 @jit
@@ -149,8 +121,9 @@ def reward_and_slope(
 
     slope[s_i] = sum_t weights_t sum_k M sum_{l >= i} (v_(l) - v_(l+1)) R_l^(M-1),
 
-    s_i being the i-th best expert of the row. It differs from `expected_reward_gradient` by a
-    multiple of the all-ones vector, which moves within the simplex do not notice.
+    s_i being the i-th best expert of the row. The gradient of Lemma 1, the derivative of the
+    M-homogeneous extension of Phi, exceeds it by M Phi_{M-1}(q) for every expert, which makes no
+    difference within the simplex.
 
     >>> values = np.array([[[0.0, 1.0]]])
     >>> reward_and_slope(np.array([0.5, 0.5]), values, sort_experts(values), 2, np.ones(1))
@@ -209,36 +182,3 @@ def reward_hessian(q: Floats, values: Floats, order: SortOrder, M: int, weights:
                     row[s[j]] += suffixes[p]
                 row[s[p]] += 0.5 * suffixes[p]
     return -M * (M - 1.0) * (half + half.T)
-
-
-@jit
-def expected_reward_gradient(
-    q: Floats, values: Floats, order: SortOrder, M: int, weights: Floats
-) -> Floats:
-    """Compute the gradient of Lemma 1, sum_t weights_t E[r_t(B) / q_i * (draws equal to i)].
-
-    It is the derivative of the M-homogeneous extension of Phi, the sum over all K^M sequences of
-    draws of prod q[draws] * r(draws), and exceeds the slope of the formula in Q by the same
-    amount for every expert, M times the expected reward of M - 1 draws:
-
-    gradient = slope + M Phi_{M-1}(q) (1, ..., 1).
-
-    >>> values = np.array([[[0.0, 1.0]]])
-    >>> expected_reward_gradient(np.array([0.5, 0.5]), values, sort_experts(values), 2, np.ones(1))
-    array([1., 2.])
-    """
-    lift = 0.0
-    for t in range(values.shape[0]):
-        for k in range(values.shape[1]):
-            lift += weights[t] * expected_row_reward(q, values[t, k], order[t, k], M - 1)
-    return reward_and_slope(q, values, order, M, weights)[1] + M * lift
-
-
-def expected_reward(q: Floats, values: Floats, M: int) -> float:
-    """Compute the mean over t of Phi^{r_t}(q), for a stack (T, N, K) or one matrix (N, K).
-
-    >>> expected_reward(np.array([0.5, 0.5]), np.array([[0.0, 1.0]]), 2)
-    0.75
-    """
-    stack = values.reshape(-1, *values.shape[-2:])
-    return float(expected_rewards_by_round(q, stack, sort_experts(stack), M).mean())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.errors import InfeasibleLimits
-from bylot.numerics import inclusion
+from bylot.numerics import iid_sets
 from bylot.numerics.jit import Bools, Floats
 from bylot.optima.newton import CertifiedMaximum, ConcaveProgram, Point, QuadraticModel
 from bylot.optima.objective import Objective
@@ -77,7 +77,7 @@ class ExactCosts(NamedTuple):
 
     def excess(self, q: Floats) -> Floats:
         """By how many units q violates each limit; negative if there is room."""
-        costs = inclusion.expected_panel_costs(q.ravel(), self.rows, self.draws)
+        costs = iid_sets.expected_panel_costs(q.ravel(), self.rows, self.draws)
         return self.away * (costs - self.bounds) / self.units
 
     def violated_lower(self, q: Floats) -> Bools:
@@ -90,8 +90,8 @@ class ExactCosts(NamedTuple):
     def tangents(self, q: Floats, which: Bools) -> tuple[Floats, Floats]:
         """Rows and bounds of "the tangent at q is within the limit", for some of the limits."""
         p, rows, sign = q.ravel(), self.rows[which], self.away[which, None]
-        slope = inclusion.expected_panel_costs_slope(p, rows, self.draws)
-        costs = inclusion.expected_panel_costs(p, rows, self.draws)
+        slope = iid_sets.expected_panel_costs_slope(p, rows, self.draws)
+        costs = iid_sets.expected_panel_costs(p, rows, self.draws)
         return sign * slope, sign[:, 0] * (self.bounds[which] - costs + slope @ p)
 
     def curvature(self, q: Floats, prices: Floats) -> Floats:
@@ -101,7 +101,7 @@ class ExactCosts(NamedTuple):
         if self.draws == 1:
             return np.zeros(self.shape)
         weight = np.where(self.upper, 0.0, prices) @ self.rows
-        slope = inclusion.iid_inclusion_slope(q.ravel(), self.draws - 1)
+        slope = iid_sets.iid_inclusion_slope(q.ravel(), self.draws - 1)
         return (-self.draws * weight * slope).reshape(self.shape)
 
     def chords(self) -> tuple[Floats, Floats]:
@@ -112,15 +112,15 @@ class ExactCosts(NamedTuple):
         the floor.
         """
         rows, bounds = self.rows[self.upper], self.bounds[self.upper]
-        least = float(inclusion.iid_inclusion(np.array([self.floor]), self.draws)[0])
+        least = float(iid_sets.iid_inclusion(np.array([self.floor]), self.draws)[0])
         most = float(1.0 - (self.shape[1] - 1) * self.floor)
         spare = bounds[:, None] - least * (rows.sum(axis=1, keepdims=True) - rows)
         share = np.divide(spare, rows, out=np.ones_like(rows), where=rows > 0.0)
         p = np.clip(share, least, 1.0).min(axis=0, initial=1.0)
         top = np.minimum(1.0 - (1.0 - p) ** (1.0 / self.draws), most)
         width = top - self.floor
-        steep = inclusion.iid_inclusion_slope(np.full_like(top, self.floor), self.draws)
-        rise = inclusion.iid_inclusion(top, self.draws) - least
+        steep = iid_sets.iid_inclusion_slope(np.full_like(top, self.floor), self.draws)
+        rise = iid_sets.iid_inclusion(top, self.draws) - least
         slope = np.divide(rise, width, out=steep, where=width > 1e-9)  # no width: the tangent
         return rows * slope, bounds - rows @ (least - slope * self.floor)
 

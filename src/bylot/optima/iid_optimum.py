@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError, ValuesError
-from bylot.numerics.inclusion import iid_inclusion
+from bylot.numerics.iid_sets import iid_inclusion
 from bylot.numerics.jit import Floats
 from bylot.optima.exact_search import search_exact_optimum
 from bylot.optima.objective import RELATIVE_GAP, ContextLabels, Objective, ValueStack, split_values

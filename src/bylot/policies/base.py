@@ -15,9 +15,8 @@ from numba.extending import overload
 
 from bylot.distributions import IidSets, PanelDistribution
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import IidDraws
-from bylot.numerics.streams import RngStream
 from bylot.problem import Problem
 
 MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0

@@ -10,8 +10,7 @@ import numpy as np
 from numba import types
 from numba.experimental import structref
 
-from bylot.numerics.iid_sets import log_iid_set_probability
-from bylot.numerics.inclusion import add_expected_costs
+from bylot.numerics.iid_sets import add_expected_costs, log_iid_set_probability
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost

@@ -23,12 +23,11 @@ from bylot.numerics.conditional_poisson import (
     nth_largest,
     restrict_logits,
 )
-from bylot.numerics.inclusion import add_expected_costs
+from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
-from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.philox import COIN_STREAM, PANEL_STREAM, RngKey, RngStream, draw_uniforms
 from bylot.numerics.set_selection import fill_draws_from_set
-from bylot.numerics.streams import COIN_STREAM, PANEL_STREAM, RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
     BoundPolicy,

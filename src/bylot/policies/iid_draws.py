@@ -10,13 +10,16 @@ import numpy as np
 from numba.extending import overload
 
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
-from bylot.numerics.iid_sets import fill_iid_set_score, log_iid_set_probability
-from bylot.numerics.inclusion import expected_panel_costs, iid_inclusion
+from bylot.numerics.iid_sets import (
+    expected_panel_costs,
+    fill_iid_set_score,
+    iid_inclusion,
+    log_iid_set_probability,
+)
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import IidDraws, draw_iid, fill_cumulative, is_first_draw
 from bylot.numerics.set_selection import fill_draws_from_set
-from bylot.numerics.streams import RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
     STEP_BODIES,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.numerics.inclusion import expected_panel_costs
+from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.kl_projection import KlProjection, kl_project
 from bylot.policies.constraint_rows import BOUND_TIGHTENING, ConstraintRows

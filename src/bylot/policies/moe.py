@@ -10,10 +10,9 @@ import numpy as np
 
 from bylot.numerics.conditional_poisson import fill_softmax
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import GUMBEL_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m
-from bylot.numerics.streams import GUMBEL_STREAM, RngStream
 from bylot.numerics.variates import add_gumbels
 from bylot.policies.base import Ticket, decide, learn, make_plain_ticket, step
 from bylot.policies.multipliers import (

@@ -14,10 +14,9 @@ import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_greedy_set, fill_draws_from_set
-from bylot.numerics.streams import EXPLORE_STREAM, MODEL_STREAM, RngStream
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
 from bylot.policies.base import (
     BoundPolicy,

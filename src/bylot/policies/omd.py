@@ -13,12 +13,11 @@ from numba.extending import overload
 
 from bylot.errors import PolicyError, SurrogateWarning
 from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
-from bylot.numerics.inclusion import iid_inclusion
+from bylot.numerics.iid_sets import iid_inclusion
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
-from bylot.numerics.streams import RngStream
 from bylot.policies.base import (
     BoundPolicy,
     Policy,

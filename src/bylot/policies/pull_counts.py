@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import WARMUP_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw, shuffle_front
-from bylot.numerics.streams import WARMUP_STREAM, RngStream
 from bylot.policies.base import (
     BoundPolicy,
     Policy,

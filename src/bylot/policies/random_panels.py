@@ -8,9 +8,8 @@ import numpy as np
 from bylot.distributions import FixedSizeSets
 from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import DRAW_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import choose_random_experts
-from bylot.numerics.streams import DRAW_STREAM, RngStream
 from bylot.policies.base import (
     MIN_PROPENSITY,
     Policy,

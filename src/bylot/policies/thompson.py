@@ -10,10 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.numerics.philox import RngKey
+from bylot.numerics.philox import BELIEF_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_top_m
-from bylot.numerics.streams import BELIEF_STREAM, RngStream
 from bylot.numerics.variates import fill_betas
 from bylot.policies.base import Ticket, decide, learn, make_plain_ticket, step
 from bylot.policies.multipliers import (
