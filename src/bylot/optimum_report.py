@@ -13,7 +13,7 @@ from bylot import optima
 from bylot._text import format_table, join_words
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
-from bylot.problem_files import ProblemFile, WrittenLimit
+from bylot.problem_files import ProblemFile
 from bylot.scenario import Scenario
 
 KIND_LABELS = {
@@ -181,7 +181,7 @@ def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
     spent[FIXED_SET_LABEL] = report.fixed.cost
     rows = [("limit", "bound", "", *spent)]
     for j, written in enumerate(report.file.limits):
-        unit = units_per_request(report, written)
+        unit = written.unit(report.file.problem.draws)
         spends = (cost[j] for cost in spent.values())
         cells = (f"{cost / unit:.4g} {judge_cost(report, j, cost)}" for cost in spends)
         name = f"{written.limit.name} {written.limit.side}"
@@ -198,18 +198,13 @@ def judge_cost(report: OptimumReport, j: int, cost: float) -> str:
     return "at the bound" if room < REPORTED_COST_SLACK else "kept"
 
 
-def units_per_request(report: OptimumReport, written: WrittenLimit) -> int:
-    """How many of the file's units make one per request."""
-    return report.file.problem.draws if written.per == "draw" else 1
-
-
 def tabulate_prices(report: OptimumReport) -> list[str]:
     """The shadow price of each bound, and the difference quotients that check it."""
     rows: list[tuple[str, ...]] = []
     for kind, one in report.found.items():
         peaks = report.file.problem.peaks
         for written, price, peak in zip(report.file.limits, one.prices, peaks, strict=True):
-            scale = report.span * units_per_request(report, written)
+            scale = report.span * written.unit(report.file.problem.draws)
             idle = NEGLIGIBLE_GAIN / (price.limit.bound or peak)
             cells = [
                 "" if side is None else f"{scale * side if abs(side) > idle else 0.0:.4g}"
@@ -234,9 +229,9 @@ def tabulate_inclusion(report: OptimumReport) -> list[str]:
     for x, context in enumerate(report.contexts if found else ()):
         columns, head = [], [f"in {context}" if context else "expert"]
         for one in found:
-            columns += [one.inclusion[x]] if one.q is None else [one.q[x], one.inclusion[x]]
-            head += [] if one.q is None else [f"{one.kind}: per draw"]
-            head.append(f"{one.kind}: per request")
+            if one.q is not None:
+                columns, head = [*columns, one.q[x]], [*head, f"{one.kind}: per draw"]
+            columns, head = [*columns, one.inclusion[x]], [*head, f"{one.kind}: per request"]
         often = np.max([one.inclusion[x] for one in found], axis=0)
         rows = [tuple(head)]
         for i in np.argsort(-often, kind="stable"):

@@ -102,7 +102,7 @@ def optimum(
         Limit sum_i c_i (1 - (1 - q_i)^M), the expected cost of the distinct experts, itself.
         Otherwise limit the paper's surrogate: sum_i c_i q_i in problem.box, a safe inner set.
     start
-        A policy to start from, which may be infeasible.
+        A policy to start from, which may be infeasible; without `exact`, returned if optimal.
     starts, seed
         Starts under exact upper limits, whose feasible set is not convex; seed of random ones.
 
@@ -137,7 +137,7 @@ def optimum(
                 remedy=f"give probabilities of shape {shape}, one row per context, that sum to 1",
             )
     found = []
-    for task, rows in split_subproblems(problem, parts, resolve_floor(problem, floor), aggregate):
+    for task, rows in split_subproblems(problem, parts, floor, aggregate):
         first = None if q is None else q[rows]
         if exact:
             found.append(search_exact_optimum(task, first, starts, seed))
@@ -158,30 +158,25 @@ def optimum(
 
 
 def split_subproblems(
-    problem: Problem, parts: tuple[ValueStack, ...], floor: float, aggregate: bool
+    problem: Problem, parts: tuple[ValueStack, ...], floor: bool | float, aggregate: bool
 ) -> list[tuple[Subproblem, slice]]:
     """All contexts under one budget, or each under the limits; with its rows of q."""
-    shares = np.array([part.weights.sum() for part in parts])
-    tolerance = RELATIVE_GAP * sum(part.reward_of_all() for part in parts)
-    if aggregate or len(parts) == 1:
-        F = Objective(parts, problem.draws)
-        return [(Subproblem(problem, F, shares / shares.sum(), floor, tolerance), slice(None))]
-    split = []
-    for x, part in enumerate(parts):
-        F = Objective((part,), problem.draws)
-        task = Subproblem(problem, F, np.ones(1), floor, tolerance * shares[x])
-        split.append((task, slice(x, x + 1)))
-    return split
-
-
-def resolve_floor(problem: Problem, floor: bool | float) -> float:
-    if isinstance(floor, bool):
-        return problem.floor if floor else 0.0
-    if not 0.0 <= floor <= 1.0 / problem.size:
+    least = floor * problem.floor if isinstance(floor, bool) else float(floor)
+    if not isinstance(floor, bool) and not 0.0 <= least <= 1.0 / problem.size:
         raise ProblemError(
             "floor",
             got=floor,
             expected=f"a number from 0 to 1/{problem.size}",
             remedy="use floor=True for the problem's own, floor=False for none",
         )
-    return float(floor)
+    shares = np.array([part.weights.sum() for part in parts])
+    tolerance = RELATIVE_GAP * sum(part.reward_of_all() for part in parts)
+    if aggregate or len(parts) == 1:
+        F = Objective(parts, problem.draws)
+        return [(Subproblem(problem, F, shares / shares.sum(), least, tolerance), slice(None))]
+    split = []
+    for x, part in enumerate(parts):
+        F = Objective((part,), problem.draws)
+        task = Subproblem(problem, F, np.ones(1), least, tolerance * shares[x])
+        split.append((task, slice(x, x + 1)))
+    return split

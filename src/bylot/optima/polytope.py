@@ -120,15 +120,9 @@ class Polytope:
     def find_vertex(self, slope: Floats) -> PricedPoint | None:
         """The feasible q with the largest slope.q, and the multiplier of each bound."""
         n, scale, unit = slope.size, self.scales, float(np.ptp(slope)) or 1.0
-        best = solve_linear_program(
-            (slope - slope.mean()).ravel() / unit,
-            self.rows / scale[:, None],
-            self.bounds / scale,
-            self.sums,
-            np.ones(self.shape[0]),
-            np.full(n, self.floor),
-            np.ones(n),
-        )
+        c, low = (slope - slope.mean()).ravel() / unit, np.full(n, self.floor)
+        A, b, ones = self.rows / scale[:, None], self.bounds / scale, np.ones(self.shape[0])
+        best = solve_linear_program(c, A, b, self.sums, ones, low, np.ones(n))
         return best and PricedPoint(best.x.reshape(self.shape), best.prices * unit / scale)
 
     @cached_property
@@ -185,13 +179,9 @@ class Polytope:
     def find_least_violation(self) -> tuple[Floats, float] | None:
         """The policy whose largest violation is least, and that violation; None if HiGHS fails."""
         (X, K), (m, n), scale = self.shape, self.rows.shape, self.scales
-        vertex = solve_linear_program(
-            np.append(np.zeros(n), -1.0),
-            np.column_stack([self.rows / scale[:, None], -np.ones(m)]),
-            self.bounds / scale,
-            np.column_stack([self.sums, np.zeros(X)]),
-            np.ones(X),
-            np.append(np.full(n, self.floor), -np.inf),
-            np.append(np.ones(n), np.inf),
-        )
+        A = np.column_stack([self.rows / scale[:, None], -np.ones(m)])
+        E = np.column_stack([self.sums, np.zeros(X)])
+        low, high = np.append(np.full(n, self.floor), -np.inf), np.append(np.ones(n), np.inf)
+        c = np.append(np.zeros(n), -1.0)
+        vertex = solve_linear_program(c, A, self.bounds / scale, E, np.ones(X), low, high)
         return vertex and (vertex.x[:-1].reshape(X, K), float(vertex.x[-1]))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats
 from bylot.optima.exact_search import ExactCosts, maximise_from_start
-from bylot.optima.iid_optimum import Optimum, optimum, resolve_floor, split_subproblems
+from bylot.optima.iid_optimum import Optimum, optimum, split_subproblems
 from bylot.optima.mixtures import Mixture, make_mixture_programs
 from bylot.optima.objective import RELATIVE_GAP, ValueStack, split_values, stack_values
 from bylot.problem import Limit, Problem
@@ -104,7 +104,7 @@ def check_shadow_prices(
                 moved, stack, floor=floor, contexts=contexts, aggregate=aggregate, start=best.policy
             ).value
         policy, total = np.atleast_2d(best.policy), 0.0
-        for task, rows in split_subproblems(moved, parts, resolve_floor(moved, floor), aggregate):
+        for task, rows in split_subproblems(moved, parts, floor, aggregate):
             variants = ExactCosts.of(moved, task.shares, task.floor).variants()
             reached = (maximise_from_start(task, costs, policy[rows]) for costs in variants)
             local = next(filter(None, reached), None)
