@@ -227,7 +227,7 @@ def tabulate_inclusion(report: OptimumReport) -> list[str]:
     """How often each expert is drawn and asked, in each context."""
     found, lines = report.found.values(), list[str]()
     for x, context in enumerate(report.contexts if found else ()):
-        columns, head = [], [f"in {context}" if context else "expert"]
+        columns, head = list[Floats](), [f"in {context}" if context else "expert"]
         for one in found:
             if one.q is not None:
                 columns, head = [*columns, one.q[x]], [*head, f"{one.kind}: per draw"]
