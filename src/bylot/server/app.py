@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, MutableMapping
+from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,7 +20,7 @@ from bylot.server.auth import check_local_request
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
 from bylot.server.endpoint import AsgiSend, error_response, send_response
-from bylot.server.http_errors import ApiError, error_for_status, method_not_allowed
+from bylot.server.http_errors import ApiError
 from bylot.server.request_parsing import AsgiReceive
 from bylot.server.routes import RouteTable
 from bylot.server.state import ServerSettings, ServerState
@@ -55,7 +56,10 @@ class ServerApp:
             return await endpoint(scope, receive, send, target)
         try:
             if methods is not None:
-                raise method_not_allowed(scope["method"], tuple(methods))
+                names = ", ".join(methods)
+                message = f"method {scope['method'][:20]} not allowed; allowed: {names}"
+                headers = ((b"allow", names.encode()),)
+                raise ApiError(405, "method_not_allowed", message, headers=headers)
             if not self.state.credentials.required:  # otherwise the pages ask for a key
                 check_local_request(dict(scope["headers"]))
         except ApiError as error:
@@ -101,8 +105,12 @@ def compile_default_policy() -> None:
 
 async def respond_to_error(request: Request, error: Exception) -> Response:
     """An error raised by Starlette or by a page, in the shape of the API."""
-    if isinstance(error, HTTPException):
-        error = error_for_status(error.status_code, request.url.path)
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        message = f"no such path {request.url.path[:200]!r}; see /openapi.json"
+        error = ApiError(404, "not_found", message)
+    elif isinstance(error, HTTPException):
+        phrase = HTTPStatus(error.status_code).phrase
+        error = ApiError(error.status_code, phrase.lower().replace(" ", "_"), phrase)
     status, body, headers = error_response(error)
     response = Response(body, status)
     response.raw_headers = [*headers, (b"content-length", str(len(body)).encode())]

@@ -7,7 +7,6 @@ the response contains only that id.
 import logging
 import math
 import secrets
-from http import HTTPStatus
 
 from msgspec import UNSET
 
@@ -65,19 +64,3 @@ def to_api_error(error: Exception) -> ApiError:
         return ApiError(500, "store_damaged", f"{error} (error {error_id})")
     message = f"internal server error; see the server log, error {error_id}"
     return ApiError(500, "internal_error", message)
-
-
-def method_not_allowed(method: str, allowed: tuple[str, ...]) -> ApiError:
-    """The path exists, but not for this method."""
-    names = ", ".join(allowed)
-    message = f"method {method[:20]} not allowed; allowed: {names}"
-    return ApiError(405, "method_not_allowed", message, headers=((b"allow", names.encode()),))
-
-
-def error_for_status(status: int, path: str) -> ApiError:
-    """An error raised by Starlette, of which only the status is known."""
-    if status == 404:
-        message = f"no such path {path[:200]!r}; see /openapi.json"
-        return ApiError(404, "not_found", message)
-    phrase = HTTPStatus(status).phrase
-    return ApiError(status, phrase.lower().replace(" ", "_"), phrase)

@@ -64,26 +64,19 @@ def check_duplicate_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
 
 
 async def read_body(receive: AsgiReceive, headers: Mapping[bytes, bytes], max_bytes: int) -> bytes:
-    """Read the body of a request; `uvicorn_protocol` enforces the timeout."""
-    stated = headers.get(b"content-length", b"0")
-    if not stated.isdigit() or len(stated) > 18 or int(stated) > max_bytes:
-        raise body_too_large(max_bytes)
-    body = b""
-    while True:
+    """Read the body of a request; `HttpServer` enforces the timeout."""
+    stated, body, has_more = headers.get(b"content-length", b"0"), b"", True
+    too_large = not stated.isdigit() or len(stated) > 18 or int(stated) > max_bytes
+    while has_more and not too_large:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ApiError(400, "gone", "the client closed the connection before the body arrived")
         body += bytes(message.get("body", b""))
-        if len(body) > max_bytes:
-            raise body_too_large(max_bytes)
-        if not message.get("more_body", False):
-            return body
-
-
-def body_too_large(max_bytes: int) -> ApiError:
-    """A body beyond the limit; the rest of it is not read."""
-    message = f"body too large: expected at most {max_bytes} bytes; send less per request"
-    return ApiError(413, "too_large", message, headers=((b"connection", b"close"),))
+        too_large, has_more = len(body) > max_bytes, message.get("more_body", False)
+    if too_large:  # the rest is not read
+        text = f"body too large: expected at most {max_bytes} bytes; send less per request"
+        raise ApiError(413, "too_large", text, headers=((b"connection", b"close"),))
+    return body
 
 
 def parse_json_body(

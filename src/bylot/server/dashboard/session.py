@@ -88,17 +88,15 @@ class SignIn:
     def routes(self) -> list[Route]:
         """Routes to sign in and out."""
         return [
-            Route("/sign-in", self.show_form, methods=["GET"]),
-            Route("/sign-in", self.sign_in, methods=["POST"]),
+            Route("/sign-in", self.sign_in, methods=["GET", "POST"]),
             Route("/sign-out", self.sign_out, methods=["POST"]),
         ]
 
-    async def show_form(self, request: Request) -> Response:
-        path = safe_redirect_path(request.query_params.get("next", "/"))
-        return render_page("signin.html", next=path, wrong=False)
-
     async def sign_in(self, request: Request) -> Response:
-        """Exchange a key for a session."""
+        """Show the form (GET), or exchange a key for a session (POST)."""
+        if request.method != "POST":
+            path = safe_redirect_path(request.query_params.get("next", "/"))
+            return render_page("signin.html", next=path, wrong=False)
         if is_cross_site(request):
             return render_page("error.html", 403, message=CROSS_SITE)
         form = await read_form_fields(request)
