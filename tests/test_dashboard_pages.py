@@ -13,6 +13,7 @@ from bylot.errors import RouterBusy, StoreCorrupted
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
 from bylot.server.auth import Caller
+from bylot.server.dashboard.formatting import FORMATS
 from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
 from bylot.server.dashboard.router_view import (
     MAX_CHART_SPANS,
@@ -309,6 +310,23 @@ def test_of_very_many_versions_the_last_are_told_each_against_the_one_before() -
         (9, ["wait: 8 → 9"]),
         (8, ["wait: 7 → 8"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "texts"),
+    [
+        ("propensity", (0.25, 0.00123, 3.2e-9, 0.0, None), ("0.25", "0.00123", "3.2e-9", "–", "–")),
+        ("time", ("2026-11-15T17:18:45.123456Z", None), ("2026-11-15 17:18:45", "–")),
+        ("level", (0, 0.01, 0.3, 1, None), ("0", "1", "5", "9", "0")),
+        ("width", (0.5, 2.0, None), ("50.00%", "100.00%", "0%")),
+        ("router", ("a/b?", None), ("/routers/a%2Fb%3F", "/routers/")),
+        ("plain", ("a", 7, "", None), ("a", "7", "–", "–")),
+    ],
+)
+def test_values_are_formatted(
+    name: str, values: tuple[object, ...], texts: tuple[str, ...]
+) -> None:
+    assert tuple(FORMATS[name](value) for value in values) == texts
 
 
 def test_attributes_that_are_bound_are_escaped() -> None:

@@ -43,9 +43,6 @@ ReceiptName = Literal["learned", "pending", "noted", "late", "duplicate"]
 DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
 
 
-# Requests
-
-
 class LimitBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A bound on the long-run average of a `cost`, or of the `share` of some `members`; either
     `at_most` or `at_least`.
@@ -190,9 +187,6 @@ class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, PAGE_SIZE] = 100
 
 
-# Responses
-
-
 class RewardRecord(Struct, frozen=True, kw_only=True):
     """One reward that a decision received."""
 
@@ -271,9 +265,6 @@ class HealthResponse(Struct, frozen=True):
     """The server is up, or ready to serve requests."""
 
     status: Literal["up", "ready"]
-
-
-# Errors
 
 
 class ErrorDetail(Struct, frozen=True, omit_defaults=True):

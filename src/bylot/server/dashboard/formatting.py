@@ -50,56 +50,6 @@ def format_percent(part: float | None) -> str:
     return f"{round_half_up(100 * part, 1)}".removesuffix(".0") + "%"
 
 
-def format_propensity(part: float | None) -> str:
-    """The probability of a whole panel, which may be tiny; zero and None mean unknown.
-
-    >>> [format_propensity(part) for part in (0.25, 0.00123, 3.2e-9, None)]
-    ['0.25', '0.00123', '3.2e-9', '–']
-    """
-    return MISSING_TEXT if not part else format_number(part)
-
-
-def format_time(at: str | None) -> str:
-    """A time in UTC, to the second.
-
-    >>> format_time("2026-11-15T17:18:45.123456Z")
-    '2026-11-15 17:18:45'
-    """
-    return MISSING_TEXT if not at else at[:19].replace("T", " ")
-
-
-def format_level(part: float | None) -> str:
-    """Colour level of a cell, 0 to 9: ceil(9 sqrt(p)), so that small probabilities differ.
-
-    >>> [format_level(part) for part in (0, 0.01, 0.3, 1)]
-    ['0', '1', '5', '9']
-    """
-    return "0" if part is None else str(min(9, math.ceil(9 * math.sqrt(max(0.0, part)))))
-
-
-def format_width(part: float | None) -> str:
-    """A length in a drawing, as an SVG attribute.
-
-    >>> format_width(0.5), format_width(None)
-    ('50.00%', '0%')
-    """
-    return "0%" if part is None else f"{round_half_up(100 * min(1.0, max(0.0, part)), 2)}%"
-
-
-def format_router_path(name: str | None) -> str:
-    """The path of a router's page.
-
-    >>> format_router_path("a/b?")
-    '/routers/a%2Fb%3F'
-    """
-    return "/routers/" + quote(name or "", safe="!'()*")
-
-
-def format_plain(text: Any) -> str:
-    """Text as it is; the templates escape it."""
-    return MISSING_TEXT if text is None or text == "" else str(text)
-
-
 def round_half_up(x: float, decimals: int) -> Decimal:
     """Round halves away from zero, like JavaScript's toFixed."""
     return Decimal(x).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP)
@@ -109,11 +59,19 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "number": format_number,
     "count": format_count,
     "percent": format_percent,
-    "propensity": format_propensity,
-    "time": format_time,
-    "level": format_level,
-    "width": format_width,
-    "router": format_router_path,
-    "plain": format_plain,
+    # The probability of a whole panel, which may be tiny; 0 means unknown.
+    "propensity": lambda part: format_number(part or None),
+    # A time in UTC, to the second.
+    "time": lambda at: at[:19].replace("T", " ") if at else MISSING_TEXT,
+    # Colour level of a cell, 0 to 9: ceil(9 sqrt(p)), so that small probabilities differ.
+    "level": lambda part: str(min(9, math.ceil(9 * math.sqrt(max(0.0, part or 0.0))))),
+    # A length in a drawing, as an SVG attribute.
+    "width": lambda part: (
+        "0%" if part is None else f"{round_half_up(100 * min(1.0, max(0.0, part)), 2)}%"
+    ),
+    # The path of a router's page.
+    "router": lambda name: "/routers/" + quote(name or "", safe="!'()*"),
+    # Text as it is; the templates escape it.
+    "plain": lambda text: MISSING_TEXT if text is None or text == "" else str(text),
 }
 """By the names that templates use."""
