@@ -4,7 +4,9 @@ from itertools import islice
 from typing import Any
 
 from bylot import policies
+from bylot.api import DecisionRecord
 from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.commands import MakeDecision, RecordReward
 from bylot.eventlog.events import (
     BODY_DECODERS,
     EVENT_BODIES,
@@ -12,6 +14,7 @@ from bylot.eventlog.events import (
     DecisionMade,
     RewardReceived,
 )
+from bylot.eventlog.history import decision_record_from_events
 from bylot.problem import Problem, at_least, at_most
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
@@ -42,6 +45,11 @@ class Diary:
             return None
         return DecisionEvents(self.log[seq], [one for one in self.log if one.of == seq])
 
+    def record(self, seq: int) -> DecisionRecord:
+        """A decision and its history."""
+        found, opened = self.fold.decision_events(seq), self.fold.open.get(seq)
+        return decision_record_from_events("triage", found, opened)
+
     def note(self, event: Event | None) -> Event | None:
         """Keep a line, if it is one."""
         if event is not None:
@@ -50,12 +58,12 @@ class Diary:
 
     def decide(self, at: int = 0, **asked: Any) -> int:
         """A decision; the seq of its line."""
-        self.note(event := self.fold.decide(at, **asked))
+        self.note(event := self.fold.decide(at, MakeDecision("triage", **asked)))
         return event.seq
 
     def reward(self, of: int, value: float, at: int = 0, **told: Any) -> str:
         """The receipt of a reward."""
-        event = self.note(self.fold.reward(at, of=of, value=value, **told))
+        event = self.note(self.fold.reward(at, of, RecordReward(f"triage.1.{of}", value, **told)))
         return "duplicate" if event is None else rewarded(event).receipt
 
     def close(self, at: int, most: int = 1000) -> tuple[tuple[int | None, float | None], ...]:
@@ -122,8 +130,8 @@ def eventful() -> Diary:
     first, second = diary.decide(1, context="a", key="k"), diary.decide(2, defer=True)
     third, _ = diary.decide(3, defer=True), diary.decide(4, available=("ann", "bob"))
     diary.reward(first, 0.5, 5, key="x", spend={"usd": 2.0}, by="me")
-    diary.note(diary.fold.activate(6, of=second))
-    diary.note(diary.fold.cancel(7, of=third))
+    diary.note(diary.fold.activate(6, second))
+    diary.note(diary.fold.cancel(7, third))
     diary.close(3 * SECOND)
     diary.edit(with_frank(3.0), 3 * SECOND)
     diary.decide(4 * SECOND)

@@ -17,6 +17,7 @@ from bylot.errors import (
     RewardError,
 )
 from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.history import decision_from_event
 from bylot.numerics.iid_sets import log_iid_set_probability
 from logged_aggregate import Diary, decided, terms_of, with_frank
 from small import five
@@ -110,7 +111,7 @@ def test_a_fold_decides_and_learns_as_a_router_in_memory_does(policy: str) -> No
         up = ["ann", "cat", "eve"] if n % 7 == 3 else None
         ours = router.decide("ab"[n % 2], up)
         seq = diary.decide(context="ab"[n % 2], available=None if up is None else tuple(up))
-        stored = diary.fold.decision(diary.log[seq])
+        stored = decision_from_event("triage", diary.log[seq])
         assert (stored.draws, stored.inclusion, stored.t) == (ours.draws, ours.inclusion, ours.t)
         assert stored.draw_probabilities == ours.draw_probabilities
         assert stored.propensity == ours.propensity

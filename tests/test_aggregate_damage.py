@@ -7,6 +7,7 @@ from msgspec import structs
 
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.commands import MakeDecision
 from bylot.eventlog.events import BODY_DECODERS, encode_body
 from bylot.eventlog.hash_chain import rehash_event
 from bylot.policies import POLICIES
@@ -107,8 +108,9 @@ def test_a_snapshot_goes_on_as_the_fold_it_was_taken_of(policy: str) -> None:
     twin = RouterAggregate.from_snapshot("triage", diary.fold.take_snapshot())
     # Compiled code is made for types: other ones would be compiled again, for half a minute.
     assert twin.core._handle._numba_type_ == diary.fold.core._handle._numba_type_
-    assert [twin.decide(9, context="c1") for _ in range(30)] == [
-        diary.fold.decide(9, context="c1") for _ in range(30)
+    command = MakeDecision("triage", "c1")
+    assert [twin.decide(9, command) for _ in range(30)] == [
+        diary.fold.decide(9, command) for _ in range(30)
     ]
     assert twin.fingerprint() == diary.fold.fingerprint()
 

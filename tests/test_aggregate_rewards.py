@@ -11,6 +11,7 @@ from bylot import Problem, at_least, at_most, share
 from bylot.errors import DecisionNotFound, DecisionStateError, RewardConflict, RewardError
 from bylot.eventlog import open_decisions
 from bylot.eventlog.events import DecisionMade
+from bylot.eventlog.history import decision_from_event
 from bylot.policies.base import compute_distribution
 from logged_aggregate import SECOND, Diary, decided, with_frank
 from small import five
@@ -141,10 +142,10 @@ def test_without_a_reward_in_time_nothing_is_learned_unless_there_is_a_default()
     silent, pessimist = Diary(wait=1.0), Diary(wait=1.0, default=0.0)
     for diary, value in ((silent, None), (pessimist, 0.0)):
         one = diary.decide(0)
-        assert diary.fold.next_close() == SECOND + 1
+        assert diary.fold.open.first_due() == (SECOND, one)
         assert diary.close(SECOND) == ()
         assert diary.close(SECOND + 1) == ((one, value),)
-        assert diary.fold.next_close() is None
+        assert diary.fold.open.first_due() is None
         assert diary.reward(one, 0.5, 2 * SECOND) == "late"
         assert diary.fold.core.totals.rewards[0] == (value is not None)
     assert counts(silent) == {"missing": 1, "late": 1}
@@ -220,16 +221,16 @@ def test_a_sum_that_is_no_reward_is_refused_when_it_is_told() -> None:
 def test_a_deferred_decision_waits_for_nothing_until_it_is_activated() -> None:
     diary = Diary(wait=1.0)
     one = diary.decide(0, defer=True)
-    assert diary.fold.next_close() is None
+    assert diary.fold.open.first_due() is None
     with pytest.raises(DecisionStateError, match="activate it first"):
         diary.reward(one, 0.5, 1)
-    diary.note(diary.fold.activate(5 * SECOND, of=one))
-    assert diary.fold.next_close() == 6 * SECOND + 1
+    diary.note(diary.fold.activate(5 * SECOND, one))
+    assert diary.fold.open.first_due() == (6 * SECOND, one)
     with pytest.raises(DecisionStateError, match="is waiting, not deferred"):
-        diary.fold.activate(5 * SECOND, of=one)
+        diary.fold.activate(5 * SECOND, one)
     assert diary.reward(one, 0.5, 6 * SECOND) == "learned"
     with pytest.raises(DecisionStateError, match="is rewarded, not deferred"):
-        diary.fold.activate(6 * SECOND, of=one)
+        diary.fold.activate(6 * SECOND, one)
 
 
 @pytest.mark.parametrize("defer", [False, True])
@@ -240,15 +241,15 @@ def test_a_cancelled_decision_costs_nothing_and_takes_no_reward(defer: bool) -> 
     spent, account = router.totals.spent.copy(), router.state.budget.spent.copy()
     one = diary.decide(defer=defer)
     assert router.totals.spent.sum() > spent.sum()
-    diary.note(diary.fold.cancel(9, of=one))
+    diary.note(diary.fold.cancel(9, one))
     assert_allclose(router.totals.spent, spent, atol=1e-12)
     assert_allclose(router.state.budget.spent, account, atol=1e-12)
     with pytest.raises(DecisionStateError, match="was cancelled"):
         diary.reward(one, 0.5)
     with pytest.raises(DecisionStateError, match="is cancelled; it cannot be cancelled"):
-        diary.fold.cancel(9, of=one)
+        diary.fold.cancel(9, one)
     with pytest.raises(DecisionStateError, match="is rewarded; it cannot be cancelled"):
-        diary.fold.cancel(9, of=1)
+        diary.fold.cancel(9, 1)
     assert counts(diary) == {"learned": 1, "cancelled": 1}
 
 
@@ -256,19 +257,16 @@ def test_a_decision_can_be_looked_up_in_every_state_of_its_life() -> None:
     diary = Diary(wait=1.0)
     seqs = [diary.decide(0, context="a", defer=n == 1) for n in range(5)]
     diary.reward(seqs[2], 0.5, 1, spend={"usd": 2.0}, key="x", by="me")
-    diary.note(diary.fold.cancel(2, of=seqs[3]))
+    diary.note(diary.fold.cancel(2, seqs[3]))
 
     def states() -> list[str]:
-        pasts = [diary.recall(seq) for seq in seqs]
-        return [diary.fold.decision_record(past).state for past in pasts if past is not None]
+        return [diary.record(seq).state for seq in seqs]
 
     assert states() == ["waiting", "deferred", "rewarded", "cancelled", "waiting"]
     diary.close(2 * SECOND, most=1)
     assert states() == ["closed", "deferred", "rewarded", "cancelled", "waiting"]
-    past = diary.recall(seqs[2])
-    assert past is not None
-    found = diary.fold.decision_record(past)
-    assert found.decision == diary.fold.decision(diary.log[seqs[2]])
+    found = diary.record(seqs[2])
+    assert found.decision == decision_from_event("triage", diary.log[seqs[2]])
     (told,) = found.rewards
     assert (told.value, told.receipt, told.spend, told.key, told.by) == (
         0.5,

@@ -27,7 +27,7 @@ def half_used(rounds: int) -> tuple[Diary, list[float]]:
         seq = diary.decide()
         line = decided(diary.log[seq])
         if n % 2:
-            diary.note(diary.fold.cancel(n, of=seq))
+            diary.note(diary.fold.cancel(n, seq))
         else:
             diary.reward(seq, 0.9 if "ann" in line.draws else 0.1)
             used.append(line.spend["usd"])
@@ -72,10 +72,10 @@ def test_one_of_an_earlier_period_leaves_the_current_one_as_it_is(edit: bool) ->
         diary.decide()
     account = diary.fold.core.state.budget
     before = account.spent.copy(), account.left.copy()
-    diary.note(diary.fold.cancel(9, of=old))
+    diary.note(diary.fold.cancel(9, old))
     assert (before[0] == account.spent).all()
     assert before[1] == account.left
     new = diary.decide()
-    diary.note(diary.fold.cancel(9, of=new))
+    diary.note(diary.fold.cancel(9, new))
     assert_allclose(account.spent, before[0], atol=1e-12)
     assert before[1] == account.left

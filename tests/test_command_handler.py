@@ -31,11 +31,12 @@ from bylot.eventlog.commands import (
     CreateRouter,
     DeleteRouter,
     EditRouter,
-    GiveReward,
+    GetDecision,
+    GetRouter,
     MakeDecision,
-    RecallDecision,
-    ShowRouter,
+    RecordReward,
 )
+from bylot.eventlog.repository import RouterRepository
 from bylot.problem import Limit, Problem, at_least, at_most, share
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
@@ -66,7 +67,7 @@ def asked(keeper: CommandHandler, *batch: Any, at: int = SECOND) -> Any:
 @pytest.fixture
 def keeper(store: Store) -> CommandHandler:
     """A keeper with one router."""
-    made = CommandHandler(store, "me", every=20)
+    made = CommandHandler(RouterRepository(store, "me", every=20))
     asked(made, CreateRouter("triage", terms()))
     return made
 
@@ -92,7 +93,7 @@ class Failing:
 def fail(keeper: CommandHandler, error: Exception, *, after: bool = False) -> None:
     """Let the next commit fail."""
     broken: Any = Failing(keeper.store, error, after=after)
-    keeper.repository.store = keeper.repository.uncommitted.store = keeper.store = broken
+    keeper.repository.store = keeper.store = broken
 
 
 def test_answers_are_given_after_the_lines_are_in_the_store(
@@ -101,7 +102,7 @@ def test_answers_are_given_after_the_lines_are_in_the_store(
     first, second = asked(keeper, MakeDecision("triage"), MakeDecision("triage", context="x"))
     lines = opened().events(first.id and 1)
     assert [line.kind for line in lines] == ["created", "decided", "decided"]
-    assert asked(keeper, RecallDecision(second.id)).decision == second
+    assert asked(keeper, GetDecision(second.id)).decision == second
 
 
 def test_a_batch_is_one_transaction(keeper: CommandHandler) -> None:
@@ -123,7 +124,7 @@ def test_a_key_gives_the_same_decision_again_and_is_refused_to_another_request(
     same_batch = asked(keeper, MakeDecision("triage", key="j"), MakeDecision("triage", key="j"))
     assert same_batch[0] == same_batch[1]
     keeper.close()
-    later = CommandHandler(opened(), "you")
+    later = CommandHandler(RouterRepository(opened(), "you"))
     assert asked(later, MakeDecision("triage", context="x", key="k"), at=99 * SECOND) == first
     for other in (
         MakeDecision("triage", key="k"),
@@ -131,26 +132,26 @@ def test_a_key_gives_the_same_decision_again_and_is_refused_to_another_request(
     ):
         with pytest.raises(IdempotencyKeyReused):
             asked(later, other)
-    assert asked(later, ShowRouter("triage")).status.decisions == 2
+    assert asked(later, GetRouter("triage")).status.decisions == 2
 
 
 def test_a_reward_counts_once_also_within_a_batch(keeper: CommandHandler) -> None:
     made = asked(keeper, MakeDecision("triage"))
     once, twice, other = asked(
-        keeper, GiveReward(made.id, 0.5), GiveReward(made.id, 0.5), GiveReward(made.id, 0.6)
+        keeper, RecordReward(made.id, 0.5), RecordReward(made.id, 0.5), RecordReward(made.id, 0.6)
     )
     assert (once.receipt, twice.receipt) == ("learned", "duplicate")
     assert isinstance(other, RewardConflict)
-    assert asked(keeper, GiveReward(made.id, 0.5)).receipt == "duplicate"
-    assert asked(keeper, ShowRouter("triage")).status.rewards == 1
+    assert asked(keeper, RecordReward(made.id, 0.5)).receipt == "duplicate"
+    assert asked(keeper, GetRouter("triage")).status.rewards == 1
 
 
 @pytest.mark.parametrize("id_", ["", "d1", "triage.1.99", "triage.9.1", "nobody.1.1", "triage.1.0"])
 def test_what_is_no_decision_is_unknown(keeper: CommandHandler, id_: str) -> None:
     asked(keeper, MakeDecision("triage"))
     for command in (
-        GiveReward(id_, 0.5),
-        RecallDecision(id_),
+        RecordReward(id_, 0.5),
+        GetDecision(id_),
         CancelDecision(id_),
         ActivateDecision(id_),
     ):
@@ -177,11 +178,11 @@ def test_after_a_failed_commit_the_router_is_what_the_store_says(
 ) -> None:
     asked(keeper, MakeDecision("triage", key="before"))
     fail(keeper, StoreUnavailable("gone"), after=after)
-    answers = keeper.perform([MakeDecision("triage", key="k"), ShowRouter("triage")], SECOND)
+    answers = keeper.perform([MakeDecision("triage", key="k"), GetRouter("triage")], SECOND)
     assert all(isinstance(one, StoreUnavailable) for one in answers)
     retried = asked(keeper, MakeDecision("triage", key="k"))
     assert retried.t == 1
-    assert asked(keeper, ShowRouter("triage")).status.decisions == 2
+    assert asked(keeper, GetRouter("triage")).status.decisions == 2
     assert audit_router(keeper.store, "triage").fault is None
 
 
@@ -191,9 +192,9 @@ def test_a_rival_that_wrote_first_is_noticed_and_nothing_is_written_twice(
     asked(keeper, CreateRouter("other", terms()))
     asked(keeper, MakeDecision("triage"), MakeDecision("other"))
     with pytest.raises(RouterBusy):
-        asked(CommandHandler(opened(), "you"), MakeDecision("triage"))
+        asked(CommandHandler(RouterRepository(opened(), "you")), MakeDecision("triage"))
     keeper.store.release("me")  # as if our lease had run out
-    rival = CommandHandler(opened(), "you")
+    rival = CommandHandler(RouterRepository(opened(), "you"))
     asked(rival, MakeDecision("triage"))
     here, there = keeper.perform([MakeDecision("triage"), MakeDecision("other")], SECOND)
     assert isinstance(here, LeaseLost)
@@ -234,7 +235,7 @@ def test_snapshots_are_taken_now_and_then_and_lead_to_the_same_state(
 ) -> None:
     for n in range(60):
         made = asked(keeper, MakeDecision("triage", context=str(n % 3)))
-        asked(keeper, GiveReward(made.id, n / 60))
+        asked(keeper, RecordReward(made.id, n / 60))
     number = keeper.repository.get("triage", 0).number
     kept = opened().snapshot(number)
     assert kept is not None
@@ -243,7 +244,10 @@ def test_snapshots_are_taken_now_and_then_and_lead_to_the_same_state(
     live = keeper.repository.get("triage", 0).fingerprint()
     keeper.close()
     again = opened()
-    assert CommandHandler(again, "you").repository.get("triage", 0).fingerprint() == live
+    assert (
+        CommandHandler(RouterRepository(again, "you")).repository.get("triage", 0).fingerprint()
+        == live
+    )
     last = again.snapshot(number)
     assert last is not None
     assert last.seq == 120
@@ -262,13 +266,16 @@ def test_a_damaged_snapshot_is_done_without_and_a_damaged_log_is_refused_by_name
     kept = store.snapshot(number)
     assert kept is not None
     store.append([], [kept._replace(body=kept.body[:-1] + b"x")])
-    assert CommandHandler(store, "you").repository.get("triage", 0).fingerprint() == live
+    assert (
+        CommandHandler(RouterRepository(store, "you")).repository.get("triage", 0).fingerprint()
+        == live
+    )
     assert audit_router(store, "triage").fault is not None
     store.release("you")
     last = store.last(number)
     assert last is not None
     store.append([last._replace(seq=last.seq + 1)])  # not what any router of ours would write
-    keeper = CommandHandler(store, "me")
+    keeper = CommandHandler(RouterRepository(store, "me"))
     with pytest.raises(StoreCorrupted, match=r"'triage'.*event 31"):
         asked(keeper, MakeDecision("triage"))
     with pytest.raises(StoreCorrupted):
@@ -277,59 +284,59 @@ def test_a_damaged_snapshot_is_done_without_and_a_damaged_log_is_refused_by_name
 
 
 def test_waits_that_are_over_are_closed_by_the_sweep(store: Store) -> None:
-    keeper = CommandHandler(store, "me")
+    keeper = CommandHandler(RouterRepository(store, "me"))
     asked(keeper, CreateRouter("triage", terms(wait=10.0, default=0.25)))
     made = asked(keeper, MakeDecision("triage"), at=SECOND)
     keeper.sweep(11 * SECOND)
-    assert asked(keeper, RecallDecision(made.id)).state == "waiting"
+    assert asked(keeper, GetDecision(made.id)).state == "waiting"
     keeper.sweep(11 * SECOND + 1)
-    assert asked(keeper, RecallDecision(made.id)).state == "closed"
-    assert asked(keeper, RecallDecision(made.id)).learned == 0.25
-    assert asked(keeper, ShowRouter("triage")).status.counters.defaulted == 1
-    assert asked(keeper, GiveReward(made.id, 0.5), at=12 * SECOND).receipt == "late"
+    assert asked(keeper, GetDecision(made.id)).state == "closed"
+    assert asked(keeper, GetDecision(made.id)).learned == 0.25
+    assert asked(keeper, GetRouter("triage")).status.counters.defaulted == 1
+    assert asked(keeper, RecordReward(made.id, 0.5), at=12 * SECOND).receipt == "late"
     assert audit_router(store, "triage").fault is None
 
 
 def test_a_view_stays_as_it_was_while_its_router_goes_on(keeper: CommandHandler) -> None:
     asked(keeper, *[MakeDecision("triage")] * 3)
-    view = asked(keeper, ShowRouter("triage"))
+    view = asked(keeper, GetRouter("triage"))
     then = msgspec.json.encode(view)
     made = asked(keeper, *[MakeDecision("triage")] * 600)
-    asked(keeper, *(GiveReward(one.id, 0.5, {"usd": 1.0}) for one in made))
+    asked(keeper, *(RecordReward(one.id, 0.5, {"usd": 1.0}) for one in made))
     assert msgspec.json.encode(view) == then
-    assert msgspec.json.encode(asked(keeper, ShowRouter("triage"))) != then
+    assert msgspec.json.encode(asked(keeper, GetRouter("triage"))) != then
 
 
 def test_a_sweep_of_many_is_done_in_slices_and_says_so(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeping, "MAX_CLOSES_PER_SWEEP", 3)
-    keeper = CommandHandler(store, "me")
+    keeper = CommandHandler(RouterRepository(store, "me"))
     asked(keeper, CreateRouter("triage", terms(wait=1.0)))
     keeper.perform([MakeDecision("triage")] * 5, SECOND)
     waiting = []
     for more in (True, False, False):
         assert keeper.sweep(9 * SECOND) is more
-        waiting.append(asked(keeper, ShowRouter("triage")).status.waiting)
+        waiting.append(asked(keeper, GetRouter("triage")).status.waiting)
     assert waiting == [2, 0, 0]
 
 
 def test_a_recalled_decision_tells_what_it_taught(keeper: CommandHandler) -> None:
     told, silent = asked(keeper, MakeDecision("triage"), MakeDecision("triage"))
-    asked(keeper, GiveReward(told.id, 0.5))
-    assert asked(keeper, RecallDecision(told.id)).learned == 0.5
-    assert asked(keeper, RecallDecision(silent.id)).learned is None
+    asked(keeper, RecordReward(told.id, 0.5))
+    assert asked(keeper, GetDecision(told.id)).learned == 0.5
+    assert asked(keeper, GetDecision(silent.id)).learned is None
 
 
 def test_deferred_decisions_are_activated_or_cancelled(keeper: CommandHandler) -> None:
     made = asked(keeper, MakeDecision("triage", defer=True))
     with pytest.raises(DecisionStateError):
-        asked(keeper, GiveReward(made.id, 0.5))
+        asked(keeper, RecordReward(made.id, 0.5))
     assert asked(keeper, ActivateDecision(made.id)) == made
-    assert asked(keeper, GiveReward(made.id, 0.5)).receipt == "learned"
+    assert asked(keeper, RecordReward(made.id, 0.5)).receipt == "learned"
     other = asked(keeper, MakeDecision("triage", defer=True))
     asked(keeper, CancelDecision(other.id))
-    assert asked(keeper, RecallDecision(other.id)).state == "cancelled"
+    assert asked(keeper, GetDecision(other.id)).state == "cancelled"
 
 
 def test_an_edit_makes_a_version_and_must_know_the_one_before(keeper: CommandHandler) -> None:
@@ -351,18 +358,18 @@ def test_names_are_taken_checked_and_free_again(keeper: CommandHandler) -> None:
     old = asked(keeper, MakeDecision("triage"))
     asked(keeper, DeleteRouter("triage"))
     with pytest.raises(RouterNotFound):
-        asked(keeper, ShowRouter("triage"))
+        asked(keeper, GetRouter("triage"))
     asked(keeper, CreateRouter("triage", terms()))
     asked(keeper, MakeDecision("triage"))
     with pytest.raises(DecisionNotFound):
-        asked(keeper, GiveReward(old.id, 0.5))
+        asked(keeper, RecordReward(old.id, 0.5))
 
 
 def test_leases_are_kept_while_they_are_renewed(keeper: CommandHandler, opened: Opener) -> None:
     keeper.renew()
     assert "triage" in keeper.repository.opened
     keeper.store.release("me")
-    CommandHandler(opened(), "you").repository.get("triage", 0)
+    RouterRepository(opened(), "you").get("triage", 0)
     keeper.renew()
     assert "triage" not in keeper.repository.opened
 
@@ -385,9 +392,9 @@ def test_a_refusal_that_rests_on_a_line_that_was_not_written_is_none(
 ) -> None:
     made = asked(keeper, MakeDecision("triage"))
     fail(keeper, StoreUnavailable("gone"))
-    answers = keeper.perform([GiveReward(made.id, 0.5), GiveReward(made.id, 0.7)], SECOND)
+    answers = keeper.perform([RecordReward(made.id, 0.5), RecordReward(made.id, 0.7)], SECOND)
     assert all(isinstance(one, StoreUnavailable) for one in answers)
-    assert asked(keeper, GiveReward(made.id, 0.7)).receipt == "learned"
+    assert asked(keeper, RecordReward(made.id, 0.7)).receipt == "learned"
 
 
 def test_neither_a_snapshot_nor_another_router_keeps_a_line_from_being_written(
@@ -424,7 +431,7 @@ def test_a_damaged_router_neither_stops_the_sweep_nor_keeps_its_name(
 
     monkeypatch.setattr(keeper.repository.opened["bad"].aggregate, "close_due", damaged)
     keeper.sweep(60 * SECOND)
-    assert asked(keeper, RecallDecision(made.id)).state == "closed"
+    assert asked(keeper, GetDecision(made.id)).state == "closed"
     with pytest.raises(StoreCorrupted):
         asked(keeper, MakeDecision("bad"), at=60 * SECOND)
     asked(keeper, DeleteRouter("bad"))
@@ -434,7 +441,7 @@ def test_a_damaged_router_neither_stops_the_sweep_nor_keeps_its_name(
 
 def test_a_router_in_other_hands_is_not_deleted(keeper: CommandHandler, opened: Opener) -> None:
     keeper.store.release("me")
-    rival = CommandHandler(opened(), "you")
+    rival = CommandHandler(RouterRepository(opened(), "you"))
     asked(rival, MakeDecision("triage"))
     with pytest.raises(RouterBusy):
         asked(keeper, DeleteRouter("triage"))
@@ -451,14 +458,14 @@ def change(file: Path) -> None:
 
 def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/b.db"
-    keeper = CommandHandler(open_store(place), "me")
+    keeper = CommandHandler(RouterRepository(open_store(place), "me"))
     asked(keeper, CreateRouter("triage", terms()))
     made = asked(keeper, MakeDecision("triage", key="k"))
     keeper.close()
     change(tmp_path / "b.db")
-    again = CommandHandler(open_store(place), "me")
+    again = CommandHandler(RouterRepository(open_store(place), "me"))
     with pytest.raises(StoreCorrupted, match="event 1 of the log"):
-        asked(again, GiveReward(made.id, 0.5))
+        asked(again, RecordReward(made.id, 0.5))
     with pytest.raises(StoreCorrupted, match="event 1 of the log"):
         asked(again, MakeDecision("triage", key="k"))
     again.close()
@@ -468,39 +475,39 @@ def test_a_line_that_was_changed_is_not_learned_from_when_a_reward_is_replayed(
     tmp_path: Path,
 ) -> None:
     place = f"sqlite:///{tmp_path}/b.db"
-    keeper = CommandHandler(open_store(place), "me")
+    keeper = CommandHandler(RouterRepository(open_store(place), "me"))
     asked(keeper, CreateRouter("triage", terms()))
     made = asked(keeper, MakeDecision("triage"))
     keeper.close()  # with a snapshot: the decision is before it, its reward after it
     with contextlib.closing(open_store(place)) as killed:
-        asked(CommandHandler(killed, "me"), GiveReward(made.id, 0.5))
+        asked(CommandHandler(RouterRepository(killed, "me")), RecordReward(made.id, 0.5))
     change(tmp_path / "b.db")
-    again = CommandHandler(open_store(place), "me")
+    again = CommandHandler(RouterRepository(open_store(place), "me"))
     with pytest.raises(StoreCorrupted, match="event 1 of the log"):
         asked(again, MakeDecision("triage"))
     again.close()
 
 
 def test_a_reward_that_was_noted_beside_pending_ones_is_known_again(store: Store) -> None:
-    keeper = CommandHandler(store, "me")
+    keeper = CommandHandler(RouterRepository(store, "me"))
     asked(keeper, CreateRouter("triage", terms(wait=99.0, aggregate="last")))
     made = asked(keeper, MakeDecision("triage"))
-    asked(keeper, GiveReward(made.id, 0.5, key="k1"))
+    asked(keeper, RecordReward(made.id, 0.5, key="k1"))
     asked(keeper, EditRouter("triage", terms(wait=99.0)))
-    told = GiveReward(made.id, 0.3, {"usd": 50.0}, "k2")
+    told = RecordReward(made.id, 0.3, {"usd": 50.0}, "k2")
     assert asked(keeper, told).receipt == "noted"
-    spent = asked(keeper, ShowRouter("triage")).status.costs["usd"].settled
+    spent = asked(keeper, GetRouter("triage")).status.costs["usd"].settled
     assert asked(keeper, told).receipt == "duplicate"
     with pytest.raises(RewardConflict):
-        asked(keeper, GiveReward(made.id, 0.9, {"usd": 50.0}, "k2"))
-    assert asked(keeper, ShowRouter("triage")).status.costs["usd"].settled == spent
+        asked(keeper, RecordReward(made.id, 0.9, {"usd": 50.0}, "k2"))
+    assert asked(keeper, GetRouter("triage")).status.costs["usd"].settled == spent
     assert audit_router(store, "triage").fault is None
 
 
 def test_an_audit_knows_of_cancelled_decisions_and_of_costs_that_came_and_went(
     store: Store,
 ) -> None:
-    keeper = CommandHandler(store, "me")
+    keeper = CommandHandler(RouterRepository(store, "me"))
     seniors = at_least(share("senior", ["eve"]), 0.1)
     both = terms(limits=[seniors])
     asked(keeper, CreateRouter("triage", both))
@@ -511,7 +518,7 @@ def test_an_audit_knows_of_cancelled_decisions_and_of_costs_that_came_and_went(
     for one in (made[0], made[5], made[6]):
         asked(keeper, CancelDecision(one.id))
     assert audit_router(store, "triage").fault is None
-    costs = asked(keeper, ShowRouter("triage")).status.costs
+    costs = asked(keeper, GetRouter("triage")).status.costs
     assert costs["senior"].settled == costs["senior"].stated == 0.0
     keeper.repository.opened["triage"].aggregate.stated["usd"] += 1.0
     keeper.repository.opened["triage"].snapshot_due = 0

@@ -13,7 +13,8 @@ from bylot import policies
 from bylot.api import RouterView
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import CreateRouter, EditRouter, GiveReward, MakeDecision, ShowRouter
+from bylot.eventlog.commands import CreateRouter, EditRouter, GetRouter, MakeDecision, RecordReward
+from bylot.eventlog.repository import RouterRepository
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.auth import Caller
@@ -63,7 +64,7 @@ class Direct:
 def direct(tmp_path: Path) -> Iterator[Direct]:
     address = f"sqlite:///{tmp_path}/log.db"
     with (
-        contextlib.closing(CommandHandler(open_store(address), "us")) as keeper,
+        contextlib.closing(CommandHandler(RouterRepository(open_store(address), "us"))) as keeper,
         contextlib.closing(open_store(address)) as store,
     ):
         yield Direct(keeper, store)
@@ -83,7 +84,7 @@ def play(direct: Direct, name: str, rounds: int = 5) -> list[str]:
     direct.do(CreateRouter(name, TERMS, by="root"))
     ids = [direct.do(MakeDecision(name, context="a"))[0].id for _ in range(rounds)]
     for id in ids[::2]:
-        direct.do(GiveReward(id, 0.5, spend={"usd": 1.25}))
+        direct.do(RecordReward(id, 0.5, spend={"usd": 1.25}))
     return ids
 
 
@@ -126,14 +127,14 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
         play(direct, name, 2)
     direct.keeper.close()  # which gives the leases back
     direct.store.lease(2, "them", 60.0)
-    show = CommandHandler.show
+    show = CommandHandler.get_router
 
     def damaged(keeper: CommandHandler, asked: Any) -> RouterView:
         if asked.name == "c":
             raise StoreCorrupted("router 'c': line 3 was changed")
         return show(keeper, asked)
 
-    monkeypatch.setitem(CommandHandler.HANDLERS, ShowRouter, damaged)
+    monkeypatch.setitem(CommandHandler.HANDLERS, GetRouter, damaged)
     listed = now(make_source(direct).list_routers())
     assert [(one.name, one.location, one.error) for one in build_overview(listed).routers] == [
         ("a", "here", None),

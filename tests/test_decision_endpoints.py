@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.repository import RouterRepository
 from bylot.server.state import ServerSettings
 from bylot.server.writer import make_command_handler
 from bylot.store import open_store
@@ -86,7 +87,7 @@ def test_a_key_in_flight_is_refused_until_it_is_answered(tmp_path: Path) -> None
 
     def make_handler(settings: ServerSettings) -> Any:
         def make() -> GatedHandler:
-            keeper = GatedHandler(open_store(settings.store), "gated")
+            keeper = GatedHandler(RouterRepository(open_store(settings.store), "gated"))
             keeper.gate = gate
             return keeper
 

@@ -9,7 +9,8 @@ import pytest
 from bylot import policies
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import CreateRouter, GiveReward, MakeDecision, RecallDecision
+from bylot.eventlog.commands import CreateRouter, GetDecision, MakeDecision, RecordReward
+from bylot.eventlog.repository import RouterRepository
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.store import Event
@@ -32,28 +33,28 @@ class Counting(SqliteStore):
 @pytest.fixture
 def keeper(tmp_path: Path) -> Iterator[CommandHandler]:
     """With a router whose first decision is closed and has very many rewards."""
-    made = CommandHandler(Counting(tmp_path / "bylot.db"), "test")
+    made = CommandHandler(RouterRepository(Counting(tmp_path / "bylot.db"), "test"))
     policy = policies.policy_to_data(policies.find_policy("distinct"))
     terms = RouterConfig(problem=persistence.problem_to_data(five()), policy=policy)
     made.perform([CreateRouter("r", terms), MakeDecision("r")], 1)
-    rewards = [GiveReward("r.1.1", 0.5, key=f"k{n}") for n in range(REWARDS)]
+    rewards = [RecordReward("r.1.1", 0.5, key=f"k{n}") for n in range(REWARDS)]
     assert {one.receipt for one in made.perform(rewards, 2)} == {"learned", "noted"}
     yield made
     made.close()
 
 
 @pytest.mark.parametrize(
-    "command", [GiveReward("r.1.1", 0.5, key="one more"), RecallDecision("r.1.1")]
+    "command", [RecordReward("r.1.1", 0.5, key="one more"), GetDecision("r.1.1")]
 )
 def test_a_decision_with_many_rewards_takes_as_few_questions_as_any(
-    keeper: CommandHandler, command: GiveReward | RecallDecision
+    keeper: CommandHandler, command: RecordReward | GetDecision
 ) -> None:
     store = keeper.store
     assert isinstance(store, Counting)
     store.asked = 0
     (answer,) = keeper.perform([command], 3)
     assert store.asked == 4
-    if isinstance(command, RecallDecision):
+    if isinstance(command, GetDecision):
         assert (answer.state, answer.learned, len(answer.rewards)) == ("rewarded", 0.5, REWARDS)
 
 
@@ -68,5 +69,5 @@ def test_any_line_of_it_that_was_changed_is_noticed(
     with sqlite3.connect(tmp_path / "bylot.db") as db:
         db.execute(change, (seq,))
     db.close()
-    (answer,) = keeper.perform([RecallDecision("r.1.1")], 3)
+    (answer,) = keeper.perform([GetDecision("r.1.1")], 3)
     assert isinstance(answer, StoreCorrupted)

@@ -37,12 +37,10 @@ def test_they_are_as_in_a_plain_list(actions: list[tuple[str, int]]) -> None:
             ours = OpenDecisions.from_columns(ours.to_columns())
     assert {seq: (held.t, held.due) for seq, held in ours} == plain
     dues = sorted((due, seq) for seq, (_, due) in plain.items() if due >= 0)
-    assert ours.next_due() == (dues[0][0] if dues else None)
-    for _, seq in dues:
-        assert ours.next_due() is not None
-        assert ours.first_due()[0] == seq
+    for due, seq in dues:
+        assert ours.first_due() == (due, seq)
         ours.close(seq)
-    assert ours.next_due() is None
+    assert ours.first_due() is None
 
 
 def test_waits_of_closed_decisions_are_forgotten() -> None:

@@ -18,7 +18,7 @@ from bylot.errors import (
 from bylot.store import ApiKey, DecisionEvents, Snapshot, Store, open_store
 from bylot.store import postgres as in_postgres
 from bylot.store import sqlite as in_sqlite
-from bylot.store.queries import EVENTS_SQL
+from bylot.store.protocol import EVENTS_SQL
 from stores import Opener, line, log, made
 
 HOSTILE = (
@@ -369,7 +369,7 @@ def plan(path: Path, query: str) -> list[str]:
 
 @pytest.mark.parametrize("query", PLANS)
 def test_no_query_of_a_log_reads_more_than_it_answers(tmp_path: Path, query: str) -> None:
-    asked = getattr(in_sqlite.SQLITE_QUERIES, query)
+    asked = in_sqlite.SqliteStore.queries[query]
     assert plan(tmp_path / "routers.db", asked) == PLANS[query]
 
 
@@ -406,7 +406,7 @@ def test_postgres_looks_for_lines_by_an_index_too(postgres_address: str) -> None
     )
     db.execute("ANALYZE events")
     for name, condition in CONDITIONS.items():
-        query = getattr(in_postgres.POSTGRES_QUERIES, name).replace("?", "'9'")
+        query = store.queries[name].replace("?", "'9'")
         told = [str(row[0]) for row in db.execute(f"EXPLAIN {query}")]
         assert not any("Seq Scan" in one or "Sort" in one for one in told), told
         assert any("Index Cond" in one and condition in one for one in told), told

@@ -123,7 +123,7 @@ def test_a_lost_connection_is_made_again(postgres_address: str) -> None:
     store = open_store(postgres_address)
     router = made(store)
     with psycopg.connect(postgres_address, autocommit=True) as admin:
-        pid = store._db.info.backend_pid  # type: ignore[attr-defined]
+        pid = store._db.info.backend_pid
         admin.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
     with pytest.raises(StoreUnavailable):
         store.append([line(router, 1)])
@@ -153,7 +153,7 @@ def test_a_lock_of_somebody_else_is_waited_for_a_little(
 def test_a_row_that_somebody_else_has_locked_is_waited_for_a_little(postgres_address: str) -> None:
     store = open_store(postgres_address)
     router = made(store)
-    store._db.execute("SET lock_timeout = '100ms'")  # type: ignore[attr-defined]
+    store._db.execute("SET lock_timeout = '100ms'")
     with psycopg.connect(postgres_address) as other:
         other.execute("SELECT * FROM routers FOR UPDATE")
         with pytest.raises(StoreUnavailable, match="pg_locks"):

@@ -12,6 +12,7 @@ import pytest
 from bylot.errors import RouterNotFound, StoreUnavailable, UnsupportedStore
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import MakeDecision
+from bylot.eventlog.repository import RouterRepository
 from bylot.server.http_errors import ApiError
 from bylot.server.state import ServerSettings
 from bylot.server.writer import Writer
@@ -263,7 +264,7 @@ def test_a_server_recovers_from_a_full_disk_without_a_restart(tmp_path: Path) ->
     def make_handler(settings: ServerSettings) -> Callable[[], CommandHandler]:
         def make() -> CommandHandler:
             stores.append(FailingStore(open_store(settings.store)))
-            return CommandHandler(cast(Store, stores[0]), "failing")
+            return CommandHandler(RouterRepository(cast(Store, stores[0]), "failing"))
 
         return make
 

@@ -15,6 +15,7 @@ from bylot._text import format_table, print_progress
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, MakeDecision
 from bylot.eventlog.events import now_us
+from bylot.eventlog.repository import RouterRepository
 from bylot.policies import find_policy, policy_to_data
 from bylot.router.config import RouterConfig
 from bylot.router.persistence import problem_to_data
@@ -47,7 +48,7 @@ def run(routers: int = 1_000, decisions: int = 10_000_000) -> dict[str, Any]:
 
 def fill_store(url: str, routers: int, decisions: int) -> None:
     """Create routers and let each make its share of the decisions, in batches."""
-    handler = CommandHandler(open_store(url), "bench")
+    handler = CommandHandler(RouterRepository(open_store(url), "bench"))
     policy = policy_to_data(find_policy("distinct"))
     problem = problem_to_data(make_service_problem())
     for n in range(routers):

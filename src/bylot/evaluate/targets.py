@@ -69,7 +69,8 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
             remedy = "leave these entries out of the log, or use another target"
             raise target_error(name, f"{what}, so it has no distribution there", remedy)
         x, policy = router.contexts[context], router.policy
-        found = policy.distribution(router.rule, router.preview_state(x, available), x, available)
+        state = router.core.preview_state(x, available)
+        found = policy.distribution(router.rule, state, x, available)
         if found is None:
             known = ", ".join(one.name for one in POLICY_CLASSES.values() if can_be_target(one))
             what = f"{policy.name} does not draw from a known distribution; {known} do"

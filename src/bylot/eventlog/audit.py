@@ -8,7 +8,6 @@ from typing import NamedTuple
 from bylot.errors import RouterNotFound, StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.events import BODY_DECODERS
-from bylot.eventlog.hash_chain import read_decision_events
 from bylot.eventlog.repository import aggregate_from_first_event, iterate_events, load_aggregate
 from bylot.store import Event, RouterRow, Store
 
@@ -62,39 +61,35 @@ def audit_router(store: Store, name: str) -> AuditResult:
         aggregate = aggregate_from_first_event(store, row)
     except StoreCorrupted as error:
         return AuditResult(name, 0, 0, "", str(error))
-    return replay_and_compare(store, row, aggregate)
-
-
-def replay_and_compare(store: Store, row: RouterRow, aggregate: RouterAggregate) -> AuditResult:
-    """Replay the rest of the log, event by event."""
-    aggregate.find_events = lambda seq: read_decision_events(store, row.number, seq)
-    snapshot, stated, fault = store.snapshot(row.number), StatedCosts(), None
+    stated, fault = StatedCosts(), None
     try:
-        for event in iterate_events(store, row.number, aggregate.seq):
-            aggregate.replay(event)
-            stated.add(event)
-            if snapshot is not None and snapshot.seq == event.seq:
-                same = aggregate.take_snapshot() == snapshot
-                fault = (
-                    None if same else f"the snapshot after event {event.seq} is not the replay's"
-                )
-        if snapshot is not None and snapshot.seq > aggregate.seq:
-            fault = f"there is a snapshot after event {snapshot.seq}, but the log ends before it"
-        loaded = load_aggregate(store, row)
-        if loaded.seq == aggregate.seq and loaded.fingerprint() != aggregate.fingerprint():
-            fault = fault or "the latest snapshot and the events after it give another state"
-        fault = fault or find_cost_mismatch(aggregate, stated)
+        fault = find_fault(store, row, aggregate, stated)
     except StoreCorrupted as error:
         fault = str(error)
     decisions = len(stated.decisions)
     return AuditResult(row.name, aggregate.seq + 1, decisions, aggregate.fingerprint(), fault)
 
 
-def find_cost_mismatch(aggregate: RouterAggregate, stated: StatedCosts) -> str | None:
-    """Compare the sums of stated cost with those of the log, summed independently."""
+def find_fault(
+    store: Store, row: RouterRow, aggregate: RouterAggregate, stated: StatedCosts
+) -> str | None:
+    """Replay the rest of the log; returns the first thing that differs."""
+    snapshot, same = store.snapshot(row.number), True
+    for event in iterate_events(store, row.number, aggregate.seq):
+        aggregate.replay(event)
+        stated.add(event)
+        if snapshot is not None and snapshot.seq == event.seq:
+            same = aggregate.take_snapshot() == snapshot
+    if snapshot is not None and snapshot.seq > aggregate.seq:
+        return f"there is a snapshot after event {snapshot.seq}, but the log ends before it"
+    if snapshot is not None and not same:
+        return f"the snapshot after event {snapshot.seq} is not the replay's"
+    loaded = load_aggregate(store, row)
+    if loaded.seq == aggregate.seq and loaded.fingerprint() != aggregate.fingerprint():
+        return "the latest snapshot and the events after it give another state"
+    tolerance = AUDIT_RELATIVE_TOLERANCE
     for name, booked in aggregate.stated.items():
         total = stated.total(name, aggregate.core.costs.since.get(name, 0))
-        tolerance = AUDIT_RELATIVE_TOLERANCE
         if not math.isclose(booked, total, rel_tol=tolerance, abs_tol=tolerance):
             return f"the router has booked {booked!r} of {name}, but its log sums to {total!r}"
     return None

@@ -5,12 +5,12 @@ transaction; then the answers are returned.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from bylot.api import DecisionRecord, RewardReceipt, RouterView
 from bylot.errors import (
     BylotError,
-    DecisionNotFound,
     DecisionStateError,
     IdempotencyKeyReused,
     RouterNotFound,
@@ -18,34 +18,23 @@ from bylot.errors import (
     StoreUnavailable,
 )
 from bylot.eventlog import commands
-from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.commands import DecisionId, decision_id_from_text, is_router_name
+from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
+from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
-from bylot.eventlog.repository import LEASE_S, MIN_EVENTS_BETWEEN_SNAPSHOTS, RouterRepository
+from bylot.eventlog.history import decision_from_event, decision_record_from_events
+from bylot.eventlog.repository import RouterRepository
 from bylot.policies.capacity import check_max_contexts
 from bylot.router.decision import Decision
-from bylot.store import DecisionEvents, Event, Store
+from bylot.store import Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
 
 
 class CommandHandler:
-    """All routers of one store that this process writes to; for one thread at a time.
+    """Runs commands on the routers of a repository; for one thread at a time."""
 
-    owner: a name that no other process has; lease: seconds until an unrenewed lease expires;
-    every: events of a log between two snapshots
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        owner: str,
-        *,
-        lease: float = LEASE_S,
-        every: int = MIN_EVENTS_BETWEEN_SNAPSHOTS,
-    ) -> None:
-        self.store = store
-        self.repository = RouterRepository(store, owner, lease, every)
+    def __init__(self, repository: RouterRepository) -> None:
+        self.repository, self.store = repository, repository.store
         self.at = 0
 
     def perform(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
@@ -60,7 +49,7 @@ class CommandHandler:
         for command in batch:
             if type(command) in OWN_TRANSACTION_COMMANDS:
                 final = self.commit(answers, names, final)
-            names.append(router_name_from_command(command))
+            names.append(command.name)
             try:
                 answers.append(self.HANDLERS[type(command)](self, command))
             except BylotError as error:  # nothing was changed
@@ -90,7 +79,7 @@ class CommandHandler:
         for name, one in list(self.repository.opened.items()):
             try:
                 while left and (event := one.aggregate.close_due(at)) is not None:
-                    self.repository.uncommitted.add(event)
+                    self.repository.add(event)
                     left -= 1
             except StoreUnavailable:
                 raise
@@ -146,10 +135,10 @@ class CommandHandler:
                 "changed meanwhile",
                 remedy="read it again",
             )
-        self.repository.uncommitted.add(router.edit(self.at, command.config, command.by))
+        self.repository.add(router.edit(self.at, command.config, command.by))
         return self.view(router)
 
-    def show(self, command: commands.ShowRouter) -> RouterView:
+    def get_router(self, command: commands.GetRouter) -> RouterView:
         """A router, its configuration and status."""
         return self.view(self.repository.get(command.name, self.at))
 
@@ -157,86 +146,54 @@ class CommandHandler:
         """Draw a panel; under a key that was used before, return the decision made then."""
         router = self.repository.get(command.name, self.at)
         if command.key is not None:
-            before = self.repository.uncommitted.find_key(router.number, command.key)
+            before = self.repository.find_key(router.number, command.key)
             if before is not None:
-                return self.repeat_decision(router, before, command)
-        event = router.decide(
-            self.at,
-            context=command.context,
-            available=command.available,
-            key=command.key,
-            defer=command.defer,
-            by=command.by,
-        )
-        self.repository.uncommitted.add(event)
-        return router.decision(event)
+                check_same_request(before, command)
+                return self.decision(router, before)
+        return self.decision(router, self.repository.add(router.decide(self.at, command)))
 
-    def repeat_decision(
-        self, router: RouterAggregate, before: Event, command: commands.MakeDecision
-    ) -> Decision:
-        """The decision made under this key, if the request was the same."""
-        body = BODY_DECODERS["decided"](before.body)
-        was = body.context, body.available, body.defer
-        if was != (command.context, command.available, command.defer):
-            raise IdempotencyKeyReused(
-                f"key {command.key!r} was used for another request to router {router.name!r}",
-                remedy="use a new key for each request",
-            )
-        return router.decision(before)
-
-    def reward(self, command: commands.GiveReward) -> RewardReceipt:
+    def reward(self, command: commands.RecordReward) -> RewardReceipt:
         """Apply a reward."""
         router, seq = self.find_decision(command.id)
-        event = router.reward(
-            self.at,
-            of=seq,
-            value=command.value,
-            spend=command.spend,
-            key=command.key,
-            by=command.by,
-        )
+        event = router.reward(self.at, seq, command)
         if event is None:
             return RewardReceipt(decision=command.id, receipt="duplicate", value=command.value)
-        self.repository.uncommitted.add(event)
+        self.repository.add(event)
         body = BODY_DECODERS["rewarded"](event.body)
         return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)
 
     def activate(self, command: commands.ActivateDecision) -> Decision:
         """Start the wait of a deferred decision."""
         router, seq = self.find_decision(command.id)
-        self.repository.uncommitted.add(router.activate(self.at, of=seq, by=command.by))
-        return router.decision(self.decision_events(router, seq).decided)
+        self.repository.add(router.activate(self.at, seq, command.by))
+        return self.decision(router, router.decision_events(seq).decided)
 
     def cancel(self, command: commands.CancelDecision) -> Decision:
         """Take back a decision that was never used."""
         router, seq = self.find_decision(command.id)
-        self.repository.uncommitted.add(router.cancel(self.at, of=seq, by=command.by))
-        return router.decision(self.decision_events(router, seq).decided)
+        self.repository.add(router.cancel(self.at, seq, command.by))
+        return self.decision(router, router.decision_events(seq).decided)
 
-    def recall(self, command: commands.RecallDecision) -> DecisionRecord:
+    def get_decision(self, command: commands.GetDecision) -> DecisionRecord:
         """A decision and its history."""
         router, seq = self.find_decision(command.id)
-        return router.decision_record(self.decision_events(router, seq))
+        found = router.decision_events(seq)
+        return decision_record_from_events(router.name, found, router.open.get(seq))
 
     def find_decision(self, id: str) -> tuple[RouterAggregate, int]:
         """The router of a decision, and the seq of its event."""
         which = decision_id_from_text(id)
-        if which is None:
-            raise make_unknown_decision_error(id)
-        try:
-            router = self.repository.get(which.name, self.at)
-        except RouterNotFound:
-            raise make_unknown_decision_error(id) from None
-        if which.number != router.number:  # of a deleted router of the same name
-            raise make_unknown_decision_error(id)
-        return router, which.seq
+        if which is not None:
+            with suppress(RouterNotFound):
+                router = self.repository.get(which.name, self.at)
+                if router.number == which.number:  # not of a deleted router of the same name
+                    return router, which.seq
+        raise make_unknown_decision_error(id)
 
-    def decision_events(self, router: RouterAggregate, seq: int) -> DecisionEvents:
-        """A decision and the later events about it."""
-        events = self.repository.uncommitted.find_decision(router.number, seq)
-        if events is None:
-            raise make_unknown_decision_error(str(DecisionId(router.name, router.number, seq)))
-        return events
+    def decision(self, router: RouterAggregate, event: Event) -> Decision:
+        """A decision as its caller gets it."""
+        made, body = router.latest
+        return decision_from_event(router.name, event, body if made is event else None)
 
     def view(self, router: RouterAggregate) -> RouterView:
         """A router at this moment."""
@@ -254,12 +211,12 @@ class CommandHandler:
         commands.CreateRouter: create,
         commands.DeleteRouter: delete,
         commands.EditRouter: edit,
-        commands.ShowRouter: show,
+        commands.GetRouter: get_router,
         commands.MakeDecision: decide,
-        commands.GiveReward: reward,
+        commands.RecordReward: reward,
         commands.ActivateDecision: activate,
         commands.CancelDecision: cancel,
-        commands.RecallDecision: recall,
+        commands.GetDecision: get_decision,
     }
 
 
@@ -267,13 +224,12 @@ OWN_TRANSACTION_COMMANDS = (commands.CreateRouter, commands.DeleteRouter)
 """Commands with a transaction of their own: earlier events are written first."""
 
 
-def router_name_from_command(command: commands.Command) -> str:
-    """The name of the router that a command is for."""
-    return command.name if hasattr(command, "name") else command.id.partition(".")[0]
-
-
-def make_unknown_decision_error(id: str) -> DecisionNotFound:
-    """For an id that no decision has."""
-    return DecisionNotFound(
-        f"no decision has id {id!r}", remedy="use the id that `decide` returned"
-    )
+def check_same_request(before: Event, command: commands.MakeDecision) -> None:
+    """A key stands for one request: the decision made under it must be of the same."""
+    body = BODY_DECODERS["decided"](before.body)
+    was = body.context, body.available, body.defer
+    if was != (command.context, command.available, command.defer):
+        raise IdempotencyKeyReused(
+            f"key {command.key!r} was used for another request to router {command.name!r}",
+            remedy="use a new key for each request",
+        )

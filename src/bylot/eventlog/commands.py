@@ -5,91 +5,84 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from bylot.errors import DecisionError
 from bylot.router.config import RouterConfig
 
 
-class CreateRouter(Struct, frozen=True):
+class CommandBase(Struct, frozen=True, kw_only=True):
+    """What all commands have; by: the API key of the caller."""
+
+    by: str | None = None
+
+
+class RouterCommand(CommandBase, frozen=True):
+    """A command to the router of this name."""
+
+    name: str
+
+
+class DecisionCommand(CommandBase, frozen=True):
+    """A command about one decision."""
+
+    id: str
+
+    @property
+    def name(self) -> str:
+        """The name of its router."""
+        return self.id.partition(".")[0]
+
+
+Command = RouterCommand | DecisionCommand
+
+
+class CreateRouter(RouterCommand, frozen=True):
     """-> RouterView"""
 
-    name: str
     config: RouterConfig
-    by: str | None = None
 
 
-class DeleteRouter(Struct, frozen=True):
+class DeleteRouter(RouterCommand, frozen=True):
     """-> None"""
 
-    name: str
-    by: str | None = None
 
-
-class EditRouter(Struct, frozen=True):
+class EditRouter(RouterCommand, frozen=True):
     """Change the configuration; `version`, if given, must be the one in force. -> RouterView"""
 
-    name: str
     config: RouterConfig  # its version is ignored: it will be the next
     version: int | None = None
-    by: str | None = None
 
 
-class MakeDecision(Struct, frozen=True):
+class GetRouter(RouterCommand, frozen=True):
+    """-> RouterView"""
+
+
+class MakeDecision(RouterCommand, frozen=True):
     """-> Decision"""
 
-    name: str
     context: str | None = None
     available: tuple[str, ...] | None = None
     key: str | None = None
     defer: bool = False
-    by: str | None = None
 
 
-class GiveReward(Struct, frozen=True):
+class RecordReward(DecisionCommand, frozen=True):
     """-> RewardReceipt"""
 
-    id: str
     value: float
     spend: dict[str, float] | None = None
     key: str | None = None
-    by: str | None = None
 
 
-class ActivateDecision(Struct, frozen=True):
+class ActivateDecision(DecisionCommand, frozen=True):
     """-> Decision"""
 
-    id: str
-    by: str | None = None
 
-
-class CancelDecision(Struct, frozen=True):
+class CancelDecision(DecisionCommand, frozen=True):
     """-> Decision"""
 
-    id: str
-    by: str | None = None
 
-
-class RecallDecision(Struct, frozen=True):
+class GetDecision(DecisionCommand, frozen=True):
     """-> DecisionRecord"""
-
-    id: str
-
-
-class ShowRouter(Struct, frozen=True):
-    """-> RouterView"""
-
-    name: str
-
-
-Command = (
-    CreateRouter
-    | DeleteRouter
-    | EditRouter
-    | MakeDecision
-    | GiveReward
-    | ActivateDecision
-    | CancelDecision
-    | RecallDecision
-    | ShowRouter
-)
 
 
 ROUTER_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
@@ -133,3 +126,13 @@ def is_router_name(text: str) -> bool:
     (True, False, False)
     """
     return ROUTER_NAME_PATTERN.fullmatch(text) is not None
+
+
+def check_storable_text(what: str, text: str | None) -> None:
+    """Refuse a value that is not a text, or cannot be encoded, such as a lone surrogate."""
+    if text is None or (isinstance(text, str) and text.isascii()):
+        return
+    try:
+        text.encode()
+    except (AttributeError, UnicodeError):
+        raise DecisionError(what, got=text, expected="a text that can be stored") from None

@@ -107,13 +107,7 @@ def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
         return
     active = [i for i, name in enumerate(problem.experts) if name not in paused]
     try:
-        if len(active) == 1:
-            check_single_expert(problem, active[0])
-        else:
-            with warnings.catch_warnings():  # of policies that do not guard their limits
-                warnings.simplefilter("ignore", OutOfReachWarning)
-                warnings.simplefilter("ignore", SurrogateWarning)
-                parts.policy.bind(restrict_problem(problem, active), parts.run.horizon)
+        check_active_experts(parts, active)
     except (InfeasibleLimits, PolicyError) as error:
         raise InfeasibleLimits(
             f"with {', '.join(map(repr, paused))} paused, the active experts cannot keep the "
@@ -122,22 +116,22 @@ def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
         ) from error
 
 
-def check_single_expert(problem: Problem, one: int) -> None:
-    """Check the limits for a pool of one, whose only panel is known."""
-    for limit, cost in zip(problem.limits, problem.rows[:, one].tolist(), strict=True):
-        if limit.sign * (cost - limit.bound) < 0:
-            raise InfeasibleLimits(f"{problem.experts[one]!r} alone costs {cost}, not {limit}")
-
-
-def restrict_problem(problem: Problem, active: list[int]) -> Problem:
-    """The problem of some of the experts; a share becomes a plain cost of 1, as no member of its
-    group may be left.
-    """
-    return problem.replace(
-        experts=[problem.experts[i] for i in active],
-        costs={name: row[active] for name, row in problem.costs.items()},
-        limits=[Limit(one.name, one.bound, one.sign) for one in problem.limits],
-    )
+def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
+    """Check that some of the experts can keep the limits."""
+    problem, experts = parts.problem, [parts.problem.experts[i] for i in active]
+    if len(active) == 1:  # its only panel is known
+        for limit, cost in zip(problem.limits, problem.rows[:, active[0]].tolist(), strict=True):
+            if limit.sign * (cost - limit.bound) < 0:
+                raise InfeasibleLimits(f"{experts[0]!r} alone costs {cost}, not {limit}")
+        return
+    costs = {name: row[active] for name, row in problem.costs.items()}
+    # A share becomes a plain cost of 1, as no member of its group may be left.
+    limits = [Limit(one.name, one.bound, one.sign) for one in problem.limits]
+    with warnings.catch_warnings():  # of policies that do not guard their limits
+        warnings.simplefilter("ignore", OutOfReachWarning)
+        warnings.simplefilter("ignore", SurrogateWarning)
+        smaller = problem.replace(experts=experts, costs=costs, limits=limits)
+        parts.policy.bind(smaller, parts.run.horizon)
 
 
 def check_config_edit(old: RouterConfig, new: RouterConfig) -> None:

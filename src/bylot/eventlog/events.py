@@ -1,7 +1,7 @@
 """Events: the bodies of the events of a log, their encoding, and their timestamps.
 
 A new kind of event is a body here, a method of the aggregate that makes it and a case of
-`repeat_event`, a command, its handler and an endpoint.
+`replay_inputs`, a command, its handler and an endpoint.
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, msgpack
 
-from bylot.api import DecisionState, ReceiptName
+from bylot.api import ReceiptName
 from bylot.router.config import RouterConfig
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,16 +22,6 @@ class EventBody(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What an event says beyond the fields that all events have; by: the API key of the caller."""
 
     by: str | None = None
-
-    @property
-    def outcome(self) -> DecisionState | None:
-        """The state in which this event leaves a decision that is no longer open."""
-        return None
-
-    @property
-    def learned_value(self) -> float | None:
-        """The value that the policy learned by this event."""
-        return None
 
 
 class RouterCreated(EventBody, frozen=True):
@@ -80,16 +70,6 @@ class RewardReceived(EventBody, frozen=True, omit_defaults=True):
     spend: dict[str, float] | None = None  # actual cost of the panel; others: as stated
     key: str | None = None  # tells several rewards of one decision apart
 
-    @property
-    def outcome(self) -> DecisionState | None:
-        """Rewarded, unless it came late."""
-        return None if self.receipt == "late" else "rewarded"
-
-    @property
-    def learned_value(self) -> float | None:
-        """Its value, if it was learned at once."""
-        return self.value if self.receipt == "learned" else None
-
 
 class DecisionActivated(EventBody, frozen=True):
     """A deferred decision is in use: its wait begins."""
@@ -98,21 +78,11 @@ class DecisionActivated(EventBody, frozen=True):
 class DecisionCancelled(EventBody, frozen=True):
     """A decision was never used: it costs nothing and has no reward."""
 
-    @property
-    def outcome(self) -> DecisionState | None:
-        """Cancelled."""
-        return "cancelled"
-
 
 class DecisionClosed(EventBody, frozen=True):
     """The wait of a decision is over."""
 
     learned: float | None  # None: nothing was learned
-
-    @property
-    def learned_value(self) -> float | None:
-        """The aggregate of its rewards, or the default."""
-        return self.learned
 
 
 EVENT_BODIES: Mapping[str, type[EventBody]] = {

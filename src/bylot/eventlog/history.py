@@ -1,19 +1,12 @@
 """Decisions and the events of a log: from a ticket to an event, and back to what callers see."""
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
 from bylot.api import DecisionRecord, DecisionState, RewardRecord
-from bylot.eventlog.commands import DecisionId
-from bylot.eventlog.events import (
-    BODY_DECODERS,
-    DecisionMade,
-    EventBody,
-    RewardReceived,
-    format_timestamp,
-)
+from bylot.eventlog.commands import DecisionId, MakeDecision
+from bylot.eventlog.events import BODY_DECODERS, DecisionMade, format_timestamp
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket
@@ -24,14 +17,7 @@ from bylot.store import DecisionEvents, Event
 
 
 def body_from_ticket(
-    booked: BookedDecision,
-    problem: Problem,
-    *,
-    version: int,
-    context: str | None,
-    available: tuple[str, ...] | None,
-    defer: bool,
-    by: str | None,
+    booked: BookedDecision, problem: Problem, version: int, command: MakeDecision
 ) -> DecisionMade:
     """The body of a decision's event."""
     ticket, experts, names = booked.ticket, problem.experts, problem.costs
@@ -40,9 +26,9 @@ def body_from_ticket(
     return DecisionMade(
         version=version,
         t=ticket.t,
-        context=context,
-        available=available,
-        defer=defer,
+        context=command.context,
+        available=command.available,
+        defer=command.defer,
         draws=tuple([experts[i] for i in seats]),
         seats=tuple(seats),
         draw_probabilities=ticket.draw_probabilities.tobytes(),
@@ -56,7 +42,7 @@ def body_from_ticket(
         inclusion=tuple(booked.inclusion.tolist()) if known else None,
         spend=dict(zip(names, spend, strict=True)),
         expected=dict(zip(names, expected, strict=True)),
-        by=by,
+        by=command.by,
     )
 
 
@@ -108,23 +94,19 @@ def decision_from_event(name: str, event: Event, body: DecisionMade | None = Non
     )
 
 
-def rewards_from_events(events: Iterable[Event]) -> list[RewardReceived]:
-    """The rewards among some events."""
-    return [BODY_DECODERS["rewarded"](one.body) for one in events if one.kind == "rewarded"]
-
-
 def decision_record_from_events(
     name: str, events: DecisionEvents, opened: OpenDecision | None
 ) -> DecisionRecord:
     """A decision and its history; opened: None if it is no longer open."""
-    later = [(event, BODY_DECODERS[event.kind](event.body)) for event in events.since]
-    bodies = [body for _, body in later]
-    learned = [body.learned_value for body in bodies if body.learned_value is not None]
-    return DecisionRecord(
-        decision=decision_from_event(name, events.decided),
-        state=decision_state_from_bodies(bodies, opened),
-        rewards=tuple(
-            [
+    kinds = {event.kind for event in events.since}
+    rewards, learned = [], None
+    for event in events.since:
+        body = BODY_DECODERS[event.kind](event.body)
+        if event.kind == "closed":
+            learned = body.learned
+        elif event.kind == "rewarded":
+            learned = body.value if body.receipt == "learned" else learned
+            rewards.append(
                 RewardRecord(
                     at=format_timestamp(event.at),
                     value=body.value,
@@ -133,21 +115,13 @@ def decision_record_from_events(
                     key=body.key,
                     by=body.by,
                 )
-                for event, body in later
-                if isinstance(body, RewardReceived)
-            ]
-        ),
-        learned=learned[0] if learned else None,
-    )
-
-
-def decision_state_from_bodies(
-    bodies: Iterable[EventBody], opened: OpenDecision | None
-) -> DecisionState:
-    """Where a decision is in its life cycle."""
+            )
+    state: DecisionState = "closed"
     if opened is not None:
-        return "deferred" if opened.is_deferred else "waiting"
-    outcomes = {body.outcome for body in bodies}
-    if "cancelled" in outcomes:
-        return "cancelled"
-    return "rewarded" if "rewarded" in outcomes else "closed"
+        state = "deferred" if opened.is_deferred else "waiting"
+    elif "cancelled" in kinds:
+        state = "cancelled"
+    elif any(one.receipt != "late" for one in rewards):
+        state = "rewarded"
+    decision = decision_from_event(name, events.decided)
+    return DecisionRecord(decision=decision, state=state, rewards=tuple(rewards), learned=learned)

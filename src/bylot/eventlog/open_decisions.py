@@ -112,16 +112,11 @@ class OpenDecisions:
             self.oldest.popleft()
         return dropped
 
-    def next_due(self) -> int | None:
-        """The earliest deadline."""
+    def first_due(self) -> tuple[int, int] | None:
+        """The earliest deadline and the seq of its decision; None if there is none."""
         while self.deadlines and self.deadlines[0][1] not in self.by_seq:
             heappop(self.deadlines)
-        return self.deadlines[0][0] if self.deadlines else None
-
-    def first_due(self) -> tuple[int, OpenDecision]:
-        """The decision with the earliest deadline, if `next_due` says that there is one."""
-        seq = self.deadlines[0][1]
-        return seq, self.by_seq[seq]
+        return self.deadlines[0] if self.deadlines else None
 
     def to_columns(self) -> OpenDecisionColumns:
         """All that a later process cannot read from the log."""

@@ -31,7 +31,6 @@ PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # a process id is unique within 
 def load_aggregate(store: Store, row: RouterRow) -> RouterAggregate:
     """A router from its latest snapshot, if that is valid, and the events after it."""
     loaded = aggregate_from_latest_snapshot(store, row) or aggregate_from_first_event(store, row)
-    loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
     for event in iterate_events(store, row.number, loaded.seq):
         loaded.replay(event)
     return loaded
@@ -53,6 +52,7 @@ def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggreg
             f"{'is missing from' if last is None else 'differs in'} its log",
             remedy="restore the store from a backup",
         )
+    loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
     return loaded
 
 
@@ -64,7 +64,9 @@ def aggregate_from_first_event(store: Store, row: RouterRow) -> RouterAggregate:
             f"router {row.name!r}: its log has no first event",
             remedy="restore the store from a backup",
         )
-    return RouterAggregate.from_first_event(row.name, first)
+    loaded = RouterAggregate.from_first_event(row.name, first)
+    loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
+    return loaded
 
 
 def iterate_events(store: Store, router: int, after: int = -1) -> Iterator[Event]:
@@ -122,43 +124,6 @@ def release_dead_leases(store: Store) -> None:
             store.release(owner)
 
 
-class UncommittedEvents:
-    """The events of one batch; reads see them together with those in the store."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.by_router: dict[int, list[Event]] = defaultdict(list)
-        self.by_key: dict[tuple[int, str], Event] = {}  # decisions
-
-    def add(self, event: Event) -> None:
-        """Add the next event of a router's log."""
-        self.by_router[event.router].append(event)
-        if event.kind == "decided" and event.key is not None:
-            self.by_key[event.router, event.key] = event
-
-    def discard(self, routers: Iterable[int]) -> None:
-        """Remove the events of some routers."""
-        gone = set(routers)
-        for router in gone:
-            self.by_router.pop(router, None)
-        self.by_key = {at: one for at, one in self.by_key.items() if at[0] not in gone}
-
-    def find_key(self, router: int, key: str) -> Event | None:
-        """The decision made under an idempotency key."""
-        return self.by_key.get((router, key)) or read_decision_by_key(self.store, router, key)
-
-    def find_decision(self, router: int, seq: int) -> DecisionEvents | None:
-        """A decision and the later events about it."""
-        events = self.by_router.get(router, [])
-        since = [event for event in events if event.of == seq]
-        place = seq - events[0].seq if events else -1
-        if 0 <= place < len(events):
-            made = events[place]
-            return DecisionEvents(made, since) if made.kind == "decided" else None
-        stored = read_decision_events(self.store, router, seq)
-        return None if stored is None else DecisionEvents(stored.decided, [*stored.since, *since])
-
-
 class OpenRouter:
     """An open router: its row, its aggregate, and when to take a snapshot."""
 
@@ -172,6 +137,11 @@ class RouterRepository:
     """Opens routers under leases and commits their events in one transaction.
 
     A router that is ahead of what could be written is closed, and loaded from the store again.
+    Reads see uncommitted events together with those in the store.
+
+    owner: a name that no other process has
+    lease: seconds until an unrenewed lease expires
+    every: events of a log between two snapshots
     """
 
     def __init__(
@@ -182,7 +152,8 @@ class RouterRepository:
         every: int = MIN_EVENTS_BETWEEN_SNAPSHOTS,
     ) -> None:
         self.store, self.owner, self.lease, self.every = store, owner, lease, every
-        self.uncommitted = UncommittedEvents(store)
+        self.uncommitted: dict[int, list[Event]] = defaultdict(list)  # by router
+        self.uncommitted_keys: dict[tuple[int, str], Event] = {}  # decisions
         self.opened: dict[str, OpenRouter] = {}
         self.damaged: dict[str, tuple[int, StoreCorrupted]] = {}  # when it was found, and how
 
@@ -208,7 +179,7 @@ class RouterRepository:
             self.abandon(name, at, damage)
             self.store.release(self.owner, [row.number])
             raise
-        loaded.find_events = lambda seq: self.uncommitted.find_decision(row.number, seq)
+        loaded.find_events = lambda seq: self.find_decision(row.number, seq)
         self.opened[name] = OpenRouter(row, loaded, self.every)
         self.damaged.pop(name, None)
         return loaded
@@ -235,7 +206,38 @@ class RouterRepository:
     def drop(self, names: Iterable[str]) -> None:
         """Close routers, and discard their uncommitted events."""
         closed = [self.opened.pop(name) for name in names if name in self.opened]
-        self.uncommitted.discard(one.row.number for one in closed)
+        self.discard(one.row.number for one in closed)
+
+    def add(self, event: Event) -> Event:
+        """Add the next event of a router's log to those that `commit` will write."""
+        self.uncommitted[event.router].append(event)
+        if event.kind == "decided" and event.key is not None:
+            self.uncommitted_keys[event.router, event.key] = event
+        return event
+
+    def discard(self, routers: Iterable[int]) -> None:
+        """Remove the uncommitted events of some routers."""
+        gone = set(routers)
+        for router in gone:
+            self.uncommitted.pop(router, None)
+        keys = self.uncommitted_keys.items()
+        self.uncommitted_keys = {at: one for at, one in keys if at[0] not in gone}
+
+    def find_key(self, router: int, key: str) -> Event | None:
+        """The decision made under an idempotency key."""
+        found = self.uncommitted_keys.get((router, key))
+        return found or read_decision_by_key(self.store, router, key)
+
+    def find_decision(self, router: int, seq: int) -> DecisionEvents | None:
+        """A decision and the later events about it."""
+        events = self.uncommitted.get(router, [])
+        since = [event for event in events if event.of == seq]
+        place = seq - events[0].seq if events else -1
+        if 0 <= place < len(events):
+            made = events[place]
+            return DecisionEvents(made, since) if made.kind == "decided" else None
+        stored = read_decision_events(self.store, router, seq)
+        return None if stored is None else DecisionEvents(stored.decided, [*stored.since, *since])
 
     def commit(self) -> dict[str, Exception]:
         """Write all uncommitted events; returns the routers for which that failed, and why.
@@ -244,13 +246,13 @@ class RouterRepository:
         events of the others are written all the same. A snapshot never prevents that.
         """
         failed: dict[str, Exception] = {}
-        events = self.uncommitted.by_router
+        events = self.uncommitted
         while events:
             names = [name for name, one in self.opened.items() if one.row.number in events]
             try:
                 batch = [event for part in events.values() for event in part]
                 self.store.append(batch, self.take_snapshots(names))
-                self.uncommitted.discard(list(events))
+                self.discard(list(events))
             except LeaseLost as error:
                 lost = [n for n in names if self.opened[n].row.number in error.routers] or names
                 failed |= dict.fromkeys(lost, error)
@@ -268,8 +270,8 @@ class RouterRepository:
         for name in names:
             number = self.opened[name].row.number
             try:
-                self.store.append(self.uncommitted.by_router[number])
-                self.uncommitted.discard([number])
+                self.store.append(self.uncommitted[number])
+                self.discard([number])
             except Exception as error:
                 failed[name] = error
                 self.drop([name])

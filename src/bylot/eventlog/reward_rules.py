@@ -4,28 +4,30 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bylot.api import ReceiptName
-from bylot.errors import DecisionError, DecisionStateError, RewardConflict, RewardError
+from bylot.errors import DecisionStateError, RewardConflict, RewardError
 from bylot.eventlog.events import RewardReceived
 from bylot.eventlog.open_decisions import OpenDecision
-from bylot.policies.validation import is_reward_in_range
+from bylot.policies.validation import RunConfig, is_reward_in_range
 from bylot.problem import Problem
 from bylot.problem.limits import MAX_COST
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RewardAggregation
 
 
-def is_repeated_reward(
-    known: Mapping[str | None, RewardReceived], new: RewardReceived, id: str
+def is_duplicate_reward(
+    known: Mapping[str | None, RewardReceived],
+    key: str | None,
+    value: float,
+    spend: dict[str, float] | None,
+    id: str,
 ) -> bool:
     """Whether the same reward was received before; another one under its key is a conflict."""
-    old = known.get(new.key)
+    old = known.get(key)
     if old is None:
         return False
-    which = "" if new.key is None else f" under key {new.key!r}"
-    for name in ("value", "spend"):
-        was, now = getattr(old, name), getattr(new, name)
+    which = "" if key is None else f" under key {key!r}"
+    for what, was, now in (("reward", old.value, value), ("spend", old.spend, spend)):
         if was != now:
-            what = "reward" if name == "value" else "spend"
             raise RewardConflict(f"decision {id} already has {what} {was}{which}, got {now}")
     return True
 
@@ -50,29 +52,28 @@ def receipt_for_closed_decision(known: Collection[RewardReceived]) -> ReceiptNam
     return "noted" if any(one.receipt != "late" for one in known) else "late"
 
 
-def check_reward_sum(one: OpenDecision, value: float, low: float, high: float, id: str) -> None:
+def check_reward_sum(one: OpenDecision, value: float, run: RunConfig, id: str) -> None:
     """A sum of rewards must be in the range of rewards itself."""
     total = sum(one.pending) + value
-    if not is_reward_in_range(total, low, high):
+    if not is_reward_in_range(total, run.low, run.high):
         raise RewardError(
             f"with {value} the rewards of decision {id} would sum to {total}",
-            expected=f"at most a number in [{low}, {high}]",
+            expected=f"at most a number in [{run.low}, {run.high}]",
             remedy="nothing was changed",
         )
 
 
-def aggregate_rewards(
-    values: list[float], how: RewardAggregation, low: float, high: float
-) -> float:
+def aggregate_rewards(values: list[float], how: RewardAggregation, run: RunConfig) -> float:
     """The one reward that counts. The configuration may have changed since the rewards came, so a
     sum is clipped to the range.
 
-    >>> [aggregate_rewards([0.25, 0.5], how, 0.0, 1.0) for how in ("earliest", "last", "sum")]
+    >>> unit = RunConfig(seed=0, horizon=None, low=0.0, high=1.0)
+    >>> [aggregate_rewards([0.25, 0.5], how, unit) for how in ("earliest", "last", "sum")]
     [0.25, 0.5, 0.75]
     """
     if how != "sum":
         return values[0 if how == "earliest" else -1]
-    return min(max(sum(values), low), high)
+    return min(max(sum(values), run.low), run.high)
 
 
 def check_spend(spend: Any, problem: Problem) -> dict[str, float] | None:
@@ -112,13 +113,3 @@ def compute_cost_corrections(
     for one in rewards:
         booked.update(one.spend or {})
     return {name: cost - booked.get(name, 0.0) for name, cost in spend.items()}
-
-
-def check_storable_text(what: str, text: str | None) -> None:
-    """Refuse a value that is not a text, or cannot be encoded, such as a lone surrogate."""
-    if text is None or (isinstance(text, str) and text.isascii()):
-        return
-    try:
-        text.encode()
-    except (AttributeError, UnicodeError):
-        raise DecisionError(what, got=text, expected="a text that can be stored") from None

@@ -47,13 +47,13 @@ encode_snapshot = msgpack.Encoder().encode
 decode_snapshot = msgpack.Decoder(SnapshotContent).decode
 
 
-def core_to_snapshot(core: RouterCore) -> CoreData:
+def store_core(core: RouterCore) -> CoreData:
     """Serialise a core with its rule, arrays as bytes."""
     return core_to_data(core, np.ndarray.tobytes, rule_to_data(core.rule))
 
 
-def core_from_snapshot(content: SnapshotContent) -> RouterCore:
-    """Inverse of `core_to_snapshot`."""
+def restore_core(content: SnapshotContent) -> RouterCore:
+    """Inverse of `store_core`."""
     parts, data = read_valid_config(content.config), content.core
     rule = rule_from_data(make_rule_template(parts.policy), data.rule)
     return core_from_data(*parts, content.config.max_contexts, data, rule)

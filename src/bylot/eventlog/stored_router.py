@@ -8,20 +8,19 @@ from bylot import policies
 from bylot.eventlog import commands
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import make_owner_name, release_dead_leases
-from bylot.policies.capacity import choose_stored_contexts
+from bylot.eventlog.repository import RouterRepository, make_owner_name, release_dead_leases
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.decision import Decision, Receipt
-from bylot.router.persistence import problem_to_data
+from bylot.router.router import CoreProperties
 from bylot.router.status import RouterStatus
 from bylot.store import open_store
 
 LEASE_RENEWAL_US = 3_000_000
 
 
-class StoredRouter:
+class StoredRouter(CoreProperties):
     """One router of a store, with `decide`, `reward` and `status` of `bylot.Router`. Thread-safe.
 
     >>> import tempfile
@@ -38,37 +37,13 @@ class StoredRouter:
         self.name, self.clock = name, clock
         store = open_store(address)
         release_dead_leases(store)
-        self.handler = CommandHandler(store, make_owner_name())
+        self.handler = CommandHandler(RouterRepository(store, make_owner_name()))
         self._renewed = clock()
         self._lock = threading.Lock()
 
     @property
-    def problem(self) -> Problem:
-        """Experts, costs and limits at present."""
-        return self._core.problem
-
-    @property
-    def policy(self) -> policies.Policy:
-        """The policy and its settings."""
-        return self._core.policy
-
-    @property
-    def seed(self) -> int:
-        """Seed of all random draws."""
-        return self._core.run.seed
-
-    @property
-    def horizon(self) -> int | None:
-        """Number of decisions to come, if it was declared."""
-        return self._core.run.horizon
-
-    @property
-    def rewards(self) -> tuple[float, float]:
-        """Range of the rewards."""
-        return self._core.run.low, self._core.run.high
-
-    @property
-    def _core(self) -> RouterCore:
+    def core(self) -> RouterCore:
+        """Rule, state and totals, of this moment."""
         return self.handler.repository.get(self.name, self.clock()).core
 
     @classmethod
@@ -82,19 +57,9 @@ class StoredRouter:
         clock: Callable[[], int] = now_us,
         **settings: Any,
     ) -> "StoredRouter":
-        """Create a router in a store; `settings` are other fields of `RouterConfig`. By default
-        there are 1,000 contexts, or as many as the policy has capacity for.
-        """
-        if "max_contexts" not in settings:
-            settings["max_contexts"] = choose_stored_contexts(
-                policies.resolve_policy(policy, problem), problem.size
-            )
+        """Create a router in a store; for `settings` see `RouterConfig.make`."""
+        config = RouterConfig.make(problem, policy, **settings)
         router = cls(address, name, clock)
-        config = RouterConfig(
-            problem=problem_to_data(problem),
-            policy=policies.policy_to_data(policies.find_policy(policy)),
-            **settings,
-        )
         router.send(commands.CreateRouter(name, config))
         return router
 
@@ -102,7 +67,7 @@ class StoredRouter:
     def open(cls, address: str, name: str, *, clock: Callable[[], int] = now_us) -> "StoredRouter":
         """Open a router of a store."""
         router = cls(address, name, clock)
-        router.send(commands.ShowRouter(name))
+        router.send(commands.GetRouter(name))
         return router
 
     def __enter__(self) -> "StoredRouter":
@@ -148,7 +113,7 @@ class StoredRouter:
     ) -> Receipt:
         """Report the reward of a decision, and its actual costs."""
         costs = None if spend is None else dict(spend)
-        return Receipt(self.send(commands.GiveReward(id, value, costs, key)).receipt)
+        return Receipt(self.send(commands.RecordReward(id, value, costs, key)).receipt)
 
     def status(self) -> RouterStatus:
         """Averages of settled cost, the slack and price of every limit, the distribution."""

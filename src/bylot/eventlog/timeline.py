@@ -1,19 +1,13 @@
-"""Timeline: the history of a stored router in at most 256 bins, and its RouterStatus."""
+"""Timeline: the history of a stored router in at most 256 bins."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from bylot.policies.base import compute_distribution
-from bylot.router.status import ContextDistribution, RouterStatus, TimelinePoints
-
-if TYPE_CHECKING:
-    from bylot.eventlog.aggregate import RouterAggregate
+from bylot.router.status import TimelinePoints
 
 TIMELINE_BINS = 256
-MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 
 
 class Timeline(Struct):
@@ -98,36 +92,3 @@ def sum_neighbours(column: list[Any]) -> list[Any]:
     [3, 7]
     """
     return [a + b for a, b in zip(column[::2], column[1::2], strict=True)]
-
-
-def build_router_status(aggregate: "RouterAggregate") -> RouterStatus:
-    """The status of a stored router. Limits are judged by settled cost."""
-    status = aggregate.core.status(aggregate.active)
-    deferred = sum(one.is_deferred for _, one in aggregate.open)
-    return structs.replace(
-        status,
-        waiting=len(aggregate.open) - deferred,
-        deferred=deferred,
-        costs={
-            name: structs.replace(cost, stated=aggregate.stated[name])
-            for name, cost in status.costs.items()
-        },
-        counters=structs.replace(aggregate.counters),
-        distributions=list_context_distributions(aggregate),
-        timeline=aggregate.timeline.points(status.decisions),
-    )
-
-
-def list_context_distributions(aggregate: "RouterAggregate") -> tuple[ContextDistribution, ...]:
-    """The distributions over active experts in the contexts visited most."""
-    core = aggregate.core
-    visits, labels = core.count_visits(), list(core.contexts)
-    most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
-    return tuple(
-        ContextDistribution(
-            labels[x],
-            int(visits[x]),
-            compute_distribution(core.rule, core.state, x, aggregate.active).tolist(),
-        )
-        for x in most
-    )

@@ -5,7 +5,7 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -13,37 +13,23 @@ from msgspec import Struct
 from bylot._text import announce_if_slow
 from bylot.errors import DecisionError, PolicyError, RewardError
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.policies.base import BoundPolicy, Policy, Ticket, has_same_pool
+from bylot.policies import compiled_handle as compiled
+from bylot.policies.base import BoundPolicy, Policy, Ticket, compute_distribution, has_same_pool
 from bylot.policies.budget import cancel_round, correct_spend, count_played_rounds, report_budget
 from bylot.policies.capacity import limit_contexts
-from bylot.policies.compiled_handle import (
-    BookedDecision,
-    CompiledHandle,
-    Totals,
-    average_distribution,
-    decide_and_book,
-    learn_reward,
-    make_totals,
-)
 from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
-from bylot.router.status import (
-    CostStatus,
-    LimitInPeriod,
-    PeriodStatus,
-    RouterStatus,
-    count_effective_experts,
-    make_limit_status,
-)
+from bylot.router import status as statuses
 
 MAX_ABS_REWARD = 1e300
+MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 
 
 class CostTotals(Struct):
-    """The decisions that the sums of each cost are averaged over.
+    """The decisions that the sums of each cost are not averaged over.
 
     since:  decisions made before the cost was introduced, by name
     unused: decisions since then that were cancelled, by name
@@ -52,15 +38,17 @@ class CostTotals(Struct):
     since: dict[str, int] = {}
     unused: dict[str, int] = {}
 
-    def count_decisions(self, cost: str, t: int) -> int:
-        """Decisions since the cost exists, of t in all, without cancelled ones."""
-        return t - self.since.get(cost, 0) - self.unused.get(cost, 0)
 
-    def change_costs(self, old: Iterable[str], new: Iterable[str], t: int) -> None:
-        """Continue with other costs from decision t on; those of the same name go on."""
-        known, names = set(old), list(new)
-        self.since = {name: self.since.get(name, 0) if name in known else t for name in names}
-        self.unused = {name: n for name, n in self.unused.items() if name in names}
+class PeriodStart(NamedTuple):
+    """Where the current period began.
+
+    first:  decisions with smaller numbers are of earlier periods, or from before a change
+    offset: decisions so far minus rounds played in this period. It is constant within a period,
+            unless decisions are cancelled: if it differs, a new period has begun.
+    """
+
+    first: int
+    offset: int
 
 
 class RouterCore:
@@ -68,7 +56,6 @@ class RouterCore:
 
     rule, rows: of a router that is being restored; its state is then filled in by the caller
     contexts:   the row of the state of each context
-    period:     see `cancel`
     skipped:    visits by context that a change of the problem has added: see `count_visits`
     """
 
@@ -85,13 +72,14 @@ class RouterCore:
         self.policy, self.run, self.max_contexts = policy, run, max_contexts
         self.contexts: dict[str | None, int] = {}
         self.costs = CostTotals()
-        self.period = 0, 0
+        self.period = PeriodStart(0, 0)
         self.skipped: list[int] = []
         rule = policy.bind(problem, run.horizon) if rule is None else rule
-        self._bind(problem, rule, policy.start(rule, rows), make_totals(len(problem.costs)))
+        totals = compiled.make_totals(len(problem.costs))
+        self._bind(problem, rule, policy.start(rule, rows), totals)
         self._compile()
 
-    def _bind(self, problem: Problem, rule: Any, state: Any, totals: Totals) -> None:
+    def _bind(self, problem: Problem, rule: Any, state: Any, totals: compiled.Totals) -> None:
         """Bind to a problem and rebuild derived tables."""
         self.problem, self.rule, self.totals = problem, rule, totals
         self._index = {name: i for i, name in enumerate(problem.experts)}
@@ -101,7 +89,7 @@ class RouterCore:
     def _set_state(self, state: Any) -> None:
         """Replace the state, and hand it to the compiled side."""
         self.state = state
-        self._handle = CompiledHandle(self.rule, state, self.totals, self._costs)
+        self._handle = compiled.CompiledHandle(self.rule, state, self.totals, self._costs)
 
     def _compile(self) -> None:
         """Compile now, on a scratch state, so that no request has to wait for it."""
@@ -109,13 +97,17 @@ class RouterCore:
         if kind in COMPILED_HANDLE_TYPES:
             return
         low, high = self.run.low, self.run.high
-        totals = make_totals(len(self.problem.costs))
-        scratch = CompiledHandle(self.rule, self.policy.start(self.rule), totals, self._costs)
+        scratch = self._make_scratch_handle(self.policy.start(self.rule))
         with announce_if_slow("... compiling, once for this version on this machine"):
-            ticket = decide_and_book(scratch, 0, 0, 0, ALL_AVAILABLE).ticket
-            learn_reward(scratch, ticket, low, low, high)
+            ticket = compiled.decide_and_book(scratch, 0, 0, 0, ALL_AVAILABLE).ticket
+            compiled.learn_reward(scratch, ticket, low, low, high)
             self.status()
         COMPILED_HANDLE_TYPES.add(kind)
+
+    def _make_scratch_handle(self, state: Any) -> Any:
+        """A handle of a state that is thrown away, with totals of its own."""
+        totals = compiled.make_totals(len(self.problem.costs))
+        return compiled.CompiledHandle(self.rule, state, totals, self._costs)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: all but the handle, which is rebuilt."""
@@ -130,43 +122,37 @@ class RouterCore:
         """Decisions so far."""
         return int(self.totals.rounds[0])
 
-    def decide(self, context: str | None, available: Bools) -> BookedDecision:
+    def decide(self, context: str | None, available: Bools) -> compiled.BookedDecision:
         """Draw a panel and book its cost; the caller keeps the ticket for the reward."""
         row = self.find_context(context)  # may replace the handle
-        return decide_and_book(self._handle, row, self.run.seed, self.t, available)
+        return compiled.decide_and_book(self._handle, row, self.run.seed, self.t, available)
 
     def learn(self, ticket: Ticket, value: float) -> None:
         """Learn from a reward that `check_reward` has accepted."""
-        learn_reward(self._handle, ticket, value, self.run.low, self.run.high)
+        compiled.learn_reward(self._handle, ticket, value, self.run.low, self.run.high)
 
     def preview_state(self, context: int, available: Bools) -> Any:
         """The state after the next decision in this context, which may move the distribution."""
         state = copy.deepcopy(self.state)
-        totals = make_totals(len(self.problem.costs))
-        handle = CompiledHandle(self.rule, state, totals, self._costs)
-        decide_and_book(handle, context, self.run.seed, self.t, available)
+        handle = self._make_scratch_handle(state)
+        compiled.decide_and_book(handle, context, self.run.seed, self.t, available)
         return state
 
     def check_reward(self, value: Any, id: str) -> float:
         """The reward as a float, or an error; nothing is changed."""
-        low, high = self.run.low, self.run.high
-        what = f"reward for decision {id}"
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise RewardError(what, got=value, expected="a number", remedy="nothing was changed")
+        low, high, remedy = self.run.low, self.run.high, "nothing was changed"
         if isinstance(value, np.floating):
             value = float(value)  # a narrow type cannot be compared with what is beyond it
-        if not -MAX_ABS_REWARD < value < MAX_ABS_REWARD:  # NaN fails this too
-            raise RewardError(
-                what, got=value, expected="a finite number", remedy="nothing was changed"
-            )
-        if not is_reward_in_range(float(value), low, high):
-            raise RewardError(
-                what,
-                got=value,
-                expected=f"a number in [{low}, {high}]",
-                remedy="nothing was changed; declare a wider range with rewards=(low, high)",
-            )
-        return float(value)
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer)):
+            expected = "a number"
+        elif not -MAX_ABS_REWARD < value < MAX_ABS_REWARD:  # NaN fails this too
+            expected = "a finite number"
+        elif not is_reward_in_range(float(value), low, high):
+            expected = f"a number in [{low}, {high}]"
+            remedy += "; declare a wider range with rewards=(low, high)"
+        else:
+            return float(value)
+        raise RewardError(f"reward for decision {id}", got=value, expected=expected, remedy=remedy)
 
     def settle(self, corrections: Mapping[str, float]) -> None:
         """Book what panels cost beyond the stated costs, by name; guards continue from there."""
@@ -187,16 +173,13 @@ class RouterCore:
             sums[:] -= [given[name] if name in counted else 0.0 for name in self.problem.costs]
         for name in counted:
             self.costs.unused[name] = self.costs.unused.get(name, 0) + 1
-        # self.period is (first decision of the period, t minus the rounds played in it). Within a
-        # period the second number changes only when a decision is cancelled.
-        first, level = self.period
         rounds = count_played_rounds(self.rule, self.state)
-        if level != self.t - rounds:
-            first = self.t - rounds
+        offset = self.t - rounds
+        first = self.period.first if self.period.offset == offset else offset
         if rounds and t >= first:
             cancel_round(self.problem, self.rule, self.state, spend)
-            rounds -= 1
-        self.period = first, self.t - rounds
+            offset += 1
+        self.period = PeriodStart(first, offset)
         return {name: spend[name] for name in counted}
 
     def change_problem(self, problem: Problem) -> bool:
@@ -214,21 +197,21 @@ class RouterCore:
             raise error.for_running_router() from None
         before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
         state = self.policy.migrate(before, problem, rule)
-        totals = self.totals._replace(
-            spent=self._reorder(self.totals.spent, problem),
-            expected=self._reorder(self.totals.expected, problem),
+        sums = self.name_costs(self.totals.spent), self.name_costs(self.totals.expected)
+        spent, expected = (
+            np.array([by_name.get(name, 0.0) for name in problem.costs]) for by_name in sums
         )
-        self.costs.change_costs(old.costs, problem.costs, self.t)
+        totals = self.totals._replace(spent=spent, expected=expected)
+        was, t = self.costs, self.t
+        self.costs = CostTotals(
+            {name: was.since.get(name, 0) if name in old.costs else t for name in problem.costs},
+            {name: n for name, n in was.unused.items() if name in problem.costs},
+        )
         visits = self.count_visits()
         self._bind(problem, rule, state, totals)
         self.skipped = (state.visits[: visits.size] - visits).tolist()
-        self.period = self.t, self.t - count_played_rounds(rule, state)
+        self.period = PeriodStart(t, t - count_played_rounds(rule, state))
         return has_same_pool(old, problem)
-
-    def _reorder(self, sums: Floats, problem: Problem) -> Floats:
-        """Sums by cost in the order of another problem's costs, 0 for new ones."""
-        by_name = self.name_costs(sums)
-        return np.array([by_name.get(name, 0.0) for name in problem.costs], np.float64)
 
     def _shrink_state(self, size: int) -> Any:
         """The state without spare rows, if they would not fit with so many experts."""
@@ -244,12 +227,18 @@ class RouterCore:
 
     def _resize_state(self, rows: int) -> Any:
         """The state with so many rows for contexts."""
-        return resize_arrays(self.state, self.policy.start(self.rule, rows))
+        resized = self.policy.start(self.rule, rows)
+        for old, new in zip(iterate_arrays(self.state), iterate_arrays(resized), strict=True):
+            kept = min(len(old), len(new))
+            new[:kept] = old[:kept]
+        return resized
 
-    def mask_available(self, available: Iterable[str] | None) -> Bools:
-        """A mask of the available experts; an empty mask means all."""
+    def mask_available(
+        self, available: Iterable[str] | None, active: Bools = ALL_AVAILABLE
+    ) -> Bools:
+        """A mask of the available experts without the paused ones; an empty mask means all."""
         if available is None:
-            return ALL_AVAILABLE
+            return active
         if isinstance(available, str):
             raise DecisionError("available", got=available, expected="a list of names")
         mask = np.zeros(self.problem.size, np.bool_)
@@ -260,6 +249,10 @@ class RouterCore:
             mask[self._index[name]] = True
         if not mask.any():
             raise DecisionError("no expert is available", remedy="name at least one")
+        if active.size:
+            mask &= active
+            if not mask.any():
+                raise DecisionError(f"all of available={list(available)} are paused")
         return ALL_AVAILABLE if mask.all() else mask
 
     def find_context(self, label: str | None) -> int:
@@ -287,13 +280,16 @@ class RouterCore:
         """The largest number of contexts that there can be."""
         return limit_contexts(self.policy, self.problem.size, self.max_contexts)
 
-    def status(self, available: Bools = ALL_AVAILABLE, waiting: int = 0) -> RouterStatus:
+    def status(self, available: Bools = ALL_AVAILABLE, waiting: int = 0) -> statuses.RouterStatus:
         """The status, with the distribution over the available experts."""
         rewards, problem, t = int(self.totals.rewards[0]), self.problem, self.t
         spent, expected = map(self.name_costs, (self.totals.spent, self.totals.expected))
         costs = {
-            name: CostStatus(
-                spent[name], expected[name], spent[name], self.costs.count_decisions(name, t)
+            name: statuses.CostStatus(
+                stated=spent[name],
+                expected=expected[name],
+                settled=spent[name],
+                decisions=t - self.costs.since.get(name, 0) - self.costs.unused.get(name, 0),
             )
             for name in problem.costs
         }
@@ -301,16 +297,16 @@ class RouterCore:
         prices = span * self.policy.prices(problem, self.rule, self.state)
         now = report_budget(problem, self.rule, self.state)
         limits = tuple(
-            make_limit_status(
+            statuses.make_limit_status(
                 one,
                 costs[one.name].settled / max(1, costs[one.name].decisions),
                 float(price),
-                now and LimitInPeriod(*now.of(j)),
+                now and statuses.LimitInPeriod(*now.of(j)),
             )
             for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
         )
         q = self.average_distribution(available).tolist()
-        return RouterStatus(
+        return statuses.RouterStatus(
             decisions=t,
             rewards=rewards,
             waiting=waiting,
@@ -321,10 +317,10 @@ class RouterCore:
             limits=limits,
             costs=costs,
             q=dict(zip(problem.experts, q, strict=True)),
-            effective_experts=count_effective_experts(q),
+            effective_experts=statuses.count_effective_experts(q),
             multinomial=self.policy.draws_iid,
             whole=self.policy.draws_sets,
-            period=now and PeriodStatus(now.period, now.played, now.replaced),
+            period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
         )
 
     def count_visits(self) -> Ints:
@@ -334,6 +330,19 @@ class RouterCore:
         visits: Ints = self.state.visits[: len(self.contexts)].copy()
         visits[: len(self.skipped)] -= np.array(self.skipped, np.int64)
         return visits
+
+    def list_distributions(self, available: Bools) -> tuple[statuses.ContextDistribution, ...]:
+        """The distributions over the available experts in the contexts visited most."""
+        visits, labels = self.count_visits(), list(self.contexts)
+        most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
+        return tuple(
+            statuses.ContextDistribution(
+                labels[x],
+                int(visits[x]),
+                compute_distribution(self.rule, self.state, x, available).tolist(),
+            )
+            for x in most
+        )
 
     def name_costs(self, sums: Floats) -> dict[str, float]:
         """Numbers under the names of the costs."""
@@ -347,15 +356,7 @@ class RouterCore:
         count = int(available.sum()) if available.size else self.problem.size
         seats = min(self.problem.draws, count) if self.policy.draws_sets else 1
         weights = visits if visits.any() else np.ones(1)
-        return seats * average_distribution(self._handle, weights, available)
-
-
-def resize_arrays(old: Any, blank: Any) -> Any:
-    """Copy the leading rows of nested NamedTuples of arrays into others of more or fewer rows."""
-    for before, after in zip(iterate_arrays(old), iterate_arrays(blank), strict=True):
-        rows = min(len(before), len(after))
-        after[:rows] = before[:rows]
-    return blank
+        return seats * compiled.average_distribution(self._handle, weights, available)
 
 
 def iterate_arrays(fields: tuple[Any, ...]) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from bylot.errors import SavedFileError, SavedFileMissing
 from bylot.policies.base import Policy, Ticket
 from bylot.policies.validation import RunConfig, check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
-from bylot.router.core import CostTotals, RouterCore
+from bylot.router.core import CostTotals, PeriodStart, RouterCore
 
 SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 2
 
@@ -35,7 +35,7 @@ class CoreData(Struct):
     totals: dict[str, Any]
     contexts: list[str | None]
     costs: CostTotals
-    period: tuple[int, int]
+    period: PeriodStart
     skipped: list[int]
     rule: Any = None
 
@@ -161,15 +161,19 @@ def router_to_data(core: RouterCore, memory: int, tickets: OpenTickets) -> dict[
     }
 
 
-def router_from_data(data: dict[str, Any]) -> tuple[RouterCore, int, OpenTickets]:
+def load_router(path: Path) -> tuple[RouterCore, int, OpenTickets]:
     """Core, memory and open decisions of a saved file."""
-    problem = problem_from_data(data["problem"])
-    policy = policies.resolve_policy(policies.policy_from_data(data["policy"]), problem)
-    run = check_run_config(problem, data["seed"], data["horizon"], tuple(data["rewards"]))
-    max_contexts = check_at_least_one("max_contexts", data["max_contexts"])
-    memory = check_at_least_one("memory", data["memory"])
-    core = core_from_data(problem, policy, run, max_contexts, msgspec.convert(data, CoreData))
-    return core, memory, dict(open_decision_from_data(one, core) for one in data["open"])
+    data = read_saved_file(path)
+    try:
+        problem = problem_from_data(data["problem"])
+        policy = policies.resolve_policy(policies.policy_from_data(data["policy"]), problem)
+        run = check_run_config(problem, data["seed"], data["horizon"], tuple(data["rewards"]))
+        max_contexts = check_at_least_one("max_contexts", data["max_contexts"])
+        memory = check_at_least_one("memory", data["memory"])
+        core = core_from_data(problem, policy, run, max_contexts, msgspec.convert(data, CoreData))
+        return core, memory, dict(open_decision_from_data(one, core) for one in data["open"])
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, MemoryError) as why:
+        raise SavedFileError(f"{path} is damaged: {type(why).__name__}: {why}") from why
 
 
 def open_decision_to_data(t: int, one: Ticket | float) -> dict[str, Any]:
@@ -220,7 +224,7 @@ def open_decision_from_data(data: dict[str, Any], core: RouterCore) -> tuple[int
 def compute_checksum(data: Mapping[str, Any]) -> str:
     """A checksum of everything in a file but itself."""
     content = {key: value for key, value in data.items() if key != "checksum"}
-    text = json.dumps(content, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -255,16 +259,8 @@ def read_saved_file(path: Path) -> dict[str, Any]:
             f"{SAVED_FILE_VERSION}",
             remedy="use the bylot that wrote it, or start with Router(problem)",
         )
-    if not has_valid_checksum(data):
+    if data.get("checksum") != compute_checksum(data):
         raise SavedFileError(
             f"{path} was changed after it was saved", remedy="restore it from a backup"
         )
     return dict(data)
-
-
-def has_valid_checksum(data: Mapping[str, Any]) -> bool:
-    """Whether the content is what was written."""
-    try:
-        return bool(data.get("checksum") == compute_checksum(data))
-    except ValueError:  # a number that JSON cannot represent
-        return False

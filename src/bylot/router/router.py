@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bylot import policies
-from bylot.errors import RewardConflict, RewardError, SavedFileError
-from bylot.numerics.jit import Bools
+from bylot.errors import RewardConflict, RewardError
 from bylot.policies.base import Ticket
 from bylot.policies.capacity import (
     MAX_UNDECLARED_CONTEXTS,
     check_max_contexts,
     fill_auto_contexts,
 )
-from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Problem
 from bylot.router import persistence
@@ -25,7 +23,43 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 
 
-class Router:
+class CoreProperties:
+    """What a router shows of its core."""
+
+    _core: RouterCore
+
+    @property
+    def core(self) -> RouterCore:
+        """Rule, state and totals."""
+        return self._core
+
+    @property
+    def problem(self) -> Problem:
+        """Experts, costs and limits."""
+        return self.core.problem
+
+    @property
+    def policy(self) -> policies.Policy:
+        """The policy and its settings."""
+        return self.core.policy
+
+    @property
+    def seed(self) -> int:
+        """Seed of all random draws."""
+        return self.core.run.seed
+
+    @property
+    def horizon(self) -> int | None:
+        """Number of decisions to come, if it was declared."""
+        return self.core.run.horizon
+
+    @property
+    def rewards(self) -> tuple[float, float]:
+        """Range of the rewards."""
+        return self.core.run.low, self.core.run.high
+
+
+class Router(CoreProperties):
     """Draws a panel for every request and learns from one reward per panel. Thread-safe.
 
     Parameters
@@ -79,40 +113,27 @@ class Router:
     ) -> None:
         run = check_run_config(problem, seed, horizon, rewards)
         resolved = policies.resolve_policy(fill_auto_contexts(policy, max_contexts), problem)
-        contexts = (
-            MAX_UNDECLARED_CONTEXTS
-            if max_contexts is None
-            else check_max_contexts(resolved, problem.size, max_contexts)
-        )
-        check_at_least_one("memory", memory)
-        self._start(RouterCore(problem, resolved, run, contexts), memory, {})
+        if max_contexts is not None:
+            check_max_contexts(resolved, problem.size, max_contexts)
+        core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
+        self._start(core, check_at_least_one("memory", memory), {})
 
-    def _start(self, core: RouterCore, memory: int, tickets: dict[int, Ticket | float]) -> None:
-        self.core, self.memory = core, memory
+    def _start(self, core: RouterCore, memory: int, tickets: persistence.OpenTickets) -> None:
+        self._core, self.memory = core, memory
         self.open = tickets  # a ticket until the reward arrives, then the reward
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
 
-    def __getstate__(self) -> tuple[RouterCore, int, dict[int, Ticket | float]]:
+    def __getstate__(self) -> tuple[RouterCore, int, persistence.OpenTickets]:
         return self.core, self.memory, self.open
 
-    def __setstate__(self, parts: tuple[RouterCore, int, dict[int, Ticket | float]]) -> None:
+    def __setstate__(self, parts: tuple[RouterCore, int, persistence.OpenTickets]) -> None:
         self._start(*parts)
 
     def __copy__(self) -> "Router":
         return copy.deepcopy(self)  # two routers cannot share arrays
-
-    @property
-    def problem(self) -> Problem:
-        """Experts, costs and limits."""
-        return self.core.problem
-
-    @property
-    def policy(self) -> policies.Policy:
-        """The policy and its settings."""
-        return self.core.policy
 
     @property
     def rule(self) -> Any:
@@ -128,21 +149,6 @@ class Router:
     def contexts(self) -> dict[str | None, int]:
         """The row of the state of each context."""
         return self.core.contexts
-
-    @property
-    def seed(self) -> int:
-        """Seed of all random draws."""
-        return self.core.run.seed
-
-    @property
-    def horizon(self) -> int | None:
-        """Number of decisions to come, if it was declared."""
-        return self.core.run.horizon
-
-    @property
-    def rewards(self) -> tuple[float, float]:
-        """Range of the rewards."""
-        return self.core.run.low, self.core.run.high
 
     @property
     def t(self) -> int:
@@ -173,15 +179,11 @@ class Router:
         """
         with self._lock:
             booked = self.core.decide(context, self.core.mask_available(available))
-            t = booked.ticket.t
-            self.open[t] = booked.ticket
-            self.open.pop(t - self.memory, None)
-            return self._make_decision(booked, context)
-
-    def _make_decision(self, booked: BookedDecision, context: str | None) -> Decision:
-        experts, ticket = self.problem.experts, booked.ticket
-        draws = tuple([experts[i] for i in ticket.draws.tolist()])
-        spend, expected = map(self.core.name_costs, booked.costs)
+            ticket = booked.ticket
+            self.open[ticket.t] = ticket
+            self.open.pop(ticket.t - self.memory, None)
+            draws = tuple([self.problem.experts[i] for i in ticket.draws.tolist()])
+            spend, expected = map(self.core.name_costs, booked.costs)
         known = not math.isnan(booked.propensity)
         return Decision(
             id=f"d{ticket.t}",
@@ -197,11 +199,6 @@ class Router:
             propensity=booked.propensity if known else None,
             replaced=ticket.replaced,
         )
-
-    def preview_state(self, context: int, available: Bools) -> Any:
-        """The state after the next decision in this context."""
-        with self._lock:
-            return self.core.preview_state(context, available)
 
     def reward(self, id: str, value: float) -> Receipt:
         """Report the reward of a decision: once, at any time, in any order.
@@ -310,19 +307,8 @@ class Router:
         SavedFileError
             If the file is missing, damaged, or of an unsupported version.
         """
-        data = persistence.read_saved_file(Path(path))
         router = cls.__new__(cls)
-        try:
-            router._start(*persistence.router_from_data(data))
-        except (
-            LookupError,
-            TypeError,
-            AttributeError,
-            ValueError,
-            OverflowError,
-            MemoryError,
-        ) as error:
-            raise SavedFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+        router._start(*persistence.load_router(Path(path)))
         return router
 
 

@@ -16,7 +16,7 @@ async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Htt
     """Draw a panel for one request; the decision is on disk before the response is sent."""
     body, name, by = request.body, check_router_name(request.target), request.caller.id
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
-    command = commands.MakeDecision(name, body.context, body.available, key, body.defer, by)
+    command = commands.MakeDecision(name, body.context, body.available, key, body.defer, by=by)
     decision = await request.state.writer.execute(command)
     request.state.metrics.count(decision)
     return json_response(201, decision)
@@ -31,7 +31,7 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
         message = "unexpected header Idempotency-Key: each item of a batch has its own key"
         raise ApiError(422, "invalid", message, field="Idempotency-Key")
     batch = [
-        commands.MakeDecision(name, one.context, one.available, one.key, one.defer, by)
+        commands.MakeDecision(name, one.context, one.available, one.key, one.defer, by=by)
         for one in items
     ]
     return await execute_batch(request, batch, 201, api.DecisionResult)
@@ -40,7 +40,7 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
 @route("GET /v1/decisions/{id}", "read", 200, api.DecisionRecord)
 async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
     """A decision, its state and its rewards."""
-    command = commands.RecallDecision(check_decision_id(request.target))
+    command = commands.GetDecision(check_decision_id(request.target))
     return json_response(200, await request.state.writer.execute(command))
 
 
@@ -48,7 +48,7 @@ async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
 async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpResponse:
     """Report the reward of a decision: at any time, in any order; it is learned once."""
     body, id = request.body, check_decision_id(request.target)
-    command = commands.GiveReward(id, body.value, body.spend, body.key, request.caller.id)
+    command = commands.RecordReward(id, body.value, body.spend, body.key, by=request.caller.id)
     receipt = await request.state.writer.execute(command)
     request.state.metrics.count(receipt)
     return json_response(200, receipt)
@@ -57,14 +57,14 @@ async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpRes
 @route("POST /v1/decisions/{id}/activate", "decide", 200, Decision, 409)
 async def activate_decision(request: ApiRequest[None, None]) -> HttpResponse:
     """Activate a deferred decision: the wait for its reward begins."""
-    command = commands.ActivateDecision(check_decision_id(request.target), request.caller.id)
+    command = commands.ActivateDecision(check_decision_id(request.target), by=request.caller.id)
     return json_response(200, await request.state.writer.execute(command))
 
 
 @route("POST /v1/decisions/{id}/cancel", "decide", 200, Decision, 409)
 async def cancel_decision(request: ApiRequest[None, None]) -> HttpResponse:
     """Cancel a decision that was never used: it costs nothing and has no reward."""
-    command = commands.CancelDecision(check_decision_id(request.target), request.caller.id)
+    command = commands.CancelDecision(check_decision_id(request.target), by=request.caller.id)
     return json_response(200, await request.state.writer.execute(command))
 
 
@@ -78,7 +78,7 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
         try:
             id = check_decision_id(item.decision)
             caller.check("reward", id.partition(".")[0])
-            batch.append(commands.GiveReward(id, item.value, item.spend, item.key, caller.id))
+            batch.append(commands.RecordReward(id, item.value, item.spend, item.key, by=caller.id))
         except Exception as error:
             batch.append(error)
     return await execute_batch(request, batch, 200, api.RewardResult)

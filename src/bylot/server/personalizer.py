@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from bylot import api
 from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
-from bylot.eventlog.commands import ActivateDecision, DecisionId, GiveReward, MakeDecision
+from bylot.eventlog.commands import ActivateDecision, DecisionId, MakeDecision, RecordReward
 from bylot.router.decision import Decision
 from bylot.server import request_parsing
 from bylot.server.auth import Scope
@@ -72,7 +72,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
         raise DecisionError("all actions are excluded", remedy="leave at least one")
     context = context_from_features(body.context_features)
     command = MakeDecision(
-        name, context, available, event_id, body.defer_activation, request.caller.id
+        name, context, available, event_id, body.defer_activation, by=request.caller.id
     )
     decision: Decision = await request.state.writer.execute(command)
     request.state.metrics.count(decision)
@@ -85,7 +85,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
 async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> HttpResponse:
     """Report the reward of an event."""
     id = await find_event(request, "reward")
-    command = GiveReward(id, request.body.value, by=request.caller.id)
+    command = RecordReward(id, request.body.value, by=request.caller.id)
     request.state.metrics.count(await request.state.writer.execute(command))
     return HttpResponse(204, headers=())
 
@@ -94,7 +94,7 @@ async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> 
 async def personalizer_activate(request: ApiRequest[None, RouterQuery]) -> HttpResponse:
     """Activate a deferred event."""
     id = await find_event(request, "decide")
-    await request.state.writer.execute(ActivateDecision(id, request.caller.id))
+    await request.state.writer.execute(ActivateDecision(id, by=request.caller.id))
     return HttpResponse(204, headers=())
 
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 
 from bylot import api
 from bylot.errors import RouterNotFound
-from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, ShowRouter
+from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.status import RouterStatus
 from bylot.server.config_requests import config_from_create, config_from_edit
@@ -25,7 +25,7 @@ async def create_router(request: ApiRequest[api.CreateRouterRequest, None]) -> H
     request.caller.check("admin", body.name)
     pool = request.state.compile_pool
     config = await loop.run_in_executor(pool, config_from_create, body)
-    view = await request.state.writer.execute(CreateRouter(body.name, config, by))
+    view = await request.state.writer.execute(CreateRouter(body.name, config, by=by))
     log.info("router created", extra={"router": body.name, "by": by})
     return json_response(201, view)
 
@@ -63,7 +63,7 @@ async def get_router_status(request: ApiRequest[None, None]) -> HttpResponse:
 
 async def view_router(state: ServerState, name: str) -> api.RouterView:
     """A router as it is now."""
-    view: api.RouterView = await state.writer.execute(ShowRouter(check_router_name(name)))
+    view: api.RouterView = await state.writer.execute(GetRouter(check_router_name(name)))
     return view
 
 
@@ -76,7 +76,7 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
         old = (await view_router(state, name)).config
         new = await loop.run_in_executor(state.compile_pool, config_from_edit, old, body)
         version = old.version if body.version is UNSET else body.version
-        view = await state.writer.execute(EditRouter(name, new, version, by))
+        view = await state.writer.execute(EditRouter(name, new, version, by=by))
     log.info("router edited", extra={"router": name, "by": by})
     return json_response(200, view)
 
@@ -85,7 +85,7 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
 async def delete_router(request: ApiRequest[None, None]) -> HttpResponse:
     """Delete a router and its event log."""
     name, by = check_router_name(request.target), request.caller.id
-    await request.state.writer.execute(DeleteRouter(name, by))
+    await request.state.writer.execute(DeleteRouter(name, by=by))
     log.info("router deleted", extra={"router": name, "by": by})
     return HttpResponse(204, headers=())
 

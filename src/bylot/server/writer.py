@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from bylot.api import RouterView
 from bylot.errors import StoreUnavailable
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import Command, MakeDecision, ShowRouter
+from bylot.eventlog.commands import Command, GetRouter, MakeDecision
 from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import make_owner_name
+from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.server.http_errors import ApiError
 from bylot.store import Store, open_store
 
@@ -31,7 +31,7 @@ SHOW_BATCH_ROUTERS = 10
 
 def make_command_handler(store_url: str, lease_s: float) -> CommandHandler:
     """The command handler of a store, under an owner name of its own."""
-    return CommandHandler(open_store(store_url), make_owner_name(), lease=lease_s)
+    return CommandHandler(RouterRepository(open_store(store_url), make_owner_name(), lease_s))
 
 
 class Batch(NamedTuple):
@@ -116,7 +116,7 @@ class Writer:
         found: dict[str, RouterView | Exception] = {}
         for first in range(0, len(names), SHOW_BATCH_ROUTERS):
             some = names[first : first + SHOW_BATCH_ROUTERS]
-            views = await self.execute_all([ShowRouter(name) for name in some])
+            views = await self.execute_all([GetRouter(name) for name in some])
             found |= zip(some, views, strict=True)
         return found
 

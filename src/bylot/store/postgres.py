@@ -21,16 +21,8 @@ from bylot.errors import (
     StoreUnavailable,
     UnsupportedStore,
 )
-from bylot.store.protocol import Event, Execute, RouterRow, Snapshot, Store
-from bylot.store.queries import (
-    STORE_VERSION,
-    EventQueries,
-    check_store_version,
-    make_duplicate_event_error,
-    make_fenced_error,
-    make_foreign_database_error,
-    make_unstorable_value_error,
-)
+from bylot.store import protocol
+from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
 
 PostgresRow = tuple[Any, ...]
 
@@ -50,26 +42,15 @@ POSTGRES_SESSION_SQL = (
     "SET default_transaction_isolation = 'read committed'",
 )
 
-POSTGRES_SCHEMA_SQL = (
-    "CREATE TABLE routers (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
-    ' name text COLLATE "C" NOT NULL UNIQUE, created bigint NOT NULL)',
-    "CREATE TABLE events (router bigint NOT NULL, seq bigint NOT NULL, kind text NOT NULL,"
-    ' of bigint, key text COLLATE "C", at bigint NOT NULL, body bytea NOT NULL,'
-    " seal bytea NOT NULL, PRIMARY KEY (router, seq))",
-    "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
-    " WHERE kind = 'decided' AND key IS NOT NULL",
-    "CREATE INDEX events_of ON events (router, of, seq) WHERE of IS NOT NULL",
-    "CREATE INDEX events_edited ON events (router, seq) WHERE kind = 'edited'",
-    "CREATE TABLE snapshots (router bigint PRIMARY KEY, seq bigint NOT NULL,"
-    " body bytea NOT NULL, seal bytea NOT NULL)",
-    "CREATE TABLE leases (router bigint PRIMARY KEY, owner text NOT NULL,"
-    " until timestamptz NOT NULL)",
-    'CREATE TABLE keys (id text COLLATE "C" PRIMARY KEY, digest bytea NOT NULL,'
-    " label text NOT NULL, scopes text NOT NULL, routers text NOT NULL,"
-    " created bigint NOT NULL, revoked bigint)",
-    "CREATE TABLE bylot_meta (version bigint NOT NULL)",
-    f"INSERT INTO bylot_meta VALUES ({STORE_VERSION})",
-)
+POSTGRES_TYPES = {
+    "number": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "int": "bigint",
+    "text": "text",
+    "name": 'text COLLATE "C"',
+    "bytes": "bytea",
+    "time": "timestamptz",
+    "clustered": "",
+}
 POSTGRES_TABLES_SQL = (
     "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p')"
     " AND relnamespace = current_schema()::regnamespace"
@@ -141,19 +122,17 @@ POSTGRES_UNSTORABLE_ERRORS = (
     OverflowError,
 )
 
-# LIMIT 1 forces a lookup per event: the planner might scan the whole log of a router otherwise
-POSTGRES_QUERIES = EventQueries(
-    preceding="SELECT one.router, one.seq, one.kind, one.of, one.key, one.at, one.body, one.seal"
-    " FROM events said CROSS JOIN LATERAL (SELECT * FROM events"
-    " WHERE router = said.router AND seq = said.seq - 1 LIMIT 1) one"
-    " WHERE said.router = ? AND said.of = ?"
-)
 
-
-class PostgresStore(Store):
+class PostgresStore(protocol.Store):
     """A `Store` over one connection; its address is shown without the password."""
 
-    queries = POSTGRES_QUERIES
+    queries = EVENT_QUERIES | {
+        # LIMIT 1 forces a lookup per event: the planner might scan the whole log otherwise
+        "preceding": "SELECT one.router, one.seq, one.kind, one.of, one.key, one.at, one.body,"
+        " one.seal FROM events said CROSS JOIN LATERAL (SELECT * FROM events"
+        " WHERE router = said.router AND seq = said.seq - 1 LIMIT 1) one"
+        " WHERE said.router = ? AND said.of = ?"
+    }
     renew_sql = (
         "UPDATE leases SET until = clock_timestamp() + make_interval(secs => ?)"
         " WHERE owner = ? RETURNING router"
@@ -165,20 +144,17 @@ class PostgresStore(Store):
             **parse_postgres_url(address),
         }
         self.address, self.read_only = format_postgres_url(self._target), read_only
-        self._db: Connection[PostgresRow] | None = None
         self._made = False
         with self._using():
             pass
 
     def create(self, name: str, at: int, first: Event) -> RouterRow:
-        """Create a router under a new number, with event 0 of its log."""
         made = self._rows(POSTGRES_CREATE_ROUTER_SQL, name, at, *first[1:])
         if not made:
             raise RouterExists(f"router {name!r} exists already", remedy="use another name")
         return RouterRow(made[0][0], name, at)
 
     def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Append events, each the next of its log, or nothing."""
         starts = self._first_seqs(events, snapshots)
         count = len(starts)
         values = [list(starts), list(starts.values()), self.owner]
@@ -188,23 +164,18 @@ class PostgresStore(Store):
             *columns_from_rows(Snapshot, snapshots),
             count,
         ]
-        ours = self._append(values)
-        if len(ours) < count:
-            raise make_fenced_error(self.address, starts.keys() - ours)
-
-    def _append(self, values: Sequence[Any]) -> set[int]:
-        """The routers whose logs can be continued; if all can, the events were added."""
         try:
             rows = self._rows(POSTGRES_APPEND_SQL, *values)
         except errors.UniqueViolation:  # another writer was faster: its events are visible now
             try:
                 rows = self._rows(POSTGRES_APPEND_SQL, *values)
             except errors.UniqueViolation as error:
-                raise make_duplicate_event_error(self.address, error) from None
-        return {number for (number,) in rows}
+                raise self._duplicate_error(error) from None
+        ours = {number for (number,) in rows}
+        if len(ours) < count:
+            raise self._fenced_error(starts.keys() - ours)
 
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
-        """Take or renew the right to write to a log, by the clock of the server."""
         rows = self._rows(POSTGRES_LEASE_SQL, router, owner, float(seconds))
         if not rows:
             raise RouterNotFound(f"{self.address} has no router with number {router}")
@@ -213,12 +184,6 @@ class PostgresStore(Store):
             return max(0.0, left or 0.0)  # None: another owner took it meanwhile
         self.owner = owner
         return None
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._db is not None:
-            self._db.close()
-        self._db = None
 
     def _rows(self, query: str, *values: Any) -> list[PostgresRow]:
         with self._using() as db:
@@ -237,7 +202,7 @@ class PostgresStore(Store):
         except errors.UniqueViolation:
             raise
         except POSTGRES_UNSTORABLE_ERRORS as error:
-            raise make_unstorable_value_error(error) from None
+            raise protocol.make_unstorable_value_error(error) from None
         except psycopg.Error as error:
             self.close()
             raise translate_postgres_error(self.address, error) from error
@@ -266,11 +231,9 @@ class PostgresStore(Store):
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
                 if not list_postgres_tables(db):  # no other process was faster
-                    for statement in POSTGRES_SCHEMA_SQL:
-                        db.execute(statement)
-        if "bylot_meta" not in list_postgres_tables(db):
-            raise make_foreign_database_error(self.address)
-        check_store_version(self.address, db.execute("SELECT version FROM bylot_meta").fetchall())
+                    for statement in protocol.STORE_SCHEMA:
+                        db.execute(statement.format_map(POSTGRES_TYPES))
+        self._check_version(list_postgres_tables(db), db)
 
 
 @lru_cache

@@ -7,12 +7,52 @@ key, so of two writers that both believe they own a router only one can append: 
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
-from bylot.errors import StoreError
-from bylot.store.queries import EventQueries
+from bylot.errors import (
+    IdempotencyKeyReused,
+    LeaseLost,
+    StoreCorrupted,
+    StoreError,
+    UnsupportedStore,
+)
+
+STORE_VERSION = 2
+"""Version of the tables and of the events in them."""
+
+STORE_SCHEMA = (
+    "CREATE TABLE routers (number {number}, name {name} NOT NULL UNIQUE, created {int} NOT NULL)",
+    "CREATE TABLE events (router {int} NOT NULL, seq {int} NOT NULL, kind {text} NOT NULL,"
+    " of {int}, key {name}, at {int} NOT NULL, body {bytes} NOT NULL, seal {bytes} NOT NULL,"
+    " PRIMARY KEY (router, seq)) {clustered}",
+    "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
+    " WHERE kind = 'decided' AND key IS NOT NULL",
+    "CREATE INDEX events_of ON events (router, of, seq) WHERE of IS NOT NULL",
+    "CREATE INDEX events_edited ON events (router, seq) WHERE kind = 'edited'",
+    "CREATE TABLE snapshots (router {int} PRIMARY KEY, seq {int} NOT NULL, body {bytes} NOT NULL,"
+    " seal {bytes} NOT NULL)",
+    "CREATE TABLE leases (router {int} PRIMARY KEY, owner {text} NOT NULL, until {time} NOT NULL)",
+    "CREATE TABLE keys (id {name} PRIMARY KEY, digest {bytes} NOT NULL, label {text} NOT NULL,"
+    " scopes {text} NOT NULL, routers {text} NOT NULL, created {int} NOT NULL, revoked {int})",
+    "CREATE TABLE bylot_meta (version {int} NOT NULL)",
+    f"INSERT INTO bylot_meta VALUES ({STORE_VERSION})",
+)
+"""The tables; each database has its own names of the types."""
+
+EVENTS_SQL = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
+EVENT_QUERIES = {
+    "edits": f"{EVENTS_SQL} AND kind = 'edited' ORDER BY seq DESC LIMIT ?",
+    "about": f"{EVENTS_SQL} AND of = ? ORDER BY seq",
+    "event": f"{EVENTS_SQL} AND seq = ?",
+    "last": f"{EVENTS_SQL} ORDER BY seq DESC LIMIT 1",
+    "after": f"{EVENTS_SQL} AND seq > ? ORDER BY seq LIMIT ?",
+    "latest": f"{EVENTS_SQL} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000"
+    " AND kind = ? ORDER BY seq DESC LIMIT ?",
+    "by_key": f"{EVENTS_SQL} AND key = ? AND kind = 'decided' AND key IS NOT NULL",
+}
+"""Queries of the events of a router, whose number is their first value."""
 
 Execute = Callable[..., Any]
 """execute(query, *values) -> cursor, with ? as the placeholder in every database."""
@@ -82,8 +122,9 @@ class Store(ABC):
 
     address: str
     owner: str = ""
-    queries: ClassVar[EventQueries]
+    queries: ClassVar[Mapping[str, str]]  # `EVENT_QUERIES`, as fast as this database can
     renew_sql: ClassVar[str]
+    _db: Any = None  # the connection
 
     @abstractmethod
     def create(self, name: str, at: int, first: Event) -> RouterRow:
@@ -107,10 +148,6 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
-        """Close the connection."""
-
-    @abstractmethod
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """The rows that a query returns."""
 
@@ -128,10 +165,54 @@ class Store(ABC):
         return first
 
     def _events(self, query: str, *values: int | str) -> list[Event]:
-        return [Event(*row) for row in self._rows(query, *values)]
+        return [Event(*row) for row in self._rows(self.queries[query], *values)]
 
     def _event(self, query: str, *values: int | str) -> Event | None:
         return next(iter(self._events(query, *values)), None)
+
+    def _check_version(self, tables: set[str], db: Any) -> None:
+        """Refuse a database that is not a store, or has a version that this bylot cannot read."""
+        if "bylot_meta" not in tables:
+            raise UnsupportedStore(
+                f"{self.address} has no table bylot_meta: it is not a store, or belongs to another "
+                "program",
+                remedy="use an empty database, or a new file name",
+            )
+        rows = db.execute("SELECT version FROM bylot_meta").fetchall()
+        if len(rows) != 1:
+            raise StoreCorrupted(
+                f"{self.address}: table bylot_meta has {len(rows)} rows instead of one",
+                remedy="restore the store from a backup",
+            )
+        if rows[0][0] != STORE_VERSION:
+            raise UnsupportedStore(
+                f"{self.address} has version {rows[0][0]}; this bylot supports version "
+                f"{STORE_VERSION}",
+                remedy="use the bylot that wrote it, or start with an empty store",
+            )
+
+    def _fenced_error(self, routers: Iterable[int]) -> LeaseLost:
+        """For events that do not continue a log, or of a router that another owner has leased."""
+        lost = tuple(sorted(routers))
+        return LeaseLost(
+            f"{self.address}: the log of router {', '.join(map(str, lost))} was deleted, is leased "
+            "by another owner, or was continued by another writer; nothing was written",
+            routers=lost,
+            remedy="read the log again before writing",
+        )
+
+    def _duplicate_error(self, error: Exception) -> IdempotencyKeyReused:
+        """For a batch with two equal sequence numbers, or with an idempotency key in use."""
+        return IdempotencyKeyReused(
+            f"{self.address}: two events with one number, or two decisions with one key ({error}); "
+            "nothing was written"
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._db is not None:
+            self._db.close()
+        self._db = None
 
     def delete(self, router: int) -> None:
         """Delete a router with its log and snapshots; its number is never used again."""
@@ -153,40 +234,40 @@ class Store(ABC):
 
     def last(self, router: int) -> Event | None:
         """The last event of a log."""
-        return self._event(self.queries.last, router)
+        return self._event("last", router)
 
     def event(self, router: int, seq: int) -> Event | None:
         """One event of a log."""
-        return self._event(self.queries.event, router, seq)
+        return self._event("event", router, seq)
 
     def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
         """Events after one, in order: by the primary key, so equally fast anywhere in the log."""
-        return self._events(self.queries.after, router, after, limit)
+        return self._events("after", router, after, limit)
 
     def latest(self, router: int, kind: str, limit: int) -> list[Event]:
         """The last events of a kind, newest first, among the last thousand of the log."""
-        return self._events(self.queries.latest, router, router, kind, limit)
+        return self._events("latest", router, router, kind, limit)
 
     def edits(self, router: int, limit: int) -> list[Event]:
         """The last edits, newest first, anywhere in the log."""
-        return self._events(self.queries.edits, router, limit)
+        return self._events("edits", router, limit)
 
     def decision_events(self, router: int, seq: int) -> DecisionEvents | None:
         """A decision and all later events about it."""
         decided = self.event(router, seq)
         if decided is None or decided.kind != "decided":
             return None
-        return DecisionEvents(decided, self._events(self.queries.about, router, seq))
+        return DecisionEvents(decided, self._events("about", router, seq))
 
     def preceding_events(self, router: int, seq: int) -> list[Event]:
         """The events just before those about a decision, in any order: their seals show whether
         the latter were changed.
         """
-        return self._events(self.queries.preceding, router, seq)
+        return self._events("preceding", router, seq)
 
     def decision_by_key(self, router: int, key: str) -> Event | None:
         """The decision that was made under an idempotency key."""
-        return self._event(self.queries.by_key, router, key)
+        return self._event("by_key", router, key)
 
     def snapshot(self, router: int) -> Snapshot | None:
         """The latest snapshot."""
@@ -239,3 +320,11 @@ class Store(ABC):
         query = "UPDATE keys SET revoked = coalesce(revoked, ?) WHERE id = ?"
         with self._transaction() as execute:
             return bool(execute(query, at, id).rowcount > 0)
+
+
+def make_unstorable_value_error(error: Exception) -> StoreError:
+    """For texts and numbers that the database cannot represent."""
+    return StoreError(
+        f"a text or number cannot be stored ({str(error).splitlines()[0]})",
+        remedy="use texts without NUL and lone surrogates, and numbers below 2**63",
+    )

@@ -12,16 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
-from bylot.store.protocol import Event, Execute, RouterRow, Snapshot, Store
-from bylot.store.queries import (
-    STORE_VERSION,
-    EventQueries,
-    check_store_version,
-    make_duplicate_event_error,
-    make_fenced_error,
-    make_foreign_database_error,
-    make_unstorable_value_error,
-)
+from bylot.store import protocol
+from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
 
 SQLITE_BUSY_TIMEOUT_S = 3.0
 """Seconds to wait for another process that is writing."""
@@ -29,24 +21,15 @@ SQLITE_BUSY_TIMEOUT_S = 3.0
 SQLITE_NOW_SQL = "(julianday('now') - 2440587.5) * 86400.0"
 """Seconds since 1970, to the millisecond."""
 
-SQLITE_SCHEMA_SQL = (
-    "CREATE TABLE routers (number INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " name TEXT NOT NULL UNIQUE, created INTEGER NOT NULL)",
-    "CREATE TABLE events (router INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL,"
-    " of INTEGER, key TEXT, at INTEGER NOT NULL, body BLOB NOT NULL, seal BLOB NOT NULL,"
-    " PRIMARY KEY (router, seq)) WITHOUT ROWID",
-    "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
-    " WHERE kind = 'decided' AND key IS NOT NULL",
-    "CREATE INDEX events_of ON events (router, of) WHERE of IS NOT NULL",
-    "CREATE INDEX events_edited ON events (router, seq) WHERE kind = 'edited'",
-    "CREATE TABLE snapshots (router INTEGER PRIMARY KEY, seq INTEGER NOT NULL,"
-    " body BLOB NOT NULL, seal BLOB NOT NULL)",
-    "CREATE TABLE leases (router INTEGER PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL)",
-    "CREATE TABLE keys (id TEXT PRIMARY KEY, digest BLOB NOT NULL, label TEXT NOT NULL,"
-    " scopes TEXT NOT NULL, routers TEXT NOT NULL, created INTEGER NOT NULL, revoked INTEGER)",
-    "CREATE TABLE bylot_meta (version INTEGER NOT NULL)",
-    f"INSERT INTO bylot_meta VALUES ({STORE_VERSION})",
-)
+SQLITE_TYPES = {
+    "number": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "int": "INTEGER",
+    "text": "TEXT",
+    "name": "TEXT",
+    "bytes": "BLOB",
+    "time": "REAL",
+    "clustered": "WITHOUT ROWID",
+}
 
 SQLITE_EVENT_PLACEHOLDERS = "(?, ?, ?, ?, ?, ?, ?, ?)"
 SQLITE_ADD_EVENT_SQL = f"INSERT INTO events VALUES {SQLITE_EVENT_PLACEHOLDERS}"
@@ -80,35 +63,28 @@ SQLITE_REMEDIES = {
 SQLITE_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
-# without INDEXED BY the planner scans the whole log by its primary key to get the order
-SQLITE_QUERIES = EventQueries(
-    preceding="SELECT one.router, one.seq, one.kind, one.of, one.key, one.at, one.body, one.seal"
-    " FROM events said INDEXED BY events_of CROSS JOIN events one"  # in this order
-    " WHERE said.router = ? AND said.of = ?"
-    " AND one.router = said.router AND one.seq = said.seq - 1",
-    edits=EventQueries._field_defaults["edits"].replace(
-        "events", "events INDEXED BY events_edited"
-    ),
-    about=EventQueries._field_defaults["about"].replace("events", "events INDEXED BY events_of"),
-)
-
-
-class SqliteStore(Store):
+class SqliteStore(protocol.Store):
     """A `Store` in a file; used after `close`, it opens the file again."""
 
-    queries = SQLITE_QUERIES
+    queries = EVENT_QUERIES | {
+        # without INDEXED BY the planner scans the whole log by its primary key to get the order
+        "edits": EVENT_QUERIES["edits"].replace("events", "events INDEXED BY events_edited"),
+        "about": EVENT_QUERIES["about"].replace("events", "events INDEXED BY events_of"),
+        "preceding": "SELECT one.router, one.seq, one.kind, one.of, one.key, one.at, one.body,"
+        " one.seal FROM events said INDEXED BY events_of CROSS JOIN events one"  # in this order
+        " WHERE said.router = ? AND said.of = ?"
+        " AND one.router = said.router AND one.seq = said.seq - 1",
+    }
     renew_sql = f"UPDATE leases SET until = {SQLITE_NOW_SQL} + ? WHERE owner = ? RETURNING router"
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.read_only = path.absolute(), read_only
         self.address = f"sqlite:///{self.path}"
-        self._db: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         with self._reading():
             pass
 
     def create(self, name: str, at: int, first: Event) -> RouterRow:
-        """Create a router under a new number, with event 0 of its log."""
         with self._writing() as db:
             if db.execute("SELECT 1 FROM routers WHERE name = ?", (name,)).fetchone():
                 raise RouterExists(f"router {name!r} exists already", remedy="use another name")
@@ -119,7 +95,6 @@ class SqliteStore(Store):
         return RouterRow(number, name, at)
 
     def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Append events, each the next of its log, or nothing."""
         with self._writing() as db:
             self._check_writable(db, events, snapshots)
             try:
@@ -129,7 +104,7 @@ class SqliteStore(Store):
                         [*chain.from_iterable(some)],
                     )
             except sqlite3.IntegrityError as error:
-                raise make_duplicate_event_error(self.address, error) from None
+                raise self._duplicate_error(error) from None
             if snapshots:
                 db.executemany(SQLITE_ADD_SNAPSHOT_SQL, snapshots)
 
@@ -143,7 +118,7 @@ class SqliteStore(Store):
             if not log or log[1] or (start is not None and log[0] != start - 1):
                 lost.append(router)
         if lost:
-            raise make_fenced_error(self.address, lost)
+            raise self._fenced_error(lost)
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._reading() as db:
@@ -155,7 +130,6 @@ class SqliteStore(Store):
             yield lambda query, *values: db.execute(query, values)
 
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
-        """Take or renew the right to write to a log, by the clock of this machine."""
         with self._writing() as db:
             granted = db.execute(SQLITE_LEASE_SQL, (owner, seconds, router)).rowcount
             query = f"SELECT until - {SQLITE_NOW_SQL} FROM leases WHERE router = ?"
@@ -167,19 +141,13 @@ class SqliteStore(Store):
         self.owner = owner
         return None
 
-    def close(self) -> None:
-        """Close the connection."""
-        if self._db is not None:
-            self._db.close()
-        self._db = None
-
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """The connection; errors of SQLite become errors that name the file."""
         try:
             yield self._db or self._connect()
         except (sqlite3.DataError, UnicodeEncodeError, OverflowError) as error:
-            raise make_unstorable_value_error(error) from None
+            raise protocol.make_unstorable_value_error(error) from None
         except sqlite3.ProgrammingError:
             raise
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -255,12 +223,10 @@ class SqliteStore(Store):
         if new and not list_sqlite_tables(db):
             db.execute("BEGIN IMMEDIATE")
             if not list_sqlite_tables(db):  # no other process was faster
-                for statement in SQLITE_SCHEMA_SQL:
-                    db.execute(statement)
+                for statement in protocol.STORE_SCHEMA:
+                    db.execute(statement.format_map(SQLITE_TYPES))
             db.execute("COMMIT")
-        if "bylot_meta" not in list_sqlite_tables(db):
-            raise make_foreign_database_error(str(self.path))
-        check_store_version(str(self.path), db.execute("SELECT version FROM bylot_meta").fetchall())
+        self._check_version(list_sqlite_tables(db), db)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA journal_size_limit = 67108864")  # bytes that stay after a large delete

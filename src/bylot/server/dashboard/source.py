@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterNotFound
-from bylot.eventlog.commands import DecisionId, RecallDecision, ShowRouter
+from bylot.eventlog.commands import DecisionId, GetDecision, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.config import RouterConfig
 from bylot.server.writer import Reader, Writer
@@ -64,7 +64,7 @@ class ServerSource:
     async def show_router(self, name: str) -> RouterView | None:
         """A router as it is now, None if there is none of this name."""
         try:
-            view: RouterView = await self.writer.execute(ShowRouter(name))
+            view: RouterView = await self.writer.execute(GetRouter(name))
         except RouterNotFound:
             return None
         return view
@@ -75,7 +75,7 @@ class ServerSource:
             name, lambda store, number: store.latest(number, "decided", limit)
         )
         ids = [DecisionId(name, one.router, one.seq) for one in events or ()]
-        commands = [RecallDecision(str(id)) for id in ids]
+        commands = [GetDecision(str(id)) for id in ids]
         found = await self.writer.execute_all(commands)
         return [one for one in found if isinstance(one, DecisionRecord)]
 
