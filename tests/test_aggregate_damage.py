@@ -8,8 +8,7 @@ from msgspec import structs
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import MakeDecision
-from bylot.eventlog.events import BODY_DECODERS, encode_body
-from bylot.eventlog.hash_chain import rehash_event
+from bylot.eventlog.events import BODY_DECODERS, encode_body, rehash_event
 from bylot.policies import POLICIES
 from bylot.store.protocol import Event
 from logged_aggregate import Diary, eventful

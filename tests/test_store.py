@@ -35,7 +35,7 @@ HOSTILE = (
 def test_a_router_is_found_by_its_name_until_it_is_deleted(store: Store) -> None:
     row = store.create("a", 7, line(99, 0, "created"))
     assert store.find("a") == row
-    assert store.last(row.number) == line(99, 0, "created")._replace(router=row.number)
+    assert store.events(row.number)[-1] == line(99, 0, "created")._replace(router=row.number)
     store.append([line(row.number, 1)], [Snapshot(row.number, 1, b"state", b"seal")])
     store.lease(row.number, "me", 60)
     store.delete(row.number)
@@ -86,10 +86,10 @@ def test_lines_are_read_as_they_were_written(store: Store) -> None:
     store.append(lines)
     assert log(store, a)[1:] == [one for one in lines if one.router == a]
     assert log(store, b)[1:] == [lines[1]]
-    assert store.last(a) == lines[3]
+    assert store.events(a)[-1] == lines[3]
     assert store.event(a, 2) == lines[2]
     assert store.event(a, 4) is None
-    assert store.last(b + 1) is None
+    assert store.events(b + 1) == []
     assert store.decision_by_key(a, "k") == lines[0]
     assert store.decision_by_key(b, "k") == lines[1]
     assert store.decision_by_key(a, "K") is None
@@ -342,7 +342,6 @@ def test_no_error_shows_a_password(address: str) -> None:
 
 PLANS = {
     "event": ["PRIMARY KEY (router=? AND seq=?)"],
-    "last": ["PRIMARY KEY (router=?)"],  # backwards, and one line only
     "after": ["PRIMARY KEY (router=? AND seq>?)"],
     "latest": ["PRIMARY KEY (router=? AND seq>?)", "PRIMARY KEY (router=?)"],
     "edits": ["INDEX events_edited (router=?)"],

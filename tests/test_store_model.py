@@ -75,9 +75,6 @@ class Model:
     def event(self, router: int, seq: int) -> Event | None:
         return next((e for e in self.events(router) if e.seq == seq), None)
 
-    def last(self, router: int) -> Event | None:
-        return next(reversed(self.events(router)), None)
-
     def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
         return [e for e in self.world.logs.get(router, []) if e.seq > after][:limit]
 
@@ -181,7 +178,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("delete"), ROUTERS),
     st.tuples(st.just("find"), NAMES),
     st.tuples(st.just("routers"), NAMES, st.integers(0, 3)),
-    st.tuples(st.sampled_from(["last", "snapshot"]), ROUTERS),
+    st.tuples(st.just("snapshot"), ROUTERS),
     st.tuples(st.sampled_from(["event", "decision_events", "preceding_events"]), ROUTERS, SEQS),
     st.tuples(st.just("events"), ROUTERS, SEQS, st.integers(0, 3)),
     st.tuples(st.just("latest"), ROUTERS, KINDS, st.integers(0, 3)),

@@ -24,8 +24,7 @@ from bylot.eventlog.config_validation import (
     mask_active_experts,
     validate_config,
 )
-from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived
-from bylot.eventlog.hash_chain import chain_event, hash_snapshot, rehash_event
+from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import make_empty_timeline
 from bylot.router.config import RouterConfig
@@ -34,7 +33,7 @@ from bylot.router.status import Counters, RouterStatus
 from bylot.store import DecisionEvents, Event, Snapshot
 
 US_PER_S = 1_000_000
-PLAIN_FIELDS = ("seq", "at", "created", "seal", "pool_since", "timeline", "counters", "stated")
+PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated")
 
 
 class RouterAggregate:
@@ -53,7 +52,7 @@ class RouterAggregate:
 
     def __init__(self, number: int, name: str, config: RouterConfig, core: RouterCore) -> None:
         self.number, self.name, self.config, self.core = number, name, config, core
-        self.seq, self.at, self.created, self.seal, self.pool_since = -1, 0, 0, b"", 0
+        self.seq, self.at, self.seal, self.pool_since = -1, 0, b"", 0
         self.find_events: Callable[[int], DecisionEvents | None] = lambda seq: None
         self.latest: tuple[Event | None, DecisionMade | None] = None, None  # a decoded decision
         self.open = OpenDecisions()
@@ -70,7 +69,6 @@ class RouterAggregate:
         config, parts = validate_config(structs.replace(config, version=1))
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         made = cls(number, name, config, RouterCore(*parts, config.max_contexts))
-        made.created = at
         return made, made.append(at, events.RouterCreated(config, by=by))
 
     @classmethod
@@ -90,17 +88,15 @@ class RouterAggregate:
     @classmethod
     def from_snapshot(cls, name: str, stored: Snapshot) -> "RouterAggregate":
         """A router from its snapshot."""
-        if hash_snapshot(stored.body) != stored.seal:
+        if events.hash_snapshot(stored.body) != stored.seal:
             raise StoreCorrupted(f"router {name!r}: its snapshot was changed")
         try:
             content = snapshot.decode_snapshot(stored.body)
             made = cls(content.router, name, content.config, snapshot.restore_core(content))
         except (BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
             raise StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
-        if (content.version, content.router, content.seq) != (
-            snapshot.SNAPSHOT_VERSION,
-            *stored[:2],
-        ):
+        which = content.version, content.router, content.seq
+        if which != (snapshot.SNAPSHOT_VERSION, stored.router, stored.seq):
             raise StoreCorrupted(
                 f"router {name!r}: its snapshot is of another version, or of another router"
             )
@@ -112,7 +108,7 @@ class RouterAggregate:
     def take_snapshot(self) -> Snapshot:
         """Everything but tickets, which are in the log."""
         body = self.encode()
-        return Snapshot(self.number, self.seq, body, hash_snapshot(body))
+        return Snapshot(self.number, self.seq, body, events.hash_snapshot(body))
 
     def encode(self) -> bytes:
         """The body of a snapshot."""
@@ -165,15 +161,13 @@ class RouterAggregate:
         check_storable_text("key", key)
         opened = self.open.get(of)
         one = self.read_closed(of) if opened is None else self.load_ticket(of, opened)
-        if reward_rules.is_duplicate_reward(one.rewards, key, value, spend, id):
+        if key in one.rewards:
+            reward_rules.check_same_reward(one.rewards[key], value, spend, id)
             return None
-        if opened is None:
-            receipt = reward_rules.receipt_for_closed_decision(one.rewards.values())
-        else:
-            how, same_pool = self.config.aggregate, of > self.pool_since
-            receipt = reward_rules.receipt_for_open_decision(one, at, how, same_pool, id)
-            if receipt == "pending" and how == "sum":
-                reward_rules.check_reward_sum(one, value, self.core.run, id)
+        how, is_open, same_pool = self.config.aggregate, opened is not None, of > self.pool_since
+        receipt = reward_rules.choose_receipt(one, is_open, at, how, same_pool, id)
+        if receipt == "pending" and how == "sum":
+            reward_rules.check_reward_sum(one, value, self.core.run, id)
         if spend is not None and one.spend is not None:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(spend, one.spend, rewards)
@@ -318,10 +312,10 @@ class RouterAggregate:
         self, at: int, body: events.EventBody, of: int | None = None, key: str | None = None
     ) -> Event:
         """Make the next event."""
-        kind, at = events.EVENT_KINDS[type(body)], max(at, self.at)
-        seq, encoded = self.seq + 1, events.encode_body(body)
-        event = chain_event(self.seal, self.number, seq, kind, of, key, at, encoded)
-        self.seq, self.at, self.seal = seq, at, event.seal
+        kind, encoded = events.EVENT_KINDS[type(body)], events.encode_body(body)
+        new = Event(self.number, self.seq + 1, kind, of, key, max(at, self.at), encoded, b"")
+        event = rehash_event(self.seal, new)
+        self.seq, self.at, self.seal = event.seq, event.at, event.seal
         return event
 
     def replay(self, event: Event) -> None:

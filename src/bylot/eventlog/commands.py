@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from bylot.api import NAME_PATTERN
 from bylot.errors import DecisionError
 from bylot.router.config import RouterConfig
 
@@ -85,10 +86,7 @@ class GetDecision(DecisionCommand, frozen=True):
     """-> DecisionRecord"""
 
 
-ROUTER_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
-DECISION_ID_PATTERN = re.compile(
-    rf"({ROUTER_NAME_PATTERN.pattern})\.(0|[1-9][0-9]{{0,17}})\.([1-9][0-9]{{0,17}})", re.ASCII
-)
+DECISION_ID_PATTERN = re.compile(r"([^.]+)\.(0|[1-9][0-9]{0,17})\.([1-9][0-9]{0,17})")
 
 
 class DecisionId(NamedTuple):
@@ -116,7 +114,9 @@ def decision_id_from_text(text: str) -> DecisionId | None:
     (DecisionId(name='triage', number=7, seq=12), None, None)
     """
     found = DECISION_ID_PATTERN.fullmatch(text)
-    return DecisionId(found[1], int(found[2]), int(found[3])) if found else None
+    if found is None or not is_router_name(found[1]):
+        return None
+    return DecisionId(found[1], int(found[2]), int(found[3]))
 
 
 def is_router_name(text: str) -> bool:
@@ -125,7 +125,7 @@ def is_router_name(text: str) -> bool:
     >>> is_router_name("triage-2"), is_router_name("Triage"), is_router_name("")
     (True, False, False)
     """
-    return ROUTER_NAME_PATTERN.fullmatch(text) is not None
+    return re.search(NAME_PATTERN, text) is not None
 
 
 def check_storable_text(what: str, text: str | None) -> None:

@@ -1,4 +1,6 @@
-"""Events: the bodies of the events of a log, their encoding, and their timestamps.
+"""Events of a log: their bodies and encoding, the hash chain, verified reads, timestamps.
+
+Each event carries a seal, a hash of itself and of the seal of its predecessor.
 
 A new kind of event is a body here, a method of the aggregate that makes it and a case of
 `replay_inputs`, a command, its handler and an endpoint.
@@ -8,14 +10,18 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct, msgpack
 
 from bylot.api import ReceiptName
+from bylot.errors import StoreCorrupted
 from bylot.router.config import RouterConfig
+from bylot.store import DecisionEvents, Event, Store
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HASH_BYTES = 16
 
 
 class EventBody(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -98,7 +104,54 @@ EVENT_KINDS = {body: kind for kind, body in EVENT_BODIES.items()}
 BODY_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     kind: msgpack.Decoder(body).decode for kind, body in EVENT_BODIES.items()
 }
-encode_body = msgpack.Encoder().encode
+encode_body = msgpack.Encoder().encode  # of tuples, it is injective
+
+
+def rehash_event(before: bytes, event: Event) -> Event:
+    """The event with the seal that it should have: blake2b of the seal before it and of all its
+    other fields.
+
+    Event 0 is made before the store has assigned the number of the router, so its seal does not
+    cover the number; every later one does.
+    """
+    number = event.router if event.seq else None
+    fields = encode_body((before, number, *event[1:-1]))
+    return Event(*event[:-1], blake2b(fields, digest_size=HASH_BYTES).digest())
+
+
+def hash_snapshot(body: bytes) -> bytes:
+    """The seal of a snapshot."""
+    return blake2b(body, digest_size=HASH_BYTES).digest()
+
+
+def read_decision_events(store: Store, router: int, seq: int) -> DecisionEvents | None:
+    """A decision and the later events about it, verified."""
+    found = store.decision_events(router, seq)
+    if found is None:
+        return None
+    verify_event_hash(found.decided, store.event(router, seq - 1))
+    if found.since:
+        before = {one.seq: one for one in store.preceding_events(router, seq)}
+        for event in found.since:
+            verify_event_hash(event, before.get(event.seq - 1))
+    return found
+
+
+def read_decision_by_key(store: Store, router: int, key: str) -> Event | None:
+    """The decision made under an idempotency key, verified."""
+    found = store.decision_by_key(router, key)
+    if found is not None:
+        verify_event_hash(found, store.event(router, found.seq - 1))
+    return found
+
+
+def verify_event_hash(event: Event, before: Event | None) -> None:
+    """Refuse an event that was changed after it was written."""
+    if before is None or rehash_event(before.seal, event) != event:
+        raise StoreCorrupted(
+            f"event {event.seq} of the log of router {event.router} was changed",
+            remedy="restore the store from a backup",
+        )
 
 
 def now_us() -> int:

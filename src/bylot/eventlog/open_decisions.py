@@ -16,19 +16,13 @@ MAX_CACHED_TICKETS = 10_000  # each takes more than a kilobyte
 
 
 class OpenDecision(Struct):
-    """One open decision.
-
-    due:     the last moment at which a reward is in time, in microseconds; or one of the above
-    ticket:  what learning needs, if it was made in this process; else it is in the log
-    spend:   its stated cost, likewise
-    rewards: the rewards so far, by their keys
-    """
+    """One open decision."""
 
     t: int
-    due: int
-    ticket: Ticket | None = None
-    spend: dict[str, float] | None = None
-    rewards: dict[str | None, RewardReceived] = {}
+    due: int  # the last moment at which a reward is in time, in microseconds; or one of the above
+    ticket: Ticket | None = None  # what learning needs; None: it is in the log only
+    spend: dict[str, float] | None = None  # its stated cost, likewise
+    rewards: dict[str | None, RewardReceived] = {}  # those so far, by their keys
 
     @property
     def is_deferred(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bylot.errors import LeaseLost, RouterBusy, RouterNotFound, StoreCorrupted, StoreUnavailable
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.hash_chain import read_decision_by_key, read_decision_events
+from bylot.eventlog.events import read_decision_by_key, read_decision_events
 from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store
 
 EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")

@@ -1,6 +1,6 @@
 """Rules for rewards: receipts, aggregation, and the actual costs that come with them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bylot.api import ReceiptName
@@ -14,42 +14,32 @@ from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RewardAggregation
 
 
-def is_duplicate_reward(
-    known: Mapping[str | None, RewardReceived],
-    key: str | None,
-    value: float,
-    spend: dict[str, float] | None,
-    id: str,
-) -> bool:
-    """Whether the same reward was received before; another one under its key is a conflict."""
-    old = known.get(key)
-    if old is None:
-        return False
-    which = "" if key is None else f" under key {key!r}"
+def check_same_reward(
+    old: RewardReceived, value: float, spend: dict[str, float] | None, id: str
+) -> None:
+    """Refuse another reward under the key of an old one."""
+    which = "" if old.key is None else f" under key {old.key!r}"
     for what, was, now in (("reward", old.value, value), ("spend", old.spend, spend)):
         if was != now:
             raise RewardConflict(f"decision {id} already has {what} {was}{which}, got {now}")
-    return True
 
 
-def receipt_for_open_decision(
-    one: OpenDecision, at: int, aggregate: RewardAggregation, same_pool: bool, id: str
+def choose_receipt(
+    one: OpenDecision, is_open: bool, at: int, how: RewardAggregation, same_pool: bool, id: str
 ) -> ReceiptName:
-    """What to do with a reward of an open decision."""
+    """What to do with a reward of a decision."""
+    if not is_open:
+        known = any(reward.receipt != "late" for reward in one.rewards.values())
+        return "noted" if known else "late"
     if one.is_deferred:
         raise DecisionStateError(f"decision {id} is deferred", remedy="activate it first")
     if not same_pool:
         return "noted"
     if one.is_overdue(at):
         return "late"
-    if aggregate == "earliest" or one.due < 0:
+    if how == "earliest" or one.due < 0:
         return "noted" if one.pending else "learned"
     return "pending"
-
-
-def receipt_for_closed_decision(known: Collection[RewardReceived]) -> ReceiptName:
-    """What to do with a reward of a decision that is no longer open."""
-    return "noted" if any(one.receipt != "late" for one in known) else "late"
 
 
 def check_reward_sum(one: OpenDecision, value: float, run: RunConfig, id: str) -> None:

@@ -32,7 +32,6 @@ class SnapshotContent(Struct, frozen=True, kw_only=True):
     router: int
     seq: int
     at: int
-    created: int
     seal: bytes
     pool_since: int
     config: RouterConfig

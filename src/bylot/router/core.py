@@ -29,14 +29,10 @@ ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 
 
 class CostTotals(Struct):
-    """The decisions that the sums of each cost are not averaged over.
+    """The decisions that the sums of each cost are not averaged over."""
 
-    since:  decisions made before the cost was introduced, by name
-    unused: decisions since then that were cancelled, by name
-    """
-
-    since: dict[str, int] = {}
-    unused: dict[str, int] = {}
+    since: dict[str, int] = {}  # decisions made before the cost was introduced, by name
+    unused: dict[str, int] = {}  # decisions since then that were cancelled, by name
 
 
 class PeriodStart(NamedTuple):

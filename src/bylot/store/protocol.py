@@ -46,7 +46,6 @@ EVENT_QUERIES = {
     "edits": f"{EVENTS_SQL} AND kind = 'edited' ORDER BY seq DESC LIMIT ?",
     "about": f"{EVENTS_SQL} AND of = ? ORDER BY seq",
     "event": f"{EVENTS_SQL} AND seq = ?",
-    "last": f"{EVENTS_SQL} ORDER BY seq DESC LIMIT 1",
     "after": f"{EVENTS_SQL} AND seq > ? ORDER BY seq LIMIT ?",
     "latest": f"{EVENTS_SQL} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000"
     " AND kind = ? ORDER BY seq DESC LIMIT ?",
@@ -59,11 +58,7 @@ Execute = Callable[..., Any]
 
 
 class Event(NamedTuple):
-    """One event of a router's log.
-
-    seal: hash of this event and of the seal before it, so that an event that was changed, removed
-          or moved is detected
-    """
+    """One event of a router's log."""
 
     router: int
     seq: int
@@ -72,7 +67,7 @@ class Event(NamedTuple):
     key: str | None  # idempotency key: unique among the decisions of a router
     at: int  # microseconds since 1970, never before the previous event
     body: bytes
-    seal: bytes
+    seal: bytes  # hash of this event and of the seal before it: a change is detected
 
 
 class DecisionEvents(NamedTuple):
@@ -231,10 +226,6 @@ class Store(ABC):
         """Routers by name, those after the given one."""
         query = "SELECT number, name, created FROM routers WHERE name > ? ORDER BY name LIMIT ?"
         return [RouterRow(*row) for row in self._rows(query, after, limit)]
-
-    def last(self, router: int) -> Event | None:
-        """The last event of a log."""
-        return self._event("last", router)
 
     def event(self, router: int, seq: int) -> Event | None:
         """One event of a log."""
