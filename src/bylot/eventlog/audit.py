@@ -89,7 +89,7 @@ def find_fault(
         return "the latest snapshot and the events after it give another state"
     tolerance = AUDIT_RELATIVE_TOLERANCE
     for name, booked in aggregate.stated.items():
-        total = stated.total(name, aggregate.core.costs.since.get(name, 0))
+        total = stated.total(name, aggregate.core.uncounted.since.get(name, 0))
         if not math.isclose(booked, total, rel_tol=tolerance, abs_tol=tolerance):
             return f"the router has booked {booked!r} of {name}, but its log sums to {total!r}"
     return None

@@ -28,7 +28,7 @@ COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled i
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 
 
-class CostTotals(Struct):
+class UncountedDecisions(Struct):
     """The decisions that the sums of each cost are not averaged over."""
 
     since: dict[str, int] = {}  # decisions made before the cost was introduced, by name
@@ -67,7 +67,7 @@ class RouterCore:
     ) -> None:
         self.policy, self.run, self.max_contexts = policy, run, max_contexts
         self.contexts: dict[str | None, int] = {}
-        self.costs = CostTotals()
+        self.uncounted = UncountedDecisions()
         self.period = PeriodStart(0, 0)
         self.skipped: list[int] = []
         rule = policy.bind(problem, run.horizon) if rule is None else rule
@@ -164,11 +164,11 @@ class RouterCore:
         decision of an earlier period, or from before a change, leaves the current one as it is.
         """
         names = [name for name in self.problem.costs if name in spend]
-        counted = [name for name in names if t >= self.costs.since.get(name, 0)]
+        counted = [name for name in names if t >= self.uncounted.since.get(name, 0)]
         for sums, given in ((self.totals.spent, spend), (self.totals.expected, expected)):
             sums[:] -= [given[name] if name in counted else 0.0 for name in self.problem.costs]
         for name in counted:
-            self.costs.unused[name] = self.costs.unused.get(name, 0) + 1
+            self.uncounted.unused[name] = self.uncounted.unused.get(name, 0) + 1
         rounds = count_played_rounds(self.rule, self.state)
         offset = self.t - rounds
         first = self.period.first if self.period.offset == offset else offset
@@ -198,8 +198,8 @@ class RouterCore:
             np.array([by_name.get(name, 0.0) for name in problem.costs]) for by_name in sums
         )
         totals = self.totals._replace(spent=spent, expected=expected)
-        was, t = self.costs, self.t
-        self.costs = CostTotals(
+        was, t = self.uncounted, self.t
+        self.uncounted = UncountedDecisions(
             {name: was.since.get(name, 0) if name in old.costs else t for name in problem.costs},
             {name: n for name, n in was.unused.items() if name in problem.costs},
         )
@@ -278,17 +278,12 @@ class RouterCore:
 
     def status(self, available: Bools = ALL_AVAILABLE, waiting: int = 0) -> statuses.RouterStatus:
         """The status, with the distribution over the available experts."""
-        rewards, problem, t = int(self.totals.rewards[0]), self.problem, self.t
-        spent, expected = map(self.name_costs, (self.totals.spent, self.totals.expected))
-        costs = {
-            name: statuses.CostStatus(
-                stated=spent[name],
-                expected=expected[name],
-                settled=spent[name],
-                decisions=t - self.costs.since.get(name, 0) - self.costs.unused.get(name, 0),
-            )
-            for name in problem.costs
-        }
+        problem, totals, t, gone = self.problem, self.totals, self.t, self.uncounted
+        rewards, sums = int(totals.rewards[0]), (totals.spent.tolist(), totals.expected.tolist())
+        costs = {}
+        for name, spent, expected in zip(problem.costs, *sums, strict=True):
+            decisions = t - gone.since.get(name, 0) - gone.unused.get(name, 0)
+            costs[name] = statuses.CostStatus(spent, expected, spent, decisions)
         span = self.run.high - self.run.low
         prices = span * self.policy.prices(problem, self.rule, self.state)
         now = report_budget(problem, self.rule, self.state)
@@ -308,7 +303,7 @@ class RouterCore:
             waiting=waiting,
             contexts=len(self.contexts),
             max_contexts=self.count_capacity(),
-            mean_reward=float(self.totals.total[0]) / rewards if rewards else None,
+            mean_reward=float(totals.total[0]) / rewards if rewards else None,
             kept=all(one.kept for one in limits),
             limits=limits,
             costs=costs,

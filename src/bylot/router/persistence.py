@@ -20,7 +20,7 @@ from bylot.errors import SavedFileError, SavedFileMissing
 from bylot.policies.base import Policy, Ticket
 from bylot.policies.validation import RunConfig, check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
-from bylot.router.core import CostTotals, PeriodStart, RouterCore
+from bylot.router.core import PeriodStart, RouterCore, UncountedDecisions
 
 SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 2
 
@@ -34,7 +34,7 @@ class CoreData(Struct):
     state: dict[str, Any]
     totals: dict[str, Any]
     contexts: list[str | None]
-    costs: CostTotals
+    costs: UncountedDecisions
     period: PeriodStart
     skipped: list[int]
     rule: Any = None
@@ -49,7 +49,7 @@ def core_to_data(
         state=arrays_to_data(core.state, encode, core.policy.derived),
         totals=arrays_to_data(core.totals, encode),
         contexts=list(core.contexts),
-        costs=core.costs,
+        costs=core.uncounted,
         period=core.period,
         skipped=core.skipped,
         rule=rule,
@@ -69,7 +69,7 @@ def core_from_data(
         raise SavedFileError(f"{len(data.contexts)} contexts do not fit {data.rows} rows of state")
     core = RouterCore(problem, policy, run, max_contexts, rule=rule, rows=data.rows)
     core.contexts = {label: n for n, label in enumerate(data.contexts)}
-    core.costs, core.period, core.skipped = data.costs, data.period, data.skipped
+    core.uncounted, core.period, core.skipped = data.costs, data.period, data.skipped
     fill_arrays_from_data(data.totals, core.totals)
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)
