@@ -11,7 +11,7 @@ import bylot
 from bylot import policies
 from bylot.api import DecisionRecord, RewardRecord, RouterView
 from bylot.eventlog.events import format_timestamp
-from bylot.eventlog.timeline import make_empty_timeline
+from bylot.eventlog.timeline import Timeline
 from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
 from bylot.router import persistence
@@ -33,7 +33,7 @@ class PlayedRouter:
         self.rng = np.random.default_rng(seed)
         self.skill = self.rng.random((len(self.contexts), problem.size))
         self.at = START
-        self.course = make_empty_timeline(problem.costs)
+        self.course = Timeline({name: [] for name in problem.costs})
         self.counts = collections.Counter[str]()
         self.past: list[DecisionRecord] = []
         self.terms = RouterConfig(
@@ -109,8 +109,8 @@ class PlayedRouter:
 
     def status(self) -> RouterStatus:
         """Its status as a server sends it."""
-        one, state = self.router.status(), self.router.state
-        rule, everybody = self.router.rule, np.empty(0, np.bool_)
+        one, state = self.router.status(), self.router.core.state
+        rule, everybody = self.router.core.rule, np.empty(0, np.bool_)
         return structs.replace(
             one,
             distributions=tuple(
@@ -119,7 +119,7 @@ class PlayedRouter:
                     int(state.visits[i]),
                     compute_distribution(rule, state, i, everybody).tolist(),
                 )
-                for context, i in list(self.router.contexts.items())[:12]
+                for context, i in list(self.router.core.contexts.items())[:12]
             ),
             counters=Counters(**self.counts),
             timeline=self.course.points(one.decisions),

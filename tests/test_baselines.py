@@ -291,7 +291,7 @@ def test_a_gate_opens_as_gumbel_noise_has_it() -> None:
     chance = {(i, j): p[i] * p[j] / (1 - p[i]) for i in range(4) for j in range(4) if i != j}
     policy, n = Moe(rate=1e-9), 20_000
     router = Router(Problem(list("abcd"), {}, draws=2), policy, seed=2)
-    router.state.theta[:] = theta
+    router.core.state.theta[:] = theta
     count = dict.fromkeys(chance, 0)
     for _ in range(n):
         draws = router.decide().draws
@@ -350,7 +350,7 @@ def test_probabilities_are_unknown_and_the_status_shows_who_was_drawn(name: str)
     assert all(decision.feasible for decision in decisions)
     names = [n for decision in decisions for n in decision.subset]
     if POLICIES[name].uses_limits:
-        router.state.multipliers.lam[:] = [0.5, 0.25, 1.0]
+        router.core.state.multipliers.lam[:] = [0.5, 0.25, 1.0]
     status = router.status()
     assert status.q == pytest.approx({n: names.count(n) / 80 for n in five().experts})
     assert "drawn so far: " in str(status)

@@ -75,10 +75,10 @@ def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(
         router = Router(old, "noisy-or", seed=3)
         for n in range(3 * used):
             router.reward(router.decide(f"context {n % used}").id, 0.5)
-        assert len(router.state.visits) == 8
+        assert len(router.core.state.visits) == 8
         if used == 5:
             router.change(larger)
-            assert (router.status().max_contexts, len(router.state.visits)) == (5, 5)
+            assert (router.status().max_contexts, len(router.core.state.visits)) == (5, 5)
             assert {router.decide(f"context {n}").t for n in range(5)} == {15, 16, 17, 18, 19}
         else:
             with pytest.raises(

@@ -196,8 +196,8 @@ def test_a_set_rarer_than_any_number_is_still_told_and_learned_from() -> None:
             assert decision.propensity is not None
             assert 0 < decision.propensity < 1e-280
             router.reward(decision.id, float(rng.random()))
-        assert np.isfinite(router.state.theta).all()
-        assert np.abs(router.state.gradient.energy).max() > 0
+        assert np.isfinite(router.core.state.theta).all()
+        assert np.abs(router.core.state.gradient.energy).max() > 0
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "strict"])

@@ -75,7 +75,7 @@ def laws(made: Router) -> Floats:
     """Of the three contexts."""
     return np.array(
         [
-            compute_distribution(made.rule, made.state, x, made.core.mask_available(None))
+            compute_distribution(made.core.rule, made.core.state, x, made.core.mask_available(None))
             for x in range(3)
         ]
     )
@@ -89,27 +89,27 @@ def test_every_policy_goes_on_after_every_change(
 ) -> None:
     made, problem = trained(policy, horizon=horizon), change()
     made.change(problem)
-    blank = made.policy.start(made.rule, len(made.state.visits))
-    for ours, fresh in zip(iterate_arrays(made.state), iterate_arrays(blank), strict=True):
+    blank = made.policy.start(made.core.rule, len(made.core.state.visits))
+    for ours, fresh in zip(iterate_arrays(made.core.state), iterate_arrays(blank), strict=True):
         assert (ours.shape, ours.dtype) == (fresh.shape, fresh.dtype)
         assert np.isfinite(ours).all()
-    assert made.policy.is_valid_state(made.rule, made.state)
+    assert made.policy.is_valid_state(made.core.rule, made.core.state)
     assert_allclose(laws(made).sum(axis=1), 1.0)
     for n in range(60):
         decision = made.decide("wxyz"[n % 4], problem.experts[:2] if n % 9 == 5 else None)
         assert made.reward(decision.id, 0.5) is Receipt.LEARNED
-    assert made.policy.is_valid_state(made.rule, made.state)
+    assert made.policy.is_valid_state(made.core.rule, made.core.state)
     assert made.status().decisions == 197
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_change_of_nothing_changes_no_law(policy: str) -> None:
     made = trained(policy)
-    before, state = laws(made), made.state
+    before, state = laws(made), made.core.state
     made.change(other())
-    assert made.state is state
+    assert made.core.state is state
     made.change(other(floor=five().floor * 0.999, costs={**five().costs, "ms": np.ones(5)}))
-    assert made.state is not state
+    assert made.core.state is not state
     assert_array_equal(laws(made), before)
     made.change(newcomer())
     assert policy == "random" or not np.array_equal(laws(made), before)  # that one never learns
@@ -144,11 +144,13 @@ def test_the_next_decision_is_made_under_the_new_limits(policy: str) -> None:
 def test_who_stays_keeps_what_was_learned_by_name(policy: str) -> None:
     made = trained(policy, 600)
     old, new = made.problem.experts, newcomer().experts
-    fields = [name for name in made.state._fields if name in ("theta", "drawn", "alpha", "total")]
-    before = {name: getattr(made.state, name).copy() for name in fields}
+    fields = [
+        name for name in made.core.state._fields if name in ("theta", "drawn", "alpha", "total")
+    ]
+    before = {name: getattr(made.core.state, name).copy() for name in fields}
     made.change(newcomer())
     for name in fields:
-        was, now = before[name][:3], getattr(made.state, name)[:3]
+        was, now = before[name][:3], getattr(made.core.state, name)[:3]
         if was.ndim == 2:
             kept = [one for one in new if one in old]
             a, b = (
@@ -165,7 +167,7 @@ def test_who_stays_keeps_what_was_learned_by_name(policy: str) -> None:
 def test_a_newcomer_begins_as_in_a_new_problem_and_is_soon_asked(policy: str) -> None:
     made = trained(policy)
     made.change(newcomer())
-    assert (made.state.drawn[:3, 1] == 0).all()
+    assert (made.core.state.drawn[:3, 1] == 0).all()
     panels = [made.decide("x").subset for _ in range(40)]
     assert any("zoe" in panel for panel in panels)
 
@@ -186,11 +188,11 @@ def test_prices_are_kept_in_the_units_of_the_limits(policy: str) -> None:
 @pytest.mark.parametrize("policy", GUARDED)
 def test_counts_of_the_guard_go_on_but_not_those_of_a_limit_with_another_bound(policy: str) -> None:
     made = trained(policy)
-    made.state.budget.replaced[:] = 7
-    made.state.budget.missed[:] = [1, 2, 3]
+    made.core.state.budget.replaced[:] = 7
+    made.core.state.budget.missed[:] = [1, 2, 3]
     made.change(tighter())
-    assert made.state.budget.replaced[0] == 7
-    assert made.state.budget.missed.tolist() == [0, 2, 3]
+    assert made.core.state.budget.replaced[0] == 7
+    assert made.core.state.budget.missed.tolist() == [0, 2, 3]
 
 
 def overspent(policy: str, more: float) -> Router:
@@ -236,13 +238,13 @@ def test_what_was_overspent_is_made_up_for_after_a_change(policy: str, bound: fl
 def test_what_no_period_can_make_up_for_counts_as_a_period_that_missed(policy: str) -> None:
     made = overspent(policy, 1e5)
     made.change(tighter())
-    assert made.state.budget.missed.tolist() == [1, 0, 0]
+    assert made.core.state.budget.missed.tolist() == [1, 0, 0]
     assert all(one.current and one.current.within_reach for one in made.status().limits)
 
 
 def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
     made = trained("distinct")
-    before = [leaf.copy() for leaf in iterate_arrays(made.state)]
+    before = [leaf.copy() for leaf in iterate_arrays(made.core.state)]
     with pytest.raises(InfeasibleLimits):
         made.change(other(limits=[at_most("usd", 0.1)]))
     only = "which cannot keep .*; loosen the limits or change the experts, or create a new router"
@@ -251,7 +253,7 @@ def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
     with pytest.raises(ProblemError, match=r"wanted a bylot\.Problem"):
         made.change("usd")  # type: ignore[arg-type]
     assert made.problem == five()
-    for was, now in zip(before, iterate_arrays(made.state), strict=True):
+    for was, now in zip(before, iterate_arrays(made.core.state), strict=True):
         assert_array_equal(was, now)
 
 

@@ -23,7 +23,7 @@ assert policies.summarize_policy("rotate").startswith("asks the experts in turn"
 router = Router(five(), "rotate", seed=2)
 trace = play(router, recorded(40), 40)
 assert same(trace, simulate(five(), recorded(40), "rotate", rounds=40, seed=2))
-assert router.state.drawn.tolist() == [[16] * 5]
+assert router.core.state.drawn.tolist() == [[16] * 5]
 
 # It is saved and continues where it stopped.
 decision = router.decide()
@@ -39,7 +39,7 @@ pool, router = five(), Router(five(), "rotate")
 for _ in range(5):
     router.decide()
 router.change(pool.replace(experts=[*pool.experts[1:], "new"]))
-assert router.state.drawn.tolist() == [[2, 2, 2, 2, 0]]
+assert router.core.state.drawn.tolist() == [[2, 2, 2, 2, 0]]
 assert "new" in router.decide().subset
 """
 

@@ -180,27 +180,32 @@ def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> No
     first, same = prompt.decide(), late.decide()
     assert first == same
     prompt.reward(first.id, 0.9)
-    before = late.state.belief.beta.copy()
+    before = late.core.state.belief.beta.copy()
     for _ in range(25):  # undisturbed by what is decided meanwhile
         late.decide()
     late.reward(same.id, 0.9)
     for one, other in zip(
-        iterate_arrays(late.state.belief), iterate_arrays(prompt.state.belief), strict=True
+        iterate_arrays(late.core.state.belief),
+        iterate_arrays(prompt.core.state.belief),
+        strict=True,
     ):
         assert_array_equal(one, other)
-    assert (late.state.belief.beta != before).any()
+    assert (late.core.state.belief.beta != before).any()
 
 
 def test_a_panel_of_the_guard_s_is_learned_from_but_moves_no_price() -> None:
     router, seen = Router(narrow(), "noisy-or", seed=1), 0
     for _ in range(300):
-        moves, rewards = int(router.state.dual_prices.moves[0]), int(router.state.belief.rewards[0])
-        due = router.state.visits[0] % 10 == 0
+        moves, rewards = (
+            int(router.core.state.dual_prices.moves[0]),
+            int(router.core.state.belief.rewards[0]),
+        )
+        due = router.core.state.visits[0] % 10 == 0
         decision = router.decide()
         router.reward(decision.id, 0.5)
-        assert router.state.belief.rewards[0] == rewards + 1
+        assert router.core.state.belief.rewards[0] == rewards + 1
         if not due:
-            assert router.state.dual_prices.moves[0] == moves + (not decision.replaced)
+            assert router.core.state.dual_prices.moves[0] == moves + (not decision.replaced)
         seen += decision.replaced
     assert seen > 0
 
@@ -211,11 +216,11 @@ def test_contexts_share_prices_and_the_account_but_no_beliefs() -> None:
         decision = router.decide(context)
         if context == "a":
             router.reward(decision.id, 0.8)
-    fresh = NoisyOr().start(router.rule).belief
-    assert (router.state.belief.beta[0] != fresh.beta[0]).any()
-    assert_array_equal(router.state.belief.beta[1], fresh.beta[0])
-    assert router.state.dual_prices.price.shape == (3,)
-    assert router.state.budget.left[0] == 5_000 - 80
+    fresh = NoisyOr().start(router.core.rule).belief
+    assert (router.core.state.belief.beta[0] != fresh.beta[0]).any()
+    assert_array_equal(router.core.state.belief.beta[1], fresh.beta[0])
+    assert router.core.state.dual_prices.price.shape == (3,)
+    assert router.core.state.budget.left[0] == 5_000 - 80
 
 
 def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
@@ -320,9 +325,9 @@ def test_prices_stand_still_while_those_who_are_up_cannot_keep_the_limit() -> No
         return float(np.mean([one.spend["usd"] for one in decisions]))
 
     play(300)
-    price = router.state.dual_prices.price.copy()
+    price = router.core.state.dual_prices.price.copy()
     play(400, ["eve", "dan"])
-    assert_array_equal(router.state.dual_prices.price, price)
+    assert_array_equal(router.core.state.dual_prices.price, price)
     play(300)  # what was overspent is made up for
     assert play(100) > 3.0  # and a new period begins as if nothing had been
 

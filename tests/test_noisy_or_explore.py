@@ -166,7 +166,9 @@ def test_a_saved_router_goes_on_with_both_kinds_of_rounds(tmp_path: Path) -> Non
     for one, other in itertools.product((router, twin), waiting):
         one.reward(other, 0.7)
     assert [router.decide("x1") for _ in range(40)] == [twin.decide("x1") for _ in range(40)]
-    for one, other in zip(iterate_arrays(router.state), iterate_arrays(twin.state), strict=True):
+    for one, other in zip(
+        iterate_arrays(router.core.state), iterate_arrays(twin.core.state), strict=True
+    ):
         assert (one == other).all()
 
 

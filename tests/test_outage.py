@@ -76,8 +76,8 @@ def test_the_dual_is_charged_for_those_who_were_up() -> None:
     for _ in range(30):
         router.decide()
     router.decide(available=["m0", "m5"])
-    q = router.state.q[0][[0, 5]]
-    assert_allclose(router.state.dual.u, [(1.0 * q[0] + 0.1 * q[1]) / q.sum()], rtol=1e-12)
+    q = router.core.state.q[0][[0, 5]]
+    assert_allclose(router.core.state.dual.u, [(1.0 * q[0] + 0.1 * q[1]) / q.sum()], rtol=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["omd", "distinct", "tangent", "noisy-or"])
@@ -104,10 +104,10 @@ def test_experts_that_cannot_keep_a_limit_are_drawn_and_the_decision_says_so() -
     for _ in range(500):
         router.reward(router.decide().id, 0.5)
     # A price on dollars, and only the dearest is up: 5 a draw where the surrogate allows 4/3.
-    router.state.dual.w[:] = 1.0
-    before = router.state.q.copy()
+    router.core.state.dual.w[:] = 1.0
+    before = router.core.state.q.copy()
     decision = router.decide(available=["m0"])
-    assert_array_equal(router.state.q, before)  # what was learned is not thrown away for it
+    assert_array_equal(router.core.state.q, before)  # what was learned is not thrown away for it
     assert decision.subset == ("m0",)
     assert decision.draw_probabilities == (1.0, 1.0, 1.0)
     assert not decision.feasible
@@ -118,9 +118,9 @@ def test_a_renormalised_law_inside_the_constraint_is_left_as_it_is() -> None:
     router = Router(POOL, "omd", seed=1)
     for _ in range(300):
         router.reward(router.decide().id, 0.5)
-    router.state.dual.w[:] = 0.0
+    router.core.state.dual.w[:] = 0.0
     decision = router.decide(available=["m0", "m1"])
-    q = router.state.q[0][:2]
+    q = router.core.state.q[0][:2]
     by_name = {"m0": q[0] / q.sum(), "m1": q[1] / q.sum()}
     assert decision.draw_probabilities is not None
     exact = [by_name[name] for name in decision.draws]
@@ -135,4 +135,4 @@ def test_an_empty_surrogate_is_reported_in_every_round_of_a_batch() -> None:
         )
     flags = [router.decide().feasible for _ in range(40)]
     assert not any(flags[20:])
-    assert np.isfinite(router.state.q).all()
+    assert np.isfinite(router.core.state.q).all()

@@ -27,7 +27,7 @@ def test_contexts_are_called_by_their_numbers() -> None:
     router = Router(five(), "omd", seed=2)
     trace = play(router, world, 200)
     assert same(trace, simulate(five(), world, "omd", rounds=200, seed=2))
-    assert list(router.contexts) == ["0", "1", "2", "3"]
+    assert list(router.core.contexts) == ["0", "1", "2", "3"]
 
 
 def test_a_play_can_go_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:

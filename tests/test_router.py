@@ -34,10 +34,10 @@ def memory(router: Router) -> list[Any]:
     """Everything a router remembers, as plain data that can be compared bit for bit."""
     arrays = [
         leaf.tolist()
-        for leaf in [*iterate_arrays(router.state), *iterate_arrays(router.core.totals)]
+        for leaf in [*iterate_arrays(router.core.state), *iterate_arrays(router.core.totals)]
     ]
     held = [(t, getattr(one, "draws", one)) for t, one in router.open.items()]
-    return [arrays, list(router.contexts), str(held)]
+    return [arrays, list(router.core.contexts), str(held)]
 
 
 def played(router: Router, environment: Given, start: int, stop: int) -> list[Decision]:
@@ -152,7 +152,7 @@ def test_a_late_reward_is_credited_to_its_own_decision() -> None:
     early = router.decide()
     for _ in range(5):
         router.reward(router.decide().id, 0.9)
-    before = router.state.g[0].copy()
+    before = router.core.state.g[0].copy()
     router.reward(early.id, 0.25)
     expected = before.copy()
     add_gradient(
@@ -161,7 +161,7 @@ def test_a_late_reward_is_credited_to_its_own_decision() -> None:
         np.array(early.draw_probabilities),
         0.25,
     )
-    assert_array_equal(router.state.g[0], expected)
+    assert_array_equal(router.core.state.g[0], expected)
 
 
 @given(order=st.permutations(range(6)))
@@ -173,7 +173,7 @@ def test_the_order_of_rewards_within_a_batch_does_not_matter(order: list[int]) -
         decisions = [router.decide() for _ in range(6)]
         for n in sequence:
             router.reward(decisions[n].id, values[n])
-    assert_allclose(routers[0].state.g, routers[1].state.g, rtol=1e-12)
+    assert_allclose(routers[0].core.state.g, routers[1].core.state.g, rtol=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["omd", "tangent"])
@@ -203,7 +203,7 @@ def test_threads_share_a_router_without_losing_anything(policy: str) -> None:
         ids = [id for part in pool.map(serve, range(4)) for id in part]
     assert len(set(ids)) == 1_200
     assert router.status().rewards == 1_200
-    assert int(router.state.visits.sum()) == 1_200
+    assert int(router.core.state.visits.sum()) == 1_200
 
 
 def test_a_decision_older_than_memory_is_late() -> None:
@@ -218,7 +218,7 @@ def test_only_experts_that_are_up_are_drawn_and_the_odds_are_theirs() -> None:
     for _ in range(50):
         decision = router.decide("kind 0", available=["bob", "dan", "eve"])
         assert set(decision.subset) <= {"bob", "dan", "eve"}
-        q = router.state.q[0]
+        q = router.core.state.q[0]
         up = q[[1, 3, 4]].sum()
         assert decision.draw_probabilities is not None
         exact = [q[PLACE[n]] / up for n in decision.draws]
@@ -268,7 +268,7 @@ def test_each_context_learns_for_itself() -> None:
         for context, star in (("heart", "ann"), ("brain", "dan")):
             decision = router.decide(context)
             router.reward(decision.id, 1.0 if star in decision.subset else 0.0)
-    heart, brain = router.state.q[0], router.state.q[1]
+    heart, brain = router.core.state.q[0], router.core.state.q[1]
     assert heart[PLACE["ann"]] > 0.3 > brain[PLACE["ann"]]
     assert brain[PLACE["dan"]] > 0.5 > heart[PLACE["dan"]]
 
@@ -314,7 +314,7 @@ def test_a_declared_range_is_mapped_to_the_unit_interval() -> None:
         assert unit.decide().draws == percent.decide().draws
         unit.reward(f"d{n}", share)
         percent.reward(f"d{n}", 200 * share - 100)
-    assert_allclose(unit.state.q, percent.state.q, rtol=1e-13)
+    assert_allclose(unit.core.state.q, percent.core.state.q, rtol=1e-13)
     assert percent.status().mean_reward == pytest.approx(
         200 * (unit.status().mean_reward or 0) - 100
     )

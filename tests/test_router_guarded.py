@@ -74,7 +74,7 @@ def test_the_status_tells_where_the_period_stands(policy: str) -> None:
     current = [one.current for one in status.limits if one.current is not None]
     means = costs(decisions[200:], problem).mean(axis=0)
     assert_allclose([one.mean or 0.0 for one in current], means, rtol=1e-12)
-    in_force = -problem.signs * compute_row_units(problem) * router.state.bounds
+    in_force = -problem.signs * compute_row_units(problem) * router.core.state.bounds
     assert_allclose([one.in_force for one in current], in_force, rtol=1e-15)
     whole = costs(decisions, problem).mean(axis=0)
     assert_allclose([one.mean for one in status.limits], whole, rtol=1e-12)
@@ -303,7 +303,7 @@ def after_an_outage(policy: str, seed: int) -> tuple[bool, bool]:
         b_eq=[2],
         bounds=[(0, 1)] * 6,
     )
-    return not router.state.budget.missed.any(), bool(way_back.status == 0)
+    return not router.core.state.budget.missed.any(), bool(way_back.status == 0)
 
 
 @pytest.mark.filterwarnings("ignore::bylot.errors.OutOfReachWarning")
@@ -387,7 +387,7 @@ def test_whatever_is_down_and_whenever_rewards_come(
             late = []
         elif when == "late":
             late.append((decision, value))
-    assert all(np.isfinite(leaf).all() for leaf in iterate_arrays(router.state))
+    assert all(np.isfinite(leaf).all() for leaf in iterate_arrays(router.core.state))
     str(router.status())
     for start in range(0, len(decisions) - 19, 20):
         period, rounds = decisions[start : start + 20], events[start : start + 20]
@@ -435,11 +435,11 @@ def test_what_follows_from_theta_is_not_saved(tmp_path: Path) -> None:
     driven(router, 0, 50)
     router.save(tmp_path / "router.json")
     data = json.loads((tmp_path / "router.json").read_text())
-    assert set(data["state"]) == set(router.state._fields) - set(Distinct.derived)
-    assert set(Distinct.derived) < set(router.state._fields)
+    assert set(data["state"]) == set(router.core.state._fields) - set(Distinct.derived)
+    assert set(Distinct.derived) < set(router.core.state._fields)
     again = Router.load(tmp_path / "router.json")
     for name in Distinct.derived:
-        assert (getattr(again.state, name) == getattr(router.state, name)).all()
+        assert (getattr(again.core.state, name) == getattr(router.core.state, name)).all()
 
 
 # Rewards in any order.
@@ -447,7 +447,7 @@ def test_what_follows_from_theta_is_not_saved(tmp_path: Path) -> None:
 
 def everything(router: Router) -> Iterator[tuple[str, Floats]]:
     """All arrays that learning can move."""
-    state = router.state
+    state = router.core.state
     for name, value in [*state._asdict().items(), *state.gradient._asdict().items()]:
         if not isinstance(value, tuple):
             yield name, np.asarray(value, float)
@@ -498,4 +498,4 @@ def test_rewards_given_to_the_wrong_decisions_would_be_noticed(policy: Distinct 
         pair for pair in itertools.combinations(decisions, 2) if pair[0].subset != pair[1].subset
     )
     right, wrong = (after(router, [(a.id, x), (b.id, 1 - x)]) for x in (0.9, 0.1))
-    assert np.abs(right.state.theta - wrong.state.theta).max() > 1e-3
+    assert np.abs(right.core.state.theta - wrong.core.state.theta).max() > 1e-3

@@ -302,7 +302,7 @@ def test_a_new_context_starts_from_the_mildest_law() -> None:
         decision = router.decide("old")
         router.reward(decision.id, float(values[:, n % 5].sum()))
     router.decide("new")
-    rule, state = router.rule, router.state
+    rule, state = router.core.rule, router.core.state
     assert np.abs(state.theta[0] - state.theta[1]).max() > 0.1
     assert state.budget.left[0] == rule.guard.period - 201
 

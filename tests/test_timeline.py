@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylot.eventlog.timeline import TIMELINE_BINS, make_empty_timeline
+from bylot.eventlog.timeline import TIMELINE_BINS, Timeline
 
 
 @given(st.integers(1, 5 * TIMELINE_BINS), st.data())
 def test_bins_hold_exactly_what_happened_to_their_decisions(n: int, data: st.DataObject) -> None:
-    course = make_empty_timeline(["usd"])
+    course = Timeline({"usd": []})
     told: list[tuple[int, int]] = []
     for t in range(n):
         course.add_decision(t, 1000 + t, {"usd": t % 7})

@@ -64,20 +64,20 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
         raise target_error(name, what, "give a router for the same experts")
 
     def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
-        if context not in router.contexts:
+        if context not in router.core.contexts:
             what = f"the router never saw a request {describe_context(context)}"
             remedy = "leave these entries out of the log, or use another target"
             raise target_error(name, f"{what}, so it has no distribution there", remedy)
-        x, policy = router.contexts[context], router.policy
+        x, policy = router.core.contexts[context], router.policy
         state = router.core.preview_state(x, available)
-        found = policy.distribution(router.rule, state, x, available)
+        found = policy.distribution(router.core.rule, state, x, available)
         if found is None:
             known = ", ".join(one.name for one in POLICY_CLASSES.values() if can_be_target(one))
             what = f"{policy.name} does not draw from a known distribution; {known} do"
             raise target_error(name, what, "use uniform, set:..., sets:... or draws:...")
         return found
 
-    guard = getattr(router.rule, "guard", None)
+    guard = getattr(router.core.rule, "guard", None)
     guarded = guard is not None and guard.on
     return EvaluationTarget(name, find_distribution, (GUARD_CAVEAT,) if guarded else ())
 

@@ -26,7 +26,7 @@ from bylot.eventlog.config_validation import (
 )
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
-from bylot.eventlog.timeline import make_empty_timeline
+from bylot.eventlog.timeline import Timeline
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.status import Counters, RouterStatus
@@ -56,7 +56,7 @@ class RouterAggregate:
         self.find_events: Callable[[int], DecisionEvents | None] = lambda seq: None
         self.latest: tuple[Event | None, DecisionMade | None] = None, None  # a decoded decision
         self.open = OpenDecisions()
-        self.timeline = make_empty_timeline(core.problem.costs)
+        self.timeline = Timeline({name: [] for name in core.problem.costs})
         self.counters = Counters()
         self.stated = dict.fromkeys(core.problem.costs, 0.0)
         self.active = mask_active_experts(core, config)

@@ -114,22 +114,17 @@ class OpenDecisions:
 
     def to_columns(self) -> OpenDecisionColumns:
         """All that a later process cannot read from the log."""
-        rows = self.by_seq
-        return OpenDecisionColumns(
-            seq=np.fromiter(rows, np.int64, len(rows)).tobytes(),
-            t=np.fromiter((one.t for one in rows.values()), np.int64, len(rows)).tobytes(),
-            due=np.fromiter((one.due for one in rows.values()), np.int64, len(rows)).tobytes(),
-            rewards={seq: [*one.rewards.values()] for seq, one in rows.items() if one.rewards},
-        )
+        table = np.array([(seq, one.t, one.due) for seq, one in self], np.int64).reshape(-1, 3)
+        rewards = {seq: [*one.rewards.values()] for seq, one in self if one.rewards}
+        seq, t, due = (column.tobytes() for column in table.T)
+        return OpenDecisionColumns(seq, t, due, rewards)
 
     @classmethod
     def from_columns(cls, columns: OpenDecisionColumns) -> "OpenDecisions":
         """Inverse of `to_columns`."""
         made = cls()
-        numbers = (
-            np.frombuffer(column, np.int64).tolist()
-            for column in (columns.seq, columns.t, columns.due)
-        )
+        raw = columns.seq, columns.t, columns.due
+        numbers = (np.frombuffer(column, np.int64).tolist() for column in raw)
         for seq, t, due in zip(*numbers, strict=True):
             rewards = {one.key: one for one in columns.rewards.get(seq, ())}
             made.add(seq, OpenDecision(t, due, rewards=rewards))

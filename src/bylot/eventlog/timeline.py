@@ -17,12 +17,12 @@ class Timeline(Struct):
     When all bins are full, neighbours are merged, and each has twice as many decisions.
     """
 
-    power: int
-    started: list[int]  # microseconds since 1970 of the first decision of each bin
-    rewards: list[int]
-    total: list[float]  # of these rewards
     spent: dict[str, list[float]]  # settled cost, by name
-    unused: list[int]  # decisions that were cancelled
+    power: int = 0
+    started: list[int] = []  # microseconds since 1970 of the first decision of each bin
+    rewards: list[int] = []
+    total: list[float] = []  # of these rewards
+    unused: list[int] = []  # decisions that were cancelled
 
     def add_decision(self, t: int, at: int, spend: Mapping[str, float]) -> None:
         """One more decision, of this stated cost."""
@@ -78,11 +78,6 @@ class Timeline(Struct):
             total=self.total.copy(),
             spent={name: sums.copy() for name, sums in self.spent.items()},
         )
-
-
-def make_empty_timeline(costs: Iterable[str]) -> Timeline:
-    """The timeline before the first decision."""
-    return Timeline(0, [], [], [], {name: [] for name in costs}, [])
 
 
 def sum_neighbours(column: list[Any]) -> list[Any]:

@@ -18,22 +18,27 @@ RewardAggregation = Literal["earliest", "last", "sum"]
 class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The configuration of a router; a change makes a new version.
 
+    problem:   as `persistence.problem_to_data` writes it
+    policy:    as `policies.policy_to_data` writes it
+    wait:      seconds within which a reward counts; None: as long as its decision is open
+    default:   the reward that is learned if none came in that time; None: nothing is learned
     aggregate: which of several rewards with different keys counts: the earliest, at once; or the
                last, or the sum, when the wait is over
+    paused:    experts that are not asked for now
     """
 
     version: int = 1
-    problem: dict[str, Any]  # as `persistence.problem_to_data` writes it
-    policy: dict[str, Any]  # as `policies.policy_to_data` writes it
+    problem: dict[str, Any]
+    policy: dict[str, Any]
     seed: int = 0
     horizon: int | None = None
     rewards: tuple[float, float] = (0.0, 1.0)
     max_contexts: int = MAX_STORED_CONTEXTS
     memory: int = 100_000
-    wait: float | None = None  # seconds within which a reward counts; None: while it is open
-    default: float | None = None  # learned if no reward came in that time; None: nothing
+    wait: float | None = None
+    default: float | None = None
     aggregate: RewardAggregation = "earliest"
-    paused: tuple[str, ...] = ()  # experts that are not asked for now
+    paused: tuple[str, ...] = ()
 
     @classmethod
     def make(

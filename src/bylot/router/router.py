@@ -5,7 +5,6 @@ import math
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from bylot import policies
 from bylot.errors import RewardConflict, RewardError
@@ -134,21 +133,6 @@ class Router(CoreProperties):
 
     def __copy__(self) -> "Router":
         return copy.deepcopy(self)  # two routers cannot share arrays
-
-    @property
-    def rule(self) -> Any:
-        """The policy's settings, bound to the problem."""
-        return self.core.rule
-
-    @property
-    def state(self) -> Any:
-        """The arrays that the policy has learned."""
-        return self.core.state
-
-    @property
-    def contexts(self) -> dict[str | None, int]:
-        """The row of the state of each context."""
-        return self.core.contexts
 
     @property
     def t(self) -> int:

@@ -29,18 +29,27 @@ class LimitInPeriod(Struct, frozen=True):
 
 
 class LimitStatus(Struct, frozen=True, kw_only=True):
-    """One limit: its average, the distance from the bound, and what the bound costs."""
+    """One limit: its average, the distance from the bound, and what the bound costs.
+
+    mean:             average since the first decision, under whatever bounds there were
+    slack:            distance inside the bound; negative: outside
+    price:            reward per request that one more unit of the bound would buy; None: unknown
+    kept:             the limit holds now; with periods: it can hold at the end of this one
+    kept_since_first: `mean` is inside the bound
+    verdict:          kept, within reach, out of reach or outside
+    current:          the current period; None if the policy does not guard its limits
+    """
 
     cost: str
     side: Literal["at_most", "at_least"]
     bound: float
-    mean: float  # average since the first decision, under whatever bounds there were
-    slack: float  # distance inside the bound; negative: outside
-    price: float | None  # reward per request for one more unit of the bound; None: unknown
-    kept: bool  # the limit holds now; with periods: it can hold at the end of this one
-    kept_since_first: bool  # `mean` is inside the bound
-    verdict: str  # kept, within reach, out of reach or outside
-    current: LimitInPeriod | None  # None if the policy does not guard its limits
+    mean: float
+    slack: float
+    price: float | None
+    kept: bool
+    kept_since_first: bool
+    verdict: str
+    current: LimitInPeriod | None
 
     @property
     def way_out(self) -> str | None:
@@ -83,11 +92,14 @@ def is_within_bound(limit: Limit, mean: float) -> bool:
 
 
 class CostStatus(Struct, frozen=True):
-    """Sums of one cost over the decisions it was known for, cancelled ones excluded."""
+    """Sums of one cost over the decisions it was known for, cancelled ones excluded.
 
-    stated: float  # by the problem
-    expected: float  # before the draw
-    settled: float  # as reported with rewards
+    stated: by the problem; expected: before the draw; settled: as reported with rewards.
+    """
+
+    stated: float
+    expected: float
+    settled: float
     decisions: int
 
 
@@ -106,16 +118,26 @@ class PeriodStatus(Struct, frozen=True):
 
 
 class Counters(Struct):
-    """Events of a stored router, counted since its first decision."""
+    """Events of a stored router, counted since its first decision.
 
-    learned: int = 0  # rewards that the policy learned from, without those of `defaulted`
-    noted: int = 0  # rewards of decisions that had one already, or from before the pool changed
-    late: int = 0  # rewards after the deadline, or of decisions no longer open
-    missing: int = 0  # decisions whose deadline passed without a reward; nothing was learned
-    defaulted: int = 0  # decisions whose deadline passed and for which the default was learned
-    cancelled: int = 0  # decisions that were never used
-    replaced: int = 0  # panels that the guard replaced
-    infeasible: int = 0  # decisions at which a limit was out of reach
+    learned:    rewards that the policy learned from, without those of `defaulted`
+    noted:      rewards of decisions that had one already, or were made before the pool changed
+    late:       rewards after the deadline, or of decisions no longer open
+    missing:    decisions whose deadline passed without a reward; nothing was learned
+    defaulted:  decisions whose deadline passed and for which the default was learned
+    cancelled:  decisions that were never used
+    replaced:   panels that the guard replaced
+    infeasible: decisions at which a limit was out of reach
+    """
+
+    learned: int = 0
+    noted: int = 0
+    late: int = 0
+    missing: int = 0
+    defaulted: int = 0
+    cancelled: int = 0
+    replaced: int = 0
+    infeasible: int = 0
 
 
 class ContextDistribution(Struct, frozen=True):
@@ -127,34 +149,51 @@ class ContextDistribution(Struct, frozen=True):
 
 
 class TimelinePoints(Struct, frozen=True):
-    """The history of a stored router in at most 256 bins of equally many decisions."""
+    """The history of a stored router in at most 256 bins of equally many decisions.
 
-    started: list[int]  # microseconds since 1970 of the first decision of each bin
+    started: microseconds since 1970 of the first decision of each bin
+    total:   sum of the bin's rewards
+    spent:   settled cost by name
+    """
+
+    started: list[int]
     decisions: list[int]
     rewards: list[int]
-    total: list[float]  # sum of the bin's rewards
-    spent: dict[str, list[float]]  # settled cost by name
+    total: list[float]
+    spent: dict[str, list[float]]
 
 
 class RouterStatus(Struct, frozen=True, kw_only=True):
-    """A router at one moment; averages are per decision that was used, since the first."""
+    """A router at one moment; averages are per decision that was used, since the first.
+
+    waiting:           decisions whose reward may still come
+    deferred:          decisions that are not in use yet
+    max_contexts:      as declared, or as many as the policy can hold
+    kept:              all limits are kept
+    q:                 distribution of a draw; if `whole`, inclusion probability of every expert
+    effective_experts: exp(entropy of q as shares)
+    multinomial:       draws are independent
+    whole:             a panel is drawn as one set; if neither, q is how often each was drawn
+    period:            None if the policy does not guard its limits
+    counters, distributions, timeline: of stored routers only
+    """
 
     decisions: int
     rewards: int
-    waiting: int  # decisions whose reward may still come
-    deferred: int = 0  # decisions that are not in use yet
+    waiting: int
+    deferred: int = 0
     contexts: int
-    max_contexts: int  # as declared, or as many as the policy can hold
+    max_contexts: int
     mean_reward: float | None
-    kept: bool  # all limits are kept
+    kept: bool
     limits: tuple[LimitStatus, ...]
     costs: dict[str, CostStatus]
-    q: dict[str, float]  # distribution of a draw; if `whole`, inclusion probability of each expert
-    effective_experts: float  # exp(entropy of q as shares)
-    multinomial: bool  # draws are independent
-    whole: bool  # a panel is drawn as one set; if neither, q is how often each was drawn
-    period: PeriodStatus | None  # None if the policy does not guard its limits
-    counters: Counters | None = None  # this and the next two: of stored routers only
+    q: dict[str, float]
+    effective_experts: float
+    multinomial: bool
+    whole: bool
+    period: PeriodStatus | None
+    counters: Counters | None = None
     distributions: tuple[ContextDistribution, ...] = ()
     timeline: TimelinePoints | None = None
 
