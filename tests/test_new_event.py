@@ -52,8 +52,7 @@ def apply_diff(diff: str, folder: Path) -> set[str]:
             lines = hunk.splitlines()
             old = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+")
             assert text.count(old) == 1, f"{name} has {text.count(old)} places like\n{old}"
-            new = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-")
-            text = text.replace(old, new)
+            text = text.replace(old, "".join(f"{line[1:]}\n" for line in lines))
         (folder / name).write_text(text, encoding="utf-8")
         changed.add(name)
     return changed

@@ -54,8 +54,9 @@ class LogReader:
             case events.RewardReceived():
                 spend = {**self.entries[of].spend, **(body.spend or {})}
                 self.entries[of] = self.entries[of]._replace(spend=spend)
-        if body.learned_value is not None:
-            self.entries[of] = self.entries[of]._replace(reward=body.learned_value)
+        learned = events.find_learned_value(body)
+        if learned is not None:
+            self.entries[of] = self.entries[of]._replace(reward=learned)
 
     def add_decision(self, seq: int, made: events.DecisionMade) -> None:
         """Add an entry, without a reward."""

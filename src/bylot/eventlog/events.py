@@ -107,6 +107,16 @@ BODY_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
 encode_body = msgpack.Encoder().encode  # of tuples, it is injective
 
 
+def find_learned_value(body: EventBody) -> float | None:
+    """The value that the policy learned by an event, if any."""
+    match body:
+        case RewardReceived(receipt="learned"):
+            return body.value
+        case DecisionClosed():
+            return body.learned
+    return None
+
+
 def rehash_event(before: bytes, event: Event) -> Event:
     """The event with the seal that it should have: blake2b of the seal before it and of all its
     other fields.

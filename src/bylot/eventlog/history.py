@@ -6,7 +6,12 @@ import numpy as np
 
 from bylot.api import DecisionRecord, DecisionState, RewardRecord
 from bylot.eventlog.commands import DecisionId, MakeDecision
-from bylot.eventlog.events import BODY_DECODERS, DecisionMade, format_timestamp
+from bylot.eventlog.events import (
+    BODY_DECODERS,
+    DecisionMade,
+    find_learned_value,
+    format_timestamp,
+)
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket
@@ -102,10 +107,9 @@ def decision_record_from_events(
     rewards, learned = [], None
     for event in events.since:
         body = BODY_DECODERS[event.kind](event.body)
-        if event.kind == "closed":
-            learned = body.learned
-        elif event.kind == "rewarded":
-            learned = body.value if body.receipt == "learned" else learned
+        value = find_learned_value(body)
+        learned = learned if value is None else value
+        if event.kind == "rewarded":
             rewards.append(
                 RewardRecord(
                     at=format_timestamp(event.at),
