@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 
 import msgspec
-import numpy as np
 
 from bylot import evaluate, policies
 from bylot.api import EventRecord
 from bylot.client.client import Client
 from bylot.evaluate import LogEntry
 from bylot.eventlog import events
-from bylot.router.decision import Decision
+from bylot.eventlog.history import decision_from_body
 
 
 class LogReader:
@@ -60,19 +59,7 @@ class LogReader:
 
     def add_decision(self, seq: int, made: events.DecisionMade) -> None:
         """Add an entry, without a reward."""
-        decision = Decision(
-            id=f"{self.prefix}.{seq}",
-            t=made.t,
-            context=made.context,
-            draws=made.draws,
-            draw_probabilities=tuple(np.frombuffer(made.draw_probabilities, "<f8").tolist()),
-            subset=tuple(dict.fromkeys(made.draws)),
-            spend=made.spend,
-            expected=made.expected,
-            feasible=made.feasible,
-            propensity=made.propensity,
-            replaced=made.replaced,
-        )
+        decision = decision_from_body(f"{self.prefix}.{seq}", made)
         mask = zip(self.experts, made.available_mask, strict=False)
         available = [name for name, is_available in mask if is_available]
         self.entries[seq] = evaluate.entry_from_decision(

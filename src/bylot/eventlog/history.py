@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from msgspec import structs
 
 from bylot.api import DecisionRecord, DecisionState, RewardRecord
 from bylot.eventlog.commands import DecisionId, MakeDecision
@@ -76,26 +77,32 @@ def floats_from_bytes(raw: bytes) -> Floats:
 def decision_from_event(name: str, event: Event, body: DecisionMade | None = None) -> Decision:
     """A decision as its caller gets it; body: of the event, if it is decoded already."""
     made: DecisionMade = body or BODY_DECODERS["decided"](event.body)
-    return Decision(
-        id=str(DecisionId(name, event.router, event.seq)),
+    return structs.replace(
+        decision_from_body(str(DecisionId(name, event.router, event.seq)), made),
         router=name,
         version=made.version,
-        t=made.t,
         at=format_timestamp(event.at),
+        deferred=made.defer,
+        key=event.key,
+    )
+
+
+def decision_from_body(id: str, made: DecisionMade) -> Decision:
+    """A decision, without what is known of stored ones only."""
+    p = made.inclusion
+    return Decision(
+        id=id,
+        t=made.t,
         context=made.context,
         draws=made.draws,
         subset=tuple(dict.fromkeys(made.draws)),
-        draw_probabilities=tuple(floats_from_bytes(made.draw_probabilities).tolist()) or None,
-        inclusion=None
-        if made.inclusion is None
-        else dict(zip(made.draws, made.inclusion, strict=True)),
-        propensity=made.propensity,
         spend=made.spend,
         expected=made.expected,
         feasible=made.feasible,
+        draw_probabilities=tuple(floats_from_bytes(made.draw_probabilities).tolist()) or None,
+        inclusion=None if p is None else dict(zip(made.draws, p, strict=True)),
+        propensity=made.propensity,
         replaced=made.replaced,
-        deferred=made.defer,
-        key=event.key,
     )
 
 
