@@ -204,19 +204,14 @@ def parse_entry(fields: Any) -> LogEntry:
     replaced, spend = given.get("replaced", False), given.get("spend") or {}
     if replaced or not probabilities:
         probabilities, draws = (), subset or tuple(dict.fromkeys(draws))
-    return LogEntry(
-        id=given["id"],
-        t=given["t"],
-        draws=draws,
-        reward=given["reward"],
-        context=given.get("context"),
-        draw_probabilities=probabilities,
-        propensity=None if replaced else given.get("propensity") or None,
-        replaced=replaced,
-        spend={name: cost for name, cost in spend.items() if cost is not None},
-        available=given.get("available"),
-        excluded=given.get("excluded") or (),
-    )
+    given |= {
+        "draws": draws,
+        "draw_probabilities": probabilities,
+        "propensity": None if replaced else given.get("propensity") or None,
+        "spend": {name: cost for name, cost in spend.items() if cost is not None},
+    }
+    known = {name: given[name] for name in LogEntry._fields if given.get(name) is not None}
+    return LogEntry(**{"reward": None, **known})
 
 
 def parse_log_field(name: str, given: Any) -> Any:

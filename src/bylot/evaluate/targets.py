@@ -4,7 +4,7 @@ Also parses them from the command line: uniform, now, set:ANN,BOB and the like.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -216,27 +216,23 @@ def parse_target(
             raise target_error(spec, str(error)) from None
     if not rest or kind not in ("set", "draws", "sets"):
         raise TargetError("target", got=spec, expected=TARGET_SYNTAX)
+    weights: dict[str, Any] = {}
     if kind == "set":
         names = [name.strip() for name in rest.split(",")]
         for n, name in enumerate(names):
             if name in names[:n]:
                 raise target_error(spec, f"it names {name!r} twice")
-        check_departed(names, problem, gone, spec)
-        return make_panel_target(problem, names, spec)
-    weights = parse_weights(rest, spec)
-    for name, given in weights.items():
-        check_departed(given if isinstance(given, Mapping) else [name], problem, gone, spec)
-    make = make_iid_target if kind == "draws" else make_fixed_size_target
-    return make(problem, weights, spec)
-
-
-def check_departed(
-    names: Iterable[str], problem: Problem, gone: Collection[str], spec: str
-) -> None:
-    """Refuse experts that have left the pool."""
+    else:
+        weights = parse_weights(rest, spec)
+        rows = [w if isinstance(w, Mapping) else {name: w} for name, w in weights.items()]
+        names = [name for row in rows for name in row]
     for name in names:
         if name in gone and name not in problem.experts:
             raise target_error(spec, f"{name!r} has left the pool", "name experts of the pool")
+    if kind == "set":
+        return make_panel_target(problem, names, spec)
+    make = make_iid_target if kind == "draws" else make_fixed_size_target
+    return make(problem, weights, spec)
 
 
 def parse_weights(text: str, spec: str) -> dict[str, Any]:

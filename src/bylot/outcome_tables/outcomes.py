@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,13 @@ from bylot.problem.validation import lock_array
 MAX_LISTED_NAMES = 5  # in a message
 
 
-class ColumnMatch(NamedTuple):
-    """The column of each expert of the problem, and the columns of nobody."""
-
-    places: list[int]
-    unused: tuple[str, ...]
-
-
-def match_columns(path: Path, columns: Sequence[str], experts: Sequence[str]) -> ColumnMatch:
-    """Find the column of each expert; the table may have columns of other experts.
+def match_columns(
+    path: Path, columns: Sequence[str], experts: Sequence[str]
+) -> tuple[list[int], tuple[str, ...]]:
+    """Find the column of each expert of the problem, and the columns of nobody.
 
     >>> match_columns(Path("t.csv"), ["ann", "bob", "cat"], ["cat", "ann"])
-    ColumnMatch(places=[2, 0], unused=('bob',))
+    ([2, 0], ('bob',))
     """
     place = {name: n for n, name in enumerate(columns)}
     missing = [name for name in experts if name not in place]
@@ -42,7 +37,7 @@ def match_columns(path: Path, columns: Sequence[str], experts: Sequence[str]) ->
         if unused:
             what += f"; not in the problem: {list_names(list(map(quote_field, unused)))}"
         raise data_error(path, what, "use the same names in both files, or add the columns", 1)
-    return ColumnMatch([place[name] for name in experts], unused)
+    return [place[name] for name in experts], unused
 
 
 def suggest_name(name: str, others: Sequence[str]) -> str:
@@ -164,15 +159,15 @@ def index_labels(labels: list[str] | None, rows: list[int]) -> tuple[tuple[str, 
 
 def find_expert_columns(
     outcomes: Sheet, experts: Sequence[str] | None, labels: Collection[str]
-) -> ColumnMatch:
+) -> tuple[list[int], tuple[str, ...]]:
     """Find the column of each expert among those that are not labels."""
     columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in labels]
     names = [outcomes.columns[i] for i in columns]
     if not names:
         remedy = "add one column per expert, with the name of the expert as header"
         raise data_error(outcomes.path, "no column with the outcomes of an expert", remedy, 1)
-    found = match_columns(outcomes.path, names, names if experts is None else experts)
-    return found._replace(places=[columns[n] for n in found.places])
+    places, unused = match_columns(outcomes.path, names, names if experts is None else experts)
+    return [columns[n] for n in places], unused
 
 
 def parse_outcomes(outcomes: Sheet, columns: Sequence[int]) -> Floats:
@@ -241,14 +236,14 @@ class SkillTable:
 def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable:
     """Read a file with one line per dimension, its name first, and one column per expert."""
     read = read_sheet(Path(path))
-    match = match_columns(read.path, read.columns[1:], experts)
+    places, unused = match_columns(read.path, read.columns[1:], experts)
     table = np.empty((len(read.fields), len(experts)))
     for row, fields in enumerate(read.fields):
-        for i, place in enumerate(match.places):
+        for i, place in enumerate(places):
             value = parse_decimal(fields[1 + place])
             if value is None or not 0 <= value <= 1:
                 what, got = f"skill of expert {quote_field(experts[i])}", shorten(fields[1 + place])
                 expected, line = "the mean value of an answer, from 0 to 1", read.place(row)
                 raise DataError(what, got=got, expected=expected, path=read.path, line=line)
             table[row, i] = value + 0.0  # no -0.0
-    return SkillTable(tuple(experts), tuple(read.names), lock_array(table), match.unused)
+    return SkillTable(tuple(experts), tuple(read.names), lock_array(table), unused)

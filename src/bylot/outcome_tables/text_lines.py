@@ -74,10 +74,9 @@ def describe_lines(bad: list[int], total: int) -> str:
     >>> describe_lines([2, 7], total=9)
     '2 of 9 lines (line 2, 7)'
     """
-    listed = ", ".join(map(str, bad[:MAX_LISTED_LINES])) + (
-        ", ..." if len(bad) > MAX_LISTED_LINES else ""
-    )
-    return f"{len(bad)} of {total} lines (line {listed})"
+    more = ", ..." if len(bad) > MAX_LISTED_LINES else ""
+    listed = ", ".join(map(str, bad[:MAX_LISTED_LINES]))
+    return f"{len(bad)} of {total} lines (line {listed}{more})"
 
 
 def data_error(path: Path, what: str, remedy: str, line: int | str | None = None) -> DataError:

@@ -222,12 +222,7 @@ def draw_sweep_line(
     x = np.array([bound for bound, _ in bounds])
     y = np.array([np.nan if one is None else one.reward for one in found])
     error = np.array([0.0 if one is None else one.deviation for one in found])
-    line = {
-        "color": series.colour,
-        "linestyle": series.line,
-        "linewidth": 1.5,
-        "label": series.name,
-    }
+    line = {"color": series.colour, "linestyle": series.line, "linewidth": 1.5, "label": policy}
     axes.errorbar(x, y, yerr=error if error.any() else None, capsize=2.5, **line)
     face = ["white" if one is None or one.bad_periods else series.colour for one in found]
     axes.scatter(x, y, marker=series.marker, s=36, c=face, edgecolors=series.colour, zorder=3)

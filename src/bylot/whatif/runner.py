@@ -10,10 +10,8 @@ from bylot._text import announce_if_slow, format_table, print_progress
 from bylot.errors import BylotWarning, PolicyError
 from bylot.harness import play_cell, summarize_play
 from bylot.parallel import ThreadEngine, show_progress
-from bylot.problem import Problem
 from bylot.reports.pages import write_pages
 from bylot.reports.style import load_pyplot, make_figure_folder
-from bylot.simulation import Trace
 from bylot.whatif.figures import draw_whatif
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
@@ -73,13 +71,14 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     """Run each policy for a few rounds, to compile it and to collect refusals and warnings."""
     refused: dict[str, str] = {}
     warned: dict[str, str] = {}
-    rounds = min(WARMUP_ROUNDS, plan.rounds)
+    rounds, seed = min(WARMUP_ROUNDS, plan.rounds), plan.seeds[0]
+    given: dict[str, Any] = {"rounds": rounds, "seed": seed, "horizon": plan.horizon}
     for n, spec in enumerate(plan.policies, 1):
         print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
         wait = announce_if_slow("    compiling it; half a minute or more, once per machine")
         with wait, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            played = play_policy(plan, plan.problem, spec, rounds, plan.seeds[0])
+            played = play_cell(plan.problem, plan.environments[seed], spec, **given)
         if isinstance(played, PolicyError):
             refused[spec] = played.explain(plan.file.format_limit)
         for one in caught:
@@ -94,18 +93,11 @@ def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
     assert problem is not None, "infeasible levels have no jobs"
     if job.seed is None:
         return compute_reference(plan, problem, job)
-    played = play_policy(plan, problem, job.name, plan.rounds, job.seed)
+    given: dict[str, Any] = {"rounds": plan.rounds, "seed": job.seed, "horizon": plan.horizon}
+    played = play_cell(problem, plan.environments[job.seed], job.name, **given)
     if isinstance(played, PolicyError):
         return played.explain(plan.file.format_limit)
     return summarize_play(played, plan.period, plan.window, plan.file.rewards)
-
-
-def play_policy(
-    plan: WhatifPlan, problem: Problem, spec: str, rounds: int, seed: int
-) -> Trace | PolicyError:
-    """Play some rounds, with the horizon of the plan."""
-    environment = plan.environments[seed]
-    return play_cell(problem, environment, spec, rounds=rounds, seed=seed, horizon=plan.horizon)
 
 
 def render(output: WhatifOutput) -> str:
