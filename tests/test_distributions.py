@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from bylot import Router, optimum
-from bylot.distributions import ConstantSet, FixedSizeSets, IidSets, MixedSets, PanelDistribution
+from bylot.distributions import FixedSizeSets, IidSets, MixedSets, PanelDistribution
 from bylot.errors import TargetError
 from bylot.evaluate import (
     make_fixed_size_target,
@@ -67,7 +67,7 @@ def make_distributions(raw: list[float], M: int) -> list[PanelDistribution]:
         IidSets(w / w.sum(), M),
         one,
         MixedSets([one, other], np.array([0.7, 0.3])),
-        ConstantSet(w > 0),
+        FixedSizeSets(np.where(w > 0, 0.0, -np.inf), can),  # the same panel in every round
     ]
 
 

@@ -140,27 +140,3 @@ class MixedSets:
 
     def pad(self, extra: int) -> "MixedSets":
         return MixedSets([part.pad(extra) for part in self.parts], self.weights)
-
-
-@dataclass(frozen=True, eq=False)
-class ConstantSet:
-    """The same panel in every round."""
-
-    inside: Bools  # (K,)
-
-    def log_probability(self, members: Ints) -> float:
-        same = members.size == self.inside.sum() and self.inside[members].all()
-        return 0.0 if same else -np.inf
-
-    @property
-    def inclusion(self) -> Floats:
-        return self.inside.astype(np.float64)
-
-    def group_counts(self, group: Bools) -> Floats:
-        size, j = int(self.inside.sum()), int((self.inside & group).sum())
-        counts = np.zeros((size + 1, size + 1))
-        counts[j, size - j] = 1.0
-        return counts
-
-    def pad(self, extra: int) -> "ConstantSet":
-        return ConstantSet(np.append(self.inside, np.zeros(extra, np.bool_)))

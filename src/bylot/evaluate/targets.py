@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot.distributions import ConstantSet, FixedSizeSets, IidSets, PanelDistribution
+from bylot.distributions import FixedSizeSets, IidSets, PanelDistribution
 from bylot.errors import SavedFileError, TargetError
 from bylot.evaluate.log import refuse_duplicate_keys
 from bylot.numerics.jit import Bools, Floats
@@ -110,10 +110,7 @@ def make_optimum_target(
 def make_fixed_size_target(
     problem: Problem, weights: Mapping[str, object], name: str = "sets"
 ) -> EvaluationTarget:
-    """Exactly M different experts by the weights of experts, for all contexts or by context.
-
-    P(A) ~ prod_{i in A} w_i; if fewer than M are available, all of them.
-    """
+    """Exactly M different experts by the weights of experts, for all contexts or by context."""
     rows = parse_weights_by_context(problem, weights, name)
     for context, row in rows.items():
         count = np.count_nonzero(row)
@@ -121,12 +118,7 @@ def make_fixed_size_target(
             what = f"{count} experts have a weight, but {problem.draws} different ones are drawn"
             remedy = "give weights to more experts, or use draws:"
             raise target_error(name, f"{describe_context(context)}, {what}", remedy)
-
-    def make_sets(w: Floats) -> FixedSizeSets:
-        with np.errstate(divide="ignore"):
-            return FixedSizeSets(np.log(w), min(problem.draws, int(np.count_nonzero(w))))
-
-    return make_weighted_target(rows, name, make_sets)
+    return make_weighted_target(rows, name, lambda w: sets_from_weights(w, problem.draws))
 
 
 def make_panel_target(problem: Problem, names: list[str], name: str = "set") -> EvaluationTarget:
@@ -134,7 +126,13 @@ def make_panel_target(problem: Problem, names: list[str], name: str = "set") -> 
     if not names:
         raise target_error(name, "it names no expert", "name at least one")
     row = parse_weight_row(problem, dict.fromkeys(names, 1), name, None)
-    return make_weighted_target({None: row}, name, lambda w: ConstantSet(w > 0))
+    return make_weighted_target({None: row}, name, lambda w: sets_from_weights(w, w.size))
+
+
+def sets_from_weights(w: Floats, most: int) -> FixedSizeSets:
+    """Sets of `most` experts, or of all that have a weight: P(A) ~ prod_{i in A} w_i."""
+    with np.errstate(divide="ignore"):
+        return FixedSizeSets(np.log(w), min(most, int(np.count_nonzero(w))))
 
 
 def make_weighted_target(
