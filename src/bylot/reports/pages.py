@@ -10,7 +10,7 @@ from typing import Any
 
 from bylot._atomic_write import save_file
 from bylot.reports import blocks
-from bylot.reports.blocks import Block, Figure, TableBlock
+from bylot.reports.blocks import Block, TableBlock
 
 PAGE_CSS = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #595959; --line: #d4d4d4;
@@ -72,8 +72,13 @@ def render_block_html(block: Block) -> str:
             return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
         case TableBlock():
             return render_table_html(block)
-        case Figure():
-            return render_figure_html(block)
+        case blocks.Figure(_, svg, alt, caption):
+            drawn = base64.b64encode(svg.read_bytes()).decode()
+            return (
+                f'<figure><div class="drawing"><img alt="{escape(alt)}" '
+                f'src="data:image/svg+xml;base64,{drawn}"></div>'
+                f"<figcaption>{escape(caption)}</figcaption></figure>"
+            )
         case _:
             return block.to_html()
 
@@ -95,16 +100,6 @@ def render_table_html(block: TableBlock) -> str:
     )
 
 
-def render_figure_html(block: Figure) -> str:
-    """The SVG, embedded as data."""
-    drawn = base64.b64encode(block.svg.read_bytes()).decode()
-    return (
-        f'<figure><div class="drawing"><img alt="{escape(block.alt)}" '
-        f'src="data:image/svg+xml;base64,{drawn}"></div>'
-        f"<figcaption>{escape(block.caption)}</figcaption></figure>"
-    )
-
-
 def render_markdown(report: Sequence[Block], folder: Path) -> str:
     """Render a report as Markdown; links are relative to the folder."""
     return "\n\n".join(render_block_markdown(block, folder) for block in report) + "\n"
@@ -122,7 +117,7 @@ def render_block_markdown(block: Block, folder: Path) -> str:
             return "\n".join(f"- {escape_markdown(item)}" for item in items)
         case TableBlock(caption, head, rows, words):
             return f"{escape_markdown(caption)}\n\n{render_table_markdown(head, rows, words)}"
-        case Figure(png, _, alt, caption):
+        case blocks.Figure(png, _, alt, caption):
             link = png.relative_to(folder).as_posix()
             return f"![{escape_markdown(alt)}]({link})\n\n{escape_markdown(caption)}"
         case _:

@@ -74,22 +74,20 @@ class Reference:
     note: str = ""
     prices: tuple[ShadowPrice, ...] = ()
 
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Cells of a table: value, ceiling, whether it keeps the limits."""
+        ceiling = "-" if self.ceiling is None else f"{self.ceiling:.4f}"
+        return f"{self.value:.4f}", ceiling, "yes" if self.kept else "no"
 
-class MissingReference(NamedTuple):
-    """Reference that does not exist for this problem, with the reason."""
 
-    note: str
-
-
-def compute_reference(
-    plan: WhatifPlan, problem: Problem, job: WhatifJob
-) -> Reference | MissingReference:
-    """Compute one reference, with shadow prices for the bounds of the file."""
+def compute_reference(plan: WhatifPlan, problem: Problem, job: WhatifJob) -> Reference | str:
+    """One reference, with shadow prices for the bounds of the file, or why there is none."""
     priced = job.level is None and job.name in DISTRIBUTION_KINDS
     try:
         return REFERENCES[job.name](plan, problem, priced=priced)
     except InfeasibleLimits:
-        return MissingReference(MISSING_REASONS.get(job.name, "does not exist"))
+        return MISSING_REASONS.get(job.name, "does not exist")
 
 
 MISSING_REASONS = {
@@ -123,12 +121,10 @@ def compute_optimum(
     )
 
 
-def compute_best_set(
-    plan: WhatifPlan, problem: Problem, priced: bool
-) -> Reference | MissingReference:
+def compute_best_set(plan: WhatifPlan, problem: Problem, priced: bool) -> Reference | str:
     best = best_set(problem, plan.optimum_input.stack)
     if not best.members:
-        return MissingReference("no panel keeps the upper limits")
+        return "no panel keeps the upper limits"
     proof = "proved optimal" if best.proved else "the best found by a greedy search"
     if not best.feasible:
         proof = "no fixed panel keeps all limits; this one keeps the upper ones"
@@ -163,7 +159,7 @@ def equal_shares_value(stack: ValueStack, M: int) -> float:
     return float(stack.weights @ (ranked @ np.array(probability)).sum(axis=1))
 
 
-REFERENCES: Mapping[str, Callable[..., Reference | MissingReference]] = {
+REFERENCES: Mapping[str, Callable[..., Reference | str]] = {
     "panels": partial(compute_optimum, best_mixture),
     "exact": partial(
         compute_optimum, partial(optimum, starts=SEARCH_STARTS), floor=False, exact=True

@@ -10,7 +10,7 @@ from bylot.policies import NoisyOr, Policy, Strict, summarize_policy
 from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
 from bylot.whatif.figures import MAX_EXPERT_ROWS, MAX_LIMIT_PANELS
 from bylot.whatif.plan import WhatifPlan
-from bylot.whatif.references import DISTRIBUTION_KINDS, MissingReference
+from bylot.whatif.references import DISTRIBUTION_KINDS
 from bylot.whatif.results import PolicyResult, WhatifResults
 
 FigurePaths = Mapping[str, list[Path]]
@@ -184,22 +184,17 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
             rows,
         ),
     ]
-    if results.references:
-        references = []
-        for name, one in results.references.items():
-            cells = ("-", "-", "-")
-            if not isinstance(one, MissingReference):
-                ceiling = "-" if one.ceiling is None else f"{one.ceiling:.4f}"
-                cells = (f"{one.value:.4f}", ceiling, "yes" if one.kept else "no")
-            references.append((REFERENCE_LABELS[name], *cells))
+    references, notes = [], []
+    for name, one in results.references.items():
+        note, cells = (one, ("-", "-", "-")) if isinstance(one, str) else (one.note, one.cells)
+        references.append((REFERENCE_LABELS[name], *cells))
+        notes += [f"{REFERENCE_LABELS[name]}: {note}."] if note else []
+    if references:
         caption = "References: what a policy that knows the scenario would earn."
         columns = ["reference", "reward", "proved ceiling", "keeps the limits"]
         blocks.append(TableBlock(caption, columns, references))
-    notes = {name: one.note for name, one in results.references.items() if one.note}
     if notes:
-        blocks.append(
-            Bullets([f"{REFERENCE_LABELS[name]}: {note}." for name, note in notes.items()])
-        )
+        blocks.append(Bullets(notes))
     return blocks
 
 

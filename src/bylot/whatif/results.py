@@ -13,7 +13,7 @@ from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
 from bylot.problem_files import WrittenLimit
 from bylot.whatif.plan import WhatifJob, WhatifPlan
-from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, MissingReference, Reference
+from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, Reference
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class WhatifResults:
         return found if isinstance(found, Reference) else None
 
     @property
-    def references(self) -> dict[str, Reference | MissingReference]:
-        """All references that were computed."""
+    def references(self) -> dict[str, Reference | str]:
+        """All references that were computed, or why there is none."""
         found = {name: self.results.get(WhatifJob(name)) for name in REFERENCES}
         return {name: one for name, one in found.items() if one is not None}
 
@@ -248,9 +248,9 @@ def policy_data(result: PolicyResult) -> dict[str, Any]:
     }
 
 
-def reference_data(reference: Reference | MissingReference) -> dict[str, Any]:
-    if isinstance(reference, MissingReference):
-        return {"value": None, "note": reference.note}
+def reference_data(reference: Reference | str) -> dict[str, Any]:
+    if isinstance(reference, str):
+        return {"value": None, "note": reference}
     return plain_data(reference, "value", "ceiling", "kept", "note", "asked")
 
 
