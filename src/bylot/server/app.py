@@ -82,7 +82,7 @@ class ServerApp:
             await state.reader.close()
             state.compile_pool.shutdown(wait=False, cancel_futures=True)
             if state.tracer:
-                state.tracer.close()
+                state.tracer.provider.shutdown()  # sends the spans that are left
 
     async def refresh_keys(self) -> None:
         keys = await self.state.reader.read(lambda store: store.keys())

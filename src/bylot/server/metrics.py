@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from bylot.api import ReceiptName, RewardReceipt, RouterView
 from bylot.router.decision import Decision
-from bylot.router.status import LimitStatus, RouterStatus
+from bylot.router.status import LimitStatus
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -84,10 +84,10 @@ class RouterCollector(Collector):
             for view in self.views
             for one in view.status.limits
         ]
-        for name, (said, of) in ROUTER_GAUGES.items():
+        for name, said in ROUTER_GAUGES.items():
             family = GaugeMetricFamily(f"bylot_router_{name}", said, labels=["router"])
             for view in self.views:
-                family.add_metric([view.name], float_or_nan(of(view.status)))
+                family.add_metric([view.name], float_or_nan(getattr(view.status, name)))
             yield family
         for name, (said, of_limit) in LIMIT_GAUGES.items():
             family = GaugeMetricFamily(f"bylot_limit_{name}", said, labels=LIMIT_LABELS)
@@ -107,17 +107,15 @@ def float_or_nan(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-ROUTER_GAUGES: Mapping[str, tuple[str, Callable[[RouterStatus], float | None]]] = {
-    "decisions": ("Decisions since the router was created", lambda status: status.decisions),
-    "rewards": ("Rewards learned since the router was created", lambda status: status.rewards),
-    "waiting": ("Decisions that wait for their reward", lambda status: status.waiting),
-    "mean_reward": ("Mean reward", lambda status: status.mean_reward),
-    "kept": ("1 if all limits are kept, see bylot_limit_kept", lambda status: status.kept),
-    "effective_experts": (
-        "Effective number of experts, exp(entropy)",
-        lambda status: status.effective_experts,
-    ),
+ROUTER_GAUGES = {
+    "decisions": "Decisions since the router was created",
+    "rewards": "Rewards learned since the router was created",
+    "waiting": "Decisions that wait for their reward",
+    "mean_reward": "Mean reward",
+    "kept": "1 if all limits are kept, see bylot_limit_kept",
+    "effective_experts": "Effective number of experts, exp(entropy)",
 }
+"""By their names in a status: the description."""
 LIMIT_GAUGES: Mapping[str, tuple[str, Callable[[LimitStatus], float | None]]] = {
     "mean": ("Average settled cost since the first decision", lambda one: one.mean),
     "period_mean": (

@@ -1,5 +1,6 @@
 """The rank and reward API of Azure AI Personalizer, served by a router."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -115,15 +116,13 @@ def context_from_features(features: list[dict[str, Any]]) -> str | None:
     return name or None
 
 
-def flatten_features(features: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
+def flatten_features(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
     """Nested features as pairs of dotted name and value."""
-    flat: list[tuple[str, str]] = []
     for name, value in features.items():
         if isinstance(value, dict):
-            flat += flatten_features(value, f"{prefix}{name}.")
+            yield from flatten_features(value, f"{prefix}{name}.")
         else:
-            flat.append((prefix + name, str(value)))
-    return flat
+            yield prefix + name, str(value)
 
 
 async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:

@@ -66,10 +66,6 @@ class RequestTracer:
             span.set_status(self.error)
         span.end()
 
-    def close(self) -> None:
-        """Send the spans that are left."""
-        self.provider.shutdown()
-
 
 def make_tracer(environment: Mapping[str, str] = os.environ) -> RequestTracer | None:
     """A tracer as OpenTelemetry's variables configure it, None if they or the package are missing.

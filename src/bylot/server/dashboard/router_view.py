@@ -1,6 +1,7 @@
 """View models of the two pages: the list of routers, and one router."""
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct, structs
@@ -149,12 +150,11 @@ def running_means(sums: Sequence[float], counts: Sequence[int]) -> list[RunningM
     >>> running_means([2.0, 0.0], [2, 0])
     [RunningMean(each=1.0, so_far=1.0), RunningMean(each=None, so_far=1.0)]
     """
-    found = []
-    total, number = 0.0, 0
-    for part, count in zip(sums, counts, strict=True):
-        total, number = total + part, number + count
-        found.append(RunningMean(rounded_ratio(part, count), rounded_ratio(total, number)))
-    return found
+    columns = sums, counts, accumulate(sums), accumulate(counts)
+    return [
+        RunningMean(rounded_ratio(part, count), rounded_ratio(total, number))
+        for part, count, total, number in zip(*columns, strict=True)
+    ]
 
 
 def rounded_ratio(total: float, number: int) -> float | None:
