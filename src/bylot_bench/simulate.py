@@ -5,7 +5,7 @@ loop gets them for free.
 """
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -18,7 +18,7 @@ from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Omd
 from bylot.policies.omd import OmdRule
-from bylot.simulation import PlayRecord, make_late_rewards, make_play_record, play_rounds
+from bylot.simulation import make_late_rewards, make_play_record, play_rounds
 
 COMPILED_REPEATS = 30  # plays per turn, so that a turn of the compiled loop is long enough to time
 
@@ -47,21 +47,16 @@ def project_halfspace_numpy(z: Floats, floor: float, a: Floats, b: float) -> Flo
     return project_simplex_numpy(z - root * a, floor)
 
 
-class NumpyTrace(NamedTuple):
-    draws: Ints
-    probabilities: Floats
-    rewards: Floats
-    spend: Floats
-
-
-def play_numpy_omd(rule: OmdRule, rows: Floats, values: Floats, uniforms: Floats) -> NumpyTrace:
-    """The batched algorithm with a running-mean baseline and a fixed dual step."""
+def play_numpy_omd(
+    rule: OmdRule, rows: Floats, values: Floats, uniforms: Floats
+) -> tuple[Ints, Floats, Floats, Floats]:
+    """The batched algorithm with a running-mean baseline and a fixed dual step; returns the draws,
+    their probabilities, the rewards and the costs of all rounds.
+    """
     T, _, K = values.shape
     w, q, g, total = np.zeros(len(rows)), np.full(K, 1 / K), np.zeros(K), 0.0
-    shape = (T, rule.draws)
-    trace = NumpyTrace(
-        np.empty(shape, np.int64), np.empty(shape), np.empty(T), np.empty((T, len(rows)))
-    )
+    panels, drawn_with = np.empty((T, rule.draws), np.int64), np.empty((T, rule.draws))
+    rewards, spend = np.empty(T), np.empty((T, len(rows)))
     for t in range(T):
         if t > 0:
             u = rule.rows @ q
@@ -81,9 +76,9 @@ def play_numpy_omd(rule: OmdRule, rows: Floats, values: Floats, uniforms: Floats
         centred = reward - total / t if t else 0.0
         np.add.at(g, draws, rule.weight * centred / probabilities)
         total += reward
-        trace.draws[t], trace.probabilities[t], trace.rewards[t] = draws, probabilities, reward
-        trace.spend[t] = rows[:, np.unique(draws)].sum(axis=1)
-    return trace
+        panels[t], drawn_with[t], rewards[t] = draws, probabilities, reward
+        spend[t] = rows[:, np.unique(draws)].sum(axis=1)
+    return panels, drawn_with, rewards, spend
 
 
 def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dict[str, Any]:
@@ -115,17 +110,13 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
         trace = play_numpy_omd(rule, rows, values[:numpy_rounds], uniforms)
         fast.append(COMPILED_REPEATS * rounds / (middle - start))
         slow.append(numpy_rounds / (time.process_time() - middle))
-        same &= is_same_trace(trace, record)
+        compiled = (record.draws, record.draw_probabilities, record.rewards, record.spend)
+        draws, *others = ((a[: len(b)], b) for a, b in zip(compiled, trace, strict=True))
+        same &= np.array_equal(*draws)
+        same &= all(np.allclose(*pair, rtol=1e-6) for pair in others)  # accumulated rounding
     rates = {"compiled": max(fast), "numpy": max(slow)}
     ratio = rates["compiled"] / rates["numpy"]
     return {"rounds_per_cpu_s": rates, "ratio": ratio, "same_trace": same}
-
-
-def is_same_trace(trace: NumpyTrace, record: PlayRecord) -> bool:
-    """Compare draws exactly; probabilities, rewards and costs up to accumulated rounding."""
-    compiled = (record.draws, record.draw_probabilities, record.rewards, record.spend)
-    draws, *others = ((fast[: len(slow)], slow) for fast, slow in zip(compiled, trace, strict=True))
-    return np.array_equal(*draws) and all(np.allclose(*pair, rtol=1e-6) for pair in others)
 
 
 def render(result: dict[str, Any]) -> str:

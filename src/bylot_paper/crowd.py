@@ -180,9 +180,8 @@ class Crowd:
         self, seed: int, size: int, dimensions: int, experts: int, smoothing: int
     ) -> None:
         """Raise if no such pool can be drawn."""
-        if not 0 <= seed < 1 << 64:
-            raise DataError("seed of a pool", got=seed, expected="a number from 0 to 2^64 - 1")
         for name, got, valid, expected in (
+            ("seed of a pool", seed, 0 <= seed < 1 << 64, "a number from 0 to 2^64 - 1"),
             ("size of a pool", size, size >= 1, "at least 1"),
             ("number of dimensions", dimensions, dimensions >= 1, "at least 1"),
             ("number of experts", experts, 0 <= experts <= size, f"a number from 0 to {size}"),

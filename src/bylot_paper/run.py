@@ -110,11 +110,10 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
     plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
     records = []
     for cell in job.cells:
-        aware = grid.make_experiment_policy(
-            cell.policy, cell.experiment, cell.dimensions
-        ).uses_limits
-        in_periods = cell.policy.partition(":")[0] in grid.GUARDED_POLICIES
-        key = cell.policy, cell.level if aware else None, cell.period if in_periods else None
+        policy = grid.make_experiment_policy(cell.policy, cell.experiment, cell.dimensions)
+        level = cell.level if policy.uses_limits else None
+        guarded = cell.policy.partition(":")[0] in grid.GUARDED_POLICIES
+        key = cell.policy, level, cell.period if guarded else None
         if key not in plays:
             plays[key] = play_crowd_cell(scenario, cell, horizon)
         play = plays[key]
