@@ -138,11 +138,7 @@ class ClusterRun:
     """The jobs of one run: waiting here, or submitted to the cluster."""
 
     def __init__(
-        self,
-        ray: Any,
-        jobs: Sequence[Job],
-        work: Callable[[Job], Result],
-        check: Callable[[], str],
+        self, ray: Any, jobs: Sequence[Job], work: Callable[[Job], Result], check: Callable[[], str]
     ) -> None:
         self.ray, self.waiting, self.core_count = ray, deque(jobs), -1
         self.submitted: dict[Any, Any] = {}  # reference to a result -> its job

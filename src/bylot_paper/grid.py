@@ -14,12 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from bylot.errors import BylotError
 from bylot.policies import POLICY_CLASSES, Cbwk, Cucb, Moe, Omd, Policy, find_policy
-from bylot_paper.scenarios import (
-    ALL_LEVELS,
-    BUILT_IN_SCENARIOS,
-    PAPER_LEVELS,
-    find_level_smoothing,
-)
+from bylot_paper.scenarios import ALL_LEVELS, BUILT_IN_SCENARIOS, PAPER_LEVELS, find_level_smoothing
 
 PAPER_POLICIES = ("random", "greedy", "cucb", "cbwk", "ts", "ts-bwk", "moe", "omd")
 VARIANT_POLICIES = ("cbwk-instant", "ts-bwk-instant", "omd-sum", "omd-frozen", "omd-plain")
@@ -191,10 +186,7 @@ GRIDS = {
     "default": Grid(20, place_on_crowd(ALL_LEVELS), COMPARED_POLICIES),
     "worlds": Grid(6, OTHER_SCENARIOS, COMPARED_POLICIES),
     "spans": Grid(
-        6,
-        [*place_on_crowd(BINDING_LEVELS), OTHER_SCENARIOS[0]],
-        COMPARED_POLICIES,
-        in_periods=True,
+        6, [*place_on_crowd(BINDING_LEVELS), OTHER_SCENARIOS[0]], COMPARED_POLICIES, in_periods=True
     ),
 }
 """sweep: Figure 1. crowd: Figures 2 and 3. beyond: our policies beside the paper's best, at a

@@ -6,13 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import (
-    VerbParser,
-    add_group,
-    add_verb,
-    explain_missing_extra,
-    print_result,
-)
+from bylot.cli.options import VerbParser, add_group, add_verb, explain_missing_extra, print_result
 from bylot.errors import BylotError
 
 if TYPE_CHECKING:

@@ -108,11 +108,7 @@ def write_report(
 
 
 def build_opening(
-    run: RunManifest,
-    groups: RecordGroups,
-    core_seconds: float | None,
-    title: str,
-    with_paper: bool,
+    run: RunManifest, groups: RecordGroups, core_seconds: float | None, title: str, with_paper: bool
 ) -> list[Block]:
     """The data, the size of the run, and what is missing."""
     blocks: list[Block] = [Heading(title, 1)]
