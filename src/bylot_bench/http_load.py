@@ -120,8 +120,10 @@ class ServerProcess:
 
 
 class LoadResult(NamedTuple):
+    connections: int
     requests: int
     seconds: float
+    requests_per_s: float
     p50_ms: float
     p99_ms: float
     errors: int  # answers that were not as expected
@@ -161,7 +163,9 @@ async def drive_connections(
     await asyncio.gather(*(drive_one() for _ in range(connections)))
     seconds = time.perf_counter() - began
     p50, p99 = 1e3 * np.percentile(latencies, [50, 99])
-    return LoadResult(len(latencies), seconds, float(p50), float(p99), errors)
+    rate = len(latencies) / seconds
+    times = float(p50), float(p99)
+    return LoadResult(connections, len(latencies), seconds, rate, *times, errors)
 
 
 async def read_answer(reader: asyncio.StreamReader) -> bytes:

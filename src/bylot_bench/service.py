@@ -56,9 +56,9 @@ def run(soak: float = 0.0) -> dict[str, Any]:
     print_progress("... hello, and durable requests at 64 connections")
     cpu, lost = measure_cpu()
     print_progress("... at 1, 16 and 64 connections")
-    loads = [load_to_data(n, measure_throughput(n)) for n in CONNECTION_COUNTS]
+    loads = [measure_throughput(n)._asdict() for n in CONNECTION_COUNTS]
     print_progress("... one commit per request, for comparison")
-    each = load_to_data(64, measure_throughput(64, "--commit", "each"))
+    each = measure_throughput(64, "--commit", "each")._asdict()
     result: dict[str, Any] = {
         "cpu_us_per_request": cpu,
         "ratio_to_hello": {name: cpu[name] / cpu["hello"] for name in ("decide", "reward")},
@@ -135,16 +135,6 @@ async def drive_pairs(port: int, connections: int, goes_on: Callable[[], bool]) 
     )
 
 
-def load_to_data(connections: int, load: LoadResult) -> dict[str, float]:
-    return {
-        "connections": connections,
-        "requests_per_s": load.requests / load.seconds,
-        "p50_ms": load.p50_ms,
-        "p99_ms": load.p99_ms,
-        "errors": load.errors,
-    }
-
-
 def soak_server(seconds: float) -> dict[str, Any]:
     """Load a server for a long time; compare its memory after a fifth of it and at the end."""
     with run_bylot_server() as server:
@@ -160,11 +150,8 @@ def soak_server(seconds: float) -> dict[str, Any]:
 
         load = asyncio.run(watch_memory())
     early, late = samples[len(samples) // 5], samples[-1]
-    return load_to_data(64, load) | {
-        "requests": load.requests,
-        "seconds": load.seconds,
-        "memory_mb": {"after_a_fifth": early / 2**20, "at_the_end": late / 2**20},
-    }
+    memory = {"after_a_fifth": early / 2**20, "at_the_end": late / 2**20}
+    return {**load._asdict(), "memory_mb": memory}
 
 
 def render(result: dict[str, Any]) -> str:
