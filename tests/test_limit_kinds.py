@@ -19,12 +19,7 @@ from bylot.problem import DerivedCost, Limit
 class Weighted(DerivedCost, key="weighted"):
     """Members of a group, each with a weight of its own."""
 
-    group: str
     weights: tuple[tuple[str, float], ...]
-
-    @property
-    def name(self) -> str:
-        return self.group
 
     def row(self, experts: Sequence[str]) -> Floats:
         weights = dict(self.weights)

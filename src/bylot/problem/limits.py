@@ -25,42 +25,47 @@ MIN_POSITIVE_COST, MAX_COST = 1e-100, 1e100
 """Costs and bounds are 0 or between these, so that no product of a few of them can overflow."""
 
 
+@dataclass(frozen=True)
 class DerivedCost:
     """A cost that follows from the names of the experts: the base of new kinds of limits.
 
-    A subclass is a frozen dataclass with a `name`, the (K,) costs `row`, and `to_data` and
-    `from_data` for files. It names the key of its data: ``class Share(DerivedCost, key="share")``.
+    A subclass is a frozen dataclass with the (K,) costs `row`; `to_data` and `from_data` are for
+    files. It names the key of its data: ``class Share(DerivedCost, key="share")``.
     """
 
     kinds: ClassVar[dict[str, type["DerivedCost"]]] = {}
+    key: ClassVar[str]
+    group: str
 
     def __init_subclass__(cls, *, key: str) -> None:
-        cls.kinds[key] = cls
+        cls.key, cls.kinds[key] = key, cls
 
     @property
     def name(self) -> str:
         """The name of the cost."""
-        raise NotImplementedError
+        return self.group
 
     def row(self, experts: Sequence[str]) -> Floats:
         """Return the (K,) costs of the experts, all of them 0 or more."""
         raise NotImplementedError
 
     def to_data(self) -> dict[str, Any]:
-        """Return the cost as JSON data."""
-        raise NotImplementedError
+        """Return the cost as JSON data, with lists for tuples."""
+        data = {name: list(x) if isinstance(x, tuple) else x for name, x in vars(self).items()}
+        return {self.key: data.pop("group"), **data}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` returned."""
-        raise NotImplementedError
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        tuples = {name: tuple(x) if isinstance(x, list) else x for name, x in known.items()}
+        return cls(data[cls.key], **tuples)
 
 
 @dataclass(frozen=True)
 class Share(DerivedCost, key="share"):
     """The number of members of a group in the panel: a cost of 1 for members, 0 for others."""
 
-    group: str
     members: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -76,24 +81,10 @@ class Share(DerivedCost, key="share"):
             what = f"share {self.group!r} names {name!r} {times} times"
             raise ProblemError(what, remedy="name each member once")
 
-    @property
-    def name(self) -> str:
-        """The name of the group."""
-        return self.group
-
     def row(self, experts: Sequence[str]) -> Floats:
         """Return 1 for each member and 0 for the others."""
         members = set(self.members)
         return np.array([float(name in members) for name in experts])
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the share as JSON data."""
-        return {"share": self.group, "members": list(self.members)}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_data` returned."""
-        return cls(data["share"], tuple(data["members"]))
 
 
 @dataclass(frozen=True)

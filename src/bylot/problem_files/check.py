@@ -9,19 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bylot import policies
 from bylot._text import format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
-from bylot.policies import (
-    Distinct,
-    NoisyOr,
-    Strict,
-    Tangent,
-    constraint_rows,
-    guard,
-    noisy_or,
-    policy_to_data,
-    resolve_policy,
-)
+from bylot.policies import constraint_rows, guard, noisy_or
 from bylot.policies.iid_limits import make_safe_rows
 from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
@@ -77,13 +68,13 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         },
         "looser": list(map(written_limit_data, () if applies else find_looser_limits(file))),
         "policies": {
-            Distinct.name: distinct,
-            NoisyOr.name: check_posterior(file, distinct),
-            Tangent.name: check_guarded(problem, fewer=True),
-            Strict.name: check_safe_set(problem),
+            policies.Distinct.name: distinct,
+            policies.NoisyOr.name: check_posterior(file, distinct),
+            policies.Tangent.name: check_guarded(problem, fewer=True),
+            policies.Strict.name: check_safe_set(problem),
         },
         "auto": {
-            spec: policy_to_data(resolve_policy(spec, problem))["name"]
+            spec: policies.policy_to_data(policies.resolve_policy(spec, problem))["name"]
             for spec in ("auto", f"auto:propensities=false{contexts}")
         },
     }
@@ -246,7 +237,7 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
                 "implied by the others" if redundant else "",
             )
         )
-    policies = [
+    checks = [
         (
             policy,
             "yes" if one["applies"] else "no",
@@ -260,7 +251,7 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
         [("cost", "lowest", "mean", "highest", "unit"), *costs],
         [("group", "experts"), *groups],
         [("limit", "bound", "", "lowest", "highest", "distinct from", "to", "line", ""), *limits],
-        [("policy", "can run", "margin", "shortest period", ""), *policies],
+        [("policy", "can run", "margin", "shortest period", ""), *checks],
     ]
 
 
@@ -291,7 +282,7 @@ def describe_limits(file: ProblemFile) -> list[str]:
 
 def describe_looser_limits(found: dict[str, Any]) -> list[str]:
     """The bounds that would let the policies with full panels run, if they cannot."""
-    if found["policies"][Distinct.name]["applies"]:
+    if found["policies"][policies.Distinct.name]["applies"]:
         return []
     ways = []
     for one in found["looser"]:
@@ -299,10 +290,10 @@ def describe_looser_limits(found: dict[str, Any]) -> list[str]:
         name = one.get("cost") or one["group"]
         place = f"for {name}" if one["line"] is None else f"in line {one['line']}"
         ways.append(f"{side}: {one[side]!r} {place}")
-    policies = f"{Distinct.name} and {NoisyOr.name}"
+    both = f"{policies.Distinct.name} and {policies.NoisyOr.name}"
     if not ways:
-        return [f"No change of a single bound lets {policies} run."]
-    return [f"{policies} can run with {join_words(ways, 'or')}."]
+        return [f"No change of a single bound lets {both} run."]
+    return [f"{both} can run with {join_words(ways, 'or')}."]
 
 
 def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
@@ -316,15 +307,16 @@ def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
     line = f"{first}, the default, selects {names[0]}"
     if names[0] != names[1]:
         line += f"; {second}, for logs that nobody will evaluate, selects {names[1]}"
-    lines, posterior = [f"{line}."], found["policies"][NoisyOr.name]
+    lines, name = [f"{line}."], policies.NoisyOr.name
+    posterior = found["policies"][name]
     if posterior["applies"]:
         lines.append(
-            f"{NoisyOr.name} records propensities only in rounds that it sets aside for "
-            f"exploration ({NoisyOr.name}:explore=0.02); its log can be evaluated with these."
+            f"{name} records propensities only in rounds that it sets aside for exploration "
+            f"({name}:explore=0.02); its log can be evaluated with these."
         )
     if posterior["memory"] >= REPORTED_MEMORY_BYTES:
         lines.append(
-            f"The posterior of {NoisyOr.name} over pairs of {file.problem.size:,} experts takes "
+            f"The posterior of {name} over pairs of {file.problem.size:,} experts takes "
             f"{posterior['memory'] / 2**20:,.0f} MiB in {max(1, len(file.contexts)):,} contexts."
         )
     return lines
