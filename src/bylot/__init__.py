@@ -19,25 +19,13 @@ if TYPE_CHECKING:
     from bylot.simulation import Trace, play, simulate
 
 PUBLIC_HOMES = {
-    "AsyncClient": "client",
-    "Client": "client",
-    "Decision": "router.decision",
-    "Limit": "problem",
-    "Mixture": "optima",
-    "Optimum": "optima",
-    "Problem": "problem",
-    "Receipt": "router.decision",
-    "Router": "router.router",
-    "Score": "metrics",
-    "Trace": "simulation",
-    "at_least": "problem",
-    "at_most": "problem",
-    "best_mixture": "optima",
-    "optimum": "optima",
-    "play": "simulation",
-    "score": "metrics",
-    "share": "problem",
-    "simulate": "simulation",
+    "client": ("AsyncClient", "Client"),
+    "metrics": ("Score", "score"),
+    "optima": ("Mixture", "Optimum", "best_mixture", "optimum"),
+    "problem": ("Limit", "Problem", "at_least", "at_most", "share"),
+    "router.decision": ("Decision", "Receipt"),
+    "router.router": ("Router",),
+    "simulation": ("Trace", "play", "simulate"),
 }
 PUBLIC_MODULES = ["environments", "errors", "evaluate", "policies", "problem_files", "theory"]
 
@@ -78,6 +66,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name in PUBLIC_MODULES:
         return import_module(f"bylot.{name}")
-    if name not in PUBLIC_HOMES:
-        raise AttributeError(f"module 'bylot' has no attribute {name!r}")
-    return getattr(import_module(f"bylot.{PUBLIC_HOMES[name]}"), name)
+    for home, names in PUBLIC_HOMES.items():
+        if name in names:
+            return getattr(import_module(f"bylot.{home}"), name)
+    raise AttributeError(f"module 'bylot' has no attribute {name!r}")

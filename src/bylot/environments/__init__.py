@@ -1,4 +1,4 @@
-"""Worlds to play in: pure in (seed, t), so that all policies meet the same rounds."""
+"""Environments: pure in (seed, t), so that all policies meet the same rounds."""
 
 from bylot.environments.base import Environment, Given, Rounds
 from bylot.environments.delays import NO_DELAY, RewardDelay

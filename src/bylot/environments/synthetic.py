@@ -9,13 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bylot.environments.base import (
-    BLOCK_ROUNDS,
-    Rounds,
-    check_positive_value,
-    check_value_array,
-    make_block_generator,
-)
+from bylot.environments import base
+from bylot.environments.base import BLOCK_ROUNDS, Rounds
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem import Problem, at_least, at_most, share
@@ -49,10 +44,10 @@ class Drifting:
             sizes = (dimensions, size)
             raise ValuesError("dimensions and size", got=sizes, expected="at least one of each")
         self.shape = dimensions, size
-        self.period = check_positive_value("period", period)
+        self.period = base.check_positive_value("period", period)
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        phase = make_block_generator(seed, 0).random(self.shape)
+        phase = base.make_block_generator(seed, 0).random(self.shape)
         turn = np.arange(start, stop)[:, None, None] / self.period
         values = 0.5 + 0.5 * np.sin(2 * np.pi * (turn + phase))
         return Rounds(values, np.zeros(stop - start, np.int64))
@@ -80,11 +75,11 @@ class Noisy:
     def __init__(self, skills: npt.ArrayLike, kappa: float = 20.0, worth: float = 1.0) -> None:
         stack = np.asarray(skills, dtype=np.float64)
         stack = stack[None] if stack.ndim == 2 else stack
-        self.skills = check_value_array(stack, ("context", "dimension", "expert"))
+        self.skills = base.check_value_array(stack, ("context", "dimension", "expert"))
         if self.skills.max() > 1:
             raise ValuesError("skill", got=float(self.skills.max()), expected="a number in [0, 1]")
-        self.kappa = check_positive_value("kappa", kappa)
-        self.worth = check_positive_value("worth", worth)
+        self.kappa = base.check_positive_value("kappa", kappa)
+        self.worth = base.check_positive_value("worth", worth)
         self.contexts, N, K = self.skills.shape
         self.shape = N, K
 
@@ -93,7 +88,7 @@ class Noisy:
 
     def block(self, number: int, seed: int, scale: Floats | None = None) -> Rounds:
         """Draw a block; scale (BLOCK_ROUNDS, K) multiplies the skills of each expert by round."""
-        rng = make_block_generator(seed, number)
+        rng = base.make_block_generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK_ROUNDS)
         means = self.skills[contexts]
         if scale is not None:
@@ -155,7 +150,7 @@ class Regime:
 
     def shrunk_experts(self, block: int, seed: int) -> Ints:
         """Draw the experts that are shrunk in a block of the horizon, in increasing order."""
-        chosen = make_block_generator(seed, block, REGIME_STREAM).permutation(self.shape[1])
+        chosen = base.make_block_generator(seed, block, REGIME_STREAM).permutation(self.shape[1])
         return np.sort(chosen[: self.count])
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:

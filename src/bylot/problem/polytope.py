@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog
 
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats, Ints
@@ -83,7 +83,7 @@ class LimitPolytope:
     def find_culprits(self) -> list[int]:
         """Find limits that cannot be kept together (Farkas); they need not be few."""
         t, _, solution = self._relax(self.every)
-        active = np.abs(solution.multipliers[:-2]) > BOUND_TOLERANCE
+        active = np.abs(solution.ineqlin.marginals[:-2]) > BOUND_TOLERANCE
         return np.flatnonzero(active).tolist() if t > BOUND_TOLERANCE else []
 
     def is_feasible(self, active: Iterable[int]) -> bool:
@@ -128,7 +128,7 @@ class LimitPolytope:
         )
         return None if solution is None else solution.x[: self.size]
 
-    def _relax(self, active: list[int]) -> tuple[float, "PolytopeProgram", "PolytopeSolution"]:
+    def _relax(self, active: list[int]) -> tuple[float, "PolytopeProgram", OptimizeResult]:
         """Find the least fraction t >= 0 by which the bounds must be relaxed: over p and t with
 
         c_j.p <= (1 + t) u_j,   c_j.p >= (1 - t) l_j,   sum p >= (1 - t) fewest
@@ -188,16 +188,9 @@ class PolytopeProgram(NamedTuple):
     ceiling: Floats
 
 
-class PolytopeSolution(NamedTuple):
-    """A minimiser, and the change of the minimum per unit of each right-hand side."""
-
-    x: Floats
-    multipliers: Floats
-
-
 def solve_linear_program(
     cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats
-) -> PolytopeSolution | None:
+) -> OptimizeResult | None:
     """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
     accuracy = BOUND_TOLERANCE / 10
     for presolve in (True, False):  # without presolve if the first attempt gives up, which is rare
@@ -214,5 +207,5 @@ def solve_linear_program(
             },
         )
         if found.status == 0:
-            return PolytopeSolution(np.asarray(found.x), np.asarray(found.ineqlin.marginals))
+            return found
     return None
