@@ -18,7 +18,7 @@ from bylot.problem_files.document import DOCUMENT_PARSERS, Document
 from bylot.problem_files.schema import (
     MAX_NAME_LENGTH,
     SCHEMA,
-    check_problem_document,
+    check_value,
     packaged_text,
 )
 
@@ -42,7 +42,7 @@ def parsed(content: str, ending: str) -> Document:
 def fits(document: Document) -> bool:
     """Does the reader accept the document?"""
     try:
-        check_problem_document(document)
+        check_value(document, (), document.data, SCHEMA)
     except ProblemFileError:
         return False
     return True

@@ -125,22 +125,20 @@ class Limit:
         if self.sign not in (UPPER, LOWER):
             what, remedy = f"sign of the limit on {self.name!r}", "use at_most or at_least"
             raise ProblemError(what, got=self.sign, expected="-1 or +1", remedy=remedy)
-        object.__setattr__(self, "bound", self._check_bound())
-
-    def _check_bound(self) -> float:
-        value, remedy = float_from_real(self.bound), None
+        value, advice = float_from_real(self.bound), None
         if value is not None and (value == 0 or MIN_POSITIVE_COST <= value <= MAX_COST):
-            return value
+            object.__setattr__(self, "bound", value)
+            return
         if value == math.inf:
             why = "every average keeps" if self.sign == UPPER else "no average reaches"
-            remedy = f"leave the limit out, as {why} it"
+            advice = f"leave the limit out, as {why} it"
         elif value is not None and value > 0:
-            remedy = "measure the cost in another unit"
+            advice = "measure the cost in another unit"
         raise ProblemError(
             f"bound {self.side} of the limit on {self.name!r}",
             got=self.bound,
             expected=f"0 or a number from {MIN_POSITIVE_COST} to {MAX_COST}",
-            remedy=remedy,
+            remedy=advice,
         )
 
     @property

@@ -11,7 +11,7 @@ from bylot.outcome_tables.text_lines import quote_field, shorten
 from bylot.problem import validation
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document, Keys
-from bylot.problem_files.schema import EXPERT_KEYS, check_expert_document
+from bylot.problem_files.schema import EXPERT_KEYS, SCHEMA, check_value
 
 MAX_CSV_BYTES = 100_000_000
 
@@ -47,7 +47,8 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
     if isinstance(entries, dict):
         sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
         source = document_from_sheet(document, declared, entries.get("group", []), sheet)
-        entries = check_expert_document(source)
+        entries = source.data["experts"]
+        check_value(source, ("experts",), entries, SCHEMA["$defs"]["experts"])
     elif csv is not None:
         what = f"the experts are listed here, so {csv} cannot replace them"
         raise document.error(("experts",), what, remedy="omit --experts")
@@ -55,11 +56,10 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
     costs = read_expert_costs(source, entries, declared)
     groups = read_groups(document, problem, source, entries, sheet)
     for name in groups.keys() & costs.keys():
-        if costs[name] != [float(one in groups[name].members) for one in names]:
+        members, path, line = groups[name]
+        if costs[name] != [float(one in members) for one in names]:
             what, remedy = f"{quote_field(name)} is a cost and a group", "rename one of them"
-            raise ProblemFileError(
-                what, remedy=remedy, path=groups[name].path, line=groups[name].line
-            )
+            raise ProblemFileError(what, path=path, line=line, remedy=remedy)
     return ExpertList(names, costs, groups, None if sheet is None else sheet.path)
 
 
@@ -213,14 +213,9 @@ def members_by_column(
     for row, (name, field) in enumerate(zip(sheet.names, sheet.column(column), strict=True)):
         value = parse_decimal(field)
         if value is None and (field or not blank):
-            raise ProblemFileError(
-                column,
-                got=shorten(field),
-                expected="a number",
-                remedy=f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}",
-                path=sheet.path,
-                line=sheet.line(row),
-            )
+            remedy = f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}"
+            parts = {"got": shorten(field), "expected": "a number", "remedy": remedy}
+            raise ProblemFileError(column, path=sheet.path, line=sheet.line(row), **parts)
         if blank == "in" if value is None else low <= value <= high:
             members.append(name)
     if not members:

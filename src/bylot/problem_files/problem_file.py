@@ -14,12 +14,7 @@ from bylot.problem.limits import MAX_COST
 from bylot.problem_files.document import Document, format_yaml, read_document
 from bylot.problem_files.experts import Group, read_expert_list
 from bylot.problem_files.limits import WrittenLimit, read_limits
-from bylot.problem_files.schema import (
-    EXPERT_KEYS,
-    NAME_RULE,
-    check_problem_document,
-    is_readable_name,
-)
+from bylot.problem_files.schema import EXPERT_KEYS, NAME_RULE, SCHEMA, check_value, is_readable_name
 
 MAX_LISTED_REMEDIES = 4
 
@@ -86,7 +81,8 @@ def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) 
         If no policy can keep all limits; also an InfeasibleLimits.
     """
     document = read_document(Path(path))
-    entry = check_problem_document(document)
+    entry = document.data
+    check_value(document, (), entry, SCHEMA)
     pool = read_expert_list(document, entry, None if experts is None else Path(experts))
     limits = list(read_limits(document, entry, pool))
     with document.locate_errors("floor"):

@@ -34,20 +34,6 @@ def packaged_text(name: str) -> str:
 SCHEMA: SchemaPart = json.loads(packaged_text("problem.schema.json"))
 
 
-def check_problem_document(document: Document) -> dict[str, Any]:
-    """The data of a document, if it follows the schema."""
-    check_value(document, (), document.data, SCHEMA)
-    data: dict[str, Any] = document.data
-    return data
-
-
-def check_expert_document(document: Document) -> list[dict[str, Any]]:
-    """The same for a document that holds a list of experts and nothing else."""
-    experts: list[dict[str, Any]] = document.data["experts"]
-    check_value(document, ("experts",), experts, SCHEMA["$defs"]["experts"])
-    return experts
-
-
 def list_alternatives(part: SchemaPart) -> Iterator[SchemaPart]:
     """The part that a reference stands for; those among which a value may choose."""
     if "$ref" in part:
