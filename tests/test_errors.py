@@ -53,7 +53,7 @@ def test_limits_are_written_as_the_reader_knows_them() -> None:
         remedies=remedies,
         draws=4,
     )
-    assert error.conflict == error.limits
+    assert error.limits == (at_most("usd", 1.0), at_most("gpu", 2.0))
     assert error.explain(shout) == (
         "no policy keeps USD <= 1 and GPU <= 2; use USD <= 2 or GPU <= 3, "
         "or draw more experts per request: draws=4"

@@ -137,8 +137,8 @@ def test_a_refusal_names_a_smallest_conflict_and_bounds_that_work(seed: int, spr
     if refusal is None:
         return
     assert refusal.smallest
-    assert not setting.can_be_kept(refusal.conflict)
-    for fewer in itertools.combinations(setting.limits, len(refusal.conflict) - 1):
+    assert not setting.can_be_kept(refusal.limits)
+    for fewer in itertools.combinations(setting.limits, len(refusal.limits) - 1):
         assert setting.can_be_kept(fewer, room=ROOM)
     assert refusal.remedies
     for remedy in refusal.remedies:
@@ -152,7 +152,7 @@ def test_a_refusal_names_a_smallest_conflict_and_bounds_that_work(seed: int, spr
 def test_the_two_tests_above_see_both_verdicts_and_conflicts_of_several_sizes() -> None:
     rng = np.random.default_rng(0)
     refusals = [random_setting(rng, 0.5).refusal() for _ in range(300)]
-    sizes = [len(refusal.conflict) for refusal in refusals if refusal]
+    sizes = [len(refusal.limits) for refusal in refusals if refusal]
     assert 30 < len(sizes) < 270
     assert set(sizes) >= {1, 2, 3}
     assert {len(refusal.remedies[0]) for refusal in refusals if refusal} >= {1, 2}
@@ -214,7 +214,7 @@ def test_the_message_says_all_of_it() -> None:
         "at_least('senior', 0.5) together (the smallest conflict among 3 limits); "
         "use at_most('usd', 2.5) or at_least('senior', 0.166666)"
     )
-    assert refusal.value.conflict == (limits[0], limits[1])
+    assert refusal.value.limits == (limits[0], limits[1])
 
 
 def test_a_single_limit_out_of_reach_has_one_remedy_and_perhaps_more_draws() -> None:
@@ -232,7 +232,7 @@ def test_two_conflicts_apart_need_a_joint_change() -> None:
     setting = Setting({"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [1.0, 1.0]}, limits, draws=1)
     refusal = setting.refusal()
     assert refusal is not None
-    assert len(refusal.conflict) == 1
+    assert len(refusal.limits) == 1
     assert refusal.remedies == ((at_most("a", 1.0), at_most("b", 1.0)),)
     assert str(refusal).endswith(
         "; use at_most('a', 1.0) and at_most('b', 1.0) together, as no single change is enough"
@@ -260,7 +260,7 @@ def test_twelve_minimum_shares_that_need_more_than_all_draws_conflict_as_twelve(
     setting = Setting({"usd": np.full(36, 0.3)}, [budget, *shares(0.26, 12)], draws=3)
     refusal = setting.refusal()
     assert refusal is not None
-    assert set(refusal.conflict) == set(setting.limits) - {budget}
+    assert set(refusal.limits) == set(setting.limits) - {budget}
     assert refusal.smallest
     assert "or one of 6 more in .remedies" in str(refusal)
     assert len(refusal.remedies) == 12
@@ -311,7 +311,7 @@ def test_a_change_of_unit_does_not_change_the_verdict(seed: int, unit: float) ->
     first, second = before.refusal(), Setting(costs, limits, before.draws).refusal()
     assert (first is None) == (second is None)
     if first and second:
-        assert len(first.conflict) == len(second.conflict)
+        assert len(first.limits) == len(second.limits)
 
 
 def test_an_expert_that_costs_a_million_budgets_does_not_blur_the_others() -> None:
@@ -395,7 +395,7 @@ def test_the_refusal_survives_pickling() -> None:
     assert refusal is not None
     other = pickle.loads(pickle.dumps(refusal))
     assert str(other) == str(refusal)
-    assert (other.conflict, other.remedies) == (refusal.conflict, refusal.remedies)
+    assert (other.limits, other.remedies) == (refusal.limits, refusal.remedies)
 
 
 def test_every_point_of_the_region_is_a_mixture_of_sets() -> None:

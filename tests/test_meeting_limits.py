@@ -66,7 +66,7 @@ def test_a_bound_that_meets_its_opposite_has_a_one_sided_price() -> None:
 def test_limits_that_cross_are_infeasible() -> None:
     with pytest.raises(InfeasibleLimits, match=r"is above .*; swap the two bounds") as refusal:
         make_meeting_limits(1.6, apart=-0.1)
-    assert {limit.side for limit in refusal.value.conflict} == {"at_most", "at_least"}
+    assert {limit.side for limit in refusal.value.limits} == {"at_most", "at_least"}
 
 
 def test_widths_are_in_units_of_the_largest_cost() -> None:

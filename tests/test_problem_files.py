@@ -279,7 +279,7 @@ def test_limits_in_conflict_are_named_by_their_lines_with_what_to_write(tmp_path
     error = caught.value
     assert isinstance(error, InfeasibleLimits)
     assert error.lines == (15,)
-    assert error.conflict == (at_most("usd", 0.3),)
+    assert error.limits == (at_most("usd", 0.3),)
     said = str(error)
     assert ", line 15: no policy can keep 'usd' at_most 0.3 per request (line 15);" in said
     assert said.endswith(

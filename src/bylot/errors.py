@@ -107,11 +107,6 @@ class InfeasibleLimits(ProblemError):
     smallest: bool = True
     draws: int | None = None
 
-    @property
-    def conflict(self) -> Sequence[Any]:
-        """The limits that cannot be kept together."""
-        return self.limits
-
     def advise(self, format_limit: Callable[[Any], str] = str) -> str:
         """Write the bounds that resolve the conflict, and the number of draws that does."""
         if self.remedy is not None or not (self.remedies or self.draws):
