@@ -11,7 +11,7 @@ from bylot.errors import InfeasibleLimits
 from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats
 from bylot.optima import Optimum, optimum
-from bylot.optima.exact_search import ExactCosts
+from bylot.optima.policy_search import ExactCosts
 from bylot.problem import Limit, Problem, at_least, at_most
 from small import expected_reward
 

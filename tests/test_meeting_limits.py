@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose
 
 from bylot.errors import InfeasibleLimits
 from bylot.optima import ValueStack, check_shadow_prices, optimum
-from bylot.optima.exact_search import ExactCosts, find_feasible_policy, maximise_locally
 from bylot.optima.objective import Objective
+from bylot.optima.policy_search import ExactCosts, find_feasible_policy, maximise_locally
 from bylot.problem import Problem, at_least, at_most
 from test_exact_optimum import make_problem, make_values, room_under_limits, solve_by_slsqp
 

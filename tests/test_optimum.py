@@ -14,7 +14,7 @@ from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import Optimum, ValueStack, optimum
 from bylot.optima.objective import Objective
-from bylot.optima.surrogate import Subproblem
+from bylot.optima.policy_search import Subproblem
 from bylot.problem import Limit, Problem, at_least, at_most
 from small import distance_to_box, expected_reward, lemma_1_gradient
 

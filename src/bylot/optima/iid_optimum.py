@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 from bylot.errors import ProblemError, ValuesError
 from bylot.numerics.iid_sets import iid_inclusion
 from bylot.numerics.jit import Floats
-from bylot.optima.exact_search import search_exact_optimum
 from bylot.optima.objective import RELATIVE_GAP, ContextLabels, Objective, ValueStack, split_values
-from bylot.optima.surrogate import Subproblem, maximise_surrogate
+from bylot.optima.policy_search import Subproblem, maximise_surrogate, search_exact_optimum
 from bylot.problem import Problem
 
 

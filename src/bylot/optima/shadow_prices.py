@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats
-from bylot.optima.exact_search import ExactCosts, maximise_from_start
 from bylot.optima.iid_optimum import Optimum, optimum, split_subproblems
 from bylot.optima.mixtures import Mixture, make_mixture_programs
 from bylot.optima.objective import RELATIVE_GAP, ValueStack, split_values, stack_values
+from bylot.optima.policy_search import ExactCosts, maximise_from_start
 from bylot.problem import Limit, Problem
 
 RELATIVE_BOUND_STEP = 1e-3  # of a bound; of the largest cost, if the bound is 0

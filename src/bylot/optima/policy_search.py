@@ -1,7 +1,9 @@
-"""The optimum under exact expected costs: a local search from several starts, and a ceiling.
+"""The best policies under the paper's surrogate, and under exact expected costs.
 
-Upper limits on a concave cost leave a non-convex set. Each start is improved within the tangents
-at the current point; a maximum over the chords bounds what any policy can earn.
+The surrogate, mean costs sum_i q_i c_i inside the box S, is a polytope: one maximisation with its
+certificate suffices. Upper limits on exact costs, which are concave, leave a non-convex set. Each
+of several starts is improved within the tangents at the current point; a maximum over the chords
+bounds what any policy can earn.
 """
 
 from collections.abc import Iterator
@@ -14,9 +16,8 @@ from bylot.errors import InfeasibleLimits
 from bylot.numerics import iid_sets
 from bylot.numerics.jit import Bools, Floats
 from bylot.optima.newton import CertifiedMaximum, ConcaveProgram, Point, QuadraticModel
-from bylot.optima.objective import Objective
+from bylot.optima.objective import COARSE_ROUNDS, Objective
 from bylot.optima.polytope import Polytope
-from bylot.optima.surrogate import Subproblem, maximise_surrogate
 from bylot.problem import Problem
 
 LIMIT_SLACK = 1e-9  # units by which a limit may be violated while cuts are added
@@ -25,6 +26,77 @@ MAX_LOCAL_STEPS = 300  # of one local search
 MAX_CUTS = 10  # cuts added for one step before the step is shortened instead
 NARROW_BAND = 1e-2  # units; opposite limits on one cost that are closer count as meeting
 MAX_HALVINGS = 20  # of a step between such limits until it improves the value
+
+COARSE_TOLERANCES = ((64, 3e4), (8, 3e3))
+"""With many rounds, maximise on every 64th and every eighth first. Tolerances are multiples of the
+final one: the maxima of such samples differ by as much."""
+
+
+class Subproblem(NamedTuple):
+    """Maximise F over q (X, K), q >= floor, where context x has share_x of the costs.
+
+    The tolerance is a difference of values: a smaller gap counts as none.
+    """
+
+    problem: Problem
+    F: Objective
+    shares: Floats
+    floor: float
+    tolerance: float
+
+    @property
+    def floor_remedy(self) -> str:
+        """A remedy that applies while there is a floor."""
+        return "floor=False, " if self.floor > 0.0 else ""
+
+    def surrogate_program(self) -> ConcaveProgram:
+        """Maximise F over {q: sum_x share_x rows @ q_x in S}, as rows "at most"."""
+        problem = self.problem
+        away = -problem.signs[:, None] * problem.rows
+        ends = np.where(problem.signs < 0, problem.box.high, -problem.box.low)
+        rows = np.tile(away, len(self.shares)) * np.repeat(self.shares, problem.size)
+        polytope = Polytope(self.F.shape, self.floor, rows, ends)
+        return ConcaveProgram(self.F, polytope, self.tolerance)
+
+
+def maximise_surrogate(task: Subproblem, start: Floats | None = None) -> CertifiedMaximum:
+    """The best policies under S; prices in the unit of each limit's own bound."""
+    program = task.surrogate_program()
+    best = None if start is None else certify_start(program, start)
+    if best is None:
+        face = program.polytope.face
+        if face is None:
+            raise InfeasibleLimits(
+                f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
+                "{limits}, which is stricter than the limits",
+                limits=task.problem.limits,
+                remedy=f"use exact=True for the exact limits, {task.floor_remedy}or looser limits",
+            )
+        q, proxy, prices = face.centre if start is None else start, None, None
+        for step, ease in COARSE_TOLERANCES if task.F.rounds > COARSE_ROUNDS else ():
+            coarse = ConcaveProgram(task.F.thin(step), program.polytope, ease * task.tolerance)
+            prices = np.zeros(len(program.polytope.rows)) if prices is None else prices
+            best = coarse.maximise_by_newton(q, proxy, prices)
+            q, proxy, prices = best.q, coarse.F, best.prices
+        best = program.maximise(q, proxy, prices)
+    unit = np.where(task.problem.signs < 0, 1.0 / task.problem.draws, -1.0)  # S has u/M for u
+    return best._replace(prices=best.prices * unit)
+
+
+def certify_start(program: ConcaveProgram, q: Floats) -> CertifiedMaximum | None:
+    """q, if it is the maximum; None if it is not, or is infeasible.
+
+    The maximum under looser limits often is, and then no limit has a price: zero prices are tried
+    before a linear program is solved for others.
+    """
+    if not program.polytope.contains(q):
+        return None
+    value, slope = program.F.slope(q)
+    for prices in (np.zeros(len(program.polytope.rows)), None):
+        proof = program.polytope.certify(q, slope, prices)
+        if proof.gap <= program.tolerance:
+            return CertifiedMaximum(q, value, *proof, 0)
+    return None
 
 
 class ExactCosts(NamedTuple):
