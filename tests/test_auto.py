@@ -10,7 +10,7 @@ from bylot import Router, policies, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
 from bylot.eventlog.stored_router import StoredRouter
-from bylot.policies import Auto, Distinct, NoisyOr, Policy, Tangent, capacity, noisy_or, registry
+from bylot.policies import Auto, Distinct, NoisyOr, Policy, Tangent, noisy_or, registry
 from bylot.problem import Problem, at_most
 from small import five
 
@@ -56,7 +56,7 @@ def test_contexts_that_were_declared_count_unless_others_are_told(tmp_path: Path
     asked = Auto(propensities=False)
     assert Router(problem, asked).policy == NoisyOr()
     assert Router(problem, asked, max_contexts=4_000).policy == Distinct()
-    assert capacity.fill_auto_contexts(replace(asked, contexts=3), 4_000) == replace(
+    assert registry.fill_auto_contexts(replace(asked, contexts=3), 4_000) == replace(
         asked, contexts=3
     )
     address = f"sqlite:///{tmp_path}/b.db"

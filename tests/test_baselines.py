@@ -377,14 +377,14 @@ def test_a_range_of_rewards_is_mapped_to_the_unit_interval() -> None:
 @pytest.mark.parametrize(
     ("make", "settings", "words"),
     [
-        (Cucb, {"c": -1.0}, "c=-1.0 is not a positive number; the default is 2"),
-        (Cbwk, {"c": math.nan}, "c=nan"),
-        (Cbwk, {"step": 0.0}, "step=0.0 is not a positive number; the default is 10"),
-        (Cbwk, {"dual_on": "mean"}, "dual_on='mean'; use 'average' or 'instant'"),
-        (TsBwk, {"step": math.inf}, "step=inf"),
-        (TsBwk, {"step": "10"}, "step='10'"),
-        (Moe, {"rate": True}, "rate=True"),
-        (Moe, {"step": -4e-4}, "step=-0.0004"),
+        (Cucb, {"c": -1.0}, "setting c -1.0: expected 0 or a positive number; the default is 2.0"),
+        (Cbwk, {"c": math.nan}, "setting c nan: expected"),
+        (Cbwk, {"step": 0.0}, "setting step 0.0: expected a positive number; the default is 10.0"),
+        (Cbwk, {"dual_on": "mean"}, "setting dual_on 'mean': expected 'average' or 'instant'"),
+        (TsBwk, {"step": math.inf}, "setting step inf: expected"),
+        (TsBwk, {"step": "10"}, "setting step '10': expected"),
+        (Moe, {"rate": True}, "setting rate True: expected"),
+        (Moe, {"step": -4e-4}, "setting step -0.0004: expected"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

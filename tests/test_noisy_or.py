@@ -17,8 +17,8 @@ from bylot.numerics.variates import draw_normal, next_word, open_stream, open_un
 from bylot.policies import NoisyOr
 from bylot.policies.base import decide, learn
 from bylot.policies.budget import fill_paced_bounds
+from bylot.policies.budget import open_budget as opened_account
 from bylot.policies.guard import guard_panel
-from bylot.policies.guard import open_budget as opened_account
 from bylot.policies.noisy_or import NoisyOrRule
 from bylot.router.core import iterate_arrays
 from small import SKILLS, five, recorded, steady

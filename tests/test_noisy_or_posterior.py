@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.variates import open_stream
-from bylot.policies import noisy_or_posterior
 from bylot.policies.noisy_or_posterior import (
     Posterior,
     compute_drift_threshold,
@@ -110,7 +109,7 @@ def test_an_observation_does_what_the_formulas_say(switch: int | None) -> None:
         assert belief.squares[0] == pytest.approx(plain.squares, rel=1e-8)
         assert belief.missed[0] == pytest.approx(plain.missed, rel=1e-8)
         assert_allclose(belief.drift[0], plain.e, atol=1e-8)
-    assert noisy_or_posterior.is_valid_posterior(belief)
+    assert belief.is_valid(None)
 
 
 def test_other_contexts_are_left_alone() -> None:
@@ -133,7 +132,7 @@ def test_a_covariance_stays_one_over_long_runs(switch: int | None) -> None:
             assert_allclose(P, P.T, rtol=0, atol=0)
             assert np.linalg.eigvalsh(P).min() > 1e-9
             assert np.diag(P).max() <= 1 + 1e-9
-    assert noisy_or_posterior.is_valid_posterior(belief)
+    assert belief.is_valid(None)
 
 
 def test_an_alarm_comes_soon_after_a_switch_and_hardly_before() -> None:

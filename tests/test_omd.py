@@ -175,13 +175,16 @@ def test_an_empty_surrogate_marks_decisions_and_does_not_raise() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"eta": 0.0}, "eta=0.0"),
-        ({"eta": float("nan")}, "eta=nan"),
-        ({"eta_mult": -1.0}, "eta_mult=-1.0"),
-        ({"batch": 0}, "batch=0"),
-        ({"batch": 2.5}, "batch=2.5"),
-        ({"batch_gradient": "median"}, "batch_gradient='median'"),
-        ({"dual": Fixed(-0.1)}, "step=-0.1"),
+        ({"eta": 0.0}, "setting eta 0.0: expected a positive number"),
+        ({"eta": float("nan")}, "setting eta nan: expected a positive number"),
+        ({"eta_mult": -1.0}, "setting eta_mult -1.0: expected a positive number"),
+        ({"batch": 0}, "setting batch 0: expected a whole number"),
+        ({"batch": 2.5}, "setting batch 2.5: expected a whole number"),
+        ({"batch_gradient": "median"}, "setting batch_gradient 'median': expected 'mean' or 'sum'"),
+        (
+            {"dual": Fixed(-0.1)},
+            "step=-0.1.*Fixed, Anytime or Adaptive with a positive step",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], words: str) -> None:

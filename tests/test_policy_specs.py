@@ -51,9 +51,9 @@ def test_words_are_settings(words: str, settings: object) -> None:
         ),
         ("noisy-or:warp=9", "has no setting 'warp'; its settings are explore, pace, guard"),
         ("random:eta=1", "policy 'random' has no setting 'eta'; it has none"),
-        ("noisy-or:explore=2", "explore=2 is no share of the rounds"),
-        ("noisy-or:explore=some", "explore='some' is no share"),
-        ("noisy-or:guard=1", "guard=1 is neither True nor False"),
+        ("noisy-or:explore=2", "setting explore 2: expected a number from 0 to 1"),
+        ("noisy-or:explore=some", "setting explore 'some': expected a number"),
+        ("noisy-or:guard=1", "setting guard 1: expected True or False"),
         (
             "noisy-or:explore",
             "'explore' is no SETTING=VALUE; settings follow a colon, as in noisy-or:",

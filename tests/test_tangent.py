@@ -20,18 +20,20 @@ from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent
 from bylot.policies.base import Ticket, compute_distribution, decide, learn
-from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
+from bylot.policies.constraint_rows import (
+    ConstraintRows,
+    find_slater_point,
+    make_constraint_rows,
+)
 from bylot.policies.guard import LIMIT_TOLERANCE
-from bylot.policies.iid_draws import IidState
+from bylot.policies.iid_draws import IidState, TangentRule
 from bylot.policies.iid_limits import (
     fill_tangent_rows,
-    find_iid_floor,
-    find_iid_margin,
+    find_iid_exploration,
     project_onto_tangents,
     solve_max_entropy_draws,
 )
 from bylot.policies.mirror_ascent import make_gradient_state
-from bylot.policies.tangent import TangentRule
 from small import five, recorded, steady
 
 ALL = np.empty(0, np.bool_)
@@ -188,9 +190,7 @@ POOLS = [five(), five(draws=3), five(draws=4)]
 def kept(problem: Problem, seed: int, length: float) -> Floats:
     """Excess over each one-sided limit, in parts of it, after a step of random logits."""
     rows, M, rng = make_constraint_rows(problem), problem.draws, np.random.default_rng(seed)
-    mild = find_iid_floor(
-        rows, M, find_iid_margin(rows, M, find_slater_point(problem, fewer=True).margin)
-    )
+    _, mild = find_iid_exploration(rows, M, find_slater_point(problem, fewer=True).margin)
     theta, q, prices = np.log(mild), mild.copy(), np.zeros(rows.b.size)
     for _ in range(3):  # so that some limits bind
         theta += length * rng.uniform(-1, 1, theta.size)
@@ -344,10 +344,10 @@ TINY = {
 def test_the_margin_of_draws_is_attained_and_no_law_of_a_grid_has_more(name: str) -> None:
     problem = TINY[name]
     rows, M = make_constraint_rows(problem), problem.draws
-    margin = find_iid_margin(rows, M, find_slater_point(problem, fewer=True).margin)
-    found = solve_max_entropy_draws(rows, M, margin)
-    assert found.excess <= LIMIT_TOLERANCE
-    assert room_of(found.q[None], rows, M)[0] >= margin - 1e-6
+    margin, _ = find_iid_exploration(rows, M, find_slater_point(problem, fewer=True).margin)
+    q, excess = solve_max_entropy_draws(rows, M, margin)
+    assert excess <= LIMIT_TOLERANCE
+    assert room_of(q[None], rows, M)[0] >= margin - 1e-6
     best = room_of(grid(problem.size, 200), rows, M).max()
     assert best <= margin + 1e-6
     assert best >= margin - 0.02  # the grid is fine enough to notice a margin that is too large
@@ -361,8 +361,8 @@ def test_the_margin_of_draws_may_be_less_than_there_is_as_its_search_is_local() 
         draws=3,
     )
     rows = make_constraint_rows(problem)
-    margin = find_iid_margin(rows, 3, find_slater_point(problem, fewer=True).margin)
-    assert solve_max_entropy_draws(rows, 3, margin).excess <= LIMIT_TOLERANCE
+    margin, _ = find_iid_exploration(rows, 3, find_slater_point(problem, fewer=True).margin)
+    assert solve_max_entropy_draws(rows, 3, margin)[1] <= LIMIT_TOLERANCE
     assert 0.1 < margin < room_of(np.array([[0.0, 1.0, 0.0]]), rows, 3)[0]  # b alone
 
 

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+from enum import Enum
 from textwrap import dedent
 from types import ModuleType
 from typing import Any
@@ -13,8 +14,9 @@ from bylot.api import EventRecord, RouterSummary
 from bylot.client import AsyncRouter, DecisionRequest, RemoteRouter, RewardItem
 from bylot.optima import BestSet, ShadowPrice, ValueStack, best_set, check_shadow_prices
 from bylot.policies import Adaptive, Anytime, Fixed
+from bylot.policies.budget import LimitInPeriod
 from bylot.router.config import RouterConfig
-from bylot.router.status import LimitInPeriod, LimitStatus, PeriodStatus, RouterStatus
+from bylot.router.status import LimitStatus, PeriodStatus, RouterStatus
 
 Members = tuple[str, ...]
 WIDTH = 88  # of a signature on one line
@@ -230,7 +232,8 @@ def format_fields(kind: type) -> str:
         if isinstance(part, ast.AnnAssign) and isinstance(part.value, ast.Name):  # of a constant
             value = getattr(kind, segment(read_source(kind), part.target))
             line = line.replace(f"= {part.value.id}", f"= {value!r}")
-        if isinstance(part, ast.AnnAssign | ast.Assign) and not re.search(BEHIND, line):
+        shown = ast.AnnAssign | ast.Assign if issubclass(kind, Enum) else ast.AnnAssign
+        if isinstance(part, shown) and not re.search(BEHIND, line):
             kept.append(line)
     return "\n".join([f"class {node.name}:", *kept]) if kept else ""
 

@@ -125,7 +125,7 @@ def parse_optional_number(text: str) -> tuple[float | None]:
 
 def run_create(given: argparse.Namespace) -> None:
     from bylot.policies import Auto, resolve_policy
-    from bylot.policies.capacity import fill_auto_contexts
+    from bylot.policies.registry import fill_auto_contexts
     from bylot.problem_files import read
 
     names = ("seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")

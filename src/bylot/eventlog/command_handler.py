@@ -23,7 +23,7 @@ from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.history import decision_from_event, decision_record_from_events
 from bylot.eventlog.repository import RouterRepository
-from bylot.policies.capacity import check_max_contexts
+from bylot.policies.registry import check_max_contexts
 from bylot.router.decision import Decision
 from bylot.store import Event
 

@@ -18,7 +18,7 @@ from bylot.errors import (
     SurrogateWarning,
 )
 from bylot.numerics.jit import Bools
-from bylot.policies.capacity import fill_auto_contexts
+from bylot.policies.registry import fill_auto_contexts
 from bylot.policies.validation import RunConfig, check_at_least_one, is_reward_in_range
 from bylot.problem import Limit, Problem
 from bylot.problem.validation import suggest_known_name

@@ -14,8 +14,8 @@ from bylot.eventlog.config_validation import read_valid_config
 from bylot.eventlog.open_decisions import OpenDecisionColumns
 from bylot.eventlog.timeline import Timeline
 from bylot.policies.base import Policy
+from bylot.policies.budget import Guard
 from bylot.policies.fallback_schedule import schedule_from_sets
-from bylot.policies.guard import Guard
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore

@@ -3,9 +3,10 @@
 `base` has the contract, `registry` the list; every other module is an algorithm or a part of some.
 """
 
+from bylot.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot.policies.base import Policy
 from bylot.policies.distinct import Distinct
-from bylot.policies.moe import Moe
+from bylot.policies.iid_draws import Strict, Tangent
 from bylot.policies.noisy_or import NoisyOr
 from bylot.policies.omd import Adaptive, Anytime, Fixed, Omd
 from bylot.policies.random_panels import Random
@@ -21,10 +22,6 @@ from bylot.policies.registry import (
     resolve_policy,
     summarize_policy,
 )
-from bylot.policies.strict import Strict
-from bylot.policies.tangent import Tangent
-from bylot.policies.thompson import Ts, TsBwk
-from bylot.policies.ucb import Cbwk, Cucb, Greedy
 
 __all__ = [
     "POLICIES",

@@ -16,7 +16,8 @@ from numba.extending import overload
 from bylot.distributions import IidSets, PanelDistribution
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
-from bylot.numerics.sampling import IidDraws
+from bylot.numerics.sampling import is_first_draw
+from bylot.policies.validation import SettingKind, check_settings
 from bylot.problem import Problem
 
 MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0
@@ -34,43 +35,10 @@ class Ticket(NamedTuple):
     inclusion: Floats  # (K,) under the learned distribution of panels; empty if there is none
     available: Bools  # (K,) the experts it could be drawn from; empty: all
     share: float  # of q that the available experts hold
-    feasible: bool  # could the step before this draw satisfy its constraint?
+    feasible: bool  # can the limits still hold? omd: could q satisfy its constraint?
     propensity: float  # probability of the panel; NaN if unknown or not computed yet
     weight: float  # of what is learned from it: 1, unless it was drawn from a mixture
-    replaced: bool  # did the guard replace the draw, so that nothing can be learned from it?
-
-
-@jit_inline
-def make_iid_ticket(
-    t: int,
-    context: int,
-    panel: IidDraws,
-    available: Bools,
-    share: float,
-    feasible: bool,
-    propensity: float,
-    replaced: bool,
-) -> Ticket:
-    """The ticket of M i.i.d. draws."""
-    draws, q, none = panel.draws, panel.probabilities, np.empty(0)
-    return Ticket(t, context, draws, q, none, available, share, feasible, propensity, 1.0, replaced)
-
-
-@jit_inline
-def make_set_ticket(
-    t: int,
-    context: int,
-    draws: Ints,
-    inclusion: Floats,
-    available: Bools,
-    feasible: bool,
-    propensity: float,
-    weight: float,
-    replaced: bool,
-) -> Ticket:
-    """The ticket of a panel that was drawn as one set."""
-    p, q = inclusion, np.empty(0)
-    return Ticket(t, context, draws, q, p, available, 1.0, feasible, propensity, weight, replaced)
+    replaced: bool  # did the guard replace the draw? Gradient policies then skip the reward
 
 
 @jit_inline
@@ -114,29 +82,40 @@ def compute_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
 # For callers in Python; inside compiled code the four names above are the steps themselves.
 @jit
 def decide_compiled(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
-    """`decide` for callers in Python."""
     return decide(rule, state, context, rng, available)
 
 
 @jit
 def learn_compiled(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
-    """`learn` for callers in Python."""
     learn(rule, state, ticket, reward)
 
 
 @jit
 def compute_distribution_compiled(rule: Any, state: Any, context: int, available: Bools) -> Floats:
-    """`compute_distribution` for callers in Python."""
     return compute_distribution(rule, state, context, available)
 
 
 @jit
 def compute_inclusion_compiled(rule: Any, state: Any, ticket: Ticket) -> Floats:
-    """`compute_inclusion` for callers in Python."""
     return compute_inclusion(rule, state, ticket)
 
 
 STEP_BODIES: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
+
+
+def dispatch_by_type(generic: Callable[..., Any], **options: str) -> None:
+    """Let compiled code pick the body of a function by the *type* of its first argument.
+
+    A loop over such steps can be cached on disk, which one that takes them as arguments cannot.
+    """
+
+    @overload(generic, strict=False, **options)  # type: ignore[untyped-decorator]
+    def find_body(rule: Any, *others: Any) -> Any:
+        return STEP_BODIES[generic, rule.instance_class]
+
+
+for generic_step in (decide, learn, compute_distribution, compute_inclusion):
+    dispatch_by_type(generic_step, inline="always")
 
 
 def step(generic: Callable[..., Any], rule: type) -> Callable[[StepBody], StepBody]:
@@ -154,26 +133,63 @@ def step(generic: Callable[..., Any], rule: type) -> Callable[[StepBody], StepBo
     return register
 
 
-# Compiled code picks the body by the *type* of the rule. A loop over `decide` and `learn` can then
-# be cached on disk, which one that takes the steps as arguments cannot.
-@overload(decide, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def find_decide(rule: Any, state: Any, context: Any, rng: Any, available: Any) -> Any:
-    return STEP_BODIES[decide, rule.instance_class]
+@jit_inline
+def count_members(drawn: Ints, draws: Ints) -> None:
+    """Add a round for each distinct member of a panel."""
+    for j in range(draws.size):
+        drawn[draws[j]] += 1 if is_first_draw(draws, j) else 0
 
 
-@overload(learn, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def find_learn(rule: Any, state: Any, ticket: Any, reward: Any) -> Any:
-    return STEP_BODIES[learn, rule.instance_class]
+@jit
+def select_members(draws: Ints) -> Ints:
+    """The distinct members of a panel."""
+    members, n = np.empty(draws.size, np.int64), 0
+    for j in range(draws.size):
+        if is_first_draw(draws, j):
+            members[n] = draws[j]
+            n += 1
+    return members[:n]
 
 
-@overload(compute_distribution, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def find_distribution(rule: Any, state: Any, context: Any, available: Any) -> Any:
-    return STEP_BODIES[compute_distribution, rule.instance_class]
+def has_valid_counts(visits: Ints, drawn: Ints) -> bool:
+    """Validate counts loaded from disk."""
+    possible = (drawn >= 0).all() and (drawn <= visits[:, None]).all()
+    return bool(len(visits) > 0 and (visits >= 0).all() and possible)
 
 
-@overload(compute_inclusion, strict=False, inline="always")  # type: ignore[untyped-decorator]
-def find_inclusion(rule: Any, state: Any, ticket: Any) -> Any:
-    return STEP_BODIES[compute_inclusion, rule.instance_class]
+@jit
+def compute_shares(amounts: Any) -> Floats:
+    """Amounts over their sum; equal shares if that is 0."""
+    total = amounts.sum()
+    shares = np.empty(amounts.size)
+    for i in range(amounts.size):
+        shares[i] = amounts[i] / total if total > 0 else 1.0 / amounts.size
+    return shares
+
+
+@jit
+def mark_members(draws: Ints, size: int) -> Floats:
+    """1 for the members of a panel, 0 for the others: unbiased for inclusion probabilities."""
+    inside = np.zeros(size)
+    for j in range(draws.size):
+        inside[draws[j]] = 1.0
+    return inside
+
+
+def compute_pull_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
+    """`compute_distribution`: how often each expert was drawn."""
+    return compute_shares(state.drawn[context])
+
+
+def compute_pull_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
+    """`compute_inclusion`: the panel itself."""
+    return mark_members(ticket.draws, state.drawn.shape[1])
+
+
+def register_pull_steps(rule: type) -> None:
+    """Register the other two steps of a policy without propensities, whose state has `drawn`."""
+    step(compute_distribution, rule)(compute_pull_distribution)
+    step(compute_inclusion, rule)(compute_pull_inclusion)
 
 
 def has_same_pool(old: Problem, new: Problem) -> bool:
@@ -191,27 +207,22 @@ def match_positions(old: Sequence[Any], new: Sequence[Any]) -> tuple[Ints, Ints]
 
 @dataclass(frozen=True)
 class ProblemChange:
-    """What stays when a router goes from one problem to another; `used` are contexts with visits.
-
-    Experts correspond by name, limits by cost and side. Parts of a state that know how they change
-    have a method `migrate(new, change)`.
-    """
+    """What stays under another problem: experts by name, limits by cost and side."""
 
     old: Problem
     new: Problem
-    used: Bools
+    used: Bools  # contexts with visits
 
     @cached_property
     def experts(self) -> tuple[Ints, Ints]:
-        """The positions of the experts in both: in the old problem, in the new one."""
+        """The positions of the experts in both problems."""
         return match_positions(self.old.experts, self.new.experts)
 
     @cached_property
     def limits(self) -> tuple[Ints, Ints]:
         """The positions of limits on the same side of the same cost, whatever their bounds."""
-        return match_positions(
-            [one.key for one in self.old.limits], [one.key for one in self.new.limits]
-        )
+        old, new = ([limit.key for limit in one.limits] for one in (self.old, self.new))
+        return match_positions(old, new)
 
     def copy_by_limit(self, old: Floats, new: Floats, growth: Any = 1.0) -> None:
         """Copy a number per limit; a policy that ignores limits has none."""
@@ -226,9 +237,7 @@ class ProblemChange:
         return factor
 
     def copy_state(self, old: Any, new: Any, skip: Sequence[str] = ()) -> None:
-        """Copy fields: (X, K) by expert in used contexts, (X,) and counts as they are, parts by
-        their own `migrate`.
-        """
+        """Copy (X, K) by expert in used contexts, parts by their `migrate`, others as they are."""
         here, there = self.experts
         for name, was, now in zip(old._fields, old, new, strict=True):
             if name in skip:
@@ -260,7 +269,8 @@ class Policy:
     """Frozen settings of a policy, and all that others need to know about it.
 
     Subclasses are frozen dataclasses, listed once in `registry`. The steps registered for the rule
-    that `bind` returns do the work.
+    that `bind` returns do the work. A part of a state may have methods `migrate(new, change)`, for
+    another problem, and `is_valid(rule)`, for states loaded from disk.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -268,7 +278,8 @@ class Policy:
     name: ClassVar[str]  # in saved files, on the command line, over HTTP
     label: ClassVar[str]  # in figures and tables
     summary: ClassVar[str]  # what it does: completes the sentence "<name> ..."
-    streams: ClassVar[tuple[RngStream, ...]]
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
+    checks: ClassVar[Mapping[str, SettingKind]] = {}  # what each setting may be
     uses_limits: ClassVar[bool] = True
     needs_full_panels: ClassVar[bool] = False  # must panels of M experts satisfy the limits?
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies
@@ -277,6 +288,9 @@ class Policy:
     restarted: ClassVar[tuple[str, ...]] = ()  # fields that a change of the problem resets
     variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {}
     """Other settings that have a name: the settings, and their summary."""
+
+    def __post_init__(self) -> None:
+        check_settings(self, self.checks)
 
     @property
     def has_propensities(self) -> bool:
@@ -301,8 +315,10 @@ class Policy:
         raise NotImplementedError
 
     def is_valid_state(self, rule: Any, state: Any) -> bool:
-        """Validate a state loaded from disk."""
-        raise NotImplementedError
+        """Validate a state loaded from disk: its visits, and parts with an `is_valid`."""
+        counted = len(state.visits) > 0 and (state.visits >= 0).all()
+        parts = (part for part in state if hasattr(part, "is_valid"))
+        return bool(counted and all(part.is_valid(rule) for part in parts))
 
     def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
         """The shadow price of each limit, in rewards of [0, 1] per unit of its bound; NaN: none."""
@@ -318,13 +334,13 @@ class Policy:
     def distribution(
         self, rule: Any, state: Any, context: int, available: Bools
     ) -> PanelDistribution | None:
-        """The distribution of the panels that a decision just made is drawn from, if known."""
+        """The distribution of panels that the last decision was drawn from, if known."""
         if not self.draws_iid:
             return None
         return IidSets(compute_distribution(rule, state, context, available), rule.draws)
 
     def migrate(self, old: BoundPolicy, problem: Problem, rule: Any) -> Any:
-        """The state to continue with under another problem, to which the policy was bound anew.
+        """The state to continue with under another problem, bound to this rule.
 
         Experts keep what was learned about them, by name; a new one begins as in `start`. Limits
         keep their multipliers, in the units of the new problem; a new one begins at 0.

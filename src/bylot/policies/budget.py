@@ -1,43 +1,118 @@
-"""The budget of the current period: its report, corrections, pacing, and change of problem."""
+"""The budget of the current period: what it may cost, what it did, and how it is paced."""
 
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
-from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies.base import BoundPolicy, ProblemChange
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.guard import (
-    SUM_TOLERANCE,
-    Budget,
-    Guard,
-    bound_schedule_cost,
-    compute_allowance,
-)
+from bylot.policies.constraint_rows import ConstraintRows, compute_row_units
+from bylot.policies.fallback_schedule import SUM_TOLERANCE, FallbackSchedule
+from bylot.policies.validation import SettingKind, is_number_in
 from bylot.problem import Problem
 
 
+class Guard(NamedTuple):
+    """A period of P rounds, its one-sided limits A p <= b, and the schedule to fall back on."""
+
+    on: bool  # off: it keeps the budget, and admits every panel
+    full: bool  # must a panel have as many members as the schedule's largest?
+    period: int
+    A: Floats  # (d, K)
+    b: Floats  # (d,)
+    schedule: FallbackSchedule
+
+    @property
+    def rows(self) -> ConstraintRows:
+        """The limits."""
+        return ConstraintRows(self.A, self.b)
+
+
+class Budget(NamedTuple):
+    """What was spent in this period, and the position in the schedule."""
+
+    spent: Floats  # (d,), in units of the one-sided rows
+    left: Ints  # rounds of this period still to play, this one included
+    place: Ints  # of the schedule, to be played next
+    replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
+    missed: Ints  # (d,) periods that ended outside a limit, which takes an outage
+    short: Bools  # (d,) would the available experts miss a limit?
+    alarm: Bools  # any of them? Asked in every round, which a call would make slow
+
+    def migrate(self, new: "Budget", change: ProblemChange) -> None:
+        """Counts go on, but for a limit whose bound changed; `migrate_period` does the rest."""
+        new.replaced[:] = self.replaced
+        here, there = change.limits
+        same = change.old.bounds[here] == change.new.bounds[there]
+        new.missed[there[same]] = self.missed[here[same]]
+
+    def is_valid(self, rule: Any) -> bool:
+        place, sets = self.place[0], rule.guard.schedule.sets
+        counted = self.replaced[0] >= 0 and (self.missed >= 0).all()
+        return bool(1 <= self.left[0] <= rule.guard.period and 0 <= place < len(sets) and counted)
+
+
+def open_budget(guard: Guard) -> Budget:
+    """The budget before the first round."""
+    return Budget(
+        spent=np.zeros(guard.b.size),
+        left=np.full(1, guard.period),
+        place=np.zeros(1, np.int64),
+        replaced=np.zeros(1, np.int64),
+        missed=np.zeros(guard.b.size, np.int64),
+        short=np.zeros(guard.b.size, np.bool_),
+        alarm=np.zeros(1, np.bool_),
+    )
+
+
+@jit
+def bound_schedule_cost(guard: Guard, n: int, place: int, j: int) -> float:
+    """The most that n rounds of the schedule from a place on can cost at any time: n F + ahead."""
+    plan = guard.schedule
+    return n * plan.mean[j] + plan.ahead[place, j] if n > 0 else 0.0
+
+
+@jit
+def compute_allowance(guard: Guard, j: int) -> float:
+    """What a period may cost under a limit, P b, up to rounding."""
+    b = guard.b[j]
+    return float(guard.period * b + SUM_TOLERANCE * guard.period * abs(b))
+
+
+@jit
+def book_round(guard: Guard, budget: Budget, cost: Floats) -> None:
+    """Charge a round; after the last of a period the next one begins with nothing spent."""
+    for j in range(cost.size):
+        budget.spent[j] += cost[j]
+    budget.left[0] -= 1
+    if budget.left[0] == 0:
+        budget.left[0] = guard.period
+        for j in range(cost.size):
+            budget.missed[j] += budget.spent[j] > compute_allowance(guard, j)
+            budget.spent[j] = 0.0
+
+
+class LimitInPeriod(Struct, frozen=True):
+    """One limit in the current period, at whose end the guard enforces it."""
+
+    mean: float | None  # over the decisions of this period; None before the first
+    in_force: float  # the bound that panels are drawn under now
+    within_reach: bool  # the guard and the experts available last can still meet the limit
+    short: bool  # the experts available last would miss it
+    lost: bool  # every panel at stated cost would miss it, whichever experts are available
+    missed: int  # periods that ended outside the limit since it has this bound
+
+
 class BudgetReport(NamedTuple):
-    """The current period; the arrays have an entry per limit."""
+    """The current period, and every limit in it."""
 
     period: int
     played: int  # rounds of it
-    spent: Floats  # mean cost of these rounds; NaN before the first
-    in_force: Floats  # the bound that panels are drawn under now
-    within_reach: Bools  # can the limit still hold at the end of the period?
-    short: Bools  # would the experts available at the last decision miss it?
-    lost: Bools  # would any panels miss it, whoever is available?
-    missed: Ints  # periods that ended outside the limit
     replaced: int  # panels that the guard replaced, in all periods
-
-    def of(self, j: int) -> tuple[float | None, float, bool, bool, bool, int]:
-        """One limit: mean cost (None before the first round), then the fields above in order."""
-        mean = float(self.spent[j]) if self.played else None
-        reach = bool(self.within_reach[j]), bool(self.short[j]), bool(self.lost[j])
-        return mean, float(self.in_force[j]), *reach, int(self.missed[j])
+    limits: list[LimitInPeriod]
 
 
 def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | None:
@@ -47,31 +122,23 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     experts available at the last decision. It is lost if even the cheapest panels of all experts in
     every round left would end outside: spent + n least > P b.
     """
-    guard = getattr(rule, "guard", None)
+    guard: Guard | None = getattr(rule, "guard", None)
     if guard is None or not guard.on:
         return None
     budget: Budget = state.budget
     unit = -problem.signs * compute_row_units(problem)  # + 0.0 below turns -0 into 0
     left, place = int(budget.left[0]), int(budget.place[0])
-    played = guard.period - left
-    most = [compute_allowance(guard, j) for j in range(len(problem.limits))]
-    reach = [
-        budget.spent[j] + bound_schedule_cost(guard, left, place, j) <= most[j]
-        and not budget.short[j]
-        for j in range(len(most))
-    ]
-    return BudgetReport(
-        period=guard.period,
-        played=played,
-        spent=budget.spent * unit / played + 0.0 if played else np.full(len(reach), np.nan),
-        in_force=(state.bounds if played else guard.b) * unit + 0.0,  # a new period has none yet
-        within_reach=np.array(reach, np.bool_),
-        short=budget.short,
-        lost=~np.array(reach, np.bool_)
-        & (budget.spent + left * compute_min_panel_costs(guard, problem.draws) > most),
-        missed=budget.missed,
-        replaced=int(budget.replaced[0]),
-    )
+    played, least = guard.period - left, compute_min_panel_costs(guard, problem.draws)
+    bounds = state.bounds if played else guard.b  # a new period has none in force yet
+    limits = []
+    for j, spent in enumerate(budget.spent):
+        most, short = compute_allowance(guard, j), bool(budget.short[j])
+        reach = bool(spent + bound_schedule_cost(guard, left, place, j) <= most) and not short
+        mean = float(spent * unit[j] / played + 0.0) if played else None
+        lost = not reach and bool(spent + left * least[j] > most)
+        in_force = float(bounds[j] * unit[j] + 0.0)
+        limits.append(LimitInPeriod(mean, in_force, reach, short, lost, int(budget.missed[j])))
+    return BudgetReport(guard.period, played, int(budget.replaced[0]), limits)
 
 
 def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
@@ -81,16 +148,6 @@ def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
         ranked[:, 1:] = np.minimum(ranked[:, 1:], 0.0)
     total: Floats = ranked.sum(axis=1)
     return total
-
-
-def is_valid_budget(guard: Guard, budget: Budget) -> bool:
-    """Validate a budget loaded from disk."""
-    return bool(
-        1 <= budget.left[0] <= guard.period
-        and 0 <= budget.place[0] < len(guard.schedule.sets)
-        and budget.replaced[0] >= 0
-        and (budget.missed >= 0).all()
-    )
 
 
 def correct_spend(problem: Problem, rule: Any, state: Any, more: Mapping[str, float]) -> None:
@@ -124,45 +181,41 @@ def cancel_round(problem: Problem, rule: Any, state: Any, spend: Mapping[str, fl
 
 
 def migrate_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-    """Continue the current period under another guard.
+    """Continue the current period under another guard: n rounds played, at spent = n b + over.
 
     A limit with the same bound keeps what was spent or saved; of one with another bound only the
     overspend is kept, as savings were made under another bound; a new one counts as just satisfied.
-    """
-    guard, budget = old.rule.guard, old.state.budget
-    over, (here, there) = np.zeros(new.rule.guard.b.size), change.limits
-    same = change.old.bounds[here] == change.new.bounds[there]
-    unit, units = compute_row_units(change.old)[here], compute_row_units(change.new)[there]
-    spent = budget.spent - (guard.period - budget.left[0]) * guard.b  # beyond the bounds so far
-    more = spent[here] * unit / units
-    over[there] = np.where(same, more, np.maximum(more, 0.0))
-    continue_period(guard, budget, new.rule.guard, new.state.budget, over)
-
-
-def continue_period(old: Guard, was: Budget, new: Guard, now: Budget, over: Floats) -> None:
-    """Set n rounds of the period as played, at spent = n b + over.
-
-    over: the overspend so far, in units of the new rows
 
     The other P - n rounds must suffice for the guard and its schedule from place 0:
     over + (P - n) F + ahead <= (P - n) b. So n is the number of rounds played, or less: then the
     period ends later. An overspend that a whole period cannot make up for is dropped and counts as
     a missed period.
     """
-    room, ahead, least = new.b - new.schedule.mean, new.schedule.ahead[0], 1
-    if new.on:
-        most = np.maximum(new.period * room - ahead, 0.0)
-        now.missed[:] += over > most + SUM_TOLERANCE * new.period * np.abs(new.b)
+    was, now, budget = old.rule.guard, new.rule.guard, new.state.budget
+    over, (here, there), played = np.zeros(now.b.size), change.limits, count_played_rounds(*old[1:])
+    same = change.old.bounds[here] == change.new.bounds[there]
+    unit, units = compute_row_units(change.old)[here], compute_row_units(change.new)[there]
+    more = (old.state.budget.spent - played * was.b)[here] * unit / units  # beyond the bounds
+    over[there] = np.where(same, more, np.maximum(more, 0.0))
+    least = 1
+    if now.on:
+        room, ahead = now.b - now.schedule.mean, now.schedule.ahead[0]
+        most = np.maximum(now.period * room - ahead, 0.0)
+        budget.missed[:] += over > most + SUM_TOLERANCE * now.period * np.abs(now.b)
         over = np.minimum(over, most)
-        short = over + ahead > SUM_TOLERANCE * np.abs(new.b)
+        short = over + ahead > SUM_TOLERANCE * np.abs(now.b)
         needed = (over + ahead)[short] / np.maximum(room[short], SUM_TOLERANCE)
-        least = math.ceil(min(float(needed.max(initial=1.0)), new.period))
-    n = min(old.period - int(was.left[0]), new.period - least)
-    now.left[0] = new.period - n
-    now.spent[:] = n * new.b + over
+        least = math.ceil(min(float(needed.max(initial=1.0)), now.period))
+    n = min(played, now.period - least)
+    budget.left[0] = now.period - n
+    budget.spent[:] = n * now.b + over
 
 
 DEFAULT_PACE = 1.25  # by which a limit may be loosened after cheap rounds; 1: not at all
+PACE_SETTING = SettingKind(
+    "a factor from 1 to 2, or None for fixed bounds",
+    lambda value: value is None or is_number_in(value, 1, 2),
+)
 
 
 class Pace(NamedTuple):
@@ -182,18 +235,6 @@ def make_pace(pace: float | None, margin: float, A: Floats, members: int, full: 
     """
     dearest = np.ptp(A, axis=1) if full else np.abs(A).max(axis=1)
     return Pace(0.0 if pace is None else float(pace), margin, members * dearest)
-
-
-def check_pace(pace: Any) -> None:
-    """Raise if the pace is not a factor in [1, 2] or None."""
-    number = isinstance(pace, (int, float)) and not isinstance(pace, bool)
-    if pace is not None and not (number and 1 <= pace <= 2):
-        raise PolicyError(
-            "setting pace",
-            got=pace,
-            expected="a factor from 1 to 2, or None for fixed bounds",
-            remedy=f"the default is {DEFAULT_PACE}",
-        )
 
 
 @jit

@@ -99,20 +99,13 @@ def compute_price_units(problem: Problem) -> Floats:
 BOUND_TIGHTENING = 0.05  # of every bound, unless the Slater margin is less than twice that
 
 
-class MaxEntropyPanels(NamedTuple):
-    """Logits theta_0 and inclusion probabilities p_0, as near to equal as the limits allow."""
-
-    theta: Floats
-    inclusion: Floats
-
-
-def solve_max_entropy(rows: ConstraintRows, members: int, margin: float) -> MaxEntropyPanels:
-    """max entropy over distributions of panels of `members` experts with A p <= b, tightened a
-    little. Equal shares would exhaust a tight budget.
+def solve_max_entropy(rows: ConstraintRows, members: int, margin: float) -> tuple[Floats, Floats]:
+    """Logits and inclusion probabilities of panels of `members` experts, as near to equal as limits
+    A p <= b allow, tightened a little: equal shares would exhaust a tight budget.
     """
     K = rows.A.shape[1]
     theta, inclusion, multipliers = np.zeros(K), np.empty(K), np.zeros(rows.b.size)
     b = rows.b - min(BOUND_TIGHTENING, margin / 2) * np.abs(rows.b)
     A = np.ascontiguousarray(rows.A)
     kl_project(theta, inclusion, multipliers, np.zeros(K), A, b, members, 0.0, np.zeros(K))
-    return MaxEntropyPanels(theta, inclusion)
+    return theta, inclusion

@@ -8,12 +8,11 @@ guard keeps the realised cost inside the limits.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bylot.distributions import FixedSizeSets, MixedSets
-from bylot.errors import PolicyError
 from bylot.numerics.conditional_poisson import (
     draw_set,
     fill_count_table,
@@ -28,66 +27,17 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import COIN_STREAM, PANEL_STREAM, RngKey, RngStream, draw_uniforms
 from bylot.numerics.set_selection import fill_draws_from_set
-from bylot.policies.base import (
-    MIN_PROPENSITY,
-    BoundPolicy,
-    Policy,
-    ProblemChange,
-    Ticket,
-    compute_distribution,
-    compute_inclusion,
-    decide,
-    learn,
-    make_set_ticket,
-    round_up_visits,
-    step,
-)
-from bylot.policies.budget import (
-    DEFAULT_PACE,
-    Pace,
-    check_pace,
-    fill_paced_bounds,
-    is_valid_budget,
-    make_pace,
-    migrate_period,
-)
-from bylot.policies.constraint_rows import (
-    find_slater_point,
-    make_constraint_rows,
-    solve_max_entropy,
-)
+from bylot.policies import base, mirror_ascent
+from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
+from bylot.policies.budget import DEFAULT_PACE, Budget, Guard, Pace, fill_paced_bounds, make_pace
+from bylot.policies.constraint_rows import solve_max_entropy
 from bylot.policies.guard import (
-    Budget,
-    Guard,
+    bind_guard,
+    check_full_panels,
     forecast_shortfall,
-    get_period,
     guard_panel,
     is_outside_bounds,
-    make_guard,
-    open_budget,
-    plan_fallback_schedule,
 )
-from bylot.policies.iid_limits import fill_mixture
-from bylot.policies.mirror_ascent import (
-    AscentSettings,
-    GradientState,
-    add_gradient_step,
-    begin_ascent_step,
-    center_reward,
-    check_ascent_settings,
-    clamp_logits,
-    compute_step_length,
-    is_valid_gradient_state,
-    make_gradient_state,
-)
-from bylot.policies.multipliers import (
-    MultiplierAverage,
-    add_multipliers,
-    average_shadow_prices,
-    make_multiplier_average,
-)
-from bylot.policies.pull_counts import mark_members
-from bylot.policies.validation import check_bools
 from bylot.problem import Problem
 
 NO_CHOICE_VARIANCE = 1e-12  # a smaller variance of being drawn means that there was no choice
@@ -107,11 +57,9 @@ class SetTables(NamedTuple):
 
 
 class DistinctRule(NamedTuple):
-    """The settings of one run, bound to a problem."""
-
     draws: int  # M
     members: int  # m = min(M, K)
-    ascent: AscentSettings
+    ascent: mirror_ascent.AscentSettings
     eps: float  # share of the exploration distribution
     explore: SetTables
     pace: Pace
@@ -119,7 +67,7 @@ class DistinctRule(NamedTuple):
 
 
 class DistinctState(NamedTuple):
-    """A line per context, and the shared budget."""
+    """A row per context, and the shared budget."""
 
     theta: Floats  # (X, K)
     table: Floats  # (X, K + 1, m + 1)
@@ -127,8 +75,8 @@ class DistinctState(NamedTuple):
     pi: Floats  # (X, K)
     log_z: Floats  # (X, 1)
     visits: Ints  # (X,)
-    gradient: GradientState
-    multipliers: MultiplierAverage
+    gradient: mirror_ascent.GradientState
+    multipliers: mirror_ascent.MultiplierAverage
     budget: Budget
     bounds: Floats  # (d,) in force
 
@@ -138,6 +86,15 @@ def refresh_tables(tables: SetTables, m: int) -> None:
     """Compute what follows from theta."""
     tables.log_z[0] = fill_count_table(tables.table, tables.coins, tables.theta, m)
     fill_inclusion(tables.pi, tables.table, tables.coins, m)
+
+
+@jit
+def make_tables(theta: Floats, m: int) -> SetTables:
+    """A distribution with all that follows from its theta."""
+    K = theta.size
+    made = SetTables(theta, np.empty((K + 1, m + 1)), np.empty(K), np.empty(K), np.empty(1))
+    refresh_tables(made, m)
+    return made
 
 
 @jit
@@ -167,33 +124,29 @@ def move_distinct(rule: DistinctRule, state: DistinctState, x: int) -> None:
     fill_covariance_diagonal(spread, pi, rule.members)
     for i in range(spread.size):
         g[i] = g[i] / spread[i] if spread[i] > NO_CHOICE_VARIANCE else 0.0
-    begin_ascent_step(gradient, x, spread)
-    s = compute_step_length(rule.ascent, gradient, x)
-    clamp_logits(theta, nth_largest(theta, rule.members), MIN_PANEL_LOGIT, MAX_PANEL_LOGIT)
-    add_gradient_step(theta, gradient, x, s)
+    top = nth_largest(theta, rule.members)
+    mirror_ascent.clamp_logits(theta, top, MIN_PANEL_LOGIT, MAX_PANEL_LOGIT)
+    s = mirror_ascent.take_ascent_step(theta, rule.ascent, gradient, x, spread)
     fill_paced_bounds(state.bounds, guard, state.budget, rule.pace)
     lam, b = np.empty(guard.b.size), state.bounds
     kl_project(theta, pi, lam, theta, guard.A, b, rule.members, rule.eps, rule.explore.pi)
-    add_multipliers(state.multipliers, lam, s)
+    mirror_ascent.add_multipliers(state.multipliers, lam, s)
     refresh_tables(here, rule.members)
 
 
 @jit
-def restrict_tables(tables: SetTables, available: Bools, m: int) -> SetTables:
-    """The distribution of m of the available experts."""
-    K = tables.theta.size
-    theta = restrict_logits(tables.theta, available)
-    part = SetTables(theta, np.empty((K + 1, m + 1)), np.empty(K), np.empty(K), np.empty(1))
-    refresh_tables(part, m)
-    return part
+def mix_inclusion(learned: SetTables, explore: SetTables, eps: float) -> Floats:
+    """The inclusion probabilities of the mixture, (1 - eps) pi + eps p_0."""
+    p = np.empty(learned.pi.size)
+    mirror_ascent.fill_mixture(p, learned.pi, eps, explore.pi)
+    return p
 
 
 @jit
 def compute_mixture_costs(A: Floats, learned: SetTables, explore: SetTables, eps: float) -> Floats:
-    """The expected cost of a panel under each row, A ((1 - eps) pi + eps p_0)."""
-    costs, p = np.zeros(A.shape[0]), np.empty(learned.pi.size)
-    fill_mixture(p, learned.pi, eps, explore.pi)
-    add_expected_costs(costs, A, p)
+    """The expected cost of a panel of the mixture under each row."""
+    costs = np.zeros(A.shape[0])
+    add_expected_costs(costs, A, mix_inclusion(learned, explore, eps))
     return costs
 
 
@@ -209,8 +162,8 @@ def find_available_distributions(
     if available.size == 0:
         return learned, explore, m
     m = min(m, available.sum())
-    learned = restrict_tables(learned, available, m)
-    explore = restrict_tables(explore, available, m)
+    learned = make_tables(restrict_logits(learned.theta, available), m)
+    explore = make_tables(restrict_logits(explore.theta, available), m)
     A, b = rule.guard.A, state.bounds
     if is_outside_bounds(compute_mixture_costs(A, learned, explore, rule.eps), b):
         theta, lam = learned.theta, np.empty(b.size)
@@ -256,10 +209,10 @@ def compute_mixture_propensity(
     ours = log_fixed_set_probability(members, learned.theta, learned.log_z[0])
     apart = log_fixed_set_probability(members, explore.theta, explore.log_z[0]) - ours
     weight = 1.0 / ((1.0 - eps) + eps * np.exp(min(apart, MAX_EXPONENT)))
-    return max(np.exp(ours - np.log(weight)), MIN_PROPENSITY), weight
+    return max(np.exp(ours - np.log(weight)), base.MIN_PROPENSITY), weight
 
 
-@step(decide, DistinctRule)
+@step(base.decide, DistinctRule)
 def decide_distinct(
     rule: DistinctRule, state: DistinctState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
@@ -274,18 +227,17 @@ def decide_distinct(
     panel = guard_panel(rule.guard, state.budget, members, available)  # drawn, or the schedule's
     draws, pi = np.empty(rule.draws, np.int64), learned.pi.copy()
     fill_draws_from_set(draws, panel.members)
-    feasible, p = panel.kept and not short, 1.0 if panel.replaced else propensity
-    return make_set_ticket(
-        rng.t, context, draws, pi, available, feasible, p, weight, panel.replaced
-    )
+    none, kept, p = np.empty(0), panel.kept and not short, 1.0 if panel.replaced else propensity
+    return Ticket(rng.t, context, draws, none, pi, available, 1.0, kept, p, weight, panel.replaced)
 
 
-@step(learn, DistinctRule)
+@step(base.learn, DistinctRule)
 def learn_distinct(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
     """`learn`: g += w (r - baseline) score(A) / B, unless the guard replaced the panel."""
     x = ticket.context
     if not ticket.replaced:
-        weight = ticket.weight * center_reward(state.gradient, x, reward) / rule.ascent.batch
+        centered = mirror_ascent.center_reward(state.gradient, x, reward)
+        weight = ticket.weight * centered / rule.ascent.batch
         add_panel_score(state.gradient.g[x], ticket.draws, ticket.inclusion, weight)
 
 
@@ -303,36 +255,32 @@ def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
 
 
 @jit
-def mix_inclusion(rule: DistinctRule, state: DistinctState, x: int, available: Bools) -> Floats:
-    """The inclusion probabilities of the mixture."""
+def compute_available_inclusion(
+    rule: DistinctRule, state: DistinctState, x: int, available: Bools
+) -> Floats:
+    """The inclusion probabilities of the mixture over the available experts."""
     learned, explore, _ = find_available_distributions(rule, state, x, available)
-    p = np.empty(learned.pi.size)
-    fill_mixture(p, learned.pi, rule.eps, explore.pi)
-    return p
+    return mix_inclusion(learned, explore, rule.eps)
 
 
-@step(compute_distribution, DistinctRule)
+@step(base.compute_distribution, DistinctRule)
 def compute_distinct_distribution(
     rule: DistinctRule, state: DistinctState, context: int, available: Bools
 ) -> Floats:
     """`compute_distribution`: inclusion probabilities over their sum."""
-    p: Floats = mix_inclusion(rule, state, context, available)
-    total = p.sum()
-    for i in range(p.size):
-        p[i] /= total
-    return p
+    return base.compute_shares(compute_available_inclusion(rule, state, context, available))
 
 
-@step(compute_inclusion, DistinctRule)
+@step(base.compute_inclusion, DistinctRule)
 def compute_distinct_inclusion(rule: DistinctRule, state: DistinctState, ticket: Ticket) -> Floats:
     """`compute_inclusion`: of the mixture, or the panel itself if the guard replaced the draw."""
     if ticket.replaced:
-        return mark_members(ticket.draws, state.theta.shape[1])
-    return mix_inclusion(rule, state, ticket.context, ticket.available)
+        return base.mark_members(ticket.draws, state.theta.shape[1])
+    return compute_available_inclusion(rule, state, ticket.context, ticket.available)
 
 
 @dataclass(frozen=True)
-class Distinct(Policy):
+class Distinct(mirror_ascent.AscentPolicy):
     """Settings of `distinct`; one default for every pool.
 
     eta:      step size, in units of what a regret bound would have
@@ -353,73 +301,53 @@ class Distinct(Policy):
     guard: bool = True
     clip: bool = True
 
-    name: ClassVar[str] = "distinct"
-    label: ClassVar[str] = "distinct"
-    summary: ClassVar[str] = "draws panels of different experts and learns how often to ask each"
-    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.COIN, RngStream.PANEL)
-    needs_full_panels: ClassVar[bool] = True
-    draws_sets: ClassVar[bool] = True
-    derived: ClassVar[tuple[str, ...]] = ("table", "coins", "pi", "log_z")
-    restarted: ClassVar[tuple[str, ...]] = ("bounds",)
-
-    def __post_init__(self) -> None:
-        check_ascent_settings(self.eta, self.patience, self.batch, self.eps)
-        check_pace(self.pace)
-        check_bools(guard=self.guard, clip=self.clip)
+    name = "distinct"
+    label = "distinct"
+    summary = "draws panels of different experts and learns how often to ask each"
+    streams = (RngStream.COIN, RngStream.PANEL)
+    needs_full_panels = True
+    draws_sets = True
+    derived = ("table", "coins", "pi", "log_z")
 
     def bind(self, problem: Problem, horizon: int | None = None) -> DistinctRule:
-        """Make the rule; limits hold at the end of the horizon, or of every period."""
         members = check_full_panels(problem, self.name)
-        rows, slater = make_constraint_rows(problem), find_slater_point(problem)
-        period, entropy = get_period(problem, horizon), log_binomial(problem.size, members)
-        plan = plan_fallback_schedule(rows, slater.quota, period)
-        theta, _ = solve_max_entropy(rows, members, slater.margin)
+        guard, margin = bind_guard(problem, horizon, full=True, on=self.guard)
+        theta, _ = solve_max_entropy(guard.rows, members, margin)
+        K, m = problem.size, members
+        entropy = math.lgamma(K + 1) - math.lgamma(m + 1) - math.lgamma(K - m + 1)  # log C(K, m)
         return DistinctRule(
             draws=problem.draws,
             members=members,
-            ascent=AscentSettings(
+            ascent=mirror_ascent.AscentSettings(
                 float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
             ),
             eps=float(self.eps),
-            explore=make_tables(theta, members),
-            pace=make_pace(self.pace, slater.margin, rows.A, members, full=True),
-            guard=make_guard(rows, plan, period, full=True, on=self.guard),
+            explore=make_tables(theta - nth_largest(theta, members), members),
+            pace=make_pace(self.pace, margin, guard.A, members, full=True),
+            guard=guard,
         )
 
     def start(self, rule: DistinctRule, contexts: int = 1) -> DistinctState:
         """The exploration distribution in every context, and a period with nothing spent."""
-        explore, guard = rule.explore, rule.guard
+        explore = rule.explore
         return DistinctState(
             theta=np.tile(explore.theta, (contexts, 1)),
             table=np.tile(explore.table, (contexts, 1, 1)),
             coins=np.tile(explore.coins, (contexts, 1)),
             pi=np.tile(explore.pi, (contexts, 1)),
             log_z=np.tile(explore.log_z, (contexts, 1)),
-            visits=np.zeros(contexts, np.int64),
-            gradient=make_gradient_state(contexts, explore.theta.size),
-            multipliers=make_multiplier_average(guard.b.size),
-            budget=open_budget(guard),
-            bounds=guard.b.copy(),
+            **self.start_ascent(rule.guard, contexts),
         )
 
     def is_valid_state(self, rule: DistinctRule, state: DistinctState) -> bool:
-        """Validate a state loaded from disk."""
         return bool(
-            len(state.visits) > 0
-            and (state.visits >= 0).all()
+            super().is_valid_state(rule, state)
             and (np.abs(state.theta) < MAX_ABS_LOGIT).all()
             and ((state.pi >= 0) & (state.pi <= 1)).all()
             and np.allclose(state.pi.sum(axis=1), rule.members)
-            and is_valid_gradient_state(state.gradient)
-            and is_valid_budget(rule.guard, state.budget)
         )
 
-    def prices(self, problem: Problem, rule: DistinctRule, state: DistinctState) -> Floats:
-        """Averaged multipliers."""
-        return average_shadow_prices(problem, state.multipliers)
-
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
-        """Compute what follows from theta."""
         refresh_all_contexts(state, rule.members)
 
     def distribution(
@@ -431,37 +359,6 @@ class Distinct(Policy):
         return MixedSets(parts, np.array([1.0 - rule.eps, rule.eps]))
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-        """Continue the period; a step is due at once."""
+        """Compute what follows from theta, and continue the period."""
         self.derive(new.rule, new.state)
-        migrate_period(change, old, new)
-        round_up_visits(new.state.visits, new.rule.ascent.batch)
-
-
-def check_full_panels(problem: Problem, policy: str) -> int:
-    """The size of every panel, if full panels can satisfy the limits."""
-    members = min(problem.draws, problem.size)
-    if problem.full_conflict is not None:
-        raise PolicyError(
-            f"{policy} asks {members} different experts every time, which cannot keep {{limits}}",
-            limits=problem.full_conflict.limits,
-            remedy="use 'tangent', which may ask fewer, or fewer draws",
-        )
-    return members
-
-
-def make_tables(theta: Floats, m: int) -> SetTables:
-    """A distribution with all that follows from its theta."""
-    K = theta.size
-    shifted = theta - nth_largest(theta, m)
-    made = SetTables(shifted, np.empty((K + 1, m + 1)), np.empty(K), np.empty(K), np.empty(1))
-    refresh_tables(made, m)
-    return made
-
-
-def log_binomial(K: int, m: int) -> float:
-    """log C(K, m).
-
-    >>> round(math.exp(log_binomial(5, 2)))
-    10
-    """
-    return math.lgamma(K + 1) - math.lgamma(m + 1) - math.lgamma(K - m + 1)
+        super().finish_migration(change, old, new)

@@ -3,6 +3,7 @@
 It is a cycle, so that its cost from any place on, over any number of rounds, is known exactly.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,11 @@ import numpy as np
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m, repeat_members
+from bylot.policies.constraint_rows import ConstraintRows
 
 SCHEDULE_ROUNDS = 1_000  # rounds; quotas are rounded to so many parts
+SCHEDULE_LENGTHS = tuple(factor * SCHEDULE_ROUNDS for factor in (1, 10, 100))  # short ones first
+SUM_TOLERANCE = 5e-13  # relative rounding error of the sum of a period's costs
 
 
 class FallbackSchedule(NamedTuple):
@@ -44,7 +48,9 @@ def schedule_from_sets(sets: Ints, A: Floats) -> FallbackSchedule:
     """The schedule of these sets, with what follows from them and the rows A."""
     costs = compute_set_costs(sets, np.ascontiguousarray(A))
     mean = costs.mean(axis=0)
-    return FallbackSchedule(sets, mean, compute_highest_excursions(costs - mean))
+    walk = np.cumsum(np.concatenate([np.zeros((1, len(A))), costs - mean]), axis=0)[:-1]
+    # From place s the walk visits all heights of the cycle, less the one it starts at.
+    return FallbackSchedule(sets, mean, walk.max(axis=0) - walk if len(walk) else walk)
 
 
 def round_quotas(quota: Floats, cycle: int) -> Ints:
@@ -95,8 +101,31 @@ def compute_set_costs(sets: Ints, A: Floats) -> Floats:
     return costs
 
 
-def compute_highest_excursions(steps: Floats) -> Floats:
-    """From every place of a cycle of steps, which sum to 0, the highest point of any walk."""
-    walk = np.cumsum(np.concatenate([np.zeros((1, steps.shape[1])), steps]), axis=0)[:-1]
-    # From place s the walk visits all heights of the cycle, less the one it starts at.
-    return walk.max(axis=0) - walk if len(walk) else walk
+def plan_fallback_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:
+    """The schedule of these quotas, in the shortest cycle that keeps the limits in the period."""
+    plans = []
+    for cycle in SCHEDULE_LENGTHS:
+        plans.append(make_fallback_schedule(quota, rows.A, cycle))
+        if compute_shortest_period(rows, plans[-1]) <= period:
+            return plans[-1]
+    return min(plans, key=lambda plan: compute_shortest_period(rows, plan))
+
+
+def compute_shortest_period(rows: ConstraintRows, plan: FallbackSchedule) -> float:
+    """The least P with P F_j + max_s ahead_sj <= P b_j for all limits; infinite if there is none.
+
+    >>> rows = ConstraintRows(np.array([[1.0, 0.0]]), np.array([0.75]))
+    >>> compute_shortest_period(rows, make_fallback_schedule(np.array([0.5, 0.5]), rows.A, cycle=2))
+    2
+    """
+    room, ahead = rows.b - plan.mean, plan.ahead.max(axis=0, initial=0.0)
+    tight = ahead > SUM_TOLERANCE * np.abs(rows.b)
+    if (room[tight] <= 0).any() or (room < -SUM_TOLERANCE * np.abs(rows.b)).any():
+        return math.inf
+    return max(1, math.ceil(float((ahead[tight] / room[tight]).max(initial=1.0)) - SUM_TOLERANCE))
+
+
+def find_shortest_period(rows: ConstraintRows, quota: Floats) -> float:
+    """The shortest period at whose end some schedule of these quotas satisfies the limits."""
+    plans = (make_fallback_schedule(quota, rows.A, cycle) for cycle in SCHEDULE_LENGTHS)
+    return min(compute_shortest_period(rows, plan) for plan in plans)

@@ -12,30 +12,17 @@ from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m
-from bylot.policies.base import ProblemChange
-from bylot.policies.constraint_rows import ConstraintRows
+from bylot.policies.budget import Budget, Guard, book_round, bound_schedule_cost, compute_allowance
+from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
 from bylot.policies.fallback_schedule import (
-    SCHEDULE_ROUNDS,
     FallbackSchedule,
-    make_fallback_schedule,
+    compute_shortest_period,
+    plan_fallback_schedule,
 )
 from bylot.problem import Problem
 
 DEFAULT_PERIOD_ROUNDS = 5_000  # without a horizon and a period of the problem
-SCHEDULE_LENGTHS = tuple(factor * SCHEDULE_ROUNDS for factor in (1, 10, 100))  # short ones first
 LIMIT_TOLERANCE = 1e-9  # excess of an expected cost that counts as 0
-SUM_TOLERANCE = 5e-13  # relative rounding error of the sum of a period's costs
-
-
-class Guard(NamedTuple):
-    """A period of P rounds, its one-sided limits A p <= b, and the schedule to fall back on."""
-
-    on: bool  # off: it keeps the budget, and admits every panel
-    full: bool  # must a panel have as many members as the schedule's largest?
-    period: int
-    A: Floats  # (d, K)
-    b: Floats  # (d,)
-    schedule: FallbackSchedule
 
 
 class AdmittedPanel(NamedTuple):
@@ -44,27 +31,6 @@ class AdmittedPanel(NamedTuple):
     members: Ints
     replaced: bool  # by that of the schedule
     kept: bool  # can every limit still hold after it?
-
-
-class Budget(NamedTuple):
-    """What was spent in this period, and the position in the schedule."""
-
-    spent: Floats  # (d,), in units of the one-sided rows
-    left: Ints  # rounds of this period still to play, this one included
-    place: Ints  # of the schedule, to be played next
-    replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
-    missed: Ints  # (d,) periods that ended outside a limit, which takes an outage
-    short: Bools  # (d,) would the available experts miss a limit?
-    alarm: Bools  # any of them? Asked in every round, which a call would make slow
-
-    def migrate(self, new: "Budget", change: ProblemChange) -> None:
-        """Counts since the first decision continue, but for missed periods of a limit whose bound
-        changed; `migrate_period` does the rest, which needs both guards.
-        """
-        new.replaced[:] = self.replaced
-        here, there = change.limits
-        same = change.old.bounds[here] == change.new.bounds[there]
-        new.missed[there[same]] = self.missed[here[same]]
 
 
 def get_period(problem: Problem, horizon: int | None) -> int:
@@ -87,49 +53,26 @@ def make_guard(
     return Guard(on, full, period, rows.A, rows.b, plan)
 
 
-def plan_fallback_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:
-    """The schedule of these quotas, in the shortest cycle that keeps the limits in the period."""
-    plans = []
-    for cycle in SCHEDULE_LENGTHS:
-        plans.append(make_fallback_schedule(quota, rows.A, cycle))
-        if compute_shortest_period(rows, plans[-1]) <= period:
-            return plans[-1]
-    return min(plans, key=lambda plan: compute_shortest_period(rows, plan))
+def bind_guard(
+    problem: Problem, horizon: int | None, *, full: bool, on: bool
+) -> tuple[Guard, float]:
+    """The guard of a problem for panels that are `full` or may have fewer members, and delta."""
+    rows, period = make_constraint_rows(problem), get_period(problem, horizon)
+    margin, quota = find_slater_point(problem, fewer=not full)
+    plan = plan_fallback_schedule(rows, quota, period)
+    return make_guard(rows, plan, period, full=full, on=on), margin
 
 
-def find_shortest_period(rows: ConstraintRows, quota: Floats) -> float:
-    """The shortest period at whose end some schedule of these quotas satisfies the limits."""
-    return min(
-        compute_shortest_period(rows, make_fallback_schedule(quota, rows.A, cycle))
-        for cycle in SCHEDULE_LENGTHS
-    )
-
-
-def compute_shortest_period(rows: ConstraintRows, plan: FallbackSchedule) -> float:
-    """The least P with P F_j + max_s ahead_sj <= P b_j for all limits; infinite if there is none.
-
-    >>> rows = ConstraintRows(np.array([[1.0, 0.0]]), np.array([0.75]))
-    >>> compute_shortest_period(rows, make_fallback_schedule(np.array([0.5, 0.5]), rows.A, cycle=2))
-    2
-    """
-    room, ahead = rows.b - plan.mean, plan.ahead.max(axis=0, initial=0.0)
-    tight = ahead > SUM_TOLERANCE * np.abs(rows.b)
-    if (room[tight] <= 0).any() or (room < -SUM_TOLERANCE * np.abs(rows.b)).any():
-        return math.inf
-    return max(1, math.ceil(float((ahead[tight] / room[tight]).max(initial=1.0)) - SUM_TOLERANCE))
-
-
-def open_budget(guard: Guard) -> Budget:
-    """The budget before the first round."""
-    return Budget(
-        spent=np.zeros(guard.b.size),
-        left=np.full(1, guard.period),
-        place=np.zeros(1, np.int64),
-        replaced=np.zeros(1, np.int64),
-        missed=np.zeros(guard.b.size, np.int64),
-        short=np.zeros(guard.b.size, np.bool_),
-        alarm=np.zeros(1, np.bool_),
-    )
+def check_full_panels(problem: Problem, policy: str) -> int:
+    """The size of every panel, if full panels can satisfy the limits."""
+    members = min(problem.draws, problem.size)
+    if problem.full_conflict is not None:
+        raise PolicyError(
+            f"{policy} asks {members} different experts every time, which cannot keep {{limits}}",
+            limits=problem.full_conflict.limits,
+            remedy="use 'tangent', which may ask fewer, or fewer draws",
+        )
+    return members
 
 
 @jit
@@ -141,7 +84,7 @@ def compute_panel_cost(A: Floats, members: Ints) -> Floats:
 
 
 @jit
-def compute_loss(guard: Guard, budget: Budget, cost: Floats, place: int) -> float:
+def compute_overrun(guard: Guard, budget: Budget, cost: Floats, place: int) -> float:
     """By how much would the schedule from this place on miss limits, after a round of this cost?
 
     sum_j (spent + cost + n F + ahead - P b)_j^+ with n rounds left after it, in units of the rows.
@@ -151,41 +94,9 @@ def compute_loss(guard: Guard, budget: Budget, cost: Floats, place: int) -> floa
     """
     n, total = budget.left[0] - 1, 0.0
     for j in range(cost.size):
-        over = (
-            budget.spent[j]
-            + cost[j]
-            + bound_schedule_cost(guard, n, place, j)
-            - compute_allowance(guard, j)
-        )
-        total += max(over, 0.0)
+        later = bound_schedule_cost(guard, n, place, j)
+        total += max(budget.spent[j] + cost[j] + later - compute_allowance(guard, j), 0.0)
     return total
-
-
-@jit
-def bound_schedule_cost(guard: Guard, n: int, place: int, j: int) -> float:
-    """The most that n rounds of the schedule from a place on can cost at any time: n F + ahead."""
-    plan = guard.schedule
-    return n * plan.mean[j] + plan.ahead[place, j] if n > 0 else 0.0
-
-
-@jit
-def compute_allowance(guard: Guard, j: int) -> float:
-    """What a period may cost under a limit, P b, up to rounding."""
-    b = guard.b[j]
-    return float(guard.period * b + SUM_TOLERANCE * guard.period * abs(b))
-
-
-@jit
-def book_round(guard: Guard, budget: Budget, cost: Floats) -> None:
-    """Charge a round; after the last of a period the next one begins with nothing spent."""
-    for j in range(cost.size):
-        budget.spent[j] += cost[j]
-    budget.left[0] -= 1
-    if budget.left[0] == 0:
-        budget.left[0] = guard.period
-        for j in range(cost.size):
-            budget.missed[j] += budget.spent[j] > compute_allowance(guard, j)
-            budget.spent[j] = 0.0
 
 
 @jit
@@ -196,9 +107,9 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
     misses least is played: the drawn one, the schedule's, or the cheapest.
     """
     cost, place = compute_panel_cost(guard.A, members), budget.place[0]
-    loss = compute_loss(guard, budget, cost, place)
-    replaced, on = False, place
-    if guard.on and loss > 0.0:
+    overrun = compute_overrun(guard, budget, cost, place)
+    replaced, next_place = False, place
+    if guard.on and overrun > 0.0:
         drawn, after = members, (place + 1) % guard.schedule.sets.shape[0]
         for planned in (True, False):
             if planned:
@@ -206,15 +117,15 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
             else:
                 panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
             paid = compute_panel_cost(guard.A, panel)
-            less = compute_loss(guard, budget, paid, then)
-            if less < loss:
-                members, cost, loss, replaced, on = panel, paid, less, True, then
-            if loss <= 0.0:
+            new = compute_overrun(guard, budget, paid, then)
+            if new < overrun:
+                members, cost, overrun, replaced, next_place = panel, paid, new, True, then
+            if overrun <= 0.0:
                 break  # as for the schedule's, unless there was an outage
-    budget.place[0] = on
+    budget.place[0] = next_place
     budget.replaced[0] += replaced
     book_round(guard, budget, cost)
-    return AdmittedPanel(members, replaced, loss <= 0.0)
+    return AdmittedPanel(members, replaced, overrun <= 0.0)
 
 
 @jit
@@ -248,9 +159,7 @@ def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floa
     some, n = False, budget.left[0]
     for j in range(bounds.size):
         needed = (compute_allowance(guard, j) - budget.spent[j]) / n
-        budget.short[j] = (
-            costs[j] > bounds[j] + LIMIT_TOLERANCE and costs[j] > needed + LIMIT_TOLERANCE
-        )
+        budget.short[j] = costs[j] > max(bounds[j], needed) + LIMIT_TOLERANCE
         some |= budget.short[j]
     budget.alarm[0] = some
     return some
@@ -263,22 +172,15 @@ def substitute_panel(guard: Guard, place: int, members: Ints, available: Bools) 
     if available.size == 0:
         return planned
     out, n = np.empty(max(planned.size, members.size), np.int64), 0
-    wanted = members.size if guard.full else 1
-    for k in range(planned.size):
-        if available[planned[k]] and not is_among_first(out, n, planned[k]):
-            out[n] = planned[k]
+    chosen, wanted = np.zeros(available.size, np.bool_), members.size if guard.full else 1
+    for i in planned:
+        if available[i] and not chosen[i]:
+            out[n] = i
+            chosen[i] = True
             n += 1
-    for k in range(members.size):
-        if n < wanted and not is_among_first(out, n, members[k]):
-            out[n] = members[k]
+    for i in members:
+        if n < wanted and not chosen[i]:
+            out[n] = i
+            chosen[i] = True
             n += 1
     return out[:n]
-
-
-@jit
-def is_among_first(members: Ints, n: int, one: int) -> bool:
-    """Is this expert among the first n?"""
-    found = False
-    for k in range(n):
-        found |= members[k] == one
-    return found

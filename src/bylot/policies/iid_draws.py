@@ -1,13 +1,17 @@
-"""M i.i.d. draws from q = (1 - eps) softmax(theta) + eps f0, learned by the score of their set.
+"""tangent and strict: M i.i.d. draws from q = (1 - eps) softmax(theta) + eps f0, as in the paper.
 
-`tangent` and `strict` say which constraint q satisfies and how a step is projected onto it.
+Mirror ascent in the entropy, with the score of the drawn *set* as its gradient. `tangent` projects
+its steps onto tangents of the exact expected costs, and is paced and guarded. `strict` projects
+them onto {q : A q <= b*}, the largest half-spaces that imply the limits (`iid_limits`; the paper's
+are inside them), with steps that only get shorter, no clipping, no pacing, and by default no guard:
+what the regret bound of mirror ascent on a concave reward assumes, and nothing else.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
 from bylot.numerics.iid_sets import (
@@ -16,166 +20,99 @@ from bylot.numerics.iid_sets import (
     iid_inclusion,
     log_iid_set_probability,
 )
-from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey, RngStream
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import IidDraws, draw_iid, fill_cumulative, is_first_draw
 from bylot.numerics.set_selection import fill_draws_from_set
-from bylot.policies.base import (
-    MIN_PROPENSITY,
-    STEP_BODIES,
-    BoundPolicy,
-    Policy,
-    ProblemChange,
-    Ticket,
-    compute_distribution,
-    compute_inclusion,
-    decide,
-    has_same_pool,
-    learn,
-    make_iid_ticket,
-    round_up_visits,
-    step,
-)
-from bylot.policies.budget import is_valid_budget, migrate_period
-from bylot.policies.guard import (
-    Budget,
-    forecast_shortfall,
-    guard_panel,
-    is_outside_bounds,
-    open_budget,
-)
-from bylot.policies.iid_limits import fill_mixture, project_onto_tangents
-from bylot.policies.mirror_ascent import (
-    GradientState,
-    add_gradient_step,
-    begin_ascent_step,
-    center_reward,
-    clamp_logits,
-    compute_step_length,
-    is_valid_gradient_state,
-    make_gradient_state,
-)
-from bylot.policies.multipliers import (
-    MultiplierAverage,
-    add_multipliers,
-    make_multiplier_average,
-)
-from bylot.policies.pull_counts import mark_members
+from bylot.policies import base, iid_limits, mirror_ascent
+from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
+from bylot.policies.budget import DEFAULT_PACE, Budget, Guard, Pace, fill_paced_bounds, make_pace
+from bylot.policies.constraint_rows import ConstraintRows
+from bylot.policies.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
+from bylot.problem import Problem
 
 MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
 
 
+class TangentRule(NamedTuple):
+    draws: int  # M
+    ascent: mirror_ascent.AscentSettings
+    eps: float  # share of the exploration distribution
+    explore: Floats  # (K,) f0
+    pace: Pace
+    guard: Guard
+
+
+class StrictRule(NamedTuple):
+    draws: int  # M
+    ascent: mirror_ascent.AscentSettings
+    eps: float  # share of the exploration distribution
+    explore: Floats  # (K,) f0
+    safe: ConstraintRows
+    guard: Guard
+
+
 class IidState(NamedTuple):
-    """A line per context, and the shared budget."""
+    """A row per context, and the shared budget."""
 
     theta: Floats  # (X, K)
     q: Floats  # (X, K)
     mass: Floats  # (X, K) running sums of q, which draws are looked up in
     visits: Ints  # (X,)
-    gradient: GradientState
-    multipliers: MultiplierAverage
+    gradient: mirror_ascent.GradientState
+    multipliers: mirror_ascent.MultiplierAverage
     budget: Budget
     bounds: Floats  # (d,) in force
 
 
-class IidDistribution(NamedTuple):
-    """What one panel is drawn from."""
-
-    q: Floats
-    mass: Floats
-
-
-class IidPolicy(Policy):
-    """What the policies of i.i.d. draws share."""
-
-    draws_iid: ClassVar[bool] = True
-    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
-    restarted: ClassVar[tuple[str, ...]] = ("bounds",)
-
-    def start(self, rule: Any, contexts: int = 1) -> IidState:
-        """The exploration distribution in every context, and a period with nothing spent."""
-        explore, guard = rule.explore, rule.guard
-        logits = np.log(np.maximum(explore / explore.max(), np.exp(MIN_IID_LOGIT)))
-        return IidState(
-            theta=np.tile(logits, (contexts, 1)),
-            q=np.tile(explore, (contexts, 1)),
-            mass=np.tile(np.cumsum(explore), (contexts, 1)),
-            visits=np.zeros(contexts, np.int64),
-            gradient=make_gradient_state(contexts, explore.size),
-            multipliers=make_multiplier_average(guard.b.size),
-            budget=open_budget(guard),
-            bounds=guard.b.copy(),
-        )
-
-    def is_valid_state(self, rule: Any, state: IidState) -> bool:
-        """Validate a state loaded from disk."""
-        return bool(
-            len(state.visits) > 0
-            and (state.visits >= 0).all()
-            and (state.theta <= 1e-9).all()
-            and (state.q >= 0).all()
-            and np.allclose(state.q.sum(axis=1), 1.0, atol=1e-9)
-            and np.allclose(state.mass, np.cumsum(state.q, axis=1), atol=1e-9)
-            and is_valid_gradient_state(state.gradient)
-            and is_valid_budget(rule.guard, state.budget)
-        )
-
-    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-        """Recompute q = (1 - eps) softmax(theta) + eps f0 if the pool changed; else it stays as it
-        is until the next step, which is due.
-        """
-        rule, state = new.rule, new.state
-        for x in np.flatnonzero(state.visits):
-            if has_same_pool(change.old, change.new):
-                break
-            theta, q, pi = state.theta[x], state.q[x], np.empty(rule.explore.size)
-            clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
-            fill_softmax(pi, theta)
-            fill_mixture(q, pi, rule.eps, rule.explore)
-            q /= q.sum()
-            state.mass[x] = np.cumsum(q)
-        migrate_period(change, old, new)
-        round_up_visits(state.visits, rule.ascent.batch)
-
-
 def project_iid(rule: Any, state: Any, x: int, multipliers: Floats) -> None:
-    """Project theta and q of a context onto the constraint of the rule, and write multipliers.
-
-    Compiled code picks the body by the type of the rule (`register_iid_steps`).
-    """
+    """Project theta and q of a context onto the constraint of the rule, and write multipliers."""
     raise NotImplementedError("compiled code only")
 
 
-@overload(project_iid, strict=False)  # type: ignore[untyped-decorator]
-def find_iid_projection(rule: Any, state: Any, x: Any, multipliers: Any) -> Any:
-    return STEP_BODIES[project_iid, rule.instance_class]
+base.dispatch_by_type(project_iid)
+
+
+@step(project_iid, TangentRule)
+def project_tangent(rule: TangentRule, state: IidState, x: int, multipliers: Floats) -> None:
+    """`project_iid`: onto tangents of the bounds in force."""
+    theta, q, A, b = state.theta[x], state.q[x], rule.guard.A, state.bounds
+    fill_paced_bounds(b, rule.guard, state.budget, rule.pace)
+    iid_limits.project_onto_tangents(
+        theta, q, multipliers, A, b, rule.draws, rule.eps, rule.explore
+    )
+
+
+@step(project_iid, StrictRule)
+def project_strict(rule: StrictRule, state: IidState, x: int, multipliers: Floats) -> None:
+    """`project_iid`: onto the safe set."""
+    theta, q = state.theta[x], state.q[x]
+    iid_limits.project_onto_rows(theta, q, multipliers, rule.safe, rule.eps, rule.explore)
 
 
 @jit
 def move_iid(rule: Any, state: IidState, x: int) -> None:
     """One step of mirror ascent, projected onto the constraint."""
-    theta, q, gradient = state.theta[x], state.q[x], state.gradient
-    begin_ascent_step(gradient, x, q)
-    s = compute_step_length(rule.ascent, gradient, x)
-    clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
-    add_gradient_step(theta, gradient, x, s)
+    theta, q = state.theta[x], state.q[x]
+    mirror_ascent.clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
+    s = mirror_ascent.take_ascent_step(theta, rule.ascent, state.gradient, x, q)
     lam = np.empty(state.bounds.size)
     project_iid(rule, state, x, lam)
-    add_multipliers(state.multipliers, lam, s)
-    clamp_logits(theta, theta.max(), -np.inf, 0.0)
+    mirror_ascent.add_multipliers(state.multipliers, lam, s)
+    mirror_ascent.clamp_logits(theta, theta.max(), -np.inf, 0.0)
     fill_cumulative(q, state.mass[x])
 
 
 @jit
 def restrict_iid_distribution(
     rule: Any, state: IidState, x: int, available: Bools
-) -> IidDistribution:
-    """The distribution of a context over the available experts; an empty mask stands for all.
+) -> tuple[Floats, Floats]:
+    """q of a context over the available experts, and its running sums; an empty mask means all.
 
     If renormalising alone would break a bound in force, it is projected onto the bounds.
     """
     if available.size == 0:
-        return IidDistribution(state.q[x], state.mass[x])
+        return state.q[x], state.mass[x]
     theta, explore = restrict_logits(state.theta[x], available), np.zeros(available.size)
     q, pi, whole = np.empty(available.size), np.empty(available.size), 0.0
     for i in range(available.size):
@@ -184,39 +121,13 @@ def restrict_iid_distribution(
     for i in range(available.size):
         explore[i] /= whole
     fill_softmax(pi, theta)
-    fill_mixture(q, pi, rule.eps, explore)
-    if is_outside_bounds(expected_panel_costs(q, rule.guard.A, rule.draws), state.bounds):
-        prices = np.empty(state.bounds.size)
-        project_onto_tangents(
-            theta, q, prices, rule.guard.A, state.bounds, rule.draws, rule.eps, explore
-        )
+    mirror_ascent.fill_mixture(q, pi, rule.eps, explore)
+    A, b, M = rule.guard.A, state.bounds, rule.draws
+    if is_outside_bounds(expected_panel_costs(q, A, M), b):
+        iid_limits.project_onto_tangents(theta, q, np.empty(b.size), A, b, M, rule.eps, explore)
     mass = np.empty(available.size)
     fill_cumulative(q, mass)
-    return IidDistribution(q, mass)
-
-
-@jit_inline
-def draw_iid_panel(
-    rule: Any, state: IidState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """M draws, or the guard's panel, and the propensity of the set that they form."""
-    q, mass, costs = state.q[context], state.mass[context], state.bounds
-    if available.size > 0:
-        q, mass = restrict_iid_distribution(rule, state, context, available)
-        costs = expected_panel_costs(q, rule.guard.A, rule.draws)
-    short = False
-    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
-        short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
-    panel = draw_iid(q, mass, rule.draws, rng)
-    admitted = guard_panel(rule.guard, state.budget, panel.draws, available)
-    replaced, propensity = admitted.replaced, 1.0
-    if replaced:
-        replace_draws(panel, admitted.members)
-    else:
-        masses = select_member_probabilities(panel.probabilities, panel.draws)
-        propensity = max(np.exp(log_iid_set_probability(masses, rule.draws)), MIN_PROPENSITY)
-    feasible = admitted.kept and not short
-    return make_iid_ticket(rng.t, context, panel, available, 1.0, feasible, propensity, replaced)
+    return q, mass
 
 
 @jit
@@ -239,6 +150,14 @@ def select_member_probabilities(probabilities: Floats, draws: Ints) -> Floats:
 
 
 @jit
+def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
+    """The probability of the set that M draws form, given that of each draw."""
+    masses = select_member_probabilities(probabilities, draws)
+    p: float = np.exp(log_iid_set_probability(masses, draws.size))
+    return max(p, base.MIN_PROPENSITY)
+
+
+@jit
 def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
     """Add the score of the *set*: who was drawn, not how often.
 
@@ -257,39 +176,174 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
 
 
 def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
-    """`decide`: a step every batch, then M draws."""
+    """`decide`: a step every batch, then M draws, or the guard's panel in their place."""
     if state.visits[context] % rule.ascent.batch == 0:
         move_iid(rule, state, context)
     state.visits[context] += 1
-    return draw_iid_panel(rule, state, context, rng, available)
+    q, mass, costs = state.q[context], state.mass[context], state.bounds
+    if available.size > 0:
+        q, mass = restrict_iid_distribution(rule, state, context, available)
+        costs = expected_panel_costs(q, rule.guard.A, rule.draws)
+    short = False
+    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
+        short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
+    panel = draw_iid(q, mass, rule.draws, rng)
+    admitted = guard_panel(rule.guard, state.budget, panel.draws, available)
+    replaced, propensity = admitted.replaced, 1.0
+    if replaced:
+        replace_draws(panel, admitted.members)
+    else:
+        propensity = compute_iid_propensity(panel.probabilities, panel.draws)
+    kept, none = admitted.kept and not short, np.empty(0)
+    draws, p = panel.draws, panel.probabilities
+    return Ticket(rng.t, context, draws, p, none, available, 1.0, kept, propensity, 1.0, replaced)
 
 
 def learn_iid(rule: Any, state: IidState, ticket: Ticket, reward: float) -> None:
     """`learn`: g += (r - baseline) score(A) / B, unless the guard replaced the panel."""
     if not ticket.replaced:
-        weight = center_reward(state.gradient, ticket.context, reward) / rule.ascent.batch
+        centered = mirror_ascent.center_reward(state.gradient, ticket.context, reward)
+        weight = centered / rule.ascent.batch
         add_set_score(state.gradient.g[ticket.context], ticket, rule.draws, weight)
 
 
 def compute_iid_distribution(rule: Any, state: IidState, context: int, available: Bools) -> Floats:
     """`compute_distribution`: q."""
-    q: Floats = restrict_iid_distribution(rule, state, context, available).q.copy()
-    return q
+    q, _ = restrict_iid_distribution(rule, state, context, available)
+    return q.copy()
 
 
 def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
     """`compute_inclusion`: 1 - (1 - q)^M, or the panel itself if the guard replaced the draw."""
     if ticket.replaced:
-        return mark_members(ticket.draws, state.theta.shape[1])
-    return iid_inclusion(
-        restrict_iid_distribution(rule, state, ticket.context, ticket.available).q, rule.draws
+        return base.mark_members(ticket.draws, state.theta.shape[1])
+    q, _ = restrict_iid_distribution(rule, state, ticket.context, ticket.available)
+    return iid_inclusion(q, rule.draws)
+
+
+for iid_rule in (TangentRule, StrictRule):
+    step(base.decide, iid_rule)(decide_iid)
+    step(base.learn, iid_rule)(learn_iid)
+    step(base.compute_distribution, iid_rule)(compute_iid_distribution)
+    step(base.compute_inclusion, iid_rule)(compute_iid_inclusion)
+
+
+class IidPolicy(mirror_ascent.AscentPolicy):
+    """What the policies of i.i.d. draws share."""
+
+    draws_iid = True
+
+    def start(self, rule: Any, contexts: int = 1) -> IidState:
+        """The exploration distribution in every context, and a period with nothing spent."""
+        explore = rule.explore
+        logits = np.log(np.maximum(explore / explore.max(), np.exp(MIN_IID_LOGIT)))
+        return IidState(
+            theta=np.tile(logits, (contexts, 1)),
+            q=np.tile(explore, (contexts, 1)),
+            mass=np.tile(np.cumsum(explore), (contexts, 1)),
+            **self.start_ascent(rule.guard, contexts),
+        )
+
+    def is_valid_state(self, rule: Any, state: IidState) -> bool:
+        return bool(
+            super().is_valid_state(rule, state)
+            and (state.theta <= 1e-9).all()
+            and (state.q >= 0).all()
+            and np.allclose(state.q.sum(axis=1), 1.0, atol=1e-9)
+            and np.allclose(state.mass, np.cumsum(state.q, axis=1), atol=1e-9)
+        )
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Recompute q from theta if the pool changed; else it stays until the next step."""
+        rule, state = new.rule, new.state
+        same = base.has_same_pool(change.old, change.new)
+        for x in () if same else np.flatnonzero(state.visits):
+            theta, q, pi = state.theta[x], state.q[x], np.empty(rule.explore.size)
+            mirror_ascent.clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
+            fill_softmax(pi, theta)
+            mirror_ascent.fill_mixture(q, pi, rule.eps, rule.explore)
+            q /= q.sum()
+            state.mass[x] = np.cumsum(q)
+        super().finish_migration(change, old, new)
+
+
+@dataclass(frozen=True)
+class Tangent(IidPolicy):
+    """Settings of `tangent`: those of `Distinct`, with the same defaults."""
+
+    eta: float = 1.0
+    patience: float = 100.0
+    batch: int = 10
+    eps: float = 0.02
+    pace: float | None = DEFAULT_PACE
+    guard: bool = True
+    clip: bool = True
+
+    name = "tangent"
+    label = "tangent"
+    summary = (
+        "draws independently, so that a panel may have fewer members, and learns the probabilities"
     )
 
+    def bind(self, problem: Problem, horizon: int | None = None) -> TangentRule:
+        M, entropy = problem.draws, math.log(max(2, problem.size))
+        guard, margin = bind_guard(problem, horizon, full=False, on=self.guard)
+        margin, explore = iid_limits.find_iid_exploration(guard.rows, M, margin)
+        return TangentRule(
+            draws=M,
+            ascent=mirror_ascent.AscentSettings(
+                float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
+            ),
+            eps=float(self.eps),
+            explore=explore,
+            pace=make_pace(self.pace, margin, guard.A, min(M, problem.size), full=False),
+            guard=guard,
+        )
 
-def register_iid_steps(rule: type, project: Callable[..., None]) -> None:
-    """Register the steps of a policy of i.i.d. draws with this projection."""
-    step(project_iid, rule)(project)
-    step(decide, rule)(decide_iid)
-    step(learn, rule)(learn_iid)
-    step(compute_distribution, rule)(compute_iid_distribution)
-    step(compute_inclusion, rule)(compute_iid_inclusion)
+    def prices(self, problem: Problem, rule: TangentRule, state: IidState) -> Floats:
+        """Averaged multipliers; a tangent row is divided by M."""
+        return state.multipliers.compute_prices(problem, problem.draws)
+
+
+@dataclass(frozen=True)
+class Strict(IidPolicy):
+    """Settings of `strict`.
+
+    eta, patience, batch, eps: as in `Distinct`
+    guard: replace panels after which the limits could not be guaranteed; the regret bound does not
+           cover replaced panels
+    """
+
+    eta: float = 1.0
+    patience: float = 100.0
+    batch: int = 10
+    eps: float = 0.02
+    guard: bool = False
+
+    name = "strict"
+    label = "strict"
+    summary = (
+        "draws independently with probabilities that keep the limits in expectation for every "
+        "request; meant for adversarial environments"
+    )
+
+    def bind(self, problem: Problem, horizon: int | None = None) -> StrictRule:
+        guard, _ = bind_guard(problem, horizon, full=False, on=self.guard)
+        safe = iid_limits.make_safe_rows(guard.rows, problem.draws)
+        entropy = math.log(max(2, problem.size))
+        return StrictRule(
+            draws=problem.draws,
+            ascent=mirror_ascent.AscentSettings(
+                float(self.eta), float(self.patience), self.batch, False, True, entropy
+            ),
+            eps=float(self.eps),
+            explore=iid_limits.find_safe_distribution(problem, safe),
+            safe=safe,
+            guard=guard,
+        )
+
+    def prices(self, problem: Problem, rule: StrictRule, state: IidState) -> Floats:
+        """Averaged multipliers, in units of the limits: b* is assumed to move as b does."""
+        safe, b = rule.safe.b, rule.guard.b
+        moves: Floats = np.divide(safe, b, out=np.full(b.size, 1.0 / rule.draws), where=b != 0)
+        return state.multipliers.compute_prices(problem) * moves

@@ -6,16 +6,19 @@ the loosest there is through h(q); M A.q <= b, the paper's, is the tangent at 0.
 -h is convex, and a tangent alone is not safe: there it is drawn a second time, at the result.
 """
 
+import warnings
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from bylot.errors import OutOfReachWarning, PolicyError
 from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats, jit
-from bylot.numerics.kl_projection import KlProjection, kl_project
-from bylot.policies.constraint_rows import BOUND_TIGHTENING, ConstraintRows
+from bylot.numerics.kl_projection import kl_project
+from bylot.policies.constraint_rows import BOUND_TIGHTENING, ConstraintRows, solve_max_entropy
 from bylot.policies.guard import LIMIT_TOLERANCE
+from bylot.policies.mirror_ascent import fill_mixture
+from bylot.problem import Problem
 
 SAFE_BOUND_HALVINGS = 60
 MAX_SAFE_BOUND_PRICE = 1e6  # of h in units of c.q: cost does not matter
@@ -43,16 +46,11 @@ def compute_hit_probability(q: Floats, M: int) -> Floats:
     return probability
 
 
-def compute_iid_cost(c: Floats, q: Floats, M: int) -> float:
-    """h(q)."""
-    return float(c @ compute_hit_probability(q, M))
-
-
 def bisect_threshold(
-    low: float, high: float, too_low: Callable[[float], bool]
+    low: float, high: float, too_low: Callable[[float], bool], halvings: int = SAFE_BOUND_HALVINGS
 ) -> tuple[float, float]:
     """A tiny interval around the threshold from which a value is no longer too low."""
-    for _ in range(SAFE_BOUND_HALVINGS):
+    for _ in range(halvings):
         middle = (low + high) / 2
         low, high = (middle, high) if too_low(middle) else (low, middle)
     return low, high
@@ -64,7 +62,7 @@ def find_safe_upper_bound(c: Floats, u: float, M: int) -> float:
     """
 
     def kept(mu: float) -> bool:
-        return compute_iid_cost(c, maximize_priced_cost(c, mu, M), M) <= u
+        return float(c @ compute_hit_probability(maximize_priced_cost(c, mu, M), M)) <= u
 
     if M == 1 or not kept(1.0 / MAX_SAFE_BOUND_PRICE):
         return u / M
@@ -100,21 +98,41 @@ def find_safe_lower_bound(c: Floats, l: float, M: int) -> float:  # noqa: E741
     set: one expert alone, or two of them with c.q = b.
     """
     values = np.unique(c)
-    if (
-        values.size > MAX_ROW_VALUES or l > values[-1]
-    ):  # one expert alone gives less: nothing is safe
+    if values.size > MAX_ROW_VALUES or l > values[-1]:  # one expert gives less: nothing is safe
         return l
 
     def least(b: float) -> float:
         more, less = values[values >= b], values[values < b]
         high, low = more[:, None], less[None, :]
         share = (b - low) / (high - low)
-        pair = high * compute_hit_probability(share, M) + low * compute_hit_probability(
-            1.0 - share, M
-        )
+        hit, other = compute_hit_probability(share, M), compute_hit_probability(1.0 - share, M)
+        pair = high * hit + low * other
         return float(min(more.min(initial=np.inf), pair.min(initial=np.inf)))
 
     return bisect_threshold(0.0, l, lambda b: least(b) < l)[1]
+
+
+def find_safe_distribution(problem: Problem, safe: ConstraintRows) -> Floats:
+    """The maximum-entropy distribution inside the safe set, with some slack if there is any."""
+    for margin in (1.0, 0.0):
+        _, q = solve_max_entropy(safe, 1, margin)
+        if (safe.A @ q - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
+            return q
+    raise PolicyError(
+        "no fixed set of distributions keeps {limits} with certainty, as 'strict' requires",
+        limits=problem.limits,
+        remedy="use 'tangent', whose set moves with its distribution, or loosen the limits",
+    )
+
+
+@jit
+def project_onto_rows(
+    theta: Floats, q: Floats, prices: Floats, rows: ConstraintRows, eps: float, explore: Floats
+) -> None:
+    """KL-project theta so that q = (1 - eps) softmax(theta) + eps f0 satisfies A q <= b."""
+    pi = np.empty(q.size)
+    kl_project(theta, pi, prices, theta, rows.A, rows.b, 1, eps, explore)
+    fill_mixture(q, pi, eps, explore)
 
 
 MAX_TANGENT_ITERATIONS = 60  # of drawing tangents at the last result, until the results stand still
@@ -146,13 +164,6 @@ def fill_tangent_rows(At: Floats, bt: Floats, A: Floats, b: Floats, q: Floats, M
 
 
 @jit
-def fill_mixture(q: Floats, pi: Floats, eps: float, explore: Floats) -> None:
-    """Write q = (1 - eps) pi + eps f0."""
-    for i in range(q.size):
-        q[i] = (1.0 - eps) * pi[i] + eps * explore[i]
-
-
-@jit
 def project_onto_tangents(
     theta: Floats,
     q: Floats,
@@ -162,42 +173,27 @@ def project_onto_tangents(
     M: int,
     eps: float,
     explore: Floats,
-) -> KlProjection:
+) -> None:
     """KL-project theta so that q = (1 - eps) softmax(theta) + eps f0 satisfies h(q) <= b.
 
-    q is the point of the tangents on entry, and the new distribution on return.
+    q is the point of the tangents on entry, and the new distribution on return. With a lower limit,
+    tangents are drawn a second time.
     """
     d, K = A.shape
     At, bt, pi, z = np.empty((d, K)), np.empty(d), np.empty(K), theta.copy()
-    fill_tangent_rows(At, bt, A, b, q, M)
-    found = kl_project(theta, pi, prices, z, At, bt, 1, eps, explore)
-    fill_mixture(q, pi, eps, explore)
-    if has_lower_limit(b):
+    lower = False
+    for j in range(d):
+        lower |= b[j] < 0.0
+    for _ in range(2 if lower else 1):
         fill_tangent_rows(At, bt, A, b, q, M)
-        found = kl_project(theta, pi, prices, z, At, bt, 1, eps, explore)
+        kl_project(theta, pi, prices, z, At, bt, 1, eps, explore)
         fill_mixture(q, pi, eps, explore)
-    return found
 
 
-@jit
-def has_lower_limit(b: Floats) -> bool:
-    """Is any one-sided limit a minimum?"""
-    some = False
-    for j in range(b.size):
-        some |= b[j] < 0.0
-    return some
-
-
-class MaxEntropyDraws(NamedTuple):
-    """The maximum-entropy distribution inside limits, and by how much it misses one of them."""
-
-    theta: Floats
-    q: Floats
-    excess: float
-
-
-def solve_max_entropy_draws(rows: ConstraintRows, M: int, tighter: float) -> MaxEntropyDraws:
-    """max entropy over q with h(q) <= b, every bound tightened by this part of itself."""
+def solve_max_entropy_draws(rows: ConstraintRows, M: int, tighter: float) -> tuple[Floats, float]:
+    """max entropy over q with h(q) <= b, every bound tightened by this part of itself; returns q,
+    and by how much it misses one of them.
+    """
     K, d = rows.A.shape[1], rows.b.size
     b = rows.b - tighter * np.abs(rows.b)
     theta, q, prices, nothing = np.zeros(K), np.full(K, 1.0 / K), np.zeros(d), np.zeros(K)
@@ -207,26 +203,27 @@ def solve_max_entropy_draws(rows: ConstraintRows, M: int, tighter: float) -> Max
         if np.abs(q - before).max() <= 1e-12:
             break
     missed = (expected_panel_costs(q, rows.A, M) - b).max(initial=-np.inf)
-    return MaxEntropyDraws(theta, q, float(missed))
+    return q, float(missed)
 
 
-def find_iid_margin(rows: ConstraintRows, M: int, most: float) -> float:
-    """The largest tightening, at most `most`, that i.i.d. draws are found to keep; 0 if none is.
+def find_iid_exploration(rows: ConstraintRows, M: int, most: float) -> tuple[float, Floats]:
+    """The largest tightening, at most `most`, that i.i.d. draws are found to keep, 0 if none is;
+    and f0: the maximum-entropy distribution inside slightly tighter limits, mixed into each draw.
 
-    It may be less than there is: upper limits on h are not convex, and the search is local.
+    There may be a larger one: upper limits on h are not convex, and the search is local.
     """
-    low, high = 0.0, most
-    if solve_max_entropy_draws(rows, M, most).excess <= LIMIT_TOLERANCE:
-        return most
-    for _ in range(MARGIN_HALVINGS):
-        middle = (low + high) / 2
-        if solve_max_entropy_draws(rows, M, middle).excess <= LIMIT_TOLERANCE:
-            low = middle
-        else:
-            high = middle
-    return low
 
+    def kept(tighter: float) -> bool:
+        return solve_max_entropy_draws(rows, M, tighter)[1] <= LIMIT_TOLERANCE
 
-def find_iid_floor(rows: ConstraintRows, M: int, margin: float) -> Floats:
-    """f0: the maximum-entropy distribution inside slightly tighter limits, mixed into each draw."""
-    return solve_max_entropy_draws(rows, M, min(BOUND_TIGHTENING, margin / 2)).q
+    margin = most if kept(most) else bisect_threshold(0.0, most, kept, MARGIN_HALVINGS)[0]
+    if margin <= 0.0 and not kept(0.0):
+        warnings.warn(
+            OutOfReachWarning(
+                "no distribution of independent draws was found that keeps all limits, so the "
+                "guard will replace many panels",
+                remedy="use 'distinct': it asks different experts, which helps minimum shares",
+            ),
+            stacklevel=3,
+        )
+    return margin, solve_max_entropy_draws(rows, M, min(BOUND_TIGHTENING, margin / 2))[0]

@@ -1,16 +1,22 @@
-"""Mirror ascent on logits: the gradient gathered between two steps, and the length of a step.
+"""Mirror ascent on logits under the limits: gradient, length of a step, multipliers.
 
 The policies say whose gradient it is, and project the step onto their constraints.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.policies.validation import check_positive
+from bylot.policies.base import BoundPolicy, Policy, ProblemChange, round_up_visits
+from bylot.policies.budget import PACE_SETTING, Guard, migrate_period, open_budget
+from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.validation import SettingKind, is_number_in
+from bylot.problem import Problem
+
+MULTIPLIER_DECAY = 0.99  # of a step's weight, at every later step
 
 
 class AscentSettings(NamedTuple):
@@ -25,7 +31,7 @@ class AscentSettings(NamedTuple):
 
 
 class GradientState(NamedTuple):
-    """The gradient, a line per context."""
+    """The gradient, a row per context."""
 
     g: Floats  # (X, K) gathered since the last step
     energy: Floats  # (X,) S, its squares summed over the steps so far
@@ -35,6 +41,9 @@ class GradientState(NamedTuple):
     total: Floats  # (X,) and their sum
     baseline: Floats  # (X,) their mean when the last step was taken
     based: Bools  # (X,) was there any reward then?
+
+    def is_valid(self, rule: Any) -> bool:
+        return all((part >= 0).all() for part in (self.batches, self.rewards, self.energy))
 
 
 def make_gradient_state(contexts: int, size: int) -> GradientState:
@@ -51,22 +60,6 @@ def make_gradient_state(contexts: int, size: int) -> GradientState:
     )
 
 
-def check_ascent_settings(eta: float, patience: float, batch: int, eps: float) -> None:
-    """Raise for invalid settings."""
-    check_positive("eta", eta, 1.0)
-    check_positive("patience", patience, 100.0)
-    if type(batch) is not int or not 1 <= batch < 2**31:
-        raise PolicyError(f"batch={batch!r} is not a number of rounds; the default is 10")
-    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < 1:
-        raise PolicyError(f"eps={eps!r} is no share of the draws; use 0.02, or 0 for none")
-
-
-def is_valid_gradient_state(slope: GradientState) -> bool:
-    """Validate numbers loaded from disk."""
-    counts = slope.batches, slope.rewards
-    return bool(all((count >= 0).all() for count in counts) and (slope.energy >= 0).all())
-
-
 @jit
 def center_reward(slope: GradientState, x: int, reward: float) -> float:
     """The reward less the baseline; 0 before there is one. The baseline is constant between two
@@ -78,10 +71,12 @@ def center_reward(slope: GradientState, x: int, reward: float) -> float:
 
 
 @jit
-def begin_ascent_step(slope: GradientState, x: int, weights: Floats) -> None:
-    """Begin a step: a new baseline, and g centred on the tangent space of a distribution.
+def take_ascent_step(
+    theta: Floats, settings: AscentSettings, slope: GradientState, x: int, weights: Floats
+) -> float:
+    """theta += s g with g centred on the tangent space; resets g and returns s.
 
-    g -= <w, g> / <w, 1>;  S += <w, g^2>, with w the variance of each logit.
+    g -= <w, g> / <w, 1>, with w the variance of each logit.
     """
     slope.batches[x] += 1
     if slope.rewards[x] > 0:
@@ -94,31 +89,27 @@ def begin_ascent_step(slope: GradientState, x: int, weights: Floats) -> None:
     for i in range(g.size):
         g[i] -= mean / whole if whole > 0.0 else 0.0
         slope.energy[x] += weights[i] * g[i] * g[i]
+    s = compute_step_length(settings, slope, x)
+    for i in range(g.size):
+        theta[i] += s * g[i]
+        g[i] = 0.0
+    return s
 
 
 @jit
-def compute_step_length(climb: AscentSettings, slope: GradientState, x: int) -> float:
-    """The length of a step: eta sqrt(entropy / (S (b + n0) / b)), the squares so far as if n0
-    batches like them had come before; at most 1 / max |g| if clipped.
+def compute_step_length(settings: AscentSettings, slope: GradientState, x: int) -> float:
+    """The length of a step: eta sqrt(entropy / (S (b + n0) / b)) with S the sum of <w, g^2>, the
+    squares so far as if n0 batches like them had come before; at most 1 / max |g| if clipped.
     """
     b, g, top = slope.batches[x], slope.g[x], 0.0
-    rough = slope.energy[x] * (b + climb.patience) / b
-    slope.rough[x] = max(rough, slope.rough[x]) if climb.monotone else rough
+    rough = slope.energy[x] * (b + settings.patience) / b
+    slope.rough[x] = max(rough, slope.rough[x]) if settings.monotone else rough
     for i in range(g.size):
         top = max(top, abs(g[i]))
     if slope.rough[x] <= 0.0 or top <= 0.0:
         return 0.0
-    s = climb.eta * math.sqrt(climb.entropy / slope.rough[x])
-    return min(s, 1.0 / top) if climb.clip else s
-
-
-@jit
-def add_gradient_step(theta: Floats, slope: GradientState, x: int, s: float) -> None:
-    """theta += s g, and reset g."""
-    g = slope.g[x]
-    for i in range(g.size):
-        theta[i] += s * g[i]
-        g[i] = 0.0
+    s = settings.eta * math.sqrt(settings.entropy / slope.rough[x])
+    return min(s, 1.0 / top) if settings.clip else s
 
 
 @jit
@@ -126,3 +117,72 @@ def clamp_logits(theta: Floats, top: float, low: float, high: float) -> None:
     """Subtract `top` and clip to [low, high]: logits beyond would never come back."""
     for i in range(theta.size):
         theta[i] = min(max(theta[i] - top, low), high)
+
+
+@jit
+def fill_mixture(q: Floats, pi: Floats, eps: float, explore: Floats) -> None:
+    """Write q = (1 - eps) pi + eps f0."""
+    for i in range(q.size):
+        q[i] = (1.0 - eps) * pi[i] + eps * explore[i]
+
+
+class MultiplierAverage(NamedTuple):
+    """Multipliers of recent projections, to be divided by the lengths of their steps.
+
+    A step of length s maximises s <g, p> less a divergence, subject to the rows; the multiplier of
+    a row, over s, is thus in rewards per unit of the row. Both are summed before they are divided,
+    so that short steps do not dominate.
+    """
+
+    total: Floats  # (d,)
+    length: Floats  # one number
+
+    def migrate(self, new: "MultiplierAverage", change: ProblemChange) -> None:
+        """Multipliers are per unit of the constraint rows."""
+        growth = change.growth(compute_row_units(change.old), compute_row_units(change.new))
+        change.copy_by_limit(self.total, new.total, growth)
+        new.length[:] = self.length
+
+    def compute_prices(self, problem: Problem, share: float = 1.0) -> Floats:
+        """Rewards of [0, 1] per unit of each bound, of rows that were divided by `share`."""
+        if self.length[0] <= 0:
+            return np.full(len(problem.limits), np.nan)
+        per_row: Floats = self.total / self.length[0]
+        return per_row / (compute_row_units(problem) * share)
+
+
+@jit
+def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -> None:
+    """Add a step. One of length 0 has multipliers too, if the bounds in force moved."""
+    average.length[0] = MULTIPLIER_DECAY * average.length[0] + s
+    for j in range(multipliers.size):
+        average.total[j] = MULTIPLIER_DECAY * average.total[j] + multipliers[j]
+
+
+class AscentPolicy(Policy):
+    """What the policies of mirror ascent with a guard share."""
+
+    restarted = ("bounds",)
+    checks: ClassVar[Mapping[str, SettingKind]] = {
+        "eps": SettingKind("a number in [0, 1)", lambda value: is_number_in(value, 0, 1 - 2**-53)),
+        "pace": PACE_SETTING,
+    }
+
+    def start_ascent(self, guard: Guard, contexts: int) -> dict[str, Any]:
+        """The fields of the state that all have: no gradient, and a period with nothing spent."""
+        return {
+            "visits": np.zeros(contexts, np.int64),
+            "gradient": make_gradient_state(contexts, guard.A.shape[1]),
+            "multipliers": MultiplierAverage(np.zeros(guard.b.size), np.zeros(1)),
+            "budget": open_budget(guard),
+            "bounds": guard.b.copy(),
+        }
+
+    def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
+        """Averaged multipliers."""
+        return state.multipliers.compute_prices(problem)  # type: ignore[no-any-return]
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Continue the period; a step is due at once."""
+        migrate_period(change, old, new)
+        round_up_visits(new.state.visits, new.rule.ascent.batch)

@@ -7,60 +7,35 @@ this one: there is one budget.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
-from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import choose_greedy_set, fill_draws_from_set
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
-from bylot.policies.base import (
-    BoundPolicy,
-    Policy,
-    ProblemChange,
-    Ticket,
-    compute_distribution,
-    compute_inclusion,
-    decide,
-    learn,
-    make_plain_ticket,
-    round_up_visits,
-    step,
-)
-from bylot.policies.budget import DEFAULT_PACE, check_pace, fill_paced_bounds
+from bylot.policies import base
+from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, compute_inclusion, learn, step
+from bylot.policies.budget import DEFAULT_PACE, PACE_SETTING, Budget, Guard, fill_paced_bounds
 from bylot.policies.constraint_rows import (
     MIN_RELATIVE_SLACK,
     compute_price_units,
     compute_row_units,
 )
-from bylot.policies.distinct import Distinct, DistinctRule, DistinctState, check_full_panels
-from bylot.policies.guard import Budget, Guard, forecast_shortfall, guard_panel
-from bylot.policies.multipliers import (
-    DualPrices,
-    fill_expert_prices,
-    is_valid_dual_prices,
-    make_dual_prices,
-    update_dual_prices,
-)
+from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
+from bylot.policies.guard import check_full_panels, forecast_shortfall, guard_panel
 from bylot.policies.noisy_or_posterior import (
     Posterior,
     estimate_noise,
-    is_valid_posterior,
     make_prior,
     sample_posterior,
     update_posterior,
 )
-from bylot.policies.pull_counts import (
-    compute_pull_shares,
-    count_members,
-    has_valid_counts,
-    mark_members,
-)
-from bylot.policies.validation import check_bools
+from bylot.policies.validation import SHARE, SettingKind
 from bylot.problem import Problem
 
 REHEARSAL_BATCH = 10  # decisions of a context between two rehearsals
@@ -69,11 +44,70 @@ MIN_SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
 WIDE_SAMPLING_SHARE = 0.03  # share of wide samples
 MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a sampled b_i
 MAX_POSTERIOR_BYTES = 2**30  # of the covariance roots of all contexts
+DUAL_PRICE_STEP = 0.2  # longest step of a price
+MAX_DUAL_PRICE = 5.0
+MAX_COUNTED_EXCESS = 30.0  # excess cost of a panel that shortens later steps
+INITIAL_SQUARES = 0.01  # sum of squares before the first panel
+
+
+class DualPrices(NamedTuple):
+    """A price per unit of each row, in rewards of [0, 1], that follows the cost of panels."""
+
+    price: Floats  # (d,) lam
+    squares: Floats  # (d,) G2, sum of squared excess over the bounds in force
+    moves: Ints  # one number: how often prices have moved
+
+    def migrate(self, new: "DualPrices", change: ProblemChange) -> None:
+        """Prices are per unit of their rows. Where a limit leaves more or less slack than before,
+        steps are long again; where one is new, prices are rehearsed as at the start.
+        """
+        growth = change.growth(compute_price_units(change.old), compute_price_units(change.new))
+        change.copy_by_limit(self.price, new.price, growth)
+        change.copy_by_limit(self.squares, new.squares, growth == 1.0)
+        new.price[:] = np.minimum(new.price, MAX_DUAL_PRICE)
+        new.squares[:] = np.maximum(new.squares, INITIAL_SQUARES)
+        new.moves[:] = self.moves if len(change.limits[0]) == new.price.size else 0
+
+    def is_valid(self, rule: Any) -> bool:
+        priced = (self.price >= 0) & (self.price <= MAX_DUAL_PRICE)
+        return bool((priced & (self.squares >= INITIAL_SQUARES)).all() and self.moves[0] >= 0)
+
+
+@jit
+def fill_expert_prices(out: Floats, dual: DualPrices, A: Floats) -> None:
+    """Write the price of every expert under all rows, sum_j lam_j A_ji."""
+    for i in range(out.size):
+        out[i] = 0.0
+    for j in range(A.shape[0]):
+        price = dual.price[j]
+        if price > 0.0:
+            for i in range(out.size):
+                out[i] += price * A[j, i]
+
+
+@jit
+def update_dual_prices(
+    dual: DualPrices, A: Floats, members: Ints, bounds: Floats, short: Bools
+) -> None:
+    """g = A(panel) - b', G2 += min(g^2, max^2), lam += step g / sqrt(G2), clipped.
+
+    Squares are clipped and not g: else prices would settle where *clipped* costs are right on
+    average. One panel of a thousand times the usual excess would shorten all later steps as much.
+    The price of a limit that the available experts cannot satisfy would rise for nothing.
+    """
+    for j in range(bounds.size):
+        if short[j]:
+            continue
+        g = -bounds[j]
+        for i in members:
+            g += A[j, i]
+        dual.squares[j] += min(g * g, MAX_COUNTED_EXCESS * MAX_COUNTED_EXCESS)
+        step = min(max(g / np.sqrt(dual.squares[j]), -1.0), 1.0)
+        dual.price[j] = min(max(dual.price[j] + DUAL_PRICE_STEP * step, 0.0), MAX_DUAL_PRICE)
+    dual.moves[0] += bounds.size > 0
 
 
 class NoisyOrRule(NamedTuple):
-    """The settings of one run, bound to a problem."""
-
     explore: float  # share of rounds of `distinct`
     batch: int
     A: Floats  # (d, K) the rows of the guard, in price units
@@ -87,7 +121,7 @@ class NoisyOrRule(NamedTuple):
 
 
 class NoisyOrState(NamedTuple):
-    """A line per context, shared prices, and the state of `distinct`."""
+    """A row per context, shared prices, and the state of `distinct`."""
 
     visits: Ints  # (X,)
     drawn: Ints  # (X, K) rounds in which i was a member
@@ -107,35 +141,27 @@ class NoisyOrState(NamedTuple):
 
 
 @jit
-def compute_sampling_scale(belief: Posterior, x: int) -> float:
-    """The scale of most posterior samples: sqrt(phi), clipped to [0.5, 1].
-
-    Less than the full posterior pays if rewards correct a wrong belief soon; with noisy rewards it
-    would stay with experts that were lucky first.
-    """
-    return min(max(math.sqrt(estimate_noise(belief, x)), MIN_SAMPLING_SCALE), 1.0)
-
-
-@jit
 def sample_panel(
     rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> tuple[Ints, Xoshiro]:
-    """SAMPLE: b from the posterior, and A with the least prod_A e^b + sum_A price."""
-    belief, A = state.belief, rule.A
+    """b from the posterior, and the A with the least prod_A e^b + sum_A price.
+
+    The scale of most samples is sqrt(phi), clipped to [0.5, 1]. Less than the full posterior pays
+    if rewards correct a wrong belief soon; with noisy rewards it would stay with experts that were
+    lucky first.
+    """
+    belief, m = state.belief, rule.explorer.members
     bits, s = next_word(stream)
-    scale = (
-        WIDE_SAMPLING_SCALE
-        if open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE
-        else compute_sampling_scale(belief, x)
-    )
+    scale = min(max(math.sqrt(estimate_noise(belief, x)), MIN_SAMPLING_SCALE), 1.0)
+    if open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE:
+        scale = WIDE_SAMPLING_SCALE
     b, s = sample_posterior(belief.beta[x], belief.root[x], scale, s)
-    dues, m = np.empty(b.size), rule.explorer.members
-    fill_expert_prices(dues, state.dual_prices, A)
+    prices = np.empty(b.size)
+    fill_expert_prices(prices, state.dual_prices, rule.A)
     for i in range(b.size):
         b[i] = np.exp(min(max(b[i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
-    return choose_greedy_set(
-        b, dues, m if available.size == 0 else min(m, available.sum()), available
-    ), s
+    size = m if available.size == 0 else min(m, available.sum())
+    return choose_greedy_set(b, prices, size, available), s
 
 
 @jit
@@ -143,47 +169,32 @@ def rehearse_prices(
     rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> Xoshiro:
     """Every batch: fit prices to the model by panels that are chosen and charged, not played."""
-    s, budget = stream, state.explorer.budget
-    if rule.units.size > 0:
-        for _ in range(
-            FIRST_REHEARSAL_PANELS if state.dual_prices.moves[0] == 0 else LATER_REHEARSAL_PANELS
-        ):
+    s, dual, bounds = stream, state.dual_prices, state.explorer.bounds * rule.units
+    if bounds.size > 0:
+        for _ in range(FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS):
             members, s = sample_panel(rule, state, x, available, s)
-            update_dual_prices(
-                state.dual_prices, rule.A, members, state.explorer.bounds * rule.units, budget.short
-            )
+            update_dual_prices(dual, rule.A, members, bounds, state.explorer.budget.short)
     return s
-
-
-@jit
-def compute_least_costs(A: Floats, m: int, available: Bools) -> Floats:
-    """(d,) the cost of the cheapest m available experts, under each row by itself."""
-    costs = np.zeros(A.shape[0])
-    for j in range(A.shape[0]):
-        costs[j] = np.sort(A[j][available])[:m].sum()
-    return costs
 
 
 @jit
 def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools) -> None:
     """Mark the limits that the available experts cannot satisfy, if some are unavailable."""
-    explorer, budget, bounds = rule.explorer, state.explorer.budget, state.explorer.bounds
+    guard, budget, bounds = rule.explorer.guard, state.explorer.budget, state.explorer.bounds
     if available.size > 0:
-        costs = compute_least_costs(
-            explorer.guard.A, min(explorer.members, available.sum()), available
-        )
-        forecast_shortfall(explorer.guard, budget, costs, bounds)
+        m, costs = min(rule.explorer.members, available.sum()), np.zeros(bounds.size)
+        for j in range(bounds.size):  # of the cheapest m, under each row by itself
+            costs[j] = np.sort(guard.A[j][available])[:m].sum()
+        forecast_shortfall(guard, budget, costs, bounds)
     elif budget.alarm[0]:
-        forecast_shortfall(explorer.guard, budget, bounds, bounds)
+        forecast_shortfall(guard, budget, bounds, bounds)
 
 
 @jit
 def choose_model_panel(
     rule: NoisyOrRule, state: NoisyOrState, x: int, t: int, available: Bools, stream: Xoshiro
 ) -> Ticket:
-    """Play the best set under a sampled model, or the guard's panel. Prices follow the former
-    only.
-    """
+    """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
     members, _ = sample_panel(rule, state, x, available, stream)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
@@ -192,31 +203,27 @@ def choose_model_panel(
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
     kept = admitted.kept and not budget.alarm[0]
-    return make_plain_ticket(t, x, draws, available, kept, admitted.replaced)
+    return base.make_plain_ticket(t, x, draws, available, kept, admitted.replaced)
 
 
-@jit
-def choose_or_explore(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, rng: RngKey, available: Bools
+@step(base.decide, NoisyOrRule)
+def decide_noisy_or(
+    rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
-    """`decide`: `distinct` in a random share of the rounds, else the model. Bounds are paced every
-    batch.
-    """
-    s, explorer = open_stream(rng, MODEL_STREAM), rule.explorer
-    due = state.visits[x] % rule.batch == 0
+    """`decide`: `distinct` in a random share of the rounds, else the model."""
+    s, explorer, learned = open_stream(rng, MODEL_STREAM), rule.explorer, state.explorer
+    due = state.visits[context] % rule.batch == 0
     if due:
-        fill_paced_bounds(
-            state.explorer.bounds, explorer.guard, state.explorer.budget, explorer.pace
-        )
+        fill_paced_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
     forecast_available(rule, state, available)
     if due:
-        s = rehearse_prices(rule, state, x, available, s)
-    state.visits[x] += 1
+        s = rehearse_prices(rule, state, context, available, s)
+    state.visits[context] += 1
     if rule.explore > 0.0 and draw_uniforms(rng, EXPLORE_STREAM, 1)[0] < rule.explore:
-        ticket = decide(explorer, state.explorer, x, rng, available)
+        ticket = base.decide(explorer, learned, context, rng, available)
     else:
-        ticket = choose_model_panel(rule, state, x, rng.t, available, s)
-    count_members(state.drawn[x], ticket.draws)
+        ticket = choose_model_panel(rule, state, context, rng.t, available, s)
+    base.count_members(state.drawn[context], ticket.draws)
     return ticket
 
 
@@ -226,59 +233,29 @@ def is_exploration(ticket: Ticket) -> bool:
     return not math.isnan(ticket.propensity)
 
 
-@jit
-def update_beliefs(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
+@step(learn, NoisyOrRule)
+def learn_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
     """`learn`: update the posterior, whoever chose the panel: the schedule ignores rewards.
     `distinct` learns from its own rounds.
     """
     if is_exploration(ticket):
         learn(rule.explorer, state.explorer, ticket, reward)
-    members, n = np.empty(ticket.draws.size, np.int64), 0
-    for j in range(ticket.draws.size):
-        if is_first_draw(ticket.draws, j):
-            members[n] = ticket.draws[j]
-            n += 1
-    update_posterior(state.belief, ticket.context, members[:n], reward)
+    update_posterior(state.belief, ticket.context, base.select_members(ticket.draws), reward)
 
 
-@jit
-def find_inclusion_by_round(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
-    """`compute_inclusion`: of `distinct` in its rounds, else the panel itself."""
-    if is_exploration(ticket):
-        return compute_inclusion(rule.explorer, state.explorer, ticket)
-    return mark_members(ticket.draws, state.drawn.shape[1])
-
-
-@step(decide, NoisyOrRule)
-def decide_noisy_or(
-    rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """`decide`."""
-    return choose_or_explore(rule, state, context, rng, available)
-
-
-@step(learn, NoisyOrRule)
-def learn_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
-    """`learn`."""
-    update_beliefs(rule, state, ticket, reward)
-
-
-@step(compute_distribution, NoisyOrRule)
-def compute_noisy_or_distribution(
-    rule: NoisyOrRule, state: NoisyOrState, context: int, available: Bools
-) -> Floats:
-    """`compute_distribution`: how often each expert was drawn."""
-    return compute_pull_shares(state.drawn[context])
+step(base.compute_distribution, NoisyOrRule)(base.compute_pull_distribution)
 
 
 @step(compute_inclusion, NoisyOrRule)
 def compute_noisy_or_inclusion(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
     """`compute_inclusion`: of `distinct` in its rounds, else the panel itself."""
-    return find_inclusion_by_round(rule, state, ticket)
+    if is_exploration(ticket):
+        return compute_inclusion(rule.explorer, state.explorer, ticket)
+    return base.mark_members(ticket.draws, state.drawn.shape[1])
 
 
 @dataclass(frozen=True)
-class NoisyOr(Policy):
+class NoisyOr(base.Policy):
     """Settings of `noisy-or`; one default for every pool.
 
     explore: share of rounds in which `distinct` draws the panel and records its propensity, as
@@ -292,36 +269,21 @@ class NoisyOr(Policy):
     pace: float | None = DEFAULT_PACE
     guard: bool = True
 
-    name: ClassVar[str] = "noisy-or"
-    label: ClassVar[str] = "noisy-or"
-    summary: ClassVar[str] = (
-        "draws panels of different experts and learns a model of their joint value"
-    )
-    streams: ClassVar[tuple[RngStream, ...]] = (
-        RngStream.EXPLORE,
-        RngStream.MODEL,
-        *Distinct.streams,
-    )
-    needs_full_panels: ClassVar[bool] = True
-    derived: ClassVar[tuple[str, ...]] = Distinct.derived
-    restarted: ClassVar[tuple[str, ...]] = Distinct.restarted
+    name = "noisy-or"
+    label = "noisy-or"
+    summary = "draws panels of different experts and learns a model of their joint value"
+    streams = (RngStream.EXPLORE, RngStream.MODEL, *Distinct.streams)
+    needs_full_panels = True
+    derived = Distinct.derived
+    restarted = Distinct.restarted
+    checks: ClassVar[Mapping[str, SettingKind]] = {"explore": SHARE, "pace": PACE_SETTING}
 
     @property
     def has_propensities(self) -> bool:
         """Only if every round explores."""
         return self.explore == 1
 
-    def __post_init__(self) -> None:
-        number = isinstance(self.explore, (int, float)) and not isinstance(self.explore, bool)
-        if not (number and 0 <= self.explore <= 1):
-            raise PolicyError(
-                f"explore={self.explore!r} is no share of the rounds; use 0.02, or 0 for none"
-            )
-        check_pace(self.pace)
-        check_bools(guard=self.guard)
-
     def bind(self, problem: Problem, horizon: int | None = None) -> NoisyOrRule:
-        """Make the rule; limits hold at the end of the horizon, or of every period."""
         check_full_panels(problem, self.name)
         explorer = Distinct(pace=self.pace, guard=self.guard).bind(problem, horizon)
         scale = compute_row_units(problem) / compute_price_units(problem)
@@ -335,7 +297,7 @@ class NoisyOr(Policy):
 
     def start(self, rule: NoisyOrRule, contexts: int = 1) -> NoisyOrState:
         """The prior in every context; raises if the beliefs take too much memory."""
-        K = rule.A.shape[1]
+        d, K = rule.A.shape
         needed = count_posterior_bytes(contexts, K)
         if needed > MAX_POSTERIOR_BYTES:
             raise PolicyError(
@@ -348,7 +310,7 @@ class NoisyOr(Policy):
             visits=np.zeros(contexts, np.int64),
             drawn=np.zeros((contexts, K), np.int64),
             belief=make_prior(contexts, K, rule.explorer.members),
-            dual_prices=make_dual_prices(rule.units.size),
+            dual_prices=DualPrices(np.zeros(d), np.full(d, INITIAL_SQUARES), np.zeros(1, np.int64)),
             explorer=Distinct().start(rule.explorer, contexts),
         )
 
@@ -357,11 +319,9 @@ class NoisyOr(Policy):
         return MAX_POSTERIOR_BYTES // count_posterior_bytes(1, size)
 
     def is_valid_state(self, rule: NoisyOrRule, state: NoisyOrState) -> bool:
-        """Validate a state loaded from disk."""
-        return bool(
-            has_valid_counts(state.visits, state.drawn)
-            and is_valid_posterior(state.belief)
-            and is_valid_dual_prices(state.dual_prices)
+        return (
+            super().is_valid_state(rule, state)
+            and base.has_valid_counts(state.visits, state.drawn)
             and Distinct().is_valid_state(rule.explorer, state.explorer)
         )
 
@@ -379,11 +339,11 @@ class NoisyOr(Policy):
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
         """The budget is that of `distinct`; a rehearsal is due at once."""
-        parts = (
+        parts = [
             BoundPolicy(one.problem, one.rule.explorer, one.state.explorer) for one in (old, new)
-        )
+        ]
         Distinct().finish_migration(change, *parts)
-        round_up_visits(new.state.visits, new.rule.batch)
+        base.round_up_visits(new.state.visits, new.rule.batch)
 
 
 def count_posterior_bytes(contexts: int, size: int) -> int:

@@ -6,7 +6,7 @@ sample is beta + T'z without a factorisation. `noisy_or` chooses the panels.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ MIN_PIVOT = 1e-12  # variance that counts as 0
 
 
 class Posterior(NamedTuple):
-    """A line per context."""
+    """A row per context."""
 
     beta: Floats  # (X, K)
     root: Floats  # (X, K, K), T: the covariance of i and j is sum_k T_ki T_kj
@@ -59,6 +59,17 @@ class Posterior(NamedTuple):
                 P[np.ix_(there, there)] = known.T @ known
                 fill_cholesky_root(new.root[x], P)
 
+    def is_valid(self, rule: Any) -> bool:
+        variances = (self.root**2).sum(axis=1)
+        return bool(
+            ((self.beta >= MIN_BETA) & (self.beta <= MAX_BETA)).all()
+            and ((variances > 0) & (variances < PRIOR_VARIANCE * 1.001)).all()
+            and ((self.squares >= 0) & (self.squares <= 1)).all()
+            and ((self.missed > 0) & (self.missed <= 1)).all()
+            and (np.abs(self.drift) <= MAX_SURPRISE).all()
+            and (self.rewards >= 0).all()
+        )
+
 
 def make_prior(contexts: int, size: int, members: int) -> Posterior:
     """The prior: panels of so many members miss 0.4 on average."""
@@ -69,19 +80,6 @@ def make_prior(contexts: int, size: int, members: int) -> Posterior:
         missed=np.full(contexts, PRIOR_MISS),
         drift=np.zeros((contexts, size)),
         rewards=np.zeros(contexts, np.int64),
-    )
-
-
-def is_valid_posterior(belief: Posterior) -> bool:
-    """Validate beliefs loaded from disk."""
-    variances = (belief.root**2).sum(axis=1)
-    return bool(
-        ((belief.beta >= MIN_BETA) & (belief.beta <= MAX_BETA)).all()
-        and ((variances > 0) & (variances < PRIOR_VARIANCE * 1.001)).all()
-        and ((belief.squares >= 0) & (belief.squares <= 1)).all()
-        and ((belief.missed > 0) & (belief.missed <= 1)).all()
-        and (np.abs(belief.drift) <= MAX_SURPRISE).all()
-        and (belief.rewards >= 0).all()
     )
 
 
@@ -130,18 +128,23 @@ def update_posterior(belief: Posterior, x: int, members: Ints, reward: float) ->
     den = mu * v + phi
     if not known:
         shift_beta(beta, Px, members, (y - mu) / den)
-    shrink_covariance(root, w, Px, mu / den, math.sqrt(phi / den))
+    # T -= s w (P 1_A)', as I - c w w' with c = mu / den is the square of I - s w w' with
+    # s = (1 - sqrt(1 - c w.w)) / w.w, here without a difference of numbers that are almost equal.
+    s = mu / den / (1.0 + math.sqrt(phi / den))
+    for k in range(w.size):
+        add_scaled_row(root[k], Px, -s * w[k])
     belief.rewards[x] += 1
-    rate = max(
-        min(NOISE_RATE, NOISE_MISSES * mu / phi), 1.0 / (belief.rewards[x] - 1 + NOISE_PRIOR_ROUNDS)
-    )
+    first = 1.0 / (belief.rewards[x] - 1 + NOISE_PRIOR_ROUNDS)
+    rate = max(min(NOISE_RATE, NOISE_MISSES * mu / phi), first)
     belief.squares[x] += rate * ((y - mu) ** 2 - belief.squares[x])
     belief.missed[x] += rate * (mu - belief.missed[x])
     surprise = 0.0 if known else (y - mu) / math.sqrt(mu * den)
-    skew = compute_surprise_skew(min(mu, MAX_SKEW_MISS), phi)
-    track_drift(
-        belief.drift[x], root, members, min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE), skew
-    )
+    surprise = min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE)
+    # The skew of surprises is that of a coin, y = 0 or 1 with mean mu, if phi = 1 - mu as with one,
+    # and less in the way of sqrt(phi) where they are quieter.
+    mean = min(mu, MAX_SKEW_MISS)
+    skew = (1.0 - 2.0 * mean) / (1.0 - mean) * math.sqrt(phi / mean)
+    track_drift(belief.drift[x], root, members, surprise, skew)
 
 
 @jit
@@ -170,18 +173,6 @@ def shift_beta(beta: Floats, Px: Floats, members: Ints, step: float) -> None:
 
 
 @jit
-def shrink_covariance(root: Floats, w: Floats, Px: Floats, c: float, kept: float) -> None:
-    """P -= c P 1_A 1_A' P by way of its root: T -= c / (1 + sqrt(1 - c w.w)) w (P 1_A)'.
-
-    I - c w w' is the square of I - s w w' with s = (1 - sqrt(1 - c w.w)) / w.w, which is the same
-    without a difference of numbers that are almost equal; kept is that square root.
-    """
-    s = c / (1.0 + kept)
-    for k in range(w.size):
-        add_scaled_row(root[k], Px, -s * w[k])
-
-
-@jit
 def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, skew: float) -> None:
     """Record a surprise for every member; after too many of one sign, reset the belief about that
     expert and widen all others.
@@ -190,10 +181,8 @@ def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, ske
     and the threshold higher on that side.
     """
     fade = min(DRIFT_RATE, DRIFT_SKEW_SQUARED / max(skew * skew, DRIFT_SKEW_SQUARED))
-    low, high = (
-        -compute_drift_threshold(fade, max(-skew, 0.0)),
-        compute_drift_threshold(fade, max(skew, 0.0)),
-    )
+    low = -compute_drift_threshold(fade, max(-skew, 0.0))
+    high = compute_drift_threshold(fade, max(skew, 0.0))
     some, fired = False, np.zeros(drift.size, np.bool_)
     for i in members:
         drift[i] += fade * (surprise - drift[i])
@@ -203,14 +192,6 @@ def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, ske
             some = True
     if some:
         widen_covariance(root, fired)
-
-
-@jit
-def compute_surprise_skew(mu: float, phi: float) -> float:
-    """The skew of surprises: that of a coin, y = 0 or 1 with mean mu, if phi = 1 - mu as with a
-    coin, and less in the way of sqrt(phi) where they are quieter.
-    """
-    return (1.0 - 2.0 * mu) / (1.0 - mu) * math.sqrt(phi / mu)
 
 
 @jit

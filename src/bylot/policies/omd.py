@@ -9,29 +9,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from bylot.errors import PolicyError, SurrogateWarning
 from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
 from bylot.numerics.iid_sets import iid_inclusion
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import RngKey, RngStream
+from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
-from bylot.policies.base import (
-    BoundPolicy,
-    Policy,
-    ProblemChange,
-    Ticket,
-    compute_distribution,
-    compute_inclusion,
-    decide,
-    learn,
-    make_iid_ticket,
-    round_up_visits,
-    step,
-)
-from bylot.policies.validation import check_choice, is_positive_number
+from bylot.policies import base
+from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
+from bylot.policies.validation import SettingKind, is_positive_number, one_of
 from bylot.problem import Problem
 from bylot.theory import context_rate, eta_star
 
@@ -76,16 +64,9 @@ class DualPlayer(NamedTuple):
         change.copy_by_limit(self.w, new.w)
         new.steps[:], new.energy[:] = self.steps, self.energy
 
-
-def make_dual_player(size: int) -> DualPlayer:
-    """A dual player at w = 0, which constrains nothing."""
-    return DualPlayer(
-        w=np.zeros(size),
-        u=np.zeros(size),
-        rounds=np.zeros(1, np.int64),
-        steps=np.zeros(1, np.int64),
-        energy=np.zeros(1),
-    )
+    def is_valid(self, rule: Any) -> bool:
+        counted = self.rounds[0] >= 0 and self.steps[0] >= 0
+        return bool(counted and (np.abs(self.w) <= 1 + 1e-9).all())
 
 
 def dual_step_length(oco: Any, dual: Any) -> float:
@@ -93,37 +74,23 @@ def dual_step_length(oco: Any, dual: Any) -> float:
     raise NotImplementedError("compiled code only")
 
 
-@overload(dual_step_length, strict=False)  # type: ignore[untyped-decorator]
-def find_dual_step_length(oco: Any, dual: Any) -> Any:
-    return DUAL_STEP_LENGTHS[oco.instance_class]
+base.dispatch_by_type(dual_step_length)
 
 
+@step(dual_step_length, Fixed)
 def fixed_step_length(oco: Fixed, dual: DualPlayer) -> float:
     return oco.step
 
 
+@step(dual_step_length, Anytime)
 def anytime_step_length(oco: Anytime, dual: DualPlayer) -> float:
     return float(oco.step / np.sqrt(dual.steps[0]))
 
 
+@step(dual_step_length, Adaptive)
 def adaptive_step_length(oco: Adaptive, dual: DualPlayer) -> float:
     energy = dual.energy[0]
     return float(oco.step / np.sqrt(energy)) if energy > 0.0 else 0.0
-
-
-DUAL_STEP_LENGTHS: dict[type, Any] = {
-    Fixed: fixed_step_length,
-    Anytime: anytime_step_length,
-    Adaptive: adaptive_step_length,
-}
-
-
-@jit_inline
-def charge_dual_player(dual: DualPlayer, u: Floats) -> None:
-    """Charge the surrogate cost of the distribution that was played."""
-    for j in range(u.size):
-        dual.u[j] += u[j]
-    dual.rounds[0] += 1
 
 
 @jit_inline
@@ -144,6 +111,7 @@ def step_dual_player(oco: Any, dual: DualPlayer, low: Floats, high: Floats) -> N
 
 
 PAPER_DUAL = Fixed(0.05)
+PLAIN_SETTINGS: Mapping[str, Any] = {"eta_mult": 1.0, "batch": 1, "baseline": False}
 
 
 class OmdRule(NamedTuple):
@@ -164,7 +132,7 @@ class OmdRule(NamedTuple):
 
 
 class OmdState(NamedTuple):
-    """A line per context, and the shared dual."""
+    """A row per context, and the shared dual."""
 
     q: Floats  # (X, K)
     mass: Floats  # (X, K) running sums of q, which draws are looked up in
@@ -250,7 +218,7 @@ def fill_surrogate_cost(rows: Floats, q: Floats, u: Floats) -> None:
             u[j] += rows[j, i] * q[i]
 
 
-@step(decide, OmdRule)
+@step(base.decide, OmdRule)
 def decide_omd(
     rule: OmdRule, state: OmdState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
@@ -259,8 +227,7 @@ def decide_omd(
     # (a, b) w follows the costs of what was played; it moves even if no reward comes.
     if dual.rounds[0] > 0 and (due or not rule.freeze):
         step_dual_player(rule.oco, dual, rule.low, rule.high)
-    # (c)
-    if due:
+    if due:  # (c)
         move_omd(rule, state, context)
     visits[context] += 1
     # (d) from the available experts, whose cost is charged
@@ -274,13 +241,16 @@ def decide_omd(
         q, mass, u = restrict_distribution(q, available), mass.copy(), u.copy()
         fill_cumulative(q, mass)
         fill_surrogate_cost(rule.rows, q, u)
-    charge_dual_player(dual, u)
+    for j in range(u.size):
+        dual.u[j] += u[j]
+    dual.rounds[0] += 1
     panel = draw_iid(q, mass, rule.draws, rng)
     # The propensity takes long to compute: `decide_and_book` does it, the simulator does not.
-    return make_iid_ticket(rng.t, context, panel, available, share, feasible, np.nan, False)
+    draws, p, none, unknown = panel.draws, panel.probabilities, np.empty(0), np.nan
+    return Ticket(rng.t, context, draws, p, none, available, share, feasible, unknown, 1.0, False)
 
 
-@step(learn, OmdRule)
+@step(base.learn, OmdRule)
 def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
     x, rewards, total = ticket.context, state.rewards, state.total
     centred = reward
@@ -288,33 +258,30 @@ def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> 
         centred = reward - total[x] / rewards[x] if rewards[x] > 0 else 0.0
     weighted = rule.weight * centred / ticket.share
     add_gradient(state.g[x], ticket.draws, ticket.draw_probabilities, weighted)
-    if ticket.available.size > 0:
-        # Being available must not be rewarded. With all experts available this is a constant
-        # shift, which the simplex projection ignores.
-        for i in range(ticket.available.size):
-            if ticket.available[i]:
-                state.g[x, i] -= weighted * rule.draws
+    # Being available must not be rewarded. With all experts available (an empty mask) this is a
+    # constant shift, which the simplex projection ignores.
+    for i in range(ticket.available.size):
+        if ticket.available[i]:
+            state.g[x, i] -= weighted * rule.draws
     rewards[x] += 1
     total[x] += reward
 
 
-@step(compute_distribution, OmdRule)
+@step(base.compute_distribution, OmdRule)
 def compute_omd_distribution(
     rule: OmdRule, state: OmdState, context: int, available: Bools
 ) -> Floats:
-    q: Floats = restrict_distribution(state.q[context], available).copy()
-    return q
+    return restrict_distribution(state.q[context], available).copy()
 
 
-@step(compute_inclusion, OmdRule)
+@step(base.compute_inclusion, OmdRule)
 def compute_omd_inclusion(rule: OmdRule, state: OmdState, ticket: Ticket) -> Floats:
-    return iid_inclusion(
-        restrict_distribution(state.q[ticket.context], ticket.available), rule.draws
-    )
+    q = restrict_distribution(state.q[ticket.context], ticket.available)
+    return iid_inclusion(q, rule.draws)
 
 
 @dataclass(frozen=True)
-class Omd(Policy):
+class Omd(base.Policy):
     """Settings of OMD-Approachability; the defaults are those of the paper's experiments.
 
     eta:             the proximal parameter itself, or None for Theorem 1's (with a horizon) and
@@ -336,52 +303,46 @@ class Omd(Policy):
     freeze_dual_in_batch: bool = False
     dual: DualStep = PAPER_DUAL
 
-    name: ClassVar[str] = "omd"
-    label: ClassVar[str] = "OMD"
-    summary: ClassVar[str] = (
-        "is the paper's algorithm: independent draws under a surrogate of the limits"
-    )
+    name = "omd"
+    label = "OMD"
+    summary = "is the paper's algorithm: independent draws under a surrogate of the limits"
     variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {
-        "omd-plain": (
-            {"eta_mult": 1.0, "batch": 1, "baseline": False},
-            "is the algorithm of the paper's theorems",
+        "omd-plain": (PLAIN_SETTINGS, "is the algorithm of the paper's theorems"),
+        "omd-sum": ({"batch_gradient": "sum"}, "is omd with the summed gradients of a batch"),
+        "omd-frozen": ({"freeze_dual_in_batch": True}, "is omd with a dual that moves by batches"),
+    }
+    draws_iid = True
+    restarted = ("u", "paid")
+
+    checks: ClassVar[Mapping[str, SettingKind]] = {
+        "eta": SettingKind(
+            "a positive number, or None for the paper's",
+            lambda value: value is None or is_positive_number(value),
         ),
-        "omd-sum": (
-            {"batch_gradient": "sum"},
-            "is a variant of omd that sums the gradients of a batch",
-        ),
-        "omd-frozen": (
-            {"freeze_dual_in_batch": True},
-            "is a variant of omd whose dual variables are constant within a batch",
+        "batch_gradient": one_of("mean", "sum"),
+        "dual": SettingKind(
+            "Fixed, Anytime or Adaptive with a positive step",
+            lambda value: isinstance(value, DualStep) and is_positive_number(value.step),
         ),
     }
-    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
-    draws_iid: ClassVar[bool] = True
-    restarted: ClassVar[tuple[str, ...]] = ("u", "paid")
-
-    def __post_init__(self) -> None:
-        if self.eta is not None and not is_positive_number(self.eta):
-            raise PolicyError(f"eta={self.eta} is not positive; leave it out for the paper's")
-        if not is_positive_number(self.eta_mult):
-            raise PolicyError(f"eta_mult={self.eta_mult} is not positive; Theorem 1 has 1")
-        if type(self.batch) is not int or not 1 <= self.batch < 2**31:
-            raise PolicyError(f"batch={self.batch!r} is not a number of rounds; Algorithm 1 has 1")
-        check_choice("batch_gradient", self.batch_gradient, "mean", "sum")
-        if not isinstance(self.dual, DualStep):
-            raise PolicyError(f"dual={self.dual!r}; use Fixed, Anytime or Adaptive")
-        if not isinstance(self.baseline, bool) or not isinstance(self.freeze_dual_in_batch, bool):
-            raise PolicyError("baseline and freeze_dual_in_batch are True or False")
-        if not is_positive_number(self.dual.step):
-            raise PolicyError(f"the dual's step={self.dual.step} is not positive")
 
     @classmethod
     def plain(cls, dual: DualStep = PAPER_DUAL) -> "Omd":
         """Algorithm 1 to the letter, as in the theorems."""
-        return cls(eta_mult=1.0, batch=1, baseline=False, dual=dual)
+        return cls(dual=dual, **PLAIN_SETTINGS)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
-        """Make the rule; the horizon is None if it is unknown."""
-        warn_if_surrogate_empty(problem)
+        if problem.surrogate_conflict is not None:
+            warnings.warn(
+                SurrogateWarning(
+                    "the limits can be kept, but the paper's linear surrogate of {limits} cannot "
+                    f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "
+                    "least-violating point",
+                    limits=problem.surrogate_conflict.limits,
+                    remedy="loosen these limits or lower the floor",
+                ),
+                stacklevel=3,
+            )
         peak = problem.peaks  # so that a change of unit changes no decision
         return OmdRule(
             draws=problem.draws,
@@ -407,7 +368,6 @@ class Omd(Policy):
         return self.eta_mult * paper
 
     def start(self, rule: OmdRule, contexts: int = 1) -> OmdState:
-        """The uniform distribution in every context, and a dual at 0."""
         d, K = rule.rows.shape
         return OmdState(
             q=np.full((contexts, K), 1.0 / K),
@@ -418,25 +378,26 @@ class Omd(Policy):
             visits=np.zeros(contexts, np.int64),
             rewards=np.zeros(contexts, np.int64),
             total=np.zeros(contexts),
-            dual=make_dual_player(d),
+            dual=DualPlayer(
+                w=np.zeros(d),  # it constrains nothing
+                u=np.zeros(d),
+                rounds=np.zeros(1, np.int64),
+                steps=np.zeros(1, np.int64),
+                energy=np.zeros(1),
+            ),
             paid=np.zeros(d),
             moves=np.zeros(1, np.int64),
         )
 
     def is_valid_state(self, rule: OmdRule, state: OmdState) -> bool:
-        """Validate a state loaded from disk."""
         used = state.visits > 0
         return bool(
-            len(used) > 0
-            and (state.visits >= 0).all()
+            super().is_valid_state(rule, state)
             and (state.rewards >= 0).all()
             and (state.q >= rule.floor * (1 - 1e-9)).all()
             and (state.q <= 1 + 1e-9).all()
             and np.allclose(state.q.sum(axis=1), 1.0, atol=1e-9)
             and np.allclose(state.mass[used], np.cumsum(state.q, axis=1)[used], atol=1e-9)
-            and (np.abs(state.dual.w) <= 1 + 1e-9).all()
-            and state.dual.rounds[0] >= 0
-            and state.dual.steps[0] >= 0
             and state.moves[0] >= 0
         )
 
@@ -459,7 +420,6 @@ class Omd(Policy):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "Omd":
-        """The inverse of `to_settings`."""
         if not (dual := settings.get("dual")):
             return cls(**settings)
         if dual["kind"] not in DUAL_STEPS:
@@ -483,19 +443,4 @@ class Omd(Policy):
                 total = above.sum()
                 q[:] = rule.floor + (above * (spare / total) if total > 0 else spare / q.size)
             refresh_omd_context(rule, state, x)
-        round_up_visits(state.visits, rule.batch)
-
-
-def warn_if_surrogate_empty(problem: Problem) -> None:
-    """Warn if the paper's linear surrogate is infeasible."""
-    if problem.surrogate_conflict is not None:
-        warnings.warn(
-            SurrogateWarning(
-                "the limits can be kept, but the paper's linear surrogate of {limits} cannot with "
-                f"a floor of {problem.floor:.3g} for every expert, so OMD will play the "
-                "least-violating point",
-                limits=problem.surrogate_conflict.limits,
-                remedy="loosen these limits or lower the floor",
-            ),
-            stacklevel=4,
-        )
+        base.round_up_visits(state.visits, rule.batch)

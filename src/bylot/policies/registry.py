@@ -1,4 +1,4 @@
-"""The registry of policies: their names, specs such as `noisy-or:explore=0.02`, and `auto`.
+"""The registry of policies: names, specs such as `noisy-or:explore=0.02`, `auto`, and capacity.
 
 A new policy is one file and one line here; everything else about it is on its class.
 """
@@ -9,17 +9,14 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from bylot.errors import PolicyError
+from bylot.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot.policies.base import Policy
 from bylot.policies.distinct import Distinct
-from bylot.policies.moe import Moe
-from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, NoisyOr, count_posterior_bytes
+from bylot.policies.iid_draws import Strict, Tangent
+from bylot.policies.noisy_or import NoisyOr
 from bylot.policies.omd import Omd
 from bylot.policies.random_panels import Random
-from bylot.policies.strict import Strict
-from bylot.policies.tangent import Tangent
-from bylot.policies.thompson import Ts, TsBwk
-from bylot.policies.ucb import Cbwk, Cucb, Greedy
-from bylot.policies.validation import check_bools
+from bylot.policies.validation import SettingKind, check_at_least_one, check_settings, is_count
 from bylot.problem import Problem
 
 POLICY_CLASSES: dict[str, type[Policy]] = {}
@@ -44,6 +41,11 @@ for policy_class in (
 ):
     register_policy(policy_class)
 
+MAX_UNDECLARED_CONTEXTS = 100_000  # of a router in memory
+MAX_STORED_CONTEXTS = 1_000  # of a router in a store, if nothing is declared
+CONTEXTS_SETTING = SettingKind(
+    "a whole number, at least 1, or None", lambda value: value is None or is_count(value, 2**62)
+)
 MAX_NOISY_OR_EXPERTS = 300  # `noisy-or` is untested with more; its time grows with their pairs
 
 
@@ -60,11 +62,7 @@ class Auto:
     contexts: int | None = None
 
     def __post_init__(self) -> None:
-        check_bools(propensities=self.propensities)
-        if self.contexts is not None and (type(self.contexts) is not int or self.contexts < 1):
-            raise PolicyError(
-                f"contexts={self.contexts!r} is no number of contexts; give 1, or none"
-            )
+        check_settings(self, {"contexts": CONTEXTS_SETTING})
 
     def resolve(self, problem: Problem) -> Policy:
         """Choose the policy.
@@ -74,9 +72,10 @@ class Auto:
         """
         if problem.full_conflict is not None:
             return Tangent()
-        needed = count_posterior_bytes(self.contexts or 1, problem.size)
-        fits = problem.size <= MAX_NOISY_OR_EXPERTS and needed <= MAX_POSTERIOR_BYTES
-        return NoisyOr() if fits and not self.propensities else Distinct()
+        model = NoisyOr()
+        remembered = (self.contexts or 1) <= model.max_contexts(problem.size)
+        fits = problem.size <= MAX_NOISY_OR_EXPERTS and remembered
+        return model if fits and not self.propensities else Distinct()
 
 
 POLICY_NAMES = ("auto", *POLICIES)
@@ -183,3 +182,33 @@ def check_setting_names(
             those = f"{meant} settings are {', '.join(settings)}" if settings else "it has none"
             more = "" if close else otherwise
             raise PolicyError(f"policy {policy!r} has no setting {setting!r}; {those}{more}")
+
+
+def choose_stored_contexts(policy: Policy, size: int) -> int:
+    """Contexts of a router in a store for which nothing is declared."""
+    return max(1, min(MAX_STORED_CONTEXTS, policy.max_contexts(size)))
+
+
+def fill_auto_contexts(policy: str | Policy | Auto, declared: int | None) -> Policy | Auto:
+    """The policy; `auto` with the number of declared contexts, unless it has one.
+
+    >>> fill_auto_contexts("auto:propensities=false", 4_000)
+    Auto(propensities=False, contexts=4000)
+    """
+    found = find_policy(policy)
+    if declared is None or not isinstance(found, Auto) or found.contexts is not None:
+        return found
+    return replace(found, contexts=check_at_least_one("max_contexts", declared))
+
+
+def check_max_contexts(policy: Policy, size: int, declared: int) -> int:
+    """The declared contexts, if the policy has memory for them."""
+    check_at_least_one("max_contexts", declared)
+    most = max(1, policy.max_contexts(size))  # `start` raises if there is none at all
+    if most < declared:
+        raise PolicyError(
+            f"max_contexts={declared:,} cannot be reached: with {size:,} experts there is room for "
+            f"what {policy.name} remembers of {most:,} contexts; "
+            f"declare at most {most:,}, or take 'distinct', which remembers less"
+        )
+    return declared

@@ -1,40 +1,66 @@
 """Checks of settings, and of the arguments that router and simulator share."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeGuard
 
 from bylot.errors import PolicyError, ProblemError, RewardError
 from bylot.problem import Problem
 
 
+class SettingKind(NamedTuple):
+    """What a setting of a policy may be."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+
+
+def is_number_in(value: Any, low: float, high: float) -> bool:
+    """Is it a number in [low, high]?"""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and low <= value <= high
+
+
 def is_positive_number(value: Any) -> bool:
     """A positive number that arithmetic can still multiply and divide by."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 1e-100 < value < 1e100
+    return is_number_in(value, 1e-100, 1e100)
 
 
-def check_positive(name: str, value: Any, usual: float) -> None:
-    """Raise for a setting that is not a positive number."""
-    if not is_positive_number(value):
-        raise PolicyError(f"{name}={value!r} is not a positive number; the default is {usual:g}")
+def one_of(*words: str) -> SettingKind:
+    """The kind of a setting with a choice of words."""
+    return SettingKind(" or ".join(map(repr, words)), lambda value: value in words)
 
 
-def check_not_negative(name: str, value: Any, usual: float) -> None:
-    """Raise for a setting that is neither 0 nor a positive number."""
-    if isinstance(value, bool) or value != 0:
-        check_positive(name, value, usual)
+POSITIVE = SettingKind("a positive number", is_positive_number)
+NOT_NEGATIVE = SettingKind(
+    "0 or a positive number", lambda value: is_number_in(value, 0, 0) or is_positive_number(value)
+)
+SHARE = SettingKind("a number from 0 to 1", lambda value: is_number_in(value, 0, 1))
+KINDS_BY_DEFAULT = {
+    bool: SettingKind("True or False", lambda value: isinstance(value, bool)),
+    int: SettingKind("a whole number, at least 1", lambda value: is_count(value, 2**31)),
+    float: POSITIVE,
+}
+"""What a setting may be if nothing else is said, by the type of its default."""
 
 
-def check_choice(name: str, value: Any, *choices: str) -> None:
-    """Raise for a setting that is not one of the choices."""
-    if value not in choices:
-        raise PolicyError(f"{name}={value!r}; use {' or '.join(map(repr, choices))}")
+def is_count(value: Any, end: int) -> TypeGuard[int]:
+    """Is it a whole number of at least 1, below the end?"""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < end
 
 
-def check_bools(**values: Any) -> None:
-    """Raise for settings that are neither True nor False."""
-    for name, value in values.items():
-        if not isinstance(value, bool):
-            raise PolicyError(f"{name}={value!r} is neither True nor False")
+def check_settings(settings: Any, kinds: Mapping[str, SettingKind]) -> None:
+    """Raise for a setting of a dataclass that is not of its kind."""
+    for field in fields(settings):
+        value, default = getattr(settings, field.name), field.default
+        kind = kinds.get(field.name) or KINDS_BY_DEFAULT.get(type(default))
+        if kind is not None and not kind.accepts(value):
+            raise PolicyError(
+                f"setting {field.name}",
+                got=value,
+                expected=kind.expected,
+                remedy=f"the default is {default!r}",
+            )
 
 
 class RunConfig(NamedTuple):
@@ -73,6 +99,6 @@ def is_reward_in_range(value: float, low: float, high: float) -> bool:
 
 def check_at_least_one(name: str, value: Any) -> int:
     """The value, if it is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**62:
+    if not is_count(value, 2**62):
         raise PolicyError(f"{name}={value!r} given; wanted a whole number, at least 1")
     return value

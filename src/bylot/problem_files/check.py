@@ -13,6 +13,7 @@ from bylot import policies
 from bylot._text import format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
+from bylot.policies.fallback_schedule import find_shortest_period
 from bylot.policies.iid_limits import make_safe_rows
 from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
@@ -166,7 +167,7 @@ def check_guarded(problem: Problem, fewer: bool) -> dict[str, Any]:
     """Check a policy with a guard; `fewer`: its fallback schedule may ask fewer than M experts."""
     space = constraint_rows.find_slater_point(problem, fewer)
     rows, period = constraint_rows.make_constraint_rows(problem), guard.get_period(problem, None)
-    shortest, reason = guard.find_shortest_period(rows, space.quota), ""
+    shortest, reason = find_shortest_period(rows, space.quota), ""
     if shortest == math.inf:
         reason = "the limits leave no margin for a guarantee"
     elif shortest > period:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from bylot import policies
 from bylot.errors import PolicyError, ProblemError
-from bylot.policies.capacity import MAX_STORED_CONTEXTS, choose_stored_contexts
+from bylot.policies.registry import MAX_STORED_CONTEXTS, choose_stored_contexts
 from bylot.policies.validation import RunConfig, check_run_config
 from bylot.problem import Problem
 from bylot.router.persistence import problem_from_data, problem_to_data

@@ -16,7 +16,6 @@ from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.policies import compiled_handle as compiled
 from bylot.policies.base import BoundPolicy, Policy, Ticket, compute_distribution, has_same_pool
 from bylot.policies.budget import cancel_round, correct_spend, count_played_rounds, report_budget
-from bylot.policies.capacity import limit_contexts
 from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
@@ -212,7 +211,7 @@ class RouterCore:
     def _shrink_state(self, size: int) -> Any:
         """The state without spare rows, if they would not fit with so many experts."""
         rows, used = len(self.state.visits), len(self.contexts)
-        capacity = limit_contexts(self.policy, size, rows)
+        capacity = min(rows, self.policy.max_contexts(size))
         if capacity < max(1, used):
             raise PolicyError(
                 f"with {size:,} experts the policy has capacity for {capacity:,} contexts, and the "
@@ -274,7 +273,7 @@ class RouterCore:
 
     def count_capacity(self) -> int:
         """The largest number of contexts that there can be."""
-        return limit_contexts(self.policy, self.problem.size, self.max_contexts)
+        return min(self.max_contexts, self.policy.max_contexts(self.problem.size))
 
     def status(self, available: Bools = ALL_AVAILABLE, waiting: int = 0) -> statuses.RouterStatus:
         """The status, with the distribution over the available experts."""
@@ -292,7 +291,7 @@ class RouterCore:
                 one,
                 costs[one.name].settled / max(1, costs[one.name].decisions),
                 float(price),
-                now and statuses.LimitInPeriod(*now.of(j)),
+                now and now.limits[j],
             )
             for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from bylot import policies
 from bylot.errors import RewardConflict, RewardError
 from bylot.policies.base import Ticket
-from bylot.policies.capacity import (
+from bylot.policies.registry import (
     MAX_UNDECLARED_CONTEXTS,
     check_max_contexts,
     fill_auto_contexts,

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from bylot._text import format_table
+from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
 
 RECOVERY_CONDITIONS = (
@@ -15,17 +16,6 @@ RECOVERY_CONDITIONS = (
     "unless panels other than the fallback schedule's compensate",
 )
 """What could still bring a limit within reach: nothing, experts, or luck."""
-
-
-class LimitInPeriod(Struct, frozen=True):
-    """One limit in the current period, at whose end the guard enforces it."""
-
-    mean: float | None  # over the decisions of this period; None before the first
-    in_force: float  # the bound that panels are drawn under now
-    within_reach: bool  # the guard and the experts available last can still meet the limit
-    short: bool  # the experts available last would miss it
-    lost: bool  # every panel at stated cost would miss it, whichever experts are available
-    missed: int  # periods that ended outside the limit since it has this bound
 
 
 class LimitStatus(Struct, frozen=True, kw_only=True):

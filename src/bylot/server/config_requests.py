@@ -8,8 +8,7 @@ from msgspec import UNSET, structs
 from bylot import policies
 from bylot.api import CreateRouterRequest, EditRouterRequest, LimitBody, NewExpert, PolicyBody
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
-from bylot.policies.capacity import choose_stored_contexts
-from bylot.policies.registry import check_setting_names
+from bylot.policies.registry import check_setting_names, choose_stored_contexts
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RouterConfig
 from bylot.router.persistence import problem_to_data

@@ -1,0 +1,362 @@
+"""Greedy, CUCB, CBwK, TS, TS-BwK and MoE: the M experts with the best index.
+
+All learn from one reward shared by all members. The index is a mean reward with a bonus (CUCB, and
+Greedy without one), or a sample from independent beliefs (TS); CBwK and TS-BwK add the multipliers
+of the limits. MoE is a gate of one logit per expert, sampled with Gumbel noise and trained by
+REINFORCE: limits act on its learning signal, not on the choice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bylot.numerics.conditional_poisson import fill_softmax
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStream
+from bylot.numerics.sampling import add_panel_cost, is_first_draw
+from bylot.numerics.set_selection import choose_top_m
+from bylot.numerics.variates import add_gumbels, fill_betas
+from bylot.policies import base, baselines
+from bylot.policies.base import Ticket, decide, learn, step
+from bylot.policies.baselines import DualOn, KnapsackLimits, Multipliers
+from bylot.problem import Problem
+
+
+class UcbRule(NamedTuple):
+    draws: int  # M
+    warmup: int  # visits of a context in the warm-up
+    c: float  # weight of the confidence bonus
+    limits: KnapsackLimits
+
+
+class UcbState(NamedTuple):
+    """A row per context, and the shared multipliers."""
+
+    visits: Ints  # (X,)
+    place: Ints  # (X, K) of each expert in the warm-up
+    drawn: Ints  # (X, K) n_i, rounds in which i was a member
+    credited: Ints  # (X, K) those of them whose reward came
+    total: Floats  # (X, K) and the sum of these rewards
+    multipliers: Multipliers
+
+
+class ThompsonRule(NamedTuple):
+    draws: int  # M
+    warmup: int  # visits of a context in the warm-up
+    limits: KnapsackLimits
+
+
+class ThompsonState(NamedTuple):
+    """A row per context, and the shared multipliers."""
+
+    visits: Ints  # (X,)
+    place: Ints  # (X, K) of each expert in the warm-up
+    drawn: Ints  # (X, K) rounds in which i was a member
+    alpha: Floats  # (X, K) the belief about i is Beta(alpha_i, beta_i)
+    beta: Floats
+    multipliers: Multipliers
+
+
+def fill_indices(rule: Any, state: Any, context: int, rng: RngKey, scores: Floats) -> None:
+    """Write the index of every expert; compiled code picks the body by the type of the rule."""
+    raise NotImplementedError("compiled code only")
+
+
+base.dispatch_by_type(fill_indices)
+
+
+@step(fill_indices, UcbRule)
+def fill_ucb_indices(
+    rule: UcbRule, state: UcbState, context: int, rng: RngKey, scores: Floats
+) -> None:
+    """mu_i + c sqrt(2 log t / n_i) at the t-th visit; infinite if i was never drawn.
+
+    mu_i is the mean of the rewards that came, and 1 before the first.
+    """
+    drawn, credited = state.drawn[context], state.credited[context]
+    double = 2.0 * np.log(state.visits[context])
+    for i in range(scores.size):
+        mean = state.total[context, i] / credited[i] if credited[i] > 0 else 1.0
+        index = mean + rule.c * np.sqrt(double / max(1, drawn[i]))
+        scores[i] = index if drawn[i] > 0 else np.inf
+
+
+@step(fill_indices, ThompsonRule)
+def fill_thompson_indices(
+    rule: ThompsonRule, state: ThompsonState, context: int, rng: RngKey, scores: Floats
+) -> None:
+    """A sample from the belief about every expert."""
+    fill_betas(scores, state.alpha[context], state.beta[context], rng, BELIEF_STREAM)
+
+
+def decide_by_index(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
+    """`decide`: the warm-up, then the best indices. Multipliers move even if no reward comes."""
+    baselines.step_multipliers(rule.limits, state.multipliers)
+    turn = state.visits[context]
+    state.visits[context] = turn + 1
+    place, drawn = state.place[context], state.drawn[context]
+    scores = np.empty(drawn.size)
+    if turn == 0:
+        baselines.draw_warmup_order(place, rng)
+    if turn < rule.warmup:
+        baselines.fill_warmup_scores(scores, place, turn, rule.draws)
+    else:
+        fill_indices(rule, state, context, rng, scores)
+        baselines.add_multiplier_terms(scores, rule.limits, state.multipliers)
+    draws = choose_top_m(scores, rule.draws, available)
+    base.count_members(drawn, draws)
+    baselines.charge_multipliers(rule.limits, state.multipliers, draws)
+    return base.make_plain_ticket(rng.t, context, draws, available, True, False)
+
+
+for index_rule in (UcbRule, ThompsonRule):
+    step(decide, index_rule)(decide_by_index)
+    base.register_pull_steps(index_rule)
+
+
+@step(learn, UcbRule)
+def learn_ucb(rule: UcbRule, state: UcbState, ticket: Ticket, reward: float) -> None:
+    """`learn`: the whole reward to every member, as the paper does."""
+    credited, total = state.credited[ticket.context], state.total[ticket.context]
+    for j in range(ticket.draws.size):
+        if is_first_draw(ticket.draws, j):
+            credited[ticket.draws[j]] += 1
+            total[ticket.draws[j]] += reward
+
+
+@step(learn, ThompsonRule)
+def learn_thompson(rule: ThompsonRule, state: ThompsonState, ticket: Ticket, reward: float) -> None:
+    """`learn`: the whole reward to every member, clipped as rounding may leave [0, 1]."""
+    r = min(max(reward, 0.0), 1.0)
+    alpha, beta = state.alpha[ticket.context], state.beta[ticket.context]
+    for j in range(ticket.draws.size):
+        if is_first_draw(ticket.draws, j):
+            alpha[ticket.draws[j]] += r
+            beta[ticket.draws[j]] += 1.0 - r
+
+
+class UcbPolicy(baselines.WarmupPolicy):
+    """The state that Greedy, CUCB and CBwK share."""
+
+    def start(self, rule: UcbRule, contexts: int = 1) -> UcbState:
+        shape = contexts, rule.limits.rows.shape[1]
+        return UcbState(
+            visits=np.zeros(contexts, np.int64),
+            place=np.zeros(shape, np.int64),
+            drawn=np.zeros(shape, np.int64),
+            credited=np.zeros(shape, np.int64),
+            total=np.zeros(shape),
+            multipliers=baselines.make_multipliers(rule.limits),
+        )
+
+    def is_valid_state(self, rule: UcbRule, state: UcbState) -> bool:
+        return bool(
+            super().is_valid_state(rule, state)
+            and (state.credited >= 0).all()
+            and (state.credited <= state.drawn).all()
+            and (np.abs(state.total - 0.5 * state.credited) <= 0.5001 * state.credited).all()
+        )
+
+    def bind(self, problem: Problem, horizon: int | None = None) -> UcbRule:
+        c = float(self.to_settings().get("c", 0.0))  # Greedy has no bonus
+        warmup = baselines.count_warmup_visits(problem)
+        return UcbRule(problem.draws, warmup, c, self.bind_limits(problem, horizon))
+
+
+@dataclass(frozen=True)
+class Greedy(UcbPolicy):
+    """After the warm-up, always the M experts with the best mean reward."""
+
+    name = "greedy"
+    label = "Greedy"
+    summary = "asks the experts with the highest mean reward so far; it ignores limits"
+    uses_limits = False
+
+
+@dataclass(frozen=True)
+class Cucb(UcbPolicy):
+    """Combinatorial UCB: the best mean rewards plus c sqrt(2 log t / n_i).
+
+    c: weight of the bonus, for rewards of [0, 1]
+    """
+
+    c: float = 2.0
+
+    name = "cucb"
+    label = "CUCB"
+    summary = "asks the experts with the highest upper confidence bounds; it ignores limits"
+    uses_limits = False
+
+
+@dataclass(frozen=True)
+class Cbwk(UcbPolicy):
+    """Combinatorial bandits with knapsacks: CUCB's index plus the multipliers of the limits.
+
+    c:       weight of the bonus, for rewards of [0, 1]
+    step:    multipliers move in steps of step / sqrt(T), or step / sqrt(t) without a horizon T
+    dual_on: the violation they follow: of the running "average", or of the last round ("instant")
+    """
+
+    c: float = 2.0
+    step: float = 10.0
+    dual_on: DualOn = "average"
+
+    name = "cbwk"
+    label = "CBwK"
+    summary = "is cucb with a price on each limit"
+    variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {
+        "cbwk-instant": ({"dual_on": "instant"}, "is cbwk with prices that follow each request")
+    }
+
+
+class ThompsonPolicy(baselines.WarmupPolicy):
+    """The state that TS and TS-BwK share."""
+
+    streams = (RngStream.WARMUP, RngStream.BELIEFS)
+
+    def start(self, rule: ThompsonRule, contexts: int = 1) -> ThompsonState:
+        """A uniform belief about every expert: Beta(1, 1)."""
+        shape = contexts, rule.limits.rows.shape[1]
+        return ThompsonState(
+            visits=np.zeros(contexts, np.int64),
+            place=np.zeros(shape, np.int64),
+            drawn=np.zeros(shape, np.int64),
+            alpha=np.ones(shape),
+            beta=np.ones(shape),
+            multipliers=baselines.make_multipliers(rule.limits),
+        )
+
+    def bind(self, problem: Problem, horizon: int | None = None) -> ThompsonRule:
+        warmup = baselines.count_warmup_visits(problem)
+        return ThompsonRule(problem.draws, warmup, self.bind_limits(problem, horizon))
+
+    def is_valid_state(self, rule: ThompsonRule, state: ThompsonState) -> bool:
+        return bool(
+            super().is_valid_state(rule, state)
+            and (state.alpha >= 1).all()
+            and (state.beta >= 1).all()
+            and (state.alpha + state.beta <= 2 + 1.0001 * state.drawn).all()
+        )
+
+
+@dataclass(frozen=True)
+class Ts(ThompsonPolicy):
+    """Thompson sampling: s_i ~ Beta(alpha_i, beta_i), and the M largest are asked."""
+
+    name = "ts"
+    label = "TS"
+    summary = "asks the experts with the highest posterior samples (Thompson); it ignores limits"
+    uses_limits = False
+
+
+@dataclass(frozen=True)
+class TsBwk(ThompsonPolicy):
+    """Thompson sampling with knapsacks: the same samples plus the multipliers of the limits.
+
+    step:    multipliers move in steps of step / sqrt(T), or step / sqrt(t) without a horizon T
+    dual_on: the violation they follow: of the running "average", or of the last round ("instant")
+    """
+
+    step: float = 10.0
+    dual_on: DualOn = "average"
+
+    name = "ts-bwk"
+    label = "TS-BwK"
+    summary = "is ts with a price on each limit"
+    variants: ClassVar[Mapping[str, tuple[Mapping[str, Any], str]]] = {
+        "ts-bwk-instant": ({"dual_on": "instant"}, "is ts-bwk with prices that follow each request")
+    }
+
+
+class MoeRule(NamedTuple):
+    draws: int  # M
+    rate: float
+    limits: KnapsackLimits
+
+
+class MoeState(NamedTuple):
+    """A row per context, and the shared multipliers."""
+
+    visits: Ints  # (X,)
+    drawn: Ints  # (X, K) rounds in which i was a member
+    theta: Floats  # (X, K) logits
+    multipliers: Multipliers
+
+
+@jit
+def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
+    """theta_i += length (1[i in panel] - p_i) with p = softmax(theta)."""
+    p = np.empty(theta.size)
+    fill_softmax(p, theta)
+    for i in range(theta.size):
+        theta[i] -= length * p[i]
+    for j in range(draws.size):
+        theta[draws[j]] += length if is_first_draw(draws, j) else 0.0
+
+
+@step(decide, MoeRule)
+def decide_moe(
+    rule: MoeRule, state: MoeState, context: int, rng: RngKey, available: Bools
+) -> Ticket:
+    """`decide`: the M largest noisy logits. Multipliers move even if no reward comes."""
+    baselines.step_multipliers(rule.limits, state.multipliers)
+    state.visits[context] += 1
+    scores = state.theta[context].copy()
+    add_gumbels(scores, rng, GUMBEL_STREAM)
+    draws = choose_top_m(scores, rule.draws, available)
+    base.count_members(state.drawn[context], draws)
+    baselines.charge_multipliers(rule.limits, state.multipliers, draws)
+    return base.make_plain_ticket(rng.t, context, draws, available, True, False)
+
+
+@step(learn, MoeRule)
+def learn_moe(rule: MoeRule, state: MoeState, ticket: Ticket, reward: float) -> None:
+    """`learn`: a REINFORCE step at the logits and multipliers of now, also for a late reward."""
+    limits, lam = rule.limits, state.multipliers.lam
+    cost = np.zeros(lam.size)
+    add_panel_cost(cost, limits.rows, ticket.draws)
+    effective = reward
+    for j in range(lam.size):
+        effective += lam[j] * limits.signs[j] * cost[j]
+    reinforce_logits(state.theta[ticket.context], ticket.draws, rule.rate * effective)
+
+
+base.register_pull_steps(MoeRule)
+
+
+@dataclass(frozen=True)
+class Moe(baselines.BaselinePolicy):
+    """Constrained online gating: the M largest of theta_i + Gumbel noise.
+
+    rate:    theta moves by rate * r_eff * (1_A - softmax(theta)), r_eff being the reward, in
+             [0, 1], plus sum_j lam_j sign_j cost_j
+    step:    the multipliers move in steps of this length, whatever the horizon
+    dual_on: the violation they follow: of the running "average", or of the last round ("instant")
+    """
+
+    rate: float = 0.01
+    step: float = 4e-4
+    dual_on: DualOn = "average"
+
+    name = "moe"
+    label = "MoE"
+    summary = "learns a gate over experts (mixture of experts), with a price on each limit"
+    streams = (RngStream.GUMBEL,)
+
+    def bind(self, problem: Problem, horizon: int | None = None) -> MoeRule:
+        limits = baselines.make_knapsack_limits(problem, self.step, False, self.dual_on)
+        return MoeRule(problem.draws, float(self.rate), limits)
+
+    def start(self, rule: MoeRule, contexts: int = 1) -> MoeState:
+        shape = contexts, rule.limits.rows.shape[1]
+        return MoeState(
+            visits=np.zeros(contexts, np.int64),
+            drawn=np.zeros(shape, np.int64),
+            theta=np.zeros(shape),
+            multipliers=baselines.make_multipliers(rule.limits),
+        )
+
+    def is_valid_state(self, rule: MoeRule, state: MoeState) -> bool:
+        return super().is_valid_state(rule, state) and bool((np.abs(state.theta) < 1e200).all())

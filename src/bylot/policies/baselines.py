@@ -1,0 +1,193 @@
+"""What the paper's baselines share: multipliers of the limits, and a round-robin warm-up.
+
+Multipliers move by subgradient ascent on a Lagrangian. The first ceil(K / M) visits of a context go
+through all experts in a random order of its own.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from bylot.errors import OutOfReachWarning
+from bylot.numerics.jit import Floats, Ints, jit, jit_inline
+from bylot.numerics.philox import WARMUP_STREAM, RngKey, RngStream
+from bylot.numerics.sampling import add_panel_cost, shuffle_front
+from bylot.policies.base import BoundPolicy, Policy, ProblemChange, has_valid_counts
+from bylot.policies.validation import NOT_NEGATIVE, SettingKind, one_of
+from bylot.problem import Problem
+
+DualOn = Literal["average", "instant"]
+
+
+class KnapsackLimits(NamedTuple):
+    """The limits, in units of the largest cost under each, and how their multipliers move."""
+
+    rows: Floats  # (d, K)
+    bounds: Floats  # (d,)
+    signs: Floats  # (d,) -1 for an upper bound, +1 for a lower one
+    step: float
+    anytime: bool  # the step is divided by sqrt(t)
+    instant: bool  # the violation is the last round's, not that of the running average
+
+
+class Multipliers(NamedTuple):
+    """The state of the Lagrangian, shared by all contexts."""
+
+    lam: Floats  # (d,) at least 0
+    spent: Floats  # (d,) realised cost of all rounds
+    last: Floats  # (d,) and of the last one
+    rounds: Ints
+
+    def migrate(self, new: "Multipliers", change: ProblemChange) -> None:
+        """Sums are in units of the largest cost; a new limit counts as just satisfied so far."""
+        growth = change.growth(change.old.peaks, change.new.peaks)
+        new.rounds[:] = self.rounds
+        if new.lam.size:
+            bounds = change.new.bounds / change.new.peaks
+            new.spent[:], new.last[:] = self.rounds[0] * bounds, bounds if self.rounds[0] else 0.0
+        change.copy_by_limit(self.lam, new.lam, growth)
+        change.copy_by_limit(self.spent, new.spent, 1.0 / growth)
+        change.copy_by_limit(self.last, new.last, 1.0 / growth)
+
+    def is_valid(self, rule: Any) -> bool:
+        sums = all((part >= 0).all() for part in self)
+        return bool(sums and (self.lam < 1e200).all())
+
+
+def make_knapsack_limits(
+    problem: Problem, step: float, anytime: bool, dual_on: DualOn
+) -> KnapsackLimits:
+    """The limits of a problem, scaled so that a change of unit changes no decision."""
+    if problem.full_conflict is not None:
+        members = min(problem.draws, problem.size)
+        warnings.warn(
+            OutOfReachWarning(
+                f"this policy asks {members} different experts every time, which cannot keep "
+                "{limits}",
+                limits=problem.full_conflict.limits,
+                remedy="use a policy that draws with replacement, such as 'omd', or fewer draws",
+            ),
+            stacklevel=4,
+        )
+    peak = problem.peaks
+    return KnapsackLimits(
+        rows=problem.rows / peak[:, None],
+        bounds=problem.bounds / peak,
+        signs=problem.signs.astype(np.float64),
+        step=float(step),
+        anytime=anytime,
+        instant=dual_on == "instant",
+    )
+
+
+def make_multipliers(limits: KnapsackLimits) -> Multipliers:
+    """Multipliers of 0."""
+    d = limits.bounds.size
+    return Multipliers(np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(1, np.int64))
+
+
+@jit_inline
+def step_multipliers(limits: KnapsackLimits, state: Multipliers) -> None:
+    """lam_j <- max(0, lam_j - step sign_j (cost_j - bound_j)), the cost being what was charged."""
+    rounds, lam, last, spent = state.rounds[0], state.lam, state.last, state.spent
+    signs, bounds = limits.signs, limits.bounds
+    if rounds > 0:
+        step = limits.step / np.sqrt(rounds) if limits.anytime else limits.step
+        for j in range(lam.size):
+            cost = last[j] if limits.instant else spent[j] / rounds
+            lam[j] = max(0.0, lam[j] - step * signs[j] * (cost - bounds[j]))
+
+
+@jit_inline
+def charge_multipliers(limits: KnapsackLimits, state: Multipliers, draws: Ints) -> None:
+    """Charge the cost of the distinct members of a panel."""
+    last, spent, rounds = state.last, state.spent, state.rounds
+    for j in range(last.size):
+        last[j] = 0.0
+    add_panel_cost(last, limits.rows, draws)
+    for j in range(last.size):
+        spent[j] += last[j]
+    rounds[0] += 1
+
+
+@jit_inline
+def add_multiplier_terms(scores: Floats, limits: KnapsackLimits, state: Multipliers) -> None:
+    """score_i += sum_j lam_j sign_j c_ij: down for what an upper bound limits, up for a lower."""
+    rows, signs, lam = limits.rows, limits.signs, state.lam
+    for j in range(lam.size):
+        weight = lam[j] * signs[j]
+        for i in range(scores.size):
+            scores[i] += weight * rows[j, i]
+
+
+def count_warmup_visits(problem: Problem) -> int:
+    """Visits of a context until every expert had a turn: ceil(K / M)."""
+    return -(-problem.size // problem.draws)
+
+
+@jit
+def draw_warmup_order(place: Ints, rng: RngKey) -> None:
+    """Draw a random order, and write the place of each expert in it."""
+    order = np.arange(place.size)
+    shuffle_front(order, place.size, rng, WARMUP_STREAM)
+    for n in range(place.size):
+        place[order[n]] = n
+
+
+@jit
+def fill_warmup_scores(scores: Floats, place: Ints, turn: int, draws: int) -> None:
+    """Scores whose best M are next in the order: place M turn and the following ones.
+
+    An unavailable expert is passed over for the next in the order.
+    """
+    for i in range(scores.size):
+        scores[i] = -float((place[i] - turn * draws) % scores.size)
+
+
+class BaselinePolicy(Policy):
+    """What the paper's learning baselines share; states have `drawn` and `multipliers`."""
+
+    checks: ClassVar[Mapping[str, SettingKind]] = {
+        "c": NOT_NEGATIVE,
+        "dual_on": one_of("average", "instant"),
+    }
+
+    def bind_limits(self, problem: Problem, horizon: int | None) -> KnapsackLimits:
+        """Limits with steps of step / sqrt(T), or step / sqrt(t) if the horizon T is unknown."""
+        if not self.uses_limits:
+            none = np.zeros(0)
+            return KnapsackLimits(np.zeros((0, problem.size)), none, none.copy(), 0.0, False, False)
+        settings = self.to_settings()
+        length = settings["step"] / (1.0 if horizon is None else float(np.sqrt(horizon)))
+        return make_knapsack_limits(problem, length, horizon is None, settings["dual_on"])
+
+    def is_valid_state(self, rule: Any, state: Any) -> bool:
+        return super().is_valid_state(rule, state) and has_valid_counts(state.visits, state.drawn)
+
+    def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
+        """The current multipliers, per unit of each bound; NaN for a policy that ignores limits."""
+        if not self.uses_limits:
+            return super().prices(problem, rule, state)
+        price: Floats = state.multipliers.lam / problem.peaks
+        return price
+
+
+class WarmupPolicy(BaselinePolicy):
+    """A baseline with a round-robin warm-up; `place` is the order of the experts in it."""
+
+    streams: ClassVar[tuple[RngStream, ...]] = (RngStream.WARMUP,)
+
+    def is_valid_state(self, rule: Any, state: Any) -> bool:
+        used = np.sort(state.place[state.visits > 0], axis=1)
+        ordered = bool((used == np.arange(state.place.shape[1])).all())
+        return ordered and super().is_valid_state(rule, state)
+
+    def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+        """Experts that stay keep their order in the warm-up; new ones come after them."""
+        place = new.state.place
+        joined = np.ones(place.shape[1], np.bool_)
+        joined[change.experts[1]] = False
+        behind = place + np.where(joined, len(change.old.experts), 0)
+        place[:] = np.argsort(np.argsort(behind, axis=1, kind="stable"), axis=1, kind="stable")
