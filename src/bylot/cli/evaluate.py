@@ -7,15 +7,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import (
-    add_verb,
-    connect_client,
-    parse_amount,
-    parse_fraction,
-    parse_names,
-    parse_natural,
-    print_result,
-)
+from bylot.cli import options
+from bylot.cli.options import add_verb, connect_client, print_result
 from bylot.errors import BylotError
 
 if TYPE_CHECKING:
@@ -52,18 +45,20 @@ def add(verbs: Any) -> None:
         "JSON file, by name or by context and name (default: uniform, and now if there is a saved "
         "router that draws from a distribution)",
     )
-    verb.add_option("--since", "T", "skip decisions before this number", parse_natural)
+    verb.add_option("--since", "T", "skip decisions before this number", options.parse_natural)
     text = "experts in LOG that have left the pool since, comma-separated: no target asks them. "
     text += "Known for a served router's own log"
-    verb.add_argument("--gone", metavar="EXPERTS", type=parse_names, default=[], help=text)
+    verb.add_argument("--gone", metavar="EXPERTS", type=options.parse_names, default=[], help=text)
     text = "the log comes from an existing system without propensities: report how targets agree "
     text += "with its panels and what they would cost, but nothing about rewards"
     verb.add_flag("--apprentice", text)
     verb.add_range("reward range (default: that of --problem-from)")
     text = "level of confidence intervals"
-    verb.add_argument("--level", type=parse_fraction, default=0.95, help=text)
+    verb.add_argument("--level", type=options.parse_fraction, default=0.95, help=text)
     text = "refuse targets with a smaller effective sample size"
-    verb.add_argument("--least", type=parse_amount, default=100.0, metavar="ROUNDS", help=text)
+    verb.add_argument(
+        "--least", type=options.parse_amount, default=100.0, metavar="ROUNDS", help=text
+    )
 
 
 EvaluationCase = tuple["DecisionLog", list["EvaluationTarget"], tuple[float, float]]

@@ -5,17 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import (
-    POLICY_HELP,
-    VerbParser,
-    add_group,
-    add_verb,
-    connect_client,
-    format_policy,
-    parse_named_amount,
-    parse_names,
-    print_result,
-)
+from bylot.cli import options
+from bylot.cli.options import add_verb, connect_client, print_result
 
 if TYPE_CHECKING:
     from bylot.problem import Limit
@@ -24,7 +15,7 @@ AGGREGATES = ["earliest", "last", "sum"]
 
 
 def add(verbs: Any) -> None:
-    kinds = add_group(verbs, "router", "create, list, show, edit and delete served routers")
+    kinds = options.add_group(verbs, "router", "create, list, show, edit and delete served routers")
     add_create(kinds)
     listing = add_verb(kinds, "list", run_list, "list the routers of the server")
     listing.add_server()
@@ -36,7 +27,7 @@ def add(verbs: Any) -> None:
     decide = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
     decide.add_option("--context", None, "kind of request (default: none)")
     text = "experts that can be asked now, comma-separated (default: all)"
-    decide.add_option("--available", "EXPERTS", text, parse_names)
+    decide.add_option("--available", "EXPERTS", text, options.parse_names)
     text = "idempotency key: the same key returns the same decision"
     decide.add_argument("--as", dest="key_name", metavar="NAME", help=text)
     decide.add_flag("--defer", "start the waiting time for the reward on activation only")
@@ -44,13 +35,13 @@ def add(verbs: Any) -> None:
     reward.add_argument("id", metavar="ID", help="id of the decision")
     reward.add_argument("value", type=float, metavar="VALUE", help="in the router's reward range")
     text = "what the panel really cost; repeatable (default: the costs of the problem)"
-    reward.add_list("--spend", "COST=AMOUNT", text, parse_named_amount)
+    reward.add_list("--spend", "COST=AMOUNT", text, options.parse_named_amount)
     text = "key of this reward, if there are several"
     reward.add_argument("--as", dest="key_name", metavar="NAME", help=text)
     reward.add_server()
 
 
-def add_named_verb(verbs: Any, name: str, *rest: Any) -> VerbParser:
+def add_named_verb(verbs: Any, name: str, *rest: Any) -> options.VerbParser:
     """Add a verb about one router of a server."""
     verb = add_verb(verbs, name, *rest)
     verb.add_argument("name", metavar="NAME", help="name of the router")
@@ -62,7 +53,7 @@ def add_create(kinds: Any) -> None:
     create = add_verb(kinds, "create", run_create, "create a router from a problem file")
     create.add_argument("name", metavar="NAME", help="up to 63 lower-case letters, digits, - and _")
     create.add_problem()
-    create.add_argument("--policy", default="auto", help=f"policy to use: {POLICY_HELP}")
+    create.add_argument("--policy", default="auto", help=f"policy to use: {options.POLICY_HELP}")
     create.add_seed()
     create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
     create.add_range("range of rewards (default: that of the file, or 0 1)")
@@ -87,7 +78,7 @@ def add_edit(kinds: Any) -> None:
     )
     text = "new bound of a limit on this side, or a new limit on a cost"
     for side in ("--at-most", "--at-least"):
-        edit.add_list(side, "COST=BOUND", text, parse_named_amount)
+        edit.add_list(side, "COST=BOUND", text, options.parse_named_amount)
     text = "add an expert with all its costs, and the shares it belongs to"
     edit.add_list("--add", "NAME:COST=AMOUNT,SHARE", text, parse_expert)
     for option, metavar, text in (
@@ -113,7 +104,7 @@ def parse_expert(text: str) -> dict[str, Any]:
     parts = [part.strip() for part in rest.split(",") if part.strip()]
     return {
         "name": name,
-        "costs": dict(parse_named_amount(part) for part in parts if "=" in part),
+        "costs": dict(options.parse_named_amount(part) for part in parts if "=" in part),
         "shares": [part for part in parts if "=" not in part],
     }
 
@@ -132,10 +123,10 @@ def run_create(given: argparse.Namespace) -> None:
     file = read(given.file, given.experts)
     policy = fill_auto_contexts(given.policy, given.max_contexts or len(file.contexts) or None)
     low, high = given.rewards or file.rewards
-    options = {name: getattr(given, name) for name in names}
+    settings = {name: getattr(given, name) for name in names}
     with connect_client(given) as client:
-        client.create(given.name, file.problem, policy, rewards=(low, high), **options)
-    played = format_policy(resolve_policy(policy, file.problem))
+        client.create(given.name, file.problem, policy, rewards=(low, high), **settings)
+    played = options.format_policy(resolve_policy(policy, file.problem))
     auto = f"{given.policy}: " if isinstance(policy, Auto) else ""
     line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
     print_result(given, {"created": given.name, "policy": played}, line)
@@ -155,7 +146,7 @@ def run_list(given: argparse.Namespace) -> None:
             call = client.router(router.name).calls.list_events(-1, limit=1)
             (first,) = client.send(call).events
             config = msgspec.json.decode(first.body, type=RouterCreated).config
-            rows.append((router.name, format_policy(config.build_policy()), router.created))
+            rows.append((router.name, options.format_policy(config.build_policy()), router.created))
     text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
     print_result(given, {"routers": [dict(zip(head, row, strict=True)) for row in rows]}, text)
 
@@ -170,7 +161,7 @@ def run_show(given: argparse.Namespace) -> None:
         return
     config = view.config
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
-    policy = format_policy(config.build_policy())
+    policy = options.format_policy(config.build_policy())
     print(f"{given.name}, policy {policy}, configuration version {config.version}{paused}")
     print(view.status)
 

@@ -5,15 +5,8 @@ import csv
 import os
 from typing import Any
 
-from bylot.cli.options import (
-    POLICY_HELP,
-    add_group,
-    add_scenario_options,
-    add_verb,
-    print_result,
-    read_scenario,
-    split_policies,
-)
+from bylot.cli import options
+from bylot.cli.options import add_verb, print_result, read_scenario
 from bylot.errors import BylotError, PolicyError
 
 
@@ -22,7 +15,7 @@ def add(verbs: Any) -> None:
     demo.add_count("--rounds", 20_000, "number of requests")
     demo.add_seed()
     demo.add_path("--out", "folder for the figure", "out/tour")
-    kinds = add_group(verbs, "problem", "check a problem file, or start one")
+    kinds = options.add_group(verbs, "problem", "check a problem file, or start one")
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
     check.add_json()
@@ -43,8 +36,9 @@ def add_simulate(verbs: Any) -> None:
         "of each limit, who is asked. (`simulate` plays; `evaluate` estimates from a log of real "
         "decisions.)",
     )
-    add_scenario_options(verb)
-    usual, text = "distinct,tangent,omd,ts-bwk", f"policies to play, comma-separated: {POLICY_HELP}"
+    options.add_scenario_options(verb)
+    usual = "distinct,tangent,omd,ts-bwk"
+    text = f"policies to play, comma-separated: {options.POLICY_HELP}"
     verb.add_argument("--policies", metavar="NAMES", default=usual, help=text)
     verb.add_count("--seeds", 5, "runs of each policy")
     text = "requests per run; policies know this horizon unless the file sets a period"
@@ -68,7 +62,7 @@ def add_optimum(verbs: Any) -> None:
         "them. Each comes with a certificate, its spend under each limit and the price of each "
         "limit; the best fixed panel is shown beside them.",
     )
-    add_scenario_options(verb)
+    options.add_scenario_options(verb)
     text = "every context keeps the limits by itself, as in the paper (default: all together)"
     verb.add_flag("--each-context", text)
     text = "draw every expert with at least the problem's floor, as the paper's policies do; "
@@ -142,7 +136,7 @@ def parse_policies(text: str) -> list[str]:
     """Split and check the policies of --policies."""
     from bylot.policies import find_policy
 
-    policies = split_policies(text)
+    policies = options.split_policies(text)
     for n, policy in enumerate(policies):
         try:
             find_policy(policy)

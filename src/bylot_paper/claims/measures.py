@@ -14,14 +14,8 @@ from scipy import stats
 
 from bylot.errors import BylotError
 from bylot.numerics.jit import Floats, Ints
-from bylot_paper.analysis import (
-    GroupKey,
-    RecordGroups,
-    RunManifest,
-    UpdateCurves,
-    format_seed_count,
-    wilson_interval,
-)
+from bylot_paper import analysis
+from bylot_paper.analysis import GroupKey
 from bylot_paper.grid import SWEEP_STEP_ROUNDS
 
 MIN_VERDICT_SEEDS = 3  # fewer seeds say nothing about a spread
@@ -65,7 +59,7 @@ class RunShare(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson_interval(self.kept, self.runs)
+        return analysis.wilson_interval(self.kept, self.runs)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -79,8 +73,10 @@ class Evidence:
     near:  the share of the true constrained optimum that counts as near-optimal
     """
 
-    def __init__(self, cells: pl.DataFrame, run: RunManifest, near: float = NEAR_OPTIMAL) -> None:
-        self.groups = RecordGroups(cells)
+    def __init__(
+        self, cells: pl.DataFrame, run: analysis.RunManifest, near: float = NEAR_OPTIMAL
+    ) -> None:
+        self.groups = analysis.RecordGroups(cells)
         self.run, self.near = run, near
         self.asked: set[GroupKey] = set()
 
@@ -92,7 +88,7 @@ class Evidence:
         self.require_seeds(len(table), key, column)
         return dict(zip(table["seed"].to_list(), table[column].to_list(), strict=True))
 
-    def curve(self, key: GroupKey, column: str) -> UpdateCurves:
+    def curve(self, key: GroupKey, column: str) -> analysis.UpdateCurves:
         self.asked.add(key)
         curve = self.groups.curve(key, column)
         if curve is None:
@@ -104,7 +100,7 @@ class Evidence:
         """Raise `Untestable` if there are too few seeds."""
         if found < MIN_VERDICT_SEEDS:
             lacking = f" with {column}" if found < len(self.groups[key]) else ""
-            seeds = format_seed_count((found, found))
+            seeds = analysis.format_seed_count((found, found))
             raise Untestable(f"{seeds}{lacking} of {key}; a verdict needs {MIN_VERDICT_SEEDS}")
 
     def each(
@@ -157,14 +153,14 @@ def subtract_by_seed(more: SeedValues, less: SeedValues) -> SeedValues:
     return {seed: more[seed] - less[seed] for seed in more.keys() & less.keys()}
 
 
-def require_update(curve: UpdateCurves, n: float) -> None:
+def require_update(curve: analysis.UpdateCurves, n: float) -> None:
     """Raise `Untestable` for a run that ends before n."""
     if curve.n[-1] < n:
         raise Untestable(f"the run ends at n = {curve.n[-1]:g}, the claim speaks of n = {n:g}")
 
 
 def sample_log_grid(
-    curve: UpdateCurves, low: float, high: float | None = None
+    curve: analysis.UpdateCurves, low: float, high: float | None = None
 ) -> tuple[Floats, Floats]:
     """The mean curve at logarithmically even n from low to high (the end if not given)."""
     end = float(curve.n[-1]) if high is None else high

@@ -11,13 +11,8 @@ import polars as pl
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest
-from bylot_paper.claims.checks import (
-    CASES,
-    HARD_CASES,
-    ablation_keys,
-    comparison_keys,
-    list_period_keys,
-)
+from bylot_paper.claims import checks
+from bylot_paper.claims.checks import CASES, HARD_CASES
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.grid import (
     ABLATION_LABELS,
@@ -91,16 +86,16 @@ def mean_regret(groups: RecordGroups, keys: Sequence[GroupKey]) -> float:
 def describe_ranking(groups: RecordGroups) -> list[str]:
     """The policies by regret, and those that keep all limits in every run."""
     lost = {
-        policy: mean_regret(groups, comparison_keys(policy))
+        policy: mean_regret(groups, checks.comparison_keys(policy))
         for policy in BEYOND_POLICIES
-        if has_groups(groups, comparison_keys(policy))
+        if has_groups(groups, checks.comparison_keys(policy))
     }
     if not lost:
         return []
     always = [
         policy
         for policy in lost
-        if all((groups.values(key, "outside") <= 0).all() for key in comparison_keys(policy))
+        if all((groups.values(key, "outside") <= 0).all() for key in checks.comparison_keys(policy))
     ]
     ranked = ", ".join(f"{name} {lost[name]:.4f}" for name in sorted(lost, key=lost.__getitem__))
     kept = ", ".join(always) or "none"
@@ -152,7 +147,7 @@ def describe_periods(groups: RecordGroups) -> list[str]:
     """Bad periods of each policy, and the regret that short periods cost the guarded ones."""
     bad, costs = [], []
     for policy in BEYOND_POLICIES:
-        if keys := list_period_keys(groups, policy):
+        if keys := checks.list_period_keys(groups, policy):
             left, total = (
                 sum(groups.values(key, column).sum() for key in keys)
                 for column in ("bad_periods", "periods")
@@ -160,7 +155,7 @@ def describe_periods(groups: RecordGroups) -> list[str]:
             bad.append(f"{policy} {left:.0f} of {total:,.0f}")
     for policy in GUARDED_POLICIES:
         by_length: dict[int, list[GroupKey]] = {}
-        for key in list_period_keys(groups, policy):
+        for key in checks.list_period_keys(groups, policy):
             by_length.setdefault(key.period or 0, []).append(key)
         lost = {
             length: mean_regret(groups, keys)
@@ -182,12 +177,12 @@ def describe_ablation(groups: RecordGroups) -> list[str]:
     """How regret and feasibility change without each part."""
     sentences = []
     for policy in GUARDED_POLICIES:
-        if not has_groups(groups, ablation_keys(policy, "")):
+        if not has_groups(groups, checks.ablation_keys(policy, "")):
             continue
-        base = mean_regret(groups, ablation_keys(policy, ""))
+        base = mean_regret(groups, checks.ablation_keys(policy, ""))
         words = []
         for part, name in ABLATION_LABELS.items():
-            keys = ablation_keys(policy, part)
+            keys = checks.ablation_keys(policy, part)
             if part and has_groups(groups, keys):
                 kept = np.concatenate([groups.values(key, "outside") <= 0 for key in keys])
                 change = format_change(mean_regret(groups, keys) - base)
@@ -204,7 +199,7 @@ def tabulate_overall(groups: RecordGroups) -> list[Block]:
     """One row per policy: all eight cases together."""
     rows = []
     for policy in BEYOND_POLICIES:
-        keys, omd = comparison_keys(policy), comparison_keys("omd")
+        keys, omd = checks.comparison_keys(policy), checks.comparison_keys("omd")
         if not has_groups(groups, keys):
             continue
         ours, theirs = (
@@ -225,7 +220,7 @@ def tabulate_by_case(
     groups: RecordGroups, table: str, column: str, form: Callable[[Floats], str]
 ) -> list[Block]:
     """One row per case, one column per policy."""
-    keys = {policy: comparison_keys(policy) for policy in BEYOND_POLICIES}
+    keys = {policy: checks.comparison_keys(policy) for policy in BEYOND_POLICIES}
     shown = [policy for policy in keys if any(key in groups for key in keys[policy])]
     rows = []
     for n, (level, environment) in enumerate(CASES):
@@ -278,7 +273,7 @@ def tabulate_ablation(groups: RecordGroups) -> list[Block]:
     """One row per policy and missing part: regret by case, limits and guard over all cases."""
     rows = []
     for policy, (part, name) in product(GUARDED_POLICIES, ABLATION_LABELS.items()):
-        keys = ablation_keys(policy, part)
+        keys = checks.ablation_keys(policy, part)
         if has_groups(groups, keys):
             lost = [format_mean_error(groups.values(key, "regret_true")) for key in keys]
             outside = np.concatenate([groups.values(key, "outside") for key in keys])
