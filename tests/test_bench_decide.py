@@ -1,11 +1,11 @@
-"""The benchmark of decisions runs, and says what it promises to say."""
+"""The benchmark of decisions runs and prints the documented table."""
 
 import json
 
 from bylot_bench import decide
 
 
-def test_a_short_run_has_the_promised_keys_and_a_table() -> None:
+def test_a_short_run_has_the_documented_keys_and_a_table() -> None:
     result = json.loads(json.dumps(decide.run(seconds=0.05, turns=1)))
     rates = result["rounds_per_cpu_s"]
     assert set(rates) | set(result["absent"]) == {*decide.OWN_ROUTERS, "river", "mabwiser"}
@@ -16,6 +16,6 @@ def test_a_short_run_has_the_promised_keys_and_a_table() -> None:
     assert "bylot distinct" in text
 
 
-def test_an_absent_peer_is_named_with_the_remedy() -> None:
+def test_a_missing_library_is_named_with_the_install_command() -> None:
     result = {"rounds_per_cpu_s": {"bylot": 2.0}, "ratios": {}, "absent": ["river"]}
     assert "river is not installed; pip install '.[bench]'" in decide.render(result)

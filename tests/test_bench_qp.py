@@ -1,4 +1,4 @@
-"""The benchmark of the projection runs, and says what it promises to say."""
+"""The benchmark of the projection runs and prints the documented table."""
 
 import json
 
@@ -11,7 +11,7 @@ from bylot_bench import qp
 from bylot_bench.qp import record_steps
 
 
-def test_a_small_run_has_the_promised_keys_and_a_table() -> None:
+def test_a_small_run_has_the_documented_keys_and_a_table() -> None:
     result = qp.run(cases=20, sizes=(20,), seconds=0.01)
     row = json.loads(json.dumps(result))["qp"][0]
     assert row["K"] == 20
@@ -22,14 +22,14 @@ def test_a_small_run_has_the_promised_keys_and_a_table() -> None:
     assert "20 hard cases, 0 failures" in qp.render(result)
 
 
-def test_the_steps_bind_and_come_from_a_play() -> None:
-    work = record_steps(30, 5, skip=3)
-    for z, a, b in zip(*work[1:], strict=True):
-        assert project_onto_halfspace(z, work.floor, a, float(b)).multiplier > 0
-    assert np.array_equal(work.z, record_steps(30, 5, skip=3).z)
+def test_recorded_steps_are_reproducible_and_their_constraint_binds() -> None:
+    steps = record_steps(30, 5, skip=3)
+    for z, a, b in zip(*steps[1:], strict=True):
+        assert project_onto_halfspace(z, steps.floor, a, float(b)).multiplier > 0
+    assert np.array_equal(steps.z, record_steps(30, 5, skip=3).z)
 
 
-def test_a_peer_that_solves_another_problem_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_with_wrong_solutions_is_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
     uniform = {"daqp": lambda K, floor: lambda z, a, b: np.full(K, 1 / K)}
     monkeypatch.setattr(qp, "QP_SOLVERS", uniform)
     times, notes = qp.time_solvers(20, record_steps(20, 3, skip=0), 0.01)
@@ -37,7 +37,7 @@ def test_a_peer_that_solves_another_problem_is_left_out(monkeypatch: pytest.Monk
     assert "off by" in notes["daqp"]
 
 
-def test_no_peer_at_all_is_an_error_that_says_what_to_install(
+def test_without_any_solver_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(qp, "list_missing_solvers", lambda: list(qp.QP_SOLVERS))

@@ -1,4 +1,4 @@
-"""The benchmark of growing pools runs, and says what it promises to say."""
+"""The benchmark of growing pools runs and prints the documented table."""
 
 import json
 import math
@@ -25,26 +25,26 @@ def test_a_small_run_has_a_row_for_each_policy_and_size_and_a_table() -> None:
     assert len(scale.render(result).splitlines()) == len(rows) + 2
 
 
-def test_growth_is_the_power_of_k_between_neighbours_of_one_policy_and_panel(
+def test_growth_is_the_exponent_of_k_between_sizes_of_one_policy_and_panel_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def quadratic(policy: object, K: int, M: int) -> tuple[float, scale.PlayTurn]:
+    def prepare_quadratic_policy(policy: object, K: int, M: int) -> tuple[float, scale.PlayTurn]:
         return 0.0, lambda seconds: 1e6 / K**2
 
-    monkeypatch.setattr(scale, "prepare_policy", quadratic)
+    monkeypatch.setattr(scale, "prepare_policy", prepare_quadratic_policy)
     rows = scale.run(sizes=((10, 5), (30, 5), (500, 5), (500, 9)))["scale"]
     growth = [row.get("growth", math.nan) for row in rows if row["policy"] == "omd"]
     assert growth == pytest.approx([math.nan, 2.0, 2.0, math.nan], nan_ok=True)
 
 
-def test_a_policy_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale, "SCALED_POLICIES", ("omd", "nobody"))
+def test_an_unknown_policy_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "SCALED_POLICIES", ("omd", "unknown"))
     monkeypatch.setattr(scale, "prepare_policy", lambda policy, K, M: (0.0, lambda seconds: 1.0))
     assert [row["policy"] for row in scale.run(sizes=((10, 2),))["scale"]] == ["omd"]
 
 
 @pytest.mark.parametrize(("K", "M"), scale.POOL_SIZES)
-def test_every_policy_can_keep_the_limits_of_the_pool(K: int, M: int) -> None:
+def test_the_limits_of_the_benchmark_pool_are_feasible(K: int, M: int) -> None:
     problem = scale.make_scale_problem(K, M)
     assert problem.full_conflict is None
     POLICIES["omd"].bind(problem)  # would warn, and warnings are errors here
