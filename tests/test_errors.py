@@ -24,7 +24,7 @@ def test_an_invalid_value_is_named_with_what_was_expected_and_what_to_do() -> No
     assert str(error) == ("invalid reward 1.2: expected a number in [0, 1]; declare a wider range")
 
 
-def test_none_is_a_value_that_can_be_invalid() -> None:
+def test_none_can_be_an_invalid_value() -> None:
     assert str(RewardError(got=None)) == "invalid reward None"
 
 
@@ -42,8 +42,8 @@ def test_every_error_keeps_its_parts_when_it_is_pickled(kind: type[errors.Explai
     assert str(again) == "invalid seed of x -1: expected 0 or more; use 0"
 
 
-def test_limits_are_written_as_the_reader_knows_them() -> None:
-    def shout(limit: Limit) -> str:
+def test_limits_are_rendered_with_the_given_function() -> None:
+    def render_loudly(limit: Limit) -> str:
         return f"{limit.name.upper()} <= {limit.bound:g}"
 
     remedies = ((at_most("usd", 2.0),), (at_most("gpu", 3.0),))
@@ -54,13 +54,13 @@ def test_limits_are_written_as_the_reader_knows_them() -> None:
         draws=4,
     )
     assert error.limits == (at_most("usd", 1.0), at_most("gpu", 2.0))
-    assert error.explain(shout) == (
+    assert error.explain(render_loudly) == (
         "no policy keeps USD <= 1 and GPU <= 2; use USD <= 2 or GPU <= 3, "
         "or draw more experts per request: draws=4"
     )
 
 
-def test_a_running_router_is_offered_only_what_it_can_do() -> None:
+def test_remedies_for_a_running_router_exclude_a_new_number_of_draws() -> None:
     error = InfeasibleLimits("no", remedies=((at_least("a", 1.0),),), draws=4)
     assert str(error.for_running_router()) == (
         "no; use at_least('a', 1.0), or create a new router with draws=4"

@@ -16,7 +16,7 @@ from bylot.problem import DerivedCost, Limit
 
 
 @dataclass(frozen=True)
-class Weighted(DerivedCost, key="weighted"):
+class WeightedGroup(DerivedCost, key="weighted"):
     """Members of a group, each with a weight of its own."""
 
     weights: tuple[tuple[str, float], ...]
@@ -33,37 +33,37 @@ class Weighted(DerivedCost, key="weighted"):
         return cls(data["weighted"], tuple(data["weights"].items()))
 
 
-LIMIT = at_most(Weighted("effort", (("ann", 2.0), ("eve", 0.5))), 1.0)
+LIMIT = at_most(WeightedGroup("effort", (("ann", 2.0), ("eve", 0.5))), 1.0)
 
 
-def pool(limit: Limit = LIMIT) -> Problem:
+def make_problem(limit: Limit = LIMIT) -> Problem:
     return Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, [limit], draws=1)
 
 
 def test_the_row_of_a_limit_comes_from_its_cost() -> None:
-    assert_array_equal(LIMIT.row(pool()), [2.0, 0.0, 0.5])
-    assert_array_equal(pool().rows, [[2.0, 0.0, 0.5]])
-    assert_array_equal(at_most("usd", 3).row(pool()), [1.0, 2.0, 4.0])
+    assert_array_equal(LIMIT.row(make_problem()), [2.0, 0.0, 0.5])
+    assert_array_equal(make_problem().rows, [[2.0, 0.0, 0.5]])
+    assert_array_equal(at_most("usd", 3).row(make_problem()), [1.0, 2.0, 4.0])
 
 
 def test_a_limit_of_a_new_kind_is_checked_for_feasibility() -> None:
-    heavy = at_most(Weighted("effort", (("ann", 2.0), ("bob", 2.0), ("eve", 2.0))), 1.0)
+    heavy = at_most(WeightedGroup("effort", (("ann", 2.0), ("bob", 2.0), ("eve", 2.0))), 1.0)
     with pytest.raises(InfeasibleLimits, match=r"use at_most\('effort', 2.0\)"):
-        pool(heavy)
+        make_problem(heavy)
 
 
-def test_a_limit_of_a_new_kind_survives_its_data() -> None:
+def test_a_limit_of_a_new_kind_survives_conversion_to_data() -> None:
     assert Limit.from_data(LIMIT.to_data()) == LIMIT
     assert at_most("usd", 3).to_data() == {"cost": "usd", "at_most": 3.0}
     assert Limit.from_data({"cost": "usd", "at_least": 3.0}).sign == +1
 
 
 def test_a_router_under_a_new_kind_of_limit_can_be_saved_and_loaded(tmp_path: Path) -> None:
-    router = Router(pool(), "random", seed=1)
+    router = Router(make_problem(), "random", seed=1)
     decisions = [router.decide() for _ in range(3)]
     router.save(tmp_path / "router.json")
-    again = Router.load(tmp_path / "router.json")
-    assert again.problem == router.problem
-    assert again.problem.limits == (LIMIT,)
-    assert again.decide().subset == router.decide().subset
+    loaded = Router.load(tmp_path / "router.json")
+    assert loaded.problem == router.problem
+    assert loaded.problem.limits == (LIMIT,)
+    assert loaded.decide().subset == router.decide().subset
     assert len(decisions) == 3

@@ -56,10 +56,10 @@ def test_a_bound_that_meets_its_opposite_has_a_one_sided_price() -> None:
     assert most.below is None
     assert least.above is None
     alone = make_problem(6, 3, [at_most("usd", 1.6)])
-    (free,) = check_shadow_prices(
+    (without_lower,) = check_shadow_prices(
         alone, values, optimum(alone, values, exact=True, floor=False), exact=True, floor=False
     )
-    assert most.above == pytest.approx(free.above, abs=1e-5)
+    assert most.above == pytest.approx(without_lower.above, abs=1e-5)
     assert least.below == pytest.approx(0.0, abs=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""What a problem accepts, derives and refuses; each refusal says what to do."""
+"""What a problem accepts, derives and refuses; each error says what to do."""
 
 import copy
 import pickle
@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from bylot.errors import BylotError, InfeasibleLimits, ProblemError
 from bylot.problem import Limit, Problem, Share, at_least, at_most, share
 
-PANEL: dict[str, Any] = {
+VALID_ARGUMENTS: dict[str, Any] = {
     "experts": ["ann", "bob", "eve"],
     "costs": {"usd": [1.0, 2.0, 4.0], "hours": [3, 0, 1]},
     "limits": [at_most("usd", 3.0), at_least("hours", 0.5)],
@@ -20,12 +20,12 @@ PANEL: dict[str, Any] = {
 }
 
 
-def panel(**changes: Any) -> Problem:
-    return Problem(**{**PANEL, **changes})
+def make_problem(**changes: Any) -> Problem:
+    return Problem(**{**VALID_ARGUMENTS, **changes})
 
 
-def test_it_holds_what_it_was_given() -> None:
-    problem = panel()
+def test_a_problem_has_the_given_parts() -> None:
+    problem = make_problem()
     assert problem.experts == ("ann", "bob", "eve")
     assert (problem.size, problem.draws) == (3, 2)
     assert problem.limits == (at_most("usd", 3.0), at_least("hours", 0.5))
@@ -34,7 +34,9 @@ def test_it_holds_what_it_was_given() -> None:
 
 
 def test_rows_bounds_and_signs_follow_the_limits_and_two_sides_are_two_coordinates() -> None:
-    problem = panel(limits=[at_least("usd", 1.0), at_most("hours", 2.0), at_most("usd", 3.0)])
+    problem = make_problem(
+        limits=[at_least("usd", 1.0), at_most("hours", 2.0), at_most("usd", 3.0)]
+    )
     assert_array_equal(problem.rows, [[1, 2, 4], [3, 0, 1], [1, 2, 4]])
     assert_array_equal(problem.bounds, [1.0, 2.0, 3.0])
     assert_array_equal(problem.signs, [+1, -1, -1])
@@ -43,7 +45,7 @@ def test_rows_bounds_and_signs_follow_the_limits_and_two_sides_are_two_coordinat
 
 
 def test_the_surrogate_box_and_the_target() -> None:
-    problem = panel()
+    problem = make_problem()
     assert_array_equal(problem.box.low, [0.0, 0.5])
     assert_array_equal(problem.box.high, [1.5, 3.0])  # 3 / M, and the largest of the hours alone
     assert_array_equal(problem.target.low, [-np.inf, 0.5])
@@ -51,12 +53,12 @@ def test_the_surrogate_box_and_the_target() -> None:
 
 
 def test_a_minimum_above_every_single_cost_is_a_point_of_the_box() -> None:
-    problem = panel(limits=[at_least("hours", 3.5)])  # ann and eve together give 4
+    problem = make_problem(limits=[at_least("hours", 3.5)])  # ann and eve together give 4
     assert (problem.box.low[0], problem.box.high[0]) == (3.5, 3.5)
 
 
 def test_without_limits_the_arrays_are_empty_but_have_a_shape() -> None:
-    for problem in [panel(limits=()), Problem(["ann", "bob"], {}, draws=1)]:
+    for problem in [make_problem(limits=()), Problem(["ann", "bob"], {}, draws=1)]:
         assert problem.rows.shape == (0, problem.size)
         assert problem.bounds.shape == problem.signs.shape == (0,)
         assert problem.box.low.size == problem.target.low.size == 0
@@ -64,15 +66,15 @@ def test_without_limits_the_arrays_are_empty_but_have_a_shape() -> None:
 
 
 def test_the_floor_is_a_tenth_of_the_uniform_share_unless_given() -> None:
-    assert panel().floor == 1 / 30
-    assert panel(floor=0.1).floor == 0.1
+    assert make_problem().floor == 1 / 30
+    assert make_problem(floor=0.1).floor == 0.1
     for size in range(2, 200):  # 1/K itself is allowed, although K * (1/K) may round above 1
         assert Problem(map(str, range(size)), {}, draws=1, floor=1 / size).floor == 1 / size
 
 
 def test_a_share_becomes_an_indicator_cost_under_its_name() -> None:
     juniors = share("junior", ["eve", "ann"])
-    problem = panel(limits=[at_least(juniors, 0.3), at_most("junior", 1.5)])
+    problem = make_problem(limits=[at_least(juniors, 0.3), at_most("junior", 1.5)])
     assert_array_equal(problem.costs["junior"], [1.0, 0.0, 1.0])
     assert_array_equal(problem.rows, [[1, 0, 1], [1, 0, 1]])
     assert problem.limits[0].name == "junior"
@@ -81,29 +83,31 @@ def test_a_share_becomes_an_indicator_cost_under_its_name() -> None:
 
 def test_a_share_may_be_named_again_with_the_same_members() -> None:
     twice = [at_least(share("j", ["ann", "eve"]), 0.3), at_most(share("j", ["eve", "ann"]), 1.5)]
-    assert_array_equal(panel(limits=twice).rows, [[1, 0, 1], [1, 0, 1]])
-    assert panel(costs={"j": [1, 0, 1]}, limits=twice).rows.shape == (2, 3)
+    assert_array_equal(make_problem(limits=twice).rows, [[1, 0, 1], [1, 0, 1]])
+    assert make_problem(costs={"j": [1, 0, 1]}, limits=twice).rows.shape == (2, 3)
 
 
-def test_costs_may_be_anything_like_an_array() -> None:
+def test_costs_can_be_any_array_like() -> None:
     numbers: list[Any] = [[1, 0, 1], (1.0, 0.0, 1.0), np.array([1, 0, 1])]
     flags: list[Any] = [[True, False, True], np.array([True, False, True]), [np.True_, 0, 1.0]]
     for given in [*numbers, np.array([1, 0, 1], np.float32), *flags]:
-        assert_array_equal(panel(costs={"usd": given}, limits=()).costs["usd"], [1.0, 0.0, 1.0])
+        assert_array_equal(
+            make_problem(costs={"usd": given}, limits=()).costs["usd"], [1.0, 0.0, 1.0]
+        )
 
 
-def test_any_iterable_will_do_for_experts_and_limits() -> None:
-    experts, limits = iter(PANEL["experts"]), iter(PANEL["limits"])
-    assert panel(experts=experts, limits=limits) == panel()
+def test_experts_and_limits_can_be_any_iterable() -> None:
+    experts, limits = iter(VALID_ARGUMENTS["experts"]), iter(VALID_ARGUMENTS["limits"])
+    assert make_problem(experts=experts, limits=limits) == make_problem()
 
 
 def test_more_draws_than_experts_are_allowed() -> None:
-    assert panel(draws=np.int64(7)).draws == 7
+    assert make_problem(draws=np.int64(7)).draws == 7
 
 
-def test_nothing_in_it_can_be_changed() -> None:
+def test_a_problem_is_immutable() -> None:
     prices = np.array([1.0, 2.0, 4.0])
-    problem = panel(costs={"usd": prices, "hours": [3, 0, 1]})
+    problem = make_problem(costs={"usd": prices, "hours": [3, 0, 1]})
     prices[0] = 99.0
     assert problem.costs["usd"][0] == 1.0
     for array in [problem.costs["usd"], problem.rows, problem.bounds, problem.box.high]:
@@ -116,16 +120,16 @@ def test_nothing_in_it_can_be_changed() -> None:
 
 
 def test_two_problems_with_the_same_content_are_equal() -> None:
-    assert panel() == panel()
-    assert hash(panel()) == hash(panel())
-    assert panel() != panel(draws=3)
-    assert panel() != panel(costs={"usd": [1.0, 2.0, 4.5], "hours": [3, 0, 1]})
-    assert panel() != "panel"
-    assert panel(limits=[at_most("usd", 3.0)]) != panel(limits=[at_least("usd", 3.0)])
+    assert make_problem() == make_problem()
+    assert hash(make_problem()) == hash(make_problem())
+    assert make_problem() != make_problem(draws=3)
+    assert make_problem() != make_problem(costs={"usd": [1.0, 2.0, 4.5], "hours": [3, 0, 1]})
+    assert make_problem() != "problem"
+    assert make_problem(limits=[at_most("usd", 3.0)]) != make_problem(limits=[at_least("usd", 3.0)])
 
 
 def test_copies_and_pickles_are_equal_and_still_read_only() -> None:
-    problem = panel(limits=[at_least(share("junior", ["ann"]), 0.3)], floor=0.02)
+    problem = make_problem(limits=[at_least(share("junior", ["ann"]), 0.3)], floor=0.02)
     for other in [pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)]:
         assert other == problem
         assert not other.rows.flags.writeable
@@ -133,20 +137,20 @@ def test_copies_and_pickles_are_equal_and_still_read_only() -> None:
 
 
 def test_replace_makes_a_variant() -> None:
-    problem = panel(limits=[at_least(share("junior", ["ann"]), 0.3)])
+    problem = make_problem(limits=[at_least(share("junior", ["ann"]), 0.3)])
     assert replace(problem, draws=3).draws == 3
     assert replace(problem, draws=2) == problem
     assert problem.replace(draws=3) == replace(problem, draws=3)
     for change in ({"limits": ()}, {"draws": 1}, {"floor": 0.1}):
-        assert panel(period=7, floor=0.02).replace(**change).period == 7
+        assert make_problem(period=7, floor=0.02).replace(**change).period == 7
     with pytest.raises(InfeasibleLimits):
         problem.replace(limits=[at_most("usd", 0.5)])
     with pytest.raises(TypeError):
         problem.replace(horizon=3)
 
 
-def test_it_prints_as_a_summary() -> None:
-    assert repr(panel()) == (
+def test_a_problem_prints_as_a_summary() -> None:
+    assert repr(make_problem()) == (
         "Problem(3 experts, costs ['usd', 'hours'], "
         "limits [at_most('usd', 3.0), at_least('hours', 0.5)], draws=2, floor=0.03333333333333333)"
     )
@@ -262,14 +266,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("part", "given", "words"), REFUSED)
-def test_a_refusal_says_what_was_given_what_was_wanted_and_what_to_do(
+def test_an_error_says_what_was_given_what_was_expected_and_what_to_do(
     part: str, given: Any, words: list[str]
 ) -> None:
-    with pytest.raises(ProblemError) as refusal:
-        panel(**{part: given})
+    with pytest.raises(ProblemError) as caught:
+        make_problem(**{part: given})
     for word in words:
-        assert word in str(refusal.value)
-    assert not isinstance(refusal.value, InfeasibleLimits)
+        assert word in str(caught.value)
+    assert not isinstance(caught.value, InfeasibleLimits)
 
 
 @pytest.mark.parametrize(
@@ -294,22 +298,22 @@ def test_a_refusal_says_what_was_given_what_was_wanted_and_what_to_do(
         (lambda: share("", ["ann"]), ["invalid group of a share ''", "a non-empty name"]),
     ],
 )
-def test_a_limit_or_share_refuses_what_cannot_be_meant(make: Any, words: list[str]) -> None:
-    with pytest.raises(ProblemError) as refusal:
+def test_invalid_limits_and_shares_are_refused(make: Any, words: list[str]) -> None:
+    with pytest.raises(ProblemError) as caught:
         make()
     for word in words:
-        assert word in str(refusal.value)
+        assert word in str(caught.value)
 
 
-def test_refusals_are_value_errors_that_a_caller_can_catch_as_one() -> None:
+def test_errors_of_a_problem_are_value_errors() -> None:
     for kind in (ProblemError, ValueError, BylotError):
         with pytest.raises(kind):
-            panel(draws=0)
+            make_problem(draws=0)
 
 
-def test_a_limit_on_costs_that_do_not_exist_at_all_says_so() -> None:
+def test_a_limit_of_a_problem_without_costs_is_an_error() -> None:
     with pytest.raises(ProblemError, match="there are no costs; add it to costs"):
-        panel(costs={}, limits=[at_most("usd", 1.0)])
+        make_problem(costs={}, limits=[at_most("usd", 1.0)])
 
 
 def test_limits_are_values() -> None:

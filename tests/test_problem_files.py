@@ -1,4 +1,4 @@
-"""Problem files: what they say is what is read, in every format, and what is written reads back."""
+"""Problem files read the same in every format, and written problems read back equal."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import bylot
 import hospital
-from broken_files import GOOD
+from broken_files import VALID_FILES
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Share, at_least, at_most, share
 from bylot.problem_files import ProblemFile, read, write
@@ -23,7 +23,7 @@ DOCUMENT = (EXAMPLES.parent / "docs" / "problem-files.md").read_text(encoding="u
 
 STARTER = packaged_text("starter.yaml")
 
-fuzz = settings(
+fuzz_settings = settings(
     deadline=None,
     derandomize=True,
     max_examples=200,
@@ -31,8 +31,10 @@ fuzz = settings(
 )
 
 
-def reading(folder: Path, content: str, ending: str = "yaml", **others: str) -> ProblemFile:
-    """What comes of a file with this content, with others beside it."""
+def write_and_read_problem(
+    folder: Path, content: str, ending: str = "yaml", **others: str
+) -> ProblemFile:
+    """Write a file with this content, and CSV files beside it, and read the problem."""
     for name, text in others.items():
         (folder / f"{name}.csv").write_text(text, encoding="utf-8")
     path = folder / f"problem.{ending}"
@@ -40,10 +42,10 @@ def reading(folder: Path, content: str, ending: str = "yaml", **others: str) -> 
     return read(path)
 
 
-@pytest.mark.parametrize("ending", GOOD)
+@pytest.mark.parametrize("ending", VALID_FILES)
 def test_a_problem_is_the_same_in_every_format(tmp_path: Path, ending: str) -> None:
-    got = reading(tmp_path, GOOD[ending], ending)
-    assert got.problem == Problem(
+    found = write_and_read_problem(tmp_path, VALID_FILES[ending], ending)
+    assert found.problem == Problem(
         experts=["ann", "bob", "cat"],
         costs={"usd": [4.0, 3.0, 1.0], "gpu": [2, 0, 1]},
         limits=[
@@ -56,29 +58,31 @@ def test_a_problem_is_the_same_in_every_format(tmp_path: Path, ending: str) -> N
         floor=0.05,
         period=500,
     )
-    assert got.contexts == {"pain": 0.75, "headache": 0.25}
-    assert got.rewards == (0.0, 10.0)
-    assert got.units == {"usd": "US dollars per consultation", "gpu": "seconds"}
-    members = {name: group.members for name, group in got.groups.items()}
+    assert found.contexts == {"pain": 0.75, "headache": 0.25}
+    assert found.rewards == (0.0, 10.0)
+    assert found.units == {"usd": "US dollars per consultation", "gpu": "seconds"}
+    members = {name: group.members for name, group in found.groups.items()}
     assert members["senior"] == ("ann", "bob")
     assert members["early"] == ("cat", "ann")
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
 def test_every_limit_knows_its_line(tmp_path: Path, ending: str) -> None:
-    lines = GOOD[ending].splitlines()
-    for written in reading(tmp_path, GOOD[ending], ending).limits:
+    lines = VALID_FILES[ending].splitlines()
+    for written in write_and_read_problem(tmp_path, VALID_FILES[ending], ending).limits:
         assert written.line is not None
         line = lines[written.line - 1]
         assert written.limit.side in line
         assert f"{written.written:g}" in line
 
 
-def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
-    got = reading(tmp_path, "{draws: 1, experts: [{name: a}, {name: b}]}")
-    assert got.problem == Problem(["a", "b"], {}, draws=1)
-    assert (got.contexts, got.rewards, got.units, got.csv) == ({}, (0.0, 1.0), {}, None)
-    assert reading(tmp_path, GOOD["yaml"].replace("{pain: 3, headache: 1}", "[a, b]")).contexts == {
+def test_omitted_keys_have_defaults(tmp_path: Path) -> None:
+    found = write_and_read_problem(tmp_path, "{draws: 1, experts: [{name: a}, {name: b}]}")
+    assert found.problem == Problem(["a", "b"], {}, draws=1)
+    assert (found.contexts, found.rewards, found.units, found.csv) == ({}, (0.0, 1.0), {}, None)
+    assert write_and_read_problem(
+        tmp_path, VALID_FILES["yaml"].replace("{pain: 3, headache: 1}", "[a, b]")
+    ).contexts == {
         "a": 0.5,
         "b": 0.5,
     }
@@ -92,15 +96,15 @@ def test_a_bound_per_draw_is_draws_times_as_much_per_request(
         f"draws: {draws}\nexperts: [{{name: a, group: x}}, {{name: b}}, {{name: c}}]\n"
         f"limits: [{{group: x, at_most: {share}, per: draw}}]\n"
     )
-    (limit,) = reading(tmp_path, text).limits
+    (limit,) = write_and_read_problem(tmp_path, text).limits
     assert limit.limit.bound == round(share * draws, 12)  # 0.3, not 0.30000000000000004
     assert (limit.written, limit.per) == (share, "draw")
 
 
 def test_a_bound_per_draw_may_be_on_a_cost_and_above_one(tmp_path: Path) -> None:
     old, new = "at_most: 4.5, at_least: 0.1, per: request", "at_most: 2, per: draw"
-    text = GOOD["yaml"].replace(old, new)
-    assert reading(tmp_path, text).problem.limits[0] == at_most("usd", 4.0)
+    text = VALID_FILES["yaml"].replace(old, new)
+    assert write_and_read_problem(tmp_path, text).problem.limits[0] == at_most("usd", 4.0)
 
 
 CSV = "who,group,site,usd,size\nann,senior,east,4.0,7\nbob,senior,west,3.0,\ncat,,west,1e0,70\n"
@@ -109,22 +113,24 @@ BY_CSV = "draws: 2\ncosts: {usd: US dollars}\nexperts: {csv: pool.csv}\n"
 
 def test_experts_may_be_in_a_csv_file_beside_the_problem(tmp_path: Path) -> None:
     limits = "limits: [{group: senior, at_most: 1, per: request}]"
-    got = reading(tmp_path, BY_CSV + limits, pool=CSV)
-    assert got.problem == Problem(
+    found = write_and_read_problem(tmp_path, BY_CSV + limits, pool=CSV)
+    assert found.problem == Problem(
         ["ann", "bob", "cat"],
         {"usd": [4.0, 3.0, 1.0]},
         [at_most(share("senior", ["ann", "bob"]), 1)],
         draws=2,
     )
-    assert got.csv == tmp_path / "pool.csv"
-    assert {name: group.members for name, group in got.groups.items()} == {"senior": ("ann", "bob")}
+    assert found.csv == tmp_path / "pool.csv"
+    assert {name: group.members for name, group in found.groups.items()} == {
+        "senior": ("ann", "bob")
+    }
 
 
 def test_groups_may_be_in_several_columns_or_follow_from_a_number(tmp_path: Path) -> None:
     text = BY_CSV.replace("pool.csv", "pool.csv, group: [group, site]")
     text += "groups: {large: {column: size, at_least: 70, blank: in}, small: {column: size, "
     text += "at_most: 69, blank: out}, pair: [cat, ann]}\n"
-    groups = reading(tmp_path, text, pool=CSV).groups
+    groups = write_and_read_problem(tmp_path, text, pool=CSV).groups
     assert {name: group.members for name, group in groups.items()} == {
         "senior": ("ann", "bob"),
         "east": ("ann",),
@@ -140,51 +146,57 @@ def test_another_csv_file_may_be_given(tmp_path: Path) -> None:
     path = tmp_path / "problem.yaml"
     path.write_text(BY_CSV)
     assert read(str(path), tmp_path / "other.csv").problem.experts == ("x", "y")
-    path.write_text(GOOD["yaml"])
+    path.write_text(VALID_FILES["yaml"])
     with pytest.raises(ProblemFileError, match="line 5: the experts are listed here"):
         read(path, tmp_path / "other.csv")
 
 
 @pytest.mark.parametrize("name", ["crowd", "ads"])
-def test_the_examples_that_are_complete_can_be_read(name: str) -> None:
-    got = read(EXAMPLES / name / "problem.yaml")
-    assert got.problem.limits
-    assert got.problem.full_conflict is None
-    assert set(got.units) < set(got.problem.costs)
+def test_complete_examples_can_be_read(name: str) -> None:
+    found = read(EXAMPLES / name / "problem.yaml")
+    assert found.problem.limits
+    assert found.problem.full_conflict is None
+    assert set(found.units) < set(found.problem.costs)
 
 
-def test_the_starter_is_a_problem_that_policies_can_play(tmp_path: Path) -> None:
-    assert bylot.Router(reading(tmp_path, STARTER).problem, "distinct").decide().subset
+def test_policies_can_run_on_the_starter(tmp_path: Path) -> None:
+    assert (
+        bylot.Router(write_and_read_problem(tmp_path, STARTER).problem, "distinct").decide().subset
+    )
 
 
-def test_every_commented_line_of_the_starter_can_be_put_in_force(tmp_path: Path) -> None:
-    spare = re.findall(r"^# ([a-z]+: .*)$", STARTER, re.MULTILINE)
-    assert len(spare) == 5
-    for line in spare:
-        reading(tmp_path, f"{STARTER}{line}\n")
+def test_every_commented_line_of_the_starter_can_be_enabled(tmp_path: Path) -> None:
+    commented = re.findall(r"^# ([a-z]+: .*)$", STARTER, re.MULTILINE)
+    assert len(commented) == 5
+    for line in commented:
+        write_and_read_problem(tmp_path, f"{STARTER}{line}\n")
 
 
-def test_the_example_of_the_hospital_is_the_hospital_of_the_tests() -> None:
-    got = read(EXAMPLES / "hospital" / "problem.yaml", hospital.folder() / "experts.csv").problem
-    known = hospital.hospital()
-    assert sorted(got.experts) == sorted(known.experts)
-    order = [got.experts.index(name) for name in known.experts]
-    assert [limit.name for limit in got.limits[1:]] == [limit.name for limit in known.limits[1:]]
-    np.testing.assert_array_equal(got.rows[1:, order], known.rows[1:])
-    np.testing.assert_array_equal(got.bounds[1:], known.bounds[1:])
-    np.testing.assert_allclose(got.rows[0, order] / got.bounds[0], known.rows[0] / known.bounds[0])
-    np.testing.assert_array_equal(got.signs, known.signs)
+def test_the_hospital_example_equals_the_hospital_of_the_tests() -> None:
+    found = read(
+        EXAMPLES / "hospital" / "problem.yaml", hospital.find_folder() / "experts.csv"
+    ).problem
+    known = hospital.make_problem()
+    assert sorted(found.experts) == sorted(known.experts)
+    order = [found.experts.index(name) for name in known.experts]
+    assert [limit.name for limit in found.limits[1:]] == [limit.name for limit in known.limits[1:]]
+    np.testing.assert_array_equal(found.rows[1:, order], known.rows[1:])
+    np.testing.assert_array_equal(found.bounds[1:], known.bounds[1:])
+    np.testing.assert_allclose(
+        found.rows[0, order] / found.bounds[0], known.rows[0] / known.bounds[0]
+    )
+    np.testing.assert_array_equal(found.signs, known.signs)
 
 
 def test_the_document_on_problem_files_shows_files_that_can_be_read(tmp_path: Path) -> None:
     first, second = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     models = "model,lab,site,params_b,usd_per_call\na,x,our own,7,0.001\nb,y,,,0.002\n"
-    assert reading(tmp_path, second, models=models).groups["large"].members == ("b",)
+    assert write_and_read_problem(tmp_path, second, models=models).groups["large"].members == ("b",)
     (tmp_path / "pool.yaml").write_text(first)
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
     names: dict[str, Any] = {}
     exec(code.replace("pool.yaml", str(tmp_path / "pool.yaml")), names)
-    assert reading(tmp_path, names["text"]).problem == names["file"].problem
+    assert write_and_read_problem(tmp_path, names["text"]).problem == names["file"].problem
 
 
 def test_the_document_on_problem_files_has_every_key() -> None:
@@ -218,7 +230,7 @@ amounts = st.just(0.0) | st.floats(1e-3, 1e3) | st.sampled_from([1e-100, 1e100, 
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Problems of every kind, most of which can be kept."""
+    """Problems of every kind, most of which are feasible."""
     experts = draw(st.lists(names, min_size=2, max_size=6, unique=True))
     costs = draw(st.dictionaries(names, st.lists(amounts, min_size=6, max_size=6), max_size=3))
     limits: list[Limit] = [at_most(name, draw(amounts)) for name in costs if draw(st.booleans())]
@@ -242,29 +254,29 @@ def problems(draw: st.DrawFn) -> Problem:
         raise
 
 
-@fuzz
+@fuzz_settings
 @given(problem=problems())
-def test_a_problem_that_is_written_and_read_is_the_same(tmp_path: Path, problem: Problem) -> None:
+def test_a_problem_survives_writing_and_reading(tmp_path: Path, problem: Problem) -> None:
     assume(not {"name", "group"} & problem.costs.keys())
-    got = reading(tmp_path, write(problem)).problem
-    assert got == problem
-    assert set(got.costs) == set(problem.costs)
+    found = write_and_read_problem(tmp_path, write(problem)).problem
+    assert found == problem
+    assert set(found.costs) == set(problem.costs)
 
 
 def test_a_limit_on_the_row_of_a_share_by_its_name_is_written_too(tmp_path: Path) -> None:
     limits = [at_most(share("x", ["a"]), 0.9), at_least("x", 0.2)]
     problem = Problem(["a", "b"], {}, limits, draws=1)
-    assert reading(tmp_path, write(problem)).problem == problem
+    assert write_and_read_problem(tmp_path, write(problem)).problem == problem
 
 
 @pytest.mark.parametrize("name", ["a\nb", " a", "a\x07", "x" * 201, "\ud800"])
-def test_a_name_that_nobody_could_read_is_not_written(name: str) -> None:
+def test_a_name_that_cannot_be_read_back_is_not_written(name: str) -> None:
     with pytest.raises(ProblemError, match=r"invalid name .*: expected 1 to 200 printable"):
         write(Problem([name, "b"], {}, draws=1))
 
 
 @pytest.mark.parametrize("name", ["name", "group"])
-def test_a_cost_that_is_called_like_a_key_is_not_written(name: str) -> None:
+def test_a_cost_named_like_a_key_is_not_written(name: str) -> None:
     with pytest.raises(ProblemError, match="rename it"):
         write(Problem(["a", "b"], {name: [1, 2]}, draws=1))
 
@@ -272,30 +284,30 @@ def test_a_cost_that_is_called_like_a_key_is_not_written(name: str) -> None:
 # ---- limits in conflict
 
 
-def test_limits_in_conflict_are_named_by_their_lines_with_what_to_write(tmp_path: Path) -> None:
-    text = GOOD["yaml"].replace("at_most: 4.5", "at_most: 0.3")
+def test_conflicting_limits_are_named_by_line_with_remedies(tmp_path: Path) -> None:
+    text = VALID_FILES["yaml"].replace("at_most: 4.5", "at_most: 0.3")
     with pytest.raises(InfeasibleProblemFile) as caught:
-        reading(tmp_path, text)
+        write_and_read_problem(tmp_path, text)
     error = caught.value
     assert isinstance(error, InfeasibleLimits)
     assert error.lines == (15,)
     assert error.limits == (at_most("usd", 0.3),)
-    said = str(error)
-    assert ", line 15: no policy can keep 'usd' at_most 0.3 per request (line 15);" in said
-    assert said.endswith(
+    message = str(error)
+    assert ", line 15: no policy can keep 'usd' at_most 0.3 per request (line 15);" in message
+    assert message.endswith(
         "write at_most: 1.0 in line 15; these bounds are the nearest, so leave a margin"
     )
 
 
-def test_limits_that_the_solver_gives_up_on_are_named_by_their_lines(
+def test_limits_that_the_solver_cannot_decide_are_named_by_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bylot.problem.polytope.solve_linear_program", lambda *_: None)
     with pytest.raises(ProblemFileError, match=r"line 15, .*: the solver .*; measure each cost"):
-        reading(tmp_path, GOOD["yaml"])
+        write_and_read_problem(tmp_path, VALID_FILES["yaml"])
 
 
-def test_remedies_are_in_the_unit_of_their_line_and_would_do(tmp_path: Path) -> None:
+def test_remedies_are_in_the_unit_of_their_line_and_work(tmp_path: Path) -> None:
     text = (
         "draws: 3\ncosts: {usd: dollars}\nexperts:\n"
         + "".join(f"  - {{name: e{i}, group: g{i % 2}, usd: {i % 2 * 7 + 1}}}\n" for i in range(6))
@@ -303,17 +315,17 @@ def test_remedies_are_in_the_unit_of_their_line_and_would_do(tmp_path: Path) -> 
         + "  - {group: g1, at_least: 0.31, per: draw}\n"
     )
     with pytest.raises(InfeasibleProblemFile, match="line 11, 12: ") as caught:
-        reading(tmp_path, text)
+        write_and_read_problem(tmp_path, text)
     assert caught.value.lines == (11, 12)
     advice = str(caught.value).split("; write ")[1].split("; these")[0].split(" or ")
     assert len(advice) == 2
-    for way in advice:  # "at_most: 2.48 in line 11"
-        change, line = way.split(" in line ")
+    for remedy in advice:  # "at_most: 2.48 in line 11"
+        change, line = remedy.split(" in line ")
         side = change.split(":")[0]
         lines = text.splitlines()
         old = lines[int(line) - 1]
         lines[int(line) - 1] = old[: old.index(side)] + change + old[old.index(", per") :]
-        reading(tmp_path, "\n".join(lines))
+        write_and_read_problem(tmp_path, "\n".join(lines))
 
 
 def test_more_draws_may_be_the_remedy(tmp_path: Path) -> None:
@@ -324,4 +336,4 @@ def test_more_draws_may_be_the_remedy(tmp_path: Path) -> None:
         InfeasibleProblemFile,
         match=r"line 4, 5: .* or draws: 2; these bounds are the nearest, so leave a margin$",
     ):
-        reading(tmp_path, text)
+        write_and_read_problem(tmp_path, text)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broken_files import BROKEN, GOOD, Broken
+from broken_files import BROKEN, VALID_FILES, BrokenFile
 from bylot.errors import ProblemFileError
 from bylot.problem_files import experts, read
 from bylot.problem_files.document import MAX_PROBLEM_FILE_BYTES
 
-fuzz = settings(
+fuzz_settings = settings(
     deadline=None,
     derandomize=True,
     max_examples=400,
@@ -19,8 +19,8 @@ fuzz = settings(
 )
 
 
-def complaint(path: Path, content: str | bytes, **others: str | bytes) -> str:
-    """What is said of a file, with others beside it."""
+def read_error_message(path: Path, content: str | bytes, **others: str | bytes) -> str:
+    """The error message of a file with this content, with others beside it."""
     for name, text in {**others, path.name: content}.items():
         data = text if isinstance(text, bytes) else text.encode()
         path.with_name(name.replace("_csv", ".csv")).write_bytes(data)
@@ -32,52 +32,61 @@ def complaint(path: Path, content: str | bytes, **others: str | bytes) -> str:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.form}: {one.what}")
-def test_what_is_wrong_is_said_with_file_line_and_remedy(tmp_path: Path, broken: Broken) -> None:
+def test_an_error_names_file_line_and_remedy(tmp_path: Path, broken: BrokenFile) -> None:
     path = tmp_path / f"pool.{broken.form}"
-    said = complaint(path, broken.content)
+    message = read_error_message(path, broken.content)
     place = "" if broken.line is None else f", line {broken.line}"
-    assert said.startswith(f"{path}{place}: ")
-    _, fault, remedy = said.partition(broken.said)
+    assert message.startswith(f"{path}{place}: ")
+    _, fault, remedy = message.partition(broken.message)
     assert fault
     assert broken.remedy in remedy
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.form}: {one.what}")
-def test_a_line_moves_with_those_above_it(tmp_path: Path, broken: Broken) -> None:
-    said = complaint(tmp_path / f"pool.{broken.form}", "\n\n\n" + broken.content)
+def test_the_line_of_an_error_moves_with_the_lines_above(
+    tmp_path: Path, broken: BrokenFile
+) -> None:
+    message = read_error_message(tmp_path / f"pool.{broken.form}", "\n\n\n" + broken.content)
     place = "" if broken.line is None else f", line {broken.line + 3}"
-    assert f"pool.{broken.form}{place}: " in said
+    assert f"pool.{broken.form}{place}: " in message
 
 
-def test_the_files_that_are_broken_above_are_not_broken_before(tmp_path: Path) -> None:
-    for ending, content in GOOD.items():
+def test_the_files_are_valid_before_they_are_broken(tmp_path: Path) -> None:
+    for ending, content in VALID_FILES.items():
         (tmp_path / f"pool.{ending}").write_text(content)
         assert read(tmp_path / f"pool.{ending}").problem.size == 3
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 @pytest.mark.parametrize("broken", [BROKEN[0], BROKEN[17], BROKEN[-1]], ids=str)
-def test_lines_are_counted_alike_however_they_end(tmp_path: Path, broken: Broken, end: str) -> None:
+def test_lines_are_counted_with_any_line_ending(
+    tmp_path: Path, broken: BrokenFile, end: str
+) -> None:
     content = broken.content.replace("\n", end).encode("utf-8-sig")
-    assert f", line {broken.line}: " in complaint(tmp_path / f"pool.{broken.form}", content)
+    assert f", line {broken.line}: " in read_error_message(
+        tmp_path / f"pool.{broken.form}", content
+    )
 
 
-WHOLE = {
+NOT_PROBLEMS = {
     "empty": (b"", "empty file; start from the output of `bylot problem new`"),
     "blank": (b"\n  \n", "empty file"),
     "comments": (b"# nothing\n", "only comments"),
     "too long": (b"#" * (MAX_PROBLEM_FILE_BYTES + 1), "put the experts in a CSV file"),
     "not UTF-8": (
-        GOOD["yaml"].replace("seconds", "Sekunden f\xfcr A").encode("latin-1"),
+        VALID_FILES["yaml"].replace("seconds", "Sekunden f\xfcr A").encode("latin-1"),
         "line 4: not UTF-8 text",
     ),
     "UTF-16": (
-        GOOD["yaml"].encode("utf-16"),
+        VALID_FILES["yaml"].encode("utf-16"),
         "line 1: not UTF-8 text; save the file as UTF-8",
     ),
-    "zero byte": (GOOD["yaml"].encode().replace(b"cat", b"c\0t", 1), "line 8: control character"),
+    "zero byte": (
+        VALID_FILES["yaml"].encode().replace(b"cat", b"c\0t", 1),
+        "line 8: control character",
+    ),
     "odd end of line": (
-        GOOD["yaml"].replace("seconds", "s\u2028x").encode(),
+        VALID_FILES["yaml"].replace("seconds", "s\u2028x").encode(),
         "line 4: control character",
     ),
     "one word": (
@@ -93,31 +102,31 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("what", WHOLE)
-def test_what_is_no_problem_at_all_is_said_to_be_none(tmp_path: Path, what: str) -> None:
-    content, said = WHOLE[what]
-    assert said in complaint(tmp_path / "pool.yaml", content)
+@pytest.mark.parametrize("what", NOT_PROBLEMS)
+def test_a_file_that_is_not_a_problem_is_refused(tmp_path: Path, what: str) -> None:
+    content, message = NOT_PROBLEMS[what]
+    assert message in read_error_message(tmp_path / "pool.yaml", content)
 
 
 @pytest.mark.parametrize("ending", ["json", "toml"])
 def test_brackets_without_end_are_refused(tmp_path: Path, ending: str) -> None:
     opening = "experts = " if ending == "toml" else ""
-    said = complaint(tmp_path / f"pool.{ending}", "\n" + opening + "[" * 200_000)
-    assert "more than 16 nested lists or mappings" in said
-    assert ("line 2: " in said) == (ending == "json")
+    message = read_error_message(tmp_path / f"pool.{ending}", "\n" + opening + "[" * 200_000)
+    assert "more than 16 nested lists or mappings" in message
+    assert ("line 2: " in message) == (ending == "json")
 
 
-def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "pool.txt").write_text("draws: 1")
-    for name, said in {
+    for name, message in {
         "none.yaml": "no such file; give the path",
         "folder.yaml": "is a directory; give the path",
         "pool.txt": "invalid file name suffix '.txt': expected one of .yaml, .yml, .toml, .json",
         "nul\0.yaml": "no such file",
         "x" * 300 + ".yaml": "cannot be read",
     }.items():
-        with pytest.raises(ProblemFileError, match=said):
+        with pytest.raises(ProblemFileError, match=message):
             read(tmp_path / name)
 
 
@@ -133,7 +142,7 @@ groups:
 """
 CSV = "who,team,usd,size\nann,a,1,7\nbob,b,2,3\ncat,a,3,4\n"
 
-SHEETS = {
+BROKEN_CSV_FILES = {
     "ragged": ("bob,b,2,3", "bob,b,2", "pool.csv: 1 of 4 lines (line 3)", "correct or remove"),
     "quotes": ("bob,b,2,3", '"bob,b,2,3', "pool.csv: 1 of 4 lines (line 3)", "correct or"),
     "not a number": (
@@ -188,58 +197,62 @@ SHEETS = {
 }
 
 
-@pytest.mark.parametrize("what", SHEETS)
-def test_what_is_wrong_in_a_csv_file_is_said_likewise(tmp_path: Path, what: str) -> None:
-    old, new, said, remedy = SHEETS[what]
+@pytest.mark.parametrize("what", BROKEN_CSV_FILES)
+def test_an_error_in_a_csv_file_names_file_line_and_remedy(tmp_path: Path, what: str) -> None:
+    old, new, message, remedy = BROKEN_CSV_FILES[what]
     assert CSV.count(old) == 1
     path = tmp_path / "pool.yaml"
-    message = complaint(path, BY_CSV, pool_csv=CSV.replace(old, new)).replace(f"{tmp_path}/", "")
-    assert message.startswith(said)
-    assert remedy in message.removeprefix(said)
+    error = read_error_message(path, BY_CSV, pool_csv=CSV.replace(old, new)).replace(
+        f"{tmp_path}/", ""
+    )
+    assert error.startswith(message)
+    assert remedy in error.removeprefix(message)
 
 
-def test_a_csv_file_may_begin_with_a_mark_and_have_tabs(tmp_path: Path) -> None:
+def test_a_csv_file_can_have_a_byte_order_mark_and_tabs(tmp_path: Path) -> None:
     (tmp_path / "pool.csv").write_bytes(CSV.replace(",", "\t").encode("utf-8-sig"))
     (tmp_path / "pool.yaml").write_text(BY_CSV)
     assert read(tmp_path / "pool.yaml").groups["big"].members == ("ann",)
 
 
-def test_a_csv_file_that_is_missing_or_no_file_or_not_text_is_named(tmp_path: Path) -> None:
+def test_a_csv_file_that_is_missing_or_not_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pool.yaml"
-    assert f"{path}, line 5: no CSV file" in complaint(path, BY_CSV)
-    assert "line 2: not UTF-8 text" in complaint(path, BY_CSV, pool_csv=b"a,usd\n\xff,1\n")
+    assert f"{path}, line 5: no CSV file" in read_error_message(path, BY_CSV)
+    assert "line 2: not UTF-8 text" in read_error_message(path, BY_CSV, pool_csv=b"a,usd\n\xff,1\n")
     (tmp_path / "pool.csv").unlink()
     (tmp_path / "pool.csv").mkdir()
-    assert "pool.csv: is a directory" in complaint(path, BY_CSV)
+    assert "pool.csv: is a directory" in read_error_message(path, BY_CSV)
 
 
 def test_a_group_that_two_columns_name_is_refused(tmp_path: Path) -> None:
     text = BY_CSV.replace("[team]", "[team, size]")
-    said = complaint(tmp_path / "pool.yaml", text, pool_csv=CSV.replace("cat,a,3,4", "cat,a,3,b"))
-    assert "pool.csv, line 4: group 'b' is in the columns 'team' and 'size'; rename one" in said
+    message = read_error_message(
+        tmp_path / "pool.yaml", text, pool_csv=CSV.replace("cat,a,3,4", "cat,a,3,b")
+    )
+    assert "pool.csv, line 4: group 'b' is in the columns 'team' and 'size'; rename one" in message
 
 
-def survives(path: Path, content: bytes) -> None:
-    """Whatever a file holds, it is read or refused in one line."""
+def assert_reads_or_refuses(path: Path, content: bytes) -> None:
+    """A file with this content is read or refused with an error of one line."""
     path.write_bytes(content)
     try:
         read(path)
     except ProblemFileError as error:
-        said, useful = str(error), error.remedy or error.expected
+        message, remedy = str(error), error.remedy or error.expected
     else:
         return
-    assert said.startswith(str(path.parent))
-    assert "\n" not in said
-    assert useful
+    assert message.startswith(str(path.parent))
+    assert "\n" not in message
+    assert remedy
 
 
-endings = st.sampled_from(sorted(GOOD))
+endings = st.sampled_from(sorted(VALID_FILES))
 
 
-@fuzz
+@fuzz_settings
 @given(content=st.binary(max_size=200), ending=endings)
 def test_random_bytes_are_read_or_refused(tmp_path: Path, content: bytes, ending: str) -> None:
-    survives(tmp_path / f"pool.{ending}", content)
+    assert_reads_or_refuses(tmp_path / f"pool.{ending}", content)
 
 
 PIECES = [
@@ -270,20 +283,20 @@ PIECES += [
 PIECES += ["9" * 400, "-1", "1e400", "\\ud800", "per: draw", "draws", "name: ", "2026-01-01"]
 
 
-@fuzz
+@fuzz_settings
 @given(data=st.data(), ending=endings)
-def test_good_files_with_random_changes_are_read_or_refused(
+def test_valid_files_with_random_changes_are_read_or_refused(
     tmp_path: Path, data: st.DataObject, ending: str
 ) -> None:
-    text = GOOD[ending]
+    text = VALID_FILES[ending]
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = min(len(text), start + data.draw(st.integers(0, 12)))
         text = text[:start] + data.draw(st.sampled_from(PIECES) | st.text(max_size=3)) + text[end:]
-    survives(tmp_path / f"pool.{ending}", text.encode("utf-8", "surrogatepass"))
+    assert_reads_or_refuses(tmp_path / f"pool.{ending}", text.encode("utf-8", "surrogatepass"))
 
 
-@fuzz
+@fuzz_settings
 @given(data=st.data())
 def test_csv_files_with_random_changes_are_read_or_refused(
     tmp_path: Path, data: st.DataObject
@@ -294,7 +307,7 @@ def test_csv_files_with_random_changes_are_read_or_refused(
         end = min(len(text), start + data.draw(st.integers(0, 6)))
         text = text[:start] + data.draw(st.sampled_from(PIECES) | st.text(max_size=3)) + text[end:]
     (tmp_path / "pool.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
-    survives(tmp_path / "pool.yaml", BY_CSV.encode())
+    assert_reads_or_refuses(tmp_path / "pool.yaml", BY_CSV.encode())
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device that never ends")
@@ -302,5 +315,5 @@ def test_experts_in_a_file_that_never_ends_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(experts, "MAX_CSV_BYTES", 1_000)
-    said = complaint(tmp_path / "pool.yaml", "draws: 1\nexperts: {csv: /dev/zero}\n")
-    assert said == "/dev/zero: has more than 1,000 bytes; remove what is not needed"
+    message = read_error_message(tmp_path / "pool.yaml", "draws: 1\nexperts: {csv: /dev/zero}\n")
+    assert message == "/dev/zero: has more than 1,000 bytes; remove what is not needed"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bylot.problem_files.document import parse_json, parse_toml, parse_yaml, resolve_scalar
 
-fuzz = settings(deadline=None, derandomize=True, max_examples=300)
+fuzz_settings = settings(deadline=None, derandomize=True, max_examples=300)
 
 signs = st.characters(codec="utf-8", exclude_categories=["C", "Z"])
 keys = st.text(signs, max_size=5)
@@ -26,7 +26,7 @@ values = st.recursive(
 )
 
 
-@fuzz
+@fuzz_settings
 @given(value=values, indent=st.sampled_from([None, 2, "\t"]), ascii_only=st.booleans())
 def test_json_is_read_as_the_standard_library_does(
     value: Any, indent: int | str | None, ascii_only: bool
@@ -35,23 +35,23 @@ def test_json_is_read_as_the_standard_library_does(
     assert parse_json(Path("x.json"), text).data == value
 
 
-class Dumper(yaml.SafeDumper):
-    """PyYAML's, but that 1e3 is a number to us, as in YAML 1.2, and as a text needs quotes."""
+class QuotingDumper(yaml.SafeDumper):
+    """Quotes text such as "1e3", which is a number in YAML 1.2 but not to PyYAML."""
 
 
-def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None if resolve_scalar(text) == text else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-Dumper.add_representer(str, quoted)
+QuotingDumper.add_representer(str, represent_text)
 
 
-@fuzz
+@fuzz_settings
 @given(value=values)
 @example(value={"0E0": "1e3"})
 def test_yaml_is_read_as_pyyaml_writes_it(value: Any) -> None:
-    text = yaml.dump(value, Dumper=Dumper, allow_unicode=True)
+    text = yaml.dump(value, Dumper=QuotingDumper, allow_unicode=True)
     assert parse_yaml(Path("x.yaml"), text).data == value
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from broken_files import GOOD, KINDS, MEANING
+from broken_files import SEMANTIC_ERRORS, TYPE_ERRORS, VALID_FILES
 from bylot.errors import ProblemFileError
 from bylot.problem.validation import MAX_DRAWS_PER_REQUEST
 from bylot.problem_files import read
@@ -23,9 +23,9 @@ from bylot.problem_files.schema import (
 )
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/problem.*"))
-judge = Draft202012Validator(SCHEMA)
-problem = json.loads(GOOD["json"])
-by_csv = {
+validator = Draft202012Validator(SCHEMA)
+valid_problem = json.loads(VALID_FILES["json"])
+valid_problem_with_csv = {
     "draws": 3,
     "costs": {"usd": "dollars"},
     "experts": {"csv": "pool.csv", "group": ["lab"]},
@@ -34,13 +34,13 @@ by_csv = {
 }
 
 
-def parsed(content: str, ending: str) -> Document:
-    """The document of a content."""
+def parse_document(content: str, ending: str) -> Document:
+    """Parse the content of a file."""
     return DOCUMENT_PARSERS[f".{ending}"](Path(f"pool.{ending}"), content)
 
 
-def fits(document: Document) -> bool:
-    """Does the reader accept the document?"""
+def is_accepted(document: Document) -> bool:
+    """Whether the reader accepts the document."""
     try:
         check_value(document, (), document.data, SCHEMA)
     except ProblemFileError:
@@ -57,18 +57,18 @@ def test_the_schema_is_a_valid_schema_with_the_limits_of_a_problem() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
 def test_every_example_is_valid(path: Path) -> None:
-    judge.validate(parsed(path.read_text(encoding="utf-8"), path.suffix[1:]).data)
+    validator.validate(parse_document(path.read_text(encoding="utf-8"), path.suffix[1:]).data)
 
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 3
 
 
-def test_the_good_files_and_the_starter_are_valid() -> None:
-    judge.validate(parsed(packaged_text("starter.yaml"), "yaml").data)
-    judge.validate(by_csv)
-    for ending, content in GOOD.items():
-        judge.validate(parsed(content, ending).data)
+def test_the_valid_files_and_the_starter_match_the_schema() -> None:
+    validator.validate(parse_document(packaged_text("starter.yaml"), "yaml").data)
+    validator.validate(valid_problem_with_csv)
+    for ending, content in VALID_FILES.items():
+        validator.validate(parse_document(content, ending).data)
 
 
 def test_keys_are_described_for_editors() -> None:
@@ -76,18 +76,34 @@ def test_keys_are_described_for_editors() -> None:
         assert all(key["description"] for key in part.get("properties", {}).values())
 
 
-NOTED = {"unknown key", "key of a limit", "no draws", "neither", "both", "no bound", "no unit"}
-NOTED |= {"other unit", "weight", "one expert", "mapping", "list", "negative", "half a draw"}
-NOTED |= {"name no", "name 12", "name null", "blank name", "no name", "number as text", "percent"}
+SHAPE_ERRORS = {
+    "unknown key",
+    "key of a limit",
+    "no draws",
+    "neither",
+    "both",
+    "no bound",
+    "no unit",
+}
+SHAPE_ERRORS |= {"other unit", "weight", "one expert", "mapping", "list", "negative", "half a draw"}
+SHAPE_ERRORS |= {
+    "name no",
+    "name 12",
+    "name null",
+    "blank name",
+    "no name",
+    "number as text",
+    "percent",
+}
 
 
 @pytest.mark.parametrize(
     "broken",
-    [one for one in (*KINDS, *MEANING) if one.what in NOTED],
+    [one for one in (*TYPE_ERRORS, *SEMANTIC_ERRORS) if one.what in SHAPE_ERRORS],
     ids=lambda one: f"{one.form}: {one.what}",
 )
-def test_an_editor_would_notice_mistakes_in_shape(broken: Any) -> None:
-    assert not judge.is_valid(parsed(broken.content, broken.form).data)
+def test_the_schema_rejects_mistakes_in_shape(broken: Any) -> None:
+    assert not validator.is_valid(parse_document(broken.content, broken.form).data)
 
 
 words = st.sampled_from(
@@ -101,32 +117,34 @@ parts = st.recursive(
 )
 
 
-def branches(value: Any) -> list[Any]:
+def list_branches(value: Any) -> list[Any]:
     """All lists and mappings inside a value."""
     inside = value.values() if isinstance(value, dict) else value
     found = [
-        branch for part in inside if isinstance(part, dict | list) for branch in branches(part)
+        branch for part in inside if isinstance(part, dict | list) for branch in list_branches(part)
     ]
     return [value, *found]
 
 
 @st.composite
-def changed(draw: st.DrawFn) -> Any:
-    """A good problem, one or two parts of which were replaced, removed, renamed or added."""
-    value = copy.deepcopy(draw(st.sampled_from([problem, by_csv])))
+def change_problem(draw: st.DrawFn) -> Any:
+    """A valid problem with one or two parts replaced, removed, renamed or added."""
+    value = copy.deepcopy(draw(st.sampled_from([valid_problem, valid_problem_with_csv])))
     for _ in range(draw(st.integers(1, 2))):
-        branch = draw(st.sampled_from(branches(value)))
-        places = list(branch) if isinstance(branch, dict) else list(range(len(branch)))
-        what = draw(st.sampled_from(["replace", "remove", "add", "rename"])) if places else "add"
-        place = draw(st.sampled_from(places)) if places else None
-        if what == "replace":
-            branch[place] = draw(parts)
-        elif what == "remove":
-            del branch[place]
+        branch = draw(st.sampled_from(list_branches(value)))
+        positions = list(branch) if isinstance(branch, dict) else list(range(len(branch)))
+        change = (
+            draw(st.sampled_from(["replace", "remove", "add", "rename"])) if positions else "add"
+        )
+        position = draw(st.sampled_from(positions)) if positions else None
+        if change == "replace":
+            branch[position] = draw(parts)
+        elif change == "remove":
+            del branch[position]
         elif isinstance(branch, list):
             branch.append(draw(parts))
-        elif what == "rename":
-            branch[draw(words)] = branch.pop(place)
+        elif change == "rename":
+            branch[draw(words)] = branch.pop(position)
         else:
             branch[draw(words | st.sampled_from(sorted(SCHEMA["properties"])))] = draw(parts)
     return value
@@ -138,26 +156,24 @@ def changed(draw: st.DrawFn) -> Any:
     max_examples=1000,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(value=changed())
-def test_what_the_schema_rejects_the_reader_rejects_and_the_other_way_round(
-    tmp_path: Path, value: Any
-) -> None:
+@given(value=change_problem())
+def test_the_schema_and_the_reader_reject_the_same_documents(tmp_path: Path, value: Any) -> None:
     content = json.dumps(value)
-    valid = judge.is_valid(value)
-    assert fits(parsed(content, "json")) == valid
+    valid = validator.is_valid(value)
+    assert is_accepted(parse_document(content, "json")) == valid
     if not valid:
         (tmp_path / "pool.json").write_text(content)
         with pytest.raises(ProblemFileError):
             read(tmp_path / "pool.json")
 
 
-def test_the_changes_above_are_of_both_kinds() -> None:
+def test_the_changes_above_give_valid_and_invalid_documents() -> None:
     values = []
 
     @settings(deadline=None, derandomize=True, max_examples=200, database=None)
-    @given(value=changed())
-    def gather(value: Any) -> None:
-        values.append(judge.is_valid(value))
+    @given(value=change_problem())
+    def collect_validity(value: Any) -> None:
+        values.append(validator.is_valid(value))
 
-    gather()
+    collect_validity()
     assert 20 < sum(values) < len(values) - 20
