@@ -56,7 +56,7 @@ def solve_by_slsqp(problem: Problem, values: Floats, starts: int) -> float:
 
 
 @pytest.mark.parametrize("K", [3, 6])
-def test_it_keeps_the_limits_and_is_as_good_as_slsqp_finds(K: int) -> None:
+def test_the_optimum_keeps_the_limits_and_is_as_good_as_slsqp_finds(K: int) -> None:
     problem, values = (
         make_problem(K, 3, [at_most("usd", 1.6), at_least("junior", 0.8)]),
         make_values(K),
@@ -87,7 +87,7 @@ def test_the_search_uses_the_given_start_and_no_more_than_the_requested_starts()
     assert optimum(problem, values, exact=True, starts=3).starts == 3
 
 
-def test_no_point_of_a_grid_is_better_nor_above_the_ceiling() -> None:
+def test_no_point_of_a_grid_is_better_or_above_the_ceiling() -> None:
     problem, values = (
         make_problem(3, 3, [at_most("usd", 1.6), at_least("junior", 0.8)]),
         make_values(3),
@@ -156,13 +156,13 @@ def test_without_limits_exact_and_surrogate_agree() -> None:
 
 
 def test_prices_equal_difference_quotients() -> None:
-    def at(usd: float, junior: float) -> Optimum:
+    def solve_at_bounds(usd: float, junior: float) -> Optimum:
         limits = [at_most("usd", usd), at_least("junior", junior)]
         return optimum(make_problem(6, 3, limits), make_values(6), exact=True, starts=1)
 
-    h, best = 1e-3, at(1.6, 1.1)
-    usd = (at(1.6 + h, 1.1).value - at(1.6 - h, 1.1).value) / (2 * h)
-    junior = (at(1.6, 1.1 + h).value - at(1.6, 1.1 - h).value) / (2 * h)
+    h, best = 1e-3, solve_at_bounds(1.6, 1.1)
+    usd = (solve_at_bounds(1.6 + h, 1.1).value - solve_at_bounds(1.6 - h, 1.1).value) / (2 * h)
+    junior = (solve_at_bounds(1.6, 1.1 + h).value - solve_at_bounds(1.6, 1.1 - h).value) / (2 * h)
     assert_allclose(best.prices, [usd, junior], rtol=1e-3, atol=1e-6)
     assert best.prices[0] > 1e-2
 

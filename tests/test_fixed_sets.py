@@ -22,7 +22,7 @@ def make_search(problem: Problem, values: Floats) -> SetSearch:
     return SetSearch.of(sets, problem)
 
 
-few = settings(deadline=None, derandomize=True, max_examples=150)
+few_examples = settings(deadline=None, derandomize=True, max_examples=150)
 
 
 def make_problem(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
@@ -80,7 +80,7 @@ def problems(draw: st.DrawFn) -> Problem:
         return make_problem(size, draws, [], seed)
 
 
-@few
+@few_examples
 @given(problem=problems(), seed=st.integers(0, 99))
 def test_no_set_within_the_limits_is_better(problem: Problem, seed: int) -> None:
     values = make_values(problem.size, seed)
@@ -100,7 +100,7 @@ def test_no_set_within_the_limits_is_better(problem: Problem, seed: int) -> None
     assert_allclose(best.cost, problem.rows[:, list(member_positions(problem, best))].sum(axis=1))
 
 
-@few
+@few_examples
 @given(problem=problems(), seed=st.integers(0, 99))
 def test_swaps_are_never_worse_than_greedy_search(problem: Problem, seed: int) -> None:
     search = make_search(problem, make_values(problem.size, seed))
@@ -168,7 +168,7 @@ def test_values_for_another_number_of_experts_are_refused() -> None:
 
 
 def test_the_hospital_example_has_no_feasible_fixed_set() -> None:
-    values, weights, _ = hospital.world().expected()
-    best = best_set(hospital.hospital(), ValueStack(values, weights=weights))
+    values, weights, _ = hospital.make_environment().expected()
+    best = best_set(hospital.make_problem(), ValueStack(values, weights=weights))
     assert (best.feasible, best.proved) == (False, True)
     assert best.value > 0.7778  # more than any feasible mixture: it skips nine labs

@@ -28,7 +28,7 @@ from bylot.optima.mixtures import list_systematic_sets
 from bylot.optima.set_search import ListedSets, SetSearch, SetValues
 from bylot.problem import Limit, Problem, at_least, at_most
 
-few = settings(deadline=None, derandomize=True, max_examples=60)
+few_examples = settings(deadline=None, derandomize=True, max_examples=60)
 
 
 def make_problem(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
@@ -82,15 +82,15 @@ def recompute(
     problem: Problem, best: Mixture, values: Floats, contexts: Floats
 ) -> tuple[float, Floats]:
     """Value and costs of a mixture, from its panels alone."""
-    place = {name: i for i, name in enumerate(problem.experts)}
+    position = {name: i for i, name in enumerate(problem.experts)}
     value, cost = 0.0, np.zeros(len(problem.limits))
     for x, table in zip(np.unique(contexts), best.panels, strict=True):
-        mine, share = values[contexts == x], (contexts == x).mean()
-        assert sum(chance for _, chance in table) == pytest.approx(1.0, abs=1e-12)
-        for panel, chance in table:
-            members = tuple(place[name] for name in panel)
-            value += chance * set_rewards(mine, members).sum() / len(values)
-            cost += share * chance * problem.rows[:, list(members)].sum(axis=1)
+        own, share = values[contexts == x], (contexts == x).mean()
+        assert sum(probability for _, probability in table) == pytest.approx(1.0, abs=1e-12)
+        for panel, probability in table:
+            members = tuple(position[name] for name in panel)
+            value += probability * set_rewards(own, members).sum() / len(values)
+            cost += share * probability * problem.rows[:, list(members)].sum(axis=1)
     return value, cost
 
 
@@ -111,7 +111,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 @pytest.mark.parametrize("listed", [set_search.MAX_LISTED_SETS, 0])
 @pytest.mark.parametrize("fewer", [False, True])
-@few
+@few_examples
 @given(problem=problems(), seed=st.integers(0, 99), several=st.booleans())
 def test_no_mixture_of_all_sets_is_better(
     listed: int, fewer: bool, problem: Problem, seed: int, several: bool
@@ -143,22 +143,22 @@ def test_the_test_above_would_notice_a_missing_set(
     true = solve_by_enumeration(problem, values, np.zeros(6))
     assert true is not None
     likeliest = best_mixture(problem, values).panels[0][0][0]
-    places = [problem.experts.index(name) for name in likeliest]
-    whole = ListedSets.of
+    positions = [problem.experts.index(name) for name in likeliest]
+    list_all_sets = ListedSets.of
 
-    def without(sets: SetValues) -> ListedSets:
-        everything = whole(sets)
-        keep = (everything.members != places).any(axis=1)
+    def list_all_sets_but_one(sets: SetValues) -> ListedSets:
+        everything = list_all_sets(sets)
+        keep = (everything.members != positions).any(axis=1)
         return ListedSets(everything.members[keep], everything.f[keep])
 
-    monkeypatch.setattr(ListedSets, "of", without)
+    monkeypatch.setattr(ListedSets, "of", list_all_sets_but_one)
     monkeypatch.setattr(
         bylot.optima.mixtures, "list_systematic_sets", lambda p: [(0, 5), (2, 5), (0, 2)]
     )
     assert best_mixture(problem, values).value < true - 1e-4
 
 
-@few
+@few_examples
 @given(problem=problems(), seed=st.integers(0, 99), fewer=st.booleans(), limit=st.integers(0, 9))
 def test_the_bound_of_a_search_holds_however_early_it_is_cut_off(
     problem: Problem, seed: int, fewer: bool, limit: int
@@ -175,7 +175,7 @@ def test_the_bound_of_a_search_holds_however_early_it_is_cut_off(
     assert_allclose(SetSearch.of(sets).prove(charges).ceiling, best, atol=1e-12)
 
 
-@few
+@few_examples
 @given(
     p=st.lists(st.integers(0, 20), min_size=2, max_size=9).filter(any),
     whole=st.booleans(),
@@ -183,15 +183,15 @@ def test_the_bound_of_a_search_holds_however_early_it_is_cut_off(
 def test_systematic_sets_can_be_mixed_to_any_inclusion_probabilities(
     p: list[int], whole: bool
 ) -> None:
-    chances = np.array(p) / 20
-    if whole and chances.sum() > 1:
-        chances *= np.floor(chances.sum()) / chances.sum()
-    sets = list_systematic_sets(chances)
-    low, high = np.floor(chances.sum() - 1e-6), np.ceil(chances.sum() - 1e-6)
+    inclusion = np.array(p) / 20
+    if whole and inclusion.sum() > 1:
+        inclusion *= np.floor(inclusion.sum()) / inclusion.sum()
+    sets = list_systematic_sets(inclusion)
+    low, high = np.floor(inclusion.sum() - 1e-6), np.ceil(inclusion.sum() - 1e-6)
     assert all(low <= len(one) <= high for one in sets)
     inside = np.array([[float(i in one) for one in sets] for i in range(len(p))])
     A = np.vstack([inside, np.ones(len(sets))])
-    mixed = linprog(np.zeros(len(sets)), A_eq=A, b_eq=np.append(chances, 1.0))
+    mixed = linprog(np.zeros(len(sets)), A_eq=A, b_eq=np.append(inclusion, 1.0))
     assert mixed.status == 0
 
 
@@ -207,7 +207,7 @@ def test_one_budget_for_all_contexts_earns_more_than_limits_for_each() -> None:
     assert list(together.contexts) == [0, 1]  # type: ignore[arg-type]
 
 
-def test_without_limits_it_is_the_best_set() -> None:
+def test_without_limits_the_best_mixture_is_the_best_set() -> None:
     problem, values = make_problem(8, 3, []), make_values(8)
     best, fixed = best_mixture(problem, values), best_set(problem, values)
     assert best.value == pytest.approx(fixed.value, abs=1e-12)
@@ -274,7 +274,7 @@ def test_a_bound_with_a_single_feasible_panel_is_solved() -> None:
     assert best.panels == (((("a", "b"), 1.0),),)
 
 
-def test_with_more_draws_than_experts_all_are_asked() -> None:
+def test_with_more_draws_than_experts_all_experts_are_in_the_panel() -> None:
     best = best_mixture(make_problem(3, 5, []), make_values(3))
     assert list(best.inclusion) == [1.0, 1.0, 1.0]
 
@@ -285,8 +285,8 @@ def test_values_for_another_number_of_experts_are_refused() -> None:
 
 
 def test_the_hospital_example_has_a_certified_best_mixture() -> None:
-    values, weights, _ = hospital.world().expected()
-    problem, stack = hospital.hospital(), ValueStack(values, weights=weights)
+    values, weights, _ = hospital.make_environment().expected()
+    problem, stack = hospital.make_problem(), ValueStack(values, weights=weights)
     best = best_mixture(problem, stack)
     assert best.value == pytest.approx(0.810858, abs=1e-6)
     assert best.gap <= 1e-9

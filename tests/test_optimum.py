@@ -133,13 +133,13 @@ def test_no_point_of_a_fine_grid_is_better() -> None:
 
 
 def test_prices_equal_difference_quotients() -> None:
-    def at(usd: float, junior: float) -> Optimum:
+    def solve_at_bounds(usd: float, junior: float) -> Optimum:
         limits = [at_most("usd", usd), at_least("junior", junior)]
         return optimum(make_problem(8, 3, limits), make_values(8))
 
-    h, best = 1e-4, at(0.9, 0.5)
-    usd = (at(0.9 + h, 0.5).value - at(0.9 - h, 0.5).value) / (2 * h)
-    junior = (at(0.9, 0.5 + h).value - at(0.9, 0.5 - h).value) / (2 * h)
+    h, best = 1e-4, solve_at_bounds(0.9, 0.5)
+    usd = (solve_at_bounds(0.9 + h, 0.5).value - solve_at_bounds(0.9 - h, 0.5).value) / (2 * h)
+    junior = (solve_at_bounds(0.9, 0.5 + h).value - solve_at_bounds(0.9, 0.5 - h).value) / (2 * h)
     assert_allclose(best.prices, [usd, junior], rtol=1e-5)
     assert best.prices[0] > 1e-3
     assert best.prices[1] < -1e-3
@@ -214,12 +214,12 @@ def test_many_nearly_saturated_rounds_are_solved() -> None:
 @pytest.mark.parametrize("T", [6, 4_100])
 def test_an_optimal_start_is_returned_unchanged(T: int) -> None:
     stack = ValueStack(make_values(10, T))
-    free = optimum(make_problem(10, 3, []), stack)
-    spent = float(make_problem(10, 3, []).costs["usd"] @ free.policy)
+    unlimited = optimum(make_problem(10, 3, []), stack)
+    spent = float(make_problem(10, 3, []).costs["usd"] @ unlimited.policy)
     for bound, kept in ((3.03 * spent, True), (2.7 * spent, False)):
         problem = make_problem(10, 3, [at_most("usd", bound)])
-        best = optimum(problem, stack, start=free.policy)
-        assert np.array_equal(best.policy, free.policy) is kept
+        best = optimum(problem, stack, start=unlimited.policy)
+        assert np.array_equal(best.policy, unlimited.policy) is kept
         assert (best.prices == 0.0).all() == kept
         assert_certified(problem, stack.values, best, problem.floor)
 
@@ -273,12 +273,12 @@ def test_one_budget_for_all_contexts_holds_on_average_and_earns_more() -> None:
     problem, (values, kinds) = make_limited_problem(6, 2), make_two_contexts(6)
     each = optimum(problem, values, contexts=kinds)
     shared = optimum(problem, values, contexts=kinds, aggregate=True)
-    blind = optimum(problem, values)
+    without_contexts = optimum(problem, values)
     shares = np.array([(kinds == 7).mean(), (kinds == 9).mean()])
     assert distance_to_box(problem.box, problem.rows @ (shares @ shared.policy)) <= 1e-12
     assert shared.gap <= CERTIFIED
     assert shared.value > each.value + 1e-4  # one context uses part of the other's budget
-    assert each.value > blind.value + 1e-4
+    assert each.value > without_contexts.value + 1e-4
     assert_allclose(
         shared.value,
         sum(
@@ -310,16 +310,18 @@ def test_each_benchmark_is_at_most_the_next(seed: int, K: int, draws: int) -> No
         at_least("b", float(0.9 * costs["b"] @ q)),
     ]
     problem = Problem([f"e{i}" for i in range(K)], costs, limits, draws=draws)
-    blind = optimum(problem, values, floor=False)
+    without_contexts = optimum(problem, values, floor=False)
     context = optimum(problem, values, floor=False, contexts=kinds)
     shared = optimum(problem, values, floor=False, contexts=kinds, aggregate=True)
-    free = optimum(make_problem(K, draws, []), values, floor=False, contexts=kinds)
-    chain = [blind, context, shared, free]
+    unlimited = optimum(make_problem(K, draws, []), values, floor=False, contexts=kinds)
+    chain = [without_contexts, context, shared, unlimited]
     assert all(best.gap <= CERTIFIED for best in chain)
     assert all(a.value <= b.ceiling + 1e-12 for a, b in itertools.pairwise(chain))
-    assert blind.value >= expected_reward(q, values, draws) - CERTIFIED
-    exact = optimum(problem, values, floor=False, exact=True, start=blind.policy, starts=2)
-    assert blind.value <= exact.value + CERTIFIED
+    assert without_contexts.value >= expected_reward(q, values, draws) - CERTIFIED
+    exact = optimum(
+        problem, values, floor=False, exact=True, start=without_contexts.policy, starts=2
+    )
+    assert without_contexts.value <= exact.value + CERTIFIED
     assert exact.value <= optimum(make_problem(K, draws, []), values, floor=False).ceiling
 
 
@@ -359,10 +361,10 @@ def test_contexts_start_and_floor_are_checked() -> None:
 
 
 def test_inclusion_is_the_probability_of_each_expert_in_each_context() -> None:
-    free = Problem(["a", "b"], {}, draws=2)
-    alone = optimum(free, [[1.0, 1.0]], start=[0.5, 0.5])
+    unlimited = Problem(["a", "b"], {}, draws=2)
+    alone = optimum(unlimited, [[1.0, 1.0]], start=[0.5, 0.5])
     assert_allclose(alone.inclusion(2), [1 - (1 - alone.policy) ** 2])
-    several = optimum(free, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False)
+    several = optimum(unlimited, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False)
     assert_allclose(
         several.inclusion(2), np.eye(2), atol=1e-4
     )  # a gap of 1e-9 determines q to 1e-9^(1/2) only

@@ -45,11 +45,11 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "pool.yaml"), "--outcomes", str(tmp_path / "table.csv")]
 
 
-def run_optimum(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
+def run_optimum(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
     """Exit code, text and data."""
-    code = main(["optimum", *words])
+    code = main(["optimum", *arguments])
     text = capsys.readouterr()
-    assert main(["optimum", "--json", *words]) == code
+    assert main(["optimum", "--json", *arguments]) == code
     return code, text.out + text.err, json.loads(capsys.readouterr().out)
 
 
@@ -68,13 +68,13 @@ def test_rewards_costs_prices_and_probabilities_are_reported(
     assert_allclose(one["draw_probabilities"], [best.policy])
     assert_allclose([limit["price"] for limit in one["limits"]], 10 * best.prices)
     assert [limit["verdict"] for limit in one["limits"]] == ["agrees", "agrees"]
-    asked = 1 - (1 - best.policy) ** 2
-    assert_allclose([limit["cost"] for limit in one["limits"]], file.problem.rows @ asked)
+    inclusion = 1 - (1 - best.policy) ** 2
+    assert_allclose([limit["cost"] for limit in one["limits"]], file.problem.rows @ inclusion)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert f"best i.i.d. draws, exact limits {10 * best.value:.6g}" in " ".join(lines)
     assert "best fixed panel: bob, cat" in lines
     assert any(line.startswith("usd at_most 3 per request 3 at the bound") for line in lines)
-    assert any(f" {best.policy[0]:.4f} {asked[0]:.4f}" in line for line in lines)
+    assert any(f" {best.policy[0]:.4f} {inclusion[0]:.4f}" in line for line in lines)
     assert "blank answers, which count as 0: 1 of 12" in text
 
 
@@ -94,14 +94,14 @@ def test_prices_are_per_unit_of_the_file(
 def test_contexts_share_one_budget_or_keep_the_limits_each(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*files, "--context", "ward"]
-    _, text, together = run_optimum(words, capsys)
-    _, apart_text, apart = run_optimum([*words, "--each-context"], capsys)
+    arguments = [*files, "--context", "ward"]
+    _, text, together = run_optimum(arguments, capsys)
+    _, separate_text, separate = run_optimum([*arguments, "--each-context"], capsys)
     assert together["contexts"] == {"day": 0.5, "night": 0.5}
     assert "one budget for all" in text
-    assert "each context keeps the limits" in apart_text
+    assert "each context keeps the limits" in separate_text
     assert "in night" in text
-    both = together["distributions"]["exact"], apart["distributions"]["exact"]
+    both = together["distributions"]["exact"], separate["distributions"]["exact"]
     assert both[0]["reward"] > both[1]["reward"] + 1e-4
     for one in both:
         q = np.array(one["draw_probabilities"])
@@ -193,22 +193,22 @@ def test_a_problem_without_limits_and_outcomes_works(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["--questions", "x.csv"], "x.csv: no such file"),
         (["--skills", "x.csv", "--dimension", "topic"], "add --outcomes"),
     ],
 )
 def test_options_without_effect_are_refused(
-    files: list[str], words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    files: list[str], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = files[:1] if "--skills" in words else files
-    assert main(["optimum", *given, *words]) == 1
-    assert said in capsys.readouterr().err
+    given = files[:1] if "--skills" in arguments else files
+    assert main(["optimum", *given, *arguments]) == 1
+    assert message in capsys.readouterr().err
 
 
-def test_the_hospital_example_has_its_known_optimum() -> None:
-    folder = hospital.folder()
+def test_the_hospital_example_has_the_known_optimum() -> None:
+    folder = hospital.find_folder()
     pool = Path(__file__).parent.parent / "examples" / "hospital" / "problem.yaml"
     file = read(pool, folder / "experts.csv")
     table = folder / "outcomes.csv", folder / "questions.csv"
@@ -232,8 +232,8 @@ def test_a_bound_of_0_has_a_price(
         f"costs: {{usd: dollars}}\n{pool}limits: [{{cost: usd, at_most: 0, per: request}}]\n"
     )
     (tmp_path / "table.csv").write_text("id,ann,bob\n1,0,1\n")
-    words = [str(tmp_path / "pool.yaml"), "--outcomes", str(tmp_path / "table.csv")]
-    _, text, data = run_optimum(words, capsys)
+    arguments = [str(tmp_path / "pool.yaml"), "--outcomes", str(tmp_path / "table.csv")]
+    _, text, data = run_optimum(arguments, capsys)
     line = next(
         line for line in text.splitlines() if " usd at_most " in line and "surrogate" in line
     )

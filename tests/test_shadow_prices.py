@@ -64,7 +64,7 @@ def test_a_kink_reports_both_one_sided_prices() -> None:
         assert 0.2 - 1e-6 <= usd.price <= 1.0 + 1e-6
 
 
-def test_a_curve_is_no_kink_however_long_the_step() -> None:
+def test_a_smooth_curve_is_not_a_kink_for_any_step() -> None:
     problem, values = make_problem([at_most("usd", 0.9)]), make_values()
     (usd,) = check_shadow_prices(problem, values, optimum(problem, values), step=0.05)
     assert usd.below is not None
@@ -81,21 +81,21 @@ def test_a_wrong_price_would_be_noticed() -> None:
     assert usd.verdict == "differs"
 
 
-def test_prices_are_of_the_kind_of_their_optimum() -> None:
+def test_an_optimum_of_the_other_kind_is_refused() -> None:
     best = optimum(make_pair(0.5), PAIR, exact=True)
     with pytest.raises(ValuesError, match="pass exact=True here"):
         check_shadow_prices(make_pair(0.5), PAIR, best)
 
 
 def test_a_bound_that_cannot_be_tightened_has_one_side() -> None:
-    """Juniors alone can have a mean of 1 in the draws, and no more than that is there to have."""
+    """Juniors alone can have a mean of 1 in the draws, and no more is possible."""
     problem, values = make_problem([at_least("junior", 1.0)]), make_values()
     junior = price_only_limit(problem, values)
     assert (junior.verdict, junior.above) == ("edge", None)
     assert junior.central == junior.below
 
 
-def test_no_more_can_be_asked_than_for_a_bound_of_0() -> None:
+def test_a_bound_of_0_has_only_the_price_of_loosening() -> None:
     usd = price_only_limit(make_pair(0.0), PAIR)
     assert (usd.verdict, usd.below) == ("edge", None)
     assert usd.step == 1e-3  # of the largest cost
@@ -114,7 +114,7 @@ def test_limits_that_meet_have_one_side_each(exact: bool) -> None:
     assert (lower.verdict, lower.above) == ("edge", None)
 
 
-def test_a_bound_beside_which_there_is_no_other_is_not_moved_there() -> None:
+def test_a_bound_at_the_end_of_the_number_range_is_not_moved_beyond_it() -> None:
     """Numbers end at 1e100, and below 1e-100 there is only 0."""
     last = price_only_limit(make_pair(1e100), PAIR)
     assert (last.verdict, last.above) == ("edge", None)
@@ -125,7 +125,7 @@ def test_a_bound_beside_which_there_is_no_other_is_not_moved_there() -> None:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_limits_on_both_sides_agree_and_idle_ones_are_worth_nothing(exact: bool) -> None:
+def test_prices_of_both_sides_agree_and_slack_limits_have_price_0(exact: bool) -> None:
     junior = 1.3 if exact else 0.8  # the surrogate counts draws, of which there are fewer
     limits = [at_most("usd", 0.9), at_least("junior", junior), at_most("junior", 3.0)]
     problem, values = make_problem(limits), make_values()
@@ -155,10 +155,10 @@ def test_the_problem_with_a_moved_bound_keeps_its_period() -> None:
     pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2, period=40)
     seen: list[Problem] = []
 
-    def value(problem: Problem) -> float:
+    def record_problem(problem: Problem) -> float:
         seen.append(problem)
         return 0.0
 
-    PriceChecker(pair, np.zeros(1), 1.0, value).value_at(0, 0.1)
+    PriceChecker(pair, np.zeros(1), 1.0, record_problem).value_at(0, 0.1)
     assert [problem.period for problem in seen] == [40]
     assert seen[0].limits == (at_most("usd", 0.6),)
