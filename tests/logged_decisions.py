@@ -10,7 +10,7 @@ from bylot.evaluate import LogEntry
 TRIO = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=2)
 
 
-def reward(members: tuple[int, ...], t: int) -> float:
+def compute_reward(members: tuple[int, ...], t: int) -> float:
     """A reward that depends on the set and the round, not linearly."""
     return math.sin(1 + sum(3**i for i in members) + t) ** 2
 
@@ -20,9 +20,17 @@ def log_iid_draws(q: list[float], rounds: int, *, known: bool = True) -> list[Lo
     rng, probabilities = np.random.default_rng(0), np.array(q)
     entries = []
     for t in range(rounds):
-        team = rng.choice(3, 2, p=probabilities)
-        names, members = tuple(TRIO.experts[i] for i in team), tuple(sorted(set(team.tolist())))
-        given = tuple(probabilities[team].tolist()) if known else ()
+        draws = rng.choice(3, 2, p=probabilities)
+        names, members = tuple(TRIO.experts[i] for i in draws), tuple(sorted(set(draws.tolist())))
+        drawn_probabilities = tuple(probabilities[draws].tolist()) if known else ()
         names = names if known else tuple(dict.fromkeys(names))
-        entries.append(LogEntry(f"d{t}", t, names, reward(members, 0), draw_probabilities=given))
+        entries.append(
+            LogEntry(
+                f"d{t}",
+                t,
+                names,
+                compute_reward(members, 0),
+                draw_probabilities=drawn_probabilities,
+            )
+        )
     return entries

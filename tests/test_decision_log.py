@@ -28,7 +28,7 @@ from bylot.evaluate.entries import LOG_FIELDS
 from small import five, recorded, steady
 
 PROBLEM = five()
-GOOD = {
+VALID_ENTRY = {
     "id": "d0",
     "t": 0,
     "draws": ["ann", "bob"],
@@ -38,7 +38,7 @@ GOOD = {
 
 
 def write_lines(folder: Path, *lines: Any) -> Path:
-    """A file of these lines, as JSON where they are not text."""
+    """Write a file of these lines, as JSON if they are not text."""
     path = folder / "log.jsonl"
     text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(text) + "\n")
@@ -56,14 +56,16 @@ def read_error(folder: Path, *lines: Any) -> str:
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("policy", ["omd", "tangent", "distinct", "random", "greedy"])
 def test_decisions_of_a_router_round_trip(tmp_path: Path, policy: str, kind: str) -> None:
-    router, made = Router(PROBLEM, policy, seed=2), []
+    router, entries = Router(PROBLEM, policy, seed=2), []
     for t in range(30):
         available = ["ann", "cat", "dan"] if t % 5 == 0 else None
         decision = router.decide(context="head" if t % 3 else None, available=available)
-        made.append(entry_from_decision(decision, 0.5 if t % 4 else None, router.policy, available))
-    write_log(tmp_path / f"log.{kind}", made)
-    assert read_log(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(made)
-    recorded = {(bool(one.draw_probabilities), one.propensity is not None) for one in made}
+        entries.append(
+            entry_from_decision(decision, 0.5 if t % 4 else None, router.policy, available)
+        )
+    write_log(tmp_path / f"log.{kind}", entries)
+    assert read_log(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(entries)
+    recorded = {(bool(one.draw_probabilities), one.propensity is not None) for one in entries}
     known = {"omd": (True, True), "tangent": (True, True), "greedy": (False, False)}
     assert recorded == {known.get(policy, (False, True))}
 
@@ -92,8 +94,10 @@ def test_a_replaced_panel_has_no_propensity() -> None:
 
 
 def test_entries_are_sorted_by_t(tmp_path: Path) -> None:
-    late = {**GOOD, "id": "d9", "t": 9}
-    assert [one.id for one in read_log(write_lines(tmp_path, late, GOOD), PROBLEM).entries] == [
+    late = {**VALID_ENTRY, "id": "d9", "t": 9}
+    assert [
+        one.id for one in read_log(write_lines(tmp_path, late, VALID_ENTRY), PROBLEM).entries
+    ] == [
         "d0",
         "d9",
     ]
@@ -146,15 +150,15 @@ def test_entries_are_sorted_by_t(tmp_path: Path) -> None:
 def test_an_invalid_entry_is_named_with_its_line(
     tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
-    said = read_error(tmp_path, GOOD, {**GOOD, "id": "d1", "t": 1, **change})
-    assert said.startswith(f"{tmp_path / 'log.jsonl'}, line 2: ")
-    assert words in said
-    assert "; " in said or ": expected " in said
+    message = read_error(tmp_path, VALID_ENTRY, {**VALID_ENTRY, "id": "d1", "t": 1, **change})
+    assert message.startswith(f"{tmp_path / 'log.jsonl'}, line 2: ")
+    assert words in message
+    assert "; " in message or ": expected " in message
 
 
 @pytest.mark.parametrize("field", ["id", "t", "reward"])
 def test_a_missing_required_field_is_an_error(tmp_path: Path, field: str) -> None:
-    line = {name: value for name, value in GOOD.items() if name != field}
+    line = {name: value for name, value in VALID_ENTRY.items() if name != field}
     assert f"line 1: missing field {field!r}" in read_error(tmp_path, line)
 
 
@@ -165,13 +169,13 @@ def test_a_missing_required_field_is_an_error(tmp_path: Path, field: str) -> Non
         (["[1]"], "line 1: invalid entry [1]: expected a JSON object"),
         (['{"id": "d0", "id": "d1"}'], "duplicate key 'id'"),
         (["[" * 100_000], "line 1: is not JSON"),
-        ([GOOD, "", {**GOOD, "id": "d1", "t": 1}], "line 2: is not JSON"),
-        ([GOOD, {**GOOD, "t": 1}], "id 'd0' is also that of"),
-        ([GOOD, {**GOOD, "id": "d1"}], "t 0 is also that of"),
+        ([VALID_ENTRY, "", {**VALID_ENTRY, "id": "d1", "t": 1}], "line 2: is not JSON"),
+        ([VALID_ENTRY, {**VALID_ENTRY, "t": 1}], "id 'd0' is also that of"),
+        ([VALID_ENTRY, {**VALID_ENTRY, "id": "d1"}], "t 0 is also that of"),
         ([""], "empty file"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
     assert words in read_error(tmp_path, *lines)
 
 
@@ -243,7 +247,7 @@ def read_entries_or_error(path: Path) -> tuple[LogEntry, ...] | str:
 def test_any_line_is_an_entry_or_an_error_of_one_line(
     tmp_path: Path, change: dict[str, Any], cut: int
 ) -> None:
-    for text in (json.dumps({**GOOD, **change}), json.dumps(GOOD)[:cut]):
+    for text in (json.dumps({**VALID_ENTRY, **change}), json.dumps(VALID_ENTRY)[:cut]):
         found = read_entries_or_error(write_lines(tmp_path, text))
         if isinstance(found, str):
             assert len(found.splitlines()) == 1

@@ -50,19 +50,19 @@ def list_panel_probabilities(
 def sum_over_sequences(q: Floats, M: int) -> dict[tuple[int, ...], float]:
     """The probability of every set, summed over all K^M sequences of draws."""
     total: dict[tuple[int, ...], float] = {}
-    for team in itertools.product(range(q.size), repeat=M):
-        members = tuple(sorted(set(team)))
-        total[members] = total.get(members, 0.0) + float(q[list(team)].prod())
+    for draws in itertools.product(range(q.size), repeat=M):
+        members = tuple(sorted(set(draws)))
+        total[members] = total.get(members, 0.0) + float(q[list(draws)].prod())
     return total
 
 
 def make_distributions(raw: list[float], M: int) -> list[PanelDistribution]:
     """One distribution of each kind with these weights."""
     w = np.array(raw)
-    can = int(np.count_nonzero(w))
+    positive = int(np.count_nonzero(w))
     with np.errstate(divide="ignore"):
-        one = FixedSizeSets(np.log(w / w.max()), min(M, can))
-    other = FixedSizeSets(np.where(w > 0, 0.0, -np.inf), min(M, can))
+        one = FixedSizeSets(np.log(w / w.max()), min(M, positive))
+    other = FixedSizeSets(np.where(w > 0, 0.0, -np.inf), min(M, positive))
     return [
         IidSets(w / w.sum(), M),
         one,
@@ -76,11 +76,11 @@ def assert_equals_enumeration(
 ) -> None:
     """Assert that probabilities sum to 1 and that inclusion and counts are those of enumeration."""
     inside, counts = np.zeros(K), np.zeros(distribution.group_counts(group).shape)
-    for members, chance in list_panel_probabilities(distribution, K, max(M, K)):
-        inside[members] += chance
-        if chance > 0:
+    for members, probability in list_panel_probabilities(distribution, K, max(M, K)):
+        inside[members] += probability
+        if probability > 0:
             j = int(group[members].sum())
-            counts[j, members.size - j] += chance
+            counts[j, members.size - j] += probability
     assert_allclose(counts.sum(), 1.0, atol=1e-9)
     assert_allclose(distribution.inclusion, inside, atol=1e-9)
     assert_allclose(distribution.group_counts(group), counts, atol=1e-9)
@@ -97,9 +97,9 @@ def test_inclusion_and_counts_of_every_distribution_equal_enumeration(
 
 def test_the_probability_of_a_set_is_that_of_all_its_sequences() -> None:
     q = np.array([0.1, 0.2, 0.0, 0.3, 0.4])
-    for members, chance in sum_over_sequences(q, 3).items():
+    for members, probability in sum_over_sequences(q, 3).items():
         assert_allclose(
-            np.exp(IidSets(q, 3).log_probability(np.array(members))), chance, atol=1e-12
+            np.exp(IidSets(q, 3).log_probability(np.array(members))), probability, atol=1e-12
         )
     assert_allclose(
         np.exp(IidSets(q, 3).log_draw_probability(np.array([0, 4, 4]))), 0.1 * 0.4 * 0.4
@@ -109,11 +109,11 @@ def test_the_probability_of_a_set_is_that_of_all_its_sequences() -> None:
 
 def test_the_test_above_would_notice_draws_without_replacement() -> None:
     q = np.array([0.1, 0.2, 0.3, 0.4])
-    apart = [
-        abs(np.exp(FixedSizeSets(np.log(q), 3).log_probability(np.array(members))) - chance)
-        for members, chance in sum_over_sequences(q, 3).items()
+    differences = [
+        abs(np.exp(FixedSizeSets(np.log(q), 3).log_probability(np.array(members))) - probability)
+        for members, probability in sum_over_sequences(q, 3).items()
     ]
-    assert max(apart) > 0.01
+    assert max(differences) > 0.01
 
 
 @pytest.mark.parametrize("policy", ["omd", "tangent", "strict", "distinct", "random"])
@@ -131,12 +131,14 @@ def test_a_router_draws_its_next_panel_from_its_target_distribution(policy: str)
         decision = router.decide(available=available)
         if not decision.replaced:
             index = [router.problem.experts.index(name) for name in decision.subset]
-            chance = decision.propensity
-            assert chance is not None
+            probability = decision.propensity
+            assert probability is not None
             if decision.draw_probabilities:  # of one order, or of two
                 exact = float(len(index) * np.prod(decision.draw_probabilities))
-                assert_allclose(chance, exact, rtol=1e-9)
-            assert_allclose(np.exp(expected.log_probability(np.array(index))), chance, rtol=1e-9)
+                assert_allclose(probability, exact, rtol=1e-9)
+            assert_allclose(
+                np.exp(expected.log_probability(np.array(index))), probability, rtol=1e-9
+            )
         router.reward(decision.id, float(rng.random()))
 
 
@@ -156,9 +158,10 @@ def test_unavailable_experts_are_never_drawn() -> None:
         make_panel_target(problem, ["ann", "eve"]).distribution(None, available_mask).inclusion,
         [1, 0, 0, 0, 0],
     )
-    few = np.array([True, False, False, False, False])
+    only_ann = np.array([True, False, False, False, False])
     assert_allclose(
-        make_fixed_size_target(problem, shares).distribution(None, few).inclusion, [1, 0, 0, 0, 0]
+        make_fixed_size_target(problem, shares).distribution(None, only_ann).inclusion,
+        [1, 0, 0, 0, 0],
     )
 
 
@@ -171,12 +174,12 @@ def test_a_target_can_differ_by_context() -> None:
 
 
 def test_an_optimum_is_a_target_with_its_contexts() -> None:
-    problem, world = five(), recorded(200, contexts=2)
-    found = optimum(problem, world.values, contexts=world.index)
+    problem, environment = five(), recorded(200, contexts=2)
+    found = optimum(problem, environment.values, contexts=environment.index)
     distribution = make_optimum_target(problem, found).distribution("1", ALL_AVAILABLE)
     assert isinstance(distribution, IidSets)
     assert_allclose(distribution.q, found.policy[1])
-    alone = make_optimum_target(problem, optimum(problem, world.values))
+    alone = make_optimum_target(problem, optimum(problem, environment.values))
     assert alone.distribution("anything", ALL_AVAILABLE).inclusion.shape == (5,)
 
 

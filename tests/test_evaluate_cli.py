@@ -15,17 +15,17 @@ from small import SKILLS, five
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A router after 1,200 decisions, its log, and the log of somebody without propensities."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved router after 1,200 decisions, its log, and the same log without propensities."""
     folder, rng = tmp_path_factory.mktemp("evaluate"), np.random.default_rng(0)
     router, log = Router(five(), "omd", seed=3), []
     for _ in range(1_200):
         decision = router.decide()
         members = [router.problem.experts.index(name) for name in decision.subset]
         mean = SKILLS[:, members].max(axis=1).mean()
-        got = float(np.clip(mean + 0.1 * rng.normal(), 0, 1))
-        router.reward(decision.id, got)
-        log.append(entry_from_decision(decision, got, router.policy))
+        reward = float(np.clip(mean + 0.1 * rng.normal(), 0, 1))
+        router.reward(decision.id, reward)
+        log.append(entry_from_decision(decision, reward, router.policy))
     router.save(folder / "router.json")
     write_log(folder / "log.jsonl", log)
     write_log(
@@ -36,18 +36,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(place: Path, *options: str, log: str = "log.jsonl") -> int:
-    """Run the verb."""
+def run_evaluate(folder: Path, *options: str, log: str = "log.jsonl") -> int:
+    """Run `bylot evaluate` and return its exit code."""
     return main(
-        ["evaluate", str(place / log), "--problem-from", str(place / "router.json"), *options]
+        ["evaluate", str(folder / log), "--problem-from", str(folder / "router.json"), *options]
     )
 
 
-def test_the_defaults_print_tables(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate(place) == 0
+def test_the_defaults_print_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_evaluate(folder) == 0
     out = capsys.readouterr().out
     assert out.startswith("1200 of 1200 rounds used\n")
-    for words in (
+    for arguments in (
         "as logged",
         "uniform",
         "now",
@@ -56,16 +56,18 @@ def test_the_defaults_print_tables(place: Path, capsys: pytest.CaptureFixture[st
         "95% from",
         "<= 3",
     ):
-        assert words in out
+        assert arguments in out
     assert "draw weights" in out  # omd draws independently
 
 
-def test_json_has_the_same_numbers(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = f"draws:{place / 'q.json'}"
-    assert evaluate(place, "--json", "--target", spec, "--target", "sets:ann=1,bob=2,cat=4") == 0
-    made = json.loads(capsys.readouterr().out)
-    one, other = made["targets"]
-    assert (one["target"], made["refused"], made["logged"]["rounds"]) == (spec, {}, 1200)
+def test_json_has_the_same_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = f"draws:{folder / 'q.json'}"
+    assert (
+        run_evaluate(folder, "--json", "--target", spec, "--target", "sets:ann=1,bob=2,cat=4") == 0
+    )
+    report = json.loads(capsys.readouterr().out)
+    one, other = report["targets"]
+    assert (one["target"], report["refused"], report["logged"]["rounds"]) == (spec, {}, 1200)
     assert next(iter(one["estimates"])) == "draw weights"
     assert "draw weights" not in other["estimates"]
     robust = one["estimates"]["doubly robust"]
@@ -74,84 +76,84 @@ def test_json_has_the_same_numbers(place: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_refused_target_sets_the_exit_code_and_others_are_printed(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(place, "--target", "set:ann,eve", "--target", "uniform") == 1
+    assert run_evaluate(folder, "--target", "set:ann,eve", "--target", "uniform") == 1
     out, err = capsys.readouterr()
     assert "uniform" in out
     assert "set:ann,eve: 1200 rounds are worth only" in err
 
 
 def test_if_all_targets_are_refused_rewards_and_costs_are_printed(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(place, "--json", "--target", "uniform") == 0
+    assert run_evaluate(folder, "--json", "--target", "uniform") == 0
     exact = json.loads(capsys.readouterr().out)
-    assert evaluate(place, "--target", "uniform", "--least", "1200") == 1
+    assert run_evaluate(folder, "--target", "uniform", "--least", "1200") == 1
     out, err = capsys.readouterr()
     assert f"as logged  mean      {exact['logged']['reward']:.4f}" in out
     assert "cost per request  bound" in out
     assert f"{exact['targets'][0]['costs']['usd']:.4g} violated" in out
     assert "an interval needs at least 1200" in err
-    assert evaluate(place, "--json", "--target", "uniform", "--least", "1200") == 1
-    made = json.loads(capsys.readouterr().out)
-    assert made["refused"]["uniform"]["costs"] == exact["targets"][0]["costs"]
-    assert "an interval needs at least" in made["refused"]["uniform"]["reason"]
+    assert run_evaluate(folder, "--json", "--target", "uniform", "--least", "1200") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["refused"]["uniform"]["costs"] == exact["targets"][0]["costs"]
+    assert "an interval needs at least" in report["refused"]["uniform"]["reason"]
 
 
 @pytest.mark.parametrize(("policy", "guarded"), [("distinct", True), ("omd", False)])
 def test_a_note_says_that_the_target_of_a_guarded_router_has_no_guard(
-    place: Path, policy: str, guarded: bool, capsys: pytest.CaptureFixture[str]
+    folder: Path, policy: str, guarded: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     router = Router(five(), policy, seed=3)
     router.decide()
-    router.save(place / f"{policy}.json")
-    target = ["--target", f"router:{place / policy}.json"]
+    router.save(folder / f"{policy}.json")
+    target = ["--target", f"router:{folder / policy}.json"]
     for options in (target, [*target, "--apprentice"], [*target, "--least", "1e6"]):
-        evaluate(place, *options)
+        run_evaluate(folder, *options)
         assert (
             "the router itself adapts it and guards its limits" in capsys.readouterr().out
         ) == guarded
 
 
 def test_reading_a_router_with_an_empty_surrogate_does_not_warn(
-    place: Path, tmp_path: Path
+    folder: Path, tmp_path: Path
 ) -> None:
     quotas = [at_least(share(name, [name]), 0.5) for name in five().experts[:3]]
     problem = Problem(five().experts, {}, quotas, draws=2)
     with pytest.warns(SurrogateWarning):
         Router(problem, "omd").save(tmp_path / "empty.json")
-    words = ["--problem-from", str(tmp_path / "empty.json"), "--target", "uniform"]
-    assert main(["evaluate", str(place / "log.jsonl"), *words]) == 0
+    arguments = ["--problem-from", str(tmp_path / "empty.json"), "--target", "uniform"]
+    assert main(["evaluate", str(folder / "log.jsonl"), *arguments]) == 0
 
 
-def test_a_router_without_a_distribution_is_no_default_target(
+def test_a_router_without_a_distribution_is_not_a_default_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     router = Router(five(), "greedy")
     write_log(tmp_path / "log.jsonl", [entry_from_decision(router.decide(), 0.5, router.policy)])
     router.save(tmp_path / "router.json")
-    assert evaluate(tmp_path) == 1
+    assert run_evaluate(tmp_path) == 1
     assert "bylot: uniform: none of 1 rounds can be used" in capsys.readouterr().err
-    assert evaluate(tmp_path, "--target", "now") == 1
+    assert run_evaluate(tmp_path, "--target", "now") == 1
     assert "use uniform, set:" in capsys.readouterr().err
 
 
 def test_since_evaluates_the_later_part_of_a_log(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(place, "--target", "uniform", "--since", "700") == 0
+    assert run_evaluate(folder, "--target", "uniform", "--since", "700") == 0
     assert capsys.readouterr().out.startswith("500 of 500 rounds used\n")
-    assert evaluate(place, "--since", "1200") == 1
+    assert run_evaluate(folder, "--since", "1200") == 1
     assert "the log has no decision from 1200 on" in capsys.readouterr().err
 
 
 def test_the_level_and_the_range_widen_intervals(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     widths = []
     for options in ([], ["--level", "0.99"], ["--rewards", "-1", "2"]):
-        assert evaluate(place, "--json", "--target", "uniform", *options) == 0
+        assert run_evaluate(folder, "--json", "--target", "uniform", *options) == 0
         found = json.loads(capsys.readouterr().out)["targets"][0]["estimates"]
         widths.append(
             [found[name]["high"] - found[name]["low"] for name in ("set weights", "finite-sample")]
@@ -161,15 +163,15 @@ def test_the_level_and_the_range_widen_intervals(
 
 
 def test_apprentice_reports_agreement_but_no_rewards(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(place, log="plain.jsonl") == 1
+    assert run_evaluate(folder, log="plain.jsonl") == 1
     assert "have no propensity" in capsys.readouterr().err
-    assert evaluate(place, "--apprentice", log="plain.jsonl") == 0
+    assert run_evaluate(folder, "--apprentice", log="plain.jsonl") == 0
     out = capsys.readouterr().out
     assert "same panel" in out
     assert "They say nothing about the rewards of the target's panels" in out
-    assert evaluate(place, "--apprentice", "--json", log="plain.jsonl") == 0
+    assert run_evaluate(folder, "--apprentice", "--json", log="plain.jsonl") == 0
     uniform, now = json.loads(capsys.readouterr().out)["targets"]
     assert uniform["overlap"] == pytest.approx(2 / 5)  # any two of five
     assert 0 < now["same"] < now["jaccard"] < now["overlap"] < 1
@@ -182,8 +184,8 @@ def test_apprentice_reports_agreement_but_no_rewards(
         (["--target", "draws:"], "invalid target 'draws:'"),
         (["--target", "draws:ann=much"], "could not convert string to float: 'much'"),
         (["--target", "draws:nowhere.json"], "cannot read nowhere.json"),
-        (["--target", "sets:{place}/log.jsonl"], "is not JSON"),
-        (["--target", "draws:{place}/list.json"], "expected an object"),
+        (["--target", "sets:{folder}/log.jsonl"], "is not JSON"),
+        (["--target", "draws:{folder}/list.json"], "expected an object"),
         (
             ["--target", "router:nowhere.json"],
             "nowhere.json does not exist; use a file written by save()",
@@ -198,35 +200,38 @@ def test_apprentice_reports_agreement_but_no_rewards(
     ],
 )
 def test_invalid_targets_and_ranges_are_explained(
-    place: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, options: list[str], arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (place / "list.json").write_text("[1]")
-    assert evaluate(place, *(option.format(place=place) for option in options)) == 1
-    assert words in capsys.readouterr().err
+    (folder / "list.json").write_text("[1]")
+    assert run_evaluate(folder, *(option.format(folder=folder) for option in options)) == 1
+    assert arguments in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "spec", ["set:ann,{}", "draws:ann=1,{}=2", "sets:{place}/weights.json", "draws:{place}/by.json"]
+    "spec",
+    ["set:ann,{}", "draws:ann=1,{}=2", "sets:{folder}/weights.json", "draws:{folder}/by.json"],
 )
 def test_a_departed_expert_is_named_as_such_and_not_as_a_typo(
-    place: Path, spec: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, spec: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run_with(name: str) -> str:
-        (place / "weights.json").write_text(json.dumps({"ann": 1, "bob": 1, name: 2}))
-        (place / "by.json").write_text(json.dumps({"ward": {"ann": 1, name: 2}}))
-        wanted = spec.format(name, place=place)
-        assert evaluate(place, "--gone", "evi", "--target", "uniform", "--target", wanted) == 1
+        (folder / "weights.json").write_text(json.dumps({"ann": 1, "bob": 1, name: 2}))
+        (folder / "by.json").write_text(json.dumps({"ward": {"ann": 1, name: 2}}))
+        expected = spec.format(name, folder=folder)
+        assert (
+            run_evaluate(folder, "--gone", "evi", "--target", "uniform", "--target", expected) == 1
+        )
         err = capsys.readouterr().err
-        assert f"bylot: target {wanted!r}: " in err
+        assert f"bylot: target {expected!r}: " in err
         return err
 
     assert "'evi' has left the pool" in run_with("evi")
     assert "unknown expert 'evo'; did you mean 'eve'?" in run_with("evo")
 
 
-def test_another_router_can_be_the_target(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = f"router:{place / 'router.json'}"
-    assert evaluate(place, "--json", "--target", spec, "--target", "now") == 0
+def test_another_router_can_be_the_target(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = f"router:{folder / 'router.json'}"
+    assert run_evaluate(folder, "--json", "--target", spec, "--target", "now") == 0
     one, other = json.loads(capsys.readouterr().out)["targets"]
     assert one["estimates"] == other["estimates"]
 
@@ -242,37 +247,37 @@ def test_another_router_can_be_the_target(place: Path, capsys: pytest.CaptureFix
     ],
 )
 def test_invalid_options_are_usage_errors(
-    place: Path, option: str, value: str, wanted: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, option: str, value: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        evaluate(place, f"{option}={value}")
-    assert f"argument {option}: {wanted}" in capsys.readouterr().err
+        run_evaluate(folder, f"{option}={value}")
+    assert f"argument {option}: {expected}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
 def test_the_problem_can_come_from_a_problem_file(
-    place: Path, ending: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pool = place / f"pool.{ending}"
+    pool = folder / f"pool.{ending}"
     text = problem_files.write(five()) + "rewards: {from: 0, to: 2}\n"
     pool.write_text(text if ending == "yaml" else json.dumps(yaml.safe_load(text)))
-    words = ["evaluate", str(place / "log.jsonl"), "--problem-from", str(pool), "--json"]
-    assert main(words) == 0
+    arguments = ["evaluate", str(folder / "log.jsonl"), "--problem-from", str(pool), "--json"]
+    assert main(arguments) == 0
     (one,) = json.loads(capsys.readouterr().out)["targets"]
-    assert evaluate(place, "--json", "--target", "uniform", "--rewards", "0", "2") == 0
+    assert run_evaluate(folder, "--json", "--target", "uniform", "--rewards", "0", "2") == 0
     assert json.loads(capsys.readouterr().out)["targets"] == [one]
-    assert main([*words, "--target", "now"]) == 1
+    assert main([*arguments, "--target", "now"]) == 1
     assert "use --problem-from ROUTER.json" in capsys.readouterr().err
-    assert main([*words, "--target", f"router:{place / 'router.json'}"]) == 0
+    assert main([*arguments, "--target", f"router:{folder / 'router.json'}"]) == 0
 
 
 def test_numbers_that_are_not_finite_are_null_in_json(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One round has no standard error."""
-    sure = LogEntry("d0", 0, ("ann", "ann"), 0.5, draw_probabilities=(1.0, 1.0))
-    write_log(place / "one.jsonl", [sure])
-    assert evaluate(place, "--json", "--least=0", "--target=set:ann", log="one.jsonl") == 0
+    certain = LogEntry("d0", 0, ("ann", "ann"), 0.5, draw_probabilities=(1.0, 1.0))
+    write_log(folder / "one.jsonl", [certain])
+    assert run_evaluate(folder, "--json", "--least=0", "--target=set:ann", log="one.jsonl") == 0
     text = capsys.readouterr().out
     assert "Infinity" not in text
     assert "NaN" not in text

@@ -15,13 +15,14 @@ def test_agreement_with_an_existing_system_equals_enumeration() -> None:
     found = measure_agreement(log_from_entries(TRIO, chosen), target)
     distribution, same, overlap, jaccard = target.distribution(None, ALL_AVAILABLE), [], [], []
     for one in chosen:
-        mine = {TRIO.experts.index(name) for name in one.draws}
-        theirs = [
-            (set(a.tolist()), chance) for a, chance in list_panel_probabilities(distribution, 3, 2)
+        logged = {TRIO.experts.index(name) for name in one.draws}
+        target_panels = [
+            (set(a.tolist()), probability)
+            for a, probability in list_panel_probabilities(distribution, 3, 2)
         ]
-        same.append(sum(p for b, p in theirs if b == mine))
-        overlap.append(sum(p * len(b & mine) / len(mine) for b, p in theirs))
-        jaccard.append(sum(p * len(b & mine) / len(b | mine) for b, p in theirs))
+        same.append(sum(p for b, p in target_panels if b == logged))
+        overlap.append(sum(p * len(b & logged) / len(logged) for b, p in target_panels))
+        jaccard.append(sum(p * len(b & logged) / len(b | logged) for b, p in target_panels))
     assert_allclose(
         [found.same, found.overlap, found.jaccard], np.mean([same, overlap, jaccard], axis=1)
     )

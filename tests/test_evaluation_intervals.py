@@ -18,12 +18,12 @@ from bylot.evaluate.estimators import (
 )
 from bylot.evaluate.importance_weights import MIN_EFFECTIVE_ROUNDS
 from bylot.numerics.jit import Floats, Ints
-from logged_decisions import reward
+from logged_decisions import compute_reward
 from test_distributions import list_panels
 
 
 class SetGame:
-    """Sets of three draws from q; a reward of 0 or 1 with a chance that depends on the set."""
+    """Sets of three draws from q; a reward of 0 or 1 whose probability depends on the set."""
 
     def __init__(self, q: list[float], p: list[float]) -> None:
         self.sets = list_panels(4, 3)
@@ -33,19 +33,19 @@ class SetGame:
         self.log /= self.log.sum()
         self.target = np.array([math.exp(target.log_probability(a)) for a in self.sets])
         self.inclusion = target.inclusion[None, :]
-        self.worth = np.array([reward(tuple(a.tolist()), 0) for a in self.sets])
+        self.worth = np.array([compute_reward(tuple(a.tolist()), 0) for a in self.sets])
         self.truth = float(self.target @ self.worth)
 
     def play(self, rounds: int, seed: int) -> tuple[Ints, Floats]:
-        """The sets drawn, and what they earned."""
+        """The sets drawn, and their rewards."""
         rng = np.random.default_rng(seed)
         drawn = rng.choice(len(self.sets), rounds, p=self.log)
         return drawn, (rng.random(rounds) < self.worth[drawn]).astype(np.float64)
 
-    def check_coverage(self, rounds: int, seed: int, believed: Floats) -> dict[str, bool]:
-        """Does each interval hold the truth?"""
+    def check_coverage(self, rounds: int, seed: int, propensities: Floats) -> dict[str, bool]:
+        """Whether each interval contains the true value."""
         drawn, r = self.play(rounds, seed)
-        w, zero = (self.target / believed)[drawn], np.zeros(rounds, np.int64)
+        w, zero = (self.target / propensities)[drawn], np.zeros(rounds, np.int64)
         rows = csr_array(self.inside[drawn])
         predicted, expected = predict_from_earlier_rounds(rows, self.inclusion, zero, zero, r, 0.5)
         found = (
@@ -56,10 +56,10 @@ class SetGame:
         )
         return {f.name: f.interval.low <= self.truth <= f.interval.high for f in found}
 
-    def coverage(self, rounds: int, plays: int, believed: Floats) -> dict[str, float]:
-        """How often each interval holds the truth."""
-        each = [self.check_coverage(rounds, seed, believed) for seed in range(plays)]
-        return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+    def coverage(self, rounds: int, plays: int, propensities: Floats) -> dict[str, float]:
+        """The share of plays in which each interval contains the true value."""
+        covered = [self.check_coverage(rounds, seed, propensities) for seed in range(plays)]
+        return {name: float(np.mean([one[name] for one in covered])) for name in covered[0]}
 
 
 NEAR = SetGame([0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25])
@@ -68,17 +68,17 @@ FAR = SetGame([0.90, 0.06, 0.03, 0.01], [0.05, 0.05, 0.3, 0.6])
 
 PLAYS = 400
 
-SPARE = 4 * math.sqrt(0.95 * 0.05 / PLAYS)  # four standard errors of a share of 95 %
+MARGIN = 4 * math.sqrt(0.95 * 0.05 / PLAYS)  # four standard errors of a share of 95 %
 
 
 def test_intervals_cover_at_their_level() -> None:
     coverage = NEAR.coverage(600, PLAYS, NEAR.log)
     for name, share in coverage.items():
-        assert share >= 0.95 - SPARE, name
-        assert share <= 0.95 + SPARE or name == "finite-sample", name
+        assert share >= 0.95 - MARGIN, name
+        assert share <= 0.95 + MARGIN or name == "finite-sample", name
 
 
-def test_with_wrong_propensities_they_do_not_cover() -> None:
+def test_with_wrong_propensities_intervals_do_not_cover() -> None:
     wrong = np.roll(NEAR.log, 1)
     coverage = NEAR.coverage(600, 60, wrong)
     assert max(share for name, share in coverage.items() if name != "finite-sample") < 0.6
@@ -86,7 +86,7 @@ def test_with_wrong_propensities_they_do_not_cover() -> None:
 
 def test_few_rounds_and_heavy_weights_break_all_intervals_but_the_finite_sample_one() -> None:
     coverage = FAR.coverage(60, PLAYS, FAR.log)
-    assert coverage["finite-sample"] >= 0.95 - SPARE
+    assert coverage["finite-sample"] >= 0.95 - MARGIN
     assert coverage["set weights"] < 0.8
 
 

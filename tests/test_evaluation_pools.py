@@ -74,17 +74,17 @@ def test_the_estimate_is_the_reward_among_the_experts_of_each_round() -> None:
             value += sum(m * best_worth(p) for p, m in mass.items()) / sum(mass.values()) / 2
         assert (sample.weights * sample.rewards).mean() == pytest.approx(value, abs=1e-12)
         assert sample.mean_weight == pytest.approx(1.0)
-        theirs = [n for n, one in enumerate(make_changed_log().entries) if "z" in one.draws]
-        assert len(theirs) == 3
-        assert not sample.weights[theirs].any()
+        departed = [n for n, one in enumerate(make_changed_log().entries) if "z" in one.draws]
+        assert len(departed) == 3
+        assert not sample.weights[departed].any()
 
 
 def test_without_available_experts_the_mean_weight_is_wrong() -> None:
-    blind = log_from_entries(
+    without_available = log_from_entries(
         POOL, [one._replace(available=None) for one in log_every_pair()], gone=["z"]
     )
     assert weight_rounds(
-        blind, list_target_distributions(blind, make_uniform_target(POOL))
+        without_available, list_target_distributions(without_available, make_uniform_target(POOL))
     ).mean_weight != pytest.approx(1.0, abs=0.1)
 
 
@@ -133,7 +133,7 @@ def test_a_long_log_of_both_pools_is_evaluated_by_every_estimator(draws_of: str)
     for one in found.estimates:
         assert abs(one.value - value) < 4 * one.error, one.name
     assert len(found.estimates) == (4 if draws_of == "sets" else 5)
-    assert found.costs["usd"] < 8  # by the costs of today, of which z has none
+    assert found.costs["usd"] < 8  # by today's costs, in which z has none
     assert any("z: no longer in the pool" in note for note in found.notes)
     assert not any("no longer" in note for note in evaluate_target(log.since(1_500), target).notes)
 

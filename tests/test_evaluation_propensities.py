@@ -37,9 +37,10 @@ def test_rounded_propensities_are_accepted(propensity: float) -> None:
 
 @pytest.mark.parametrize("propensity", [0.33, 0.34, 0.5])
 def test_wrong_propensities_are_refused_with_the_deviation(propensity: float) -> None:
-    away = abs(1 / (3 * propensity) - 1)
+    deviation = abs(1 / (3 * propensity) - 1)
     with pytest.raises(
-        InsufficientOverlap, match=f"mean weight is .*, off by {away:.2g}, .* either panels .*, or"
+        InsufficientOverlap,
+        match=f"mean weight is .*, off by {deviation:.2g}, .* either panels .*, or",
     ):
         evaluate_target(log_all_pairs(propensity), make_uniform_target(TRIO))
 

@@ -16,28 +16,30 @@ from small import five, steady
 
 
 @pytest.mark.parametrize("draws", [1, 2, 5, 7])
-@pytest.mark.parametrize("up", [None, ["ann", "cat", "dan"], ["bob"]])
-def test_every_set_has_the_same_propensity(draws: int, up: list[str] | None) -> None:
+@pytest.mark.parametrize("available", [None, ["ann", "cat", "dan"], ["bob"]])
+def test_every_set_has_the_same_propensity(draws: int, available: list[str] | None) -> None:
     pool = Problem(five().experts, {}, draws=draws)
-    decision = Router(pool, "random").decide(available=up)
-    there = len(up or pool.experts)
-    members = min(draws, there)
-    assert decision.propensity == pytest.approx(1 / comb(there, members))
-    assert decision.inclusion == pytest.approx(dict.fromkeys(decision.subset, members / there))
+    decision = Router(pool, "random").decide(available=available)
+    available_count = len(available or pool.experts)
+    members = min(draws, available_count)
+    assert decision.propensity == pytest.approx(1 / comb(available_count, members))
+    assert decision.inclusion == pytest.approx(
+        dict.fromkeys(decision.subset, members / available_count)
+    )
 
 
-def test_its_log_estimates_other_targets() -> None:
+def test_the_log_of_random_panels_estimates_other_targets() -> None:
     pool = five()
     trace = simulate(pool, steady(), "random", rounds=1_500, seed=1)
     log = log_from_entries(pool, entries_from_trace(trace))
-    alike = evaluate_target(log, make_uniform_target(pool))
-    assert alike.effective == pytest.approx(1_500)
-    assert alike.estimates[0].value == pytest.approx(float(trace.rewards.mean()))
+    same_target = evaluate_target(log, make_uniform_target(pool))
+    assert same_target.effective == pytest.approx(1_500)
+    assert same_target.estimates[0].value == pytest.approx(float(trace.rewards.mean()))
     better = make_fixed_size_target(pool, {"ann": 4, "bob": 4, "cat": 1, "dan": 1, "eve": 1})
-    assert evaluate_target(log, better).estimates[0].value > alike.estimates[0].value + 0.05
+    assert evaluate_target(log, better).estimates[0].value > same_target.estimates[0].value + 0.05
 
 
-def test_its_status_tells_chances() -> None:
+def test_the_status_of_random_shows_inclusion_probabilities() -> None:
     router = Router(five(), "random")
     router.decide()
     assert "inclusion probabilities now: ann 40.0%" in str(router.status())

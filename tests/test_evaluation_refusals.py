@@ -38,16 +38,16 @@ def test_probability_on_experts_never_drawn_is_refused_with_its_exact_share() ->
 def test_panel_sizes_that_were_never_drawn_are_refused() -> None:
     distribution, rng = FixedSizeSets(np.zeros(3), 2), np.random.default_rng(1)
     pairs = list(itertools.combinations("abc", 2))
-    written = [
+    entries = [
         LogEntry(f"d{t}", t, pairs[rng.integers(3)], 0.5, propensity=1 / 3) for t in range(300)
     ]
     assert math.exp(distribution.log_probability(np.array([0, 1]))) == pytest.approx(1 / 3)
     with pytest.raises(InsufficientOverlap, match=r"33\.3% of the target's panels"):  # 3 (1/3)^2
         evaluate_target(
-            log_from_entries(TRIO, written), make_iid_target(TRIO, {"a": 1, "b": 1, "c": 1})
+            log_from_entries(TRIO, entries), make_iid_target(TRIO, {"a": 1, "b": 1, "c": 1})
         )
     assert evaluate_target(
-        log_from_entries(TRIO, written), make_uniform_target(TRIO)
+        log_from_entries(TRIO, entries), make_uniform_target(TRIO)
     ).effective == pytest.approx(300)
 
 
@@ -55,8 +55,8 @@ def test_insufficient_overlap_is_refused_with_a_remedy() -> None:
     log = log_from_entries(TRIO, log_iid_draws([0.9, 0.07, 0.03], 400))
     with pytest.raises(InsufficientOverlap, match=r"400 rounds are worth only .*log more rounds"):
         evaluate_target(log, make_panel_target(TRIO, ["b", "c"]))
-    near = evaluate_target(log, make_iid_target(TRIO, {"a": 8, "b": 1, "c": 1}))
-    assert 100 < near.effective <= 400
+    close = evaluate_target(log, make_iid_target(TRIO, {"a": 8, "b": 1, "c": 1}))
+    assert 100 < close.effective <= 400
     with pytest.raises(InsufficientOverlap, match="an interval needs at least 399"):
         evaluate_target(log, make_iid_target(TRIO, {"a": 8, "b": 1, "c": 1}), least=399)
 
@@ -73,23 +73,23 @@ def test_weights_whose_mean_is_not_1_are_refused() -> None:
 
 
 def test_unusable_rounds_are_counted_and_do_not_change_estimates() -> None:
-    good = log_iid_draws([0.4, 0.3, 0.3], 400)
-    bad = [
+    usable = log_iid_draws([0.4, 0.3, 0.3], 400)
+    unusable = [
         LogEntry("r", 1_000, ("a", "b"), 1.0, replaced=True),
         LogEntry("u", 1_001, ("a", "b"), 1.0),
         LogEntry("m", 1_002, ("a", "b"), None, draw_probabilities=(0.4, 0.3)),
     ]
     target = make_iid_target(TRIO, {"a": 3, "b": 3, "c": 4})
     one, other = (
-        evaluate_target(log_from_entries(TRIO, good), target),
-        evaluate_target(log_from_entries(TRIO, good + bad), target),
+        evaluate_target(log_from_entries(TRIO, usable), target),
+        evaluate_target(log_from_entries(TRIO, usable + unusable), target),
     )
     assert one.estimates == other.estimates
     assert other.counts == (403, 400, 1, 1, 1)
     assert any("guard replaced 1 panels" in note for note in other.notes)
     assert any("1 rounds without a reward" in note for note in other.notes)
     with pytest.raises(InsufficientOverlap, match="none of 3 rounds can be used"):
-        evaluate_target(log_from_entries(TRIO, bad), target)
+        evaluate_target(log_from_entries(TRIO, unusable), target)
 
 
 def test_a_reward_outside_the_declared_range_is_refused() -> None:

@@ -28,8 +28,10 @@ def compute_exact_reward(
     """The expected reward of a distribution in a stationary environment, by enumeration."""
     values = steady().rounds(0, rounds, seed).values
     return sum(
-        chance * float(values[:, :, members].max(axis=2).sum(axis=1).mean())
-        for members, chance in list_panel_probabilities(distribution, problem.size, problem.draws)
+        probability * float(values[:, :, members].max(axis=2).sum(axis=1).mean())
+        for members, probability in list_panel_probabilities(
+            distribution, problem.size, problem.draws
+        )
     )
 
 
@@ -65,15 +67,15 @@ def test_the_log_of_a_simulation_estimates_other_distributions(policy: str, seed
 
 def test_each_context_and_outage_uses_its_own_distribution() -> None:
     problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 4.0]}, draws=1)
-    rng, written = np.random.default_rng(2), []
+    rng, entries = np.random.default_rng(2), []
     for t in range(2_400):
         available, context = ("a", "b") if t % 3 == 0 else ("a", "b", "c"), "xy"[t % 2]
         name = available[rng.integers(len(available))]
-        got = 1.0 if (name == "a") == (context == "x") else 0.0
+        reward = 1.0 if (name == "a") == (context == "x") else 0.0
         q = (1 / len(available),)
-        written.append(LogEntry(f"d{t}", t, (name,), got, context, q, available=available))
+        entries.append(LogEntry(f"d{t}", t, (name,), reward, context, q, available=available))
     target = make_iid_target(problem, {"x": {"a": 1}, "y": {"b": 1, "c": 1}})
-    found = evaluate_target(log_from_entries(problem, written), target)
+    found = evaluate_target(log_from_entries(problem, entries), target)
     assert found.costs["usd"] == pytest.approx(0.5 * 1 + 0.5 * (1 / 3 * 2 + 2 / 3 * 3))
     for one in found.estimates:
         assert abs(one.value - 1.0) <= 4 * one.error + 1e-9  # a is correct in x, the others in y
@@ -82,7 +84,7 @@ def test_each_context_and_outage_uses_its_own_distribution() -> None:
 
 @pytest.mark.slow
 def test_intervals_of_set_weights_cover_in_logs_of_simulations() -> None:
-    problem, rounds, rng, held = five(), 1_000, np.random.default_rng(7), []
+    problem, rounds, rng, covered = five(), 1_000, np.random.default_rng(7), []
     for policy, seed in itertools.product(("omd", "distinct", "tangent"), range(700, 720)):
         trace = simulate(problem, steady(), policy, rounds=rounds, seed=seed)
         log = log_from_entries(problem, entries_from_trace(trace))
@@ -98,6 +100,6 @@ def test_intervals_of_set_weights_cover_in_logs_of_simulations() -> None:
                 value = compute_exact_reward(
                     target.distribution(None, ALL_AVAILABLE), problem, rounds, seed
                 )
-                held.append(found.interval.low <= value <= found.interval.high)
-    assert len(held) > 100
-    assert np.mean(held) >= 0.93
+                covered.append(found.interval.low <= value <= found.interval.high)
+    assert len(covered) > 100
+    assert np.mean(covered) >= 0.93
