@@ -15,7 +15,7 @@ from bylot.problem import Box, Problem, at_least, at_most
 from small import distance_to_box
 
 SEEDS = st.integers(0, 2**32 - 1)
-exactly = settings(deadline=None, derandomize=True, max_examples=150)
+fuzz_settings = settings(deadline=None, derandomize=True, max_examples=150)
 
 
 def make_box(low: ArrayLike, high: ArrayLike) -> Box:
@@ -46,13 +46,13 @@ def random_box(rng: np.random.Generator, size: int) -> Box:
     return Box(low, low + rng.choice([0.0, 1.0], size) * rng.random(size) * scale)
 
 
-def in_ball(rng: np.random.Generator, size: int) -> Floats:
+def draw_ball_point(rng: np.random.Generator, size: int) -> Floats:
     """A point of the unit ball, some of its coordinates exactly 0."""
     w: Floats = rng.normal(size=size) * rng.choice([0.0, 1.0], size, p=[0.3, 0.7])
     return w * (rng.random() / max(1.0, float(np.linalg.norm(w))))
 
 
-def payoff(box: Box, u: Floats, w: Floats) -> float:
+def dual_payoff(box: Box, u: Floats, w: Floats) -> float:
     return float(w @ u) - support(box, w)
 
 
@@ -80,7 +80,7 @@ def test_the_support_is_the_papers_case_table(w: list[float], expected: float) -
     assert support(problem.box, w) == pytest.approx(expected, abs=1e-15)
 
 
-@exactly
+@fuzz_settings
 @given(SEEDS, st.integers(1, 6))
 def test_the_distance_is_the_best_payoff_of_the_unit_ball(seed: int, size: int) -> None:
     """dist(u, S) = max over |w| <= 1 of w.u - h(w): no w is better, the unit normal attains it."""
@@ -89,38 +89,41 @@ def test_the_distance_is_the_best_payoff_of_the_unit_ball(seed: int, size: int) 
     u = box.low + rng.normal(size=size) * 10.0 ** rng.uniform(-3, 3)
     distance, scale = distance_to_box(box, u), 1.0 + np.abs([u, box.low, box.high]).sum()
     for _ in range(20):
-        assert payoff(box, u, in_ball(rng, size)) <= distance + 1e-14 * scale
+        assert dual_payoff(box, u, draw_ball_point(rng, size)) <= distance + 1e-14 * scale
     normal = u - np.clip(u, box.low, box.high)
     assert distance == pytest.approx(np.linalg.norm(normal), rel=1e-14)
     if distance > 0:
-        assert payoff(box, u, normal / distance) == pytest.approx(distance, abs=1e-14 * scale)
+        assert dual_payoff(box, u, normal / distance) == pytest.approx(distance, abs=1e-14 * scale)
 
 
-@exactly
+@fuzz_settings
 @given(SEEDS, st.integers(1, 6))
 def test_the_maximiser_lies_in_the_box_and_attains_the_support(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
-    box, w = random_box(rng, size), in_ball(rng, size)
+    box, w = random_box(rng, size), draw_ball_point(rng, size)
     peak = maximiser(box, w)
     assert np.all((box.low <= peak) & (peak <= box.high))
     assert w @ peak == pytest.approx(support(box, w), rel=1e-12, abs=1e-12)
 
 
-@exactly
+@fuzz_settings
 @given(SEEDS, st.integers(1, 6))
 def test_the_slope_is_the_shortest_supergradient_of_the_payoff(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
-    box, w = random_box(rng, size), in_ball(rng, size)
+    box, w = random_box(rng, size), draw_ball_point(rng, size)
     u = box.low + rng.normal(size=size) * 10.0 ** rng.uniform(-3, 3)
     slope, scale = find_slope(box, u, w), 1.0 + np.abs([u, box.low, box.high]).sum()
     for _ in range(20):  # the payoff is concave: it lies under each of its supergradients
-        other = in_ball(rng, size)
-        assert payoff(box, u, other) <= payoff(box, u, w) + slope @ (other - w) + 1e-13 * scale
+        other = draw_ball_point(rng, size)
+        assert (
+            dual_payoff(box, u, other)
+            <= dual_payoff(box, u, w) + slope @ (other - w) + 1e-13 * scale
+        )
         x = np.where(w == 0, rng.uniform(box.low, box.high), maximiser(box, w))
         assert np.linalg.norm(slope) <= np.linalg.norm(u - x) + 1e-13 * scale
 
 
-def test_a_limit_that_is_kept_does_not_move_a_multiplier_at_rest() -> None:
+def test_a_kept_limit_does_not_move_a_multiplier_of_0() -> None:
     box = make_box([0.0, 1.0], [2.0, 3.0])
     assert_array_equal(find_slope(box, [0.5, 2.5], [0.0, 0.0]), [0.0, 0.0])
     assert_array_equal(find_slope(box, [2.5, 0.5], [0.0, 0.0]), [0.5, -0.5])
@@ -158,7 +161,7 @@ def random_problem(rng: np.random.Generator) -> Problem:
     return Problem([f"e{i}" for i in range(size)], costs, limits, draws=draws)
 
 
-def transfer(problem: Problem, box: Box, rng: np.random.Generator) -> tuple[float, float]:
+def compute_distances(problem: Problem, box: Box, rng: np.random.Generator) -> tuple[float, float]:
     """dist(phi, S^ori) and M dist(varphi, S) after some rounds of random q."""
     q = rng.dirichlet(np.full(problem.size, rng.choice([0.1, 1.0])), size=int(rng.integers(1, 6)))
     phi = problem.rows @ (1 - (1 - q) ** problem.draws).mean(axis=0)
@@ -166,27 +169,27 @@ def transfer(problem: Problem, box: Box, rng: np.random.Generator) -> tuple[floa
     return distance_to_box(problem.target, phi), problem.draws * distance_to_box(box, varphi)
 
 
-@exactly
+@fuzz_settings
 @given(SEEDS)
 def test_the_surrogate_distance_bounds_the_true_one(seed: int) -> None:
     """Distance transfer (paper, section 3.2): dist(phi, S^ori) <= M dist(varphi, S)."""
     rng = np.random.default_rng(seed)
     problem = random_problem(rng)
-    true, bound = transfer(problem, problem.box, rng)
+    true, bound = compute_distances(problem, problem.box, rng)
     assert true <= bound + 1e-12
 
 
-def test_the_test_above_would_notice_a_box_that_forgets_the_draws() -> None:
+def test_the_test_above_would_notice_a_box_that_ignores_the_draws() -> None:
     rng, broken = np.random.default_rng(0), 0
     for _ in range(200):
         problem = random_problem(rng)
         wrong = Box(problem.box.low, np.where(problem.signs < 0, problem.bounds, problem.box.high))
-        true, bound = transfer(problem, wrong, rng)
+        true, bound = compute_distances(problem, wrong, rng)
         broken += true > bound + 1e-12
     assert broken >= 10
 
 
-@exactly
+@fuzz_settings
 @given(SEEDS, st.sampled_from([1e-6, 1e-3, 1000.0, 1e6]))
 def test_a_change_of_unit_changes_the_box_by_that_unit_and_no_other_coordinate(
     seed: int, unit: float
@@ -208,9 +211,9 @@ def test_a_box_is_read_only_also_after_pickling() -> None:
             end[0] = 5.0
 
 
-def test_rounding_does_not_wake_a_multiplier_at_rest() -> None:
+def test_rounding_does_not_move_a_multiplier_of_0() -> None:
     edge = 0.1 + 0.2  # one bit above 0.3
     assert dual_slope_at(0.0, 0.3, edge, 0.0) == 0.0
     assert dual_slope_at(0.3, 1.0, np.nextafter(0.3, 0), 0.0) == 0.0
-    assert dual_slope_at(0.0, 0.3, 0.3 * (1 + 1e-11), 0.0) > 0.0  # more than rounding does
-    assert dual_slope_at(0.0, 0.3, edge, 1e-9) > 0.0  # and one that is awake follows every bit
+    assert dual_slope_at(0.0, 0.3, 0.3 * (1 + 1e-11), 0.0) > 0.0  # more than rounding
+    assert dual_slope_at(0.0, 0.3, edge, 1e-9) > 0.0  # and a positive one follows every bit

@@ -15,84 +15,104 @@ from bylot.numerics.set_selection import choose_greedy_set, swap_best_pair
 ALL = np.empty(0, np.bool_)
 
 
-def worth(members: Ints, miss: Floats, toll: Floats) -> float:
-    """What is to be small."""
-    return float(miss[members].prod() + toll[members].sum())
+def set_objective(members: Ints, miss: Floats, price: Floats) -> float:
+    """The objective to minimise."""
+    return float(miss[members].prod() + price[members].sum())
 
 
-def least(miss: Floats, toll: Floats, m: int, up: Bools = ALL) -> float:
-    """The least over all sets, by enumeration."""
-    among = np.flatnonzero(up) if up.size else np.arange(miss.size)
-    return min(worth(np.array(a), miss, toll) for a in itertools.combinations(among.tolist(), m))
+def minimum_by_enumeration(miss: Floats, price: Floats, m: int, available: Bools = ALL) -> float:
+    """The minimum over all sets, by enumeration."""
+    candidates = np.flatnonzero(available) if available.size else np.arange(miss.size)
+    return min(
+        set_objective(np.array(a), miss, price)
+        for a in itertools.combinations(candidates.tolist(), m)
+    )
 
 
-def greedy_set(miss: Floats, toll: Floats, m: int, up: Bools) -> Ints:
+def greedy_set(miss: Floats, price: Floats, m: int, available: Bools) -> Ints:
     """Experts added one by one, each the best beside those before it, without swaps."""
     members: list[int] = []
     for _ in range(m):
-        total = miss[members].prod() * miss + toll
+        total = miss[members].prod() * miss + price
         total[members] = np.inf
-        members.append(int(np.where(up, total, np.inf).argmin() if up.size else total.argmin()))
+        members.append(
+            int(np.where(available, total, np.inf).argmin() if available.size else total.argmin())
+        )
     return np.array(members)
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> tuple[Floats, Floats, int, Bools]:
-    """Some experts, how many to choose, and who is up."""
+def random_pools(draw: st.DrawFn) -> tuple[Floats, Floats, int, Bools]:
+    """Miss probabilities, prices, the size of the set, and who is available."""
     K = draw(st.integers(1, 9))
     miss = draw(arrays(float, K, elements=st.floats(np.exp(-8), np.exp(0.5))))
-    toll = draw(arrays(float, K, elements=st.floats(-2, 2)))
-    up = draw(st.just(ALL) | arrays(np.bool_, K))
-    if up.size and not up.any():
-        up[draw(st.integers(0, K - 1))] = True
-    return miss, toll, draw(st.integers(1, int(up.sum()) if up.size else K)), up
+    price = draw(arrays(float, K, elements=st.floats(-2, 2)))
+    available = draw(st.just(ALL) | arrays(np.bool_, K))
+    if available.size and not available.any():
+        available[draw(st.integers(0, K - 1))] = True
+    return (
+        miss,
+        price,
+        draw(st.integers(1, int(available.sum()) if available.size else K)),
+        available,
+    )
 
 
-@given(pools())
+@given(random_pools())
 @settings(deadline=None, derandomize=True)
-def test_tolls_alone_are_searched_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
-    _, toll, m, up = pool
-    same = np.ones(toll.size)  # all sets miss alike, so that what is left is a sum
-    found = choose_greedy_set(same, toll, m, up)
-    assert worth(found, same, toll) == pytest.approx(least(same, toll, m, up), abs=1e-9)
+def test_prices_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
+    _, price, m, available = pool
+    equal = np.ones(price.size)  # all sets miss equally, so only the sum of prices differs
+    found = choose_greedy_set(equal, price, m, available)
+    assert set_objective(found, equal, price) == pytest.approx(
+        minimum_by_enumeration(equal, price, m, available), abs=1e-9
+    )
 
 
-@given(pools())
+@given(random_pools())
 @settings(deadline=None, derandomize=True)
-def test_misses_alone_are_searched_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
-    miss, _, m, up = pool
-    free = np.zeros(miss.size)
-    found = choose_greedy_set(miss, free, m, up)
-    assert worth(found, miss, free) == pytest.approx(least(miss, free, m, up), rel=1e-9)
+def test_misses_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
+    miss, _, m, available = pool
+    free_experts = np.zeros(miss.size)
+    found = choose_greedy_set(miss, free_experts, m, available)
+    assert set_objective(found, miss, free_experts) == pytest.approx(
+        minimum_by_enumeration(miss, free_experts, m, available), rel=1e-9
+    )
 
 
-@given(pools())
+@given(random_pools())
 @settings(deadline=None, derandomize=True)
-def test_a_set_has_members_that_are_up_and_is_no_worse_than_greedy(
+def test_a_set_has_available_members_and_is_no_worse_than_greedy(
     pool: tuple[Floats, Floats, int, Bools],
 ) -> None:
-    miss, toll, m, up = pool
-    found = choose_greedy_set(miss, toll, m, up)
+    miss, price, m, available = pool
+    found = choose_greedy_set(miss, price, m, available)
     assert len(set(found.tolist())) == m
-    assert not up.size or up[found].all()
-    greedy = worth(greedy_set(miss, toll, m, up), miss, toll)
-    assert least(miss, toll, m, up) - 1e-9 <= worth(found, miss, toll) <= greedy + 1e-12
+    assert not available.size or available[found].all()
+    greedy = set_objective(greedy_set(miss, price, m, available), miss, price)
+    assert (
+        minimum_by_enumeration(miss, price, m, available) - 1e-9
+        <= set_objective(found, miss, price)
+        <= greedy + 1e-12
+    )
 
 
 def test_swaps_find_what_greedy_search_misses() -> None:
     rng = np.random.default_rng(0)
-    pools = [(rng.uniform(0.05, 1, 12), rng.uniform(0, 0.3, 12)) for _ in range(300)]
-    greedy = np.array([worth(greedy_set(*pool, 4, ALL), *pool) for pool in pools])
-    found = np.array([worth(choose_greedy_set(*pool, 4, ALL), *pool) for pool in pools])
-    exact = np.array([least(*pool, 4) for pool in pools])
+    random_pools = [(rng.uniform(0.05, 1, 12), rng.uniform(0, 0.3, 12)) for _ in range(300)]
+    greedy = np.array([set_objective(greedy_set(*pool, 4, ALL), *pool) for pool in random_pools])
+    found = np.array(
+        [set_objective(choose_greedy_set(*pool, 4, ALL), *pool) for pool in random_pools]
+    )
+    exact = np.array([minimum_by_enumeration(*pool, 4) for pool in random_pools])
     assert np.mean(greedy > exact + 1e-9) > 0.05  # greedy alone would be noticed
     assert np.mean(found > exact + 1e-9) < 0.02
 
 
-def test_a_swap_that_does_not_pay_is_not_made() -> None:
-    members, free = np.array([0, 1]), np.array([False, False, True])
-    assert not swap_best_pair(members, free, np.array([0.5, 0.5, 0.5]), np.zeros(3))
+def test_a_swap_without_improvement_is_not_made() -> None:
+    members, free_experts = np.array([0, 1]), np.array([False, False, True])
+    assert not swap_best_pair(members, free_experts, np.array([0.5, 0.5, 0.5]), np.zeros(3))
     assert_array_equal(members, [0, 1])
-    assert swap_best_pair(members, free, np.array([0.5, 0.5, 0.4]), np.zeros(3))
+    assert swap_best_pair(members, free_experts, np.array([0.5, 0.5, 0.4]), np.zeros(3))
     assert_array_equal(np.sort(members), [1, 2])
-    assert_array_equal(free, [True, False, False])
+    assert_array_equal(free_experts, [True, False, False])

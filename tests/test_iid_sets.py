@@ -1,4 +1,4 @@
-"""Probability and score of a set, proved with rational inclusion-exclusion."""
+"""Probability and score of a set, compared with rational inclusion-exclusion."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ def iid_set_score(masses: Floats, count: int) -> Floats:
     return score
 
 
-def exactly(masses: Floats, count: int) -> Fraction:
+def exact_probability(masses: Floats, count: int) -> Fraction:
     """sum over B in A of (-1)^|A - B| Q(B)^count in rational arithmetic: no rounding at all."""
     q = [Fraction(float(x)) for x in masses]
     total = Fraction(0)
@@ -34,7 +34,7 @@ def exactly(masses: Floats, count: int) -> Fraction:
 def exact_score(masses: Floats, count: int) -> list[float]:
     """count * sum over B in A with i in B of (-1)^|A - B| Q(B)^(count - 1), over P(A)."""
     q = [Fraction(float(x)) for x in masses]
-    probability = exactly(masses, count)
+    probability = exact_probability(masses, count)
     score = []
     for i, qi in enumerate(q):
         others = q[:i] + q[i + 1 :]
@@ -54,32 +54,34 @@ masses = st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=7)
 def test_probability_and_score_agree_with_rational_arithmetic(raw: list[float], spare: int) -> None:
     q = np.array(raw) / max(1.0, sum(raw))
     count = len(q) + spare
-    assert_allclose(np.exp(log_iid_set_probability(q, count)), float(exactly(q, count)), rtol=1e-12)
+    assert_allclose(
+        np.exp(log_iid_set_probability(q, count)), float(exact_probability(q, count)), rtol=1e-12
+    )
     assert_allclose(iid_set_score(q, count), exact_score(q, count), rtol=1e-12)
 
 
-def one_giant(tiny: float) -> Floats:
+def make_unequal_masses(tiny: float) -> Floats:
     """A panel of twelve in which one member has nearly all the mass."""
     return np.concatenate(([0.9], tiny * np.arange(1.0, 12.0)))
 
 
 @pytest.mark.parametrize("tiny", [1e-3, 1e-6, 1e-12, 1e-30])
-def test_twelve_draws_keep_their_digits_beside_a_giant(tiny: float) -> None:
-    q = one_giant(tiny)
-    expected = exactly(q, 12)
+def test_very_unequal_masses_are_computed_accurately(tiny: float) -> None:
+    q = make_unequal_masses(tiny)
+    expected = exact_probability(q, 12)
     log = math.log(expected.numerator) - math.log(expected.denominator)
     assert_allclose(log_iid_set_probability(q, 12), log, rtol=1e-13)
     assert_allclose(iid_set_score(q, 12), exact_score(q, 12), rtol=1e-12)
 
 
 def test_the_alternating_sum_as_written_would_fail_the_test_above() -> None:
-    q = one_giant(1e-3)
+    q = make_unequal_masses(1e-3)
     plain = sum(
         (-1) ** (12 - size) * sum(c) ** 12
         for size in range(13)
         for c in itertools.combinations(q, size)
     )
-    assert abs(plain / float(exactly(q, 12)) - 1) > 1e-3
+    assert abs(plain / float(exact_probability(q, 12)) - 1) > 1e-3
 
 
 def test_the_probabilities_of_all_sets_sum_to_one() -> None:
@@ -97,7 +99,7 @@ def test_one_tiny_expert_drawn_every_time() -> None:
     assert_allclose(iid_set_score(np.array([1e-30]), 12), [12e30], rtol=1e-14)
 
 
-def test_more_members_than_draws_cannot_happen() -> None:
+def test_more_members_than_draws_have_probability_0() -> None:
     assert log_iid_set_probability(np.array([0.2, 0.3, 0.5]), 2) == -np.inf
 
 

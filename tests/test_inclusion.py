@@ -20,16 +20,16 @@ from bylot.numerics.iid_sets import (
 def test_expected_costs_are_the_mean_over_all_draws_of_the_distinct_experts(M: int) -> None:
     q, rows = np.array([0.1, 0.2, 0.3, 0.4]), np.array([[1.0, 2.0, 0.0, 5.0], [1.0, 1.0, 1.0, 1.0]])
     mean = np.zeros(2)
-    for team in itertools.product(range(4), repeat=M):
-        mean += q[list(team)].prod() * rows[:, sorted(set(team))].sum(axis=1)
+    for draws in itertools.product(range(4), repeat=M):
+        mean += q[list(draws)].prod() * rows[:, sorted(set(draws))].sum(axis=1)
     assert_allclose(expected_panel_costs(q, rows, M), mean, rtol=1e-13)
     assert_allclose(rows @ iid_inclusion(q, M), mean, rtol=1e-13)
 
 
-def test_a_tiny_chance_keeps_its_digits() -> None:
+def test_a_tiny_probability_is_computed_accurately() -> None:
     q = np.array([1e-18])
     assert_allclose(iid_inclusion(q, 5), 5e-18, rtol=1e-15)
-    assert 1.0 - (1.0 - q[0]) ** 5 == 0.0  # what the plain formula makes of it
+    assert 1.0 - (1.0 - q[0]) ** 5 == 0.0  # the result of the plain formula
 
 
 @pytest.mark.parametrize("M", [1, 2, 5])
@@ -43,7 +43,7 @@ def test_slopes_are_derivatives(M: int) -> None:
 
 @settings(deadline=None, derandomize=True)
 @given(st.floats(0, 1), st.integers(1, 12))
-def test_inclusion_is_sandwiched_between_the_chance_and_m_times_it(p: float, M: int) -> None:
+def test_inclusion_lies_between_the_draw_probability_and_m_times_it(p: float, M: int) -> None:
     found = iid_inclusion(np.array([p]), M)[0]
     assert p * (1 - 1e-15) <= found <= M * p * (1 + 1e-15)
     assert found <= 1.0
@@ -58,7 +58,7 @@ def test_tangents_lie_above(seed: int, M: int) -> None:
     assert (expected_panel_costs(p, rows, M) <= tangent + 1e-13).all()
 
 
-def test_no_costs_make_no_expected_costs() -> None:
+def test_without_costs_the_expected_costs_are_empty() -> None:
     q, rows = np.full(3, 1 / 3), np.zeros((0, 3))
     assert expected_panel_costs(q, rows, 2).shape == (0,)
     assert expected_panel_costs_slope(q, rows, 2).shape == (0, 3)

@@ -20,8 +20,8 @@ print(c.CACHE_FOLDER, draw_uniforms(RngKey(1, 2), 3, 1)[0] > 0)
 """
 
 
-def probe(**environment: str) -> str:
-    """What a fresh process says of its cache, and whether a kernel runs in it."""
+def run_probe(**environment: str) -> str:
+    """The cache folder that a new process reports, and whether a kernel runs in it."""
     clean = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
     command = [sys.executable, "-c", PROBE]
     done = subprocess.run(
@@ -30,33 +30,33 @@ def probe(**environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_kernels_run_where_nothing_can_be_written(tmp_path: Path) -> None:
-    wall = tmp_path / "a file, not a folder"
-    wall.touch()
+def test_kernels_run_if_no_folder_can_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "a file, not a folder"
+    file.touch()
     # Every place that could be asked for a temporary folder is a file here.
-    blocked = {name: str(wall) for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
-    assert probe(**blocked) == "None True"
+    blocked = {name: str(file) for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
+    assert run_probe(**blocked) == "None True"
 
 
 def test_a_given_folder_is_used_and_the_temporary_one_is_the_fallback(tmp_path: Path) -> None:
-    assert probe(NUMBA_CACHE_DIR=str(tmp_path)).startswith(str(tmp_path))
-    wall = tmp_path / "a file"
-    wall.touch()
-    spare = tmp_path / "spare"
-    spare.mkdir()
-    assert probe(XDG_CACHE_HOME=str(wall), TMPDIR=str(spare)).startswith(str(spare))
+    assert run_probe(NUMBA_CACHE_DIR=str(tmp_path)).startswith(str(tmp_path))
+    file = tmp_path / "a file"
+    file.touch()
+    fallback = tmp_path / "spare"
+    fallback.mkdir()
+    assert run_probe(XDG_CACHE_HOME=str(file), TMPDIR=str(fallback)).startswith(str(fallback))
 
 
-def test_an_entry_that_a_full_disk_left_empty_is_thrown_away(tmp_path: Path) -> None:
-    folder = probe(NUMBA_CACHE_DIR=str(tmp_path)).split()[0]
+def test_an_empty_cache_entry_is_ignored(tmp_path: Path) -> None:
+    folder = run_probe(NUMBA_CACHE_DIR=str(tmp_path)).split()[0]
     entries = list(Path(folder).rglob("*.nb?"))
     assert entries
     for entry in entries:
         entry.write_bytes(b"")
-    assert probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
+    assert run_probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
 
 
-def test_the_folder_changes_with_any_file_that_is_compiled_and_with_no_other(
+def test_the_folder_depends_only_on_compiled_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(compiling, "PACKAGE_FOLDER", tmp_path)
@@ -77,7 +77,7 @@ def test_a_copy_elsewhere_uses_what_was_compiled_before(tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copytree(compiling.PACKAGE_FOLDER, tmp_path / name / "bylot")
         environment = {"NUMBA_CACHE_DIR": f"{tmp_path}/cache", "PYTHONPATH": f"{tmp_path}/{name}"}
-        assert probe(**environment).endswith("True")
+        assert run_probe(**environment).endswith("True")
         entries.append(list_entries())
     assert entries[0]
     assert entries[0] == entries[1]

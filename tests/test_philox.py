@@ -1,4 +1,4 @@
-"""Uniforms are NumPy's own Philox, to the bit, and streams, rounds and seeds do not meet."""
+"""Uniforms equal NumPy's Philox to the bit; streams, rounds and seeds do not overlap."""
 
 import numpy as np
 import pytest
@@ -21,5 +21,5 @@ def test_uniforms_are_the_bits_of_numpy_philox(seed: int, stream: int, t: int, s
 
 
 @pytest.mark.parametrize("other", [(RngKey(1, 0), 0), (RngKey(0, 1), 0), (RngKey(0, 0), 1)])
-def test_another_seed_round_or_stream_is_another_chance(other: tuple[RngKey, int]) -> None:
+def test_another_seed_round_or_stream_gives_other_uniforms(other: tuple[RngKey, int]) -> None:
     assert not np.isin(draw_uniforms(*other, 64), draw_uniforms(RngKey(0, 0), 0, 64)).any()

@@ -1,4 +1,4 @@
-"""The exact projection: by its optimality conditions, by other solvers, by its laws."""
+"""The exact projection: by its optimality conditions, by other solvers, by its properties."""
 
 import math
 
@@ -28,7 +28,7 @@ from bylot_bench.projection_cases import (
 )
 from bylot_bench.qp import fuzz_projection
 
-LAWS = settings(deadline=None, derandomize=True, max_examples=200)
+fuzz_settings = settings(deadline=None, derandomize=True, max_examples=200)
 
 
 def project_onto_simplex(z: Floats, floor: float) -> Floats:
@@ -40,9 +40,9 @@ def project_onto_simplex(z: Floats, floor: float) -> Floats:
 
 def project_onto_unit_ball(w: Floats) -> Floats:
     """The nearest point of the unit ball, in a new array."""
-    near = w.copy()
-    clip_to_unit_ball(near)
-    return near
+    nearest = w.copy()
+    clip_to_unit_ball(nearest)
+    return nearest
 
 
 def solve(case: ProjectionCase) -> Projection:
@@ -53,7 +53,7 @@ def residual(case: ProjectionCase) -> float:
     return judge_halfspace(case, *solve(case))
 
 
-def by_quadprog(case: ProjectionCase) -> Floats:
+def solve_by_quadprog(case: ProjectionCase) -> Floats:
     """The same problem, solved by Goldfarb and Idnani's method."""
     K = case.z.size
     rows = np.column_stack([np.ones(K), -case.A.T, np.eye(K)])
@@ -62,7 +62,7 @@ def by_quadprog(case: ProjectionCase) -> Floats:
     return q
 
 
-def by_sorting(z: Floats, floor: float) -> Floats:
+def project_by_sorting(z: Floats, floor: float) -> Floats:
     """Simplex projection: tau is the last of the (z_(1) + ... + z_(k) - r) / k below z_(k)."""
     r, y = 1 - z.size * floor, np.sort(z)[::-1]
     levels = (np.cumsum(y) - r) / np.arange(1, z.size + 1)
@@ -70,7 +70,7 @@ def by_sorting(z: Floats, floor: float) -> Floats:
     return q
 
 
-def moderate(number: int, K: int, floor: float) -> ProjectionCase:
+def make_moderate_case(number: int, K: int, floor: float) -> ProjectionCase:
     """A problem of ordinary size whose row binds more often than not."""
     rng = np.random.default_rng(number)
     a = rng.random(K)
@@ -89,7 +89,7 @@ def test_every_adversarial_case_is_solved_to_1e_12() -> None:
     assert [case.title for case in cases if not residual(case) <= 1e-12] == []
 
 
-def test_the_cases_cover_what_they_should() -> None:
+def test_the_cases_cover_sizes_scales_and_feasibility() -> None:
     cases = [make_halfspace_case(number) for number in range(1_500)]
     answers = [solve(case) for case in cases]
     assert {case.z.size for case in cases} >= set(range(1, 20))
@@ -100,18 +100,18 @@ def test_the_cases_cover_what_they_should() -> None:
     assert max(np.ptp(case.z) for case in cases) > 1e7
 
 
-def test_a_case_is_known_by_its_number() -> None:
+def test_a_case_is_a_function_of_its_number() -> None:
     first, again, other = make_halfspace_case(7), make_halfspace_case(7), make_halfspace_case(8)
     assert first.title == again.title != other.title
     assert np.array_equal(first.z, again.z)
     assert np.array_equal(first.A, again.A)
 
 
-# The judge can say no
+# The check of optimality can fail
 
 
 @pytest.fixture
-def binding() -> tuple[ProjectionCase, Projection]:
+def binding_case() -> tuple[ProjectionCase, Projection]:
     z = 0.1 * np.random.default_rng(0).standard_normal(8)
     case = ProjectionCase(z, 0.01, np.linspace(0.0, 1.0, 8)[None], np.array([0.4]), "binding")
     answer = solve(case)
@@ -120,10 +120,10 @@ def binding() -> tuple[ProjectionCase, Projection]:
     return case, answer
 
 
-def test_the_judge_rejects_a_q_that_is_off_by_1e_9(
-    binding: tuple[ProjectionCase, Projection],
+def test_the_residual_of_a_q_off_by_1e_9_is_large(
+    binding_case: tuple[ProjectionCase, Projection],
 ) -> None:
-    case, answer = binding
+    case, answer = binding_case
     i, j = np.argsort(answer.q)[-2:]
     wrong = answer.q.copy()
     wrong[i] += 1e-9
@@ -132,24 +132,28 @@ def test_the_judge_rejects_a_q_that_is_off_by_1e_9(
     assert judge_halfspace(case, wrong, answer.multiplier, True) > 1e-10
 
 
-def test_the_judge_rejects_a_wrong_multiplier(binding: tuple[ProjectionCase, Projection]) -> None:
-    case, answer = binding
+def test_the_residual_of_a_wrong_multiplier_is_large(
+    binding_case: tuple[ProjectionCase, Projection],
+) -> None:
+    case, answer = binding_case
     assert judge_halfspace(case, answer.q, answer.multiplier * (1 + 1e-9), True) > 1e-11
     assert judge_halfspace(case, answer.q, 0.0, True) > 1e-3
     assert judge_halfspace(case, answer.q, -1e-9, True) > 1e-11
     assert judge_halfspace(case, answer.q, math.nan, True) == math.inf
 
 
-def test_the_judge_rejects_a_price_on_a_slack_row(
-    binding: tuple[ProjectionCase, Projection],
+def test_the_residual_of_a_price_on_a_slack_row_is_large(
+    binding_case: tuple[ProjectionCase, Projection],
 ) -> None:
-    case, answer = binding
+    case, answer = binding_case
     slack = case._replace(b=case.b + 1e-6)
     assert judge_halfspace(slack, answer.q, answer.multiplier, True) > 1e-7
 
 
-def test_the_judge_rejects_a_wrong_verdict(binding: tuple[ProjectionCase, Projection]) -> None:
-    case, answer = binding
+def test_the_residual_of_a_wrong_feasibility_is_large(
+    binding_case: tuple[ProjectionCase, Projection],
+) -> None:
+    case, answer = binding_case
     assert judge_halfspace(case, answer.q, answer.multiplier, False) == math.inf
     empty = case._replace(b=np.array([minimise_row(case) - 1e-6]))
     found = solve(empty)
@@ -164,8 +168,8 @@ def test_the_judge_rejects_a_wrong_verdict(binding: tuple[ProjectionCase, Projec
 @pytest.mark.parametrize("K", [2, 3, 5, 8, 13])
 def test_quadprog_agrees(K: int) -> None:
     for number in range(40):
-        case = moderate(number, K, [0.0, 0.1 / K, 0.5 / K][number % 3])
-        assert_allclose(solve(case).q, by_quadprog(case), atol=1e-12)
+        case = make_moderate_case(number, K, [0.0, 0.1 / K, 0.5 / K][number % 3])
+        assert_allclose(solve(case).q, solve_by_quadprog(case), atol=1e-12)
 
 
 @pytest.mark.parametrize("K", [1, 2, 7, 100, 3_000])
@@ -173,7 +177,7 @@ def test_the_simplex_projection_agrees_with_sorting(K: int) -> None:
     for number in range(20):
         z = np.random.default_rng(number).standard_normal(K) * 10.0 ** (number % 5 - 2)
         floor = 0.1 / K * (number % 2)
-        assert_allclose(project_onto_simplex(z, floor), by_sorting(z, floor), atol=1e-13)
+        assert_allclose(project_onto_simplex(z, floor), project_by_sorting(z, floor), atol=1e-13)
 
 
 @pytest.mark.parametrize("number", range(20))
@@ -188,77 +192,81 @@ def test_an_empty_set_gives_the_nearest_of_the_least_violating_points(number: in
     assert a @ answer.q == pytest.approx(low, abs=1e-12)
     edge = floor * a.sum() + (1 - K * floor) * a.min()  # exact: small integers and powers of two
     assert_allclose(
-        answer.q, by_quadprog(ProjectionCase(z, floor, a[None], np.array([edge]), "")), atol=1e-9
+        answer.q,
+        solve_by_quadprog(ProjectionCase(z, floor, a[None], np.array([edge]), "")),
+        atol=1e-9,
     )
     assert project_onto_halfspace(z, floor, a, edge).feasible
     assert_allclose(project_onto_halfspace(z, floor, a, edge).q, answer.q, atol=1e-15)
 
 
-# Laws
+# Properties
 
 
-def vectors() -> st.SearchStrategy[list[float]]:
+def random_vectors() -> st.SearchStrategy[list[float]]:
     return st.lists(st.floats(-4, 4), min_size=6, max_size=6)
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> ProjectionCase:
+def random_cases(draw: st.DrawFn) -> ProjectionCase:
     """K = 6, costs in thousandths, a row anywhere from never kept to always."""
     thousandths = st.integers(-1_000, 1_000).map(lambda n: n / 1_000)
-    z, a = draw(vectors()), draw(st.lists(thousandths, min_size=6, max_size=6))
+    z, a = draw(random_vectors()), draw(st.lists(thousandths, min_size=6, max_size=6))
     floor, b = draw(st.sampled_from([0.0, 1 / 60, 1 / 12, 1 / 6])), 1.5 * draw(thousandths)
     return ProjectionCase(np.array(z), floor, np.array([a]), np.array([b]), "drawn")
 
 
-@LAWS
-@given(problems())
-def test_a_point_of_the_set_stays(case: ProjectionCase) -> None:
+@fuzz_settings
+@given(random_cases())
+def test_a_point_of_the_set_is_its_own_projection(case: ProjectionCase) -> None:
     q = solve(case).q
     assert_allclose(solve(case._replace(z=q)).q, q, atol=1e-12)
 
 
-@LAWS
-@given(problems(), vectors())
-def test_no_two_points_come_further_apart(case: ProjectionCase, other: list[float]) -> None:
-    there = case._replace(z=np.array(other))
-    apart = np.linalg.norm(case.z - there.z)
-    assert np.linalg.norm(solve(case).q - solve(there).q) <= apart + 1e-12
+@fuzz_settings
+@given(random_cases(), random_vectors())
+def test_the_projection_does_not_increase_distances(
+    case: ProjectionCase, other: list[float]
+) -> None:
+    second = case._replace(z=np.array(other))
+    distance = np.linalg.norm(case.z - second.z)
+    assert np.linalg.norm(solve(case).q - solve(second).q) <= distance + 1e-12
 
 
-@LAWS
-@given(problems(), st.floats(-100, 100))
+@fuzz_settings
+@given(random_cases(), st.floats(-100, 100))
 def test_a_constant_added_to_z_changes_nothing(case: ProjectionCase, c: float) -> None:
-    moved = solve(case._replace(z=case.z + c))
-    # z + c is rounded, by half a unit of 100 at most, and a projection carries that on.
-    assert_allclose(moved.q, solve(case).q, atol=6 * 2.0**-46 + 1e-12)
+    shifted = solve(case._replace(z=case.z + c))
+    # z + c is rounded, by half a unit of 100 at most, and the projection keeps that error.
+    assert_allclose(shifted.q, solve(case).q, atol=6 * 2.0**-46 + 1e-12)
 
 
-@LAWS
-@given(problems(), st.integers(-40, 40))
+@fuzz_settings
+@given(random_cases(), st.integers(-40, 40))
 def test_a_change_of_unit_of_the_row_changes_no_bit(case: ProjectionCase, k: int) -> None:
-    unit, here = 2.0**k, solve(case)
-    there = solve(case._replace(A=case.A * unit, b=case.b * unit))
-    assert np.array_equal(there.q, here.q)
-    assert there.multiplier * unit == here.multiplier
-    assert there.feasible == here.feasible
+    unit, first = 2.0**k, solve(case)
+    second = solve(case._replace(A=case.A * unit, b=case.b * unit))
+    assert np.array_equal(second.q, first.q)
+    assert second.multiplier * unit == first.multiplier
+    assert second.feasible == first.feasible
 
 
-@LAWS
-@given(problems(), st.integers(-64, 64))
+@fuzz_settings
+@given(random_cases(), st.integers(-64, 64))
 def test_a_constant_added_to_the_row_and_its_bound_changes_nothing(
     case: ProjectionCase, c: int
 ) -> None:
-    here, there = solve(case), solve(case._replace(A=case.A + c, b=case.b + c))
-    if here.feasible == there.feasible and here.multiplier < 10:
-        assert_allclose(there.q, here.q, atol=1e-9)
+    first, second = solve(case), solve(case._replace(A=case.A + c, b=case.b + c))
+    if first.feasible == second.feasible and first.multiplier < 10:
+        assert_allclose(second.q, first.q, atol=1e-9)
     else:  # b at the edge of the set, where rounding a + c decides: both must still be optimal
-        assert judge_halfspace(case, *here) <= 1e-12
+        assert judge_halfspace(case, *first) <= 1e-12
         assert residual(case._replace(A=case.A + c, b=case.b + c)) <= 1e-12
 
 
-@LAWS
-@given(vectors())
-def test_the_ball_keeps_what_is_inside_and_shortens_the_rest(values: list[float]) -> None:
+@fuzz_settings
+@given(random_vectors())
+def test_the_ball_projection_keeps_inner_points_and_shortens_others(values: list[float]) -> None:
     w = np.array(values)
     assert_allclose(project_onto_unit_ball(w), w / max(1.0, float(np.linalg.norm(w))), atol=1e-15)
 
@@ -266,7 +274,7 @@ def test_the_ball_keeps_what_is_inside_and_shortens_the_rest(values: list[float]
 # Corners
 
 
-def test_one_expert_takes_all() -> None:
+def test_a_single_expert_has_probability_1() -> None:
     assert project_onto_simplex(np.array([-3.0]), 0.1) == pytest.approx([1.0])
     assert project_onto_halfspace(np.array([5.0]), 0.1, np.array([2.0]), 2.0).feasible
     answer = project_onto_halfspace(np.array([5.0]), 0.1, np.array([2.0]), 1.9)
@@ -296,27 +304,27 @@ def test_a_huge_gradient_leaves_a_proper_distribution() -> None:
         assert a @ answer.q <= 0.4 + 1e-15
 
 
-def test_a_number_that_is_none_does_not_loop_for_ever() -> None:
-    for place in range(2):
+def test_nan_does_not_cause_an_endless_loop() -> None:
+    for target in range(2):
         z, a = np.array([0.5, 0.5]), np.array([1.0, 0.0])
-        (z, a)[place][0] = math.nan
+        (z, a)[target][0] = math.nan
         assert len(project_onto_halfspace(z, 0.0, a, 0.3).q) == 2
 
 
 # One implementation
 
 
-def test_written_into_z_itself_the_answer_is_the_same() -> None:
+def test_the_projection_can_be_written_in_place() -> None:
     for number in range(300):
         case = make_halfspace_case(number)
-        answer, place = solve(case), case.z.copy()
-        row = fill_halfspace_projection(place, place, case.floor, case.A[0], float(case.b[0]))
-        assert np.array_equal(place, answer.q)
+        answer, target = solve(case), case.z.copy()
+        row = fill_halfspace_projection(target, target, case.floor, case.A[0], float(case.b[0]))
+        assert np.array_equal(target, answer.q)
         assert tuple(row) == tuple(answer[1:])
 
 
 @jit
-def loop(z: Floats, floor: float, a: Floats, b: Floats, q: Floats) -> None:
+def project_rows(z: Floats, floor: float, a: Floats, b: Floats, q: Floats) -> None:
     for n in range(b.size):
         fill_halfspace_projection(q[n], z[n], floor, a[n], b[n])
 
@@ -325,7 +333,7 @@ def test_compiled_loops_strided_rows_and_single_calls_agree_to_the_last_bit() ->
     rng = np.random.default_rng(0)
     z, a, b = rng.standard_normal((100, 37)), rng.random((100, 37)), rng.random(100)
     q = np.empty_like(z)
-    loop(z, 0.001, a, b, q)
+    project_rows(z, 0.001, a, b, q)
     for n in range(100):
         assert np.array_equal(project_onto_halfspace(z[n], 0.001, a[n], b[n]).q, q[n])
         strided = project_onto_halfspace(z.T.copy()[:, n], 0.001, a.T.copy()[:, n], b[n])
@@ -343,16 +351,16 @@ def test_the_safeguards_alone_solve_every_case(
         "solve_row_multipliers",
         simplex_projection.solve_row_multipliers.py_func,  # type: ignore[attr-defined]
     )
-    plain = simplex_projection.fill_halfspace_projection.py_func  # type: ignore[attr-defined]
+    uncompiled = simplex_projection.fill_halfspace_projection.py_func  # type: ignore[attr-defined]
     for number in range(600):
         case = make_halfspace_case(number)
         q = np.empty_like(case.z)
-        row = plain(q, case.z, case.floor, case.A[0], float(case.b[0]))
+        row = uncompiled(q, case.z, case.floor, case.A[0], float(case.b[0]))
         assert judge_halfspace(case, q, *row) <= 1e-12, case.title
 
 
 @pytest.mark.slow
-def test_sixty_thousand_hard_cases_are_solved_to_the_limit() -> None:
+def test_sixty_thousand_hard_cases_are_solved_to_1e_12() -> None:
     found = fuzz_projection(60_000, seed=1)
     assert found["failures"] == 0, found["first_failures"]
     assert found["worst_kkt"] <= 1e-12

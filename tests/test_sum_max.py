@@ -1,4 +1,4 @@
-"""The exact expected reward, its slope, gradient and curvature, proved by listing every draw."""
+"""The exact expected reward, its slope, gradient and curvature, compared with enumeration."""
 
 import itertools
 from collections.abc import Iterator
@@ -33,14 +33,14 @@ def reward_slope_and_hessian(
     return phi, slope, reward_hessian(q, values, order, M, weights)
 
 
-def instance(K: int, seed: int, T: int = 3, N: int = 2) -> tuple[Floats, Floats, Floats]:
+def make_instance(K: int, seed: int, T: int = 3, N: int = 2) -> tuple[Floats, Floats, Floats]:
     """A policy, values with zeros, ones and ties among them, and weights."""
     rng = np.random.default_rng([seed, K])
     values = rng.choice([0.0, 1.0, 0.5, rng.random(), rng.random()], size=(T, N, K))
     return rng.dirichlet(np.ones(K)), values, rng.dirichlet(np.ones(T))
 
 
-def teams(K: int, M: int) -> Iterator[Ints]:
+def list_draws(K: int, M: int) -> Iterator[Ints]:
     """All K^M sequences of draws."""
     return map(np.array, itertools.product(range(K), repeat=M))
 
@@ -52,12 +52,12 @@ def derivative(f: Any, x: Floats) -> Floats:
     return np.array(columns).T
 
 
-def listed(q: npt.NDArray[Any], values: Floats, M: int, weights: Floats) -> Any:
+def reward_by_enumeration(q: npt.NDArray[Any], values: Floats, M: int, weights: Floats) -> Any:
     """sum over all draws of prod q[draws] * r(draws): Phi on the simplex, M-homogeneous off it."""
     total: Any = 0.0
-    for team in teams(q.size, M):
-        rewards = np.array([sum_max(V, team) for V in values])
-        total = total + np.prod(q[team]) * (weights @ rewards)
+    for draws in list_draws(q.size, M):
+        rewards = np.array([sum_max(V, draws) for V in values])
+        total = total + np.prod(q[draws]) * (weights @ rewards)
     return total
 
 
@@ -86,11 +86,14 @@ def sorted_slope(q: npt.NDArray[Any], values: Floats, M: int, weights: Floats) -
 
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_the_expected_reward_is_the_mean_over_all_draws(K: int, M: int) -> None:
-    q, values, weights = instance(K, seed=1)
+    q, values, weights = make_instance(K, seed=1)
     order = sort_experts(values)
     per = expected_rewards(q[None], values, order, M)
     assert_allclose(
-        per, [listed(q, V[None], M, np.ones(1)) for V in values], rtol=1e-13, atol=1e-15
+        per,
+        [reward_by_enumeration(q, V[None], M, np.ones(1)) for V in values],
+        rtol=1e-13,
+        atol=1e-15,
     )
     assert_allclose(reward_and_slope(q, values, order, M, weights)[0], weights @ per, rtol=1e-13)
     assert_allclose(
@@ -101,19 +104,21 @@ def test_the_expected_reward_is_the_mean_over_all_draws(K: int, M: int) -> None:
 
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_the_gradient_is_that_of_lemma_1(K: int, M: int) -> None:
-    q, values, weights = instance(K, seed=2)
+    q, values, weights = make_instance(K, seed=2)
     expectation = np.zeros(K)
-    for team in teams(K, M):
-        reward = weights @ np.array([sum_max(V, team) for V in values])
-        expectation += q[team].prod() * reward / q * np.bincount(team, minlength=K)
+    for draws in list_draws(K, M):
+        reward = weights @ np.array([sum_max(V, draws) for V in values])
+        expectation += q[draws].prod() * reward / q * np.bincount(draws, minlength=K)
     found = lemma_1_gradient(q, values, M, weights)
     assert_allclose(found, expectation, rtol=1e-12)
-    assert_allclose(found, derivative(lambda p: listed(p, values, M, weights), q), rtol=1e-12)
+    assert_allclose(
+        found, derivative(lambda p: reward_by_enumeration(p, values, M, weights), q), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_the_slope_is_the_derivative_of_the_sorted_formula(K: int, M: int) -> None:
-    q, values, weights = instance(K, seed=3)
+    q, values, weights = make_instance(K, seed=3)
     _, slope = reward_and_slope(q, values, sort_experts(values), M, weights)
     exact = derivative(lambda p: sorted_formula(p, values, M, weights), q)
     assert_allclose(slope, exact, rtol=1e-12, atol=1e-14)
@@ -121,18 +126,20 @@ def test_the_slope_is_the_derivative_of_the_sorted_formula(K: int, M: int) -> No
 
 @pytest.mark.parametrize(("K", "M"), CASES)
 def test_gradient_and_slope_differ_by_the_reward_of_one_draw_less(K: int, M: int) -> None:
-    q, values, weights = instance(K, seed=4)
+    q, values, weights = make_instance(K, seed=4)
     order = sort_experts(values)
     lift = M * weights @ expected_rewards(q[None], values, order, M - 1)
-    gradient = derivative(lambda p: listed(p, values, M, weights), q)
+    gradient = derivative(lambda p: reward_by_enumeration(p, values, M, weights), q)
     slope = reward_and_slope(q, values, order, M, weights)[1]
     assert_allclose(gradient, slope + lift, rtol=1e-12)
     assert (lift == 0.0) == (M == 1)  # so that for M > 1 they are not the same vector
 
 
 @pytest.mark.parametrize(("K", "M"), CASES)
-def test_the_hessian_is_the_derivative_of_the_slope_and_bends_down(K: int, M: int) -> None:
-    q, values, weights = instance(K, seed=5)
+def test_the_hessian_is_the_derivative_of_the_slope_and_negative_semidefinite(
+    K: int, M: int
+) -> None:
+    q, values, weights = make_instance(K, seed=5)
     phi, slope, H = reward_slope_and_hessian(q, values, sort_experts(values), M, weights)
     assert phi == reward_and_slope(q, values, sort_experts(values), M, weights)[0]
     assert_array_equal(slope, reward_and_slope(q, values, sort_experts(values), M, weights)[1])
@@ -145,7 +152,7 @@ def test_the_hessian_is_the_derivative_of_the_slope_and_bends_down(K: int, M: in
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.integers(2, 8), st.integers(1, 6), st.integers(0, 10**6), st.floats(0, 1))
 def test_phi_is_concave_and_grows_with_draws(K: int, M: int, seed: int, mix: float) -> None:
-    q, values, _ = instance(K, seed)
+    q, values, _ = make_instance(K, seed)
     p = np.random.default_rng(seed + 1).dirichlet(np.ones(K))
     between = expected_reward(mix * q + (1 - mix) * p, values, M)
     chord = mix * expected_reward(q, values, M) + (1 - mix) * expected_reward(p, values, M)
@@ -153,7 +160,7 @@ def test_phi_is_concave_and_grows_with_draws(K: int, M: int, seed: int, mix: flo
     assert expected_reward(q, values, M + 1) >= expected_reward(q, values, M) - 1e-13
 
 
-def test_a_played_sequence_is_rewarded_round_by_round() -> None:
+def test_a_sequence_of_policies_is_rewarded_round_by_round() -> None:
     rng = np.random.default_rng(6)
     values, qs = rng.random((7, 3, 5)), rng.dirichlet(np.ones(5), size=7)
     order = sort_experts(values)
@@ -164,23 +171,23 @@ def test_a_played_sequence_is_rewarded_round_by_round() -> None:
     assert_array_equal(expected_rewards(qs, values, order, 4), alone)
 
 
-def deviation(q: Floats, values: Floats, M: int, believed: float, n: int = 4_000) -> float:
-    """How many standard errors the mean of n sampled rewards lies from the believed one."""
+def deviation(q: Floats, values: Floats, M: int, expected: float, n: int = 4_000) -> float:
+    """How many standard errors the mean of n sampled rewards lies from the expected one."""
     rng = np.random.default_rng(7)
     rewards = np.array([sum_max(values, rng.choice(q.size, size=M, p=q)) for _ in range(n)])
-    return float(abs(rewards.mean() - believed) / (rewards.std() / np.sqrt(n)))
+    return float(abs(rewards.mean() - expected) / (rewards.std() / np.sqrt(n)))
 
 
 def test_sampling_agrees_with_the_exact_value() -> None:
     rng = np.random.default_rng(8)
     q, values = rng.dirichlet(np.ones(6)), rng.random((3, 6))
-    assert deviation(q, values, 3, believed=expected_reward(q, values, 3)) < 5
+    assert deviation(q, values, 3, expected=expected_reward(q, values, 3)) < 5
 
 
 def test_the_test_above_would_notice_a_wrong_number_of_draws() -> None:
     rng = np.random.default_rng(8)
     q, values = rng.dirichlet(np.ones(6)), rng.random((3, 6))
-    assert deviation(q, values, 3, believed=expected_reward(q, values, 4)) > 5
+    assert deviation(q, values, 3, expected=expected_reward(q, values, 4)) > 5
 
 
 def test_equal_values_are_ordered_by_index_in_small_integers() -> None:
@@ -207,7 +214,7 @@ def test_an_empty_panel_earns_nothing() -> None:
     assert sum_max(np.ones((2, 3)), np.array([], dtype=np.int64)) == 0.0
 
 
-def test_an_expert_without_a_chance_still_has_a_slope() -> None:
+def test_an_expert_with_probability_0_has_a_slope() -> None:
     values = np.array([[[0.2, 0.9]]])
     _, slope = reward_and_slope(np.array([1.0, 0.0]), values, sort_experts(values), 3, np.ones(1))
     assert_allclose(slope, [0.0, 3 * 0.7], atol=1e-15)

@@ -1,4 +1,4 @@
-"""The best M: what sorting finds, among those up; and orders that prefer nobody."""
+"""The best M equal those of sorting among the available; random orders are uniform."""
 
 import itertools
 import math
@@ -22,32 +22,32 @@ ALL = np.empty(0, np.bool_)
     seed=st.integers(0, 99),
 )
 @settings(deadline=None, derandomize=True)
-def test_the_best_are_those_that_sorting_finds(scores: list[float], count: int, seed: int) -> None:
-    up = np.random.default_rng(seed).random(len(scores)) < 0.7
-    up[seed % len(scores)] = True
-    for mask in (ALL, up):
-        there = [i for i in range(len(scores)) if mask.size == 0 or mask[i]]
-        order = sorted(there, key=lambda i: -scores[i])  # stable: equals by index
+def test_the_top_m_equal_those_of_sorting(scores: list[float], count: int, seed: int) -> None:
+    available = np.random.default_rng(seed).random(len(scores)) < 0.7
+    available[seed % len(scores)] = True
+    for mask in (ALL, available):
+        candidates = [i for i in range(len(scores)) if mask.size == 0 or mask[i]]
+        order = sorted(candidates, key=lambda i: -scores[i])  # stable: equals by index
         expected = list(itertools.islice(itertools.cycle(order[:count]), count))
         assert choose_top_m(np.array(scores), count, mask).tolist() == expected
 
 
-def test_scores_that_are_no_numbers_still_give_experts() -> None:
+def test_scores_of_nan_give_available_experts() -> None:
     chosen = choose_top_m(np.full(6, np.nan), 4, np.array([False, True, True, True, True, True]))
     assert set(chosen.tolist()) <= {1, 2, 3, 4, 5}
 
 
-def deviation(believed: Floats, n: int = 20_000) -> float:
-    """Largest z-score of how often each expert is among three of five, against the believed."""
-    up = np.array([True, True, False, True, True])
+def deviation(probabilities: Floats, n: int = 20_000) -> float:
+    """Largest z-score of how often each expert is among three of five, against probabilities."""
+    available = np.array([True, True, False, True, True])
     count = np.zeros(5)
     for t in range(n):
-        count[choose_random_experts(5, 3, up, RngKey(1, t), 0)] += 1
-    spread = np.sqrt(n * believed * (1 - believed))
-    return float(np.abs((count - n * believed)[up] / spread[up]).max())
+        count[choose_random_experts(5, 3, available, RngKey(1, t), 0)] += 1
+    spread = np.sqrt(n * probabilities * (1 - probabilities))
+    return float(np.abs((count - n * probabilities)[available] / spread[available]).max())
 
 
-def test_some_are_any_of_those_up_and_nobody_is_preferred() -> None:
+def test_random_experts_are_available_and_equally_likely() -> None:
     assert deviation(np.full(5, 3 / 4)) < 5
 
 
@@ -55,7 +55,7 @@ def test_the_test_above_would_notice_a_preference() -> None:
     assert deviation(np.array([0.77, 0.75, 0.75, 0.75, 0.73])) > 5
 
 
-def test_every_order_comes_as_often_as_any_other() -> None:
+def test_all_orders_are_equally_likely() -> None:
     seen: dict[tuple[int, ...], int] = {}
     for t in range(12_000):
         items = np.arange(4)
@@ -68,7 +68,7 @@ def test_every_order_comes_as_often_as_any_other() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
-def test_a_random_panel_has_distinct_members_as_far_as_there_are(count: int) -> None:
+def test_a_random_panel_has_as_many_distinct_members_as_possible(count: int) -> None:
     for t in range(50):
         panel = choose_random_experts(4, count, ALL, RngKey(0, t), 0)
         assert len(panel) == count
