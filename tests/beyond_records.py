@@ -1,4 +1,4 @@
-"""Made-up records of the experiments beyond the paper that follow a given story."""
+"""Made-up records of the experiments beyond the paper, with good or bad results."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,14 +8,14 @@ import polars as pl
 
 from bylot_paper.grid import GUARDED_POLICIES, Cell, list_cells
 from bylot_paper.records import RECORD_SCHEMA
-from paper_records import BOUNDS, RUN, common
+from paper_records import BOUNDS, RUN, make_common_columns
 
 LOST = {"omd": 0.04, "ts-bwk": 0.03, "cbwk": 0.06, "strict": 0.02, "tangent": 0.004}
 OPTIMUM = {"tight": 3.0, "medium": 3.0, "loose": 3.0, "stress": 2.6}
 
 
 def make_beyond_records(good: bool = True, seeds: int = 4, **run: Any) -> Any:
-    """All experiments past the paper, as they must come out, or as they must not."""
+    """Records of all experiments beyond the paper, with good or with bad results."""
     names = ("beyond", "ablation", "periods", "settings")
     rows = [make_beyond_row(cell, good) for name in names for cell in list_cells(name, seeds)]
     return SimpleNamespace(
@@ -24,19 +24,19 @@ def make_beyond_records(good: bool = True, seeds: int = 4, **run: Any) -> Any:
 
 
 def make_beyond_row(cell: Cell, good: bool) -> dict[str, Any]:
-    """One row."""
+    """Make the record of one cell."""
     name, _, changes = cell.policy.partition(":")
     rng = np.random.default_rng([cell.seed, sum(map(ord, cell.id))])
-    ours = name in GUARDED_POLICIES
+    guarded = name in GUARDED_POLICIES
     lost = LOST.get(name, -0.02 if cell.level == "stress" else 0.003) + 0.001 * rng.normal()
-    lost += 0.05 if ours and not good else 0.0
+    lost += 0.05 if guarded and not good else 0.0
     lost -= 0.001 if changes.startswith("eta=2.0,patience=30.0") else 0.0
-    broken = not ours or "guard" in changes or not good
+    broken = not guarded or "guard" in changes or not good
     outside = 0.1 if broken and cell.seed % 2 else 0.0
     count = 20_000 // cell.period if cell.period else None
     best = OPTIMUM[cell.level]
     workload, expert = BOUNDS.get(cell.level, (0.8, 1.0))
-    return common(*(getattr(cell, field) for field in FIELDS)) | {
+    return make_common_columns(*(getattr(cell, field) for field in FIELDS)) | {
         "cell": cell.id,
         "period": cell.period,
         "reward": best - lost,
@@ -56,15 +56,15 @@ def make_beyond_row(cell: Cell, good: bool) -> dict[str, Any]:
         "replaced": 5 if changes == "pace=None" else 0,
         "periods": count,
         "bad_periods": None if count is None else round(outside * count),
-        **(curves(best, lost) if cell.experiment in ("beyond", "periods") else {}),
+        **(make_curves(best, lost) if cell.experiment in ("beyond", "periods") else {}),
     }
 
 
 FIELDS = ("experiment", "environment", "level", "policy", "dimensions", "seed")
 
 
-def curves(best: float, lost: float) -> dict[str, Any]:
-    """Falling to what is lost at the end."""
+def make_curves(best: float, lost: float) -> dict[str, Any]:
+    """Curves whose regret falls to its final value."""
     t = np.arange(200, 10_001, 200)
     r1 = lost + 0.1 * np.exp(-t / 1_000)
     return {

@@ -1,4 +1,4 @@
-"""Made-up records of all policies in all scenarios that follow a given story."""
+"""Made-up records of all policies in all scenarios with a given loss per policy."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -15,15 +15,16 @@ from bylot_paper.grid import (
     list_cells,
 )
 from bylot_paper.records import RECORD_SCHEMA
-from paper_records import RUN, common
+from paper_records import RUN, make_common_columns
 
 FIELDS = ("experiment", "environment", "level", "policy", "dimensions", "seed")
 LOST = dict.fromkeys(COMPARED_POLICIES, 0.08) | {"distinct": 0.03, "tangent": 0.04, "greedy": -0.01}
 
 
 def make_comparison_records(lost: Mapping[str, float] = LOST, seeds: int = 4, **run: Any) -> Any:
-    """What policies lose on a made-up crowd, which is no world beside itself; the paper's leave a
-    limit in odd seeds where there are any limits.
+    """Records with the given loss of each policy, as of a run on the synthetic crowd alone.
+
+    Policies of the paper break a limit in odd seeds if there are limits.
     """
     cells = [cell for name in COMPARISON_EXPERIMENTS for cell in list_cells(name, seeds)]
     rows = [
@@ -37,11 +38,11 @@ def make_comparison_records(lost: Mapping[str, float] = LOST, seeds: int = 4, **
 
 
 def make_comparison_row(cell: Cell, lost: float) -> dict[str, Any]:
-    """One row."""
+    """Make the record of one cell."""
     rng = np.random.default_rng([cell.seed, sum(map(ord, cell.id))])
     kept = cell.policy in OWN_POLICIES or cell.level == "none" or cell.seed % 2 == 0
     reward = 0.9 - lost + 0.001 * rng.normal()
-    return common(*(getattr(cell, field) for field in FIELDS)) | {
+    return make_common_columns(*(getattr(cell, field) for field in FIELDS)) | {
         "cell": cell.id,
         "period": cell.period,
         "reward": reward,

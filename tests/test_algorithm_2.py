@@ -1,4 +1,4 @@
-"""Which policy the shared dual must be charged for: the one that was played.
+"""The shared dual must be charged for the policy that was played.
 
 The printed line (b) of the paper's Algorithm 2 charges the *current* context's last iterate, the
 remark after it the policy actually played. Where contexts are seen twice each, the printed line
@@ -13,32 +13,34 @@ from bylot.policies import Omd
 from bylot.policies.base import decide, learn
 from small import distance_to_box
 
-DEAR = Problem(["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05)
-ALL_UP = np.empty(0, np.bool_)
+EXPENSIVE_AND_CHEAP = Problem(
+    ["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05
+)
+ALL_AVAILABLE = np.empty(0, np.bool_)
 
 
-def violation(contexts: int, printed: bool) -> float:
+def compute_violation(contexts: int, printed: bool) -> float:
     """Distance of the mean surrogate cost from S when each context is seen twice."""
     policy = Omd(eta=0.5, batch=1, baseline=False)
-    rule = policy.bind(DEAR)
+    rule = policy.bind(EXPENSIVE_AND_CHEAP)
     state = policy.start(rule, contexts)
     u, t = [], 0
     for x in range(contexts):
         for _ in range(2):
             if printed and t:
                 state.dual.u[:] = rule.rows @ state.q[x]
-            ticket = decide(rule, state, x, RngKey(1, t), ALL_UP)
+            ticket = decide(rule, state, x, RngKey(1, t), ALL_AVAILABLE)
             learn(rule, state, ticket, float(ticket.draws[0] == 0))
             u.append(rule.rows @ state.q[x])
             t += 1
-    return distance_to_box(DEAR.box, np.mean(u, axis=0))
+    return distance_to_box(EXPENSIVE_AND_CHEAP.box, np.mean(u, axis=0))
 
 
 def test_charging_the_policy_played_leaves_no_violation() -> None:
-    assert violation(contexts=500, printed=False) == 0
-    assert violation(contexts=4_000, printed=False) == 0
+    assert compute_violation(contexts=500, printed=False) == 0
+    assert compute_violation(contexts=4_000, printed=False) == 0
 
 
 def test_the_printed_line_leaves_a_violation_that_does_not_vanish() -> None:
-    assert violation(contexts=500, printed=True) > 0.05
-    assert violation(contexts=4_000, printed=True) > 0.05
+    assert compute_violation(contexts=500, printed=True) > 0.05
+    assert compute_violation(contexts=4_000, printed=True) > 0.05

@@ -17,9 +17,9 @@ from bylot_paper.report import FIGURE_DRAWERS, write_report
 from bylot_paper.report.beyond import collect_sweeps
 from bylot_paper.report.figures import BEYOND_LEVEL_STYLES
 from paper_records import AS_WRITTEN, make_paper_records
-from test_report import Page, grids, is_grid
+from test_report import Page, find_tables, is_rectangular
 
-DRAWN = {name: draw for name, draw in FIGURE_DRAWERS.items() if name.startswith("beyond")}
+BEYOND_FIGURES = {name: draw for name, draw in FIGURE_DRAWERS.items() if name.startswith("beyond")}
 
 
 def judge_checks(cells: pl.DataFrame, run: Any) -> list[JudgedClaim]:
@@ -28,60 +28,62 @@ def judge_checks(cells: pl.DataFrame, run: Any) -> list[JudgedClaim]:
 
 
 @pytest.fixture(scope="module")
-def good() -> Any:
+def good_records() -> Any:
     """Records with good results."""
     return make_beyond_records()
 
 
 @pytest.fixture(scope="module")
-def bad() -> Any:
+def bad_records() -> Any:
     """Records with bad results."""
     return make_beyond_records(good=False)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, good: Any) -> Path:
-    """A report on the paper's experiments and on ours, some of which were refused."""
+def report_folder(tmp_path_factory: pytest.TempPathFactory, good_records: Any) -> Path:
+    """A report on the paper's experiments and on those beyond it, some of which were refused."""
     paper = make_paper_records(AS_WRITTEN, seeds=4)
-    refused = good.cells.filter(pl.col("cell").str.contains("periods/tight/regime/distinct/P=250/"))
-    gone = [name for name in refused.columns if name not in ("cell", "seed", *GroupKey._fields)]
-    refused = refused.with_columns(pl.lit(None).alias(name) for name in gone).with_columns(
+    refused = good_records.cells.filter(
+        pl.col("cell").str.contains("periods/tight/regime/distinct/P=250/")
+    )
+    cleared = [name for name in refused.columns if name not in ("cell", "seed", *GroupKey._fields)]
+    refused = refused.with_columns(pl.lit(None).alias(name) for name in cleared).with_columns(
         pl.lit("a period of 250 rounds is too short").alias("refused")
     )
-    rest = good.cells.filter(~pl.col("cell").is_in(refused["cell"].implode()))
+    rest = good_records.cells.filter(~pl.col("cell").is_in(refused["cell"].implode()))
     paper.cells = pl.concat([paper.cells, rest, refused.cast(rest.schema)]).sort("cell")
-    place = tmp_path_factory.mktemp("beyond")
-    write_report(paper, place)
-    return place
+    folder = tmp_path_factory.mktemp("beyond")
+    write_report(paper, folder)
+    return folder
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_a_check_holds_where_the_records_say_so_and_fails_where_not(
-    check: str, good: Any, bad: Any
+def test_a_check_holds_on_good_records_and_fails_on_bad_ones(
+    check: str, good_records: Any, bad_records: Any
 ) -> None:
-    for records, verdict in ((good, HOLDS), (bad, FAILS)):
+    for records, verdict in ((good_records, HOLDS), (bad_records, FAILS)):
         [row] = [row for row in judge_checks(records.cells, records.run) if row.id == check]
         assert row.verdict == verdict, row.measured
 
 
-def test_one_run_outside_a_limit_is_enough_to_fail(good: Any) -> None:
+def test_one_run_outside_a_limit_is_enough_to_fail(good_records: Any) -> None:
     one = pl.col("cell") == "beyond/loose/regime/tangent/N=3/seed=02"
-    cells = good.cells.with_columns(
+    cells = good_records.cells.with_columns(
         pl.when(one).then(1e-6).otherwise(pl.col("outside")).alias("outside")
     )
-    verdicts = {row.id: row.verdict for row in judge_checks(cells, good.run)}
+    verdicts = {row.id: row.verdict for row in judge_checks(cells, good_records.run)}
     assert verdicts["tangent-always-feasible"] == FAILS
     assert verdicts["distinct-always-feasible"] == HOLDS
 
 
-def test_without_records_no_check_can_be_tested(good: Any) -> None:
-    for cells in (good.cells.clear(), make_beyond_records(seeds=2).cells):
-        assert {row.verdict for row in judge_checks(cells, good.run)} == {UNKNOWN}
+def test_without_records_no_check_can_be_tested(good_records: Any) -> None:
+    for cells in (good_records.cells.clear(), make_beyond_records(seeds=2).cells):
+        assert {row.verdict for row in judge_checks(cells, good_records.run)} == {UNKNOWN}
 
 
-def test_a_check_says_what_the_run_lacks(good: Any) -> None:
-    few = good.cells.filter(pl.col("level") != "loose")
-    (notes,) = {tuple(row.caveats) for row in judge_checks(few, good.run)}
+def test_a_check_names_missing_groups_and_synthetic_data(good_records: Any) -> None:
+    fewer = good_records.cells.filter(pl.col("level") != "loose")
+    (notes,) = {tuple(row.caveats) for row in judge_checks(fewer, good_records.run)}
     assert any("INCOMPLETE: 36 of the 48 groups of beyond" in note for note in notes)
     assert any("SYNTHETIC" in note for note in notes)
 
@@ -97,7 +99,7 @@ def make_short_records(seeds: int = 4) -> Any:
     return records
 
 
-def test_periods_longer_than_the_run_are_not_missing() -> None:
+def test_periods_longer_than_the_run_are_not_reported_as_missing() -> None:
     (notes,) = {
         tuple(row.caveats)
         for row in judge_checks(make_short_records().cells, make_short_records().run)
@@ -122,7 +124,7 @@ def test_a_report_beyond_the_paper_alone_has_no_claims(tmp_path: Path) -> None:
     assert "so few rounds; none did here" in text
 
 
-def test_two_seeds_give_no_empty_table_but_reasons_in_words(tmp_path: Path) -> None:
+def test_with_two_seeds_reasons_replace_the_table_of_verdicts(tmp_path: Path) -> None:
     write_report(make_short_records(seeds=2), tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| verdict | claim |" not in text
@@ -132,48 +134,52 @@ def test_two_seeds_give_no_empty_table_but_reasons_in_words(tmp_path: Path) -> N
     assert "| verdict | claim |" in (tmp_path / "report.md").read_text()
 
 
-def test_records_beyond_the_paper_change_no_verdict_on_it(folder: Path) -> None:
+def test_records_beyond_the_paper_do_not_change_the_verdicts_on_the_paper(
+    report_folder: Path,
+) -> None:
     alone = make_paper_records(AS_WRITTEN, seeds=4)
     rows = [row._asdict() for row in judge_claims(alone.cells, alone.run)]
-    written = json.loads((folder / "claims.json").read_text())
-    assert [row["verdict"] for row in written] == [row["verdict"] for row in rows]
-    assert [row["measured"] for row in written] == [row["measured"] for row in rows]
-    checks = json.loads((folder / "beyond.json").read_text())
+    reported = json.loads((report_folder / "claims.json").read_text())
+    assert [row["verdict"] for row in reported] == [row["verdict"] for row in rows]
+    assert [row["measured"] for row in reported] == [row["measured"] for row in rows]
+    checks = json.loads((report_folder / "beyond.json").read_text())
     assert [row["id"] for row in checks] == list(CHECKS)
 
 
-def test_the_report_keeps_the_two_apart_and_says_what_was_refused(folder: Path) -> None:
-    text = (folder / "report.md").read_text()
-    paper, past = text.split("## Beyond the paper")
+def test_the_report_separates_the_sections_and_lists_refused_runs(report_folder: Path) -> None:
+    text = (report_folder / "report.md").read_text()
+    paper, beyond = text.split("## Beyond the paper")
     for word in ("stress", "tangent", "distinct", "figures/beyond"):
         assert word not in paper.split("## Limits")[1]
     assert "## Sentence by sentence" in paper
-    assert all(f"| {check} |" in past for check in CHECKS)
-    assert "a period of 250 rounds is too short | 250 | 4 |" in past
-    assert "Runs that a policy refused" in past
-    assert "such runs are listed above" in past.split("Runs that a policy refused")[1]
-    assert all(map(is_grid, grids(text)))
-    for name in DRAWN:
-        assert f"(figures/{name}.png)" in past
-    Page((folder / "report.html").read_text())
+    assert all(f"| {check} |" in beyond for check in CHECKS)
+    assert "a period of 250 rounds is too short | 250 | 4 |" in beyond
+    assert "Runs that a policy refused" in beyond
+    assert "such runs are listed above" in beyond.split("Runs that a policy refused")[1]
+    assert all(map(is_rectangular, find_tables(text)))
+    for name in BEYOND_FIGURES:
+        assert f"(figures/{name}.png)" in beyond
+    Page((report_folder / "report.html").read_text())
 
 
-def test_the_sentences_follow_the_numbers(folder: Path, bad: Any, tmp_path: Path) -> None:
-    past = (folder / "report.md").read_text().split("## Beyond the paper")[1]
-    assert "Within all limits in every run: tangent, distinct." in past
-    assert re.search(r"Periods outside a limit, all lengths and cases: omd [1-9]", past)
-    assert "distinct 0 of" in past
-    assert "no guard" in past
-    assert "best of these settings would have reduced" in past
-    write_report(bad, tmp_path)
+def test_the_sentences_of_the_report_follow_the_numbers(
+    report_folder: Path, bad_records: Any, tmp_path: Path
+) -> None:
+    beyond = (report_folder / "report.md").read_text().split("## Beyond the paper")[1]
+    assert "Within all limits in every run: tangent, distinct." in beyond
+    assert re.search(r"Periods outside a limit, all lengths and cases: omd [1-9]", beyond)
+    assert "distinct 0 of" in beyond
+    assert "no guard" in beyond
+    assert "best of these settings would have reduced" in beyond
+    write_report(bad_records, tmp_path)
     other = (tmp_path / "report.md").read_text()
     assert "Within all limits in every run: none." in other
-    assert "## Sentence by sentence" not in other  # nothing of the paper's was played
+    assert "## Sentence by sentence" not in other  # no experiment of the paper was run
     assert "SYNTHETIC" in other
 
 
-def test_the_sweep_over_settings_finds_the_best_and_what_it_would_gain(good: Any) -> None:
-    found = collect_sweeps(RecordGroups(good.cells))
+def test_the_sweep_over_settings_finds_the_best_and_its_gain(good_records: Any) -> None:
+    found = collect_sweeps(RecordGroups(good_records.cells))
     assert [one.policy for one in found] == list(GUARDED_POLICIES)
     for one in found:
         assert one.lost.shape == (81, 4, 4)
@@ -181,31 +187,33 @@ def test_the_sweep_over_settings_finds_the_best_and_what_it_would_gain(good: Any
         assert one.settings[one.usual] == format_default_tuning(one.policy)
         assert one.gain == pytest.approx(one.default - one.lost[one.best].mean())
         assert 0 < one.gain_elsewhere < one.gain  # half of the gain is luck
-    gone = good.cells.filter(~pl.col("policy").str.contains("eta=1.0,patience=100.0"))
+    without_default = good_records.cells.filter(
+        ~pl.col("policy").str.contains("eta=1.0,patience=100.0")
+    )
     assert (
-        collect_sweeps(RecordGroups(gone)) == []
+        collect_sweeps(RecordGroups(without_default)) == []
     )  # without the default there is nothing to compare with
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_figure_comes_out_of_whole_partial_and_empty_records(
-    name: str, good: Any, tmp_path: Path
+@pytest.mark.parametrize("name", BEYOND_FIGURES)
+def test_figures_are_drawn_from_complete_partial_and_empty_records(
+    name: str, good_records: Any, tmp_path: Path
 ) -> None:
-    draw = DRAWN[name]
-    png, svg = draw(good.cells, good.run, tmp_path)
+    draw = BEYOND_FIGURES[name]
+    png, svg = draw(good_records.cells, good_records.run, tmp_path)
     assert png.name == f"{name}.png"
     assert min(png.stat().st_size, svg.stat().st_size) > 10_000
     assert "SYNTHETIC" in svg.read_text()
-    part = good.cells.filter((pl.col("seed") == 0) & (pl.col("policy") == "distinct"))
-    assert len(draw(part.filter(pl.col("level") == "stress"), good.run, tmp_path)) == 2
-    assert draw(good.cells.clear(), good.run, tmp_path) == []
+    part = good_records.cells.filter((pl.col("seed") == 0) & (pl.col("policy") == "distinct"))
+    assert len(draw(part.filter(pl.col("level") == "stress"), good_records.run, tmp_path)) == 2
+    assert draw(good_records.cells.clear(), good_records.run, tmp_path) == []
     assert (
-        draw(make_paper_records(AS_WRITTEN, seeds=3).cells, good.run, tmp_path) == []
+        draw(make_paper_records(AS_WRITTEN, seeds=3).cells, good_records.run, tmp_path) == []
     )  # the paper's only
 
 
 def test_series_differ_even_without_colour() -> None:
-    for looks in (BEYOND_POLICY_STYLES, BEYOND_LEVEL_STYLES):
-        assert len({look.colour for look in looks.values()}) == len(looks)
-        assert len({look.marker for look in looks.values()}) == len(looks)
-        assert len({str(look.line) for look in looks.values()}) == len(looks)
+    for styles in (BEYOND_POLICY_STYLES, BEYOND_LEVEL_STYLES):
+        assert len({style.colour for style in styles.values()}) == len(styles)
+        assert len({style.marker for style in styles.values()}) == len(styles)
+        assert len({str(style.line) for style in styles.values()}) == len(styles)

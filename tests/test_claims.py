@@ -35,25 +35,25 @@ FALSE_IN = {"tight-ts-bwk-regime": "rivals shaken"}  # 20 of 20 do not refute 85
 
 
 @cache
-def verdicts(story: str) -> dict[str, JudgedClaim]:
-    """All rows of a story."""
+def judge_story(story: str) -> dict[str, JudgedClaim]:
+    """The verdicts on all claims, by id, on the records of a story."""
     records = make_paper_records(STORIES[story])
     return {row.id: row for row in judge_claims(records.cells, records.run)}
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_holds_where_the_records_say_so(claim: str) -> None:
-    row = verdicts(TRUE_IN.get(claim, "as written"))[claim]
+def test_a_claim_holds_on_records_that_support_it(claim: str) -> None:
+    row = judge_story(TRUE_IN.get(claim, "as written"))[claim]
     assert row.verdict == HOLDS, row.measured
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_fails_where_the_records_say_the_opposite(claim: str) -> None:
-    row = verdicts(FALSE_IN.get(claim, "contrary"))[claim]
+def test_a_claim_fails_on_records_that_contradict_it(claim: str) -> None:
+    row = judge_story(FALSE_IN.get(claim, "contrary"))[claim]
     assert row.verdict == FAILS, row.measured
 
 
-def test_without_records_nothing_can_be_tested() -> None:
+def test_without_records_every_verdict_is_unknown() -> None:
     records = make_paper_records(AS_WRITTEN)
     for cells in (records.cells.clear(), pl.DataFrame()):
         for row in judge_claims(cells, records.run):
@@ -69,7 +69,7 @@ def test_two_seeds_are_too_few_for_any_verdict() -> None:
 
 
 @pytest.mark.parametrize("policy", ["omd", "ts-bwk", "random"])
-def test_claims_on_a_missing_policy_cannot_be_tested_and_the_others_can(policy: str) -> None:
+def test_only_claims_on_a_missing_policy_are_unknown(policy: str) -> None:
     records = make_paper_records(AS_WRITTEN)
     rest = records.cells.filter((pl.col("policy") != policy) | (pl.col("experiment") == "sweep"))
     rows = {row.id: row for row in judge_claims(rest, records.run)}
@@ -79,7 +79,7 @@ def test_claims_on_a_missing_policy_cannot_be_tested_and_the_others_can(policy: 
     assert rows["r2-gone-n3"].verdict == HOLDS
 
 
-def test_a_run_that_ends_before_the_stated_update_cannot_be_judged() -> None:
+def test_a_claim_on_an_update_after_the_end_of_the_run_is_unknown() -> None:
     records = make_paper_records(AS_WRITTEN)
     curves = [name for name in records.cells.columns if name.startswith("curve_")]
     short = records.cells.with_columns(pl.col(name).list.head(200) for name in curves)
@@ -90,8 +90,8 @@ def test_a_run_that_ends_before_the_stated_update_cannot_be_judged() -> None:
     assert "2,000 rounds instead of 10,000" in rows["r1-plateau-true"].caveats
 
 
-def test_a_verdict_on_a_made_up_crowd_says_so() -> None:
-    made_up = verdicts("as written")["omd-near-optimal"]
+def test_a_verdict_on_a_synthetic_crowd_says_so() -> None:
+    made_up = judge_story("as written")["omd-near-optimal"]
     assert any("SYNTHETIC" in note for note in made_up.caveats)
     records = make_paper_records(
         AS_WRITTEN, data={"name": "trec", "digest": TREC_DIGEST, "synthetic": False}
@@ -125,8 +125,8 @@ def test_a_verdict_on_part_of_an_experiment_says_so() -> None:
         assert rows["r1-plateau-true"].caveats == []  # of the other experiment
 
 
-def test_a_row_says_what_was_asked_and_what_was_measured() -> None:
-    for row in verdicts("as written").values():
+def test_a_verdict_has_the_claim_the_rule_and_the_measurement() -> None:
+    for row in judge_story("as written").values():
         assert re.fullmatch(r"[a-z0-9-]+", row.id)
         assert row.section.startswith(("6.2", "6.3"))
         assert all(len(text) > 10 for text in (row.claim, row.rule, row.measured))
@@ -136,22 +136,22 @@ def test_a_row_says_what_was_asked_and_what_was_measured() -> None:
 def test_no_sentence_is_copied_from_the_paper() -> None:
     if not PAPER.exists():
         pytest.skip("the paper is not beside the repository")
-    paper = " ".join(words(PAPER.read_text()))
+    paper = " ".join(split_words(PAPER.read_text()))
     for claim in CLAIMS.values():
         for text in (claim.says, claim.rule):
-            said = words(text)
-            for start in range(len(said) - 7):
-                assert " ".join(said[start : start + 8]) not in paper
+            claim_words = split_words(text)
+            for start in range(len(claim_words) - 7):
+                assert " ".join(claim_words[start : start + 8]) not in paper
 
 
-def words(text: str) -> list[str]:
-    """Lower-case letters and digits only, so that markup does not hide a copy."""
+def split_words(text: str) -> list[str]:
+    """Split a text into lower-case words without markup, which could hide a copy."""
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
-def test_a_reading_that_changes_a_verdict_is_reported() -> None:
+def test_a_variant_that_changes_a_verdict_is_reported() -> None:
     records = make_paper_records(AS_WRITTEN)
-    weak = records.cells.filter(
+    instant = records.cells.filter(
         (pl.col("policy") == "ts-bwk") & (pl.col("level") == "tight")
     ).with_columns(
         pl.lit("ts-bwk-instant").alias("policy"),
@@ -160,7 +160,7 @@ def test_a_reading_that_changes_a_verdict_is_reported() -> None:
     )
     assert compare_readings(records.cells, records.run) == []
     found = {
-        one.claim: one for one in compare_readings(pl.concat([records.cells, weak]), records.run)
+        one.claim: one for one in compare_readings(pl.concat([records.cells, instant]), records.run)
     }
     assert found["tight-ts-bwk-stochastic"].usual == HOLDS
     assert found["tight-ts-bwk-stochastic"].other == FAILS
@@ -170,20 +170,20 @@ def test_a_reading_that_changes_a_verdict_is_reported() -> None:
 
 
 @pytest.mark.parametrize(("count", "runs"), [(0, 20), (8, 20), (19, 20), (20, 20), (1, 3)])
-def test_the_interval_is_wilsons(count: int, runs: int) -> None:
+def test_the_interval_is_the_wilson_interval(count: int, runs: int) -> None:
     share, z = count / runs, norm.ppf(0.975)
     centre, scale = share + z * z / (2 * runs), 1 + z * z / runs
-    reach = z * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
-    ends = (centre - reach) / scale, (centre + reach) / scale
+    half_width = z * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
+    ends = (centre - half_width) / scale, (centre + half_width) / scale
     assert wilson_interval(count, runs) == pytest.approx(ends, abs=1e-12)
 
 
-def test_the_interval_without_runs_excludes_nothing() -> None:
+def test_the_interval_without_runs_is_zero_to_one() -> None:
     assert wilson_interval(0, 0) == (0.0, 1.0)
     assert wilson_interval(20, 20)[1] == 1.0  # not a rounding error less: 100% must be inside
 
 
-def test_a_difference_is_clear_beyond_two_standard_errors_only() -> None:
+def test_a_difference_is_clear_only_beyond_two_standard_errors() -> None:
     assert paired_difference({0: 1.0, 1: 2.0, 2: 4.0}, {0: 0.0, 1: 0.0, 2: 0.0}).clear
     assert not paired_difference({0: 1.0, 1: 0.0, 2: 4.0}, {0: 0.0, 1: 0.0, 2: 0.0}).clear
     assert not PairedDifference(0.0, 0.0).clear

@@ -18,13 +18,13 @@ BYLOT = [sys.executable, "-m", "bylot"]
 ROOT = Path(__file__).parent.parent
 
 
-def bylot(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a real process, as a person would start it."""
+def run_bylot(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process, as a user would."""
     return subprocess.run([*BYLOT, *arguments], capture_output=True, text=True, check=False)
 
 
-def bylot_without_reader(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a process whose standard output is a pipe that nobody reads."""
+def run_bylot_without_reader(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a process whose standard output is a pipe without a reader."""
     read, write = os.pipe()
     os.close(read)
     try:
@@ -36,7 +36,7 @@ def bylot_without_reader(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_lists_the_verbs() -> None:
-    answer = bylot("--help")
+    answer = run_bylot("--help")
     assert answer.returncode == 0
     assert "bench" in answer.stdout
     assert "demo" in answer.stdout
@@ -63,10 +63,10 @@ def test_simulate_loads_few_modules_and_nothing_of_the_paper() -> None:
     assert len(loaded) <= 110
 
 
-def test_wrong_usage_is_two_and_an_explained_error_is_one(
+def test_wrong_usage_exits_with_2_and_an_explained_error_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert bylot("fly").returncode == 2
+    assert run_bylot("fly").returncode == 2
     for option, wrong, expected in (
         ("--rounds", "0", "a whole number from 1 to 1,000,000"),
         ("--rounds", "many", "a whole number from 1 to 1,000,000"),
@@ -96,26 +96,26 @@ def test_the_demo_prints_a_table_and_writes_figures(
 
 
 @pytest.mark.parametrize("verb", [["problem", "schema"], ["problem", "new"]], ids=" ".join)
-def test_a_verb_whose_reader_has_gone_exits_quietly_with_the_code_of_a_broken_pipe(
+def test_output_to_a_closed_pipe_exits_quietly_with_141(
     verb: list[str],
 ) -> None:
-    done = bylot_without_reader(*verb)
+    done = run_bylot_without_reader(*verb)
     assert done.returncode == 141
     assert done.stderr == ""
 
 
-def test_help_that_nobody_reads_is_no_error() -> None:
-    assert bylot_without_reader("--help").stderr == ""  # argparse may have swallowed the error
+def test_help_to_a_closed_pipe_is_not_an_error() -> None:
+    assert run_bylot_without_reader("--help").stderr == ""  # argparse may have swallowed the error
 
 
-def test_an_error_is_printed_even_if_nobody_reads_the_output(tmp_path: Path) -> None:
-    done = bylot_without_reader("problem", "check", str(tmp_path / "none.yaml"))
+def test_an_error_is_printed_even_if_stdout_is_closed(tmp_path: Path) -> None:
+    done = run_bylot_without_reader("problem", "check", str(tmp_path / "none.yaml"))
     assert done.returncode == 1
     assert done.stderr.startswith("bylot: ")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_error_that_nobody_reads_exits_quietly_too(tmp_path: Path) -> None:
+def test_an_error_to_a_closed_stderr_exits_quietly(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     command = [*BYLOT, "problem", "check", str(tmp_path / "none.yaml")]
@@ -125,7 +125,7 @@ def test_an_error_that_nobody_reads_exits_quietly_too(tmp_path: Path) -> None:
     assert done.stdout == b""
 
 
-def test_the_beginning_of_a_long_output_can_be_read_alone(tmp_path: Path) -> None:
+def test_a_reader_can_stop_after_the_beginning_of_a_long_output(tmp_path: Path) -> None:
     names = [f"expert-{i:05d}-{'x' * 60}" for i in range(3_000)]  # more than a pipe holds
     lines = [f"  - {{name: {name}, usd: {1 + i % 3}}}\n" for i, name in enumerate(names)]
     rest = "costs: {usd: dollars}\nlimits:\n  - {cost: usd, at_most: 4, per: request}\n"
@@ -172,26 +172,26 @@ def test_a_character_that_the_terminal_cannot_encode_is_escaped(tmp_path: Path) 
     assert rb"\xe9t\xe9 at_least" in done.stdout
 
 
-def hinted_extras() -> set[str]:
+def find_hinted_extras() -> set[str]:
     """The extras that hints in the source name."""
     pattern = re.compile(r"(?:install_command|explain_missing_extra)\([\"'](\w+)[\"']\)")
     files = (ROOT / "src").rglob("*.py")
     return {extra for path in files for extra in pattern.findall(path.read_text(encoding="utf-8"))}
 
 
-def test_every_extra_that_is_hinted_at_is_one_of_the_project() -> None:
+def test_every_extra_named_in_a_hint_exists_in_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    served = {"client", "serve", "postgres"}
-    assert hinted_extras() == {"plot", "reproduce", "ray", "bench"} | served
-    assert hinted_extras() <= set(project["optional-dependencies"])
+    service_extras = {"client", "serve", "postgres"}
+    assert find_hinted_extras() == {"plot", "reproduce", "ray", "bench"} | service_extras
+    assert find_hinted_extras() <= set(project["optional-dependencies"])
 
 
-def test_the_hint_is_written_in_one_place_only() -> None:
+def test_the_install_hint_is_written_in_one_place() -> None:
     files = (ROOT / "src").rglob("*.py")
     assert [path.name for path in files if "pip install" in path.read_text(encoding="utf-8")] == [
         "errors.py"
     ]
 
 
-def test_the_hint_installs_from_the_folder_and_not_from_a_registry() -> None:
+def test_the_install_hint_installs_from_the_folder_and_not_from_a_registry() -> None:
     assert install_command("ray").startswith("pip install '.[ray]' in the folder")

@@ -1,4 +1,4 @@
-"""`bylot reproduce default`: every policy in every world, and what is made of it."""
+"""`bylot reproduce default`: every policy in every scenario, and the report on the results."""
 
 import json
 import math
@@ -15,8 +15,7 @@ from numpy.testing import assert_array_equal
 
 import hospital
 from bylot.cli import main
-from bylot.policies import Auto
-from bylot.policies import policy_to_data as written
+from bylot.policies import Auto, policy_to_data
 from bylot.problem import Problem
 from bylot_paper import scenarios
 from bylot_paper.analysis import RecordGroups
@@ -38,73 +37,78 @@ from bylot_paper.scenarios import read_hospital
 from comparison_records import LOST, make_comparison_records
 
 RUN = ["reproduce", "default", "--data", "synthetic", "--rounds", "120", "--jobs", "2"]
-PLACES = ("default/tight/*/distinct", "default/tight/*/random", "*/late/distinct", "*/late/greedy")
-SOME = [word for place in PLACES for word in ("--only", f"{place}/N*")]
+CELL_PATTERNS = (
+    "default/tight/*/distinct",
+    "default/tight/*/random",
+    "*/late/distinct",
+    "*/late/greedy",
+)
+ONLY_SOME_CELLS = [word for pattern in CELL_PATTERNS for word in ("--only", f"{pattern}/N*")]
 
 
-def untimed(folder: Path) -> pl.DataFrame:
-    """All records but what a clock measured."""
+def read_records_without_times(folder: Path) -> pl.DataFrame:
+    """The records without the measured times."""
     return pl.read_parquet(folder / "records.parquet").drop("micros")
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run of some policies, without the hospital."""
     folder = tmp_path_factory.mktemp("default")
-    assert main([*RUN, *SOME, "--seeds", "3", "--out", str(folder)]) == 0
+    assert main([*RUN, *ONLY_SOME_CELLS, "--seeds", "3", "--out", str(folder)]) == 0
     return folder
 
 
-def test_one_command_leaves_records_a_figure_a_report_and_a_verdict(small: Path) -> None:
-    cells = untimed(small)
+def test_one_command_leaves_records_a_figure_a_report_and_a_verdict(small_run: Path) -> None:
+    cells = read_records_without_times(small_run)
     assert dict(cells.group_by("experiment").len().iter_rows()) == {
         "default": 2 * 2 * 3,
         "worlds": 2 * 3,
     }
-    ours = cells.filter(pl.col("policy") == "distinct")
-    assert ours["feasible"].all()
-    assert ours["propensities"].all()
+    distinct = cells.filter(pl.col("policy") == "distinct")
+    assert distinct["feasible"].all()
+    assert distinct["propensities"].all()
     assert not cells.filter(pl.col("policy") == "greedy")["propensities"].any()
     for column in ("reward", "mixture", "mixture_gap", "optimum", "uniform", "size"):
         assert np.isfinite(cells[column].to_numpy()).all()
     assert (
         cells["mixture"] > cells["optimum"] - 1e-9
     ).all()  # no distribution of draws beats panels
-    assert (small / "figures" / "default.png").stat().st_size > 10_000
-    text = (small / "report.md").read_text()
+    assert (small_run / "figures" / "default.png").stat().st_size > 10_000
+    text = (small_run / "report.md").read_text()
     assert "SYNTHETIC" in text
     assert "Without the hospital: its files were not given" in text
-    found = json.loads((small / "default.json").read_text())
+    found = json.loads((small_run / "default.json").read_text())
     assert found["outcome"] in text
     assert found["choices"][0]["policy"] == "distinct"
 
 
-def test_a_run_goes_on_from_fewer_seeds_to_the_same_records(
-    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_adding_seeds_to_a_run_gives_the_same_records_as_one_run(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seeds in ("1", "3"):
-        assert main([*RUN, *SOME, "--seeds", seeds, "--out", str(tmp_path)]) == 0
-    said = capsys.readouterr().err
-    assert "6 to compute" in said
-    assert "12 to compute" in said
-    assert "without the hospital" in said
-    assert untimed(tmp_path).equals(untimed(small))
+        assert main([*RUN, *ONLY_SOME_CELLS, "--seeds", seeds, "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().err
+    assert "6 to compute" in printed
+    assert "12 to compute" in printed
+    assert "without the hospital" in printed
+    assert read_records_without_times(tmp_path).equals(read_records_without_times(small_run))
 
 
-def test_a_second_run_computes_nothing(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (small / "records.parquet").read_bytes()
-    assert main([*RUN, *SOME, "--seeds", "3", "--out", str(small)]) == 0
+def test_a_second_run_computes_nothing(small_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (small_run / "records.parquet").read_bytes()
+    assert main([*RUN, *ONLY_SOME_CELLS, "--seeds", "3", "--out", str(small_run)]) == 0
     assert "0 to compute" in capsys.readouterr().err
-    assert (small / "records.parquet").read_bytes() == before
+    assert (small_run / "records.parquet").read_bytes() == before
 
 
-def test_the_hospital_is_a_world_where_its_files_are(
+def test_the_hospital_is_a_scenario_if_its_files_are_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = ["--hospital", str(hospital.folder()), "--only", "*/hospital/distinct/*"]
+    files = ["--hospital", str(hospital.find_folder()), "--only", "*/hospital/distinct/*"]
     assert main([*RUN, *files, "--seeds", "1", "--out", str(tmp_path)]) == 0
     assert "without the hospital" not in capsys.readouterr().err
-    (row,) = untimed(tmp_path).iter_rows(named=True)
+    (row,) = read_records_without_times(tmp_path).iter_rows(named=True)
     assert (row["size"], row["dimensions"]) == (39, 8)
     assert round(row["mixture"], 4) == 0.8109
     assert round(row["optimum"], 4) == 0.7778
@@ -129,7 +133,7 @@ def test_a_folder_without_the_files_is_named(
         ("*/hopsital/*", "no cell matches --only"),
     ],
 )
-def test_cells_of_a_world_that_is_left_out_are_refused_with_a_remedy(
+def test_cells_of_an_unavailable_scenario_are_refused_with_a_remedy(
     pattern: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*RUN, "--only", pattern, "--out", str(tmp_path)]) == 1
@@ -138,9 +142,9 @@ def test_cells_of_a_world_that_is_left_out_are_refused_with_a_remedy(
 
 def test_a_synthetic_crowd_counts_once() -> None:
     made_up, measured = make_synthetic_crowd(), replace(make_synthetic_crowd(), synthetic=False)
-    wish = ReproduceRequest(experiments=COMPARISON_EXPERIMENTS, seeds=1)
+    request = ReproduceRequest(experiments=COMPARISON_EXPERIMENTS, seeds=1)
     once, twice = (
-        {cell.environment for cell in wish.list_cells(data)} for data in (made_up, measured)
+        {cell.environment for cell in request.list_cells(data)} for data in (made_up, measured)
     )
     assert twice - once == {"synthetic"}
     records = make_comparison_records(seeds=1)
@@ -149,51 +153,53 @@ def test_a_synthetic_crowd_counts_once() -> None:
     ]
 
 
-def test_the_lines_of_the_file_give_the_verdict_again(small: Path) -> None:
-    found = json.loads((small / "default.json").read_text())
+def test_the_published_results_reproduce_the_verdict(small_run: Path) -> None:
+    found = json.loads((small_run / "default.json").read_text())
     lines = [
-        ResultLine(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
-        for one in found["lines"]
+        ResultLine(**{**line, "gaps": {int(seed): gap for seed, gap in line["gaps"].items()}})
+        for line in found["lines"]
     ]
     again = choose_defaults(lines)
-    assert [choice.policy for choice in again] == [one["policy"] for one in found["choices"]]
-    assert [choice.excluded for choice in again] == [one["excluded"] for one in found["choices"]]
+    assert [choice.policy for choice in again] == [choice["policy"] for choice in found["choices"]]
+    assert [choice.excluded for choice in again] == [
+        choice["excluded"] for choice in found["choices"]
+    ]
 
 
-def report(records: Any, folder: Path) -> str:
+def write_and_read_report(records: Any, folder: Path) -> str:
     """The report on made-up records."""
     write_report(Records(records.cells, records.run), folder)
     return (folder / "report.md").read_text()
 
 
-def test_a_policy_that_earns_most_and_leaves_limits_is_not_chosen(tmp_path: Path) -> None:
-    text = report(make_comparison_records(), tmp_path)
+def test_a_policy_that_earns_most_but_breaks_limits_is_not_chosen(tmp_path: Path) -> None:
+    text = write_and_read_report(make_comparison_records(), tmp_path)
     assert "The default is distinct by the rule" in text
     assert "| greedy | no: kept all limits in 2 of 4 runs of" in text
-    whole = make_comparison_records()
-    kept = whole.cells.with_columns(
+    records = make_comparison_records()
+    kept = records.cells.with_columns(
         feasible=pl.lit(True), outside=pl.lit(0.0), propensities=pl.lit(True)
     )
-    text = report(type(whole)(cells=kept, run=whole.run), tmp_path)
+    text = write_and_read_report(type(records)(cells=kept, run=records.run), tmp_path)
     assert "The default is greedy by the rule" in text  # had it kept them
 
 
-def test_the_report_has_a_tile_for_every_policy_in_every_place(tmp_path: Path) -> None:
+def test_the_report_has_a_row_for_every_scenario_and_policy(tmp_path: Path) -> None:
     records = make_comparison_records()
-    text = report(records, tmp_path)
-    places = {one.line.place for one in collect_entries(records.cells, records.run)}
+    text = write_and_read_report(records, tmp_path)
+    places = {choice.line.place for choice in collect_entries(records.cells, records.run)}
     assert len(places) == 10 + 7 + 5 * 3
-    for place in places:
-        assert text.count(f"\n| {place} |") >= 2
+    for scenario in places:
+        assert text.count(f"\n| {scenario} |") >= 2
     assert all(f"| {policy} |" in text for policy in COMPARED_POLICIES)
     assert "0/160" in text  # bad periods of a place: 4 seeds of 40
 
 
-def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
+def test_a_policy_that_refuses_a_period_is_reported_and_not_chosen(tmp_path: Path) -> None:
     records = make_comparison_records(LOST | {"tangent": 0.01})
-    assert "The default is tangent by the rule" in report(records, tmp_path)
+    assert "The default is tangent by the rule" in write_and_read_report(records, tmp_path)
     short = (pl.col("policy") == "tangent") & (pl.col("period") == 250)
-    gone = [
+    cleared = [
         pl.when(short).then(None).otherwise(pl.col(name)).alias(name)
         for name in (
             "reward",
@@ -206,13 +212,13 @@ def test_who_refuses_a_period_is_told_and_not_chosen(tmp_path: Path) -> None:
         )
     ]
     why = pl.when(short).then(pl.lit("too short")).otherwise(None).alias("refused")
-    refused = type(records)(cells=records.cells.with_columns(*gone, why), run=records.run)
-    text = report(refused, tmp_path)
+    refused = type(records)(cells=records.cells.with_columns(*cleared, why), run=records.run)
+    text = write_and_read_report(refused, tmp_path)
     assert "The default is distinct by the rule" in text
     assert "too short" in text
 
 
-def test_a_figure_comes_out_of_whole_partial_and_empty_records(tmp_path: Path) -> None:
+def test_figures_are_drawn_from_complete_partial_and_empty_records(tmp_path: Path) -> None:
     records = make_comparison_records()
     png, svg = draw_contest(records.cells, records.run, tmp_path)
     assert min(png.stat().st_size, svg.stat().st_size) > 10_000
@@ -224,7 +230,7 @@ def test_a_figure_comes_out_of_whole_partial_and_empty_records(tmp_path: Path) -
     assert draw_contest(spans, records.run, tmp_path) == []
 
 
-def shuffled(seed: int) -> np.ndarray:
+def compute_mean_changes(seed: int) -> np.ndarray:
     """(4, K): by how much the mean value of an expert moves from one block to the next."""
     values = scenarios.make_reshuffled_crowd(5_000, seed).given.values
     means = values.reshape(scenarios.RESHUFFLE_BLOCKS, 1_000, 3, scenarios.SMALL_CROWD_SIZE).mean(
@@ -233,26 +239,28 @@ def shuffled(seed: int) -> np.ndarray:
     return np.asarray(np.abs(np.diff(means, axis=0)).max(axis=1))
 
 
-def test_half_of_the_experts_are_dealt_other_skills_between_blocks() -> None:
-    moved = shuffled(0) > 0.03  # ten standard errors of a mean of 1,000 values worth a third
+def test_half_of_the_experts_get_other_skills_in_the_next_block() -> None:
+    moved = (
+        compute_mean_changes(0) > 0.03
+    )  # ten standard errors of a mean of 1,000 values worth a third
     assert (moved.sum(axis=1) <= scenarios.SMALL_CROWD_SIZE // 2).all()
     assert (
         moved.sum(axis=1) >= scenarios.SMALL_CROWD_SIZE // 4
-    ).all()  # some are dealt much the same again
-    assert (moved[0] != moved[1]).any()  # others each time
+    ).all()  # some get similar skills again
+    assert (moved[0] != moved[1]).any()  # different experts each time
 
 
-def test_specialists_are_good_at_few_things_and_limits_bind() -> None:
-    place = scenarios.make_specialists(400, seed=0)
-    means = place.given.values.mean(axis=0) * scenarios.SPECIALTY_COUNT
+def test_specialists_are_skilled_in_few_dimensions() -> None:
+    scenario = scenarios.make_specialists(400, seed=0)
+    means = scenario.given.values.mean(axis=0) * scenarios.SPECIALTY_COUNT
     assert_array_equal((means > 0.4).sum(axis=0), scenarios.SPECIALTIES_PER_EXPERT)
-    assert place.given.values.sum(axis=1).max() <= 1.0
+    assert scenario.given.values.sum(axis=1).max() <= 1.0
 
 
-def passing(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each panel of pass-fail earns, and what it costs in parts of the budget."""
-    place = scenarios.make_pass_fail(4_000, seed)
-    problem, values = place.problems["own"], place.given.values[:, 0]
+def measure_pass_fail_panels(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean reward of each panel of pass-fail, and its cost in parts of the budget."""
+    scenario = scenarios.make_pass_fail(4_000, seed)
+    problem, values = scenario.problems["own"], scenario.given.values[:, 0]
     assert_array_equal(np.unique(values), (0.0, 1.0))
     panels = np.array(list(combinations(range(problem.size), problem.draws)))
     earned = np.array([values[:, panel].max(axis=1).mean() for panel in panels])
@@ -261,33 +269,33 @@ def passing(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_most_panels_pass_and_the_best_of_them_cost_too_much(seed: int) -> None:
-    earned, cost = passing(seed)
+    earned, cost = measure_pass_fail_panels(seed)
     assert np.median(earned) > 0.8
     assert cost[earned.argmax()] > 1.0
     assert (cost < 1.0).any()
-    best = contest_of("pass-fail", "random", seed)["mixture"]
+    best = run_comparison_cell("pass-fail", "random", seed)["mixture"]
     assert earned[cost < 1.0].max() - 0.05 < best < earned.max()
 
 
-def contest_of(world: str, policy: str, seed: int) -> dict[str, Any]:
-    """The record of one cell of a built-in world."""
+def run_comparison_cell(scenario: str, policy: str, seed: int) -> dict[str, Any]:
+    """Run one cell of a built-in scenario and return its record."""
     (job,) = group_cells_by_scenario(
-        [Cell("worlds", "own", world, policy, scenarios.BUILT_IN_SCENARIOS[world][0], seed)]
+        [Cell("worlds", "own", scenario, policy, scenarios.BUILT_IN_SCENARIOS[scenario][0], seed)]
     )
     return run_job(RunSetup(make_synthetic_crowd(), 4_000), job)[0]
 
 
 def test_passes_are_independent_and_as_frequent_as_the_skills_say() -> None:
     values = scenarios.make_pass_fail(8_000, seed=1).given.values[:, 0]
-    apart = np.corrcoef(values.T) - np.eye(20)
-    assert np.abs(apart).max() < 5 / math.sqrt(8_000)
+    correlations = np.corrcoef(values.T) - np.eye(20)
+    assert np.abs(correlations).max() < 5 / math.sqrt(8_000)
     halves = np.diff(values.reshape(2, 4_000, 20).mean(axis=1), axis=0)
     assert np.abs(halves).max() < 5 * math.sqrt(0.5 / 4_000)  # each variance is at most 1/4
     assert np.ptp(values.mean(axis=0)) > 0.4  # skills differ
     assert_array_equal(scenarios.make_pass_fail(300, seed=1).given.values[:, 0], values[:300])
 
 
-def test_late_rewards_are_late_in_the_contest() -> None:
+def test_the_late_scenario_delays_rewards() -> None:
     cells = [Cell("worlds", "own", name, "ts", 3, 0) for name in ("crowd", "late")]
     prompt, late = (
         run_job(RunSetup(make_synthetic_crowd(), 300), job)[0]
@@ -298,17 +306,17 @@ def test_late_rewards_are_late_in_the_contest() -> None:
 
 
 def test_the_hospital_of_the_study_has_twelve_labs() -> None:
-    ward = read_hospital(hospital.folder())
-    assert len(ward.problem.limits) == 14
-    assert len(ward.digest) == 64
+    hospital_data = read_hospital(hospital.find_folder())
+    assert len(hospital_data.problem.limits) == 14
+    assert len(hospital_data.digest) == 64
 
 
 def test_the_published_table_gives_the_published_verdict() -> None:
     page = Path(__file__).parent.parent / "docs" / "default"
     found = json.loads((page / "default.json").read_text())
     lines = [
-        ResultLine(**{**one, "gaps": {int(seed): gap for seed, gap in one["gaps"].items()}})
-        for one in found["lines"]
+        ResultLine(**{**line, "gaps": {int(seed): gap for seed, gap in line["gaps"].items()}})
+        for line in found["lines"]
     ]
     assert [choice.policy for choice in choose_defaults(lines)] == [
         choice["policy"] for choice in found["choices"]
@@ -317,10 +325,10 @@ def test_the_published_table_gives_the_published_verdict() -> None:
     assert {line.policy for line in lines} == set(COMPARED_POLICIES)
 
 
-def test_auto_takes_what_the_published_table_says() -> None:
+def test_auto_chooses_the_policy_of_the_published_table() -> None:
     page = Path(__file__).parent.parent / "docs" / "default"
     choices = json.loads((page / "default.json").read_text())["choices"]
-    taken = {one["problems"]: one["policy"] for one in choices}
+    chosen = {choice["problems"]: choice["policy"] for choice in choices}
     few, many = (
         Problem([f"e{n}" for n in range(K)], {}, draws=2)
         for K in (LARGE_POOL_SIZE, LARGE_POOL_SIZE + 1)
@@ -328,14 +336,15 @@ def test_auto_takes_what_the_published_table_says() -> None:
     for propensities, words in ((True, "with propensities"), (False, "propensities not needed")):
         auto = Auto(propensities=propensities)
         assert (
-            taken[f"up to {LARGE_POOL_SIZE} experts, {words}"] == written(auto.resolve(few))["name"]
+            chosen[f"up to {LARGE_POOL_SIZE} experts, {words}"]
+            == policy_to_data(auto.resolve(few))["name"]
         )
         assert (
-            taken[f"more than {LARGE_POOL_SIZE} experts, {words}"]
-            == written(auto.resolve(many))["name"]
+            chosen[f"more than {LARGE_POOL_SIZE} experts, {words}"]
+            == policy_to_data(auto.resolve(many))["name"]
         )
-        for problems, one in taken.items():  # no length of a period calls for somebody else
+        for problems, choice in chosen.items():  # no period length needs another policy
             if problems.startswith("periods") and problems.endswith(words):
-                assert one == taken[f"up to {LARGE_POOL_SIZE} experts, {words}"]
-    assert taken["all, with propensities"] == written(Auto().resolve(few))["name"]
+                assert choice == chosen[f"up to {LARGE_POOL_SIZE} experts, {words}"]
+    assert chosen["all, with propensities"] == policy_to_data(Auto().resolve(few))["name"]
     assert COMPARISON_EXPERIMENTS == ("default", "worlds", "spans")

@@ -18,7 +18,7 @@ from bylot_paper.crowd import (
 from bylot_paper.crowd_sources import make_synthetic_crowd
 
 
-def small(workers: int = 12, tasks: int = 40, seed: int = 0) -> Crowd:
+def make_small_crowd(workers: int = 12, tasks: int = 40, seed: int = 0) -> Crowd:
     """A crowd in which worker i answers 3 + i tasks; so not all are reliable."""
     rng = np.random.default_rng(seed)
     return assemble_crowd(
@@ -31,10 +31,10 @@ def small(workers: int = 12, tasks: int = 40, seed: int = 0) -> Crowd:
     )
 
 
-CROWD = small()
+CROWD = make_small_crowd()
 
 
-def test_a_crowd_forgets_the_order_in_which_it_came() -> None:
+def test_a_crowd_does_not_depend_on_the_order_of_its_annotations() -> None:
     given = [Annotation("10", "b", True), Annotation("9", "a", False), Annotation("10", "a", True)]
     one, other = assemble_crowd("one", given), assemble_crowd("other", given[::-1])
     assert one == other
@@ -46,7 +46,7 @@ def test_a_crowd_forgets_the_order_in_which_it_came() -> None:
     assert pickle.loads(pickle.dumps(one)) == one
 
 
-def test_nobody_can_change_a_crowd_or_a_pool() -> None:
+def test_a_crowd_and_a_pool_are_read_only() -> None:
     pool = CROWD.pool(0, size=5, experts=2)
     for array in (
         CROWD.task,
@@ -72,12 +72,12 @@ def test_skills_and_costs_are_those_of_the_paper(dimensions: int, seed: int) -> 
     pool = CROWD.pool(seed, size=6, dimensions=dimensions, experts=2)
     imputed, load = 0, {}
     for i, name in enumerate(pool.workers):
-        mine = [k for k in range(len(CROWD.worker)) if CROWD.workers[CROWD.worker[k]] == name]
-        load[name] = len(mine)
-        overall = np.mean([CROWD.correct[k] for k in mine])
+        own = [k for k in range(len(CROWD.worker)) if CROWD.workers[CROWD.worker[k]] == name]
+        load[name] = len(own)
+        overall = np.mean([CROWD.correct[k] for k in own])
         assert pool.accuracy[i] == overall
         for n in range(dimensions):
-            group = [CROWD.correct[k] for k in mine if CROWD.task[k] % dimensions == n]
+            group = [CROWD.correct[k] for k in own if CROWD.task[k] % dimensions == n]
             imputed += not group
             assert pool.skills[n, i] == (np.mean(group) if group else overall)
     assert pool.skills.shape == (dimensions, 6)
@@ -93,13 +93,13 @@ def test_smoothing_adds_annotations_of_an_average_worker(dimensions: int) -> Non
     for n in range(dimensions):
         average = plain.skills[n].mean()
         for i, name in enumerate(plain.workers):
-            mine = CROWD.worker == CROWD.workers.index(name)
-            group = CROWD.correct[mine & (CROWD.task % dimensions == n)]
-            wanted = (group.sum() + 10 * average) / (len(group) + 10)
-            assert smooth.skills[n, i] == pytest.approx(wanted, rel=1e-14)
+            own = CROWD.worker == CROWD.workers.index(name)
+            group = CROWD.correct[own & (CROWD.task % dimensions == n)]
+            expected = (group.sum() + 10 * average) / (len(group) + 10)
+            assert smooth.skills[n, i] == pytest.approx(expected, rel=1e-14)
     assert smooth.imputed == plain.imputed
-    assert_array_equal(smooth.accuracy, plain.accuracy)  # who is an expert, and what all cost,
-    assert_array_equal(smooth.expert, plain.expert)  # is what it was
+    assert_array_equal(smooth.accuracy, plain.accuracy)  # experts and costs
+    assert_array_equal(smooth.expert, plain.expert)  # do not change
     assert_array_equal(smooth.workload, plain.workload)
 
 
@@ -109,7 +109,7 @@ def test_workload_is_relative_to_the_pool_and_not_to_the_crowd() -> None:
     assert all(pool.workload.max() == 1 for pool in pools)
 
 
-def test_groups_are_dealt_over_all_tasks_sorted_as_numbers() -> None:
+def test_tasks_are_sorted_as_numbers_before_they_are_grouped() -> None:
     """Tasks 2 and 10 are the first and the second: as text it would be the other way round."""
     crowd = assemble_crowd(
         "two",
@@ -118,7 +118,7 @@ def test_groups_are_dealt_over_all_tasks_sorted_as_numbers() -> None:
     assert crowd.pool(0, size=2, dimensions=5, experts=1).skills[:, 0].tolist() == [1, 0, 0, 0, 0]
 
 
-def test_a_pool_is_a_function_of_its_seed_and_not_of_the_dimensions() -> None:
+def test_the_workers_of_a_pool_depend_on_the_seed_and_not_on_the_dimensions() -> None:
     one, same, other = (CROWD.pool(s, 5, n, 2) for s, n in ((3, 3), (3, 5), (4, 3)))
     assert one.workers == same.workers
     assert one.workers != other.workers
@@ -126,27 +126,27 @@ def test_a_pool_is_a_function_of_its_seed_and_not_of_the_dimensions() -> None:
     assert_array_equal(one.skills, CROWD.pool(3, 5, 3, 2).skills)
 
 
-def test_the_draws_of_a_seed_stay_what_they_were() -> None:
+def test_the_draws_of_a_seed_never_change() -> None:
     """Records name pools by their seed, so these must never change."""
     assert draw_workers(0, np.arange(20), 5).tolist() == [5, 7, 12, 15, 19]
     assert draw_workers(7, np.arange(20), 5).tolist() == [9, 11, 16, 17, 19]
 
 
-def deviation(believed: float, draws: int = 4_000) -> float:
+def deviation(probability: float, draws: int = 4_000) -> float:
     """Largest z-score of how often each of 10 is among the 3 drawn."""
-    count = sum(
+    counts = sum(
         np.bincount(draw_workers(seed, np.arange(10), 3), minlength=10) for seed in range(draws)
     )
-    z = (count - draws * believed) / np.sqrt(draws * believed * (1 - believed))
+    z = (counts - draws * probability) / np.sqrt(draws * probability * (1 - probability))
     return float(np.abs(z).max())
 
 
-def test_everybody_is_drawn_equally_often() -> None:
-    assert deviation(believed=0.3) < 5
+def test_all_workers_are_drawn_equally_often() -> None:
+    assert deviation(probability=0.3) < 5
 
 
-def test_the_test_above_would_notice_a_wrong_chance() -> None:
-    assert deviation(believed=0.27) > 3
+def test_the_test_above_would_notice_a_wrong_probability() -> None:
+    assert deviation(probability=0.27) > 3
 
 
 def test_a_draw_is_without_replacement_and_in_order() -> None:
@@ -155,7 +155,7 @@ def test_a_draw_is_without_replacement_and_in_order() -> None:
         assert (np.diff(drawn) > 0).all()
 
 
-def test_of_equally_accurate_workers_the_first_are_experts() -> None:
+def test_ties_in_accuracy_are_broken_by_the_order_of_workers() -> None:
     accuracy = np.array([0.5, 1.0, 0.5, 1.0, 1.0])
     assert flag_most_accurate(accuracy, 2).tolist() == [0, 1, 0, 1, 0]
     assert flag_most_accurate(accuracy, 4).tolist() == [1, 1, 0, 1, 1]
@@ -182,7 +182,7 @@ def test_a_pool_that_cannot_be_drawn_is_refused(settings: dict[str, int], words:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_made_up_crowd_has_the_counts_of_trec_and_says_what_it_is() -> None:
+def test_a_synthetic_crowd_has_the_counts_of_trec_and_is_marked_as_synthetic() -> None:
     for seed in range(3):
         crowd = make_synthetic_crowd(seed)
         assert crowd.synthetic
@@ -196,12 +196,12 @@ def test_a_made_up_crowd_has_the_counts_of_trec_and_says_what_it_is() -> None:
     assert make_synthetic_crowd() != make_synthetic_crowd(1)
 
 
-def test_a_description_counts_what_is_there() -> None:
-    words = describe_crowd(CROWD)
-    assert "crowd small" in words
-    assert "synthetic" not in words
-    assert CROWD.digest in words
-    lines = dict(line.rsplit(maxsplit=1) for line in words.splitlines())
+def test_the_description_of_a_crowd_has_its_counts() -> None:
+    text = describe_crowd(CROWD)
+    assert "crowd small" in text
+    assert "synthetic" not in text
+    assert CROWD.digest in text
+    lines = dict(line.rsplit(maxsplit=1) for line in text.splitlines())
     assert (lines["workers"], lines["reliable"], lines["annotations"]) == ("12", "10", "102")
-    nobody = assemble_crowd("few", [Annotation("1", "a", True), Annotation("2", "a", False)])
-    assert "reliable" in describe_crowd(nobody)
+    none_reliable = assemble_crowd("few", [Annotation("1", "a", True), Annotation("2", "a", False)])
+    assert "reliable" in describe_crowd(none_reliable)

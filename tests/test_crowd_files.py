@@ -1,4 +1,4 @@
-"""Files of answers and truths: every dialect reads the same, and what is wrong is named."""
+"""Files of answers and truths: every dialect reads the same, and errors name the mistake."""
 
 import os
 from pathlib import Path
@@ -50,22 +50,22 @@ dialects = st.builds(
 )
 
 
-def written(
+def write_and_read_crowd(
     folder: Path,
     answers: str | bytes = "7 ann yes\n7 bob no\n",
     truths: str | bytes = "7 yes\n10 no\n",
 ) -> Crowd:
-    """What comes of files with this content."""
+    """Write files with this content and read the crowd."""
     for name, content in (("answers.txt", answers), ("truths.txt", truths)):
         data = content if isinstance(content, bytes) else content.encode()
         (folder / name).write_bytes(data)
     return read_crowd(folder / "answers.txt", folder / "truths.txt")
 
 
-def complaint(folder: Path, *, answers: str | bytes, truths: str | bytes) -> str:
-    """The one line that is said about files with this content."""
+def read_crowd_error(folder: Path, *, answers: str | bytes, truths: str | bytes) -> str:
+    """The error message of one line about files with this content."""
     with pytest.raises(DataError) as caught:
-        written(folder, answers, truths)
+        write_and_read_crowd(folder, answers, truths)
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
@@ -90,7 +90,7 @@ def test_every_dialect_reads_the_same(tmp_path: Path, one: Dialect, other: Diale
 
 
 ids = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=',"'), min_size=1)
-ids = ids.filter(lambda text: text not in ("task", "label"))  # the header of our own
+ids = ids.filter(lambda text: text not in ("task", "label"))  # words of the header
 
 
 @settings(
@@ -107,7 +107,7 @@ ids = ids.filter(lambda text: text not in ("task", "label"))  # the header of ou
     tasks=st.lists(ids, min_size=2, max_size=6, unique=True),
     workers=st.lists(ids, min_size=2, max_size=5, unique=True),
 )
-def test_a_crowd_that_is_written_and_read_is_the_same(
+def test_a_crowd_survives_writing_and_reading(
     tmp_path: Path,
     data: st.DataObject,
     one: Dialect,
@@ -116,7 +116,7 @@ def test_a_crowd_that_is_written_and_read_is_the_same(
     tasks: list[str],
     workers: list[str],
 ) -> None:
-    one, other = one._replace(header=True), other._replace(header=True)  # odd words at the top
+    one, other = one._replace(header=True), other._replace(header=True)  # the header is given
     truth = {task: labels[i % 2] for i, task in enumerate(tasks)}
     label = st.sampled_from(labels)
     answers = [(t, w, data.draw(label)) for t in tasks for w in workers if data.draw(st.booleans())]
@@ -127,7 +127,7 @@ def test_a_crowd_that_is_written_and_read_is_the_same(
         one.write(tmp_path / "answers", list(shuffled)),
         other.write(tmp_path / "truths", list(truth.items())),
     )
-    marked = [Annotation(t, w, said == truth[t]) for t, w, said in answers]
+    marked = [Annotation(t, w, message == truth[t]) for t, w, message in answers]
     assert read_back == assemble_crowd("any", marked)
     wrong = [marked[0]._replace(correct=not marked[0].correct), *marked[1:]]
     assert read_back != assemble_crowd("any", wrong)
@@ -135,46 +135,52 @@ def test_a_crowd_that_is_written_and_read_is_the_same(
 
 def test_quotes_keep_commas_together(tmp_path: Path) -> None:
     answers = '"Rome, Italy",ann,"say ""yes"""\n"Rome, Italy",bob,no\nOslo,bob,no\n'
-    crowd = written(tmp_path, answers, '"Rome, Italy","say ""yes"""\nOslo,no\n')
+    crowd = write_and_read_crowd(tmp_path, answers, '"Rome, Italy","say ""yes"""\nOslo,no\n')
     assert crowd.tasks == ("Oslo", "Rome, Italy")
     assert crowd.correct.tolist() == [True, True, False]
 
 
-def test_any_number_of_classes_will_do(tmp_path: Path) -> None:
-    crowd = written(tmp_path, "1 a x\n2 a y\n3 a z\n1 b y\n", "1 x\n2 y\n3 x\n")
+def test_labels_may_have_more_than_two_classes(tmp_path: Path) -> None:
+    crowd = write_and_read_crowd(tmp_path, "1 a x\n2 a y\n3 a z\n1 b y\n", "1 x\n2 y\n3 x\n")
     assert crowd.correct.tolist() == [True, False, True, False]
 
 
 def test_a_header_may_name_the_columns_in_another_order(tmp_path: Path) -> None:
-    crowd = written(
+    crowd = write_and_read_crowd(
         tmp_path, "Worker ID,Label,Task ID\nann,yes,7\nbob,no,7\nbob,no,8\n", "7 yes\n8 no\n"
     )
     assert (crowd.tasks, crowd.workers) == (("7", "8"), ("ann", "bob"))
 
 
 def test_a_worker_may_be_called_worker(tmp_path: Path) -> None:
-    crowd = written(tmp_path, "task worker label\n7 worker yes\n8 ann no\n", "7 yes\n8 no\n")
+    crowd = write_and_read_crowd(
+        tmp_path, "task worker label\n7 worker yes\n8 ann no\n", "7 yes\n8 no\n"
+    )
     assert crowd.workers == ("ann", "worker")
 
 
 @pytest.mark.parametrize("line", ["task ann yes", "7 ann label"])
-def test_column_words_that_are_ids_too_are_not_guessed_at(tmp_path: Path, line: str) -> None:
-    said = complaint(
+def test_a_header_whose_words_are_also_ids_is_ambiguous(tmp_path: Path, line: str) -> None:
+    message = read_crowd_error(
         tmp_path, answers=f"task worker label\n8 ann no\n{line}\n", truths="7 yes\n8 no\n"
     )
-    assert "answers.txt, line 1: may be a header or data: line 3 has" in said
+    assert "answers.txt, line 1: may be a header or data: line 3 has" in message
 
 
-def test_a_header_in_unknown_words_is_not_guessed_at(tmp_path: Path) -> None:
+def test_a_header_with_unknown_column_names_is_refused(tmp_path: Path) -> None:
     answers, truths = "7 ann yes\n8 bob no\n", "7 yes\n8 no\n"
-    said = complaint(tmp_path, answers="tâche qui quoi\n" + answers, truths=truths)
-    assert "answers.txt, line 1" in said
-    assert "'task worker label'" in said
-    said = complaint(tmp_path, answers="tâche qui quoi\n" + answers, truths="tâche quoi\n" + truths)
-    assert "answers.txt, line 1" in said
-    said = complaint(tmp_path, answers=answers, truths="tâche quoi\n" + truths)
-    assert "truths.txt, line 1" in said
-    kept = written(tmp_path, "task worker label\nt ann odd\n" + answers, truths)  # as it says
+    message = read_crowd_error(tmp_path, answers="tâche qui quoi\n" + answers, truths=truths)
+    assert "answers.txt, line 1" in message
+    assert "'task worker label'" in message
+    message = read_crowd_error(
+        tmp_path, answers="tâche qui quoi\n" + answers, truths="tâche quoi\n" + truths
+    )
+    assert "answers.txt, line 1" in message
+    message = read_crowd_error(tmp_path, answers=answers, truths="tâche quoi\n" + truths)
+    assert "truths.txt, line 1" in message
+    kept = write_and_read_crowd(
+        tmp_path, "task worker label\nt ann odd\n" + answers, truths
+    )  # the first line is a header
     assert kept.unjudged.annotations == 1
 
 
@@ -212,11 +218,11 @@ def test_a_header_in_unknown_words_is_not_guessed_at(tmp_path: Path) -> None:
         ("7 a yes\n8 a no\n", "7 1\n8 0\n", ["no answer such as 'no'", "same labels"]),
     ],
 )
-def test_what_is_wrong_is_named_in_one_line(
+def test_invalid_files_give_an_error_of_one_line(
     tmp_path: Path, answers: str | bytes, truths: str | bytes, words: list[str]
 ) -> None:
-    said = complaint(tmp_path, answers=answers, truths=truths)
-    assert all(word in said for word in words), said
+    message = read_crowd_error(tmp_path, answers=answers, truths=truths)
+    assert all(word in message for word in words), message
 
 
 def test_a_missing_file_a_folder_and_an_unreadable_file_are_named(tmp_path: Path) -> None:
@@ -232,17 +238,17 @@ def test_a_missing_file_a_folder_and_an_unreadable_file_are_named(tmp_path: Path
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_crowd_of_ones_own_is_called_after_its_file(tmp_path: Path) -> None:
-    written(tmp_path, "7 a yes\n8 a no\n", "7 yes\n8 no\n")
+def test_a_crowd_is_named_after_its_file(tmp_path: Path) -> None:
+    write_and_read_crowd(tmp_path, "7 a yes\n8 a no\n", "7 yes\n8 no\n")
     (tmp_path / "answers.txt").rename(tmp_path / "birds.csv")
     crowd = read_crowd(tmp_path / "birds.csv", os.fspath(tmp_path / "truths.txt"))
     assert (crowd.name, crowd.synthetic) == ("birds", False)
 
 
-def crowd_or_complaint(folder: Path, answers: bytes, truths: bytes) -> None:
-    """Nothing else may come of any files."""
+def assert_reads_crowd_or_one_line_error(folder: Path, answers: bytes, truths: bytes) -> None:
+    """Reading these files gives a crowd or an error of one line, nothing else."""
     try:
-        crowd = written(folder, answers, truths)
+        crowd = write_and_read_crowd(folder, answers, truths)
     except DataError as error:
         assert len(str(error).splitlines()) == 1  # noqa: PT017
         assert ": " in str(error)  # noqa: PT017
@@ -251,11 +257,11 @@ def crowd_or_complaint(folder: Path, answers: bytes, truths: bytes) -> None:
         assert crowd.counts.annotations > 0
 
 
-GOOD = b"task\tworker\tlabel\r\n7\tann\tyes\r\n7\tbob\tno\r\n8\tann\tno\r\n"
-TRUE = b"7,yes\n8,no\n"
+VALID_ANSWERS = b"task\tworker\tlabel\r\n7\tann\tyes\r\n7\tbob\tno\r\n8\tann\tno\r\n"
+VALID_TRUTHS = b"7,yes\n8,no\n"
 edits = st.lists(
     st.tuples(
-        st.integers(0, len(GOOD)),
+        st.integers(0, len(VALID_ANSWERS)),
         st.integers(0, 5),
         st.sampled_from([b"", b"\n", b"\r", b"\t", b",", b" ", b'"', b"7", b"\xff", b"\0"])
         | st.binary(max_size=3)
@@ -265,8 +271,8 @@ edits = st.lists(
 )
 
 
-def mutated(good: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
-    """Good bytes after some cuts and insertions."""
+def mutate_bytes(good: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+    """Valid bytes after some cuts and insertions."""
     for at, cut, insert in changes:
         good = good[:at] + insert + good[at + cut :]
     return good
@@ -279,10 +285,12 @@ def mutated(good: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(answers=edits, truths=edits)
-def test_damaged_files_give_a_crowd_or_one_line(
+def test_damaged_files_give_a_crowd_or_an_error_of_one_line(
     tmp_path: Path, answers: list[tuple[int, int, bytes]], truths: list[tuple[int, int, bytes]]
 ) -> None:
-    crowd_or_complaint(tmp_path, mutated(GOOD, answers), mutated(TRUE, truths))
+    assert_reads_crowd_or_one_line_error(
+        tmp_path, mutate_bytes(VALID_ANSWERS, answers), mutate_bytes(VALID_TRUTHS, truths)
+    )
 
 
 @settings(
@@ -295,5 +303,7 @@ def test_damaged_files_give_a_crowd_or_one_line(
     answers=st.binary() | st.text('ab1,\t \n\r"').map(str.encode),
     truths=st.binary() | st.text('ab1,\t \n\r"').map(str.encode),
 )
-def test_any_bytes_give_a_crowd_or_one_line(tmp_path: Path, answers: bytes, truths: bytes) -> None:
-    crowd_or_complaint(tmp_path, answers, truths)
+def test_any_bytes_give_a_crowd_or_an_error_of_one_line(
+    tmp_path: Path, answers: bytes, truths: bytes
+) -> None:
+    assert_reads_crowd_or_one_line_error(tmp_path, answers, truths)

@@ -1,4 +1,4 @@
-"""The paper's crowd: its counts, its sums, and how like it the made-up crowd is."""
+"""The paper's crowd: its counts, its checksums, and the similarity of the synthetic crowd."""
 
 import hashlib
 import os
@@ -21,21 +21,21 @@ from bylot_paper.crowd_sources import (
     read_trec,
 )
 
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "trec"
+SHARED_TREC_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "trec"
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    """Where the files are, or a reason to skip."""
-    for place in (Path(os.environ.get("BYLOT_DATA", BESIDE)), BESIDE):
-        if (place / TREC_CROWD_FILE).is_file():
-            return place
-    pytest.skip(f"no TREC files: neither in $BYLOT_DATA nor in {BESIDE}")
+def trec_folder() -> Path:
+    """The folder of the TREC files; skips the tests if there is none."""
+    for folder in (Path(os.environ.get("BYLOT_DATA", SHARED_TREC_FOLDER)), SHARED_TREC_FOLDER):
+        if (folder / TREC_CROWD_FILE).is_file():
+            return folder
+    pytest.skip(f"no TREC files: neither in $BYLOT_DATA nor in {SHARED_TREC_FOLDER}")
 
 
 @pytest.fixture(scope="module")
-def trec(folder: Path) -> Crowd:
-    return read_trec(folder)
+def trec(trec_folder: Path) -> Crowd:
+    return read_trec(trec_folder)
 
 
 def test_the_joined_data_has_the_counts_of_the_paper(trec: Crowd) -> None:
@@ -45,7 +45,7 @@ def test_the_joined_data_has_the_counts_of_the_paper(trec: Crowd) -> None:
     assert trec.unjudged == (88_385 - 12_863, 16_758, 85, 0)
 
 
-def test_the_joined_data_has_the_digest_that_reports_know_it_by(trec: Crowd) -> None:
+def test_the_joined_data_has_the_digest_that_reports_expect(trec: Crowd) -> None:
     assert trec.digest == TREC_DIGEST
 
 
@@ -67,21 +67,23 @@ def test_pools_are_as_the_paper_describes_them(trec: Crowd) -> None:
             assert 0 <= pool.imputed < 50
 
 
-def test_a_folder_with_other_files_of_these_names_is_refused(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / TREC_CROWD_FILE).write_bytes((folder / TREC_CROWD_FILE).read_bytes())
-    changed = (folder / TREC_TRUTH_FILE).read_bytes().replace(b"\n", b"\r\n")
+def test_a_folder_with_other_files_of_these_names_is_refused(
+    trec_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / TREC_CROWD_FILE).write_bytes((trec_folder / TREC_CROWD_FILE).read_bytes())
+    changed = (trec_folder / TREC_TRUTH_FILE).read_bytes().replace(b"\n", b"\r\n")
     (tmp_path / TREC_TRUTH_FILE).write_bytes(changed)
     with pytest.raises(DataError) as caught:
         find_crowd(str(tmp_path))
-    said = str(caught.value)
+    message = str(caught.value)
     for word in (
         TREC_TRUTH_FILE,
         TREC_SHA256[TREC_TRUTH_FILE],
         hashlib.sha256(changed).hexdigest(),
         "download it again",
     ):
-        assert word in said
-    assert len(said.splitlines()) == 1
+        assert word in message
+    assert len(message.splitlines()) == 1
 
 
 def test_a_count_that_differs_is_named(trec: Crowd) -> None:
@@ -90,16 +92,18 @@ def test_a_count_that_differs_is_named(trec: Crowd) -> None:
     assert check_counts(trec, trec.counts) is trec
 
 
-def test_a_folder_is_found_by_name_and_by_the_environment(
-    folder: Path, trec: Crowd, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_is_found_by_its_path_and_by_the_environment_variable(
+    trec_folder: Path, trec: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert find_crowd(str(folder)) == trec
-    monkeypatch.setenv("BYLOT_DATA", str(folder))
+    assert find_crowd(str(trec_folder)) == trec
+    monkeypatch.setenv("BYLOT_DATA", str(trec_folder))
     assert find_crowd() == trec
-    assert find_crowd("synthetic").synthetic  # what is given goes before the environment
+    assert find_crowd("synthetic").synthetic  # an argument overrides the environment
 
 
-def test_the_environment_may_ask_for_the_synthetic_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_can_select_the_synthetic_crowd(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("BYLOT_DATA", "synthetic")
     assert find_crowd() == make_synthetic_crowd()
 
@@ -108,19 +112,19 @@ def test_the_environment_may_ask_for_the_synthetic_crowd(monkeypatch: pytest.Mon
     ("where", "words"),
     [("nowhere", "is not a folder; give a folder with"), ("", "or 'synthetic'")],
 )
-def test_what_is_not_there_is_named(where: str, words: str) -> None:
+def test_a_missing_folder_is_named(where: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         find_crowd(where)
 
 
-def test_a_folder_without_the_files_is_told_what_it_lacks(tmp_path: Path) -> None:
+def test_a_missing_file_of_the_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"{TREC_CROWD_FILE}: no such file") as caught:
         find_crowd(str(tmp_path))
     assert len(str(caught.value).splitlines()) == 1
 
 
-def shape(crowd: Crowd) -> dict[str, Floats]:
-    """The marginals of a crowd that the experiments feel."""
+def describe_marginals(crowd: Crowd) -> dict[str, Floats]:
+    """The marginals of a crowd that affect the experiments."""
     reliable = crowd.reliable()
     load, accuracy = crowd.workload[reliable], crowd.accuracy()[reliable]
     skills = np.array([crowd.pool(seed).skills for seed in range(20)])
@@ -152,19 +156,21 @@ TOLERANCE = {
 }
 
 
-def unlike(one: Crowd, other: Crowd) -> list[str]:
+def list_different_marginals(one: Crowd, other: Crowd) -> list[str]:
     """The marginals in which two crowds differ by more than the tolerance."""
-    a, b = shape(one), shape(other)
+    a, b = describe_marginals(one), describe_marginals(other)
     return [name for name, limit in TOLERANCE.items() if np.abs(a[name] - b[name]).max() > limit]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_synthetic_crowd_has_the_shape_of_trec(trec: Crowd, seed: int) -> None:
-    assert unlike(make_synthetic_crowd(seed), trec) == []
+    assert list_different_marginals(make_synthetic_crowd(seed), trec) == []
 
 
 def test_the_test_above_would_notice_another_shape(
     trec: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bylot_paper.crowd_sources.LOAD_QUANTILES", tuple(np.linspace(5, 968, 9)))
-    assert {"log load", "mean accuracy", "skills of 1"} <= set(unlike(make_synthetic_crowd(), trec))
+    assert {"log load", "mean accuracy", "skills of 1"} <= set(
+        list_different_marginals(make_synthetic_crowd(), trec)
+    )

@@ -1,4 +1,4 @@
-"""Damaged files of outcomes and of experts: a table, or what is wrong in one line."""
+"""Damaged files of outcomes and of experts give a table or an error of one line."""
 
 from pathlib import Path
 
@@ -6,15 +6,25 @@ from hypothesis import given
 
 from bylot.environments import Outcomes
 from bylot.errors import DataError
-from tables import OUTCOMES, QUESTIONS, anything, damaged, edits, experts, fuzz, one_line, written
+from tables import (
+    OUTCOMES,
+    QUESTIONS,
+    any_bytes,
+    assert_one_line_error,
+    damage_content,
+    edits,
+    fuzz_settings,
+    write_and_read_experts,
+    write_and_read_outcomes,
+)
 
 
-def table_or_complaint(folder: Path, outcomes: bytes, questions: bytes) -> bool:
-    """Nothing else may come of any files; was it a table?"""
+def assert_reads_table_or_one_line_error(folder: Path, outcomes: bytes, questions: bytes) -> bool:
+    """Reading these files gives a table (True) or an error of one line (False)."""
     try:
-        read = written(folder, outcomes, questions)
+        read = write_and_read_outcomes(folder, outcomes, questions)
     except DataError as error:
-        one_line(error)
+        assert_one_line_error(error)
         return False
     assert read.table.shape == (len(read.questions), len(read.experts))
     assert not ((read.table < 0) | (read.table > 1)).any()
@@ -23,32 +33,34 @@ def table_or_complaint(folder: Path, outcomes: bytes, questions: bytes) -> bool:
     return True
 
 
-@fuzz
+@fuzz_settings
 @given(outcomes=edits, questions=edits)
-def test_damaged_files_give_a_table_or_one_line(
+def test_damaged_files_give_a_table_or_an_error_of_one_line(
     tmp_path: Path,
     outcomes: list[tuple[int, int, bytes]],
     questions: list[tuple[int, int, bytes]],
 ) -> None:
-    good = table_or_complaint(tmp_path, damaged(OUTCOMES, outcomes), damaged(QUESTIONS, questions))
-    assert good or outcomes or questions
+    is_table = assert_reads_table_or_one_line_error(
+        tmp_path, damage_content(OUTCOMES, outcomes), damage_content(QUESTIONS, questions)
+    )
+    assert is_table or outcomes or questions
 
 
-@fuzz
-@given(outcomes=anything, questions=anything)
-def test_any_bytes_give_a_table_or_one_line(
+@fuzz_settings
+@given(outcomes=any_bytes, questions=any_bytes)
+def test_any_bytes_give_a_table_or_an_error_of_one_line(
     tmp_path: Path, outcomes: bytes, questions: bytes
 ) -> None:
-    table_or_complaint(tmp_path, outcomes, questions)
-    table_or_complaint(tmp_path, OUTCOMES.encode(), questions)
+    assert_reads_table_or_one_line_error(tmp_path, outcomes, questions)
+    assert_reads_table_or_one_line_error(tmp_path, OUTCOMES.encode(), questions)
 
 
-@fuzz
-@given(content=anything | edits.map(lambda changes: damaged(QUESTIONS, changes)))
-def test_any_bytes_give_experts_or_one_line(tmp_path: Path, content: bytes) -> None:
+@fuzz_settings
+@given(content=any_bytes | edits.map(lambda changes: damage_content(QUESTIONS, changes)))
+def test_any_bytes_give_experts_or_an_error_of_one_line(tmp_path: Path, content: bytes) -> None:
     try:
-        columns = experts(tmp_path, content)
+        columns = write_and_read_experts(tmp_path, content)
     except DataError as error:
-        one_line(error)
+        assert_one_line_error(error)
     else:
         assert len({len(column) for column in columns.values()}) == 1

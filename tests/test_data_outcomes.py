@@ -1,4 +1,4 @@
-"""Tables of outcomes: one file or two, however they are written, and what is wrong with them."""
+"""Tables of outcomes: one file or two, in any file style, and the errors of invalid files."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,30 +14,38 @@ from bylot.environments import Outcomes
 from bylot.errors import DataError
 from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.outcome_tables.sheets import read_sheet
-from tables import OUTCOMES, QUESTIONS, WHOLE, fuzz, same, whole, written
+from tables import (
+    OUTCOMES,
+    QUESTIONS,
+    SINGLE_FILE,
+    fuzz_settings,
+    tables_are_equal,
+    write_and_read_outcomes,
+    write_and_read_single_file,
+)
 
 
 def test_outcomes_are_joined_with_the_dimension_of_their_question(tmp_path: Path) -> None:
-    read = written(tmp_path)
+    read = write_and_read_outcomes(tmp_path)
     assert read.experts == ("ann", "bob", "cy")
     assert read.questions == ("7", "9", "10")  # as numbers
     assert read.dimensions == ("heart", "skin")
     assert read.dimension.tolist() == [1, 0, 1]
     assert_array_equal(read.table, [[np.nan, np.nan, 0], [1, 0, np.nan], [0.25, 1, 1]])
-    assert read.unasked == 1  # the lung
+    assert read.unasked == 1  # the question about the lung
     for array in (read.table, read.dimension):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
-    world = Outcomes(read.table, read.dimension)
-    assert_array_equal(world.rounds(0, 1, 0).values[0, 0], [0.5, 0, 0])
+    environment = Outcomes(read.table, read.dimension)
+    assert_array_equal(environment.rounds(0, 1, 0).values[0, 0], [0.5, 0, 0])
 
 
-def test_any_column_may_say_the_dimension(tmp_path: Path) -> None:
-    assert written(tmp_path, dimension="answer").dimensions == ("A", "B", "C")
+def test_any_column_can_be_the_dimension(tmp_path: Path) -> None:
+    assert write_and_read_outcomes(tmp_path, dimension="answer").dimensions == ("A", "B", "C")
 
 
-def test_one_file_may_say_all(tmp_path: Path) -> None:
-    read = whole(tmp_path, context="ward")
+def test_a_single_file_can_have_all_columns(tmp_path: Path) -> None:
+    read = write_and_read_single_file(tmp_path, context="ward")
     assert (read.experts, read.questions) == (("ann", "bob"), ("7", "9", "10"))
     assert (read.dimensions, read.dimension.tolist()) == (("heart", "skin"), [1, 0, 1])
     assert (read.contexts, read.context.tolist()) == (("day", "night"), [0, 0, 1])
@@ -48,14 +56,14 @@ def test_one_file_may_say_all(tmp_path: Path) -> None:
 
 
 def test_without_a_column_there_are_neither_dimensions_nor_contexts(tmp_path: Path) -> None:
-    read = whole(tmp_path, dimension=None)
+    read = write_and_read_single_file(tmp_path, dimension=None)
     assert (read.dimensions, read.contexts) == ((), ())
     assert read.dimension.tolist() == read.context.tolist() == [0, 0, 0]
     assert Outcomes(read.table, read.dimension).shape == (1, 2)
 
 
 def test_contexts_may_be_in_the_file_of_questions(tmp_path: Path) -> None:
-    written(tmp_path)
+    write_and_read_outcomes(tmp_path)
     files = tmp_path / "outcomes.csv", tmp_path / "questions.csv"
     read = read_outcomes(*files, context="answer", experts=["cy", "ann"])
     assert (read.experts, read.contexts) == (("cy", "ann"), ("A", "B", "C"))
@@ -72,28 +80,32 @@ def test_every_other_column_is_an_expert_unless_experts_are_named(tmp_path: Path
     ("content", "options", "words"),
     [
         (
-            WHOLE,
+            SINGLE_FILE,
             {"dimension": "speciality"},
             ["line 1: no column 'speciality'", "did you"],
         ),
-        (WHOLE, {"context": "note"}, ["whole.csv, line 2: question '9' has no 'note'", "fill it"]),
         (
-            WHOLE.replace("bob", "bod"),
+            SINGLE_FILE,
+            {"context": "note"},
+            ["whole.csv, line 2: question '9' has no 'note'", "fill it"],
+        ),
+        (
+            SINGLE_FILE.replace("bob", "bod"),
             {},
             ["line 1: no column for 1 of the 2 experts", "'bod'?"],
         ),
         (
-            WHOLE.replace("hard", "").replace(".25", "2"),
+            SINGLE_FILE.replace("hard", "").replace(".25", "2"),
             {},
             ["line 3: invalid outcome of expert 'ann' '2'"],
         ),
     ],
 )
-def test_what_is_wrong_with_one_file_is_named_in_one_line(
+def test_an_invalid_single_file_gives_an_error_of_one_line(
     tmp_path: Path, content: str, options: dict[str, str], words: list[str]
 ) -> None:
     with pytest.raises(DataError) as caught:
-        whole(tmp_path, content, **options)
+        write_and_read_single_file(tmp_path, content, **options)
     assert all(word in str(caught.value) for word in words), caught.value
     assert len(str(caught.value).splitlines()) == 1
 
@@ -104,7 +116,7 @@ def test_a_file_without_experts_is_refused(tmp_path: Path) -> None:
         read_outcomes(tmp_path / "none.csv")
 
 
-class Writing(NamedTuple):
+class FileStyle(NamedTuple):
     """A way to write a file."""
 
     separator: str
@@ -122,8 +134,8 @@ class Writing(NamedTuple):
         return (text + self.end * self.blank).encode("utf-8-sig" if self.mark else "utf-8")
 
 
-writings = st.builds(
-    Writing,
+file_styles = st.builds(
+    FileStyle,
     separator=st.sampled_from(["\t", ",", ", ", " ,", "\t "]),
     end=st.sampled_from(["\n", "\r\n"]),
     mark=st.booleans(),
@@ -133,10 +145,13 @@ writings = st.builds(
 )
 
 
-@fuzz
-@given(one=writings, other=writings)
-def test_every_writing_reads_the_same(tmp_path: Path, one: Writing, other: Writing) -> None:
-    assert same(written(tmp_path, one.write(OUTCOMES), other.write(QUESTIONS)), written(tmp_path))
+@fuzz_settings
+@given(one=file_styles, other=file_styles)
+def test_every_file_style_reads_the_same(tmp_path: Path, one: FileStyle, other: FileStyle) -> None:
+    assert tables_are_equal(
+        write_and_read_outcomes(tmp_path, one.write(OUTCOMES), other.write(QUESTIONS)),
+        write_and_read_outcomes(tmp_path),
+    )
 
 
 ids = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=',"'), min_size=1)
@@ -144,34 +159,36 @@ ids = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=',
 results = st.sampled_from([0.0, 1.0, np.nan]) | st.floats(0, 1)
 
 
-@fuzz
-@given(data=st.data(), way=writings)
-def test_a_table_that_is_written_and_read_is_the_same(
-    tmp_path: Path, data: st.DataObject, way: Writing
+@fuzz_settings
+@given(data=st.data(), way=file_styles)
+def test_a_table_survives_writing_and_reading(
+    tmp_path: Path, data: st.DataObject, style: FileStyle
 ) -> None:
     names = data.draw(st.lists(ids, min_size=1, max_size=5, unique=True))
-    asked = data.draw(st.lists(ids, min_size=1, max_size=6, unique=True))
-    labels = {question: data.draw(st.sampled_from("xyz")) for question in asked}
-    table = np.array([[data.draw(results) for _ in names] for _ in asked])
+    questions_drawn = data.draw(st.lists(ids, min_size=1, max_size=6, unique=True))
+    labels = {question: data.draw(st.sampled_from("xyz")) for question in questions_drawn}
+    table = np.array([[data.draw(results) for _ in names] for _ in questions_drawn])
     header = ",".join(["any", *(f"e{name}" for name in names)])  # not a number
     lines = [
         ",".join([question, *("" if np.isnan(x) else repr(float(x)) for x in row)])
-        for question, row in zip(asked, table, strict=True)
+        for question, row in zip(questions_drawn, table, strict=True)
     ]
-    read = written(
+    read = write_and_read_outcomes(
         tmp_path,
-        way._replace(first="any").write("\n".join([header, *lines])),
+        style._replace(first="any").write("\n".join([header, *lines])),
         "\n".join(["any,specialty", *map(",".join, labels.items())]),
     )
-    order = [asked.index(question) for question in read.questions]
+    order = [questions_drawn.index(question) for question in read.questions]
     assert read.experts == tuple(f"e{name}" for name in names)
-    assert sorted(order) == list(range(len(asked)))
+    assert sorted(order) == list(range(len(questions_drawn)))
     assert_array_equal(read.table, table[order])
     assert [read.dimensions[n] for n in read.dimension] == [labels[q] for q in read.questions]
 
 
 def test_quotes_keep_commas_together(tmp_path: Path) -> None:
-    read = written(tmp_path, 'q,"Smith, ann",bob\n"a, b",1,0\n', 'q,specialty\n"a, b","x, y"\n')
+    read = write_and_read_outcomes(
+        tmp_path, 'q,"Smith, ann",bob\n"a, b",1,0\n', 'q,specialty\n"a, b","x, y"\n'
+    )
     assert (read.experts, read.questions, read.dimensions) == (
         ("Smith, ann", "bob"),
         ("a, b",),
@@ -215,18 +232,18 @@ def test_quotes_keep_commas_together(tmp_path: Path) -> None:
         (OUTCOMES, "qid,specialty\n7,x\n7,x\n", ["questions.csv, line 3", "as in line 2"]),
     ],
 )
-def test_what_is_wrong_is_named_in_one_line(
+def test_invalid_files_give_an_error_of_one_line(
     tmp_path: Path, outcomes: str | bytes, questions: str | bytes, words: list[str]
 ) -> None:
     with pytest.raises(DataError) as caught:
-        written(tmp_path, outcomes, questions)
-    said = str(caught.value)
-    assert len(said.splitlines()) == 1
-    assert all(word in said for word in words), said
+        write_and_read_outcomes(tmp_path, outcomes, questions)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert all(word in message for word in words), message
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    written(tmp_path)
+    write_and_read_outcomes(tmp_path)
     with pytest.raises(DataError, match=r"none\.csv: no such file; give the path"):
         read_outcomes(tmp_path / "outcomes.csv", tmp_path / "none.csv")
     with pytest.raises(DataError, match="is a directory"):
@@ -236,21 +253,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 # The hospital
 
 
-def test_the_hospital_has_its_counts() -> None:
-    read = hospital.outcomes()
+def test_the_hospital_has_the_known_counts() -> None:
+    read = hospital.read_outcome_table()
     assert (len(read.experts), len(read.questions), len(read.dimensions)) == (39, 816, 8)
     assert np.isnan(read.table).sum() == 1
     assert read.unasked == 0
 
 
-def test_the_hospital_has_the_accuracies_that_were_counted_elsewhere() -> None:
-    read, counted = hospital.outcomes(), read_sheet(hospital.folder() / "V.csv")
-    assert counted.columns[2:] == read.experts
-    for label, questions, *accuracy in counted.fields:
-        mine = read.table[read.dimension == read.dimensions.index(label)]
-        assert len(mine) == int(questions)
-        assert_allclose(np.nanmean(mine, axis=0), [float(x) for x in accuracy], atol=5.1e-5)
-    known = read_experts(hospital.folder() / "experts.csv", read.experts)
+def test_the_hospital_has_the_published_accuracies() -> None:
+    read, published = hospital.read_outcome_table(), read_sheet(hospital.find_folder() / "V.csv")
+    assert published.columns[2:] == read.experts
+    for label, questions, *accuracy in published.fields:
+        own = read.table[read.dimension == read.dimensions.index(label)]
+        assert len(own) == int(questions)
+        assert_allclose(np.nanmean(own, axis=0), [float(x) for x in accuracy], atol=5.1e-5)
+    known = read_experts(hospital.find_folder() / "experts.csv", read.experts)
     assert_allclose(np.nanmean(read.table, axis=0), known["accuracy"], atol=5.1e-5)
     assert_array_equal((~np.isnan(read.table)).sum(axis=0), known["n_answered"])
     assert len(set(known["group"])) == 12

@@ -1,4 +1,4 @@
-"""Tables in Parquet: the same as in text, and what is wrong with them in one line."""
+"""Tables in Parquet read as tables in text; errors have one line."""
 
 import sys
 from pathlib import Path
@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 
 from bylot.errors import DataError
 from bylot.outcome_tables.outcomes import read_outcomes
-from tables import fuzz, one_line, same, whole
+from tables import (
+    assert_one_line_error,
+    fuzz_settings,
+    tables_are_equal,
+    write_and_read_single_file,
+)
 
 # Parquet
 
 
-def in_parquet(folder: Path) -> Path:
-    """The file that says all, of mixed types."""
+def write_parquet_table(folder: Path) -> Path:
+    """Write a table with all columns, of mixed types."""
     path = folder / "whole.parquet"
     pl.DataFrame(
         {
@@ -32,15 +37,18 @@ def in_parquet(folder: Path) -> Path:
     return path
 
 
-def test_a_table_in_parquet_reads_as_the_same_in_text(tmp_path: Path) -> None:
+def test_a_table_in_parquet_reads_like_the_same_table_in_text(tmp_path: Path) -> None:
     options: dict[str, Any] = {"context": "ward", "experts": ("ann", "bob")}
-    read, text = read_outcomes(in_parquet(tmp_path), **options), whole(tmp_path, context="ward")
-    assert same(read, text)
+    read, text = (
+        read_outcomes(write_parquet_table(tmp_path), **options),
+        write_and_read_single_file(tmp_path, context="ward"),
+    )
+    assert tables_are_equal(read, text)
     assert (read.contexts, read.context.tolist()) == (text.contexts, text.context.tolist())
 
 
 def test_errors_in_parquet_name_the_row(tmp_path: Path) -> None:
-    path = in_parquet(tmp_path)
+    path = write_parquet_table(tmp_path)
     with pytest.raises(DataError, match=r"whole\.parquet, row 1: question '9' has no 'note'; fill"):
         read_outcomes(path, context="note")
     pl.DataFrame({"qid": [1, 2, 1], "ann": [1, 1, 0]}).write_parquet(path)
@@ -54,7 +62,7 @@ def test_errors_in_parquet_name_the_row(tmp_path: Path) -> None:
         read_outcomes(path, dimension=None)
 
 
-def test_parquet_without_polars_or_without_a_file_is_told(
+def test_parquet_without_polars_or_without_a_file_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(DataError, match="no such file"):
@@ -64,15 +72,15 @@ def test_parquet_without_polars_or_without_a_file_is_told(
         read_outcomes(tmp_path / "none.parquet")
 
 
-@settings(fuzz, max_examples=100)
+@settings(fuzz_settings, max_examples=100)
 @given(at=st.integers(0, 3_000), cut=st.integers(0, 40), insert=st.binary(max_size=8))
-def test_damaged_parquet_gives_a_table_or_one_line(
+def test_damaged_parquet_gives_a_table_or_an_error_of_one_line(
     tmp_path: Path, at: int, cut: int, insert: bytes
 ) -> None:
-    path = in_parquet(tmp_path)
+    path = write_parquet_table(tmp_path)
     content = path.read_bytes()
     path.write_bytes(content[: at % len(content)] + insert + content[at % len(content) + cut :])
     try:
         read_outcomes(path, experts=["ann", "bob"])
     except DataError as error:
-        one_line(error)
+        assert_one_line_error(error)

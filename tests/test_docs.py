@@ -15,7 +15,7 @@ import pytest
 
 import bylot
 from bylot.cli import make_parser
-from documents import blocks, commands, follow
+from documents import find_blocks, find_commands, run_page
 from formulas import FormulaError, mathml
 from names import PYTHON, SECTION, python_page, settings_page
 from paper_records import AS_WRITTEN, make_paper_records
@@ -42,11 +42,11 @@ runpy.run_module("mkdocs", run_name="__main__", alter_sys=True)
 """
 
 
-def text(page: str) -> str:
+def read_page(page: str) -> str:
     return (DOCS / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(text(page), "python")])
+@pytest.mark.parametrize("page", [page for page in PAGES if find_blocks(read_page(page), "python")])
 def test_the_code_of_a_page_runs_and_prints_what_it_shows(
     page: str,
     tmp_path: Path,
@@ -58,39 +58,39 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(
         (tmp_path / "out" / "paper").mkdir(parents=True)
         make_paper_records(AS_WRITTEN, seeds=2).cells.write_parquet("out/paper/records.parquet")
     if page == "problem-files.md":  # reads the file that it shows
-        Path("pool.yaml").write_text(blocks(text(page), "yaml")[0], encoding="utf-8")
+        Path("pool.yaml").write_text(find_blocks(read_page(page), "yaml")[0], encoding="utf-8")
     if page == "service.md":  # asks a server that is there
         with serve_store("sqlite:///bylot.db") as server:
-            follow(text(page).replace("http://127.0.0.1:8000", server.url), page, capsys)
+            run_page(read_page(page).replace("http://127.0.0.1:8000", server.url), page, capsys)
         return
-    follow(text(page), page, capsys)
+    run_page(read_page(page), page, capsys)
 
 
-def test_a_page_that_shows_what_its_code_does_not_print_is_noticed(
+def test_a_page_whose_output_differs_from_its_code_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = "```python\nprint(1)\n```\n\n```text\n2\n```\n"
     with pytest.raises(AssertionError):
-        follow(page, "page", capsys)
+        run_page(page, "page", capsys)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_all_python_of_a_page_is_run_or_said_to_be_of_another_library(page: str) -> None:
-    told = re.findall(r"^```.*py.*$", text(page), re.MULTILINE)
-    elsewhere = blocks(text(page), ELSEWHERE)
-    assert len(told) == len(blocks(text(page), "python")) + len(elsewhere)
+def test_all_python_of_a_page_is_run_or_marked_as_code_of_another_library(page: str) -> None:
+    python_fences = re.findall(r"^```.*py.*$", read_page(page), re.MULTILINE)
+    elsewhere = find_blocks(read_page(page), ELSEWHERE)
+    assert len(python_fences) == len(find_blocks(read_page(page), "python")) + len(elsewhere)
     for code in elsewhere:
         compile(code, page, "exec")
         assert "bylot" not in code
 
 
 def test_every_command_of_the_pages_exists() -> None:
-    told = [words for page in PAGES for words in commands(text(page))]
-    for words in told:
+    found = [words for page in PAGES for words in find_commands(read_page(page))]
+    for words in found:
         assert words[0] in ("bylot", "pip")
         if words[0] == "bylot":
             make_parser().parse_args(words[1:])
-    assert len(told) >= 2
+    assert len(found) >= 2
 
 
 def test_every_public_name_is_in_the_reference() -> None:
@@ -104,15 +104,15 @@ def test_every_public_name_is_in_the_reference() -> None:
                 assert f"### `{name}`" in pages
 
 
-def sections_of(docstring: str | None) -> dict[str, str]:
+def parse_sections(docstring: str | None) -> dict[str, str]:
     """The numpydoc sections of a docstring."""
     _, *parts = SECTION.split(inspect.cleandoc(docstring or ""))
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def undocumented(label: str, one: Any) -> list[str]:
-    """What the docstring of a public name lacks."""
-    sections = sections_of(one.__doc__)
+def list_undocumented(label: str, one: Any) -> list[str]:
+    """Parameters and sections that the docstring of a public name does not have."""
+    sections = parse_sections(one.__doc__)
     listed = sections.get("Parameters", "") + "\n" + sections.get("Attributes", "")
     heads = re.findall(r"^\*{0,2}(\w+(?:, \w+)*)(?: :.*)?$", listed, re.MULTILINE)
     known = {name.strip() for head in heads for name in head.split(",")}
@@ -124,17 +124,17 @@ def undocumented(label: str, one: Any) -> list[str]:
 
 
 def test_public_docstrings_name_every_parameter_and_what_is_returned() -> None:
-    lacking = []
+    missing_parts = []
     for one, members in (pair for group in PYTHON.values() for pair in group.items()):
         is_public = getattr(bylot, one.__name__, None) is one
         if not is_public or isinstance(one, EnumType):
             continue
-        lacking += undocumented(one.__name__, one)
+        missing_parts += list_undocumented(one.__name__, one)
         for name in members:
             found = inspect.getattr_static(one, name)
             if inspect.isfunction(method := getattr(found, "__func__", found)):
-                lacking += undocumented(f"{one.__name__}.{name}", method)
-    assert lacking == []
+                missing_parts += list_undocumented(f"{one.__name__}.{name}", method)
+    assert missing_parts == []
 
 
 def test_every_verb_and_option_is_in_the_reference() -> None:
@@ -146,14 +146,14 @@ def test_every_verb_and_option_is_in_the_reference() -> None:
                 assert f"`{option}" in section
 
 
-def test_a_formula_that_cannot_be_drawn_is_refused() -> None:
+def test_a_formula_that_cannot_be_converted_is_refused() -> None:
     assert "<mi>q</mi>" in mathml("q &lt; 1", "inline")
     for tex in (r"\begin{aligned} a &amp;= b \end{aligned}", r"\nosuchsign"):
         with pytest.raises(FormulaError):
             mathml(tex, "block")
 
 
-def build(root: Path, out: Path) -> subprocess.CompletedProcess[str]:
+def build_site(root: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """Build the site of a folder as `make docs` does, with no network."""
     words = [sys.executable, "-c", OFFLINE, "build", "--strict", "--site-dir", str(out)]
     paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
@@ -165,14 +165,14 @@ def build(root: Path, out: Path) -> subprocess.CompletedProcess[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built once."""
     out = tmp_path_factory.mktemp("site")
-    done = build(ROOT, out)
-    assert done.returncode == 0, done.stderr
-    assert "WARNING" not in done.stderr
+    result = build_site(ROOT, out)
+    assert result.returncode == 0, result.stderr
+    assert "WARNING" not in result.stderr
     return out
 
 
-class Loads(HTMLParser):
-    """What a browser loads by itself when it shows a page; links that one may click are not."""
+class LoadedResources(HTMLParser):
+    """Resources that a browser loads to show a page; links to click do not count."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -186,11 +186,11 @@ class Loads(HTMLParser):
                 self.found.append(value)
 
 
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_load_no_external_resources(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) >= len(PAGES)
     for page in pages:
-        loads = Loads(page.read_text(encoding="utf-8")).found
+        loads = LoadedResources(page.read_text(encoding="utf-8")).found
         assert loads
         for one in loads:
             assert "//" not in one, f"{page.name} loads {one}"
@@ -200,23 +200,23 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text())
 
 
-def test_a_page_that_loads_something_from_elsewhere_would_be_noticed() -> None:
-    assert Loads('<script src="https://cdn.example/x.js"></script>').found
-    assert not Loads('<a href="https://example.org">read on</a>').found
+def test_the_test_above_would_notice_an_external_resource() -> None:
+    assert LoadedResources('<script src="https://cdn.example/x.js"></script>').found
+    assert not LoadedResources('<a href="https://example.org">read on</a>').found
 
 
-def test_formulas_are_drawn_by_the_browser_alone(site: Path) -> None:
+def test_formulas_are_mathml_without_scripts(site: Path) -> None:
     page = (site / "concepts" / "learning.html").read_text(encoding="utf-8")
     assert page.count("<math") > 20
     assert "arithmatex" not in page
 
 
-def test_a_link_to_nowhere_stops_the_build(tmp_path: Path) -> None:
+def test_a_broken_link_stops_the_build(tmp_path: Path) -> None:
     for folder in ("docs", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     page = tmp_path / "docs" / "fit.md"
     page.write_text(page.read_text() + "\n[nowhere](concepts/limits.md#nowhere)\n")
-    done = build(tmp_path, tmp_path / "out")
-    assert done.returncode != 0
-    assert "nowhere" in done.stderr
+    result = build_site(tmp_path, tmp_path / "out")
+    assert result.returncode != 0
+    assert "nowhere" in result.stderr

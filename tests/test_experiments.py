@@ -1,4 +1,4 @@
-"""The paper's experiments as cells: what each fixes, what they share, and what is kept of them."""
+"""The paper's experiments as cells: their grids, shared scenarios and records."""
 
 import numpy as np
 import pytest
@@ -46,14 +46,14 @@ CROWD = make_synthetic_crowd()
 SETUP = RunSetup(CROWD, rounds=400)
 
 
-def job(*cells: Cell) -> ScenarioJob:
-    """The one job that these cells make."""
+def make_job(*cells: Cell) -> ScenarioJob:
+    """The single job that runs these cells."""
     (one,) = group_cells_by_scenario(cells)
     return one
 
 
-def same(one: CellRecord, other: CellRecord) -> bool:
-    """Equal to the last bit, curves included."""
+def records_are_equal(one: CellRecord, other: CellRecord) -> bool:
+    """Whether two records are equal to the last bit, curves included."""
     return one.keys() == other.keys() and all(
         np.array_equal(one[key], other[key])
         if isinstance(one[key], np.ndarray)
@@ -71,7 +71,7 @@ def test_the_grids_have_as_many_cells_as_the_paper_says() -> None:
     ) | set(VARIANT_POLICIES)
 
 
-def test_the_grids_past_the_paper_are_whole() -> None:
+def test_the_grids_beyond_the_paper_are_complete() -> None:
     counts = {name: len(list_cells(name)) for name in GRIDS}
     assert counts["beyond"] == 6 * 4 * 2 * 20
     assert counts["ablation"] == 2 * 6 * 2 * 2 * 20
@@ -95,45 +95,45 @@ def test_an_id_names_one_cell() -> None:
     assert len({cell.id for cell in cells}) == len(set(cells))
 
 
-def test_jobs_play_a_level_of_smoothed_skills_in_a_world_of_its_own() -> None:
-    made = group_cells_by_scenario(
+def test_levels_with_smoothed_skills_have_their_own_jobs() -> None:
+    jobs = group_cells_by_scenario(
         [*list_cells("beyond", 1), *list_cells("ablation", 1), *list_cells("settings", 1)]
     )
-    assert len({str(one) for one in made}) == len(made) == 4
-    for one in made:
+    assert len({str(one) for one in jobs}) == len(jobs) == 4
+    for one in jobs:
         assert {cell.level == "stress" for cell in one.cells} == {one.smoothing == 10}
         assert {cell.experiment for cell in one.cells} == {"beyond", "ablation", "settings"}
 
 
-def test_no_policy_is_left_out_of_what_the_default_is_chosen_from() -> None:
+def test_all_policies_are_compared_for_the_default() -> None:
     assert set(COMPARED_POLICIES) == set(POLICY_CLASSES)
 
 
-def test_periods_share_the_worlds_that_the_default_is_chosen_in() -> None:
-    made = group_cells_by_scenario(
+def test_periods_share_the_scenarios_of_the_comparison() -> None:
+    jobs = group_cells_by_scenario(
         [*list_cells("default", 1), *list_cells("worlds", 1), *list_cells("spans", 1)]
     )
-    assert len({str(one) for one in made}) == len(made) == 2 * 2 + 9
-    with_spans = {one.environment for one in made if "spans" in {c.experiment for c in one.cells}}
+    assert len({str(one) for one in jobs}) == len(jobs) == 2 * 2 + 9
+    with_spans = {one.environment for one in jobs if "spans" in {c.experiment for c in one.cells}}
     assert with_spans == {"stochastic", "regime", "hospital"}
     in_hospital = Cell("spans", "own", "hospital", "distinct", 8, 0, period=250)
     assert [one.experiment for one in group_cells_by_scenario([in_hospital])] == ["worlds"]
 
 
 def test_a_pattern_chooses_cells_and_one_that_matches_nothing_is_an_error() -> None:
-    picked = select_cells(
+    selected = select_cells(
         list_cells("crowd", seeds=2), ["crowd/tight/*/omd/*", "*/random/*seed=01"]
     )
-    assert len(picked) == 2 * 2 + 2 * 4
+    assert len(selected) == 2 * 2 + 2 * 4
     with pytest.raises(BylotError, match="no cell matches --only 'tigt'"):
         select_cells(list_cells("sweep"), ["tigt"])
 
 
-def test_jobs_hold_every_cell_once_and_one_world_each() -> None:
+def test_jobs_have_every_cell_once_and_one_scenario_each() -> None:
     cells = list_cells("sweep", seeds=2) + list_cells("crowd", seeds=2)
-    made = group_cells_by_scenario(cells)
-    assert sorted(cell for one in made for cell in one.cells) == sorted(cells)
-    assert len({str(one) for one in made}) == len(made) == 2 * 2 + 2 * 2
+    jobs = group_cells_by_scenario(cells)
+    assert sorted(cell for one in jobs for cell in one.cells) == sorted(cells)
+    assert len({str(one) for one in jobs}) == len(jobs) == 2 * 2 + 2 * 2
 
 
 def test_the_levels_bound_workload_and_experts_as_in_table_1() -> None:
@@ -154,18 +154,18 @@ def test_stress_is_tighter_and_smoother_than_the_papers_levels() -> None:
     assert plain.skills.max() == 1.0
     assert smooth.skills.min() > 0
     assert smooth.skills.max() < 1.0
-    world = CrowdScenario(CROWD, "stochastic", 3, seed=0, rounds=50, smoothing=10, exact=True)
-    assert list(world.problems) == ["stress"]
-    assert_array_equal(world.pool.skills, smooth.skills)
+    scenario = CrowdScenario(CROWD, "stochastic", 3, seed=0, rounds=50, smoothing=10, exact=True)
+    assert list(scenario.problems) == ["stress"]
+    assert_array_equal(scenario.pool.skills, smooth.skills)
 
 
-def test_past_the_paper_the_optimum_is_that_of_the_exact_costs() -> None:
+def test_beyond_the_paper_the_optimum_uses_the_exact_costs() -> None:
     paper, exact = (
         CrowdScenario(CROWD, "regime", 3, 1, 300, exact=exact) for exact in (False, True)
     )
     for level in ("tight", "loose"):
         low, high = paper.find_optimum(level).optimum, exact.find_optimum(level).optimum
-        assert high.value >= low.value - 1e-9  # the stand-in is stricter
+        assert high.value >= low.value - 1e-9  # the surrogate is stricter
         q, limited = high.policy, exact.problems[level]
         assert measure_worst_excess(limited, limited.rows @ (1 - (1 - q) ** PAPER_DRAWS)) <= 1e-9
     assert (
@@ -176,14 +176,14 @@ def test_past_the_paper_the_optimum_is_that_of_the_exact_costs() -> None:
 def test_a_record_does_not_depend_on_what_else_is_in_the_job() -> None:
     policies, levels = ("greedy", "cbwk", "ts", "omd"), ("tight", "loose", "none")
     cells = [Cell("crowd", lv, "regime", p, 3, 1) for p in policies for lv in levels]
-    together = run_job(SETUP, job(*cells))
+    together = run_job(SETUP, make_job(*cells))
     for cell, row in zip(cells, together, strict=True):
-        (alone,) = run_job(SETUP, job(cell))
-        assert same(row, alone), cell.id
-    assert not same(together[0], together[1])  # another level is another record
+        (alone,) = run_job(SETUP, make_job(cell))
+        assert records_are_equal(row, alone), cell.id
+    assert not records_are_equal(together[0], together[1])  # another level is another record
 
 
-def test_all_policies_meet_the_same_rounds_and_both_environments_the_same_pool() -> None:
+def test_policies_share_the_rounds_and_environments_share_the_pool() -> None:
     one, other = (CrowdScenario(CROWD, "regime", 3, seed=4, rounds=50) for _ in range(2))
     assert_array_equal(one.given.values, other.given.values)
     steady = CrowdScenario(CROWD, "stochastic", 5, seed=4, rounds=50)
@@ -191,13 +191,13 @@ def test_all_policies_meet_the_same_rounds_and_both_environments_the_same_pool()
     assert steady.given.shape == (5, 50)
 
 
-def test_every_policy_of_the_lineup_plays_at_every_level() -> None:
+def test_every_policy_of_the_paper_plays_at_every_level() -> None:
     cells = [
         Cell("crowd", lv, "stochastic", p, 3, 0)
         for p in PAPER_POLICIES + VARIANT_POLICIES
         for lv in PAPER_LEVELS
     ]
-    for row in run_job(RunSetup(CROWD, rounds=60), job(*cells)):
+    for row in run_job(RunSetup(CROWD, rounds=60), make_job(*cells)):
         assert 0 < row["reward"] <= 3
         assert row["optimum_gap"] <= 1e-8
         assert row["regret_true"] == pytest.approx(row["curve_r1_true"][-1], abs=1e-12)
@@ -206,17 +206,17 @@ def test_every_policy_of_the_lineup_plays_at_every_level() -> None:
         assert (row["workload_bound"] is None) == (row["level"] == "none")
 
 
-def test_policies_past_the_paper_play_and_their_records_do_not_depend_on_the_job() -> None:
+def test_records_beyond_the_paper_do_not_depend_on_the_job() -> None:
     """In a job of cells of several experiments, some of which are one play."""
     setup = RunSetup(CROWD, rounds=300)
     names = ["distinct", "distinct:eps=0.0", "ts-bwk"]
     cells = [Cell("beyond", "stress", "regime", name, 3, 2) for name in (*names, "omd")]
     cells += [Cell("ablation", "stress", "regime", name, 3, 2) for name in names[:2]]
-    together = run_job(setup, job(*cells))
+    together = run_job(setup, make_job(*cells))
     for cell, row in zip(cells, together, strict=True):
-        (alone,) = run_job(setup, job(cell))
+        (alone,) = run_job(setup, make_job(cell))
         assert row.keys() == RECORD_SCHEMA.keys()
-        assert same(row, alone), cell.id
+        assert records_are_equal(row, alone), cell.id
         assert row["refused"] is None
         assert (row["curve_t"] is None) == (cell.experiment == "ablation")
     assert together[0]["reward"] == together[4]["reward"] != together[1]["reward"]
@@ -224,9 +224,9 @@ def test_policies_past_the_paper_play_and_their_records_do_not_depend_on_the_job
     assert together[0]["optimum_gap"] >= 0.0
 
 
-def test_a_play_that_a_policy_refuses_is_a_record_that_says_why() -> None:
+def test_a_refused_run_is_a_record_with_the_reason() -> None:
     cells = [Cell("periods", "stress", "stochastic", name, 3, 0, 1) for name in ("distinct", "omd")]
-    refused, played = run_job(RunSetup(CROWD, rounds=20), job(*cells))
+    refused, played = run_job(RunSetup(CROWD, rounds=20), make_job(*cells))
     assert "a period of 1 rounds is too short to guarantee the limits" in refused["refused"]
     assert refused.keys() == played.keys() == RECORD_SCHEMA.keys()
     assert refused["reward"] is None
@@ -234,19 +234,19 @@ def test_a_play_that_a_policy_refuses_is_a_record_that_says_why() -> None:
     assert played["refused"] is None
 
 
-def test_periods_are_one_play_to_those_who_do_not_know_of_them() -> None:
+def test_policies_without_periods_play_all_periods_alike() -> None:
     setup = RunSetup(CROWD, rounds=300)  # so that a play has 600
     cells = [
         Cell("periods", "tight", "regime", policy, 3, 0, period)
         for policy in ("omd", "distinct")
         for period in (250, 600)
     ]
-    short, whole, ours, ours_whole = run_job(setup, job(*cells))
-    assert short["reward"] == whole["reward"]
-    assert (short["periods"], whole["periods"]) == (2, 1)
-    assert len(short["curve_reward"]) == len(ours["curve_reward"]) == 200
-    assert ours["reward"] != ours_whole["reward"]
-    assert ours["bad_periods"] == ours_whole["bad_periods"] == 0
+    omd_short, omd_long, distinct_short, distinct_long = run_job(setup, make_job(*cells))
+    assert omd_short["reward"] == omd_long["reward"]
+    assert (omd_short["periods"], omd_long["periods"]) == (2, 1)
+    assert len(omd_short["curve_reward"]) == len(distinct_short["curve_reward"]) == 200
+    assert distinct_short["reward"] != distinct_long["reward"]
+    assert distinct_short["bad_periods"] == distinct_long["bad_periods"] == 0
 
 
 @given(st.integers(1, 7), st.integers(0, 30), st.integers(0, 9))
@@ -261,7 +261,7 @@ def test_bad_periods_are_counted_one_by_one(period: int, rounds: int, seed: int)
     }
 
 
-def test_a_name_spells_settings_and_the_default_is_among_those_tried() -> None:
+def test_a_name_can_have_settings_and_the_sweep_includes_the_default() -> None:
     assert make_experiment_policy(
         "distinct:eta=2.0,batch=5,guard=False,pace=None", "beyond", 3
     ) == Distinct(eta=2.0, batch=5, guard=False, pace=None)
@@ -280,46 +280,48 @@ def test_a_name_spells_settings_and_the_default_is_among_those_tried() -> None:
             )
 
 
-def test_the_first_rounds_of_a_job_are_played_as_if_the_rest_came() -> None:
-    """Which compiles all that the job needs, and is refused where the job would be."""
+def test_a_job_can_run_its_first_rounds_only() -> None:
+    """The first rounds compile all that the job needs; they are refused if the job would be."""
     cell = Cell("beyond", "tight", "stochastic", "distinct", 3, 0)
-    (row,) = run_job(RunSetup(CROWD, rounds=300), job(cell), rounds=20)
+    (row,) = run_job(RunSetup(CROWD, rounds=300), make_job(cell), rounds=20)
     assert row["refused"] is None
     assert row["curve_t"][-1] == 20
 
 
-def test_without_limits_the_constraint_aware_are_the_unaware() -> None:
+def test_without_limits_constraint_aware_policies_equal_their_unaware_versions() -> None:
     cells = [Cell("crowd", "none", "stochastic", p, 3, 0) for p in ("cucb", "cbwk", "ts", "ts-bwk")]
-    cucb, cbwk, ts, ts_bwk = (row["curve_reward"] for row in run_job(SETUP, job(*cells)))
+    cucb, cbwk, ts, ts_bwk = (row["curve_reward"] for row in run_job(SETUP, make_job(*cells)))
     assert_array_equal(cucb, cbwk)
     assert_array_equal(ts, ts_bwk)
     assert not np.array_equal(cucb, ts)
 
 
-def test_the_sweep_judges_by_the_papers_proxy_and_by_the_true_optimum() -> None:
-    (row,) = run_job(SETUP, job(Cell("sweep", "tight", "stochastic", "omd", 5, 0)))
+def test_the_sweep_reports_regret_to_the_proxy_and_to_the_optimum() -> None:
+    (row,) = run_job(SETUP, make_job(Cell("sweep", "tight", "stochastic", "omd", 5, 0)))
     assert_array_equal(row["curve_t"], np.arange(10, 401, 10))
     assert row["regret_proxy"] == pytest.approx(row["curve_r1_proxy"][-1])
-    # q_T keeps the surrogate only up to what the dual asks of it, but it is not the optimum.
+    # q_T keeps the surrogate up to the violation of the dual, but it is not the optimum.
     assert row["curve_r1_true"][-1] > row["curve_r1_proxy"][-1]
 
 
 def test_the_exact_expectation_agrees_with_the_papers_200_draws() -> None:
-    world = CrowdScenario(CROWD, "stochastic", 3, seed=0, rounds=300)
+    scenario = CrowdScenario(CROWD, "stochastic", 3, seed=0, rounds=300)
     rng = np.random.default_rng(0)
-    q = world.find_optimum("tight").optimum.policy
-    panels = rng.choice(world.stack.size, size=(300, 200, PAPER_DRAWS), p=q / q.sum())
-    rounds = zip(world.given.values, panels, strict=True)
+    q = scenario.find_optimum("tight").optimum.policy
+    panels = rng.choice(scenario.stack.size, size=(300, 200, PAPER_DRAWS), p=q / q.sum())
+    rounds = zip(scenario.given.values, panels, strict=True)
     earned = np.array([[sum_max(values, panel) for panel in drawn] for values, drawn in rounds])
     error = earned.std(axis=1, ddof=1) / np.sqrt(200)  # of each round's estimate
     total = np.sqrt((error**2).sum()) / 300
-    assert abs(earned.mean() - world.expected(q).mean()) < 4 * total
-    assert abs(earned.mean() - world.uniform) > 4 * total  # another policy would be noticed
-    misses = earned.mean(axis=1) - world.expected(q)  # as large as the draws' own error, no larger
-    assert np.sqrt((misses**2).mean()) == pytest.approx(np.sqrt((error**2).mean()), rel=0.1)
+    assert abs(earned.mean() - scenario.expected(q).mean()) < 4 * total
+    assert abs(earned.mean() - scenario.uniform) > 4 * total  # another policy would be noticed
+    errors = earned.mean(axis=1) - scenario.expected(
+        q
+    )  # as large as the draws' own error, no larger
+    assert np.sqrt((errors**2).mean()) == pytest.approx(np.sqrt((error**2).mean()), rel=0.1)
 
 
-def test_the_regime_shrinks_what_the_steady_world_does_not() -> None:
+def test_the_regime_shrinks_the_values_of_the_stationary_environment() -> None:
     steady, regime = (
         CrowdScenario(CROWD, name, 3, seed=0, rounds=500) for name in CROWD_ENVIRONMENTS
     )
@@ -330,20 +332,20 @@ def test_the_regime_shrinks_what_the_steady_world_does_not() -> None:
 @given(
     arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.integers(0, 3))
 )
-def test_a_panel_pays_for_each_member_once(draws: Ints) -> None:
+def test_a_panel_costs_each_member_once(draws: Ints) -> None:
     rows = np.array([[0.5, 1.0, 2.0, 4.0], [1.0, 0.0, 0.0, 1.0]])
-    wanted = [[sum(row[i] for i in set(panel)) for row in rows] for panel in draws.tolist()]
-    assert_allclose(compute_spend(draws, rows), wanted)
+    expected = [[sum(row[i] for i in set(panel)) for row in rows] for panel in draws.tolist()]
+    assert_allclose(compute_spend(draws, rows), expected)
 
 
 @given(arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 3)), st.integers(1, 50))
 def test_a_rolling_mean_is_the_mean_of_the_last_rounds(rewards: Floats, window: int) -> None:
-    wanted = [rewards[max(0, t - window) : t].mean() for t in range(1, len(rewards) + 1)]
-    assert_allclose(rolling_mean(rewards, window), wanted, atol=1e-12)
+    expected = [rewards[max(0, t - window) : t].mean() for t in range(1, len(rewards) + 1)]
+    assert_allclose(rolling_mean(rewards, window), expected, atol=1e-12)
 
 
 @given(st.integers(1, 3_000), st.sampled_from([10, None]))
-def test_a_curve_ends_with_the_play(rounds: int, step: int | None) -> None:
+def test_a_curve_ends_with_the_run(rounds: int, step: int | None) -> None:
     points = sample_rounds(rounds, step)
     assert points[-1] == rounds
     assert points[0] >= 1

@@ -58,10 +58,10 @@ def play_golden(policy: str) -> dict[str, str | float]:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_plays_as_recorded(policy: str) -> None:
     golden = json.loads(GOLDEN.read_text())[policy]
-    played = play_golden(policy)
-    assert played["panels"] == golden["panels"]
-    assert played["reward"] == pytest.approx(golden["reward"], abs=1e-12)
-    assert played["usd"] == pytest.approx(golden["usd"], abs=1e-12)
+    found = play_golden(policy)
+    assert found["panels"] == golden["panels"]
+    assert found["reward"] == pytest.approx(golden["reward"], abs=1e-12)
+    assert found["usd"] == pytest.approx(golden["usd"], abs=1e-12)
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ def simulate_plain(rounds: int = 500, **settings: object) -> Trace:
 
 
 def test_regret_uses_the_distributions_that_were_played() -> None:
-    free = Problem(["a", "b"], {}, draws=1)
+    unlimited = Problem(["a", "b"], {}, draws=1)
     values = np.tile([[[1.0, 0.0]]], (50, 1, 1))
-    result = score(simulate(free, Given(values), STATIONARY, rounds=50), values)
+    result = score(simulate(unlimited, Given(values), STATIONARY, rounds=50), values)
     assert result.expected == pytest.approx(0.5)  # equal shares earn half
-    assert result.best.value == pytest.approx(1 - free.floor)
-    assert result.regret == pytest.approx(0.5 - free.floor)
+    assert result.best.value == pytest.approx(1 - unlimited.floor)
+    assert result.regret == pytest.approx(0.5 - unlimited.floor)
     assert result.aggregate == result.regret
 
 
@@ -125,12 +125,12 @@ def test_exact_regret_is_against_the_optimum_under_exact_limits() -> None:
 
 
 def test_with_contexts_both_regrets_use_the_same_kind_of_optimum() -> None:
-    world = recorded(300, 3)
-    trace = simulate(five(), world, "omd", rounds=300)
-    usual, true = (score(trace, world.values, exact=exact) for exact in (False, True))
+    environment = recorded(300, 3)
+    trace = simulate(five(), environment, "omd", rounds=300)
+    usual, true = (score(trace, environment.values, exact=exact) for exact in (False, True))
     for one, exact in ((usual, False), (true, True)):
         shared = optimum(
-            five(), world.values, contexts=trace.record.contexts, aggregate=True, exact=exact
+            five(), environment.values, contexts=trace.record.contexts, aggregate=True, exact=exact
         )
         assert one.aggregate == shared.value - one.expected
     assert true.aggregate > usual.aggregate

@@ -23,12 +23,12 @@ def test_every_job_comes_back_once_with_its_result() -> None:
     assert sorted((one.job, one.result) for one in done) == [(n, n * n) for n in range(50)]
 
 
-def test_no_jobs_are_no_work() -> None:
+def test_without_jobs_nothing_runs() -> None:
     assert list(ThreadEngine(3).run([], lambda n: 1 / 0)) == []
 
 
 def test_jobs_run_side_by_side() -> None:
-    meeting = threading.Barrier(3)  # passed only by three at once; broken after a while
+    meeting = threading.Barrier(3)  # passed only by three at once; broken after 30 s
     assert len(list(ThreadEngine(3).run(range(3), lambda _: meeting.wait(timeout=30)))) == 3
 
 
@@ -44,7 +44,7 @@ def test_results_come_as_they_finish() -> None:
     assert next(run).result == "slow True"
 
 
-def test_core_seconds_are_of_work_and_not_of_waiting() -> None:
+def test_core_seconds_count_work_and_not_waiting() -> None:
     def work(name: str) -> None:
         if name == "wait":
             time.sleep(0.5)
@@ -58,20 +58,20 @@ def test_core_seconds_are_of_work_and_not_of_waiting() -> None:
     assert 0.2 <= spent["work"] < 0.5
 
 
-def blas_threads() -> set[int]:
+def count_blas_threads() -> set[int]:
     """How many threads each BLAS of this process may use."""
     return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
 
 
-@pytest.mark.skipif(os.cpu_count() == 1, reason="BLAS has one thread here whatever we do")
+@pytest.mark.skipif(os.cpu_count() == 1, reason="BLAS has one thread here in any case")
 def test_blas_uses_one_thread_during_the_run_and_as_many_as_before_after_it() -> None:
     np.eye(2) @ np.eye(2)
-    before = blas_threads()
+    before = count_blas_threads()
     assert before != {1}
-    assert [done.result for done in ThreadEngine(2).run([0, 1], lambda _: blas_threads())] == [
-        {1}
-    ] * 2
-    assert blas_threads() == before
+    assert [
+        done.result for done in ThreadEngine(2).run([0, 1], lambda _: count_blas_threads())
+    ] == [{1}] * 2
+    assert count_blas_threads() == before
 
 
 def test_a_failure_is_raised_with_its_job_after_what_was_done() -> None:
@@ -100,11 +100,11 @@ def test_a_bug_in_a_job_shows_where_it_is() -> None:
         list(ThreadEngine(1).run(["cell a"], work))
 
 
-def test_closing_lets_the_running_finish_and_starts_no_more() -> None:
-    begun, ended = [], []
+def test_closing_finishes_running_jobs_and_starts_no_others() -> None:
+    started, ended = [], []
 
     def work(job: int) -> None:
-        begun.append(job)
+        started.append(job)
         time.sleep(0.05)
         ended.append(job)
 
@@ -112,11 +112,11 @@ def test_closing_lets_the_running_finish_and_starts_no_more() -> None:
     next(run)
     assert isinstance(run, Iterator)
     run.close()  # type: ignore[attr-defined]
-    assert sorted(begun) == sorted(ended)
-    assert len(begun) < 10
+    assert sorted(started) == sorted(ended)
+    assert len(started) < 10
 
 
-def test_no_workers_are_refused() -> None:
+def test_zero_workers_are_refused() -> None:
     with pytest.raises(BylotError, match="invalid number of workers 0"):
         ThreadEngine(0)
 
@@ -139,7 +139,7 @@ except KeyboardInterrupt:
 """
 
 
-def running(folder: Path, gate: Path) -> "subprocess.Popen[str]":
+def start_process_with_two_jobs(folder: Path, gate: Path) -> "subprocess.Popen[str]":
     """A process with two jobs under way that will not end before the gate exists."""
     command = [sys.executable, "-c", CTRL_C, str(folder), str(gate)]
     process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True)
@@ -152,7 +152,7 @@ def running(folder: Path, gate: Path) -> "subprocess.Popen[str]":
 def test_ctrl_c_yields_what_was_running_and_then_stops(tmp_path: Path) -> None:
     folder, gate = tmp_path / "begun", tmp_path / "gate"
     folder.mkdir()
-    with running(folder, gate) as process:
+    with start_process_with_two_jobs(folder, gate) as process:
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert "press Ctrl-C again" in process.stderr.readline()
@@ -165,7 +165,7 @@ def test_ctrl_c_yields_what_was_running_and_then_stops(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     folder, gate = tmp_path / "begun", tmp_path / "gate"
     folder.mkdir()
-    with running(folder, gate) as process:
+    with start_process_with_two_jobs(folder, gate) as process:
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         process.stderr.readline()

@@ -1,4 +1,4 @@
-"""Playing a router round by round: the trace of the compiled loop, whatever the router is."""
+"""Playing a router round by round gives the trace of the compiled loop."""
 
 import numpy as np
 import pytest
@@ -14,32 +14,32 @@ from traces import same
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_router_and_the_compiled_loop_give_the_same_trace(policy: str) -> None:
-    world = recorded(120)
-    trace = play(Router(five(), policy, seed=9, horizon=120), world, 120)
-    assert same(trace, simulate(five(), world, policy, rounds=120, seed=9, horizon=120))
-    assert not same(trace, simulate(five(), world, policy, rounds=120, seed=8, horizon=120))
+    environment = recorded(120)
+    trace = play(Router(five(), policy, seed=9, horizon=120), environment, 120)
+    assert same(trace, simulate(five(), environment, policy, rounds=120, seed=9, horizon=120))
+    assert not same(trace, simulate(five(), environment, policy, rounds=120, seed=8, horizon=120))
 
 
-def test_contexts_are_called_by_their_numbers() -> None:
-    world = recorded(200, contexts=4)
-    numbers = list(dict.fromkeys(world.index.tolist()))
-    world = Given(world.values, [numbers.index(x) for x in world.index])
+def test_contexts_are_named_by_their_numbers() -> None:
+    environment = recorded(200, contexts=4)
+    numbers = list(dict.fromkeys(environment.index.tolist()))
+    environment = Given(environment.values, [numbers.index(x) for x in environment.index])
     router = Router(five(), "omd", seed=2)
-    trace = play(router, world, 200)
-    assert same(trace, simulate(five(), world, "omd", rounds=200, seed=2))
+    trace = play(router, environment, 200)
+    assert same(trace, simulate(five(), environment, "omd", rounds=200, seed=2))
     assert list(router.core.contexts) == ["0", "1", "2", "3"]
 
 
-def test_a_play_can_go_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_can_continue_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bylot.simulation.CHUNK_ROUNDS", 16)
-    world, router = recorded(100), Router(five(), "omd", seed=1)
-    halves = [play(router, world, 50), play(router, world, 50, start=50)]
-    whole = simulate(five(), world, "omd", rounds=100, seed=1)
-    assert_array_equal(np.concatenate([half.draws for half in halves]), whole.draws)
-    assert_array_equal(np.concatenate([half.rewards for half in halves]), whole.rewards)
+    environment, router = recorded(100), Router(five(), "omd", seed=1)
+    halves = [play(router, environment, 50), play(router, environment, 50, start=50)]
+    expected = simulate(five(), environment, "omd", rounds=100, seed=1)
+    assert_array_equal(np.concatenate([half.draws for half in halves]), expected.draws)
+    assert_array_equal(np.concatenate([half.rewards for half in halves]), expected.rewards)
 
 
-def test_a_world_of_another_pool_is_refused() -> None:
+def test_an_environment_of_another_size_is_refused() -> None:
     router = Router(five(), "omd")
     with pytest.raises(ValuesError, match="has 3 experts and the problem 5"):
         play(router, Given(np.ones((4, 1, 3))), 4)

@@ -78,10 +78,10 @@ def test_the_title_names_data_rounds_and_seeds() -> None:
 
 
 def test_series_differ_even_without_colour() -> None:
-    for looks in (PAPER_POLICY_STYLES, LEVEL_STYLES):
-        assert len({look.colour for look in looks.values()}) == len(looks)
-        assert len({look.marker for look in looks.values()}) == len(looks)
-        assert len({str(look.line) for look in looks.values()}) == len(looks)
+    for styles in (PAPER_POLICY_STYLES, LEVEL_STYLES):
+        assert len({style.colour for style in styles.values()}) == len(styles)
+        assert len({style.marker for style in styles.values()}) == len(styles)
+        assert len({str(style.line) for style in styles.values()}) == len(styles)
     assert PAPER_POLICY_STYLES["omd"].colour == "#0072B2"
 
 

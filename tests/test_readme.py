@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylot.cli import main, make_parser
-from documents import commands, follow
+from documents import find_commands, run_page
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -22,11 +22,11 @@ def test_the_code_of_the_readme_runs_and_prints_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    follow(README, "README.md", capsys)
+    run_page(README, "README.md", capsys)
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    lines = commands(README)
+    lines = find_commands(README)
     verbs = [words[1:] for words in lines if words[0] == "bylot"]
     assert len(verbs) == 6
     for words in verbs:
@@ -52,15 +52,15 @@ def test_the_verdict_counts_are_those_of_the_report() -> None:
 
 
 def test_the_claims_of_the_page_are_those_of_the_report() -> None:
-    rows = table_under("| claim, in our words")
+    rows = read_table("| claim, in our words")
     assert len(rows) > 10
-    assert set(rows) <= judged(CLAIMS)
+    assert set(rows) <= list_verdicts(CLAIMS)
 
 
 def test_the_checks_of_the_page_are_those_of_the_report() -> None:
-    rows = table_under("| requirement")
+    rows = read_table("| requirement")
     assert len(rows) == 8
-    assert set(rows) <= judged(CHECKS)
+    assert set(rows) <= list_verdicts(CHECKS)
     text = (ROOT / "docs" / "beyond" / "report.md").read_text()
     for policy, kept in (("ts-bwk", 92), ("cbwk", 139)):
         assert re.search(rf"\| {policy} \|.*\| {kept}/160 \|", text)
@@ -68,18 +68,18 @@ def test_the_checks_of_the_page_are_those_of_the_report() -> None:
     assert "160 of 160 runs (TS-BwK: 92, CBwK: 139)" in " ".join(README.split())
 
 
-def table_under(head: str) -> list[tuple[str, ...]]:
+def read_table(head: str) -> list[tuple[str, ...]]:
     """The rows of a table of docs/reproduce.md."""
     table = REPRODUCE.split(head)[1].split("\n\n")[0]
     return [tuple(re.split(r" \| ", line.strip("| "))) for line in table.splitlines()[2:]]
 
 
-def judged(rows: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+def list_verdicts(rows: list[dict[str, Any]]) -> set[tuple[str, ...]]:
     """Claim, measurement and verdict of each row of a report."""
     return {(row["claim"], row["measured"], row["verdict"]) for row in rows}
 
 
-def test_what_the_readme_shows_is_there() -> None:
+def test_the_links_of_the_readme_exist() -> None:
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert len(links) >= 4
     for link in links:

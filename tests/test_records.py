@@ -38,8 +38,8 @@ RUN: dict[str, Any] = {
 }
 
 
-def row(n: int, **changes: Any) -> dict[str, Any]:
-    """The record of cell n, which fixes everything in it; odd ones have no proxy and no limits."""
+def make_record(n: int, **changes: Any) -> dict[str, Any]:
+    """The record of cell n, a function of n; odd ones have no proxy and no limits."""
     rng = np.random.default_rng(n)
     points = 200 if n % 3 else 50
     values: dict[str, Any] = {}
@@ -55,47 +55,49 @@ def row(n: int, **changes: Any) -> dict[str, Any]:
         else:
             values[name] = np.arange(points) if name == "curve_t" else rng.random(points)
     if n % 2:
-        gone = ["workload_bound", "expert_bound", "regret_proxy", "curve_r1_proxy"]
-        values |= dict.fromkeys(gone)
+        cleared = ["workload_bound", "expert_bound", "regret_proxy", "curve_r1_proxy"]
+        values |= dict.fromkeys(cleared)
     return values | changes
 
 
-def fill(folder: Path, jobs: Iterable[Iterable[int]]) -> Records:
+def record_jobs(folder: Path, jobs: Iterable[Iterable[int]]) -> Records:
     """Record jobs of some cells each, and merge."""
     with RecordStore(folder, RUN) as store:
         for i, cells in enumerate(jobs):
-            store.add(f"world {i}", [row(n) for n in cells])
+            store.add(f"scenario {i}", [make_record(n) for n in cells])
         return store.merge()
 
 
 def test_records_come_back_as_they_were_given(tmp_path: Path) -> None:
-    records = fill(tmp_path / "new" / "run", [[3, 4], [1, 2]])
+    records = record_jobs(tmp_path / "new" / "run", [[3, 4], [1, 2]])
     assert records.cells.schema == RECORD_SCHEMA
     assert records.cells.equals(pl.read_parquet(tmp_path / "new" / "run" / "records.parquet"))
     assert records.run == RUN == json.loads((tmp_path / "new" / "run" / "run.json").read_text())
-    for given, got in zip(map(row, [1, 2, 3, 4]), records.cells.iter_rows(named=True), strict=True):
+    for given, stored in zip(
+        map(make_record, [1, 2, 3, 4]), records.cells.iter_rows(named=True), strict=True
+    ):
         for name, value in given.items():
-            assert got[name] == (value.tolist() if isinstance(value, np.ndarray) else value)
+            assert stored[name] == (value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def test_the_bytes_depend_only_on_the_cells(tmp_path: Path) -> None:
-    fill(tmp_path / "one", [range(40)])
+    record_jobs(tmp_path / "one", [range(40)])
     cells = list(range(40))
     random.Random(3).shuffle(cells)
-    fill(tmp_path / "other", [[n] for n in cells[:20]])  # merged half-way, then some again
-    fill(tmp_path / "other", [cells[30:], cells[15:30]])
+    record_jobs(tmp_path / "other", [[n] for n in cells[:20]])  # merged half-way, then some again
+    record_jobs(tmp_path / "other", [cells[30:], cells[15:30]])
     expected = (tmp_path / "one" / "records.parquet").read_bytes()
     assert (tmp_path / "other" / "records.parquet").read_bytes() == expected
-    fill(tmp_path / "less", [range(39)])
+    record_jobs(tmp_path / "less", [range(39)])
     assert (tmp_path / "less" / "records.parquet").read_bytes() != expected
 
 
-def test_what_is_known_is_in_the_table_and_in_parts(tmp_path: Path) -> None:
-    fill(tmp_path, [[1, 2]])
+def test_known_cells_are_those_of_the_table_and_of_the_parts(tmp_path: Path) -> None:
+    record_jobs(tmp_path, [[1, 2]])
     with RecordStore(tmp_path, RUN) as store:
-        store.add("world", [row(5)])
-        store.add("world", [row(6)])  # the same job, asked for another of its cells
-        assert store.list_known_cells() == {row(n)["cell"] for n in (1, 2, 5, 6)}
+        store.add("scenario", [make_record(5)])
+        store.add("scenario", [make_record(6)])  # the same job, asked for another of its cells
+        assert store.list_known_cells() == {make_record(n)["cell"] for n in (1, 2, 5, 6)}
         assert read_records(tmp_path).cells["seed"].to_list() == [1, 2, 5, 6]
         assert store.merge().cells["seed"].to_list() == [1, 2, 5, 6]
     assert not (tmp_path / "parts").exists()
@@ -103,62 +105,64 @@ def test_what_is_known_is_in_the_table_and_in_parts(tmp_path: Path) -> None:
 
 def test_scalars_of_numpy_and_whole_numbers_are_numbers(tmp_path: Path) -> None:
     with RecordStore(tmp_path, RUN) as store:
-        store.add("world", [row(1, seed=np.int64(7), reward=np.float64(0.25), outside=0)])
+        store.add(
+            "scenario", [make_record(1, seed=np.int64(7), reward=np.float64(0.25), outside=0)]
+        )
         found = store.merge().cells.row(0, named=True)
     assert (found["seed"], found["reward"], found["outside"]) == (7, 0.25, 0.0)
 
 
 def test_a_cell_with_two_results_is_an_error(tmp_path: Path) -> None:
-    fill(tmp_path, [[1, 2]])
+    record_jobs(tmp_path, [[1, 2]])
     with RecordStore(tmp_path, RUN) as store:
-        store.add("again", [row(1)])
+        store.add("again", [make_record(1)])
         store.merge()
-        store.add("otherwise", [row(1, reward=0.5)])
+        store.add("otherwise", [make_record(1, reward=0.5)])
         with pytest.raises(BylotError, match="seed=01 was recorded twice"):
             store.merge()
 
 
-def test_what_a_clock_measured_may_differ(tmp_path: Path) -> None:
-    fill(tmp_path, [[1, 2]])
+def test_measured_times_may_differ(tmp_path: Path) -> None:
+    record_jobs(tmp_path, [[1, 2]])
     with RecordStore(tmp_path, RUN) as store:
-        store.add("slower", [row(1, micros=1e6)])
+        store.add("slower", [make_record(1, micros=1e6)])
         assert len(store.merge().cells) == 2
 
 
 def test_a_row_must_have_all_columns_and_no_others(tmp_path: Path) -> None:
     with RecordStore(tmp_path, RUN) as store:
         with pytest.raises(BylotError, match="speed"):
-            store.add("world", [row(1, speed=3)])
+            store.add("scenario", [make_record(1, speed=3)])
         with pytest.raises(BylotError, match="'policy'"):
-            store.add("world", [{k: v for k, v in row(1).items() if k != "policy"}])
+            store.add("scenario", [{k: v for k, v in make_record(1).items() if k != "policy"}])
         assert store.list_known_cells() == set()
 
 
-@pytest.mark.parametrize("harm", ["cut", "empty", "flipped", "zeroed"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "zeroed"])
 def test_a_damaged_part_is_set_aside_and_its_cells_are_missing(
-    tmp_path: Path, harm: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with RecordStore(tmp_path, RUN) as store:
-        store.add("good", [row(1)])
-        store.add("bad", [row(2)])
+        store.add("good", [make_record(1)])
+        store.add("bad", [make_record(2)])
         (bad,) = (tmp_path / "parts").glob("bad-*")
         content = bad.read_bytes()
         middle = len(content) // 2
         flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
         zeroed = bytes(len(content))
-        harmed = {"cut": content[:middle], "empty": b"", "flipped": flipped, "zeroed": zeroed}
-        bad.write_bytes(harmed[harm])
+        damaged = {"cut": content[:middle], "empty": b"", "flipped": flipped, "zeroed": zeroed}
+        bad.write_bytes(damaged[damage])
         assert read_records(tmp_path).cells["seed"].to_list() == [1]
         assert bad.exists()  # reading changes nothing
         assert f"skipping damaged part {bad}" in capsys.readouterr().err
-        assert store.list_known_cells() == {row(1)["cell"]}
+        assert store.list_known_cells() == {make_record(1)["cell"]}
         assert f"renamed damaged part {bad}" in capsys.readouterr().err
-        store.add("bad", [row(2)])
+        store.add("bad", [make_record(2)])
         assert store.merge().cells["seed"].to_list() == [1, 2]
 
 
 def test_a_damaged_table_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    fill(tmp_path, [[1, 2]])
+    record_jobs(tmp_path, [[1, 2]])
     path = tmp_path / "records.parquet"
     path.write_bytes(path.read_bytes()[:-100])
     with (
@@ -170,8 +174,8 @@ def test_a_damaged_table_is_an_error_with_a_remedy(tmp_path: Path) -> None:
         read_records(tmp_path)
 
 
-def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Path) -> None:
-    fill(tmp_path, [[1]])
+def test_a_run_with_other_settings_is_refused_and_fresh_deletes_it(tmp_path: Path) -> None:
+    record_jobs(tmp_path, [[1]])
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "parts").mkdir(exist_ok=True)
     (tmp_path / "parts" / "notes.txt").write_text("mine")
@@ -188,11 +192,11 @@ def test_a_run_with_other_settings_is_refused_and_fresh_forgets_it(tmp_path: Pat
     assert (tmp_path / "parts" / "notes.txt").read_text() == "mine"
 
 
-def test_a_folder_of_others_is_used_unless_it_holds_records_of_unknown_origin(
+def test_a_folder_with_other_files_is_used_unless_it_has_records_of_unknown_origin(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    fill(tmp_path, [[1]])
+    record_jobs(tmp_path, [[1]])
     (tmp_path / "run.json").unlink()
     for fresh in (False, True):
         with pytest.raises(BylotError, match=r"no run\.json"):
@@ -201,8 +205,8 @@ def test_a_folder_of_others_is_used_unless_it_holds_records_of_unknown_origin(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"form": "other"}', '{"form": "bylot-run"}'])
-def test_a_strange_manifest_is_refused(tmp_path: Path, text: str) -> None:
-    fill(tmp_path, [[1]])
+def test_an_invalid_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    record_jobs(tmp_path, [[1]])
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(BylotError, match="another --out"):
         RecordStore(tmp_path, RUN, fresh=True)
@@ -210,23 +214,23 @@ def test_a_strange_manifest_is_refused(tmp_path: Path, text: str) -> None:
         read_records(tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/bylot")):
-        with pytest.raises(BylotError, match=f"{place} cannot be written: .*another --out"):
-            RecordStore(place, RUN)
+    for position in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/bylot")):
+        with pytest.raises(BylotError, match=f"{position} cannot be written: .*another --out"):
+            RecordStore(position, RUN)
 
 
-def test_a_disk_that_fills_up_is_one_line_and_leaves_no_crumbs(
+def test_a_full_disk_is_an_error_of_one_line_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(descriptor: int) -> None:
+    def fail_with_full_disk(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     with RecordStore(tmp_path, RUN) as store:
-        monkeypatch.setattr(os, "fsync", full)
+        monkeypatch.setattr(os, "fsync", fail_with_full_disk)
         with pytest.raises(BylotError, match="No space left"):
-            store.add("world", [row(1)])
+            store.add("scenario", [make_record(1)])
         monkeypatch.undo()
         assert not list((tmp_path / "parts").iterdir())
 
@@ -238,11 +242,11 @@ def test_reading_says_what_is_missing(tmp_path: Path) -> None:
         read_records(tmp_path)
 
 
-def test_a_part_that_is_merged_while_one_reads_is_no_damage(
+def test_a_part_that_is_merged_during_reading_is_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with RecordStore(tmp_path, RUN) as store:
-        store.add("world", [row(1)])
+        store.add("scenario", [make_record(1)])
         listed = store.list_parts()
         store.merge()
     monkeypatch.setattr(RunFolder, "list_parts", lambda self: listed)
@@ -257,77 +261,79 @@ import test_records as t
 with t.RecordStore(Path(sys.argv[1]), t.RUN) as store:
     print(len(store.list_known_cells()), flush=True)
     for n in range(10_000):
-        store.add(f"world {n}", [t.row(n)])
+        store.add(f"scenario {n}", [t.make_record(n)])
 """
 
 
-def writer(folder: Path) -> "subprocess.Popen[str]":
-    """A process that records one cell after the other, for a long time."""
+def start_writer_process(folder: Path) -> "subprocess.Popen[str]":
+    """Start a process that records one cell after the other, for a long time."""
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-c", WRITER, str(folder)]
     return subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True)
 
 
-def test_a_killed_process_leaves_what_the_next_can_go_on_with(
+def test_the_records_of_a_killed_process_can_be_continued(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
     for least in (5, 30):  # killed, continued, and killed again
-        with writer(folder) as process:
+        with start_writer_process(folder) as process:
             while len(list(folder.glob("parts/*.parquet"))) < least:
                 assert process.poll() is None
                 time.sleep(0.001)
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
-    (folder / "parts" / ".world-1.parquet.4d.bylot-part").write_bytes(b"PAR1")  # torn by the kill
+    (folder / "parts" / ".scenario-1.parquet.4d.bylot-part").write_bytes(
+        b"PAR1"
+    )  # torn by the kill
     with RecordStore(folder, RUN) as store:
         known = store.list_known_cells()
         assert len(known) >= 30
         cells = range(len(known) + 5)
-        store.add("rest", [row(n) for n in cells if row(n)["cell"] not in known])
+        store.add("rest", [make_record(n) for n in cells if make_record(n)["cell"] not in known])
         store.merge()
     assert not (folder / "parts").exists()
     assert capsys.readouterr().err == ""  # no part was damaged
-    fill(tmp_path / "undisturbed", [cells])
+    record_jobs(tmp_path / "undisturbed", [cells])
     expected = (tmp_path / "undisturbed" / "records.parquet").read_bytes()
     assert (folder / "records.parquet").read_bytes() == expected
 
 
-def test_a_crash_between_writing_the_table_and_removing_the_parts_does_no_harm(
+def test_a_crash_before_the_parts_are_removed_changes_nothing(
     tmp_path: Path,
 ) -> None:
     with RecordStore(tmp_path, RUN) as store:
-        store.add("world", [row(1), row(2)])
+        store.add("scenario", [make_record(1), make_record(2)])
         shutil.copytree(tmp_path / "parts", tmp_path / "kept")
         store.merge()
     expected = (tmp_path / "records.parquet").read_bytes()
     shutil.copytree(tmp_path / "kept", tmp_path / "parts", dirs_exist_ok=True)
-    fill(tmp_path, [])
+    record_jobs(tmp_path, [])
     assert (tmp_path / "records.parquet").read_bytes() == expected
 
 
 def test_two_processes_cannot_write_to_one_folder(tmp_path: Path) -> None:
-    with writer(tmp_path) as process:
+    with start_writer_process(tmp_path) as process:
         assert process.stdout is not None
         process.stdout.readline()
         with pytest.raises(BylotError, match=f"in use by process {process.pid} on .*another --out"):
             RecordStore(tmp_path, RUN)
-        assert isinstance(read_records(tmp_path), Records)  # but others may look
+        assert isinstance(read_records(tmp_path), Records)  # but others may read
         process.kill()
     with RecordStore(tmp_path, RUN):  # the lock died with its process
         pass
 
 
-def test_a_refused_store_lets_go_of_the_folder(tmp_path: Path) -> None:
-    fill(tmp_path, [[1]])
+def test_a_refused_store_releases_the_folder(tmp_path: Path) -> None:
+    record_jobs(tmp_path, [[1]])
     with pytest.raises(BylotError, match="other settings"):
         RecordStore(tmp_path, RUN | {"rounds": 5})
     with RecordStore(tmp_path, RUN):
         pass
 
 
-def test_the_code_digest_is_of_contents_and_names_only(tmp_path: Path) -> None:
+def test_the_code_digest_depends_only_on_contents_and_names(tmp_path: Path) -> None:
     for part in RECORD_SOURCES:
         path = tmp_path / part if part.endswith(".py") else tmp_path / part / "a.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -351,51 +357,53 @@ def test_every_source_of_records_exists() -> None:
 
 
 def test_a_single_flipped_bit_of_the_table_is_noticed(tmp_path: Path) -> None:
-    fill(tmp_path, [range(6)])
+    record_jobs(tmp_path, [range(6)])
     table = tmp_path / "records.parquet"
-    whole = table.read_bytes()
-    for place in range(8, len(whole), len(whole) // 20):
-        table.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+    content = table.read_bytes()
+    for position in range(8, len(content), len(content) // 20):
+        table.write_bytes(
+            content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :]
+        )
         with pytest.raises(BylotError, match="damaged or was not written by bylot"):
             read_records(tmp_path)
-    table.write_bytes(whole)
+    table.write_bytes(content)
     assert len(read_records(tmp_path).cells) == 6
 
 
-def test_a_crash_between_seal_and_table_leaves_both_readable(
+def test_a_crash_between_checksum_and_table_leaves_both_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(tmp_path, [range(3)])
+    record_jobs(tmp_path, [range(3)])
     written: list[Path] = []
 
-    def crash(path: Path, content: bytes) -> None:
+    def crash_before_table(path: Path, content: bytes) -> None:
         if path.name == "records.parquet":
             raise KeyboardInterrupt
         written.append(path)
         path.write_bytes(content)
 
-    monkeypatch.setattr("bylot_paper.records.save_file", crash)
+    monkeypatch.setattr("bylot_paper.records.save_file", crash_before_table)
     with pytest.raises(KeyboardInterrupt):
-        fill(tmp_path, [range(3, 6)])
+        record_jobs(tmp_path, [range(3, 6)])
     part, checksum = written
     assert part.parent.name == "parts"
     assert checksum.name == "records.sha256"
     monkeypatch.undo()
     assert len(read_records(tmp_path).cells) == 6  # the old table, and the parts
-    fill(tmp_path, [])
+    record_jobs(tmp_path, [])
     assert len(pl.read_parquet(tmp_path / "records.parquet")) == 6
 
 
 @pytest.mark.parametrize("name", ["report.md", "summary.json", "figures"])
-def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None:
+def test_foreign_files_are_not_overwritten(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(BylotError, match=f"has a {name} that was not written by a run"):
         RecordStore(tmp_path, RUN)
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_a_parquet_file_of_others_among_the_parts_is_left_alone(tmp_path: Path) -> None:
-    fill(tmp_path, [range(2)])
+def test_a_foreign_parquet_file_among_the_parts_is_kept(tmp_path: Path) -> None:
+    record_jobs(tmp_path, [range(2)])
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "mine.parquet").write_bytes(b"mine")
     with RecordStore(tmp_path, RUN, fresh=True) as store:

@@ -46,73 +46,73 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def is_grid(lines: list[str]) -> bool:
-    """Does every row of a Markdown table have the cells of its head?"""
+def is_rectangular(lines: list[str]) -> bool:
+    """Whether every row of a Markdown table has as many cells as its header."""
     counts = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
     return len(counts) == 1 and set(lines[1]) <= set("|-:")
 
 
-def grids(text: str) -> list[list[str]]:
+def find_tables(text: str) -> list[list[str]]:
     """The tables of a Markdown text."""
     parts = [part.splitlines() for part in text.split("\n\n")]
     return [lines for lines in parts if lines[0].startswith("|")]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a complete made-up run, with a variant."""
     records = make_paper_records(AS_WRITTEN)
     instant = pl.col("policy").replace({"cbwk": "cbwk-instant"})
     variant = records.cells.filter(pl.col("policy") == "cbwk").with_columns(instant)
     records.cells = pl.concat([records.cells, variant])
-    place = tmp_path_factory.mktemp("report")
-    paths = write_report(records, place, core_seconds=12.5).paths
+    folder = tmp_path_factory.mktemp("report")
+    paths = write_report(records, folder, core_seconds=12.5).paths
     assert all(path.stat().st_size > 0 for path in paths)
     assert {path.name for path in paths} == {
         *(f"{name}.{kind}" for name in ("sweep", "crowd", "rolling") for kind in ("png", "svg")),
         *("report.md", "report.html", "summary.json", "claims.json"),
     }
-    return place
+    return folder
 
 
-def test_the_page_is_well_formed_and_loads_nothing(folder: Path) -> None:
-    text = (folder / "report.html").read_text(encoding="utf-8")
+def test_the_page_is_well_formed_and_loads_nothing(report_folder: Path) -> None:
+    text = (report_folder / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert len(page.loads) == 3
     assert all(one.startswith("data:image/svg+xml;base64,") for one in page.loads)
     assert len(set(page.ids)) == len(page.ids) == len(CLAIMS)
-    for way in ("http:", "https:", "url(", "@import", "<script", "//cdn"):
-        assert way not in text
+    for source in ("http:", "https:", "url(", "@import", "<script", "//cdn"):
+        assert source not in text
 
 
-def test_the_checks_of_the_page_can_fail() -> None:
+def test_the_checks_of_pages_and_tables_can_fail() -> None:
     with pytest.raises(AssertionError):
         Page("<p><b>crossed</p></b>")
     with pytest.raises(AssertionError):
         Page("<div>")
     assert Page('<img src="https://elsewhere">').loads == ["https://elsewhere"]
-    assert not is_grid(["| a | b |", "|---|---|", "| c |"])
+    assert not is_rectangular(["| a | b |", "|---|---|", "| c |"])
 
 
-def test_the_markdown_has_valid_tables_and_working_links(folder: Path) -> None:
-    text = (folder / "report.md").read_text(encoding="utf-8")
-    assert len(grids(text)) > 8
-    assert all(map(is_grid, grids(text)))
+def test_the_markdown_has_valid_tables_and_working_links(report_folder: Path) -> None:
+    text = (report_folder / "report.md").read_text(encoding="utf-8")
+    assert len(find_tables(text)) > 8
+    assert all(map(is_rectangular, find_tables(text)))
     links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert links == ["figures/sweep.png", "figures/crowd.png", "figures/rolling.png"]
-    assert all((folder / link).exists() for link in links)
+    assert all((report_folder / link).exists() for link in links)
 
 
-def test_every_output_of_a_made_up_crowd_says_so(folder: Path) -> None:
+def test_every_output_on_a_synthetic_crowd_says_so(report_folder: Path) -> None:
     for name in ("report.md", "report.html", "summary.json", "claims.json"):
-        assert "synthetic" in (folder / name).read_text(encoding="utf-8").lower()[:2_500_000]
-    rows = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
+        assert "synthetic" in (report_folder / name).read_text(encoding="utf-8").lower()[:2_500_000]
+    rows = json.loads((report_folder / "claims.json").read_text(encoding="utf-8"))
     assert all(any("SYNTHETIC" in note for note in row["caveats"]) for row in rows)
-    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    page = Page((report_folder / "report.html").read_text(encoding="utf-8"))
     assert "".join(page.words).count("SYNTHETIC") > 5
 
 
-def test_a_report_on_real_data_does_not_call_it_made_up(tmp_path: Path) -> None:
+def test_a_report_on_real_data_does_not_call_it_synthetic(tmp_path: Path) -> None:
     records = make_paper_records(
         AS_WRITTEN, seeds=3, data={"name": "trec", "digest": "1", "synthetic": False}
     )
@@ -122,8 +122,8 @@ def test_a_report_on_real_data_does_not_call_it_made_up(tmp_path: Path) -> None:
     assert "no figure" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
-def test_the_report_has_every_claim_with_its_rule_and_the_counts_first(folder: Path) -> None:
-    text = (folder / "report.md").read_text(encoding="utf-8")
+def test_the_report_has_every_claim_with_its_rule_and_the_counts_first(report_folder: Path) -> None:
+    text = (report_folder / "report.md").read_text(encoding="utf-8")
     for claim in CLAIMS:
         assert f"| {claim} |" in text
     assert re.search(rf"Of {len(CLAIMS)} statements .* 0 cannot be tested", text)
@@ -131,8 +131,8 @@ def test_the_report_has_every_claim_with_its_rule_and_the_counts_first(folder: P
     assert "## Other readings" in text
 
 
-def test_the_summary_has_a_row_for_each_group(folder: Path) -> None:
-    found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+def test_the_summary_has_a_row_for_each_group(report_folder: Path) -> None:
+    found = json.loads((report_folder / "summary.json").read_text(encoding="utf-8"))
     assert found["data"] == "synthetic"
     assert (found["rounds"], found["seeds"], found["core_seconds"]) == (10_000, 20, 12.5)
     assert len(found["rows"]) == 6 + 2 * 4 * 9
@@ -165,7 +165,9 @@ def test_one_cell_or_none_still_gives_a_report(empty: bool, tmp_path: Path) -> N
     paths = write_report(records, tmp_path).paths
     assert len(paths) == (4 if empty else 8)
     Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert all(map(is_grid, grids((tmp_path / "report.md").read_text(encoding="utf-8"))))
+    assert all(
+        map(is_rectangular, find_tables((tmp_path / "report.md").read_text(encoding="utf-8")))
+    )
     rows = json.loads((tmp_path / "claims.json").read_text(encoding="utf-8"))
     assert {row["verdict"] for row in rows} == {UNKNOWN}
 
@@ -178,7 +180,7 @@ def test_an_empty_manifest_still_gives_a_report(tmp_path: Path) -> None:
     assert "Unknown rounds" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
-def test_markup_in_a_text_stays_text() -> None:
+def test_markup_in_a_text_is_escaped() -> None:
     nasty = "<script>alert('x')</script> a|b *c* [d](e) & \"f\""
     blocks: list[Block] = [
         Heading(nasty),
@@ -192,4 +194,4 @@ def test_markup_in_a_text_stays_text() -> None:
     assert "<script" not in page
     text = render_markdown(blocks, Path())
     assert "<script" not in text
-    assert all(map(is_grid, grids(text)))
+    assert all(map(is_rectangular, find_tables(text)))

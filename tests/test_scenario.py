@@ -1,4 +1,4 @@
-"""Worlds of a problem file: the columns of its experts, contexts as it says, and what is wrong."""
+"""Scenarios of a problem file: the columns of its experts, its contexts, and errors."""
 
 from pathlib import Path
 
@@ -31,19 +31,21 @@ qid,topic,ward,ann,zoe,bob
 """
 
 
-def pool(folder: Path, content: str = POOL) -> ProblemFile:
+def read_problem(folder: Path, content: str = POOL) -> ProblemFile:
     (folder / "pool.yaml").write_text(content)
     return read(folder / "pool.yaml")
 
 
-def world(folder: Path, content: str = TABLE, problem: str = POOL, **about: str) -> Scenario:
-    """The world of one file."""
+def make_scenario(
+    folder: Path, content: str = TABLE, problem: str = POOL, **about: str
+) -> Scenario:
+    """The scenario of one file of outcomes."""
     (folder / "table.csv").write_text(content)
-    return scenario_from_outcomes(pool(folder, problem), folder / "table.csv", **about)
+    return scenario_from_outcomes(read_problem(folder, problem), folder / "table.csv", **about)
 
 
 def test_columns_are_those_of_the_experts_in_their_order(tmp_path: Path) -> None:
-    one = world(tmp_path, dimension="topic", context="ward")
+    one = make_scenario(tmp_path, dimension="topic", context="ward")
     assert isinstance(one.environment, Outcomes)
     assert_array_equal(one.environment.table[:, 0], [0, 1, 0, 0.25])  # bob, who comes first there
     assert one.unused == ("zoe",)
@@ -51,20 +53,22 @@ def test_columns_are_those_of_the_experts_in_their_order(tmp_path: Path) -> None
     assert (one.dimensions, one.contexts) == (("heart", "skin"), ("day", "night"))
 
 
-def test_contexts_come_as_the_problem_file_says_or_by_their_questions(tmp_path: Path) -> None:
-    told = world(tmp_path, context="ward").environment
-    by_rows = world(tmp_path, problem=POOL.split("contexts")[0], context="ward").environment
-    assert isinstance(told, Outcomes)
+def test_contexts_are_weighted_by_the_problem_file_or_by_their_questions(tmp_path: Path) -> None:
+    weighted = make_scenario(tmp_path, context="ward").environment
+    by_rows = make_scenario(tmp_path, problem=POOL.split("contexts")[0], context="ward").environment
+    assert isinstance(weighted, Outcomes)
     assert isinstance(by_rows, Outcomes)
-    assert_allclose(told.chances, [0.75, 0.25])
+    assert_allclose(weighted.chances, [0.75, 0.25])
     assert_allclose(by_rows.chances, [0.5, 0.5])
-    assert world(tmp_path).environment.contexts == 1  # no column: all are alike
+    assert (
+        make_scenario(tmp_path).environment.contexts == 1
+    )  # without a column there is one context
 
 
-def test_the_story_says_what_a_request_is(tmp_path: Path) -> None:
+def test_the_description_says_what_a_request_is(tmp_path: Path) -> None:
     question, visit = (
-        world(tmp_path).description,
-        world(tmp_path, dimension="topic", context="ward").description,
+        make_scenario(tmp_path).description,
+        make_scenario(tmp_path, dimension="topic", context="ward").description,
     )
     assert question.startswith("A request is one of the 4 questions of table.csv; its reward is")
     assert "one question of each topic (2)" in visit
@@ -72,7 +76,7 @@ def test_the_story_says_what_a_request_is(tmp_path: Path) -> None:
 
 
 def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: Path) -> None:
-    file, one = pool(tmp_path), world(tmp_path, dimension="topic", context="ward")
+    file, one = read_problem(tmp_path), make_scenario(tmp_path, dimension="topic", context="ward")
     stack, contexts = one.optimum_input(rounds=10, seeds=[0])
     assert contexts is not None
     best = optimum(file.problem, stack, contexts=contexts, floor=False)
@@ -81,7 +85,7 @@ def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: P
     night = (0.5 * (1 - (1 - q) ** 2) + 0.25 * (1 - q**2)) / 2
     assert_allclose(best.value, 0.75 * day + 0.25 * night, atol=1e-7)
     assert_allclose(q, 2 / 3, atol=1e-3)
-    assert world(tmp_path, dimension="topic").optimum_input(10, [0]).contexts is None
+    assert make_scenario(tmp_path, dimension="topic").optimum_input(10, [0]).contexts is None
 
 
 @pytest.mark.parametrize(
@@ -98,17 +102,17 @@ def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: P
         ),
     ],
 )
-def test_what_does_not_fit_the_problem_file_is_named(
+def test_outcomes_that_do_not_match_the_problem_file_are_refused(
     tmp_path: Path, content: str, words: list[str]
 ) -> None:
     with pytest.raises(DataError) as caught:
-        world(tmp_path, content, context="ward")
+        make_scenario(tmp_path, content, context="ward")
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-def test_skills_and_made_up_worlds_are_noise_of_which_optima_see_a_sample(tmp_path: Path) -> None:
+def test_optima_of_skills_and_synthetic_scenarios_use_a_sample_of_rounds(tmp_path: Path) -> None:
     (tmp_path / "skills.csv").write_text("topic,ann,bob\nheart,0.9,0.1\nskin,0.2,0.8\n")
-    file = pool(tmp_path)
+    file = read_problem(tmp_path)
     for one in (scenario_from_skills(file, tmp_path / "skills.csv"), synthetic_scenario(file)):
         assert isinstance(one.environment, Noisy)
         stack, contexts = one.optimum_input(rounds=200, seeds=[0, 1])
@@ -120,19 +124,22 @@ def test_skills_and_made_up_worlds_are_noise_of_which_optima_see_a_sample(tmp_pa
 def test_optima_of_many_values_are_computed_on_fewer_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = synthetic_scenario(pool(tmp_path))  # three dimensions, two experts
+    one = synthetic_scenario(read_problem(tmp_path))  # three dimensions, two experts
     monkeypatch.setattr("bylot.scenario.MAX_OPTIMUM_VALUES", 600)
     assert one.optimum_input(rounds=200, seeds=[0, 1]).stack.rounds == 100
     monkeypatch.setattr("bylot.scenario.MAX_OPTIMUM_ROUNDS", 50)
     assert one.optimum_input(rounds=200, seeds=[0, 1]).stack.rounds == 50
 
 
-def test_contexts_that_a_world_does_not_tell_apart_are_owned_up_to(tmp_path: Path) -> None:
+def test_the_description_says_if_contexts_are_not_distinguished(tmp_path: Path) -> None:
     (tmp_path / "skills.csv").write_text("topic,ann,bob\nheart,0.9,0.1\n")
     words = "The 2 contexts of pool.yaml are not distinguished"
-    file = pool(tmp_path, POOL)
+    file = read_problem(tmp_path, POOL)
     assert words in scenario_from_skills(file, tmp_path / "skills.csv").description
     assert words in synthetic_scenario(file).description
-    assert words in world(tmp_path, dimension="topic").description
-    assert words not in world(tmp_path, context="ward").description
-    assert words not in synthetic_scenario(pool(tmp_path, POOL.split("contexts")[0])).description
+    assert words in make_scenario(tmp_path, dimension="topic").description
+    assert words not in make_scenario(tmp_path, context="ward").description
+    assert (
+        words
+        not in synthetic_scenario(read_problem(tmp_path, POOL.split("contexts")[0])).description
+    )

@@ -1,4 +1,4 @@
-"""`bylot simulate`: a report whose numbers are those of the library; plain words on what fails."""
+"""`bylot simulate`: a report whose numbers are those of the library, and errors in plain words."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from bylot.optima import ValueStack, best_mixture, best_set, check_shadow_prices
 from bylot.parallel import ThreadEngine
 from bylot.problem_files import read
 from bylot.whatif.plan import parse_sweep
-from test_report import Page, grids, is_grid
+from test_report import Page, find_tables, is_rectangular
 
 POOL = """\
 draws: 2
@@ -45,125 +45,132 @@ qid,topic,ann,bob,cat,dan,zoe
 """
 SKILLS = "dimension,ann,bob,cat,dan\nheart,0.9,0.5,0.3,0.1\nskin,0.6,0.9,0.3,0.4\n"
 ROUNDS = 400
-PLAYED = ("distinct", "omd", "ts-bwk")
+POLICIES = ("distinct", "omd", "ts-bwk")
 
 
-def pool(folder: Path, content: str = POOL) -> Path:
-    path = folder / "pool.yaml"
+def write_problem_file(run_folder: Path, content: str = POOL) -> Path:
+    path = run_folder / "pool.yaml"
     path.write_text(content)
     return path
 
 
-def words(folder: Path, *more: str, out: str = "out") -> list[str]:
-    """A short run on the table."""
-    (folder / "table.csv").write_text(TABLE)
+def make_arguments(run_folder: Path, *options: str, out: str = "out") -> list[str]:
+    """Arguments of a short run on the table."""
+    (run_folder / "table.csv").write_text(TABLE)
     return [
-        *("simulate", str(folder / "pool.yaml"), "--outcomes", str(folder / "table.csv")),
-        *("--dimension", "topic", "--policies", ",".join(PLAYED), "--seeds", "2"),
-        *("--rounds", str(ROUNDS), "--out", str(folder / out), *more),
+        *("simulate", str(run_folder / "pool.yaml"), "--outcomes", str(run_folder / "table.csv")),
+        *("--dimension", "topic", "--policies", ",".join(POLICIES), "--seeds", "2"),
+        *("--rounds", str(ROUNDS), "--out", str(run_folder / out), *options),
     ]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a sweep, in out/."""
-    place = tmp_path_factory.mktemp("simulate")
-    pool(place)
-    assert main(words(place, "--jobs", "1", "--sweep", "usd=0.2:5:4")) == 0
-    return place
+    folder = tmp_path_factory.mktemp("simulate")
+    write_problem_file(folder)
+    assert main(make_arguments(folder, "--jobs", "1", "--sweep", "usd=0.2:5:4")) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
-def data(folder: Path) -> dict[str, Any]:
-    """What the run found."""
-    found: dict[str, Any] = json.loads((folder / "out" / "whatif.json").read_text())
+def run_results(run_folder: Path) -> dict[str, Any]:
+    """The results of the run."""
+    found: dict[str, Any] = json.loads((run_folder / "out" / "whatif.json").read_text())
     return found
 
 
-def table(problem: Problem) -> Outcomes:
-    """The table as a world, by hand."""
+def make_environment(problem: Problem) -> Outcomes:
+    """The environment of the table, made by hand."""
     lines = [line.split(",") for line in TABLE.splitlines()[1:]]
     outcomes = [[float(one or "nan") for one in line[2:6]] for line in lines]
     return Outcomes(outcomes, [int(line[1] == "skin") for line in lines])
 
 
-def test_plays_are_those_of_simulate(folder: Path, data: dict[str, Any]) -> None:
-    problem = read(folder / "pool.yaml").problem
-    world = table(problem)
-    for policy, one in data["policies"].items():
+def test_runs_equal_those_of_simulate(run_folder: Path, run_results: dict[str, Any]) -> None:
+    problem = read(run_folder / "pool.yaml").problem
+    environment = make_environment(problem)
+    for policy, one in run_results["policies"].items():
         assert (one["refused"], one["warning"]) == (None, None)
-        for seed, play in enumerate(one["runs"]):
-            trace = simulate(problem, world, policy, rounds=ROUNDS, seed=seed, horizon=ROUNDS)
-            assert play["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
-            assert play["late"] == pytest.approx(1 + 4 * trace.rewards[-40:].mean(), abs=1e-12)
-            assert_allclose(play["spend"], trace.spend.mean(axis=0))
-            assert play["outside"] == pytest.approx(measure_worst_violation(trace), abs=1e-12)
-            assert (play["periods"], play["bad_periods"]) == (
+        for seed, run in enumerate(one["runs"]):
+            trace = simulate(problem, environment, policy, rounds=ROUNDS, seed=seed, horizon=ROUNDS)
+            assert run["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
+            assert run["late"] == pytest.approx(1 + 4 * trace.rewards[-40:].mean(), abs=1e-12)
+            assert_allclose(run["spend"], trace.spend.mean(axis=0))
+            assert run["outside"] == pytest.approx(measure_worst_violation(trace), abs=1e-12)
+            assert (run["periods"], run["bad_periods"]) == (
                 1,
                 int(measure_worst_violation(trace) > 0),
             )
-            asked = [np.any(trace.draws == i, axis=1).mean() for i in range(4)]
-            assert_allclose(play["asked"], asked)
-            assert play["t"][-1] == ROUNDS
-            assert_allclose(play["spend_curve"][-1], play["spend"])
-        assert one["reward"] == pytest.approx(np.mean([play["reward"] for play in one["runs"]]))
+            asked_shares = [np.any(trace.draws == i, axis=1).mean() for i in range(4)]
+            assert_allclose(run["asked"], asked_shares)
+            assert run["t"][-1] == ROUNDS
+            assert_allclose(run["spend_curve"][-1], run["spend"])
+        assert one["reward"] == pytest.approx(np.mean([run["reward"] for run in one["runs"]]))
 
 
-def test_yardsticks_and_prices_are_those_of_the_library(folder: Path, data: dict[str, Any]) -> None:
-    problem = read(folder / "pool.yaml").problem
-    values, weights, _ = table(problem).expected()
-    stack, marks = ValueStack(values, weights=weights), data["references"]
+def test_references_and_prices_equal_those_of_the_library(
+    run_folder: Path, run_results: dict[str, Any]
+) -> None:
+    problem = read(run_folder / "pool.yaml").problem
+    values, weights, _ = make_environment(problem).expected()
+    stack, references = ValueStack(values, weights=weights), run_results["references"]
     exact = optimum(problem, stack, exact=True, floor=False, starts=2)
-    assert marks["exact"]["value"] == pytest.approx(1 + 4 * exact.value)
-    assert marks["exact"]["kept"]
+    assert references["exact"]["value"] == pytest.approx(1 + 4 * exact.value)
+    assert references["exact"]["kept"]
     surrogate = optimum(problem, stack, floor=False)
-    assert marks["surrogate"]["value"] == pytest.approx(1 + 4 * surrogate.value)
+    assert references["surrogate"]["value"] == pytest.approx(1 + 4 * surrogate.value)
     fixed = best_set(problem, stack)
-    assert marks["set"]["value"] == pytest.approx(1 + 4 * fixed.value)
-    assert all(name in marks["set"]["note"] for name in fixed.members)
+    assert references["set"]["value"] == pytest.approx(1 + 4 * fixed.value)
+    assert all(name in references["set"]["note"] for name in fixed.members)
     pairs = [
         stack.values[:, 0, list(pair)].max(axis=1) for pair in itertools.combinations(range(4), 2)
     ]
-    assert marks["equal"]["value"] == pytest.approx(
+    assert references["equal"]["value"] == pytest.approx(
         1 + 4 * np.mean([weights @ one for one in pairs])
     )
-    assert not marks["equal"]["kept"]  # two of them cost 4.5 on average
-    free = marks["free-draws"]["value"]
-    assert free >= marks["exact"]["value"] >= marks["surrogate"]["value"]
+    assert not references["equal"]["kept"]  # two of them cost 4.5 on average
+    unlimited = references["free-draws"]["value"]
+    assert unlimited >= references["exact"]["value"] >= references["surrogate"]["value"]
     mixed = best_mixture(problem, stack)
-    assert marks["panels"]["value"] == pytest.approx(1 + 4 * mixed.value)
-    assert_allclose(marks["panels"]["asked"], mixed.inclusion)
-    assert marks["most"]["value"] >= max(marks["panels"]["value"], marks["exact"]["value"]) - 1e-9
-    assert marks["free-panels"]["value"] >= marks["panels"]["value"]
+    assert references["panels"]["value"] == pytest.approx(1 + 4 * mixed.value)
+    assert_allclose(references["panels"]["asked"], mixed.inclusion)
+    assert (
+        references["most"]["value"]
+        >= max(references["panels"]["value"], references["exact"]["value"]) - 1e-9
+    )
+    assert references["free-panels"]["value"] >= references["panels"]["value"]
     checked = {
         "panels": check_shadow_prices(problem, stack, mixed),
         "exact": check_shadow_prices(problem, stack, exact, exact=True, floor=False),
     }
-    assert set(data["prices"]) == {"panels", "exact"}
+    assert set(run_results["prices"]) == {"panels", "exact"}
     for kind, prices in checked.items():
-        for told, price in zip(data["prices"][kind], prices, strict=True):
-            assert told["price"] == pytest.approx(4 * price.price)
-            assert told["verdict"] == price.verdict
-        assert data["prices"][kind][0]["price"] > 0
-    kinds = {name: one["kind"] for name, one in data["policies"].items()}
+        for reported, price in zip(run_results["prices"][kind], prices, strict=True):
+            assert reported["price"] == pytest.approx(4 * price.price)
+            assert reported["verdict"] == price.verdict
+        assert run_results["prices"][kind][0]["price"] > 0
+    kinds = {name: one["kind"] for name, one in run_results["policies"].items()}
     assert kinds == {"distinct": "panels", "omd": "exact", "ts-bwk": "panels"}
 
 
-def test_auto_plays_what_each_bound_calls_for(
+def test_auto_selects_a_policy_for_each_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pool(tmp_path)
-    asked = "auto,noisy-or:explore=0.5,pace=none"
-    given = words(tmp_path, "--policies", asked, "--seeds", "1", "--sweep", "usd=1.5:4:2")
-    assert main([*given, "--jobs", "1"]) == 0
+    write_problem_file(tmp_path)
+    specs = "auto,noisy-or:explore=0.5,pace=none"
+    arguments = make_arguments(
+        tmp_path, "--policies", specs, "--seeds", "1", "--sweep", "usd=1.5:4:2"
+    )
+    assert main([*arguments, "--jobs", "1"]) == 0
     assert "\nauto is distinct here\n" in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     problem = read(tmp_path / "pool.yaml").problem
-    for spelt, settings in (("auto", "distinct"), ("noisy-or:explore=0.5,pace=none", "noisy-or")):
-        told = found["policies"][spelt]
-        assert (told["kind"], told["settings"]["name"]) == ("panels", settings)
-        trace = simulate(problem, table(problem), spelt, rounds=ROUNDS, horizon=ROUNDS)
-        assert told["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
+    for spec, settings in (("auto", "distinct"), ("noisy-or:explore=0.5,pace=none", "noisy-or")):
+        reported = found["policies"][spec]
+        assert (reported["kind"], reported["settings"]["name"]) == ("panels", settings)
+        trace = simulate(problem, make_environment(problem), spec, rounds=ROUNDS, horizon=ROUNDS)
+        assert reported["reward"] == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
     assert found["policies"]["noisy-or:explore=0.5,pace=none"]["settings"]["explore"] == 0.5
     levels = found["sweep"]["levels"]  # two different ones cost 2 or more
     assert [level["auto"] for level in levels] == [["auto is tangent"], ["auto is distinct"]]
@@ -189,93 +196,107 @@ def test_help_names_every_policy_of_the_registry(
 @pytest.mark.parametrize(
     "text", [*policies.POLICY_NAMES[1:], "noisy-or:explore=0.02,pace=None", "omd:batch=7"]
 )
-def test_a_policy_is_written_as_it_can_be_read(text: str) -> None:
+def test_a_formatted_policy_can_be_parsed(text: str) -> None:
     assert split_policies(f"{text},ts") == [text, "ts"]
     found = policies.find_policy(text)
     assert not isinstance(found, policies.Auto)
     assert format_policy(found) == text
 
 
-def test_the_sweep_plays_every_level_that_can_be_kept(data: dict[str, Any]) -> None:
-    levels = data["sweep"]["levels"]
+def test_the_sweep_runs_every_feasible_level(run_results: dict[str, Any]) -> None:
+    levels = run_results["sweep"]["levels"]
     assert [level["bound"] for level in levels] == [0.2, 1.8, 3.4, 5.0]
-    assert levels[0]["infeasible"]  # nobody costs that little
+    assert levels[0]["infeasible"]  # no expert is that cheap
     assert levels[0]["policies"] == {}
     best = [level["best"]["exact"] for level in levels[1:]]
     assert best == sorted(best)
     assert levels[1]["best"]["panels"] is None
     assert "usd at most" in levels[1]["refused"]["distinct"]
-    assert set(levels[3]["policies"]) == set(PLAYED)
+    assert set(levels[3]["policies"]) == set(POLICIES)
     assert "distinct" not in levels[1]["policies"]  # two different experts cost 2 at least
 
 
-def test_the_report_is_whole_and_loads_nothing(folder: Path, data: dict[str, Any]) -> None:
-    out = folder / "out"
+def test_the_report_is_complete_and_loads_nothing(
+    run_folder: Path, run_results: dict[str, Any]
+) -> None:
+    out = run_folder / "out"
     page = Page((out / "report.html").read_text(encoding="utf-8"))
     assert len(page.loads) == 4
     assert all(one.startswith("data:image/svg+xml;base64,") for one in page.loads)
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert len(grids(text)) == 7  # prices of both kinds
-    assert all(is_grid(lines) for lines in grids(text))
+    assert len(find_tables(text)) == 7  # prices of both kinds
+    assert all(is_rectangular(lines) for lines in find_tables(text))
     for name in ("reward", "limits", "experts", "sweep"):
         for kind in ("png", "svg"):
             assert (out / "figures" / f"{name}.{kind}").stat().st_size > 5_000
     assert "4 (as in the file)" in text
     assert "At 0.2: no policy can keep all limits." in text
     assert "At 1.8: distinct did not run: " in text
-    for said in ("usd at most 4 per request", "Missing answers in the table: 1 of 24", "zoe"):
-        assert said in text
-        assert said in "".join(page.words)
+    for expected in ("usd at most 4 per request", "Missing answers in the table: 1 of 24", "zoe"):
+        assert expected in text
+        assert expected in "".join(page.words)
     assert "SYNTHETIC" not in text
-    for sentence in data["summary"]:
+    for sentence in run_results["summary"]:
         assert sentence in "".join(page.words)
 
 
-def test_any_number_of_workers_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    pool(tmp_path)
-    assert main(words(tmp_path, "--jobs", "2", "--sweep", "usd=0.2:5:4")) == 0
-    one, two = (place / "out" / "whatif.json" for place in (folder, tmp_path))
-    mine, theirs = (json.loads(path.read_text()) for path in (one, two))
-    for numbers in (mine, theirs):
+def test_any_number_of_workers_gives_the_same_bytes(run_folder: Path, tmp_path: Path) -> None:
+    write_problem_file(tmp_path)
+    assert main(make_arguments(tmp_path, "--jobs", "2", "--sweep", "usd=0.2:5:4")) == 0
+    one, two = (folder / "out" / "whatif.json" for folder in (run_folder, tmp_path))
+    one_worker, two_workers = (json.loads(path.read_text()) for path in (one, two))
+    for numbers in (one_worker, two_workers):
         del numbers["problem"]["file"]
-    assert mine == theirs
+    assert one_worker == two_workers
 
 
-def test_json_is_what_the_folder_holds(
-    folder: Path, data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_json_output_equals_the_file_in_the_folder(
+    run_folder: Path,
+    run_results: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pool(tmp_path)
-    assert main(words(tmp_path, "--json")) == 0
+    write_problem_file(tmp_path)
+    assert main(make_arguments(tmp_path, "--json")) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "out" / "whatif.json").read_text())
-    assert printed["policies"] == data["policies"]
+    assert printed["policies"] == run_results["policies"]
     assert printed["sweep"] is None
 
 
-def test_skills_are_a_world_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_can_come_from_skills(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "skills.csv").write_text(SKILLS)
-    given = ["simulate", str(pool(tmp_path)), "--skills", str(tmp_path / "skills.csv")]
-    given += ["--policies", "omd", "--seeds", "2", "--rounds", "300", "--out", str(tmp_path)]
-    assert main(given) == 0
+    arguments = [
+        "simulate",
+        str(write_problem_file(tmp_path)),
+        "--skills",
+        str(tmp_path / "skills.csv"),
+    ]
+    arguments += ["--policies", "omd", "--seeds", "2", "--rounds", "300", "--out", str(tmp_path)]
+    assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "omd earns" in out
     assert "SYNTHETIC" not in out
     found = json.loads((tmp_path / "whatif.json").read_text())
     assert found["scenario"]["dimensions"] == ["heart", "skin"]
-    world = Noisy([[0.9, 0.5, 0.3, 0.1], [0.6, 0.9, 0.3, 0.4]], worth=1 / 2)
-    values = np.concatenate([world.rounds(0, 300, seed).values for seed in (0, 1)])
+    environment = Noisy([[0.9, 0.5, 0.3, 0.1], [0.6, 0.9, 0.3, 0.4]], worth=1 / 2)
+    values = np.concatenate([environment.rounds(0, 300, seed).values for seed in (0, 1)])
     best = optimum(read(tmp_path / "pool.yaml").problem, values, floor=False)
     assert found["references"]["surrogate"]["value"] == pytest.approx(1 + 4 * best.value)
-    trace = simulate(read(tmp_path / "pool.yaml").problem, world, "omd", rounds=300, horizon=300)
+    trace = simulate(
+        read(tmp_path / "pool.yaml").problem, environment, "omd", rounds=300, horizon=300
+    )
     earned = found["policies"]["omd"]["runs"][0]["reward"]
     assert earned == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
 
 
-def test_a_made_up_world_says_so_everywhere(
+def test_every_output_on_a_synthetic_scenario_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["simulate", str(pool(tmp_path)), "--policies", "omd", "--seeds", "1"]
-    assert main([*given, "--rounds", "100", "--out", str(tmp_path / "out")]) == 0
+    arguments = ["simulate", str(write_problem_file(tmp_path)), "--policies", "omd", "--seeds", "1"]
+    assert main([*arguments, "--rounds", "100", "--out", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.startswith("SYNTHETIC SCENARIO")
     out = tmp_path / "out"
     for name in ("report.md", "report.html", "whatif.json", "figures/reward.svg"):
@@ -284,23 +305,23 @@ def test_a_made_up_world_says_so_everywhere(
     assert (out / "report.md").read_text().startswith("# SYNTHETIC SCENARIO")
 
 
-def test_periods_of_the_file_are_minded_and_no_end_is_told(tmp_path: Path) -> None:
-    path = pool(tmp_path, f"period: 100\n{POOL}")
-    assert main(words(tmp_path)) == 0
+def test_with_periods_policies_keep_limits_per_period_and_get_no_horizon(tmp_path: Path) -> None:
+    path = write_problem_file(tmp_path, f"period: 100\n{POOL}")
+    assert main(make_arguments(tmp_path)) == 0
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert found["horizon"] is None
-    assert [play["periods"] for play in found["policies"]["distinct"]["runs"]] == [4, 4]
+    assert [run["periods"] for run in found["policies"]["distinct"]["runs"]] == [4, 4]
     assert found["policies"]["distinct"]["bad_periods"] == 0
     trace = simulate(
-        read(path).problem, table(read(path).problem), "distinct", rounds=ROUNDS, seed=1
+        read(path).problem, make_environment(read(path).problem), "distinct", rounds=ROUNDS, seed=1
     )
     mean = found["policies"]["distinct"]["runs"][1]["reward"]
     assert mean == pytest.approx(1 + 4 * trace.rewards.mean(), abs=1e-12)
 
 
-def test_a_play_shorter_than_a_period_is_not_taken_for_a_kept_promise(tmp_path: Path) -> None:
-    pool(tmp_path, f"period: 1000\n{POOL}")
-    assert main(words(tmp_path)) == 0
+def test_a_run_shorter_than_a_period_does_not_count_as_keeping_the_limits(tmp_path: Path) -> None:
+    write_problem_file(tmp_path, f"period: 1000\n{POOL}")
+    assert main(make_arguments(tmp_path)) == 0
     text = (tmp_path / "out" / "report.md").read_text()
     assert "400 requests are fewer than a period of 1,000" in text
     assert "No period of 1,000 requests is complete" in text
@@ -308,29 +329,29 @@ def test_a_play_shorter_than_a_period_is_not_taken_for_a_kept_promise(tmp_path: 
     assert not any(one["keeps"] or one["kept"] for one in found["policies"].values())
 
 
-def test_what_is_not_due_yet_is_not_judged(
+def test_an_incomplete_period_is_not_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """400 requests are a period of 300 and a third of another, which policies may overspend in."""
-    path = pool(tmp_path, f"period: 300\n{POOL}")
-    assert main(words(tmp_path)) == 0
-    told = "The last 100 of 400 requests are an incomplete period"
-    assert told in capsys.readouterr().out
-    assert told in (tmp_path / "out" / "report.md").read_text()
+    """400 requests are a period of 300 and a third of another, in which policies may overspend."""
+    path = write_problem_file(tmp_path, f"period: 300\n{POOL}")
+    assert main(make_arguments(tmp_path)) == 0
+    note = "The last 100 of 400 requests are an incomplete period"
+    assert note in capsys.readouterr().out
+    assert note in (tmp_path / "out" / "report.md").read_text()
     found = json.loads((tmp_path / "out" / "whatif.json").read_text())["policies"]["distinct"]
     problem = read(path).problem
-    for seed, play in enumerate(found["runs"]):
-        trace = simulate(problem, table(problem), "distinct", rounds=ROUNDS, seed=seed)
-        assert_allclose(play["by_period"], [trace.spend[:300].mean(axis=0)])
-        assert_allclose(play["spend"], play["by_period"][0])
+    for seed, run in enumerate(found["runs"]):
+        trace = simulate(problem, make_environment(problem), "distinct", rounds=ROUNDS, seed=seed)
+        assert_allclose(run["by_period"], [trace.spend[:300].mean(axis=0)])
+        assert_allclose(run["spend"], run["by_period"][0])
     assert (found["kept"], found["periods"]) == (2, 2)
 
 
-def test_a_policy_that_will_not_play_says_why_and_the_others_do(
+def test_a_policy_that_refuses_to_run_is_reported_and_the_others_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pool(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
-    assert main(words(tmp_path)) == 0
+    write_problem_file(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
+    assert main(make_arguments(tmp_path)) == 0
     out = capsys.readouterr().out
     assert "distinct did not run: " in out
     assert "at_most(" not in out
@@ -342,41 +363,41 @@ def test_a_policy_that_will_not_play_says_why_and_the_others_do(
     assert "ts-bwk warns: " in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_nobody_who_plays_is_told_as_such(
+def test_if_no_policy_runs_the_exit_code_is_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pool(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
-    assert main(words(tmp_path, "--policies", "distinct")) == 1
+    write_problem_file(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
+    assert main(make_arguments(tmp_path, "--policies", "distinct")) == 1
     assert "No policy ran" in capsys.readouterr().out
 
 
-def test_a_file_of_this_folder_has_its_name_in_the_title(
+def test_the_title_names_the_folder_and_the_problem_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "bureau"
-    place.mkdir()
-    given = words(place, "--policies", "random", "--seeds", "1")
-    given[given.index(str(pool(place)))] = "pool.yaml"
-    monkeypatch.chdir(place)
-    assert main(given) == 0
-    text = (place / "out" / "report.md").read_text()
+    folder = tmp_path / "bureau"
+    folder.mkdir()
+    arguments = make_arguments(folder, "--policies", "random", "--seeds", "1")
+    arguments[arguments.index(str(write_problem_file(folder)))] = "pool.yaml"
+    monkeypatch.chdir(folder)
+    assert main(arguments) == 0
+    text = (folder / "out" / "report.md").read_text()
     assert text.startswith("# What if bureau/pool.yaml went live?")
     assert "1 policy, 400 requests each, 1 seed;" in text
     assert "| random |" in text
 
 
-def test_what_was_finished_when_it_was_stopped_is_reported(
+def test_an_interrupted_run_reports_its_finished_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = ThreadEngine.run
+    run_all = ThreadEngine.run
 
-    def stopped(self: ThreadEngine, jobs: Any, work: Any) -> Any:
-        yield from itertools.islice(whole(self, jobs, work), 3)
+    def run_three_jobs(self: ThreadEngine, jobs: Any, work: Any) -> Any:
+        yield from itertools.islice(run_all(self, jobs, work), 3)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ThreadEngine, "run", stopped)
-    pool(tmp_path)
-    assert main(words(tmp_path, "--jobs", "1")) == 130
+    monkeypatch.setattr(ThreadEngine, "run", run_three_jobs)
+    write_problem_file(tmp_path)
+    assert main(make_arguments(tmp_path, "--jobs", "1")) == 130
     out, err = capsys.readouterr()
     assert "stopped after 3 of" in err
     assert "The cost of the limits is unknown." in out  # three plays were first
@@ -387,7 +408,7 @@ def test_what_was_finished_when_it_was_stopped_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("options", "expected"),
     [
         (["--policies", "omd,distinkt"], "no policy 'distinkt'; did you mean 'distinct'?"),
         (
@@ -412,48 +433,52 @@ def test_what_was_finished_when_it_was_stopped_is_reported(
         (["--experts", "nowhere.csv"], "experts"),
     ],
 )
-def test_what_cannot_be_is_explained(
-    folder: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_options_are_explained(
+    run_folder: Path, options: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = words(folder, *(one.format(folder=folder) for one in more), out="other")
-    assert main(given) == 1
+    arguments = make_arguments(
+        run_folder, *(one.format(folder=run_folder) for one in options), out="other"
+    )
+    assert main(arguments) == 1
     err = capsys.readouterr().err
-    assert said in err
+    assert expected in err
     assert "Traceback" not in err
 
 
-def test_a_limit_on_both_sides_is_swept_on_one(
+def test_a_sweep_of_a_limit_with_two_sides_names_the_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pool(tmp_path, POOL.replace("at_most: 4", "at_least: 1.5, at_most: 4"))
-    assert main(words(tmp_path, "--sweep", "usd=2:3:2")) == 1
+    write_problem_file(tmp_path, POOL.replace("at_most: 4", "at_least: 1.5, at_most: 4"))
+    assert main(make_arguments(tmp_path, "--sweep", "usd=2:3:2")) == 1
     assert "write usd.at_most=... or usd.at_least=..." in capsys.readouterr().err
-    assert main(words(tmp_path, "--sweep", "usd.at_least=1:2:2", "--policies", "omd")) == 0
+    assert main(make_arguments(tmp_path, "--sweep", "usd.at_least=1:2:2", "--policies", "omd")) == 0
     assert json.loads((tmp_path / "out" / "whatif.json").read_text())["sweep"]["side"] == "at_least"
 
 
-def test_experts_that_the_table_does_not_have_are_named_with_what_may_be_meant(
+def test_experts_missing_from_the_table_are_named_with_suggestions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pool(tmp_path, POOL.replace("name: ann", "name: Anne").replace("name: dan", "name: xaver"))
-    assert main(words(tmp_path)) == 1
+    write_problem_file(
+        tmp_path, POOL.replace("name: ann", "name: Anne").replace("name: dan", "name: xaver")
+    )
+    assert main(make_arguments(tmp_path)) == 1
     err = capsys.readouterr().err
     assert "table.csv, line 1: no column for 2 of the 4 experts of the problem" in err
     assert "'Anne' (did you mean 'ann'?), 'xaver'; not in the problem: " in err
     assert "'zoe'" in err
 
 
-def test_a_run_on_the_hospital_keeps_all_limits_and_earns_what_it_is_known_to(
+def test_a_run_on_the_hospital_keeps_all_limits_and_has_the_known_rewards(
     tmp_path: Path,
 ) -> None:
-    files = hospital.folder()
-    given = [
+    files = hospital.find_folder()
+    arguments = [
         *("simulate", str(Path(__file__).parent.parent / "examples" / "hospital" / "problem.yaml")),
         *("--experts", str(files / "experts.csv"), "--outcomes", str(files / "outcomes.csv")),
         *("--questions", str(files / "questions.csv"), "--policies", "distinct,tangent"),
         *("--seeds", "2", "--rounds", "5000", "--out", str(tmp_path)),
     ]
-    assert main(given) == 0
+    assert main(arguments) == 0
     found = json.loads((tmp_path / "whatif.json").read_text())
     assert len(found["scenario"]["dimensions"]) == 8  # by the second column of the questions
     assert found["scenario"]["blanks"] == 1
@@ -467,11 +492,11 @@ def test_a_run_on_the_hospital_keeps_all_limits_and_earns_what_it_is_known_to(
         assert found["policies"][policy]["late"] > 0.75
 
 
-def test_a_bound_may_be_swept_to_its_opposite_and_past_it(tmp_path: Path) -> None:
+def test_a_bound_can_be_swept_to_its_opposite_and_beyond(tmp_path: Path) -> None:
     least = "  - {cost: usd, at_least: 3, per: request}\nrewards"
-    file = read(pool(tmp_path, POOL.replace("rewards", least)))
-    past, meeting, apart = parse_sweep(file, "usd.at_most=2:4:3").levels
-    assert past.problem is None
-    assert "is above" in past.reason
+    file = read(write_problem_file(tmp_path, POOL.replace("rewards", least)))
+    crossed, meeting, separate = parse_sweep(file, "usd.at_most=2:4:3").levels
+    assert crossed.problem is None
+    assert "is above" in crossed.reason
     assert meeting.problem is not None
-    assert apart.problem is not None
+    assert separate.problem is not None

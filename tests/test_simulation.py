@@ -1,4 +1,4 @@
-"""One seed, one trace: in pieces, on threads, and whatever ran before."""
+"""One seed gives one trace: in chunks, on threads, and after any other run."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,10 +16,10 @@ from bylot_bench.simulate import run
 from small import five, recorded, steady
 
 
-def same(one: Trace, other: Trace) -> None:
-    """Equal to the last bit, in every field."""
-    for mine, theirs in zip(one.record, other.record, strict=True):
-        assert_array_equal(mine, theirs)
+def assert_traces_equal(one: Trace, other: Trace) -> None:
+    """The traces are equal to the last bit, in every field."""
+    for first, second in zip(one.record, other.record, strict=True):
+        assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -31,7 +31,7 @@ def test_the_same_seed_gives_the_same_trace_on_any_number_of_threads(policy: str
     for threads in (1, 2, 5):
         with ThreadPoolExecutor(threads) as pool:
             for one, other in zip(alone, pool.map(play, range(8)), strict=True):
-                same(one, other)
+                assert_traces_equal(one, other)
 
 
 def test_another_seed_gives_another_trace() -> None:
@@ -40,9 +40,9 @@ def test_another_seed_gives_another_trace() -> None:
 
 
 def test_the_length_of_the_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = simulate(five(), steady(), rounds=700)
+    expected = simulate(five(), steady(), rounds=700)
     monkeypatch.setattr(simulation, "CHUNK_ROUNDS", 97)
-    same(simulate(five(), steady(), rounds=700), whole)
+    assert_traces_equal(simulate(five(), steady(), rounds=700), expected)
 
 
 def test_the_trace_adds_up() -> None:
@@ -70,7 +70,7 @@ def test_the_trace_adds_up() -> None:
         ({"rounds": 9, "rewards": (0.0, 0.1)}, "declare rewards"),
     ],
 )
-def test_what_a_router_would_refuse_is_refused(settings: dict[str, Any], words: str) -> None:
+def test_invalid_arguments_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(BylotError, match=words):
         simulate(five(), recorded(300), **settings)
 
@@ -80,15 +80,15 @@ def test_values_in_place_of_an_environment_are_refused_with_a_hint() -> None:
         simulate(five(), recorded(300).values, rounds=3)  # type: ignore[arg-type]
 
 
-class Broken(Noisy):
-    """A world that does not keep to what it declared."""
+class BrokenEnvironment(Noisy):
+    """An environment whose rounds do not match its declaration."""
 
     def __init__(self, answer: Rounds) -> None:
         super().__init__(np.full((2, 5), 0.1))
         self.answer = answer
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        """Whatever it was told to answer."""
+        """The given rounds."""
         return self.answer
 
 
@@ -101,16 +101,18 @@ class Broken(Noisy):
         (np.full((3, 2, 5), np.nan), np.zeros(3, int), "rewards from nan"),
     ],
 )
-def test_a_world_that_breaks_its_word_is_refused(values: Any, contexts: Any, words: str) -> None:
+def test_rounds_that_do_not_match_the_environment_are_refused(
+    values: Any, contexts: Any, words: str
+) -> None:
     with pytest.raises(ValuesError, match=words):
-        simulate(five(), Broken(Rounds(values, contexts)), rounds=3)
+        simulate(five(), BrokenEnvironment(Rounds(values, contexts)), rounds=3)
 
 
-def test_a_sum_that_rounding_carries_past_the_range_is_no_error() -> None:
+def test_a_reward_above_the_range_by_rounding_is_not_an_error() -> None:
     simulate(five(), Noisy(np.ones((9, 5)), worth=1 / 9), rounds=3)  # nine ninths are above 1
 
 
-def test_a_world_of_another_size_is_refused() -> None:
+def test_an_environment_of_another_size_is_refused() -> None:
     with pytest.raises(ValuesError, match="2 experts and the problem 5"):
         simulate(five(), Noisy([[0.5, 0.5]]), rounds=3)
 

@@ -79,7 +79,7 @@ def test_a_row_of_many_different_costs_has_the_paper_s_lower_bound() -> None:
 
 
 def test_twelve_minimum_shares_fit_into_the_safe_set_but_not_into_the_paper_s() -> None:
-    problem = hospital.hospital()
+    problem = hospital.make_problem()
     assert problem.surrogate_conflict is not None
     rule = Strict().bind(problem)
     assert (rule.safe.A @ rule.explore <= rule.safe.b + 1e-9).all()

@@ -19,13 +19,13 @@ from small import distance_to_box
 
 def project_onto_unit_ball(w: Floats) -> Floats:
     """The nearest point of the unit ball, in a new array."""
-    near = w.copy()
-    clip_to_unit_ball(near)
-    return near
+    nearest = w.copy()
+    clip_to_unit_ball(nearest)
+    return nearest
 
 
-def least(f: Callable[[float], float], around: float) -> float:
-    """Where f is smallest, found without knowing the formula."""
+def find_minimiser(f: Callable[[float], float], around: float) -> float:
+    """The minimiser of f, found numerically."""
     found = minimize_scalar(
         lambda log: f(float(np.exp(log))),
         bounds=(np.log(around) - 5, np.log(around) + 5),
@@ -37,7 +37,7 @@ def least(f: Callable[[float], float], around: float) -> float:
 
 def test_eta_star_minimises_theorem_1_and_gives_its_bound() -> None:
     eta = theory.eta_star(500, 7, 3, 0.02)
-    best = least(lambda eta: theory.theorem_1(500, 7, 3, 0.02, eta), around=eta)
+    best = find_minimiser(lambda eta: theory.theorem_1(500, 7, 3, 0.02, eta), around=eta)
     assert_allclose(best, eta, rtol=1e-6)
     stated = 2 * np.sqrt(2 * 500 * 7 * 3 * (1 / 0.02 + 3 - 1)) / 500
     assert_allclose(theory.theorem_1(500, 7, 3, 0.02), stated, rtol=1e-14)
@@ -45,7 +45,9 @@ def test_eta_star_minimises_theorem_1_and_gives_its_bound() -> None:
 
 def test_tight_eta_minimises_the_tight_bound_which_is_half_of_the_stated_one() -> None:
     eta = theory.eta_star(500, 7, 3, 0.02, tight=True)
-    best = least(lambda eta: theory.theorem_1(500, 7, 3, 0.02, eta, tight=True), around=eta)
+    best = find_minimiser(
+        lambda eta: theory.theorem_1(500, 7, 3, 0.02, eta, tight=True), around=eta
+    )
     assert_allclose(best, eta, rtol=1e-6)
     assert_allclose(2 * eta, theory.eta_star(500, 7, 3, 0.02), rtol=1e-14)
     half = theory.theorem_1(500, 7, 3, 0.02) / 2
@@ -54,9 +56,9 @@ def test_tight_eta_minimises_the_tight_bound_which_is_half_of_the_stated_one() -
 
 def test_the_rates_of_the_corollary_minimise_it() -> None:
     visits, rate = [5, 100, 395], theory.context_rate(7, 3, 0.02)
-    best = least(lambda a: theory.corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
+    best = find_minimiser(lambda a: theory.corollary_by_visits(visits, 7, 3, 0.02, a), around=rate)
     assert_allclose(best, rate, rtol=1e-6)
-    best = least(
+    best = find_minimiser(
         lambda a: theory.corollary_by_visits(visits, 7, 3, 0.02, a, tight=True), around=rate
     )
     assert_allclose(best, rate / 2, rtol=1e-6)
@@ -94,7 +96,7 @@ def test_equal_visits_give_the_corollary_as_stated() -> None:
     assert_allclose(by_visits, theory.corollary(100, 7, 3, 0.02, contexts=4), rtol=1e-14)
 
 
-def test_one_cbar_for_all_gives_the_form_of_the_paper() -> None:
+def test_equal_cbar_gives_the_form_of_the_paper() -> None:
     T, M, d, cbar = 300, 4, 5, 2.5
     L = np.sqrt(2) + 1 / (np.sqrt(2) * np.log(2 * d))
     paper = M * cbar * L * np.sqrt(d * np.log(2 * d) / T)
@@ -105,7 +107,7 @@ def test_one_cbar_for_all_gives_the_form_of_the_paper() -> None:
     assert_allclose(paper, steps, rtol=1e-14)
 
 
-def test_without_limits_there_is_nothing_to_break() -> None:
+def test_without_limits_the_bounds_are_0() -> None:
     assert theory.theorem_2(100, 3, [], regret=0.0) == 0.0
     assert theory.slope_bound(Problem(["a", "b"], {}, draws=2)) == 0.0
 
@@ -119,7 +121,7 @@ LOW, HIGH = np.array([0.0, 0.2, 0.5]), np.array([0.3, 0.2, 1.0])
 STEEP = float(np.linalg.norm(np.maximum(1.0 - LOW, HIGH - 0.0)))
 
 
-def regret(step: Step, adversary: Callable[[int, Floats], Floats]) -> float:
+def compute_dual_regret(step: Step, adversary: Callable[[int, Floats], Floats]) -> float:
     """Regret of projected ascent from w = 0 with this step size of (t, sum of squared slopes)."""
     w, total = np.zeros(D), np.zeros(D)
     energy = earned = 0.0
@@ -141,33 +143,35 @@ def alternating(t: int, w: Floats) -> Floats:
     return np.array([t % 2, 1 - t % 2, t % 3 == 0], dtype=np.float64)
 
 
-def contrary(t: int, w: Floats) -> Floats:
-    """Cheap where w is high: what the player has just learned to punish is no longer done."""
+def adaptive_adversary(t: int, w: Floats) -> Floats:
+    """Costs 0 where w is positive: the adversary stops what the player has learned to penalise."""
     return (w <= 0).astype(np.float64)
 
 
 def switching(t: int, w: Floats) -> Floats:
-    """One half against the other."""
+    """The second half is the opposite of the first."""
     return np.array([1.0, 1.0, 0.0]) if t <= T // 2 else np.array([0.0, 0.0, 1.0])
 
 
-@pytest.mark.parametrize("adversary", [constant, alternating, contrary, switching])
+@pytest.mark.parametrize("adversary", [constant, alternating, adaptive_adversary, switching])
 @pytest.mark.parametrize("size", [0.01, 0.1, 1.0, 2.0])
 def test_the_dual_players_regret_stays_below_its_bound(
     adversary: Callable[[int, Floats], Floats], size: float
 ) -> None:
     fixed, anytime = (
-        regret(lambda t, _: size, adversary),
-        regret(lambda t, _: size / np.sqrt(t), adversary),
+        compute_dual_regret(lambda t, _: size, adversary),
+        compute_dual_regret(lambda t, _: size / np.sqrt(t), adversary),
     )
-    adaptive = regret(lambda t, energy: size / np.sqrt(energy), adversary)
+    adaptive = compute_dual_regret(lambda t, energy: size / np.sqrt(energy), adversary)
     assert fixed <= theory.fixed_step_regret(size, STEEP, T)
     assert anytime <= theory.anytime_regret(size, STEEP, T)
     assert adaptive <= theory.adaptive_regret(size, STEEP, T)
 
 
 def test_a_player_that_never_moves_breaks_the_bound() -> None:
-    assert regret(lambda t, _: 0.0, constant) > theory.fixed_step_regret(0.05, STEEP, T)
+    assert compute_dual_regret(lambda t, _: 0.0, constant) > theory.fixed_step_regret(
+        0.05, STEEP, T
+    )
 
 
 def test_the_slope_bound_covers_every_policy_and_every_point_of_the_box() -> None:
@@ -186,11 +190,13 @@ def test_the_slope_bound_covers_every_policy_and_every_point_of_the_box() -> Non
     assert_allclose(most, np.linalg.norm(corner), rtol=1e-14)
 
 
-def paid(q: Floats, rows: Floats, rounds: int, M: int, rng: np.random.Generator) -> Floats:
+def simulate_mean_cost(
+    q: Floats, rows: Floats, rounds: int, M: int, rng: np.random.Generator
+) -> Floats:
     """Mean cost of the distinct experts over some rounds."""
     draws = rng.choice(q.size, size=(rounds, M), p=q)
-    there = (draws[:, :, None] == np.arange(q.size)).any(axis=1)
-    mean: Floats = (there @ rows.T).mean(axis=0)
+    members = (draws[:, :, None] == np.arange(q.size)).any(axis=1)
+    mean: Floats = (members @ rows.T).mean(axis=0)
     return mean
 
 
@@ -198,19 +204,21 @@ def test_the_sampling_error_stays_below_both_bounds() -> None:
     rng, q, M, rounds = np.random.default_rng(1), np.array([0.4, 0.3, 0.2, 0.1]), 2, 50
     rows = np.array([[1.0, 0.0, 1.0, 0.0], [3.0, 1.0, 0.0, 2.0]])
     expected = rows @ (1 - (1 - q) ** M)
-    off = [np.linalg.norm(paid(q, rows, rounds, M, rng) - expected) for _ in range(400)]
-    assert np.mean(off) < theory.sampling_error(rounds, M, rows.max(axis=1), tight=True)
-    assert np.mean(off) < theory.sampling_error(rounds, M, rows.max(axis=1))
-    # and the bound is not vacuous: a hundred times as many rounds would not be believed
-    assert np.mean(off) > theory.sampling_error(100 * rounds, M, rows.max(axis=1), tight=True)
+    errors = [
+        np.linalg.norm(simulate_mean_cost(q, rows, rounds, M, rng) - expected) for _ in range(400)
+    ]
+    assert np.mean(errors) < theory.sampling_error(rounds, M, rows.max(axis=1), tight=True)
+    assert np.mean(errors) < theory.sampling_error(rounds, M, rows.max(axis=1))
+    # and the bound is not vacuous: it would fail for a hundred times as many rounds
+    assert np.mean(errors) > theory.sampling_error(100 * rounds, M, rows.max(axis=1), tight=True)
 
 
 def test_the_second_moment_bounds_the_gradient_estimate_for_every_panel_reward() -> None:
     rng, K, M, floor = np.random.default_rng(2), 4, 3, 0.05
     values, q = rng.random((1, K)), floor + (1 - K * floor) * rng.dirichlet(np.ones(K))
     mean = 0.0
-    for team in np.ndindex(*(K,) * M):
-        draws = np.array(team)
+    for draws_tuple in np.ndindex(*(K,) * M):
+        draws = np.array(draws_tuple)
         g = sum_max(values, draws) * np.bincount(draws, minlength=K) / q
         mean += q[draws].prod() * (g @ g)
     assert mean <= theory.second_moment(K, M, floor)

@@ -1,4 +1,4 @@
-"""Downloads: whole, broken off and continued, wrong, or impossible, against a server of our own."""
+"""Downloads from a local server: complete, interrupted and continued, wrong, or impossible."""
 
 import hashlib
 import sys
@@ -29,7 +29,7 @@ CONTENT = {TREC_CROWD_FILE: bytes(range(1, 251)) * 2_000, TREC_TRUTH_FILE: b"5\t
 
 
 class Request(NamedTuple):
-    """What was asked for, and how many bytes were sent."""
+    """A request, and how many bytes were sent."""
 
     name: str
     range: str | None
@@ -37,13 +37,13 @@ class Request(NamedTuple):
 
 
 class Server(ThreadingHTTPServer):
-    """Gives out CONTENT; breaks off after so many bytes, or forgets ranges, if told to."""
+    """Serves CONTENT; can break off after some bytes or ignore ranges."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.content = dict(CONTENT)
         self.log: list[Request] = []
-        self.breaks: list[int] = []  # the next answers break off after so many bytes
+        self.breaks: list[int] = []  # the next answers break off after these numbers of bytes
         self.ranges = True
         self.status: int | None = None
 
@@ -51,7 +51,7 @@ class Server(ThreadingHTTPServer):
     def base(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/"
 
-    def asked(self, name: str) -> list[Request]:
+    def requests_for(self, name: str) -> list[Request]:
         return [request for request in self.log if request.name == name]
 
 
@@ -60,22 +60,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server, name, range_ = self.server, self.path[1:], self.headers["Range"]
-        whole = server.content.get(name)
-        if server.status or whole is None:
+        content = server.content.get(name)
+        if server.status or content is None:
             server.log.append(Request(name, range_, 0))
             self.send_error(server.status or 404)
             return
         start = int(range_.removeprefix("bytes=").rstrip("-")) if range_ and server.ranges else 0
-        if start >= len(whole):
+        if start >= len(content):
             server.log.append(Request(name, range_, 0))
             self.send_error(416)
             return
         self.send_response(206 if start else 200)
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
-        self.send_header("Content-Length", str(len(whole) - start))
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
-        body = whole[start:]
+        body = content[start:]
         if server.breaks:
             body = body[: server.breaks.pop(0)]
             self.close_connection = True
@@ -83,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: the log is for the tests."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -100,14 +100,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def names(folder: Path) -> set[str]:
+def list_file_names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
 def test_both_files_are_fetched_once_and_then_found(server: Server, tmp_path: Path) -> None:
     folder = fetch_trec(tmp_path / "new", server.base)
     assert {name: (folder / name).read_bytes() for name in CONTENT} == CONTENT
-    assert names(folder) == set(CONTENT)
+    assert list_file_names(folder) == set(CONTENT)
     assert fetch_trec(tmp_path / "new", server.base) == folder
     assert [(request.name, request.range) for request in server.log] == [
         (TREC_CROWD_FILE, None),
@@ -122,8 +122,8 @@ def test_a_download_that_broke_off_is_continued_within_one_call(
     server.breaks = [half]
     folder = fetch_trec(tmp_path, server.base)
     assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
-    assert names(folder) == set(CONTENT)
-    assert server.asked(TREC_CROWD_FILE) == [
+    assert list_file_names(folder) == set(CONTENT)
+    assert server.requests_for(TREC_CROWD_FILE) == [
         Request(TREC_CROWD_FILE, None, half),
         Request(
             TREC_CROWD_FILE, f"bytes={half}-", len(CONTENT[TREC_CROWD_FILE]) - half
@@ -131,75 +131,75 @@ def test_a_download_that_broke_off_is_continued_within_one_call(
     ]
 
 
-def test_what_is_fetched_twice_is_less_than_a_chunk(server: Server, tmp_path: Path) -> None:
+def test_less_than_a_chunk_is_fetched_twice_per_interruption(
+    server: Server, tmp_path: Path
+) -> None:
     server.breaks = [100_001, 99_999, 1]
     folder = fetch_trec(tmp_path, server.base)
     assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
-    requests = server.asked(TREC_CROWD_FILE)
+    requests = server.requests_for(TREC_CROWD_FILE)
     assert len(requests) == DOWNLOAD_ATTEMPTS
-    again = sum(request.sent for request in requests) - len(CONTENT[TREC_CROWD_FILE])
-    assert 0 < again < DOWNLOAD_CHUNK_BYTES * (DOWNLOAD_ATTEMPTS - 1)
+    repeated_bytes = sum(request.sent for request in requests) - len(CONTENT[TREC_CROWD_FILE])
+    assert 0 < repeated_bytes < DOWNLOAD_CHUNK_BYTES * (DOWNLOAD_ATTEMPTS - 1)
 
 
-def test_a_later_call_continues_what_an_earlier_one_could_not_finish(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_later_call_continues_an_unfinished_download(server: Server, tmp_path: Path) -> None:
     server.breaks = [10 * DOWNLOAD_CHUNK_BYTES] * DOWNLOAD_ATTEMPTS
     with pytest.raises(DataUnreachable, match="cannot download trec"):
         fetch_trec(tmp_path, server.base)
-    assert names(tmp_path) == {f"{TREC_CROWD_FILE}.part"}
+    assert list_file_names(tmp_path) == {f"{TREC_CROWD_FILE}.part"}
     assert (
-        server.asked(TREC_CROWD_FILE)[-1].range
+        server.requests_for(TREC_CROWD_FILE)[-1].range
         == f"bytes={10 * DOWNLOAD_CHUNK_BYTES * (DOWNLOAD_ATTEMPTS - 1)}-"
     )
     fetch_trec(tmp_path, server.base)
     assert (
-        server.asked(TREC_CROWD_FILE)[DOWNLOAD_ATTEMPTS].range
+        server.requests_for(TREC_CROWD_FILE)[DOWNLOAD_ATTEMPTS].range
         == f"bytes={10 * DOWNLOAD_CHUNK_BYTES * DOWNLOAD_ATTEMPTS}-"
     )
-    assert sum(request.sent for request in server.asked(TREC_CROWD_FILE)) == len(
+    assert sum(request.sent for request in server.requests_for(TREC_CROWD_FILE)) == len(
         CONTENT[TREC_CROWD_FILE]
     )
-    assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == CONTENT
+    assert {name: (tmp_path / name).read_bytes() for name in list_file_names(tmp_path)} == CONTENT
 
 
-def test_a_server_without_ranges_is_asked_for_the_whole_again(
-    server: Server, tmp_path: Path
-) -> None:
+def test_without_ranges_the_file_is_downloaded_again(server: Server, tmp_path: Path) -> None:
     server.ranges, server.breaks = False, [60 * DOWNLOAD_CHUNK_BYTES]
     folder = fetch_trec(tmp_path, server.base)
     assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
-    assert [request.range for request in server.asked(TREC_CROWD_FILE)] == [
+    assert [request.range for request in server.requests_for(TREC_CROWD_FILE)] == [
         None,
         f"bytes={60 * DOWNLOAD_CHUNK_BYTES}-",
     ]
 
 
-def test_a_whole_part_left_by_a_crash_needs_no_byte(server: Server, tmp_path: Path) -> None:
+def test_a_complete_part_left_by_a_crash_is_not_downloaded_again(
+    server: Server, tmp_path: Path
+) -> None:
     (tmp_path / f"{TREC_CROWD_FILE}.part").write_bytes(CONTENT[TREC_CROWD_FILE])
     folder = fetch_trec(tmp_path, server.base)
     assert (folder / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
-    assert sum(request.sent for request in server.asked(TREC_CROWD_FILE)) == 0
+    assert sum(request.sent for request in server.requests_for(TREC_CROWD_FILE)) == 0
 
 
-def test_a_wrong_file_is_refused_with_both_sums_and_not_kept(
+def test_a_wrong_file_is_refused_with_both_checksums_and_deleted(
     server: Server, tmp_path: Path
 ) -> None:
     server.content[TREC_CROWD_FILE] = b"<html>Please log in to this network</html>"
     with pytest.raises(DataError) as caught:
         fetch_trec(tmp_path, server.base)
-    assert not isinstance(caught.value, DataUnreachable)  # it is no reason for a synthetic crowd
-    says(
+    assert not isinstance(caught.value, DataUnreachable)  # a synthetic crowd must not replace it
+    assert_one_line_error(
         caught.value,
         TREC_CROWD_FILE,
         TREC_SHA256[TREC_CROWD_FILE],
         hashlib.sha256(server.content[TREC_CROWD_FILE]).hexdigest(),
     )
-    says(caught.value, "was deleted", "by hand")
-    assert names(tmp_path) == set()
+    assert_one_line_error(caught.value, "was deleted", "by hand")
+    assert list_file_names(tmp_path) == set()
     server.content[TREC_CROWD_FILE] = CONTENT[TREC_CROWD_FILE]
     fetch_trec(tmp_path, server.base)
-    assert names(tmp_path) == set(CONTENT)
+    assert list_file_names(tmp_path) == set(CONTENT)
 
 
 def test_a_stale_part_spoils_one_download_and_not_the_next(server: Server, tmp_path: Path) -> None:
@@ -210,14 +210,14 @@ def test_a_stale_part_spoils_one_download_and_not_the_next(server: Server, tmp_p
     assert (tmp_path / TREC_CROWD_FILE).read_bytes() == CONTENT[TREC_CROWD_FILE]
 
 
-def test_a_damaged_file_in_the_folder_is_fetched_anew(server: Server, tmp_path: Path) -> None:
+def test_a_damaged_file_in_the_folder_is_downloaded_again(server: Server, tmp_path: Path) -> None:
     (tmp_path / TREC_TRUTH_FILE).write_bytes(b"5\t1\n")
     fetch_trec(tmp_path, server.base)
     assert (tmp_path / TREC_TRUTH_FILE).read_bytes() == CONTENT[TREC_TRUTH_FILE]
 
 
 @pytest.mark.parametrize(("status", "requests"), [(404, 1), (403, 1), (503, DOWNLOAD_ATTEMPTS)])
-def test_a_refusal_is_not_asked_again_but_a_weak_moment_is(
+def test_a_refusal_is_not_retried_but_a_temporary_error_is(
     server: Server, tmp_path: Path, status: int, requests: int
 ) -> None:
     server.status = status
@@ -226,16 +226,16 @@ def test_a_refusal_is_not_asked_again_but_a_weak_moment_is(
     assert len(server.log) == requests
 
 
-def nowhere() -> str:
-    """An address where nobody listens: a port that was just given back."""
-    with Server() as gone:
-        return gone.base
+def find_unused_address() -> str:
+    """An address without a server: a port that was just released."""
+    with Server() as closed:
+        return closed.base
 
 
-def test_without_a_network_we_say_what_to_do(server: Server, tmp_path: Path) -> None:
+def test_without_a_network_the_error_says_what_to_do(server: Server, tmp_path: Path) -> None:
     with pytest.raises(DataUnreachable) as caught:
-        fetch_trec(tmp_path, nowhere())
-    says(
+        fetch_trec(tmp_path, find_unused_address())
+    assert_one_line_error(
         caught.value,
         TREC_CROWD_FILE,
         TREC_TRUTH_FILE,
@@ -245,20 +245,20 @@ def test_without_a_network_we_say_what_to_do(server: Server, tmp_path: Path) -> 
     )
 
 
-def test_files_go_to_the_cache_that_the_user_set(
+def test_files_go_to_the_configured_cache_folder(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = fetch_trec(base=server.base)
     assert folder.is_relative_to(tmp_path)
-    assert names(folder) == set(CONTENT)
+    assert list_file_names(folder) == set(CONTENT)
 
 
-def test_a_folder_that_cannot_be_made_is_named(server: Server, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError) as caught:
         fetch_trec(tmp_path / "file" / "folder", server.base)
-    says(caught.value, "file", "cannot save", "XDG_CACHE_HOME")
+    assert_one_line_error(caught.value, "file", "cannot save", "XDG_CACHE_HOME")
     assert not isinstance(caught.value, DataUnreachable)
 
 
@@ -269,7 +269,7 @@ def test_a_missing_package_is_explained(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DataError) as caught:
         fetch_trec(tmp_path, server.base)
-    says(caught.value, package, "pip install '.[reproduce]' in the folder")
+    assert_one_line_error(caught.value, package, "pip install '.[reproduce]' in the folder")
 
 
 def test_no_network_gives_a_synthetic_crowd_and_says_so(
@@ -280,13 +280,13 @@ def test_no_network_gives_a_synthetic_crowd_and_says_so(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("BYLOT_DATA", raising=False)
-    base = nowhere()
+    base = find_unused_address()
     monkeypatch.setattr(crowd_sources, "fetch_trec", lambda: fetch_trec(base=base))
     assert find_crowd(None).synthetic
     assert "using a synthetic crowd" in capsys.readouterr().err
 
 
-def test_a_wrong_download_is_no_reason_for_a_synthetic_crowd(
+def test_a_wrong_download_is_not_replaced_by_a_synthetic_crowd(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.content[TREC_CROWD_FILE] = b"something else"
@@ -296,21 +296,21 @@ def test_a_wrong_download_is_no_reason_for_a_synthetic_crowd(
         find_crowd(None)
 
 
-def says(error: DataError, *words: str) -> None:
-    """An error in one line that holds all these words."""
+def assert_one_line_error(error: DataError, *words: str) -> None:
+    """The error has one line and contains these words."""
     assert len(str(error).splitlines()) == 1
     assert all(word in str(error) for word in words), str(error)
 
 
-def test_offline_nothing_is_asked_for_and_what_was_fetched_is_found(
+def test_offline_only_the_cache_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def asked(*_: object) -> Path:
-        raise AssertionError("the network was asked")
+    def fail_if_called(*_: object) -> Path:
+        raise AssertionError("the network was used")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("BYLOT_DATA", raising=False)
-    monkeypatch.setattr(crowd_sources, "fetch_trec", asked)
+    monkeypatch.setattr(crowd_sources, "fetch_trec", fail_if_called)
     assert find_crowd(None, offline=True).synthetic
     assert "bylot data fetch trec" in capsys.readouterr().err
     folder = find_cached_trec()
