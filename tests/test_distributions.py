@@ -67,7 +67,7 @@ def make_distributions(raw: list[float], M: int) -> list[PanelDistribution]:
         IidSets(w / w.sum(), M),
         one,
         MixedSets([one, other], np.array([0.7, 0.3])),
-        FixedSizeSets(np.where(w > 0, 0.0, -np.inf), can),  # the same panel in every round
+        FixedSizeSets(np.where(w > 0, 0.0, -np.inf), positive),  # the same panel in every round
     ]
 
 
