@@ -15,7 +15,7 @@ import pytest
 from bylot import Client, errors
 from bylot.cli import main
 from bylot_bench.http_load import ServerProcess
-from documents import blocks
+from documents import find_blocks
 from server_process import serve_store
 
 ROOT = Path(__file__).parent.parent
@@ -329,7 +329,7 @@ def test_the_edits_of_the_documents_are_for_the_routers_of_both(run_verb: RunVer
 
 
 def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
-    (block,) = blocks((ROOT / "README.md").read_text(), "sh")
+    (block,) = find_blocks((ROOT / "README.md").read_text(), "sh")
     with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
         lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
         script = lines.replace("curl ", "curl -sS --fail-with-body -w '\\n' ")
