@@ -20,10 +20,24 @@ print(c.CACHE_FOLDER, draw_uniforms(RngKey(1, 2), 3, 1)[0] > 0)
 """
 
 
-def run_probe(**environment: str) -> str:
-    """The cache folder that a new process reports, and whether a kernel runs in it."""
+COUNT_COMPILATIONS = """
+from numba.core import event
+from bylot import Problem, Router, at_most, simulate
+from bylot.environments import Noisy
+problem = Problem(["a", "b", "c"], {"usd": [1, 2, 3]}, [at_most("usd", 4)], draws=2)
+with event.install_recorder("numba:compile") as recorder:
+    router = Router(problem)
+    router.reward(router.decide().id, 0.5)
+    router.status()
+    simulate(problem, Noisy([[0.2, 0.5, 0.8]]), rounds=10)
+print(len(recorder.buffer))
+"""
+
+
+def run_probe(code: str = PROBE, **environment: str) -> str:
+    """The output of a new process; by default its cache folder, and whether a kernel runs."""
     clean = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
-    command = [sys.executable, "-c", PROBE]
+    command = [sys.executable, "-c", code]
     done = subprocess.run(
         command, env=clean | environment, capture_output=True, text=True, check=True
     )
@@ -81,6 +95,11 @@ def test_a_copy_elsewhere_uses_what_was_compiled_before(tmp_path: Path) -> None:
         entries.append(list_entries())
     assert entries[0]
     assert entries[0] == entries[1]
+
+
+def test_a_process_with_a_warm_cache_compiles_nothing() -> None:
+    run_probe(COUNT_COMPILATIONS)
+    assert run_probe(COUNT_COMPILATIONS) == "0"
 
 
 def test_nothing_outside_the_listed_parts_is_compiled() -> None:

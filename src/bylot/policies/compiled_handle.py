@@ -61,6 +61,12 @@ class CompiledHandle(structref.StructRefProxy):  # type: ignore[misc]
 structref.define_proxy(CompiledHandle, CompiledHandleType, ["rule", "state", "totals", "costs"])
 
 
+@jit
+def make_compiled_handle(rule: Any, state: Any, ledger: Totals, costs: Floats) -> CompiledHandle:
+    """Make a handle; the constructor of numba's proxy would be compiled again in every process."""
+    return CompiledHandle(rule, state, ledger, costs)
+
+
 class BookedDecision(NamedTuple):
     """A decision, its costs, and its probabilities."""
 

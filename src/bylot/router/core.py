@@ -84,7 +84,7 @@ class RouterCore:
     def _set_state(self, state: Any) -> None:
         """Replace the state, and hand it to the compiled side."""
         self.state = state
-        self._handle = compiled.CompiledHandle(self.rule, state, self.totals, self._costs)
+        self._handle = compiled.make_compiled_handle(self.rule, state, self.totals, self._costs)
 
     def _compile(self) -> None:
         """Compile now, on a scratch state, so that no request has to wait for it."""
@@ -102,7 +102,7 @@ class RouterCore:
     def _make_scratch_handle(self, state: Any) -> Any:
         """A handle of a state that is thrown away, with totals of its own."""
         totals = compiled.make_totals(len(self.problem.costs))
-        return compiled.CompiledHandle(self.rule, state, totals, self._costs)
+        return compiled.make_compiled_handle(self.rule, state, totals, self._costs)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: all but the handle, which is rebuilt."""
