@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
+# The tests start some hundred processes, which share the compiled bytecode as installed copies do.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test browser slow check format bench docs clean
 
