@@ -6,9 +6,10 @@ there twice, the replay must be equal and the ledger the sum of the log's lines.
 """
 
 import asyncio
+import contextlib
+import io
 import math
 import random
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from bylot.cli import main
 from bylot_bench.http_load import ServerProcess
 from server_process import serve_store
 
@@ -214,8 +216,9 @@ def run(
         if server.process.poll() is None:
             server.stop()
     for name in POOLS:
-        line = [sys.executable, "-m", "bylot", "replay", name, "--store", address]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            seen.faults.append(f"replay of {name}: {done.stdout}{done.stderr}")
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            code = main(["replay", name, "--store", address])
+        if code != 0:
+            seen.faults.append(f"replay of {name}: {said.getvalue()}")
     return seen, counts

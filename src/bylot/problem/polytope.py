@@ -5,6 +5,7 @@ Which limits conflict, and what to do about it, is left to `feasibility`.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -192,13 +193,21 @@ def solve_linear_program(
     cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats
 ) -> OptimizeResult | None:
     """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
+    arrays = [np.ascontiguousarray(one) for one in (cost, a, b, low, high)]
+    return solve_frozen_program(*(one.tobytes() for one in arrays))
+
+
+@lru_cache(maxsize=256)
+def solve_frozen_program(*program: bytes) -> PolytopeSolution | None:
+    """Solve a linear program of five arrays; the programs of one problem come again and again."""
+    cost, flat, b, low, high = (np.frombuffer(one) for one in program)
     accuracy = BOUND_TOLERANCE / 10
     for presolve in (True, False):  # without presolve if the first attempt gives up, which is rare
         found = linprog(
             cost,
-            A_ub=a,
+            A_ub=flat.reshape(b.size, cost.size),
             b_ub=b,
-            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
+            bounds=np.column_stack([low, high]),
             method="highs-ds",
             options={
                 "presolve": presolve,
