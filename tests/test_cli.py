@@ -52,17 +52,6 @@ def test_help_does_not_load_the_compiler() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_simulate_loads_few_modules_and_nothing_of_the_paper() -> None:
-    code = (
-        "import sys; import bylot.whatif, bylot.scenario, bylot.problem_files;"
-        "print(*(m for m in sys.modules if m.partition('.')[0].startswith(('bylot', 'polars'))))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
-    assert not [name for name in loaded if name.startswith(("bylot_", "polars"))]
-    assert len(loaded) <= 110
-
-
 def test_wrong_usage_exits_with_2_and_an_explained_error_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
