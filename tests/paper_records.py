@@ -1,7 +1,9 @@
 """Made-up records of the paper's experiments that follow a given story, for figures and claims."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +11,10 @@ import numpy as np
 import polars as pl
 
 from bylot.numerics.jit import Floats
+from bylot.reports.pages import write_pages
 from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.records import RECORD_SCHEMA
+from bylot_paper.report import compose_report
 
 LEVELS = ("tight", "medium", "loose", "none")
 BOUNDS = {"tight": (1.0, 2.0), "medium": (1.1, 2.5), "loose": (1.5, 5.0), "none": (None, None)}
@@ -24,6 +28,12 @@ RUN = {
     "window": 500,
     "code": "0" * 16,
 }
+
+
+def write_report_without_figures(records: Any, folder: Path) -> list[Path]:
+    """Write the pages of a report; its figures take most of the time and are tested elsewhere."""
+    content = compose_report(records, defaultdict(list))
+    return write_pages(content.blocks, content.title, folder, content.data)
 
 
 @dataclass(frozen=True)

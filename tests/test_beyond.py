@@ -16,7 +16,7 @@ from bylot_paper.grid import GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report import FIGURE_DRAWERS, write_report
 from bylot_paper.report.beyond import collect_sweeps
 from bylot_paper.report.figures import BEYOND_LEVEL_STYLES
-from paper_records import AS_WRITTEN, make_paper_records
+from paper_records import AS_WRITTEN, make_paper_records, write_report_without_figures
 from test_report import Page, find_tables, is_rectangular
 
 BEYOND_FIGURES = {name: draw for name, draw in FIGURE_DRAWERS.items() if name.startswith("beyond")}
@@ -114,7 +114,7 @@ def test_periods_longer_than_the_run_are_not_reported_as_missing() -> None:
 
 
 def test_a_report_beyond_the_paper_alone_has_no_claims(tmp_path: Path) -> None:
-    paths = write_report(make_short_records(), tmp_path).paths
+    paths = write_report_without_figures(make_short_records(), tmp_path)
     assert not (tmp_path / "claims.json").exists()
     assert {path.name for path in paths} >= {"report.md", "beyond.json", "summary.json"}
     text = (tmp_path / "report.md").read_text()
@@ -125,12 +125,12 @@ def test_a_report_beyond_the_paper_alone_has_no_claims(tmp_path: Path) -> None:
 
 
 def test_with_two_seeds_reasons_replace_the_table_of_verdicts(tmp_path: Path) -> None:
-    write_report(make_short_records(seeds=2), tmp_path)
+    write_report_without_figures(make_short_records(seeds=2), tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| verdict | claim |" not in text
     why = "2 seeds of tangent in beyond (tight, stochastic, N = 3); a verdict needs 3"
     assert f"| tangent-always-feasible | {why} |" in text
-    write_report(make_short_records(seeds=3), tmp_path)
+    write_report_without_figures(make_short_records(seeds=3), tmp_path)
     assert "| verdict | claim |" in (tmp_path / "report.md").read_text()
 
 
@@ -171,7 +171,7 @@ def test_the_sentences_of_the_report_follow_the_numbers(
     assert "distinct 0 of" in beyond
     assert "no guard" in beyond
     assert "best of these settings would have reduced" in beyond
-    write_report(bad_records, tmp_path)
+    write_report_without_figures(bad_records, tmp_path)
     other = (tmp_path / "report.md").read_text()
     assert "Within all limits in every run: none." in other
     assert "## Sentence by sentence" not in other  # no experiment of the paper was run

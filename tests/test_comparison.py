@@ -29,12 +29,12 @@ from bylot_paper.grid import (
     group_cells_by_scenario,
 )
 from bylot_paper.records import Records
-from bylot_paper.report import write_report
 from bylot_paper.report.default import collect_entries, draw_contest
 from bylot_paper.reproduce import ReproduceRequest
 from bylot_paper.run import RunSetup, run_job
 from bylot_paper.scenarios import read_hospital
 from comparison_records import LOST, make_comparison_records
+from paper_records import write_report_without_figures
 
 RUN = ["reproduce", "default", "--data", "synthetic", "--rounds", "120", "--jobs", "2"]
 CELL_PATTERNS = (
@@ -168,7 +168,7 @@ def test_the_published_results_reproduce_the_verdict(small_run: Path) -> None:
 
 def write_and_read_report(records: Any, folder: Path) -> str:
     """The report on made-up records."""
-    write_report(Records(records.cells, records.run), folder)
+    write_report_without_figures(Records(records.cells, records.run), folder)
     return (folder / "report.md").read_text()
 
 

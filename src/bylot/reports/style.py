@@ -74,6 +74,7 @@ def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
     plt = load_pyplot()
     png, svg = io.BytesIO(), io.BytesIO()
     figure.savefig(png, format="png", dpi=150)
+    figure.set_layout_engine("none")  # the layout of the PNG fits; a second one takes as long
     with plt.rc_context({"svg.hashsalt": name}):
         figure.savefig(svg, format="svg", metadata={"Date": None})
     plt.close(figure)

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,11 +62,30 @@ def write_report(
     The verdicts are in claims.json (the paper's experiments), beyond.json and default.json.
     core_seconds: what the run took; None: what the folder's summary says already.
     """
-    cells, run = records.cells, records.run
     if core_seconds is None:
         with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
             core_seconds = float(json.loads((folder / "summary.json").read_text())["core_seconds"])
-    drawn = draw_figures(cells, run, folder)
+    drawn = draw_figures(records.cells, records.run, folder)
+    content = compose_report(records, drawn, core_seconds)
+    pages = write_pages(content.blocks, content.title, folder, content.data)
+    paths = [path for paths in drawn.values() for path in paths]
+    return WrittenReport(paths + pages, content.verdicts)
+
+
+class ReportContent(NamedTuple):
+    """A report before it is written; `data` holds the JSON files by name."""
+
+    title: str
+    blocks: list[Block]
+    data: dict[str, Any]
+    verdicts: str
+
+
+def compose_report(
+    records: Records, drawn: Mapping[str, list[Path]], core_seconds: float | None = None
+) -> ReportContent:
+    """Judge the records and build the report; drawn: the files of each figure."""
+    cells, run = records.cells, records.run
     if cells.is_empty():
         paper = contest = past = cells
     else:
@@ -102,9 +121,7 @@ def write_report(
         blocks += default.build_default_section(entries, choices, contest, run, drawn["default"])
         data["default.json"] = found = default.make_default_data(entries, choices)
         verdicts.append(found["outcome"])
-    pages = write_pages(blocks, title, folder, data)
-    paths = [path for paths in drawn.values() for path in paths]
-    return WrittenReport(paths + pages, "\n".join(verdicts))
+    return ReportContent(title, blocks, data, "\n".join(verdicts))
 
 
 def build_opening(
