@@ -62,9 +62,9 @@ structref.define_proxy(CompiledHandle, CompiledHandleType, ["rule", "state", "to
 
 
 @jit
-def make_compiled_handle(rule: Any, state: Any, ledger: Totals, costs: Floats) -> CompiledHandle:
+def make_compiled_handle(rule: Any, state: Any, totals: Totals, costs: Floats) -> CompiledHandle:
     """Make a handle; the constructor of numba's proxy would be compiled again in every process."""
-    return CompiledHandle(rule, state, ledger, costs)
+    return CompiledHandle(rule, state, totals, costs)
 
 
 class BookedDecision(NamedTuple):

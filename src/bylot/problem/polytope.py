@@ -193,12 +193,12 @@ def solve_linear_program(
     cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats
 ) -> OptimizeResult | None:
     """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
-    arrays = [np.ascontiguousarray(one) for one in (cost, a, b, low, high)]
-    return solve_frozen_program(*(one.tobytes() for one in arrays))
+    program = (cost, a, b, low, high)
+    return solve_frozen_program(*(np.asarray(one, dtype=float).tobytes() for one in program))
 
 
 @lru_cache(maxsize=256)
-def solve_frozen_program(*program: bytes) -> PolytopeSolution | None:
+def solve_frozen_program(*program: bytes) -> OptimizeResult | None:
     """Solve a linear program of five arrays; the programs of one problem come again and again."""
     cost, flat, b, low, high = (np.frombuffer(one) for one in program)
     accuracy = BOUND_TOLERANCE / 10
@@ -207,7 +207,7 @@ def solve_frozen_program(*program: bytes) -> PolytopeSolution | None:
             cost,
             A_ub=flat.reshape(b.size, cost.size),
             b_ub=b,
-            bounds=np.column_stack([low, high]),
+            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
             method="highs-ds",
             options={
                 "presolve": presolve,
@@ -215,6 +215,7 @@ def solve_frozen_program(*program: bytes) -> PolytopeSolution | None:
                 "dual_feasibility_tolerance": accuracy,
             },
         )
-        if found.status == 0:
+        if found.status == 0 and found.x is not None:
+            found.x.flags.writeable = False  # callers share it
             return found
     return None
