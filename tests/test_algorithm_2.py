@@ -11,7 +11,7 @@ from bylot import Problem, at_most
 from bylot.numerics.philox import RngKey
 from bylot.policies import Omd
 from bylot.policies.base import decide, learn
-from small import distance_to_box
+from sample_problem import distance_to_box
 
 EXPENSIVE_AND_CHEAP = Problem(
     ["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from bylot.numerics.box import box_support, dual_slope_at
 from bylot.numerics.jit import Floats
 from bylot.problem import Box, Problem, at_least, at_most
-from small import distance_to_box
+from sample_problem import distance_to_box
 
 SEEDS = st.integers(0, 2**32 - 1)
 fuzz_settings = settings(deadline=None, derandomize=True, max_examples=150)

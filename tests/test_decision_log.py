@@ -25,9 +25,13 @@ from bylot.evaluate import (
     write_log,
 )
 from bylot.evaluate.entries import LOG_FIELDS
-from small import five, recorded, steady
+from sample_problem import (
+    make_five_expert_problem,
+    make_recorded_environment,
+    make_stationary_environment,
+)
 
-PROBLEM = five()
+PROBLEM = make_five_expert_problem()
 VALID_ENTRY = {
     "id": "d0",
     "t": 0,
@@ -65,14 +69,16 @@ def test_decisions_of_a_router_round_trip(tmp_path: Path, policy: str, kind: str
         )
     write_log(tmp_path / f"log.{kind}", entries)
     assert read_log(tmp_path / f"log.{kind}", PROBLEM).entries == tuple(entries)
-    recorded = {(bool(one.draw_probabilities), one.propensity is not None) for one in entries}
+    has_probabilities = {
+        (bool(one.draw_probabilities), one.propensity is not None) for one in entries
+    }
     known = {"omd": (True, True), "tangent": (True, True), "greedy": (False, False)}
-    assert recorded == {known.get(policy, (False, True))}
+    assert has_probabilities == {known.get(policy, (False, True))}
 
 
 @pytest.mark.parametrize("policy", ["tangent", "distinct", "random"])
 def test_router_and_simulator_write_the_same_log(policy: str) -> None:
-    trace = simulate(PROBLEM, steady(), policy, rounds=60, seed=5)
+    trace = simulate(PROBLEM, make_stationary_environment(), policy, rounds=60, seed=5)
     router = Router(PROBLEM, policy, seed=5)
     for t, one in enumerate(entries_from_trace(trace)):
         decision = router.decide()
@@ -81,7 +87,7 @@ def test_router_and_simulator_write_the_same_log(policy: str) -> None:
 
 
 def test_kept_distributions_show_excluded_experts() -> None:
-    trace = simulate(PROBLEM, recorded(40), "omd", rounds=40)
+    trace = simulate(PROBLEM, make_recorded_environment(40), "omd", rounds=40)
     trace.record.distributions[7, 2] = 0.0
     assert [one.excluded for one in entries_from_trace(trace)][6:9] == [(), ("cat",), ()]
 

@@ -22,7 +22,7 @@ from bylot.evaluate import (
     make_uniform_target,
 )
 from bylot.numerics.jit import Bools, Floats, Ints
-from small import five, recorded
+from sample_problem import make_five_expert_problem, make_recorded_environment
 
 ALL_AVAILABLE = np.empty(0, np.bool_)
 weights = st.lists(st.sampled_from([0.0, 1e-6, 0.1, 0.5, 1.0, 3.0]), min_size=2, max_size=6)
@@ -118,7 +118,7 @@ def test_the_test_above_would_notice_draws_without_replacement() -> None:
 
 @pytest.mark.parametrize("policy", ["omd", "tangent", "strict", "distinct", "random"])
 def test_a_router_draws_its_next_panel_from_its_target_distribution(policy: str) -> None:
-    router = Router(five(), policy, seed=4)
+    router = Router(make_five_expert_problem(), policy, seed=4)
     rng = np.random.default_rng(0)
     router.reward(router.decide().id, 0.5)
     for available in [None] * 45 + [
@@ -143,7 +143,7 @@ def test_a_router_draws_its_next_panel_from_its_target_distribution(policy: str)
 
 
 def test_unavailable_experts_are_never_drawn() -> None:
-    problem = five()
+    problem = make_five_expert_problem()
     available_mask = np.array([True, True, False, True, False])
     shares = {"ann": 1, "bob": 1, "cat": 2}
     assert_allclose(
@@ -166,7 +166,7 @@ def test_unavailable_experts_are_never_drawn() -> None:
 
 
 def test_a_target_can_differ_by_context() -> None:
-    problem = five()
+    problem = make_five_expert_problem()
     target = make_iid_target(problem, {"chest": {"ann": 1}, "head": {"bob": 1}})
     assert_allclose(target.distribution("head", ALL_AVAILABLE).inclusion, [0, 1, 0, 0, 0])
     with pytest.raises(TargetError, match="has no weights for context 'skin'"):
@@ -174,7 +174,7 @@ def test_a_target_can_differ_by_context() -> None:
 
 
 def test_an_optimum_is_a_target_with_its_contexts() -> None:
-    problem, environment = five(), recorded(200, contexts=2)
+    problem, environment = make_five_expert_problem(), make_recorded_environment(200, contexts=2)
     found = optimum(problem, environment.values, contexts=environment.index)
     distribution = make_optimum_target(problem, found).distribution("1", ALL_AVAILABLE)
     assert isinstance(distribution, IidSets)
@@ -219,11 +219,11 @@ def test_an_optimum_is_a_target_with_its_contexts() -> None:
 )
 def test_an_invalid_target_is_refused(make: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(TargetError, match=words):
-        make(five())
+        make(make_five_expert_problem())
 
 
 def test_a_router_without_a_distribution_or_with_other_experts_is_refused() -> None:
-    problem = five()
+    problem = make_five_expert_problem()
     router = Router(problem, "greedy")
     with pytest.raises(TargetError, match="never saw"):
         make_router_target(problem, router).distribution("head", ALL_AVAILABLE)

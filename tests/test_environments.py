@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot.environments import Drifting, Environment, Given, Noisy, Outcomes, Regime
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Bools, Floats
-from small import SKILLS
+from sample_problem import SKILLS
 
 ENVIRONMENTS: dict[str, Environment] = {
     "given": Given(np.random.default_rng(0).random((2_000, 2, 4)), np.arange(2_000) % 3),

@@ -11,14 +11,14 @@ from bylot import Problem, Router, at_least, problem_files, share
 from bylot.cli import main
 from bylot.errors import SurrogateWarning
 from bylot.evaluate import LogEntry, entry_from_decision, write_log
-from small import SKILLS, five
+from sample_problem import SKILLS, make_five_expert_problem
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved router after 1,200 decisions, its log, and the same log without propensities."""
     folder, rng = tmp_path_factory.mktemp("evaluate"), np.random.default_rng(0)
-    router, log = Router(five(), "omd", seed=3), []
+    router, log = Router(make_five_expert_problem(), "omd", seed=3), []
     for _ in range(1_200):
         decision = router.decide()
         members = [router.problem.experts.index(name) for name in decision.subset]
@@ -105,7 +105,7 @@ def test_if_all_targets_are_refused_rewards_and_costs_are_printed(
 def test_a_note_says_that_the_target_of_a_guarded_router_has_no_guard(
     folder: Path, policy: str, guarded: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    router = Router(five(), policy, seed=3)
+    router = Router(make_five_expert_problem(), policy, seed=3)
     router.decide()
     router.save(folder / f"{policy}.json")
     target = ["--target", f"router:{folder / policy}.json"]
@@ -119,8 +119,8 @@ def test_a_note_says_that_the_target_of_a_guarded_router_has_no_guard(
 def test_reading_a_router_with_an_empty_surrogate_does_not_warn(
     folder: Path, tmp_path: Path
 ) -> None:
-    quotas = [at_least(share(name, [name]), 0.5) for name in five().experts[:3]]
-    problem = Problem(five().experts, {}, quotas, draws=2)
+    quotas = [at_least(share(name, [name]), 0.5) for name in make_five_expert_problem().experts[:3]]
+    problem = Problem(make_five_expert_problem().experts, {}, quotas, draws=2)
     with pytest.warns(SurrogateWarning):
         Router(problem, "omd").save(tmp_path / "empty.json")
     arguments = ["--problem-from", str(tmp_path / "empty.json"), "--target", "uniform"]
@@ -130,7 +130,7 @@ def test_reading_a_router_with_an_empty_surrogate_does_not_warn(
 def test_a_router_without_a_distribution_is_not_a_default_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    router = Router(five(), "greedy")
+    router = Router(make_five_expert_problem(), "greedy")
     write_log(tmp_path / "log.jsonl", [entry_from_decision(router.decide(), 0.5, router.policy)])
     router.save(tmp_path / "router.json")
     assert run_evaluate(tmp_path) == 1
@@ -259,7 +259,7 @@ def test_the_problem_can_come_from_a_problem_file(
     folder: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = folder / f"pool.{ending}"
-    text = problem_files.write(five()) + "rewards: {from: 0, to: 2}\n"
+    text = problem_files.write(make_five_expert_problem()) + "rewards: {from: 0, to: 2}\n"
     pool.write_text(text if ending == "yaml" else json.dumps(yaml.safe_load(text)))
     arguments = ["evaluate", str(folder / "log.jsonl"), "--problem-from", str(pool), "--json"]
     assert main(arguments) == 0

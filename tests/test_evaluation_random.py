@@ -12,13 +12,13 @@ from bylot.evaluate import (
     make_fixed_size_target,
     make_uniform_target,
 )
-from small import five, steady
+from sample_problem import make_five_expert_problem, make_stationary_environment
 
 
 @pytest.mark.parametrize("draws", [1, 2, 5, 7])
 @pytest.mark.parametrize("available", [None, ["ann", "cat", "dan"], ["bob"]])
 def test_every_set_has_the_same_propensity(draws: int, available: list[str] | None) -> None:
-    pool = Problem(five().experts, {}, draws=draws)
+    pool = Problem(make_five_expert_problem().experts, {}, draws=draws)
     decision = Router(pool, "random").decide(available=available)
     available_count = len(available or pool.experts)
     members = min(draws, available_count)
@@ -29,8 +29,8 @@ def test_every_set_has_the_same_propensity(draws: int, available: list[str] | No
 
 
 def test_the_log_of_random_panels_estimates_other_targets() -> None:
-    pool = five()
-    trace = simulate(pool, steady(), "random", rounds=1_500, seed=1)
+    pool = make_five_expert_problem()
+    trace = simulate(pool, make_stationary_environment(), "random", rounds=1_500, seed=1)
     log = log_from_entries(pool, entries_from_trace(trace))
     same_target = evaluate_target(log, make_uniform_target(pool))
     assert same_target.effective == pytest.approx(1_500)
@@ -40,6 +40,6 @@ def test_the_log_of_random_panels_estimates_other_targets() -> None:
 
 
 def test_the_status_of_random_shows_inclusion_probabilities() -> None:
-    router = Router(five(), "random")
+    router = Router(make_five_expert_problem(), "random")
     router.decide()
     assert "inclusion probabilities now: ann 40.0%" in str(router.status())

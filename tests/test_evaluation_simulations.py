@@ -18,7 +18,7 @@ from bylot.evaluate import (
     make_fixed_size_target,
     make_iid_target,
 )
-from small import expected_reward, five, steady
+from sample_problem import expected_reward, make_five_expert_problem, make_stationary_environment
 from test_distributions import ALL_AVAILABLE, list_panel_probabilities
 
 
@@ -26,7 +26,7 @@ def compute_exact_reward(
     distribution: PanelDistribution, problem: Problem, rounds: int, seed: int
 ) -> float:
     """The expected reward of a distribution in a stationary environment, by enumeration."""
-    values = steady().rounds(0, rounds, seed).values
+    values = make_stationary_environment().rounds(0, rounds, seed).values
     return sum(
         probability * float(values[:, :, members].max(axis=2).sum(axis=1).mean())
         for members, probability in list_panel_probabilities(
@@ -41,9 +41,12 @@ WEIGHTS = {"ann": 0.02, "bob": 0.38, "cat": 0.4, "dan": 0.1, "eve": 0.1}
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "omd"])
 def test_the_log_of_a_simulation_estimates_other_distributions(policy: str, seed: int) -> None:
-    problem, rounds = five(), 4_000
+    problem, rounds = make_five_expert_problem(), 4_000
     log = log_from_entries(
-        problem, entries_from_trace(simulate(problem, steady(), policy, rounds=rounds, seed=seed))
+        problem,
+        entries_from_trace(
+            simulate(problem, make_stationary_environment(), policy, rounds=rounds, seed=seed)
+        ),
     )
     targets: list[EvaluationTarget] = [make_fixed_size_target(problem, WEIGHTS)]
     if policy != "distinct":
@@ -52,7 +55,7 @@ def test_the_log_of_a_simulation_estimates_other_distributions(policy: str, seed
         distribution, found = target.distribution(None, ALL_AVAILABLE), evaluate_target(log, target)
         value = compute_exact_reward(distribution, problem, rounds, seed)
         if isinstance(distribution, IidSets):
-            values = steady().rounds(0, rounds, seed).values
+            values = make_stationary_environment().rounds(0, rounds, seed).values
             assert value == pytest.approx(expected_reward(distribution.q, values, 2), abs=1e-9)
         for one in found.estimates:
             assert abs(one.value - value) < 4 * one.error, one.name
@@ -84,9 +87,9 @@ def test_each_context_and_outage_uses_its_own_distribution() -> None:
 
 @pytest.mark.slow
 def test_intervals_of_set_weights_cover_in_logs_of_simulations() -> None:
-    problem, rounds, rng, covered = five(), 1_000, np.random.default_rng(7), []
+    problem, rounds, rng, covered = make_five_expert_problem(), 1_000, np.random.default_rng(7), []
     for policy, seed in itertools.product(("omd", "distinct", "tangent"), range(700, 720)):
-        trace = simulate(problem, steady(), policy, rounds=rounds, seed=seed)
+        trace = simulate(problem, make_stationary_environment(), policy, rounds=rounds, seed=seed)
         log = log_from_entries(problem, entries_from_trace(trace))
         for _ in range(6):
             shares = rng.dirichlet(np.ones(5)) + 1e-3

@@ -27,7 +27,7 @@ from bylot.evaluate.importance_weights import list_target_distributions, weight_
 from bylot.evaluate.result import build_membership_matrix, compute_estimates
 from bylot.numerics.jit import Floats
 from logged_decisions import TRIO, compute_reward
-from small import five, steady
+from sample_problem import make_five_expert_problem, make_stationary_environment
 from test_distributions import ALL_AVAILABLE, list_panel_probabilities, sum_over_sequences
 
 UNBIASED = ("draw weights", "set weights", "doubly robust")
@@ -199,10 +199,21 @@ def test_doubly_robust_estimates_are_unbiased_for_any_model(
 
 def test_set_weights_and_a_model_reduce_the_error() -> None:
     log = log_from_entries(
-        five(draws=3), entries_from_trace(simulate(five(draws=3), steady(), "omd", rounds=2_000))
+        make_five_expert_problem(draws=3),
+        entries_from_trace(
+            simulate(
+                make_five_expert_problem(draws=3),
+                make_stationary_environment(),
+                "omd",
+                rounds=2_000,
+            )
+        ),
     )
     found = evaluate_target(
-        log, make_iid_target(five(draws=3), {"ann": 1, "bob": 2, "cat": 4, "dan": 2, "eve": 4})
+        log,
+        make_iid_target(
+            make_five_expert_problem(draws=3), {"ann": 1, "bob": 2, "cat": 4, "dan": 2, "eve": 4}
+        ),
     )
     errors = {one.name: one.error for one in found.estimates}
     assert errors["set weights"] < errors["draw weights"]

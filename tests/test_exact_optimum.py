@@ -13,7 +13,7 @@ from bylot.numerics.jit import Floats
 from bylot.optima import Optimum, optimum
 from bylot.optima.policy_search import ExactCosts
 from bylot.problem import Limit, Problem, at_least, at_most
-from small import expected_reward
+from sample_problem import expected_reward
 
 
 def make_problem(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:

@@ -30,7 +30,7 @@ def minimum_by_enumeration(miss: Floats, price: Floats, m: int, available: Bools
 
 
 def greedy_set(miss: Floats, price: Floats, m: int, available: Bools) -> Ints:
-    """Experts added one by one, each the best beside those before it, without swaps."""
+    """Add experts one by one, each the best together with those before it, without swaps."""
     members: list[int] = []
     for _ in range(m):
         total = miss[members].prod() * miss + price

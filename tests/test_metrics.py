@@ -17,14 +17,24 @@ from bylot.metrics import (
     scale_problem_costs,
 )
 from bylot.policies import Omd
-from small import five, recorded, steady
+from sample_problem import (
+    make_five_expert_problem,
+    make_recorded_environment,
+    make_stationary_environment,
+)
 
 STATIONARY = Omd(eta=1e12, batch=1, baseline=False)  # keeps playing equal shares
 
 
 def simulate_plain(rounds: int = 500, **settings: object) -> Trace:
     """A short simulation of Algorithm 1."""
-    return simulate(five(), recorded(rounds), Omd.plain(), rounds=rounds, **settings)  # type: ignore[arg-type]
+    return simulate(
+        make_five_expert_problem(),
+        make_recorded_environment(rounds),
+        Omd.plain(),
+        rounds=rounds,
+        **settings,  # type: ignore[arg-type]
+    )
 
 
 def test_regret_uses_the_distributions_that_were_played() -> None:
@@ -76,20 +86,36 @@ def test_the_bound_on_regret_is_in_the_unit_of_the_rewards() -> None:
 def test_every_further_context_adds_its_eta_to_theorem_1() -> None:
     policy = Omd.plain()
     bounds = [
-        find_regret_bound(simulate(five(), recorded(400, n), policy, rounds=400, horizon=400))[1]
+        find_regret_bound(
+            simulate(
+                make_five_expert_problem(),
+                make_recorded_environment(400, n),
+                policy,
+                rounds=400,
+                horizon=400,
+            )
+        )[1]
         for n in (1, 3)
     ]
-    assert_allclose(bounds[1] - bounds[0], 2 * policy.proximal(five(), 400) / 400)
+    assert_allclose(
+        bounds[1] - bounds[0], 2 * policy.proximal(make_five_expert_problem(), 400) / 400
+    )
 
 
 def test_the_unit_of_a_cost_does_not_change_the_score() -> None:
     cents = Problem(
-        five().experts,
-        {**five().costs, "usd": 100 * five().costs["usd"]},
-        [limit.at(100 * limit.bound) if limit.name == "usd" else limit for limit in five().limits],
+        make_five_expert_problem().experts,
+        {**make_five_expert_problem().costs, "usd": 100 * make_five_expert_problem().costs["usd"]},
+        [
+            limit.at(100 * limit.bound) if limit.name == "usd" else limit
+            for limit in make_five_expert_problem().limits
+        ],
         draws=2,
     )
-    traces = [simulate(p, steady(), "omd", rounds=300, horizon=300) for p in (five(), cents)]
+    traces = [
+        simulate(p, make_stationary_environment(), "omd", rounds=300, horizon=300)
+        for p in (make_five_expert_problem(), cents)
+    ]
     assert_allclose(
         compute_running_violations(traces[0]), compute_running_violations(traces[1]), atol=1e-12
     )
@@ -112,10 +138,10 @@ def test_an_empty_surrogate_is_scored_against_the_exact_limits() -> None:
 
 
 def test_exact_regret_is_against_the_optimum_under_exact_limits() -> None:
-    values = recorded(500).values
+    values = make_recorded_environment(500).values
     trace = simulate_plain(horizon=500)
     usual, true = score(trace, values), score(trace, values, exact=True)
-    best = optimum(five(), values, exact=True)
+    best = optimum(make_five_expert_problem(), values, exact=True)
     assert true.best.value == best.value > usual.best.value
     assert true.regret == pytest.approx(best.value - true.expected)
     assert "under the paper's surrogate of the limits, proved to within 1e-9" in str(usual)
@@ -125,20 +151,26 @@ def test_exact_regret_is_against_the_optimum_under_exact_limits() -> None:
 
 
 def test_with_contexts_both_regrets_use_the_same_kind_of_optimum() -> None:
-    environment = recorded(300, 3)
-    trace = simulate(five(), environment, "omd", rounds=300)
+    environment = make_recorded_environment(300, 3)
+    trace = simulate(make_five_expert_problem(), environment, "omd", rounds=300)
     usual, true = (score(trace, environment.values, exact=exact) for exact in (False, True))
     for one, exact in ((usual, False), (true, True)):
         shared = optimum(
-            five(), environment.values, contexts=trace.record.contexts, aggregate=True, exact=exact
+            make_five_expert_problem(),
+            environment.values,
+            contexts=trace.record.contexts,
+            aggregate=True,
+            exact=exact,
         )
         assert one.aggregate == shared.value - one.expected
     assert true.aggregate > usual.aggregate
 
 
 def test_an_optimum_of_the_other_kind_is_refused() -> None:
-    values, trace = recorded(500).values, simulate_plain(horizon=500)
-    exact, surrogate = (optimum(five(), values, exact=one) for one in (True, False))
+    values, trace = make_recorded_environment(500).values, simulate_plain(horizon=500)
+    exact, surrogate = (
+        optimum(make_five_expert_problem(), values, exact=one) for one in (True, False)
+    )
     with pytest.raises(ValuesError, match=r"got one under the exact limits; pass exact=True"):
         score(trace, values, exact)
     with pytest.raises(
@@ -159,24 +191,35 @@ def test_a_gap_is_rounded_up_to_two_digits(gap: float, text: str) -> None:
 
 def test_values_of_other_rounds_are_refused() -> None:
     with pytest.raises(ValuesError, match="same rounds"):
-        score(simulate_plain(), recorded(400).values)
+        score(simulate_plain(), make_recorded_environment(400).values)
     with pytest.raises(ValuesError, match="keep_distributions=True"):
-        score(simulate_plain(keep_distributions=False), recorded(500).values)
+        score(simulate_plain(keep_distributions=False), make_recorded_environment(500).values)
 
 
 def test_the_text_marks_bounds_that_do_not_apply() -> None:
-    values = recorded(500).values
-    plain, batched = simulate_plain(horizon=500), simulate(five(), recorded(500), "omd", rounds=500)
+    values = make_recorded_environment(500).values
+    plain, batched = (
+        simulate_plain(horizon=500),
+        simulate(make_five_expert_problem(), make_recorded_environment(500), "omd", rounds=500),
+    )
     assert "plain algorithm" not in str(score(plain, values))
     assert "Corollary (of the plain algorithm)" in str(score(batched, values))
-    several = simulate(five(), recorded(500, 3), "omd", rounds=500)
-    assert "one budget for all" in str(score(several, recorded(500, 3).values))
+    several = simulate(
+        make_five_expert_problem(), make_recorded_environment(500, 3), "omd", rounds=500
+    )
+    assert "one budget for all" in str(score(several, make_recorded_environment(500, 3).values))
 
 
 @pytest.mark.parametrize("policy", ["random", "cbwk", "ts", "moe"])
 def test_a_policy_without_a_theorem_is_scored_by_its_rewards(policy: str) -> None:
-    values = recorded(300).values
-    trace = simulate(five(), recorded(300), policy, rounds=300, keep_distributions=False)
+    values = make_recorded_environment(300).values
+    trace = simulate(
+        make_five_expert_problem(),
+        make_recorded_environment(300),
+        policy,
+        rounds=300,
+        keep_distributions=False,
+    )
     result = score(trace, values)
     assert result.expected == result.reward == trace.rewards.mean()
     assert result.regret == pytest.approx(result.best.value - trace.rewards.mean())
@@ -189,7 +232,7 @@ def test_a_policy_without_a_theorem_is_scored_by_its_rewards(policy: str) -> Non
 
 
 def test_prices_do_not_depend_on_how_a_batch_is_summed() -> None:
-    problem, results = five(), []
+    problem, results = make_five_expert_problem(), []
     for policy in (Omd(eta=20.0), Omd(eta=200.0, batch_gradient="sum")):
         rule = policy.bind(problem)
         state = policy.start(rule)
@@ -199,4 +242,4 @@ def test_prices_do_not_depend_on_how_a_batch_is_summed() -> None:
 
 
 def test_a_problem_in_units_of_its_largest_costs_keeps_its_period() -> None:
-    assert scale_problem_costs(five().replace(period=40)).period == 40
+    assert scale_problem_costs(make_five_expert_problem().replace(period=40)).period == 40

@@ -1,4 +1,4 @@
-"""A policy that is one file and one line of the registry: the worked example of CONTRIBUTING.md."""
+"""The worked example of CONTRIBUTING.md: a policy is one file and one line of the registry."""
 
 import os
 import re
@@ -11,8 +11,8 @@ from bylot.policies import POLICY_CLASSES, registry
 ROOT = Path(__file__).parents[1]
 CHECKS = """
 from rotate import Rotate
-from small import five, recorded
-from traces import same
+from sample_problem import make_five_expert_problem, make_recorded_environment
+from traces import traces_are_equal
 
 from bylot import Router, play, policies, simulate
 
@@ -20,9 +20,11 @@ policies.register_policy(Rotate)
 assert policies.summarize_policy("rotate").startswith("asks the experts in turn")
 
 # The router and the simulator play the same.
-router = Router(five(), "rotate", seed=2)
-trace = play(router, recorded(40), 40)
-assert same(trace, simulate(five(), recorded(40), "rotate", rounds=40, seed=2))
+router = Router(make_five_expert_problem(), "rotate", seed=2)
+trace = play(router, make_recorded_environment(40), 40)
+environment = make_recorded_environment(40)
+simulated = simulate(make_five_expert_problem(), environment, "rotate", rounds=40, seed=2)
+assert traces_are_equal(trace, simulated)
 assert router.core.state.drawn.tolist() == [[16] * 5]
 
 # It is saved and continues where it stopped.
@@ -35,7 +37,7 @@ assert loaded.reward(decision.id, 0.5) == "learned"
 assert [loaded.decide() for _ in range(5)] == [router.decide() for _ in range(5)]
 
 # Its state follows the experts when the problem changes.
-pool, router = five(), Router(five(), "rotate")
+pool, router = make_five_expert_problem(), Router(make_five_expert_problem(), "rotate")
 for _ in range(5):
     router.decide()
 router.change(pool.replace(experts=[*pool.experts[1:], "new"]))
@@ -44,8 +46,10 @@ assert "new" in router.decide().subset
 """
 
 
-def test_the_example_plays_is_saved_and_follows_a_change_of_the_problem(tmp_path: Path) -> None:
-    """In a process with a cache of its own: the shared one must not name types of the example."""
+def test_the_example_policy_plays_is_saved_and_follows_a_change_of_the_problem(
+    tmp_path: Path,
+) -> None:
+    """The process has its own cache: the shared one must not have types of the example."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (code,) = re.findall(r'```python\n("""rotate.*?)```', page, re.DOTALL)
     (tmp_path / "rotate.py").write_text(code, encoding="utf-8")

@@ -16,7 +16,7 @@ from bylot.optima import Optimum, ValueStack, optimum
 from bylot.optima.objective import Objective
 from bylot.optima.policy_search import Subproblem
 from bylot.problem import Limit, Problem, at_least, at_most
-from small import distance_to_box, expected_reward, lemma_1_gradient
+from sample_problem import distance_to_box, expected_reward, lemma_1_gradient
 
 CERTIFIED = 1e-8
 

@@ -8,39 +8,50 @@ from bylot import Router, play, simulate
 from bylot.environments import Given
 from bylot.errors import ValuesError
 from bylot.policies import POLICIES
-from small import five, recorded
-from traces import same
+from sample_problem import make_five_expert_problem, make_recorded_environment
+from traces import traces_are_equal
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_router_and_the_compiled_loop_give_the_same_trace(policy: str) -> None:
-    environment = recorded(120)
-    trace = play(Router(five(), policy, seed=9, horizon=120), environment, 120)
-    assert same(trace, simulate(five(), environment, policy, rounds=120, seed=9, horizon=120))
-    assert not same(trace, simulate(five(), environment, policy, rounds=120, seed=8, horizon=120))
+    environment = make_recorded_environment(120)
+    trace = play(Router(make_five_expert_problem(), policy, seed=9, horizon=120), environment, 120)
+    assert traces_are_equal(
+        trace,
+        simulate(make_five_expert_problem(), environment, policy, rounds=120, seed=9, horizon=120),
+    )
+    assert not traces_are_equal(
+        trace,
+        simulate(make_five_expert_problem(), environment, policy, rounds=120, seed=8, horizon=120),
+    )
 
 
 def test_contexts_are_named_by_their_numbers() -> None:
-    environment = recorded(200, contexts=4)
+    environment = make_recorded_environment(200, contexts=4)
     numbers = list(dict.fromkeys(environment.index.tolist()))
     environment = Given(environment.values, [numbers.index(x) for x in environment.index])
-    router = Router(five(), "omd", seed=2)
+    router = Router(make_five_expert_problem(), "omd", seed=2)
     trace = play(router, environment, 200)
-    assert same(trace, simulate(five(), environment, "omd", rounds=200, seed=2))
+    assert traces_are_equal(
+        trace, simulate(make_five_expert_problem(), environment, "omd", rounds=200, seed=2)
+    )
     assert list(router.core.contexts) == ["0", "1", "2", "3"]
 
 
 def test_a_run_can_continue_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bylot.simulation.CHUNK_ROUNDS", 16)
-    environment, router = recorded(100), Router(five(), "omd", seed=1)
+    environment, router = (
+        make_recorded_environment(100),
+        Router(make_five_expert_problem(), "omd", seed=1),
+    )
     halves = [play(router, environment, 50), play(router, environment, 50, start=50)]
-    expected = simulate(five(), environment, "omd", rounds=100, seed=1)
+    expected = simulate(make_five_expert_problem(), environment, "omd", rounds=100, seed=1)
     assert_array_equal(np.concatenate([half.draws for half in halves]), expected.draws)
     assert_array_equal(np.concatenate([half.rewards for half in halves]), expected.rewards)
 
 
 def test_an_environment_of_another_size_is_refused() -> None:
-    router = Router(five(), "omd")
+    router = Router(make_five_expert_problem(), "omd")
     with pytest.raises(ValuesError, match="has 3 experts and the problem 5"):
         play(router, Given(np.ones((4, 1, 3))), 4)
     with pytest.raises(ValuesError, match="no environment"):

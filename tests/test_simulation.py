@@ -13,7 +13,11 @@ from bylot.errors import BylotError, ValuesError
 from bylot.policies import POLICIES
 from bylot.simulation import Trace
 from bylot_bench.simulate import run
-from small import five, recorded, steady
+from sample_problem import (
+    make_five_expert_problem,
+    make_recorded_environment,
+    make_stationary_environment,
+)
 
 
 def assert_traces_equal(one: Trace, other: Trace) -> None:
@@ -25,7 +29,13 @@ def assert_traces_equal(one: Trace, other: Trace) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_same_seed_gives_the_same_trace_on_any_number_of_threads(policy: str) -> None:
     def play(seed: int) -> Trace:
-        return simulate(five(), steady(), policy, rounds=1_000, seed=seed)
+        return simulate(
+            make_five_expert_problem(),
+            make_stationary_environment(),
+            policy,
+            rounds=1_000,
+            seed=seed,
+        )
 
     alone = [play(seed) for seed in range(8)]
     for threads in (1, 2, 5):
@@ -35,27 +45,36 @@ def test_the_same_seed_gives_the_same_trace_on_any_number_of_threads(policy: str
 
 
 def test_another_seed_gives_another_trace() -> None:
-    one, other = (simulate(five(), steady(), rounds=200, seed=seed).draws for seed in (0, 1))
+    one, other = (
+        simulate(
+            make_five_expert_problem(), make_stationary_environment(), rounds=200, seed=seed
+        ).draws
+        for seed in (0, 1)
+    )
     assert (one != other).any()
 
 
 def test_the_length_of_the_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = simulate(five(), steady(), rounds=700)
+    expected = simulate(make_five_expert_problem(), make_stationary_environment(), rounds=700)
     monkeypatch.setattr(simulation, "CHUNK_ROUNDS", 97)
-    assert_traces_equal(simulate(five(), steady(), rounds=700), expected)
+    assert_traces_equal(
+        simulate(make_five_expert_problem(), make_stationary_environment(), rounds=700), expected
+    )
 
 
 def test_the_trace_adds_up() -> None:
-    environment = recorded(300)
-    trace = simulate(five(), environment, "omd", rounds=300)
+    environment = make_recorded_environment(300)
+    trace = simulate(make_five_expert_problem(), environment, "omd", rounds=300)
     for t in (0, 17, 299):
         panel = np.unique(trace.draws[t])
         assert_allclose(trace.rewards[t], environment.values[t][:, panel].max(axis=1).sum())
-        assert_allclose(trace.spend[t], five().rows[:, panel].sum(axis=1))
+        assert_allclose(trace.spend[t], make_five_expert_problem().rows[:, panel].sum(axis=1))
     assert_allclose(
         trace.record.draw_probabilities[5], trace.record.distributions[5][trace.draws[5]]
     )
-    short = simulate(five(), environment, "omd", rounds=300, keep_distributions=False)
+    short = simulate(
+        make_five_expert_problem(), environment, "omd", rounds=300, keep_distributions=False
+    )
     assert short.record.distributions.shape == (0, 5)
 
 
@@ -72,12 +91,12 @@ def test_the_trace_adds_up() -> None:
 )
 def test_invalid_arguments_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(BylotError, match=words):
-        simulate(five(), recorded(300), **settings)
+        simulate(make_five_expert_problem(), make_recorded_environment(300), **settings)
 
 
 def test_values_in_place_of_an_environment_are_refused_with_a_hint() -> None:
     with pytest.raises(ValuesError, match=r"wrap values in bylot\.environments\.Given"):
-        simulate(five(), recorded(300).values, rounds=3)  # type: ignore[arg-type]
+        simulate(make_five_expert_problem(), make_recorded_environment(300).values, rounds=3)  # type: ignore[arg-type]
 
 
 class BrokenEnvironment(Noisy):
@@ -105,16 +124,18 @@ def test_rounds_that_do_not_match_the_environment_are_refused(
     values: Any, contexts: Any, words: str
 ) -> None:
     with pytest.raises(ValuesError, match=words):
-        simulate(five(), BrokenEnvironment(Rounds(values, contexts)), rounds=3)
+        simulate(make_five_expert_problem(), BrokenEnvironment(Rounds(values, contexts)), rounds=3)
 
 
 def test_a_reward_above_the_range_by_rounding_is_not_an_error() -> None:
-    simulate(five(), Noisy(np.ones((9, 5)), worth=1 / 9), rounds=3)  # nine ninths are above 1
+    simulate(
+        make_five_expert_problem(), Noisy(np.ones((9, 5)), worth=1 / 9), rounds=3
+    )  # nine ninths are above 1
 
 
 def test_an_environment_of_another_size_is_refused() -> None:
     with pytest.raises(ValuesError, match="2 experts and the problem 5"):
-        simulate(five(), Noisy([[0.5, 0.5]]), rounds=3)
+        simulate(make_five_expert_problem(), Noisy([[0.5, 0.5]]), rounds=3)
 
 
 def test_the_compiled_loop_and_the_numpy_loop_of_the_benchmark_agree() -> None:

@@ -20,7 +20,7 @@ from bylot.numerics.sum_max import (
     sort_experts,
     sum_max,
 )
-from small import expected_reward, lemma_1_gradient
+from sample_problem import expected_reward, lemma_1_gradient
 
 CASES = [(2, 1), (2, 4), (3, 2), (3, 3), (4, 3), (5, 2), (5, 4)]  # K, M
 

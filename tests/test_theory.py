@@ -16,7 +16,7 @@ from bylot.policies.base import decide, learn
 from bylot.policies.omd import DualStep
 from bylot.simulation import Trace
 from bylot.theory import theorem_1
-from small import distance_to_box
+from sample_problem import distance_to_box
 
 T = 40_000
 # Equal shares break both limits: half of the mass is on expensive experts, a quarter on juniors.

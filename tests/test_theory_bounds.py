@@ -14,7 +14,7 @@ from bylot.numerics.box import clip_to_unit_ball, dual_slope_at
 from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import sum_max
 from bylot.problem import Box, Problem, at_least, at_most
-from small import distance_to_box
+from sample_problem import distance_to_box
 
 
 def project_onto_unit_ball(w: Floats) -> Floats:

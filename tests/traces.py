@@ -1,21 +1,21 @@
-"""Traces side by side."""
+"""Comparison of traces."""
 
 import numpy as np
 from numpy.testing import assert_array_equal
 
 from bylot import Trace
 
-LEFT_OUT = ("distributions", "propensities")
+IGNORED_FIELDS = ("distributions", "propensities")
 
 
-def same(one: Trace, other: Trace) -> bool:
-    """Are all rounds equal, to the last bit? So are propensities, where both know them."""
+def traces_are_equal(one: Trace, other: Trace) -> bool:
+    """Whether all rounds are equal to the last bit, and propensities where both have them."""
     a, b = one.record, other.record
-    told = ~np.isnan(a.propensities) & ~np.isnan(b.propensities)
+    both_known = ~np.isnan(a.propensities) & ~np.isnan(b.propensities)
     try:
-        assert_array_equal(a.propensities[told], b.propensities[told])
+        assert_array_equal(a.propensities[both_known], b.propensities[both_known])
         for name in a._fields:
-            if name not in LEFT_OUT:
+            if name not in IGNORED_FIELDS:
                 assert_array_equal(getattr(a, name), getattr(b, name), name)
     except AssertionError:
         return False

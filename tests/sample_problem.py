@@ -1,4 +1,4 @@
-"""Small pools that several tests play on."""
+"""A problem of five experts and its environments, which several tests use."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,8 +9,8 @@ from bylot.numerics.sum_max import expected_rewards, reward_and_slope, sort_expe
 from bylot.problem import Box, Problem, at_least, at_most
 
 
-def five(floor: float | None = None, draws: int = 2) -> Problem:
-    """Five experts; the best are dear, one group must be served, both sides of one cost limited."""
+def make_five_expert_problem(floor: float | None = None, draws: int = 2) -> Problem:
+    """Five experts; the best are expensive, one group must be asked, one cost has two limits."""
     return Problem(
         experts=["ann", "bob", "cat", "dan", "eve"],
         costs={"usd": [4.0, 3.0, 1.0, 1.0, 0.5], "junior": [0, 0, 1, 0, 1]},
@@ -29,12 +29,12 @@ SKILLS = np.array(
 )
 
 
-def steady() -> Noisy:
+def make_stationary_environment() -> Noisy:
     """Noise around fixed skills, rewards in [0, 1]: three dimensions of at most a third each."""
     return Noisy(SKILLS, worth=1 / 3)
 
 
-def recorded(rounds: int = 400, contexts: int = 1, seed: int = 3) -> Given:
+def make_recorded_environment(rounds: int = 400, contexts: int = 1, seed: int = 3) -> Given:
     """Uniform values and a fixed sequence of contexts."""
     rng = np.random.default_rng(seed)
     values: Floats = rng.random((rounds, 3, 5)) / 3
