@@ -1,6 +1,6 @@
-"""The paper's seven baselines, round by round against a plain reading of its section 6.3.
+"""The paper's seven baselines, round by round against a reference of its section 6.3.
 
-The reading keeps lists and dictionaries, sorts, and shares nothing with the compiled policies but
+The reference keeps lists and dictionaries, sorts, and shares nothing with the compiled policies but
 the random inputs: uniforms, Beta and Gumbel draws.
 """
 
@@ -21,20 +21,22 @@ from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, WARMUP_STREAM, R
 from bylot.numerics.variates import add_gumbels, fill_betas
 from bylot.policies import POLICIES, Cbwk, Cucb, Greedy, Moe, Policy, Random, Ts, TsBwk
 from bylot.policies.base import Ticket, compute_inclusion
-from small import five, recorded
+from sample_problem import make_five_expert_problem, make_recorded_environment
 
 SEED = 5
-UNTOLD = [n for n, p in POLICIES.items() if not (p.draws_iid or p.draws_sets or n == "noisy-or")]
+WITHOUT_PROPENSITIES = [
+    n for n, p in POLICIES.items() if not (p.draws_iid or p.draws_sets or n == "noisy-or")
+]
 CASES: Mapping[str, Policy] = {
-    **{n: POLICIES[n] for n in UNTOLD},
+    **{n: POLICIES[n] for n in WITHOUT_PROPENSITIES},
     "moe, quick": Moe(rate=0.3, step=0.05),
     "moe, instant": Moe(rate=0.3, step=0.05, dual_on="instant"),
     "cbwk, little bonus": Cbwk(c=0.2, step=3.0, dual_on="instant"),
 }
-FREE = Problem(five().experts, {}, draws=2)
+UNLIMITED = Problem(make_five_expert_problem().experts, {}, draws=2)
 
 
-class Reading:
+class ReferenceBaseline:
     """One of the baselines as the paper describes it."""
 
     def __init__(self, problem: Problem, policy: Policy, horizon: int | None) -> None:
@@ -52,15 +54,15 @@ class Reading:
         self.credits: dict[int, list[tuple[set[int], float]]] = {}
         self.theta: dict[int, Any] = {}
 
-    def decide(self, x: int, t: int, up: set[int]) -> list[int]:
-        """Draws of round t in context x among those up."""
+    def decide(self, x: int, t: int, available: set[int]) -> list[int]:
+        """Draws of round t in context x among the available."""
         if self.paid:
             self.ascend()
         panels = self.panels.setdefault(x, [])
         scores = self.scores(x, t, len(panels))
-        best = sorted(up, key=lambda i: (-scores[i], i))[: self.M]
+        best = sorted(available, key=lambda i: (-scores[i], i))[: self.M]
         if isinstance(self.policy, Random):
-            best = self.shuffled(sorted(up), self.M, t, 0)
+            best = self.shuffled(sorted(available), self.M, t, 0)
         panels.append(set(best))
         self.paid.append([sum((row[i] for i in best), start=0.0) for _, _, row in self.limits])
         return list(itertools.islice(itertools.cycle(best), self.M))
@@ -79,7 +81,7 @@ class Reading:
             self.lam[j] = max(0.0, self.lam[j] + step * violation)
 
     def scores(self, x: int, t: int, n: int) -> list[float]:
-        """What the choice goes by in the n-th visit of x (from 0)."""
+        """Scores by which experts are chosen in the n-th visit of x (from 0)."""
         K, M = self.K, self.M
         if isinstance(self.policy, Moe):
             noisy = np.array(self.theta.setdefault(x, np.zeros(K)))
@@ -89,9 +91,9 @@ class Reading:
             return [0.0] * K
         if n == 0:
             self.orders[x] = self.shuffled(list(range(K)), K, t, WARMUP_STREAM)
-        if n < math.ceil(K / M):  # whose turn it is: the order from place n M on, and round again
-            turn = [self.orders[x][(n * M + k) % K] for k in range(K)]
-            return [-float(turn.index(i)) for i in range(K)]
+        if n < math.ceil(K / M):  # the order from position n M on, cyclically
+            rotation = [self.orders[x][(n * M + k) % K] for k in range(K)]
+            return [-float(rotation.index(i)) for i in range(K)]
         beliefs = self.beliefs(x, t, n)
         for j, (sign, _, row) in enumerate(self.limits):
             beliefs = [s + self.lam[j] * sign * row[i] for i, s in enumerate(beliefs)]
@@ -99,10 +101,12 @@ class Reading:
 
     def beliefs(self, x: int, t: int, n: int) -> list[float]:
         """Indices, or draws from the posteriors."""
-        got = [[r for panel, r in self.credits.get(x, []) if i in panel] for i in range(self.K)]
+        rewards_of = [
+            [r for panel, r in self.credits.get(x, []) if i in panel] for i in range(self.K)
+        ]
         if isinstance(self.policy, (Ts, TsBwk)):
-            alpha = [math.fsum([1.0, *rs]) for rs in got]
-            beta = [math.fsum([1.0, *(1 - r for r in rs)]) for rs in got]
+            alpha = [math.fsum([1.0, *rs]) for rs in rewards_of]
+            beta = [math.fsum([1.0, *(1 - r for r in rs)]) for rs in rewards_of]
             draws = np.empty(self.K)
             fill_betas(draws, np.array(alpha), np.array(beta), RngKey(SEED, t), BELIEF_STREAM)
             return list(draws)
@@ -110,7 +114,7 @@ class Reading:
         indices = []
         for i in range(self.K):
             drawn = sum(i in panel for panel in self.panels[x])
-            mean = sum(got[i]) / len(got[i]) if got[i] else 1.0
+            mean = sum(rewards_of[i]) / len(rewards_of[i]) if rewards_of[i] else 1.0
             bonus = c * math.sqrt(2 * math.log(n + 1) / drawn) if drawn else math.inf
             indices.append(mean + bonus)
         return indices
@@ -126,7 +130,7 @@ class Reading:
             self.theta[x] = theta + self.policy.rate * r * (member - p)
 
     def shuffled(self, items: list[int], count: int, t: int, stream: int) -> list[int]:
-        """The first of a random order: each place gets one of those that are left."""
+        """The first `count` of a random order: each position gets one of the remaining items."""
         count = min(count, len(items))
         for j, u in enumerate(draw_uniforms(RngKey(SEED, t), stream, count)):
             k = j + math.floor(u * (len(items) - j))
@@ -139,40 +143,49 @@ class Reading:
 def test_the_compiled_policy_plays_what_the_paper_describes(
     case: str, contexts: int, horizon: int | None
 ) -> None:
-    problem, environment, policy = five(), recorded(400, contexts), CASES[case]
+    problem, environment, policy = (
+        make_five_expert_problem(),
+        make_recorded_environment(400, contexts),
+        CASES[case],
+    )
     trace = simulate(problem, environment, policy, rounds=400, seed=SEED, horizon=horizon)
-    reading = Reading(problem, policy, horizon)
+    reference = ReferenceBaseline(problem, policy, horizon)
     for t, (V, x) in enumerate(zip(environment.values, environment.index.tolist(), strict=True)):
-        draws = reading.decide(x, t, set(range(5)))
+        draws = reference.decide(x, t, set(range(5)))
         assert trace.draws[t].tolist() == draws, t
-        reading.learn(x, set(draws), float(V[:, draws].max(axis=1).sum()))
+        reference.learn(x, set(draws), float(V[:, draws].max(axis=1).sum()))
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_with_outages_and_rewards_that_come_late_or_never(case: str) -> None:
-    problem, policy, rng = five(draws=3), CASES[case], np.random.default_rng(8)
-    router, reading = Router(problem, policy, seed=SEED), Reading(problem, policy, None)
-    place = {name: i for i, name in enumerate(problem.experts)}
-    waiting = []
+def test_with_outages_and_late_or_missing_rewards_the_policy_equals_the_reference(
+    case: str,
+) -> None:
+    problem, policy, rng = make_five_expert_problem(draws=3), CASES[case], np.random.default_rng(8)
+    router, reference = Router(problem, policy, seed=SEED), ReferenceBaseline(problem, policy, None)
+    position = {name: i for i, name in enumerate(problem.experts)}
+    unrewarded = []
     for t in range(300):
         x, mask = int(rng.integers(2)), rng.random(5) < (0.6 if t % 3 else 2.0)
         mask[rng.integers(5)] = True
-        up = {int(i) for i in np.flatnonzero(mask)}
-        decision = router.decide(f"context {x}", [problem.experts[i] for i in up])
-        draws = reading.decide(x, t, up)
-        assert [place[name] for name in decision.draws] == draws, t
+        available = {int(i) for i in np.flatnonzero(mask)}
+        decision = router.decide(f"context {x}", [problem.experts[i] for i in available])
+        draws = reference.decide(x, t, available)
+        assert [position[name] for name in decision.draws] == draws, t
         assert set(decision.subset) == {problem.experts[i] for i in draws}
-        waiting.append((decision.id, x, set(draws), float(rng.random())))
-        while len(waiting) > 5:
-            id, x, panel, reward = waiting.pop(int(rng.integers(5)))
+        unrewarded.append((decision.id, x, set(draws), float(rng.random())))
+        while len(unrewarded) > 5:
+            id, x, panel, reward = unrewarded.pop(int(rng.integers(5)))
             if rng.random() < 0.8:
                 router.reward(id, reward)
-                reading.learn(x, panel, reward)
+                reference.learn(x, panel, reward)
 
 
 def test_the_tests_above_would_notice_another_step() -> None:
     policies: list[Policy] = [Cbwk(step=3.0), Cbwk(step=3.1), Moe(rate=0.3), Moe(rate=0.31)]
-    draws = [simulate(five(), recorded(), policy, rounds=400).draws for policy in policies]
+    draws = [
+        simulate(make_five_expert_problem(), make_recorded_environment(), policy, rounds=400).draws
+        for policy in policies
+    ]
     assert (draws[0] != draws[1]).any()
     assert (draws[2] != draws[3]).any()
 
@@ -182,67 +195,81 @@ def test_the_tests_above_would_notice_another_step() -> None:
     [(Cbwk(), Cucb()), (TsBwk(), Ts()), (Cbwk(c=0), Greedy()), (Cbwk(c=0.5), Cucb(c=0.5))],
     ids=str,
 )
-def test_without_limits_a_policy_with_knapsacks_is_the_one_without(
+def test_without_limits_a_policy_with_knapsacks_equals_the_one_without(
     aware: Policy, unaware: Policy
 ) -> None:
-    traces = [simulate(FREE, recorded(), policy, rounds=400) for policy in (aware, unaware)]
-    for mine, theirs in zip(traces[0].record, traces[1].record, strict=True):
-        assert_array_equal(mine, theirs)
-    limited = simulate(five(), recorded(), aware, rounds=400)
+    traces = [
+        simulate(UNLIMITED, make_recorded_environment(), policy, rounds=400)
+        for policy in (aware, unaware)
+    ]
+    for first_array, second_array in zip(traces[0].record, traces[1].record, strict=True):
+        assert_array_equal(first_array, second_array)
+    limited = simulate(make_five_expert_problem(), make_recorded_environment(), aware, rounds=400)
     assert (limited.draws != traces[0].draws).any()
 
 
 @pytest.mark.parametrize("name", [n for n, policy in POLICIES.items() if not policy.uses_limits])
-def test_a_policy_that_is_not_aware_of_limits_does_not_look_at_them(name: str) -> None:
-    traces = [simulate(pool, recorded(), name, rounds=400) for pool in (FREE, five())]
+def test_a_policy_without_limits_ignores_them(name: str) -> None:
+    traces = [
+        simulate(pool, make_recorded_environment(), name, rounds=400)
+        for pool in (UNLIMITED, make_five_expert_problem())
+    ]
     assert_array_equal(traces[0].draws, traces[1].draws)
 
 
-def teams(trace: Trace, start: int = 0) -> set[frozenset[int]]:
+def list_panels(trace: Trace, start: int = 0) -> set[frozenset[int]]:
     """The different panels that were played."""
     return {frozenset(panel) for panel in trace.draws[start:].tolist()}
 
 
 @pytest.mark.parametrize("name", ["greedy", "cucb"])
 def test_a_shared_reward_locks_indices_to_the_teams_of_the_warm_up(name: str) -> None:
-    free = Problem([f"w{i}" for i in range(50)], {}, draws=5)
-    trace = simulate(free, make_crowd_environment(make_crowd_problem()), name, rounds=5_000)
-    first = {frozenset(panel) for panel in trace.draws[:10].tolist()}
-    assert len(first) == 10
-    assert sorted(i for team in first for i in team) == list(range(50))
-    assert teams(trace) == first
-    # Others are not locked: a draw tells two experts apart that have the same past.
+    unlimited = Problem([f"w{i}" for i in range(50)], {}, draws=5)
+    trace = simulate(unlimited, make_crowd_environment(make_crowd_problem()), name, rounds=5_000)
+    warmup_panels = {frozenset(panel) for panel in trace.draws[:10].tolist()}
+    assert len(warmup_panels) == 10
+    assert sorted(i for panel in warmup_panels for i in panel) == list(range(50))
+    assert list_panels(trace) == warmup_panels
+    # Others are not locked: a draw distinguishes two experts with the same past.
     assert (
-        len(teams(simulate(free, make_crowd_environment(make_crowd_problem()), "ts", rounds=5_000)))
+        len(
+            list_panels(
+                simulate(
+                    unlimited, make_crowd_environment(make_crowd_problem()), "ts", rounds=5_000
+                )
+            )
+        )
         > 100
     )
 
 
-DEAR = Problem(
-    [f"dear {i}" for i in range(5)] + [f"cheap {i}" for i in range(15)],
+EXPENSIVE_EXPERTS = Problem(
+    [f"expensive {i}" for i in range(5)] + [f"cheap {i}" for i in range(15)],
     {"usd": [1.0] * 5 + [0.1] * 15},
     [at_most("usd", 0.6)],
     draws=3,
 )
-BETTER = Noisy([[0.9] * 5 + [0.5] * 15])
+EXPENSIVE_ARE_BETTER = Noisy([[0.9] * 5 + [0.5] * 15])
 
 
-def spent(policy: str, problem: Problem = DEAR, world: Noisy = BETTER) -> float:
+def simulate_mean_cost(
+    policy: str, problem: Problem = EXPENSIVE_EXPERTS, environment: Noisy = EXPENSIVE_ARE_BETTER
+) -> float:
     """Mean cost under the first limit of 5,000 rounds."""
-    trace = simulate(problem, world, policy, rounds=5_000, horizon=5_000)
+    trace = simulate(problem, environment, policy, rounds=5_000, horizon=5_000)
     return float(trace.spend[:, 0].mean())
 
 
 @pytest.mark.parametrize("policy", ["cbwk-instant", "ts-bwk-instant"])
-def test_a_budget_is_kept_by_those_who_look_at_it(policy: str) -> None:
+def test_policies_that_use_limits_keep_a_budget(policy: str) -> None:
     # lam sums up 10 / sqrt(T) times the violations, so their mean is at most lam / (10 sqrt(T));
     # and a lam of 2 outweighs any reward.
-    assert spent(policy) <= 0.6 + 2 / (10 * math.sqrt(5_000))
+    assert simulate_mean_cost(policy) <= 0.6 + 2 / (10 * math.sqrt(5_000))
 
 
 @pytest.mark.parametrize("policy", ["greedy", "cucb", "ts"])
-def test_a_budget_is_broken_by_those_who_do_not(policy: str) -> None:
-    assert spent(policy) > 0.9
+def test_policies_that_ignore_limits_break_a_budget(policy: str) -> None:
+    assert simulate_mean_cost(policy) > 0.9
 
 
 JUNIOR = Problem(
@@ -251,79 +278,88 @@ JUNIOR = Problem(
     [at_least("junior", 1.0)],
     draws=3,
 )
-WORSE = Noisy([[0.8] * 15 + [0.2] * 5])
+JUNIORS_ARE_WORSE = Noisy([[0.8] * 15 + [0.2] * 5])
 
 
 @pytest.mark.parametrize("policy", ["cbwk", "ts-bwk", "cbwk-instant", "ts-bwk-instant"])
-def test_a_lower_limit_is_steered_to(policy: str) -> None:
-    assert spent(policy, JUNIOR, WORSE) > 0.97
-    assert spent("ts", JUNIOR, WORSE) < 0.7
+def test_policies_that_use_limits_approach_a_lower_limit(policy: str) -> None:
+    assert simulate_mean_cost(policy, JUNIOR, JUNIORS_ARE_WORSE) > 0.97
+    assert simulate_mean_cost("ts", JUNIOR, JUNIORS_ARE_WORSE) < 0.7
 
 
-def test_a_gate_learns_both_what_is_good_and_what_is_allowed() -> None:
-    free = Problem(DEAR.experts, {"usd": DEAR.costs["usd"]}, draws=3)
-    world = Noisy([[0.9] * 5 + [0.1] * 15])
+def test_moe_learns_rewards_and_limits() -> None:
+    unlimited = Problem(EXPENSIVE_EXPERTS.experts, {"usd": EXPENSIVE_EXPERTS.costs["usd"]}, draws=3)
+    environment = Noisy([[0.9] * 5 + [0.1] * 15])
     quick = Moe(rate=0.05, step=0.05)
-    dear = [
-        float((simulate(pool, world, quick, rounds=5_000).draws[-1_000:] < 5).mean())
-        for pool in (free, DEAR)
+    expensive_shares = [
+        float((simulate(pool, environment, quick, rounds=5_000).draws[-1_000:] < 5).mean())
+        for pool in (unlimited, EXPENSIVE_EXPERTS)
     ]
-    assert dear[0] > 0.9
-    assert dear[1] < dear[0] - 0.2
+    assert expensive_shares[0] > 0.9
+    assert expensive_shares[1] < expensive_shares[0] - 0.2
 
 
 @pytest.mark.parametrize("factor", [1024.0, 1 / 4096])
 @pytest.mark.parametrize("policy", ["cbwk", "ts-bwk-instant", Moe(rate=0.3, step=0.05)], ids=str)
 def test_the_unit_of_a_cost_changes_no_decision(policy: str | Policy, factor: float) -> None:
     other = Problem(
-        five().experts,
-        {**five().costs, "usd": factor * five().costs["usd"]},
-        [one.at(one.bound * factor) if one.name == "usd" else one for one in five().limits],
+        make_five_expert_problem().experts,
+        {
+            **make_five_expert_problem().costs,
+            "usd": factor * make_five_expert_problem().costs["usd"],
+        },
+        [
+            one.at(one.bound * factor) if one.name == "usd" else one
+            for one in make_five_expert_problem().limits
+        ],
         draws=2,
     )
-    traces = [simulate(pool, recorded(), policy, rounds=400) for pool in (five(), other)]
+    traces = [
+        simulate(pool, make_recorded_environment(), policy, rounds=400)
+        for pool in (make_five_expert_problem(), other)
+    ]
     assert_array_equal(traces[0].draws, traces[1].draws)
 
 
-def test_a_gate_opens_as_gumbel_noise_has_it() -> None:
+def test_moe_draws_follow_the_gumbel_distribution() -> None:
     theta = np.array([0.0, 0.5, 1.0, -1.0])
     p = np.exp(theta) / np.exp(theta).sum()
-    chance = {(i, j): p[i] * p[j] / (1 - p[i]) for i in range(4) for j in range(4) if i != j}
+    probabilities = {(i, j): p[i] * p[j] / (1 - p[i]) for i in range(4) for j in range(4) if i != j}
     policy, n = Moe(rate=1e-9), 20_000
     router = Router(Problem(list("abcd"), {}, draws=2), policy, seed=2)
     router.core.state.theta[:] = theta
-    count = dict.fromkeys(chance, 0)
+    count = dict.fromkeys(probabilities, 0)
     for _ in range(n):
         draws = router.decide().draws
         count["abcd".index(draws[0]), "abcd".index(draws[1])] += 1
-    z = {key: (count[key] - n * q) / math.sqrt(n * q * (1 - q)) for key, q in chance.items()}
+    z = {key: (count[key] - n * q) / math.sqrt(n * q * (1 - q)) for key, q in probabilities.items()}
     assert max(map(abs, z.values())) < 5
     flat = [(n_ij - n / 12) / math.sqrt(n / 12) for n_ij in count.values()]
-    assert max(map(abs, flat)) > 5  # equal chances would be noticed
+    assert max(map(abs, flat)) > 5  # equal probabilities would be noticed
 
 
-def test_an_expert_that_was_down_in_the_warm_up_gets_its_try() -> None:
-    router = Router(FREE, "cucb", seed=1)
+def test_an_expert_unavailable_in_the_warm_up_is_tried_later() -> None:
+    router = Router(UNLIMITED, "cucb", seed=1)
     for _ in range(3):
         router.reward(router.decide(available=["ann", "bob", "cat", "dan"]).id, 1.0)
     assert "eve" in router.decide().subset
 
 
-def test_expected_costs_are_those_of_a_random_panel_and_else_of_the_panel() -> None:
-    pool = five(draws=3)
-    for up in (None, ["ann", "bob", "cat", "dan"], ["ann", "eve"]):
-        names = up or list(pool.experts)
+def test_expected_costs_are_of_a_random_panel_for_random_and_of_the_panel_otherwise() -> None:
+    pool = make_five_expert_problem(draws=3)
+    for available in (None, ["ann", "bob", "cat", "dan"], ["ann", "eve"]):
+        names = available or list(pool.experts)
         usd = dict(zip(pool.experts, pool.costs["usd"], strict=True))
-        decision = Router(pool, "random").decide(available=up)
+        decision = Router(pool, "random").decide(available=available)
         share = min(1.0, 3 / len(names))
         assert decision.expected["usd"] == pytest.approx(share * sum(usd[n] for n in names))
-        decision = Router(pool, "cucb").decide(available=up)
+        decision = Router(pool, "cucb").decide(available=available)
         assert decision.expected == pytest.approx(decision.spend)
 
 
-def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
+def test_inclusion_of_omd_is_the_probability_of_being_drawn_at_least_once() -> None:
     policy = POLICIES["omd"]
-    rule = policy.bind(FREE)
+    rule = policy.bind(UNLIMITED)
     state = policy.start(rule)
     ticket = Ticket(
         0,
@@ -341,9 +377,9 @@ def test_the_chances_of_omd_are_those_of_being_drawn_at_least_once() -> None:
     assert_allclose(compute_inclusion(rule, state, ticket), np.full(5, 1 - 0.8**2))
 
 
-@pytest.mark.parametrize("name", UNTOLD)
+@pytest.mark.parametrize("name", WITHOUT_PROPENSITIES)
 def test_probabilities_are_unknown_and_the_status_shows_who_was_drawn(name: str) -> None:
-    router = Router(five(), name, seed=3, rewards=(0.0, 8.0))
+    router = Router(make_five_expert_problem(), name, seed=3, rewards=(0.0, 8.0))
     assert set(router.status().q.values()) == {0.2}
     decisions = [router.decide() for _ in range(40)]
     assert all((d.draw_probabilities, d.inclusion, d.propensity) == (None,) * 3 for d in decisions)
@@ -352,7 +388,9 @@ def test_probabilities_are_unknown_and_the_status_shows_who_was_drawn(name: str)
     if POLICIES[name].uses_limits:
         router.core.state.multipliers.lam[:] = [0.5, 0.25, 1.0]
     status = router.status()
-    assert status.q == pytest.approx({n: names.count(n) / 80 for n in five().experts})
+    assert status.q == pytest.approx(
+        {n: names.count(n) / 80 for n in make_five_expert_problem().experts}
+    )
     assert "drawn so far: " in str(status)
     prices = [one.price for one in status.limits]
     if POLICIES[name].uses_limits:
@@ -361,16 +399,18 @@ def test_probabilities_are_unknown_and_the_status_shows_who_was_drawn(name: str)
     else:
         assert set(prices) == {None}
         assert "-  kept" in str(status) or "-  outside" in str(status)
-    trace = simulate(five(), recorded(), name, rounds=40)
+    trace = simulate(make_five_expert_problem(), make_recorded_environment(), name, rounds=40)
     assert np.isnan(trace.record.draw_probabilities).all()
     assert np.isnan(trace.record.propensities).all()
 
 
 def test_a_range_of_rewards_is_mapped_to_the_unit_interval() -> None:
-    values = recorded().values
+    values = make_recorded_environment().values
     for policy in ("cbwk", "ts-bwk", "moe"):
-        unit = simulate(five(), Given(values), policy, rounds=400)
-        wide = simulate(five(), Given(4 * values), policy, rounds=400, rewards=(0.0, 4.0))
+        unit = simulate(make_five_expert_problem(), Given(values), policy, rounds=400)
+        wide = simulate(
+            make_five_expert_problem(), Given(4 * values), policy, rounds=400, rewards=(0.0, 4.0)
+        )
         assert_array_equal(unit.draws, wide.draws)
 
 
@@ -387,8 +427,6 @@ def test_a_range_of_rewards_is_mapped_to_the_unit_interval() -> None:
         (Moe, {"step": -4e-4}, "setting step -0.0004: expected"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(
-    make: Any, settings: dict[str, Any], words: str
-) -> None:
+def test_invalid_settings_are_refused(make: Any, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         make(**settings)

@@ -1,4 +1,4 @@
-"""Room for contexts: as much as declared, or as a policy has; said before it is needed."""
+"""Capacity for contexts: as declared, or as the policy allows, and checked at creation."""
 
 from functools import partial
 from pathlib import Path
@@ -10,60 +10,64 @@ from bylot.errors import DecisionError, PolicyError
 from bylot.eventlog.audit import audit_router
 from bylot.eventlog.stored_router import StoredRouter
 from bylot.policies import noisy_or
-from small import five
+from sample_problem import make_five_expert_problem
 
 
-def test_a_context_too_many_is_refused_and_the_others_go_on(
+def test_a_context_beyond_the_capacity_is_refused_and_the_others_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
-    router = Router(five(), "noisy-or")
+    router = Router(make_five_expert_problem(), "noisy-or")
     assert router.status().max_contexts == 6
-    for n in range(6):  # not twice four, for which there is no room
+    for n in range(6):  # not twice four, which would not fit
         router.decide(f"context {n}")
     with pytest.raises(DecisionError, match="number 7, and this router has capacity for 6; use co"):
         router.decide("context 6")
     assert router.decide("context 3").t == 6
 
 
-def test_contexts_that_there_is_no_room_for_cannot_be_declared(
+def test_more_contexts_than_fit_cannot_be_declared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
-    assert Router(five(), "noisy-or", max_contexts=6).status().max_contexts == 6
+    assert Router(make_five_expert_problem(), "noisy-or", max_contexts=6).status().max_contexts == 6
     with pytest.raises(
         PolicyError, match="room for what noisy-or remembers of 6 contexts; declare"
     ):
-        Router(five(), "noisy-or", max_contexts=7)
-    assert Router(five(), "distinct", max_contexts=7).status().max_contexts == 7
-    stored = partial(
-        StoredRouter.create, f"sqlite:///{tmp_path}/bylot.db", "all", five(), "noisy-or"
+        Router(make_five_expert_problem(), "noisy-or", max_contexts=7)
+    assert Router(make_five_expert_problem(), "distinct", max_contexts=7).status().max_contexts == 7
+    create_stored_router = partial(
+        StoredRouter.create,
+        f"sqlite:///{tmp_path}/bylot.db",
+        "all",
+        make_five_expert_problem(),
+        "noisy-or",
     )
     with pytest.raises(PolicyError, match="declare at most 6"):
-        stored(max_contexts=7)
-    with stored(max_contexts=6) as router:
+        create_stored_router(max_contexts=7)
+    with create_stored_router(max_contexts=6) as router:
         assert router.status().max_contexts == 6
 
 
-def test_where_nothing_is_declared_a_store_has_as_many_as_there_is_room_for(
+def test_the_default_capacity_of_a_stored_router_is_what_fits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
     address = f"sqlite:///{tmp_path}/bylot.db"
     for policy, most in (("noisy-or", 6), ("distinct", 1_000)):
-        with StoredRouter.create(address, policy, five(), policy) as router:
+        with StoredRouter.create(address, policy, make_five_expert_problem(), policy) as router:
             assert router.status().max_contexts == most
             router.decide("chest pain")
             assert audit_router(router.handler.store, policy).fault is None
 
 
-def test_a_larger_pool_leaves_room_for_the_contexts_in_use_or_is_refused(
+def test_a_larger_pool_is_refused_if_the_contexts_in_use_do_not_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
         noisy_or, "MAX_POSTERIOR_BYTES", 8 * 25 * 8
     )  # eight contexts of five experts, five of six
-    old = five()
+    old = make_five_expert_problem()
     larger = Problem(
         [*old.experts, "zoe"],
         {name: [*row, 0.0] for name, row in old.costs.items()},

@@ -1,4 +1,4 @@
-"""Rewards that come late or never: the loop tells them as a caller of a router would."""
+"""Late and missing rewards: the compiled loop delivers them as a caller of a router would."""
 
 import math
 from contextlib import suppress
@@ -18,77 +18,118 @@ from bylot.numerics.jit import Ints
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICIES
 from bylot.simulation import Trace
-from small import five, recorded, steady
-from traces import same
+from sample_problem import (
+    make_five_expert_problem,
+    make_recorded_environment,
+    make_stationary_environment,
+)
+from traces import traces_are_equal
 
-SOME = RewardDelay(lag=7, lost=0.2)
+DELAY = RewardDelay(lag=7, lost=0.2)
 
 
-def by_hand(policy: str, world: Given, due: Ints, seed: int) -> list[list[str]]:
-    """The panels of a router that is told each reward after the decision of the round it is due."""
-    router = Router(five(), policy, seed=seed)
-    place = {name: i for i, name in enumerate(five().experts)}
-    panels, owed = [], []
-    for t, values in enumerate(world.values):
+def play_router_with_delays(
+    policy: str, environment: Given, due: Ints, seed: int
+) -> list[list[str]]:
+    """The panels of a router that gets each reward after the decision of the round it is due."""
+    router = Router(make_five_expert_problem(), policy, seed=seed)
+    position = {name: i for i, name in enumerate(make_five_expert_problem().experts)}
+    panels, rewards = [], []
+    for t, values in enumerate(environment.values):
         decision = router.decide()
         panels.append(list(decision.draws))
-        drawn = np.array([place[name] for name in decision.draws])
-        owed.append((decision.id, float(sum_max(values, drawn))))
-        for then in np.flatnonzero(due == t):
-            router.reward(*owed[then])
+        drawn = np.array([position[name] for name in decision.draws])
+        rewards.append((decision.id, float(sum_max(values, drawn))))
+        for arrived in np.flatnonzero(due == t):
+            router.reward(*rewards[arrived])
     return panels
 
 
-def named(trace: Trace) -> list[list[str]]:
+def list_panel_names(trace: Trace) -> list[list[str]]:
     """The panels of a trace."""
-    return [[five().experts[i] for i in row] for row in trace.draws]
+    return [[make_five_expert_problem().experts[i] for i in row] for row in trace.draws]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_router_that_is_told_late_draws_the_same_panels(policy: str) -> None:
-    world = recorded(150)
-    trace = simulate(five(), world, policy, rounds=150, seed=4, late=SOME)
-    assert named(trace) == by_hand(policy, world, SOME.due(150, 4), seed=4)
+def test_a_router_with_late_rewards_draws_the_same_panels(policy: str) -> None:
+    environment = make_recorded_environment(150)
+    trace = simulate(
+        make_five_expert_problem(), environment, policy, rounds=150, seed=4, late=DELAY
+    )
+    assert list_panel_names(trace) == play_router_with_delays(
+        policy, environment, DELAY.due(150, 4), seed=4
+    )
 
 
 def test_the_test_above_would_notice_another_order() -> None:
-    world, due = recorded(150), SOME.due(150, 4)
-    trace = simulate(five(), world, "ts", rounds=150, seed=4, late=SOME)
+    environment, due = make_recorded_environment(150), DELAY.due(150, 4)
+    trace = simulate(make_five_expert_problem(), environment, "ts", rounds=150, seed=4, late=DELAY)
     sooner = np.where(due < NEVER_DUE, np.maximum(due - 1, np.arange(150)), due)
-    assert named(trace) != by_hand("ts", world, sooner, seed=4)
+    assert list_panel_names(trace) != play_router_with_delays("ts", environment, sooner, seed=4)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 64])
-def test_tickets_wait_from_one_chunk_to_the_next(
+def test_open_decisions_are_kept_between_chunks(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    whole = simulate(five(), steady(), rounds=200, late=SOME)
+    expected = simulate(
+        make_five_expert_problem(), make_stationary_environment(), rounds=200, late=DELAY
+    )
     monkeypatch.setattr(simulation, "CHUNK_ROUNDS", chunk)
-    assert same(simulate(five(), steady(), rounds=200, late=SOME), whole)
+    assert traces_are_equal(
+        simulate(make_five_expert_problem(), make_stationary_environment(), rounds=200, late=DELAY),
+        expected,
+    )
 
 
-def test_prompt_is_the_same_as_no_lag_and_a_lag_is_not() -> None:
-    plain = simulate(five(), steady(), rounds=300)
-    assert same(plain, simulate(five(), steady(), rounds=300, late=RewardDelay(0, 0.0)))
-    assert not same(plain, simulate(five(), steady(), rounds=300, late=RewardDelay(1, 0.0)))
+def test_a_lag_of_0_changes_nothing_and_a_lag_of_1_does() -> None:
+    plain = simulate(make_five_expert_problem(), make_stationary_environment(), rounds=300)
+    assert traces_are_equal(
+        plain,
+        simulate(
+            make_five_expert_problem(),
+            make_stationary_environment(),
+            rounds=300,
+            late=RewardDelay(0, 0.0),
+        ),
+    )
+    assert not traces_are_equal(
+        plain,
+        simulate(
+            make_five_expert_problem(),
+            make_stationary_environment(),
+            rounds=300,
+            late=RewardDelay(1, 0.0),
+        ),
+    )
 
 
-def test_nothing_is_learned_from_what_never_comes() -> None:
-    lost = simulate(five(), steady(), "greedy", rounds=400, late=RewardDelay(lost=1.0))
-    random = simulate(five(), Given(np.zeros((400, 1, 5))), "greedy", rounds=400)
-    assert_array_equal(lost.draws, random.draws)  # nothing heard is as good as nothing earned
-    assert lost.rewards.mean() > 0.1  # but it was earned, and the trace says so
+def test_nothing_is_learned_from_missing_rewards() -> None:
+    lost = simulate(
+        make_five_expert_problem(),
+        make_stationary_environment(),
+        "greedy",
+        rounds=400,
+        late=RewardDelay(lost=1.0),
+    )
+    without_rewards = simulate(
+        make_five_expert_problem(), Given(np.zeros((400, 1, 5))), "greedy", rounds=400
+    )
+    assert_array_equal(
+        lost.draws, without_rewards.draws
+    )  # missing rewards have the effect of rewards of 0
+    assert lost.rewards.mean() > 0.1  # but the trace has the rewards
 
 
-def share_lost(late: RewardDelay, believed: float, rounds: int = 20_000) -> float:
-    """How many standard deviations the share of lost rewards is from what is believed."""
+def lost_share_z_score(late: RewardDelay, probability: float, rounds: int = 20_000) -> float:
+    """How many standard deviations the share of lost rewards is from a probability."""
     lost = float((late.due(rounds, seed=0) == NEVER_DUE).mean())
-    return abs(lost - believed) / math.sqrt(believed * (1 - believed) / rounds)
+    return abs(lost - probability) / math.sqrt(probability * (1 - probability) / rounds)
 
 
-def test_as_many_are_lost_as_was_said() -> None:
-    assert share_lost(RewardDelay(lost=0.1), believed=0.1) < 5
-    assert share_lost(RewardDelay(lost=0.1), believed=0.12) > 5
+def test_the_share_of_lost_rewards_is_as_given() -> None:
+    assert lost_share_z_score(RewardDelay(lost=0.1), probability=0.1) < 5
+    assert lost_share_z_score(RewardDelay(lost=0.1), probability=0.12) > 5
 
 
 def test_lags_are_uniform_and_depend_on_seed_and_round_only() -> None:
@@ -121,7 +162,7 @@ def test_lags_are_uniform_and_depend_on_seed_and_round_only() -> None:
         (0, 0.5j, "invalid lost 0.5j"),
     ],
 )
-def test_what_cannot_be_is_refused(lag: Any, lost: Any, words: str) -> None:
+def test_invalid_delays_are_refused(lag: Any, lost: Any, words: str) -> None:
     with pytest.raises(ValuesError, match=words):
         RewardDelay(lag, lost)
 
@@ -134,14 +175,12 @@ def test_whole_numbers_of_any_kind_are_the_same_lag(kind: Any) -> None:
 
 
 @given(st.integers(0, MAX_LAG_ROUNDS - 1), st.floats(0.0, 1.0), st.integers(0, 2**32))
-def test_no_reward_is_due_before_its_round_or_later_than_was_said(
-    lag: int, lost: float, seed: int
-) -> None:
-    wait = RewardDelay(lag, lost).due(40, seed) - np.arange(40)
-    heard = wait < NEVER_DUE - 40
-    assert ((wait[heard] >= 0) & (wait[heard] <= lag)).all()
-    assert heard.all() or lost > 0.0
-    assert not heard.any() or lost < 1.0
+def test_every_reward_is_due_within_the_lag(lag: int, lost: float, seed: int) -> None:
+    delays = RewardDelay(lag, lost).due(40, seed) - np.arange(40)
+    arrives = delays < NEVER_DUE - 40
+    assert ((delays[arrives] >= 0) & (delays[arrives] <= lag)).all()
+    assert arrives.all() or lost > 0.0
+    assert not arrives.any() or lost < 1.0
 
 
 @given(
@@ -150,6 +189,6 @@ def test_no_reward_is_due_before_its_round_or_later_than_was_said(
         st.integers(), st.floats(), st.text(), st.booleans(), st.none(), st.complex_numbers()
     ),
 )
-def test_anything_is_a_delay_that_can_be_played_or_an_error_of_ours(lag: Any, lost: Any) -> None:
+def test_any_values_give_a_delay_or_a_values_error(lag: Any, lost: Any) -> None:
     with suppress(ValuesError):
         assert (RewardDelay(lag, lost).due(3, seed=0) >= np.arange(3)).all()

@@ -17,131 +17,186 @@ from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
 from bylot.policies.base import Ticket, compute_inclusion, decide, learn
 from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
 from bylot.policies.mirror_ascent import make_gradient_state
-from small import five, steady
+from sample_problem import make_five_expert_problem, make_stationary_environment
 
-ALL = np.empty(0, np.bool_)
+ALL_AVAILABLE = np.empty(0, np.bool_)
 SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]
 
 
-def moved(policy: Distinct, problem: Problem) -> tuple[DistinctRule, DistinctState]:
+def make_trained_state(policy: Distinct, problem: Problem) -> tuple[DistinctRule, DistinctState]:
     """A rule, and a state that has learned for a while."""
     rule = policy.bind(problem, 1_000)
     state, rng = policy.start(rule), np.random.default_rng(2)
     for t in range(300):
-        learn(rule, state, decide(rule, state, 0, RngKey(9, t), ALL), float(rng.random() * 0.5))
+        learn(
+            rule,
+            state,
+            decide(rule, state, 0, RngKey(9, t), ALL_AVAILABLE),
+            float(rng.random() * 0.5),
+        )
     return rule, state
 
 
-def law_of(theta: Floats, up: Bools = ALL) -> Floats:
+def set_probabilities(theta: Floats, available: Bools = ALL_AVAILABLE) -> Floats:
     """P(A) ~ prod e^theta_i over all pairs, by enumeration."""
     weights = np.array([np.exp(theta[members].sum()) for members in SETS])
-    if up.size:
-        assert (weights[[not up[members].all() for members in SETS]] == 0).all()
+    if available.size:
+        assert (weights[[not available[members].all() for members in SETS]] == 0).all()
     return np.asarray(weights / weights.sum())
 
 
-def told(rule: DistinctRule, state: DistinctState, up: Bools = ALL) -> Floats:
-    """The chance of every pair, the mildest law mixed in, by enumeration."""
-    here, mild, _ = find_available_distributions(rule, state, 0, up)
-    return (1 - rule.eps) * law_of(here.theta, up) + rule.eps * law_of(mild.theta, up)
+def compute_propensities(
+    rule: DistinctRule, state: DistinctState, available: Bools = ALL_AVAILABLE
+) -> Floats:
+    """The propensity of every pair under the mixture with max entropy, by enumeration."""
+    learned, max_entropy, _ = find_available_distributions(rule, state, 0, available)
+    return (1 - rule.eps) * set_probabilities(
+        learned.theta, available
+    ) + rule.eps * set_probabilities(max_entropy.theta, available)
 
 
-def drawn(rule: DistinctRule, state: DistinctState, t: int, up: Bools = ALL) -> Ticket:
-    """A decision that leaves no trace: not the first of a batch, and the account put back."""
+def draw_ticket(
+    rule: DistinctRule, state: DistinctState, t: int, available: Bools = ALL_AVAILABLE
+) -> Ticket:
+    """A decision without side effects: not the first of a batch, and the budget restored."""
     state.visits[0] = 1
     kept = [array.copy() for array in state.budget]
-    ticket = decide(rule, state, 0, RngKey(3, t), up)
+    ticket = decide(rule, state, 0, RngKey(3, t), available)
     for array, before in zip(state.budget, kept, strict=True):
         array[:] = before
     return ticket
 
 
 @pytest.mark.parametrize(
-    "up", [ALL, np.array([True, True, False, True, False])], ids=["all", "some"]
+    "available", [ALL_AVAILABLE, np.array([True, True, False, True, False])], ids=["all", "some"]
 )
-def test_a_panel_comes_as_often_as_its_ticket_says(up: Bools) -> None:
-    rule, state = moved(Distinct(eps=0.3), five())
-    wanted, count = told(rule, state, up), np.zeros(len(SETS))
+def test_panels_are_drawn_with_their_propensity(available: Bools) -> None:
+    rule, state = make_trained_state(Distinct(eps=0.3), make_five_expert_problem())
+    expected, count = compute_propensities(rule, state, available), np.zeros(len(SETS))
     pairs = {tuple(members): n for n, members in enumerate(SETS)}
     for t in range(4_000):
-        ticket = drawn(rule, state, t, up)
+        ticket = draw_ticket(rule, state, t, available)
         if not ticket.replaced:
             n = pairs[tuple(sorted(ticket.draws.tolist()))]
             count[n] += 1
-            assert ticket.propensity == pytest.approx(wanted[n], rel=1e-10)
-    possible = wanted > 0
+            assert ticket.propensity == pytest.approx(expected[n], rel=1e-10)
+    possible = expected > 0
     assert count.sum() > 3_900
-    assert chisquare(count[possible], count.sum() * wanted[possible]).pvalue > 1e-3
-    other = law_of(
-        find_available_distributions(rule, state, 0, up)[0].theta, up
+    assert chisquare(count[possible], count.sum() * expected[possible]).pvalue > 1e-3
+    other = set_probabilities(
+        find_available_distributions(rule, state, 0, available)[0].theta, available
     )  # without the mixture: would be noticed
     assert chisquare(count[possible], count.sum() * other[possible]).pvalue < 1e-6
 
 
 def test_the_gradient_is_unbiased() -> None:
-    rule, state = moved(Distinct(eps=0.3, batch=1), five())
+    rule, state = make_trained_state(Distinct(eps=0.3, batch=1), make_five_expert_problem())
     rewards = np.random.default_rng(0).random(len(SETS))
-    pi, ours = state.pi[0].copy(), law_of(state.theta[0])
-    mean, bare = np.zeros(5), make_gradient_state(1, 5)
-    state = state._replace(gradient=bare)
-    for members, chance, own, reward in zip(SETS, told(rule, state), ours, rewards, strict=True):
-        bare.g[:], bare.based[:] = 0.0, True  # a baseline of 0
-        ticket = Ticket(0, 0, members, np.empty(0), pi, ALL, 1.0, True, chance, own / chance, False)
+    pi, distinct = state.pi[0].copy(), set_probabilities(state.theta[0])
+    mean, gradient_state = np.zeros(5), make_gradient_state(1, 5)
+    state = state._replace(gradient=gradient_state)
+    for members, propensity, learned_probability, reward in zip(
+        SETS, compute_propensities(rule, state), distinct, rewards, strict=True
+    ):
+        gradient_state.g[:], gradient_state.based[:] = 0.0, True  # a baseline of 0
+        ticket = Ticket(
+            0,
+            0,
+            members,
+            np.empty(0),
+            pi,
+            ALL_AVAILABLE,
+            1.0,
+            True,
+            propensity,
+            learned_probability / propensity,
+            False,
+        )
         learn(rule, state, ticket, float(reward))
-        mean += chance * bare.g[0]
+        mean += propensity * gradient_state.g[0]
     slope = np.empty(5)
     for i in range(5):
         step = 1e-6 * (np.arange(5) == i)
-        up, down = (law_of(state.theta[0] + sign * step) @ rewards for sign in (1, -1))
-        slope[i] = (up - down) / 2e-6
+        plus, minus = (
+            set_probabilities(state.theta[0] + sign * step) @ rewards for sign in (1, -1)
+        )
+        slope[i] = (plus - minus) / 2e-6
     assert_allclose(mean, slope, atol=1e-8)
 
 
-def test_the_chances_are_those_of_enumeration_and_keep_the_limits_in_force() -> None:
-    rule, state = moved(Distinct(), five())
+def test_inclusion_equals_enumeration_and_keeps_the_limits_in_force() -> None:
+    rule, state = make_trained_state(Distinct(), make_five_expert_problem())
     inside = np.array([[i in members for members in SETS] for i in range(5)], float)
-    ticket = drawn(rule, state, 1)
-    assert_allclose(compute_inclusion(rule, state, ticket), inside @ told(rule, state), atol=1e-12)
-    state.visits[0] = 0  # the next decision moves
-    ticket = decide(rule, state, 0, RngKey(3, 5), ALL)
-    p = inside @ told(rule, state)
+    ticket = draw_ticket(rule, state, 1)
+    assert_allclose(
+        compute_inclusion(rule, state, ticket),
+        inside @ compute_propensities(rule, state),
+        atol=1e-12,
+    )
+    state.visits[0] = 0  # the next decision makes a step
+    ticket = decide(rule, state, 0, RngKey(3, 5), ALL_AVAILABLE)
+    p = inside @ compute_propensities(rule, state)
     assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
 
 
-def test_in_an_outage_the_law_moves_so_that_limits_in_force_are_kept() -> None:
-    rule, state = moved(Distinct(), five())
+def test_in_an_outage_the_distribution_is_projected_onto_the_limits() -> None:
+    rule, state = make_trained_state(Distinct(), make_five_expert_problem())
     inside = np.array([[i in members for members in SETS] for i in range(5)], float)
-    up = np.array([True, True, False, True, True])
-    p = inside @ told(rule, state, up)
-    assert p[~up].max() == 0.0
+    available = np.array([True, True, False, True, True])
+    p = inside @ compute_propensities(rule, state, available)
+    assert p[~available].max() == 0.0
     assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
-    alone = law_of(np.where(up, state.theta[0], -np.inf), up)  # renormalised and no more
+    alone = set_probabilities(
+        np.where(available, state.theta[0], -np.inf), available
+    )  # only renormalised
     assert (rule.guard.A @ (inside @ alone) > state.bounds).any()
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_limits_are_kept_exactly_at_the_horizon_and_more_is_earned_than_by_omd(seed: int) -> None:
-    problem, world = five(), steady()
-    ours = simulate(problem, world, "distinct", rounds=3_000, seed=seed, horizon=3_000)
-    papers = simulate(problem, world, "omd", rounds=3_000, seed=seed, horizon=3_000)
-    assert measure_worst_violation(ours) == 0.0
-    assert ours.rewards.mean() > papers.rewards.mean() + 0.02
-    assert all(len(set(draws)) == 2 for draws in ours.draws.tolist())
+def test_limits_hold_at_the_horizon_and_rewards_exceed_those_of_omd(seed: int) -> None:
+    problem, environment = make_five_expert_problem(), make_stationary_environment()
+    distinct = simulate(problem, environment, "distinct", rounds=3_000, seed=seed, horizon=3_000)
+    omd = simulate(problem, environment, "omd", rounds=3_000, seed=seed, horizon=3_000)
+    assert measure_worst_violation(distinct) == 0.0
+    assert distinct.rewards.mean() > omd.rewards.mean() + 0.02
+    assert all(len(set(draws)) == 2 for draws in distinct.draws.tolist())
 
 
 @pytest.mark.parametrize("period", [50, 250, 1_000, None])
 def test_without_a_horizon_limits_hold_in_every_period(period: int | None) -> None:
-    small = five()
-    problem = Problem(small.experts, dict(small.costs), small.limits, draws=2, period=period)
-    trace = simulate(problem, steady(), "distinct", rounds=10_000, seed=1, keep_distributions=False)
+    problem_without_period = make_five_expert_problem()
+    problem = Problem(
+        problem_without_period.experts,
+        dict(problem_without_period.costs),
+        problem_without_period.limits,
+        draws=2,
+        period=period,
+    )
+    trace = simulate(
+        problem,
+        make_stationary_environment(),
+        "distinct",
+        rounds=10_000,
+        seed=1,
+        keep_distributions=False,
+    )
     for spend in np.split(trace.spend, 10_000 // (period or 5_000)):
         assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
 
 
-def test_the_paper_s_policy_breaks_limits_in_such_periods() -> None:
-    trace = simulate(five(), steady(), "omd", rounds=10_000, seed=1, keep_distributions=False)
+def test_omd_breaks_limits_in_such_periods() -> None:
+    trace = simulate(
+        make_five_expert_problem(),
+        make_stationary_environment(),
+        "omd",
+        rounds=10_000,
+        seed=1,
+        keep_distributions=False,
+    )
     means = trace.spend.reshape(200, 50, -1).mean(axis=1)
-    assert (five().signs * (means - five().bounds) < 0).any()
+    assert (
+        make_five_expert_problem().signs * (means - make_five_expert_problem().bounds) < 0
+    ).any()
 
 
 def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:
@@ -150,15 +205,15 @@ def test_a_budget_that_full_panels_cannot_keep_is_refused() -> None:
         Distinct().bind(problem)
 
 
-def test_a_horizon_too_short_for_the_promise_is_refused() -> None:
+def test_a_horizon_that_is_too_short_for_the_guard_is_refused() -> None:
     costs, limits = {"a": [1, 0], "b": [0, 1]}, [at_least("a", 0.3), at_least("b", 0.3)]
     problem = Problem(["ann", "bob"], costs, limits, draws=1)
     with pytest.raises(PolicyError, match="use at least 3"):
         Distinct().bind(problem, 2)
 
 
-def test_outages_leave_a_panel_of_whoever_is_up() -> None:
-    router = Router(five(), "distinct", seed=1)
+def test_in_outages_panels_have_available_experts_only() -> None:
+    router = Router(make_five_expert_problem(), "distinct", seed=1)
     for available in (["ann", "cat"], ["eve"], ["ann", "bob", "cat", "dan"]):
         for _ in range(30):
             decision = router.decide(available=available)
@@ -169,24 +224,29 @@ def test_outages_leave_a_panel_of_whoever_is_up() -> None:
             router.reward(decision.id, 0.5)
 
 
-def test_a_pool_that_never_tells_apart_forgets_nobody() -> None:
-    world, rule = Noisy(np.full((3, 5), 0.5), worth=1 / 3), Distinct().bind(five(), 2_000)
-    trace = simulate(five(), world, "distinct", rounds=2_000, seed=0, horizon=2_000)
+def test_every_expert_keeps_a_minimum_probability() -> None:
+    environment, rule = (
+        Noisy(np.full((3, 5), 0.5), worth=1 / 3),
+        Distinct().bind(make_five_expert_problem(), 2_000),
+    )
+    trace = simulate(
+        make_five_expert_problem(), environment, "distinct", rounds=2_000, seed=0, horizon=2_000
+    )
     assert (trace.record.distributions >= rule.eps * rule.explore.pi / rule.members - 1e-12).all()
 
 
-def test_a_budget_that_full_panels_cannot_keep_is_warned_of() -> None:
+def test_a_budget_that_full_panels_cannot_keep_gives_a_warning() -> None:
     costs, limits = {"usd": [1.0, 1.0, 1.0]}, [at_most("usd", 1.5)]
     trio = Problem(["ann", "bob", "eve"], costs, limits, draws=2)  # one expert alone would keep it
     assert trio.full_conflict is not None
     for policy in (Cbwk(), TsBwk(), Moe()):
         with pytest.warns(OutOfReachWarning, match="asks 2 different experts every time"):
             policy.bind(trio)
-    Cucb().bind(trio)  # knows of no limits, so there is nothing to warn of
-    assert five().full_conflict is None
+    Cucb().bind(trio)  # does not use limits, so there is no warning
+    assert make_five_expert_problem().full_conflict is None
 
 
-def test_a_set_rarer_than_any_number_is_still_told_and_learned_from() -> None:
+def test_a_set_of_tiny_propensity_is_recorded_and_learned_from() -> None:
     K, rng = 1_200, np.random.default_rng(0)
     problem = Problem([f"e{i}" for i in range(K)], {"usd": rng.random(K)}, draws=400)
     for name in ("distinct", "tangent"):
@@ -201,7 +261,7 @@ def test_a_set_rarer_than_any_number_is_still_told_and_learned_from() -> None:
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "strict"])
-def test_the_best_of_a_linear_world_is_found_under_limits_on_both_sides(policy: str) -> None:
+def test_the_linear_optimum_is_found_under_limits_on_both_sides(policy: str) -> None:
     worth = np.array([[0.339, 0.585, 0.589, 0.565, 0.552, 0.341]])
     costs = {"u": [1.96, 3.17, 3.30, 1.57, 2.21, 1.47], "g": [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]}
     problem = Problem(list("abcdef"), costs, [at_most("u", 2.05), at_least("g", 0.2)], draws=1)
@@ -220,7 +280,7 @@ def test_a_budget_far_below_the_largest_price_is_kept_in_expectation(policy: str
     assert trace.record.replaced.mean() < 0.05
 
 
-def test_limits_finer_than_thousandths_have_a_rota() -> None:
+def test_limits_finer_than_thousandths_have_a_fallback_schedule() -> None:
     costs = {"usd": [40.0, 0.002, 0.01, 0.03], "human": [1.0, 0.0, 0.0, 0.0]}
     limits = [at_least("human", 0.0005), at_most("usd", 0.035)]
     problem = Problem(["human", "a", "b", "c"], costs, limits, draws=1)
@@ -229,6 +289,6 @@ def test_limits_finer_than_thousandths_have_a_rota() -> None:
         Distinct().bind(problem, 100)
 
 
-def test_odds_are_those_of_whoever_is_up_also_where_all_are_asked() -> None:
+def test_inclusion_is_1_if_all_available_experts_are_asked() -> None:
     router = Router(Problem(list("abc"), {"u": [1, 2, 3.0]}, draws=3))
     assert router.decide(available=["a", "c"]).inclusion == {"a": 1.0, "c": 1.0}

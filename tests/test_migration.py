@@ -1,4 +1,4 @@
-"""A problem that changes while a router runs: what was learned goes on, limits hold from there."""
+"""A problem that changes while a router runs: learning continues, and the new limits hold."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,25 +14,27 @@ from bylot.policies import POLICIES
 from bylot.policies.base import compute_distribution
 from bylot.router import core
 from bylot.router.core import iterate_arrays
-from small import five
+from sample_problem import make_five_expert_problem
 
 GUARDED = ["distinct", "tangent", "noisy-or"]
 
 
-def other(**parts: Any) -> Problem:
+def change_problem(**parts: Any) -> Problem:
     """Five experts with some parts changed."""
-    old = five()
-    same = {name: getattr(old, name) for name in ("experts", "costs", "limits", "draws", "floor")}
-    return Problem(**{**same, **parts})
+    old = make_five_expert_problem()
+    same_parts = {
+        name: getattr(old, name) for name in ("experts", "costs", "limits", "draws", "floor")
+    }
+    return Problem(**{**same_parts, **parts})
 
 
-def tighter() -> Problem:
+def make_tighter_problem() -> Problem:
     """A lower upper bound."""
-    return other(limits=[at_most("usd", 2.0), *five().limits[1:]])
+    return change_problem(limits=[at_most("usd", 2.0), *make_five_expert_problem().limits[1:]])
 
 
-def newcomer() -> Problem:
-    """Dan left, Zoe came, in another order, under other limits and with another cost."""
+def make_problem_with_newcomer() -> Problem:
+    """Without dan, with zoe, in another order, under other limits and with another cost."""
     return Problem(
         ["eve", "zoe", "ann", "cat", "bob"],
         {"ms": [1, 2, 1, 2, 1], "usd": [0.5, 2.0, 4.0, 1.0, 3.0], "junior": [1, 1, 0, 1, 0]},
@@ -41,41 +43,48 @@ def newcomer() -> Problem:
     )
 
 
-def single() -> Problem:
+def make_single_draw_problem() -> Problem:
     """Only three are left, asked one at a time."""
     return Problem(["cat", "dan", "eve"], {"usd": [1.0, 1.0, 0.5]}, [at_most("usd", 1)], draws=1)
 
 
-def unlimited() -> Problem:
-    """No limits any more."""
-    return other(limits=[])
+def make_unlimited_problem() -> Problem:
+    """Without limits."""
+    return change_problem(limits=[])
 
 
-CHANGES: list[Callable[[], Problem]] = [tighter, newcomer, single, unlimited]
+CHANGES: list[Callable[[], Problem]] = [
+    make_tighter_problem,
+    make_problem_with_newcomer,
+    make_single_draw_problem,
+    make_unlimited_problem,
+]
 
 
-def trained(policy: str, rounds: int = 137, horizon: int | None = None) -> Router:
+def make_trained_router(policy: str, rounds: int = 137, horizon: int | None = None) -> Router:
     """A router that has seen three contexts, and that ann is worth most."""
-    made = Router(five(), policy, seed=3, horizon=horizon)
-    play(made, rounds)
-    return made
+    router = Router(make_five_expert_problem(), policy, seed=3, horizon=horizon)
+    play_router(router, rounds)
+    return router
 
 
-def play(made: Router, rounds: int) -> float:
+def play_router(router: Router, rounds: int) -> float:
     """Rounds with prompt rewards; the mean cost in usd."""
     spent = 0.0
     for n in range(rounds):
-        decision = made.decide("xyz"[n % 3])
-        made.reward(decision.id, 0.1 + 0.6 * ("ann" in decision.subset))
+        decision = router.decide("xyz"[n % 3])
+        router.reward(decision.id, 0.1 + 0.6 * ("ann" in decision.subset))
         spent += decision.spend["usd"]
     return spent / rounds
 
 
-def laws(made: Router) -> Floats:
-    """Of the three contexts."""
+def compute_distributions(router: Router) -> Floats:
+    """The distributions of the three contexts."""
     return np.array(
         [
-            compute_distribution(made.core.rule, made.core.state, x, made.core.mask_available(None))
+            compute_distribution(
+                router.core.rule, router.core.state, x, router.core.mask_available(None)
+            )
             for x in range(3)
         ]
     )
@@ -84,222 +93,242 @@ def laws(made: Router) -> Floats:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("horizon", [None, 400])
-def test_every_policy_goes_on_after_every_change(
+def test_every_policy_continues_after_every_change(
     policy: str, change: Callable[[], Problem], horizon: int | None
 ) -> None:
-    made, problem = trained(policy, horizon=horizon), change()
-    made.change(problem)
-    blank = made.policy.start(made.core.rule, len(made.core.state.visits))
-    for ours, fresh in zip(iterate_arrays(made.core.state), iterate_arrays(blank), strict=True):
-        assert (ours.shape, ours.dtype) == (fresh.shape, fresh.dtype)
-        assert np.isfinite(ours).all()
-    assert made.policy.is_valid_state(made.core.rule, made.core.state)
-    assert_allclose(laws(made).sum(axis=1), 1.0)
+    router, problem = make_trained_router(policy, horizon=horizon), change()
+    router.change(problem)
+    new_state = router.policy.start(router.core.rule, len(router.core.state.visits))
+    for migrated, fresh in zip(
+        iterate_arrays(router.core.state), iterate_arrays(new_state), strict=True
+    ):
+        assert (migrated.shape, migrated.dtype) == (fresh.shape, fresh.dtype)
+        assert np.isfinite(migrated).all()
+    assert router.policy.is_valid_state(router.core.rule, router.core.state)
+    assert_allclose(compute_distributions(router).sum(axis=1), 1.0)
     for n in range(60):
-        decision = made.decide("wxyz"[n % 4], problem.experts[:2] if n % 9 == 5 else None)
-        assert made.reward(decision.id, 0.5) is Receipt.LEARNED
-    assert made.policy.is_valid_state(made.core.rule, made.core.state)
-    assert made.status().decisions == 197
+        decision = router.decide("wxyz"[n % 4], problem.experts[:2] if n % 9 == 5 else None)
+        assert router.reward(decision.id, 0.5) is Receipt.LEARNED
+    assert router.policy.is_valid_state(router.core.rule, router.core.state)
+    assert router.status().decisions == 197
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_change_of_nothing_changes_no_law(policy: str) -> None:
-    made = trained(policy)
-    before, state = laws(made), made.core.state
-    made.change(other())
-    assert made.core.state is state
-    made.change(other(floor=five().floor * 0.999, costs={**five().costs, "ms": np.ones(5)}))
-    assert made.core.state is not state
-    assert_array_equal(laws(made), before)
-    made.change(newcomer())
-    assert policy == "random" or not np.array_equal(laws(made), before)  # that one never learns
+def test_an_equivalent_problem_does_not_change_the_distributions(policy: str) -> None:
+    router = make_trained_router(policy)
+    before, state = compute_distributions(router), router.core.state
+    router.change(change_problem())
+    assert router.core.state is state
+    router.change(
+        change_problem(
+            floor=make_five_expert_problem().floor * 0.999,
+            costs={**make_five_expert_problem().costs, "ms": np.ones(5)},
+        )
+    )
+    assert router.core.state is not state
+    assert_array_equal(compute_distributions(router), before)
+    router.change(make_problem_with_newcomer())
+    assert policy == "random" or not np.array_equal(
+        compute_distributions(router), before
+    )  # random never learns
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_limits_are_kept_from_the_change_on(policy: str) -> None:
-    made = Router(other(period=200), policy, seed=1)
-    before = play(made, 250)
+def test_new_limits_hold_from_the_change_on(policy: str) -> None:
+    router = Router(change_problem(period=200), policy, seed=1)
+    before = play_router(router, 250)
     assert before > 2.2
-    made.change(other(limits=tighter().limits, period=200))
-    period = made.status().period
+    router.change(change_problem(limits=make_tighter_problem().limits, period=200))
+    period = router.status().period
     assert period is not None
-    assert period.played <= 50, "or fewer, where the rest would be too short for a promise"
-    assert play(made, 200 - period.played) <= 2.0
-    assert play(made, 200) <= 2.0
-    made.change(other(period=200))
-    assert play(made, 200) > 2.2, "and loosened limits are made use of"
+    assert period.played <= 50, "or fewer, if the rest is too short for the guard"
+    assert play_router(router, 200 - period.played) <= 2.0
+    assert play_router(router, 200) <= 2.0
+    router.change(change_problem(period=200))
+    assert play_router(router, 200) > 2.2, "and loosened limits are used"
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "strict", "omd"])
 def test_the_next_decision_is_made_under_the_new_limits(policy: str) -> None:
-    made = trained(policy)  # in the middle of a batch
-    made.change(tighter())
-    before = laws(made)
-    made.decide("y")
-    moved = np.abs(laws(made) - before).max(axis=1) > 0
+    router = make_trained_router(policy)  # in the middle of a batch
+    router.change(make_tighter_problem())
+    before = compute_distributions(router)
+    router.decide("y")
+    moved = np.abs(compute_distributions(router) - before).max(axis=1) > 0
     assert moved.tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_who_stays_keeps_what_was_learned_by_name(policy: str) -> None:
-    made = trained(policy, 600)
-    old, new = made.problem.experts, newcomer().experts
+def test_experts_that_stay_keep_their_learned_state(policy: str) -> None:
+    router = make_trained_router(policy, 600)
+    old, new = router.problem.experts, make_problem_with_newcomer().experts
     fields = [
-        name for name in made.core.state._fields if name in ("theta", "drawn", "alpha", "total")
+        name for name in router.core.state._fields if name in ("theta", "drawn", "alpha", "total")
     ]
-    before = {name: getattr(made.core.state, name).copy() for name in fields}
-    made.change(newcomer())
+    before = {name: getattr(router.core.state, name).copy() for name in fields}
+    router.change(make_problem_with_newcomer())
     for name in fields:
-        was, now = before[name][:3], getattr(made.core.state, name)[:3]
-        if was.ndim == 2:
+        before_change, after_change = before[name][:3], getattr(router.core.state, name)[:3]
+        if before_change.ndim == 2:
             kept = [one for one in new if one in old]
             a, b = (
-                was[:, [old.index(one) for one in kept]],
-                now[:, [new.index(one) for one in kept]],
+                before_change[:, [old.index(one) for one in kept]],
+                after_change[:, [new.index(one) for one in kept]],
             )
-            if name == "theta":  # logits are up to a constant, and not below where a step begins
+            if name == "theta":  # logits are defined up to a constant and have a floor
                 a, b = a - a.max(axis=1, keepdims=True), b - b.max(axis=1, keepdims=True)
                 a, b = np.maximum(a, -10.0), np.maximum(b, -10.0)
             assert_allclose(b, a, atol=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["ts", "greedy", "cbwk"])
-def test_a_newcomer_begins_as_in_a_new_problem_and_is_soon_asked(policy: str) -> None:
-    made = trained(policy)
-    made.change(newcomer())
-    assert (made.core.state.drawn[:3, 1] == 0).all()
-    panels = [made.decide("x").subset for _ in range(40)]
+def test_a_new_expert_starts_without_history_and_is_soon_asked(policy: str) -> None:
+    router = make_trained_router(policy)
+    router.change(make_problem_with_newcomer())
+    assert (router.core.state.drawn[:3, 1] == 0).all()
+    panels = [router.decide("x").subset for _ in range(40)]
     assert any("zoe" in panel for panel in panels)
 
 
 @pytest.mark.parametrize("policy", ["distinct", "cbwk", "omd"])
 def test_prices_are_kept_in_the_units_of_the_limits(policy: str) -> None:
-    made = trained(policy, 2_000)
-    before = {(one.cost, one.side): one.price for one in made.status().limits}
-    # Another expert, ten times as dear, makes another unit of the rows.
-    dear = [*five().costs["usd"], 40.0], [*five().costs["junior"], 0]
-    costs = dict(zip(("usd", "junior"), dear, strict=True))
-    made.change(other(experts=[*five().experts, "zoe"], costs=costs, floor=None))
-    after = {(one.cost, one.side): one.price for one in made.status().limits}
+    router = make_trained_router(policy, 2_000)
+    before = {(one.cost, one.side): one.price for one in router.status().limits}
+    # Another expert, ten times as expensive, changes the unit of the rows.
+    expensive = (
+        [*make_five_expert_problem().costs["usd"], 40.0],
+        [*make_five_expert_problem().costs["junior"], 0],
+    )
+    costs = dict(zip(("usd", "junior"), expensive, strict=True))
+    router.change(
+        change_problem(
+            experts=[*make_five_expert_problem().experts, "zoe"], costs=costs, floor=None
+        )
+    )
+    after = {(one.cost, one.side): one.price for one in router.status().limits}
     assert after == pytest.approx(before, rel=1e-9, nan_ok=True)
     assert any((price or 0.0) > 0 for price in before.values())
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_counts_of_the_guard_go_on_but_not_those_of_a_limit_with_another_bound(policy: str) -> None:
-    made = trained(policy)
-    made.core.state.budget.replaced[:] = 7
-    made.core.state.budget.missed[:] = [1, 2, 3]
-    made.change(tighter())
-    assert made.core.state.budget.replaced[0] == 7
-    assert made.core.state.budget.missed.tolist() == [0, 2, 3]
+def test_counts_of_the_guard_are_kept_except_for_a_changed_bound(policy: str) -> None:
+    router = make_trained_router(policy)
+    router.core.state.budget.replaced[:] = 7
+    router.core.state.budget.missed[:] = [1, 2, 3]
+    router.change(make_tighter_problem())
+    assert router.core.state.budget.replaced[0] == 7
+    assert router.core.state.budget.missed.tolist() == [0, 2, 3]
 
 
-def overspent(policy: str, more: float) -> Router:
-    """A router whose panels were dearer in fact, half way through a period."""
-    made = Router(other(period=400), policy, seed=1)
-    play(made, 200)
-    made.core.settle({"usd": more})
-    return made
+def make_overspent_router(policy: str, extra_usd: float) -> Router:
+    """A router whose panels were more expensive than expected, half-way through a period."""
+    router = Router(change_problem(period=400), policy, seed=1)
+    play_router(router, 200)
+    router.core.settle({"usd": extra_usd})
+    return router
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_a_change_of_the_pool_leaves_the_period_as_it_was(policy: str) -> None:
-    made = overspent(policy, 60.0)
-    before = made.status()
-    made.change(other(costs={**five().costs, "ms": np.ones(5)}, period=400))
-    after = made.status()
+def test_a_change_of_costs_keeps_the_current_period(policy: str) -> None:
+    router = make_overspent_router(policy, 60.0)
+    before = router.status()
+    router.change(
+        change_problem(costs={**make_five_expert_problem().costs, "ms": np.ones(5)}, period=400)
+    )
+    after = router.status()
     assert after.period == before.period
-    for was, now in zip(before.limits, after.limits, strict=True):
-        assert was.current is not None
-        assert now.current is not None
-        assert now.current.mean == pytest.approx(was.current.mean, rel=1e-12)
-        assert now.current.within_reach
+    for before_change, after_change in zip(before.limits, after.limits, strict=True):
+        assert before_change.current is not None
+        assert after_change.current is not None
+        assert after_change.current.mean == pytest.approx(before_change.current.mean, rel=1e-12)
+        assert after_change.current.within_reach
 
 
 @pytest.mark.parametrize("policy", GUARDED)
 @pytest.mark.parametrize("bound", [3.0, 2.5])
-def test_what_was_overspent_is_made_up_for_after_a_change(policy: str, bound: float) -> None:
-    made = overspent(policy, 0.0)
-    made.core.settle(
-        {"usd": 100.0 - made.core.totals.spent[0] + 3.0 * 200}
-    )  # in all 100 beyond the bound
-    limits = [at_most("usd", bound), *five().limits[1:]]
-    made.change(other(limits=limits, period=400, floor=five().floor * 0.999))
-    status = made.status()
+def test_overspending_before_a_change_is_compensated_after_it(policy: str, bound: float) -> None:
+    router = make_overspent_router(policy, 0.0)
+    router.core.settle(
+        {"usd": 100.0 - router.core.totals.spent[0] + 3.0 * 200}
+    )  # 100 above the bound in total
+    limits = [at_most("usd", bound), *make_five_expert_problem().limits[1:]]
+    router.change(
+        change_problem(limits=limits, period=400, floor=make_five_expert_problem().floor * 0.999)
+    )
+    status = router.status()
     assert status.period is not None
     left = 400 - status.period.played
     assert all(one.current and one.current.within_reach for one in status.limits)
-    assert play(made, left) * left <= bound * left - 100.0 + 1e-6
-    assert made.status().limits[0].current.missed == 0  # type: ignore[union-attr]
+    assert play_router(router, left) * left <= bound * left - 100.0 + 1e-6
+    assert router.status().limits[0].current.missed == 0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_what_no_period_can_make_up_for_counts_as_a_period_that_missed(policy: str) -> None:
-    made = overspent(policy, 1e5)
-    made.change(tighter())
-    assert made.core.state.budget.missed.tolist() == [1, 0, 0]
-    assert all(one.current and one.current.within_reach for one in made.status().limits)
+def test_overspending_that_cannot_be_compensated_counts_as_a_missed_period(policy: str) -> None:
+    router = make_overspent_router(policy, 1e5)
+    router.change(make_tighter_problem())
+    assert router.core.state.budget.missed.tolist() == [1, 0, 0]
+    assert all(one.current and one.current.within_reach for one in router.status().limits)
 
 
-def test_limits_that_cannot_be_kept_are_refused_and_change_nothing() -> None:
-    made = trained("distinct")
-    before = [leaf.copy() for leaf in iterate_arrays(made.core.state)]
+def test_infeasible_limits_are_refused_and_change_nothing() -> None:
+    router = make_trained_router("distinct")
+    before = [leaf.copy() for leaf in iterate_arrays(router.core.state)]
     with pytest.raises(InfeasibleLimits):
-        made.change(other(limits=[at_most("usd", 0.1)]))
+        router.change(change_problem(limits=[at_most("usd", 0.1)]))
     only = "which cannot keep .*; loosen the limits or change the experts, or create a new router"
     with pytest.raises(PolicyError, match=f"asks 2 different experts every time, {only}"):
-        made.change(other(limits=[at_most("usd", 1.2)]))
+        router.change(change_problem(limits=[at_most("usd", 1.2)]))
     with pytest.raises(ProblemError, match=r"wanted a bylot\.Problem"):
-        made.change("usd")  # type: ignore[arg-type]
-    assert made.problem == five()
-    for was, now in zip(before, iterate_arrays(made.core.state), strict=True):
-        assert_array_equal(was, now)
+        router.change("usd")  # type: ignore[arg-type]
+    assert router.problem == make_five_expert_problem()
+    for before_change, after_change in zip(before, iterate_arrays(router.core.state), strict=True):
+        assert_array_equal(before_change, after_change)
 
 
-def test_a_change_to_a_period_that_is_too_short_says_what_can_be_done_while_it_runs() -> None:
+def test_the_error_for_a_period_that_is_too_short_has_a_remedy_for_a_running_router() -> None:
     parts: Any = {
         "experts": ["ann", "bob"],
         "costs": {"a": [1, 0], "b": [0, 1]},
         "limits": [at_least("a", 0.3), at_least("b", 0.3)],
         "draws": 1,
     }
-    made = Router(Problem(**parts))
+    router = Router(Problem(**parts))
     with pytest.raises(PolicyError, match="or create a new router: use at least 3 as the"):
-        made.change(Problem(**parts, period=2))
+        router.change(Problem(**parts, period=2))
 
 
-def test_decisions_from_before_a_change_of_the_pool_are_let_go() -> None:
-    made = trained("distinct")
-    one, two = made.decide(), made.decide()
-    made.reward(one.id, 0.5)
-    made.change(tighter())
-    assert made.reward(two.id, 0.5) is Receipt.LEARNED
-    three = made.decide()
-    made.change(newcomer())
-    assert made.reward(three.id, 0.5) is Receipt.LATE
-    assert made.reward(one.id, 0.5) is Receipt.DUPLICATE
+def test_decisions_before_a_change_of_the_pool_are_dropped() -> None:
+    router = make_trained_router("distinct")
+    one, two = router.decide(), router.decide()
+    router.reward(one.id, 0.5)
+    router.change(make_tighter_problem())
+    assert router.reward(two.id, 0.5) is Receipt.LEARNED
+    three = router.decide()
+    router.change(make_problem_with_newcomer())
+    assert router.reward(three.id, 0.5) is Receipt.LATE
+    assert router.reward(one.id, 0.5) is Receipt.DUPLICATE
 
 
 def test_a_changed_router_can_be_saved(tmp_path: object) -> None:
-    made = trained("distinct")
-    made.change(newcomer())
-    made.decide("x")
-    made.save(f"{tmp_path}/router.json")
-    again = Router.load(f"{tmp_path}/router.json")
-    assert str(again.status()) == str(made.status())
-    assert again.decide("x") == made.decide("x")
-    assert again.status().mean_cost["ms"] >= 2.0, "which only the decisions since count for"
+    router = make_trained_router("distinct")
+    router.change(make_problem_with_newcomer())
+    router.decide("x")
+    router.save(f"{tmp_path}/router.json")
+    loaded = Router.load(f"{tmp_path}/router.json")
+    assert str(loaded.status()) == str(router.status())
+    assert loaded.decide("x") == router.decide("x")
+    assert loaded.status().mean_cost["ms"] >= 2.0, "which counts only decisions since the change"
 
 
 def test_a_second_router_of_a_kind_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    Router(five(), "distinct")
+    Router(make_five_expert_problem(), "distinct")
 
-    def patience(line: str) -> None:
+    def fail_if_announced(line: str) -> None:
         raise AssertionError(line)
 
-    monkeypatch.setattr(core, "announce_if_slow", patience)
-    Router(newcomer(), "distinct")
+    monkeypatch.setattr(core, "announce_if_slow", fail_if_announced)
+    Router(make_problem_with_newcomer(), "distinct")
     monkeypatch.setattr(core, "COMPILED_HANDLE_TYPES", set())
     with pytest.raises(AssertionError, match="compiling"):
-        Router(newcomer(), "distinct")
+        Router(make_problem_with_newcomer(), "distinct")

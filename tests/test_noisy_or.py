@@ -1,4 +1,4 @@
-"""panel: the algorithm as written down, limits that hold, and rounds that are set aside."""
+"""noisy-or: the rounds of the documented algorithm, limits that hold, and prices."""
 
 import itertools
 from typing import Any
@@ -16,54 +16,58 @@ from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
 from bylot.policies.base import decide, learn
-from bylot.policies.budget import fill_paced_bounds
-from bylot.policies.budget import open_budget as opened_account
+from bylot.policies.budget import fill_paced_bounds, open_budget
 from bylot.policies.guard import guard_panel
 from bylot.policies.noisy_or import NoisyOrRule
 from bylot.router.core import iterate_arrays
-from small import SKILLS, five, recorded, steady
+from sample_problem import (
+    SKILLS,
+    make_five_expert_problem,
+    make_recorded_environment,
+    make_stationary_environment,
+)
 
 ALL = np.empty(0, np.bool_)
 SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]
 
 
-def narrow(period: int | None = 50, usd: float = 1.9) -> Problem:
-    """The five, whose panels are to cost between so much and 2 on average: work for the guard."""
-    small = five()
+def make_tight_problem(period: int | None = 50, usd: float = 1.9) -> Problem:
+    """Five experts whose panels must cost between `usd` and 2 on average, so the guard acts."""
+    problem = make_five_expert_problem()
     limits = [at_most("usd", 2.0), at_least("junior", 0.9), at_least("usd", usd)]
-    return Problem(small.experts, dict(small.costs), limits, draws=2, period=period)
+    return Problem(problem.experts, dict(problem.costs), limits, draws=2, period=period)
 
 
 @jit
-def fill_chance(bold: Floats, z: Floats, seed: int, t: int) -> None:
-    """What the models of one round are drawn with."""
+def fill_random_numbers(boldness: Floats, z: Floats, seed: int, t: int) -> None:
+    """Random numbers for the models of one round."""
     s = open_stream(RngKey(seed, t), MODEL_STREAM)
-    for n in range(bold.size):
+    for n in range(boldness.size):
         bits, s = next_word(s)
-        bold[n] = open_uniform_from_word(bits)
+        boldness[n] = open_uniform_from_word(bits)
         for k in range(z.shape[1]):
             z[n, k], s = draw_normal(s)
 
 
-def searched(miss: Floats, toll: Floats, m: int) -> Ints:
-    """Greedy search and swaps, slowly."""
+def search_greedily_and_swap(miss: Floats, price: Floats, m: int) -> Ints:
+    """Greedy search and swaps, in plain Python."""
     K, A = miss.size, list[int]()
     for _ in range(m):
         others = [i for i in range(K) if i not in A]
-        A.append(min(others, key=lambda i: miss[[*A, i]].prod() + toll[i]))
+        A.append(min(others, key=lambda i: miss[[*A, i]].prod() + price[i]))
     for _ in range(6):
-        ways = [
+        swaps = [
             [*A[:k], i, *A[k + 1 :]] for k, i in itertools.product(range(m), range(K)) if i not in A
         ]
-        cost = [miss[B].prod() + toll[B].sum() for B in (A, *ways)]
+        cost = [miss[B].prod() + price[B].sum() for B in (A, *swaps)]
         if min(cost) > cost[0] - 1e-12:
             break
-        A = [A, *ways][int(np.argmin(cost))]
+        A = [A, *swaps][int(np.argmin(cost))]
     return np.array(A)
 
 
-class Reading:
-    """`noisy-or` as it is written down: P itself, prices in a dictionary of plain arrays."""
+class ReferenceNoisyOr:
+    """Reference implementation of noisy-or in plain NumPy, with P itself."""
 
     def __init__(self, rule: NoisyOrRule, contexts: int) -> None:
         K, m, d = rule.A.shape[1], rule.explorer.members, rule.units.size
@@ -73,15 +77,17 @@ class Reading:
         self.squares, self.missed, self.seen = [0.12] * contexts, [0.4] * contexts, [0] * contexts
         self.e = [np.zeros(K) for _ in range(contexts)]
         self.lam, self.G2 = np.zeros(d), np.full(d, 0.01)
-        self.account, self.bounds = opened_account(rule.guard), rule.guard.b.copy()
+        self.account, self.bounds = open_budget(rule.guard), rule.guard.b.copy()
 
     def phi(self, x: int) -> float:
         return float(np.clip(self.squares[x] / self.missed[x], 0.001, 1))
 
-    def sample(self, x: int, bold: float, z: Floats) -> Ints:
-        scale = 1.5 if bold < 0.03 else np.clip(np.sqrt(self.phi(x)), 0.5, 1)
+    def sample(self, x: int, boldness: float, z: Floats) -> Ints:
+        scale = 1.5 if boldness < 0.03 else np.clip(np.sqrt(self.phi(x)), 0.5, 1)
         b = np.clip(self.beta[x] + scale * self.T[x].T @ z, -8, 0.5)
-        return searched(np.exp(b), self.lam @ self.rule.A, self.rule.explorer.members)
+        return search_greedily_and_swap(
+            np.exp(b), self.lam @ self.rule.A, self.rule.explorer.members
+        )
 
     def dual(self, A: Ints) -> None:
         g = self.rule.A[:, A].sum(axis=1) - self.bounds * self.rule.units
@@ -90,15 +96,15 @@ class Reading:
 
     def decide(self, x: int, seed: int, t: int) -> Ints:
         due, K = self.visits[x] % 10 == 0, self.rule.A.shape[1]
-        rehearsals = (20 if sum(self.visits) else 200) if due else 0
-        bold, z = np.empty(rehearsals + 1), np.empty((rehearsals + 1, K))
-        fill_chance(bold, z, seed, t)
+        rehearsal_count = (20 if sum(self.visits) else 200) if due else 0
+        boldness, z = np.empty(rehearsal_count + 1), np.empty((rehearsal_count + 1, K))
+        fill_random_numbers(boldness, z, seed, t)
         if due:
             fill_paced_bounds(self.bounds, self.rule.guard, self.account, self.rule.explorer.pace)
-        for n in range(rehearsals):
-            self.dual(self.sample(x, bold[n], z[n]))
+        for n in range(rehearsal_count):
+            self.dual(self.sample(x, boldness[n], z[n]))
         self.visits[x] += 1
-        A = self.sample(x, bold[-1], z[-1])
+        A = self.sample(x, boldness[-1], z[-1])
         admitted = guard_panel(self.rule.guard, self.account, A, ALL)
         if not admitted.replaced:
             self.dual(A)
@@ -125,63 +131,87 @@ class Reading:
         assert np.abs(self.e[x]).max() < 0.5  # alarms are tested elsewhere
 
 
-@pytest.mark.parametrize(("problem", "contexts"), [(five(), 1), (narrow(), 3)])
-def test_rounds_are_those_of_the_algorithm_as_written_down(problem: Problem, contexts: int) -> None:
-    rule, world = NoisyOr().bind(problem), recorded(400, contexts)
-    state, plain, replaced = NoisyOr().start(rule, contexts), Reading(rule, contexts), 0
-    for t, (values, x) in enumerate(zip(world.values, world.index.tolist(), strict=True)):
+@pytest.mark.parametrize(
+    ("problem", "contexts"), [(make_five_expert_problem(), 1), (make_tight_problem(), 3)]
+)
+def test_rounds_equal_those_of_the_reference_implementation(
+    problem: Problem, contexts: int
+) -> None:
+    rule, environment = NoisyOr().bind(problem), make_recorded_environment(400, contexts)
+    state, reference, replaced = (
+        NoisyOr().start(rule, contexts),
+        ReferenceNoisyOr(rule, contexts),
+        0,
+    )
+    for t, (values, x) in enumerate(
+        zip(environment.values, environment.index.tolist(), strict=True)
+    ):
         ticket = decide(rule, state, x, RngKey(5, t), ALL)
-        A = plain.decide(x, 5, t)
+        A = reference.decide(x, 5, t)
         assert_array_equal(np.sort(ticket.draws), np.sort(A))
         reward = float(values[:, A].max(axis=1).sum())
         learn(rule, state, ticket, reward)
-        plain.learn(x, A, reward)
+        reference.learn(x, A, reward)
         replaced += ticket.replaced
-    assert_allclose(state.belief.beta, plain.beta, atol=1e-8)
-    assert_allclose(state.dual_prices.price, plain.lam, atol=1e-8)
-    assert_allclose(state.budget.spent, plain.account.spent)
-    assert replaced > 0 or problem == five()  # the guard had its say
+    assert_allclose(state.belief.beta, reference.beta, atol=1e-8)
+    assert_allclose(state.dual_prices.price, reference.lam, atol=1e-8)
+    assert_allclose(state.budget.spent, reference.account.spent)
+    assert replaced > 0 or problem == make_five_expert_problem()  # the guard replaced panels
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_limits_are_kept_at_the_horizon_and_nearly_the_best_mixture_is_earned(seed: int) -> None:
-    world = Given(steady().rounds(0, 3_000, seed).values)
-    best = best_mixture(five(), world.values).value
-    ours = simulate(five(), world, "noisy-or", rounds=3_000, seed=seed, horizon=3_000)
-    law = simulate(five(), world, "distinct", rounds=3_000, seed=seed, horizon=3_000)
-    assert measure_worst_violation(ours) == 0.0
-    assert ours.rewards.mean() > max(best - 0.012, law.rewards.mean())
-    assert all(len(set(draws)) == 2 for draws in ours.draws.tolist())
+def test_limits_hold_at_the_horizon_and_rewards_are_near_the_best_mixture(seed: int) -> None:
+    environment = Given(make_stationary_environment().rounds(0, 3_000, seed).values)
+    best = best_mixture(make_five_expert_problem(), environment.values).value
+    noisy_or = simulate(
+        make_five_expert_problem(), environment, "noisy-or", rounds=3_000, seed=seed, horizon=3_000
+    )
+    distinct = simulate(
+        make_five_expert_problem(), environment, "distinct", rounds=3_000, seed=seed, horizon=3_000
+    )
+    assert measure_worst_violation(noisy_or) == 0.0
+    assert noisy_or.rewards.mean() > max(best - 0.012, distinct.rewards.mean())
+    assert all(len(set(draws)) == 2 for draws in noisy_or.draws.tolist())
 
 
 @pytest.mark.parametrize("explore", [0.0, 0.3])
 @pytest.mark.parametrize("period", [50, 250, 1_000])
 def test_without_a_horizon_limits_hold_in_every_period(period: int, explore: float) -> None:
-    problem = narrow(period)
-    world = Regime(SKILLS, worth=1 / 3, horizon=10_000)
+    problem = make_tight_problem(period)
+    environment = Regime(SKILLS, worth=1 / 3, horizon=10_000)
     trace = simulate(
-        problem, world, NoisyOr(explore=explore), rounds=10_000, seed=1, keep_distributions=False
+        problem,
+        environment,
+        NoisyOr(explore=explore),
+        rounds=10_000,
+        seed=1,
+        keep_distributions=False,
     )
     for spend in np.split(trace.spend, 10_000 // period):
         assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
 
 
-def test_without_the_guard_some_periods_end_outside() -> None:
-    problem = narrow()
+def test_without_the_guard_some_periods_break_a_limit() -> None:
+    problem = make_tight_problem()
     trace = simulate(
-        problem, steady(), NoisyOr(guard=False), rounds=10_000, seed=1, keep_distributions=False
+        problem,
+        make_stationary_environment(),
+        NoisyOr(guard=False),
+        rounds=10_000,
+        seed=1,
+        keep_distributions=False,
     )
     means = trace.spend.reshape(200, 50, -1).mean(axis=1)
     assert (problem.signs * (means - problem.bounds) < -1e-9).any()
 
 
-def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> None:
-    prompt, late = (Router(five(), "noisy-or", seed=2) for _ in range(2))
+def test_a_late_reward_is_credited_to_its_own_set() -> None:
+    prompt, late = (Router(make_five_expert_problem(), "noisy-or", seed=2) for _ in range(2))
     first, same = prompt.decide(), late.decide()
     assert first == same
     prompt.reward(first.id, 0.9)
     before = late.core.state.belief.beta.copy()
-    for _ in range(25):  # undisturbed by what is decided meanwhile
+    for _ in range(25):  # not disturbed by decisions in between
         late.decide()
     late.reward(same.id, 0.9)
     for one, other in zip(
@@ -193,8 +223,8 @@ def test_a_reward_that_comes_late_is_credited_to_the_set_that_was_played() -> No
     assert (late.core.state.belief.beta != before).any()
 
 
-def test_a_panel_of_the_guard_s_is_learned_from_but_moves_no_price() -> None:
-    router, seen = Router(narrow(), "noisy-or", seed=1), 0
+def test_a_replaced_panel_updates_the_posterior_but_no_price() -> None:
+    router, seen = Router(make_tight_problem(), "noisy-or", seed=1), 0
     for _ in range(300):
         moves, rewards = (
             int(router.core.state.dual_prices.moves[0]),
@@ -210,8 +240,8 @@ def test_a_panel_of_the_guard_s_is_learned_from_but_moves_no_price() -> None:
     assert seen > 0
 
 
-def test_contexts_share_prices_and_the_account_but_no_beliefs() -> None:
-    router = Router(five(), "noisy-or", seed=3)
+def test_contexts_share_prices_and_the_budget_but_not_the_posterior() -> None:
+    router = Router(make_five_expert_problem(), "noisy-or", seed=3)
     for context in ("a", "b") * 40:
         decision = router.decide(context)
         if context == "a":
@@ -226,11 +256,11 @@ def test_contexts_share_prices_and_the_account_but_no_beliefs() -> None:
 def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
     costs, limits = {"usd": [1.0, 0.0]}, [at_most("usd", 0.5)]
     pair = Problem(["good", "free"], costs, limits, draws=1)
-    worth = np.array([[[0.9, 0.1]], [[0.5, 0.45]]])  # where it matters whom to ask, and where not
+    worth = np.array([[[0.9, 0.1]], [[0.5, 0.45]]])  # the choice matters in the first context only
     contexts = np.arange(4_000) % 2
-    world = Given(worth[contexts], contexts)
+    environment = Given(worth[contexts], contexts)
     trace = simulate(
-        pair, world, "noisy-or", rounds=4_000, seed=0, horizon=4_000, keep_distributions=False
+        pair, environment, "noisy-or", rounds=4_000, seed=0, horizon=4_000, keep_distributions=False
     )
     good = trace.draws[2_000:, 0] == 0
     assert good[0::2].mean() > 0.9
@@ -238,79 +268,96 @@ def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
     assert measure_worst_violation(trace) == 0.0
 
 
-def test_prices_are_moderate_whatever_the_costs_are_measured_in() -> None:
+def test_prices_do_not_depend_on_the_unit_of_the_costs() -> None:
     prices = np.array([100.0, 0.001, 0.002])
     problem = Problem(["human", "x", "y"], {"usd": prices}, [at_most("usd", 0.0015)], draws=1)
     values = np.tile(np.array([[0.9, 0.2, 0.8]]), (3_000, 1, 1))
     trace = simulate(problem, Given(values), "noisy-or", rounds=3_000, seed=0, horizon=3_000)
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
-    assert trace.rewards[1_000:].mean() > 0.34  # y a quarter of the time: all that the pace allows
-    small = five()
+    assert (
+        trace.rewards[1_000:].mean() > 0.34
+    )  # y a quarter of the time, as much as the pace allows
+    dollars = make_five_expert_problem()
     cents = Problem(
-        small.experts,
-        {**small.costs, "usd": 100 * small.costs["usd"]},
+        dollars.experts,
+        {**dollars.costs, "usd": 100 * dollars.costs["usd"]},
         [
             at_most("usd", 300.0),
-            small.limits[1],
+            dollars.limits[1],
             at_least("usd", 80.0),
         ],
         draws=2,
     )
-    one, other = (simulate(p, steady(), "noisy-or", rounds=500, seed=0) for p in (small, cents))
+    one, other = (
+        simulate(p, make_stationary_environment(), "noisy-or", rounds=500, seed=0)
+        for p in (dollars, cents)
+    )
     assert_array_equal(one.draws, other.draws)
 
 
 @pytest.mark.parametrize("base", [0.0, 30.0, 1_000.0])
-def test_what_every_expert_costs_changes_no_price(base: float) -> None:
-    more, names = np.linspace(0, 1, 10), [f"e{i}" for i in range(10)]
+def test_a_cost_common_to_all_experts_does_not_change_prices(base: float) -> None:
+    extra, names = np.linspace(0, 1, 10), [f"e{i}" for i in range(10)]
     limits = [at_most("usd", 2 * base + 0.7)]
-    problem = Problem(names, {"usd": base + more}, limits, draws=2)
-    world = Given(Noisy((0.9 * more**0.3)[None]).rounds(0, 3_000, 0).values)
+    problem = Problem(names, {"usd": base + extra}, limits, draws=2)
+    environment = Given(Noisy((0.9 * extra**0.3)[None]).rounds(0, 3_000, 0).values)
     trace = simulate(
-        problem, world, "noisy-or", rounds=3_000, seed=0, horizon=3_000, keep_distributions=False
+        problem,
+        environment,
+        "noisy-or",
+        rounds=3_000,
+        seed=0,
+        horizon=3_000,
+        keep_distributions=False,
     )
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
-    assert best_mixture(problem, world.values).value - trace.rewards.mean() < 0.01
+    assert best_mixture(problem, environment.values).value - trace.rewards.mean() < 0.01
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_who_failed_by_bad_luck_comes_back_where_rewards_are_0_or_1(seed: int) -> None:
+def test_an_expert_that_failed_by_bad_luck_is_tried_again(seed: int) -> None:
     skills, names = np.array([0.8, 0.85, 0.6, 0.5, 0.45, 0.6, 0.3, 0.1]), list("abcdefgh")
     passes = np.random.default_rng(1_000 + seed).random((10_000, 1, 8)) < skills
-    world = Given(passes.astype(float))
-    trace = simulate(Problem(names, {}, draws=3), world, "noisy-or", rounds=10_000, seed=seed)
+    environment = Given(passes.astype(float))
+    trace = simulate(Problem(names, {}, draws=3), environment, "noisy-or", rounds=10_000, seed=seed)
     late = 1 - (1 - skills[trace.draws[-1_000:]]).prod(axis=1)
     assert late.mean() > 0.98  # the best three pass in 0.988, and without the second in 0.968
 
 
-SPENT = {
+BINDING_LIMITS = {
     "a budget near the cheapest panel": ([1.0, 2.0, 4.0], at_most("usd", 3.5), 2),
     "one draw": ([1.0, 2.0, 4.0], at_most("usd", 1.75), 1),
-    "one dear expert of many": ([1.0] * 9 + [10.0], at_most("usd", 3.5), 3),
+    "one expensive expert of many": ([1.0] * 9 + [10.0], at_most("usd", 3.5), 3),
     "a small cap on the best": ([0.0] * 5 + [1.0], at_most("usd", 0.1), 2),
     "a high minimum of the worst": ([1.0] + [0.0] * 5, at_least("usd", 0.9), 2),
 }
 
 
-@pytest.mark.parametrize("case", SPENT)
-def test_a_limit_that_binds_is_spent_evenly_and_needs_no_guard(case: str) -> None:
-    costs, limit, draws = SPENT[case]
+@pytest.mark.parametrize("case", BINDING_LIMITS)
+def test_a_binding_limit_is_spent_evenly_without_the_guard(case: str) -> None:
+    costs, limit, draws = BINDING_LIMITS[case]
     names = [f"e{i}" for i in range(len(costs))]
     problem = Problem(names, {"usd": costs}, [limit], draws=draws)
-    world = Given(Noisy(np.linspace(0.1, 0.9, len(costs))[None]).rounds(0, 3_000, 0).values)
+    environment = Given(Noisy(np.linspace(0.1, 0.9, len(costs))[None]).rounds(0, 3_000, 0).values)
     trace = simulate(
-        problem, world, "noisy-or", rounds=3_000, seed=0, horizon=3_000, keep_distributions=False
+        problem,
+        environment,
+        "noisy-or",
+        rounds=3_000,
+        seed=0,
+        horizon=3_000,
+        keep_distributions=False,
     )
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.sum() < 10
     thirds = trace.spend[:, 0].reshape(3, 1_000).mean(axis=1)
     assert_allclose(thirds, limit.bound, rtol=0.04)
-    assert best_mixture(problem, world.values).value - trace.rewards.mean() < 0.02
+    assert best_mixture(problem, environment.values).value - trace.rewards.mean() < 0.02
 
 
-def test_prices_stand_still_while_those_who_are_up_cannot_keep_the_limit() -> None:
+def test_prices_do_not_move_while_available_experts_cannot_keep_the_limit() -> None:
     names, costs = ["ann", "bob", "eve", "dan"], [1.0, 2.0, 4.0, 4.0]
     problem = Problem(names, {"usd": costs}, [at_most("usd", 4.0)], draws=2, period=1_000)
     router, worth = (
@@ -318,8 +365,8 @@ def test_prices_stand_still_while_those_who_are_up_cannot_keep_the_limit() -> No
         dict(zip(names, (0.2, 0.4, 0.8, 0.7), strict=True)),
     )
 
-    def play(rounds: int, up: list[str] | None = None) -> float:
-        decisions = [router.decide(available=up) for _ in range(rounds)]
+    def play(rounds: int, available: list[str] | None = None) -> float:
+        decisions = [router.decide(available=available) for _ in range(rounds)]
         for one in decisions:
             router.reward(one.id, max(worth[name] for name in one.subset))
         return float(np.mean([one.spend["usd"] for one in decisions]))
@@ -328,30 +375,30 @@ def test_prices_stand_still_while_those_who_are_up_cannot_keep_the_limit() -> No
     price = router.core.state.dual_prices.price.copy()
     play(400, ["eve", "dan"])
     assert_array_equal(router.core.state.dual_prices.price, price)
-    play(300)  # what was overspent is made up for
-    assert play(100) > 3.0  # and a new period begins as if nothing had been
+    play(300)  # the overspending is compensated
+    assert play(100) > 3.0  # and a new period starts normally
 
 
-def test_a_limit_that_was_tightened_has_prices_that_move() -> None:
+def test_prices_adapt_to_a_tightened_limit() -> None:
     names, costs = ["a", "b", "c", "d"], {"usd": [1.0, 1.06, 1.5, 1.0]}
 
-    def under(bound: float) -> Problem:
+    def make_problem_under(bound: float) -> Problem:
         return Problem(names, costs, [at_most("usd", bound)], draws=1, period=1_000)
 
     router, worth = (
-        Router(under(10.0), "noisy-or", seed=0),
+        Router(make_problem_under(10.0), "noisy-or", seed=0),
         dict(zip(names, (0.05, 0.6, 0.9, 0), strict=True)),
     )
     decisions = []
     for t in range(6_000):
         if t == 3_000:
-            router.change(under(1.06))
+            router.change(make_problem_under(1.06))
         decisions.append(router.decide())
         router.reward(decisions[-1].id, worth[decisions[-1].subset[0]])
     assert sum(one.replaced for one in decisions[3_000:]) < 30
 
 
-def test_the_price_of_a_limit_that_leaves_one_panel_is_not_known() -> None:
+def test_a_limit_that_leaves_one_panel_has_no_price() -> None:
     costs = {"usd": [0.1, 0.4, 0.5]}
     for bound, known in ((0.5, False), (0.6, True)):
         router = Router(
@@ -361,7 +408,7 @@ def test_the_price_of_a_limit_that_leaves_one_panel_is_not_known() -> None:
         assert (router.status().limits[0].price is not None) == known
 
 
-def test_beliefs_that_would_not_fit_into_memory_are_refused() -> None:
+def test_a_posterior_that_does_not_fit_into_memory_is_refused() -> None:
     many = Problem([f"e{i}" for i in range(1_000)], {}, draws=3)
     rule = NoisyOr().bind(many)
     NoisyOr().start(rule, 2)
@@ -375,7 +422,7 @@ def test_beliefs_that_would_not_fit_into_memory_are_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"explore": -0.1}, {"explore": 1.1}, {"explore": True}, {"pace": 3}, {"guard": 1}]
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
         NoisyOr(**wrong)
 

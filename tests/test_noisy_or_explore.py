@@ -1,4 +1,4 @@
-"""panel's rounds that are set aside: `distinct` plays them, tells their chances, and logs serve."""
+"""Exploration rounds of noisy-or: `distinct` plays them with propensities, so logs can be used."""
 
 import itertools
 from pathlib import Path
@@ -25,23 +25,29 @@ from bylot.policies import Distinct, NoisyOr
 from bylot.policies.base import Ticket, decide, learn
 from bylot.policies.distinct import find_available_distributions
 from bylot.router.core import iterate_arrays
-from small import five, steady
-from test_distinct import SETS, law_of
+from sample_problem import make_five_expert_problem, make_stationary_environment
+from test_distinct import SETS, set_probabilities
 from test_distributions import ALL_AVAILABLE
 from test_evaluation_simulations import WEIGHTS, compute_exact_reward
 
 
-def narrow() -> Problem:
-    """The five under limits that leave little room: work for the guard."""
+def make_tight_problem() -> Problem:
+    """Five experts under tight limits, so the guard acts."""
     limits = [at_most("usd", 2.0), at_least("junior", 0.9), at_least("usd", 1.9)]
-    return Problem(five().experts, dict(five().costs), limits, draws=2, period=50)
+    return Problem(
+        make_five_expert_problem().experts,
+        dict(make_five_expert_problem().costs),
+        limits,
+        draws=2,
+        period=50,
+    )
 
 
-def test_a_round_that_explores_tells_the_exact_chance_of_its_set_and_no_other_round_any() -> None:
-    rule = NoisyOr(explore=0.5).bind(five(), 10_000)
-    state, count, wanted = NoisyOr().start(rule), np.zeros(len(SETS)), np.zeros(len(SETS))
+def test_only_exploration_rounds_record_the_exact_propensity_of_their_set() -> None:
+    rule = NoisyOr(explore=0.5).bind(make_five_expert_problem(), 10_000)
+    state, count, expected = NoisyOr().start(rule), np.zeros(len(SETS)), np.zeros(len(SETS))
     pairs = {tuple(members): n for n, members in enumerate(SETS)}
-    told, bare = 0, np.zeros(len(SETS))
+    recorded_count, max_entropy_expected = 0, np.zeros(len(SETS))
     for t in range(6_000):
         ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL_AVAILABLE)
         n = pairs[tuple(sorted(ticket.draws.tolist()))]
@@ -49,132 +55,181 @@ def test_a_round_that_explores_tells_the_exact_chance_of_its_set_and_no_other_ro
         if np.isnan(ticket.propensity) or ticket.replaced:
             assert ticket.inclusion.size == 0
             continue
-        here, mild, _ = find_available_distributions(
+        learned, max_entropy, _ = find_available_distributions(
             rule.explorer, state.explorer, 0, ALL_AVAILABLE
         )
-        law = 0.98 * law_of(here.theta) + 0.02 * law_of(mild.theta)
-        assert ticket.propensity == pytest.approx(law[n], rel=1e-9)
-        assert_allclose(ticket.inclusion, here.pi)
-        wanted += law
-        bare += law_of(mild.theta)
+        probabilities = 0.98 * set_probabilities(learned.theta) + 0.02 * set_probabilities(
+            max_entropy.theta
+        )
+        assert ticket.propensity == pytest.approx(probabilities[n], rel=1e-9)
+        assert_allclose(ticket.inclusion, learned.pi)
+        expected += probabilities
+        max_entropy_expected += set_probabilities(max_entropy.theta)
         count[n] += 1
-        told += 1
-    assert abs(told - 3_000) < 5 * np.sqrt(1_500)
-    assert chisquare(count, wanted).pvalue > 1e-3
-    assert chisquare(count, bare).pvalue < 1e-6  # had the law not been learned, it would be noticed
+        recorded_count += 1
+    assert abs(recorded_count - 3_000) < 5 * np.sqrt(1_500)
+    assert chisquare(count, expected).pvalue > 1e-3
+    assert (
+        chisquare(count, max_entropy_expected).pvalue < 1e-6
+    )  # a distribution that is not learned would be noticed
 
 
-def test_the_law_that_explores_is_moved_by_its_own_rounds_as_if_it_were_alone() -> None:
-    rule = NoisyOr(explore=0.4).bind(five(), 2_000)
-    alone = Distinct().bind(five(), 2_000)
-    state, twin, rng = NoisyOr().start(rule), Distinct().start(alone), np.random.default_rng(0)
+def test_the_exploring_distribution_learns_from_its_own_rounds_only() -> None:
+    rule = NoisyOr(explore=0.4).bind(make_five_expert_problem(), 2_000)
+    alone_rule = Distinct().bind(make_five_expert_problem(), 2_000)
+    state, alone_state, rng = (
+        NoisyOr().start(rule),
+        Distinct().start(alone_rule),
+        np.random.default_rng(0),
+    )
     for t in range(1_000):
         ticket = decide(rule, state, 0, RngKey(1, t), ALL_AVAILABLE)
         reward = float(rng.random())
         if not np.isnan(ticket.propensity):
-            for mine, its in zip(
-                iterate_arrays(state.budget), iterate_arrays(twin.budget), strict=True
+            for ours_array, alone_array in zip(
+                iterate_arrays(state.budget), iterate_arrays(alone_state.budget), strict=True
             ):
-                its[:] = mine  # both have spent the same
-            twin.budget.left[:] += 1
-            same = decide(alone, twin, 0, RngKey(1, t), ALL_AVAILABLE)
-            learn(alone, twin, same, reward)
+                alone_array[:] = ours_array  # both have spent the same
+            alone_state.budget.left[:] += 1
+            alone_ticket = decide(alone_rule, alone_state, 0, RngKey(1, t), ALL_AVAILABLE)
+            learn(alone_rule, alone_state, alone_ticket, reward)
         learn(rule, state, ticket, reward)
-    assert_allclose(state.explorer.gradient.batches, twin.gradient.batches)
-    assert state.explorer.visits[0] == twin.visits[0] > 300
+    assert_allclose(state.explorer.gradient.batches, alone_state.gradient.batches)
+    assert state.explorer.visits[0] == alone_state.visits[0] > 300
     assert state.belief.rewards[0] == 1_000  # the model learns from all of them
 
 
 @pytest.mark.parametrize("period", [60, 1_000])
-def test_one_account_is_kept_whoever_plays(period: int) -> None:
-    problem = Problem(five().experts, dict(five().costs), five().limits, draws=2, period=period)
-    trace = simulate(problem, steady(), NoisyOr(explore=0.5), rounds=6_000, seed=2)
+def test_limits_hold_over_both_kinds_of_rounds(period: int) -> None:
+    problem = Problem(
+        make_five_expert_problem().experts,
+        dict(make_five_expert_problem().costs),
+        make_five_expert_problem().limits,
+        draws=2,
+        period=period,
+    )
+    trace = simulate(
+        problem, make_stationary_environment(), NoisyOr(explore=0.5), rounds=6_000, seed=2
+    )
     for spend in np.split(trace.spend, 6_000 // period):
         assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
 
 
-def test_the_estimate_from_rounds_that_explore_is_right_on_average() -> None:
-    problem, rounds, off, plain = five(), 400, [], []
+def test_the_estimate_from_exploration_rounds_is_unbiased() -> None:
+    problem, rounds, errors, naive_errors = make_five_expert_problem(), 400, [], []
     target = make_fixed_size_target(problem, WEIGHTS)
-    law = target.distribution(None, ALL_AVAILABLE)
+    probabilities = target.distribution(None, ALL_AVAILABLE)
     for seed in range(150):
-        play = simulate(problem, steady(), NoisyOr(explore=0.3), rounds=rounds, seed=seed)
+        play = simulate(
+            problem, make_stationary_environment(), NoisyOr(explore=0.3), rounds=rounds, seed=seed
+        )
         log = log_from_entries(problem, entries_from_trace(play))
-        sample = weight_rounds(log, [law])
-        told = play.record.propensities > 0
-        assert sample.counts.used == told.sum() - (play.record.replaced & told).sum()
-        assert sample.counts.unknown_propensity == rounds - told.sum()
-        value = compute_exact_reward(law, problem, rounds, seed)
-        off.append(float((sample.weights * sample.rewards).mean()) - value)
-        plain.append(float(sample.rewards.mean()) - value)
-    error = np.std(off, ddof=1) / np.sqrt(len(off))
-    assert abs(np.mean(off)) < 4 * error
-    assert abs(np.mean(plain)) > 4 * error  # rewards of these rounds as they are would be noticed
+        sample = weight_rounds(log, [probabilities])
+        has_propensity = play.record.propensities > 0
+        assert (
+            sample.counts.used
+            == has_propensity.sum() - (play.record.replaced & has_propensity).sum()
+        )
+        assert sample.counts.unknown_propensity == rounds - has_propensity.sum()
+        value = compute_exact_reward(probabilities, problem, rounds, seed)
+        errors.append(float((sample.weights * sample.rewards).mean()) - value)
+        naive_errors.append(float(sample.rewards.mean()) - value)
+    error = np.std(errors, ddof=1) / np.sqrt(len(errors))
+    assert abs(np.mean(errors)) < 4 * error
+    assert abs(np.mean(naive_errors)) > 4 * error  # unweighted rewards would be noticed
 
 
-def test_a_log_with_enough_of_them_can_be_evaluated_and_one_without_cannot() -> None:
-    problem = five()
+def test_a_log_can_be_evaluated_only_with_enough_exploration() -> None:
+    problem = make_five_expert_problem()
     play, target = (
-        simulate(problem, steady(), NoisyOr(explore=0.5), rounds=4_000, seed=1),
+        simulate(
+            problem, make_stationary_environment(), NoisyOr(explore=0.5), rounds=4_000, seed=1
+        ),
         make_fixed_size_target(problem, WEIGHTS),
     )
     found = evaluate_target(log_from_entries(problem, entries_from_trace(play)), target)
     value = compute_exact_reward(target.distribution(None, ALL_AVAILABLE), problem, 4_000, 1)
     for one in found.estimates:
         assert abs(one.value - value) < 4 * one.error, one.name
-    bare = simulate(problem, steady(), "noisy-or", rounds=500, seed=1)
+    max_entropy_expected = simulate(
+        problem, make_stationary_environment(), "noisy-or", rounds=500, seed=1
+    )
     with pytest.raises(InsufficientOverlap, match=r"500 have no propensity.*explore=0\.02"):
         evaluate_target(
-            log_from_entries(problem, entries_from_trace(bare)), make_uniform_target(problem)
+            log_from_entries(problem, entries_from_trace(max_entropy_expected)),
+            make_uniform_target(problem),
         )
-    few = simulate(problem, steady(), NoisyOr(explore=0.02), rounds=500, seed=1)
-    with pytest.raises(InsufficientOverlap, match=r"never drew.*a larger explore"):
-        evaluate_target(log_from_entries(problem, entries_from_trace(few)), target)
-
-
-def test_panels_replaced_in_rounds_of_the_model_are_nobody_s_draws() -> None:
-    play = simulate(
-        narrow(), steady(), NoisyOr(explore=0.3), rounds=2_000, seed=1, keep_distributions=False
+    rarely_explored = simulate(
+        problem, make_stationary_environment(), NoisyOr(explore=0.02), rounds=500, seed=1
     )
-    told = play.record.propensities > 0
-    counted, _ = select_usable_rounds(log_from_entries(narrow(), entries_from_trace(play)))
-    assert (play.record.replaced & ~told).sum() > 0
-    assert counted.replaced == (play.record.replaced & told).sum() > 0
-    assert counted.unknown_propensity == (~told).sum()
+    with pytest.raises(InsufficientOverlap, match=r"never drew.*a larger explore"):
+        evaluate_target(log_from_entries(problem, entries_from_trace(rarely_explored)), target)
 
 
-def test_a_router_s_decisions_are_logged_the_same_way() -> None:
-    router, logged = Router(five(), NoisyOr(explore=0.5), seed=4), []
+def test_replaced_panels_of_model_rounds_count_as_unknown_propensity() -> None:
+    play = simulate(
+        make_tight_problem(),
+        make_stationary_environment(),
+        NoisyOr(explore=0.3),
+        rounds=2_000,
+        seed=1,
+        keep_distributions=False,
+    )
+    has_propensity = play.record.propensities > 0
+    counts, _ = select_usable_rounds(
+        log_from_entries(make_tight_problem(), entries_from_trace(play))
+    )
+    assert (play.record.replaced & ~has_propensity).sum() > 0
+    assert counts.replaced == (play.record.replaced & has_propensity).sum() > 0
+    assert counts.unknown_propensity == (~has_propensity).sum()
+
+
+def test_decisions_of_a_router_record_propensities_in_exploration_rounds() -> None:
+    router, entries = Router(make_five_expert_problem(), NoisyOr(explore=0.5), seed=4), []
     for _ in range(60):
         decision = router.decide()
         router.reward(decision.id, 0.5)
-        logged.append(entry_from_decision(decision, 0.5, router.policy))
+        entries.append(entry_from_decision(decision, 0.5, router.policy))
         assert decision.draw_probabilities is None
         assert (decision.inclusion is None) == (decision.propensity is None)
-    counted, _ = select_usable_rounds(log_from_entries(five(), logged))
-    assert counted.used + counted.unknown_propensity == 60
-    assert counted.used > 15
+    counts, _ = select_usable_rounds(log_from_entries(make_five_expert_problem(), entries))
+    assert counts.used + counts.unknown_propensity == 60
+    assert counts.used > 15
 
 
-def test_a_saved_router_goes_on_with_both_kinds_of_rounds(tmp_path: Path) -> None:
-    router = Router(five(), NoisyOr(explore=0.5), seed=4)
+def test_a_saved_router_continues_with_both_kinds_of_rounds(tmp_path: Path) -> None:
+    router = Router(make_five_expert_problem(), NoisyOr(explore=0.5), seed=4)
     waiting = [
         router.decide(f"x{n % 3}", None if n % 2 else ["ann", "cat", "eve"]).id for n in range(40)
     ]
     router.save(tmp_path / "router.json")
-    twin = Router.load(tmp_path / "router.json")
-    for one, other in itertools.product((router, twin), waiting):
+    alone_state = Router.load(tmp_path / "router.json")
+    for one, other in itertools.product((router, alone_state), waiting):
         one.reward(other, 0.7)
-    assert [router.decide("x1") for _ in range(40)] == [twin.decide("x1") for _ in range(40)]
+    assert [router.decide("x1") for _ in range(40)] == [alone_state.decide("x1") for _ in range(40)]
     for one, other in zip(
-        iterate_arrays(router.core.state), iterate_arrays(twin.core.state), strict=True
+        iterate_arrays(router.core.state), iterate_arrays(alone_state.core.state), strict=True
     ):
         assert (one == other).all()
 
 
-def test_exploring_always_is_distinct() -> None:
-    ours = simulate(five(), steady(), NoisyOr(explore=1.0), rounds=600, seed=0, horizon=600)
-    theirs = simulate(five(), steady(), "distinct", rounds=600, seed=0, horizon=600)
-    assert (ours.draws == theirs.draws).all()
-    assert (ours.record.propensities == theirs.record.propensities).all()
-    assert measure_worst_violation(ours) == 0.0
+def test_noisy_or_that_always_explores_equals_distinct() -> None:
+    noisy_or = simulate(
+        make_five_expert_problem(),
+        make_stationary_environment(),
+        NoisyOr(explore=1.0),
+        rounds=600,
+        seed=0,
+        horizon=600,
+    )
+    distinct = simulate(
+        make_five_expert_problem(),
+        make_stationary_environment(),
+        "distinct",
+        rounds=600,
+        seed=0,
+        horizon=600,
+    )
+    assert (noisy_or.draws == distinct.draws).all()
+    assert (noisy_or.record.propensities == distinct.record.propensities).all()
+    assert measure_worst_violation(noisy_or) == 0.0

@@ -1,4 +1,4 @@
-"""What is believed of sets: the formulas in plain NumPy, and alarms where something has changed."""
+"""The noisy-or posterior: the formulas in plain NumPy, and alarms after a change."""
 
 from typing import NamedTuple
 
@@ -22,8 +22,8 @@ from bylot.policies.noisy_or_posterior import (
 K, M = 8, 3
 
 
-class Plain(NamedTuple):
-    """A belief, with P itself."""
+class ReferencePosterior(NamedTuple):
+    """A posterior, with P itself."""
 
     beta: Floats
     P: Floats
@@ -38,22 +38,27 @@ def covariance(belief: Posterior, x: int = 0) -> Floats:
     return np.asarray(belief.root[x].T @ belief.root[x])
 
 
-def reading(belief: Plain, members: Ints, reward: float) -> Plain:
-    """One observation as the algorithm is written down."""
+def update_reference(
+    belief: ReferencePosterior, members: Ints, reward: float
+) -> ReferencePosterior:
+    """Update with one observation by the documented formulas."""
     beta, P, squares, missed, e, t = belief
     phi = np.clip(squares / missed, 0.001, 1)
     one = np.isin(np.arange(K), members).astype(float)
     y, mu = 1 - reward, np.exp(min(beta @ one, 0))
-    known = mu < 0.003 and y < 0.003
+    certain = mu < 0.003 and y < 0.003
     mu = max(mu, 0.003)
     Px = P @ one
     den = mu * (one @ Px) + phi
-    step = 0.0 if known else (y - mu) / den
+    step = 0.0 if certain else (y - mu) / den
     step /= max(1.0, np.abs(Px[members] * step).max())
-    z = 0.0 if known else np.clip((y - mu) / np.sqrt(mu * den), -3, 3)
+    z = 0.0 if certain else np.clip((y - mu) / np.sqrt(mu * den), -3, 3)
     beta, P = np.clip(beta + Px * step, -8, 0.3), P - mu / den * np.outer(Px, Px)
     rate = max(min(0.01, 0.05 * mu / phi), 1 / (t + 10))
-    squares, missed = squares + rate * ((y - mu) ** 2 - squares), missed + rate * (mu - missed)
+    squares, missed = (
+        squares + rate * ((y - mu) ** 2 - squares),
+        missed + rate * (mu - missed),
+    )
     skew = (1 - 2 * min(mu, 0.9)) / (1 - min(mu, 0.9)) * np.sqrt(phi / min(mu, 0.9))
     f = min(0.05, 0.25 / max(skew**2, 1e-9))
     e = np.where(one > 0, e + f * (z - e), e)
@@ -62,19 +67,21 @@ def reading(belief: Plain, members: Ints, reward: float) -> Plain:
     if fired.any():
         S = np.sqrt(np.clip(1 / np.diag(P), 1, np.where(fired, np.inf, 2)))
         P, e = P * np.outer(S, S), np.where(fired, 0.0, e)
-    return Plain(beta, P, squares, missed, e, t + 1)
+    return ReferencePosterior(beta, P, squares, missed, e, t + 1)
 
 
-def world(seed: int, rounds: int, switch: int | None = None) -> list[tuple[Ints, float]]:
-    """Random sets, and how many of eight questions they answer; turned round at the switch."""
+def make_rewards_of_random_sets(
+    seed: int, rounds: int, switch: int | None = None
+) -> list[tuple[Ints, float]]:
+    """Random sets, and the share of eight questions they answer; skills reverse at the switch."""
     rng = np.random.default_rng(seed)
-    misses, told = rng.uniform(0.3, 0.95, K), []
+    misses, rewards = rng.uniform(0.3, 0.95, K), []
     for t in range(rounds):
         if t == switch:
             misses = 1.25 - misses
         members = rng.permutation(K)[:M]
-        told.append((members, float((rng.random(8) > misses[members].prod()).mean())))
-    return told
+        rewards.append((members, float((rng.random(8) > misses[members].prod()).mean())))
+    return rewards
 
 
 @jit
@@ -86,8 +93,8 @@ def fill_draws(out: Floats, beta: Floats, root: Floats) -> None:
         out[n] = b
 
 
-def alarms(rounds: list[tuple[Ints, float]]) -> list[int]:
-    """The rounds in which the belief about somebody was loosened."""
+def find_alarms(rounds: list[tuple[Ints, float]]) -> list[int]:
+    """The rounds in which the variance of an expert increased."""
     belief, fired = make_prior(1, K, M), []
     for t, (members, reward) in enumerate(rounds):
         before = np.trace(covariance(belief))
@@ -98,23 +105,25 @@ def alarms(rounds: list[tuple[Ints, float]]) -> list[int]:
 
 
 @pytest.mark.parametrize("switch", [None, 400])
-def test_an_observation_does_what_the_formulas_say(switch: int | None) -> None:
+def test_an_update_follows_the_formulas(switch: int | None) -> None:
     belief = make_prior(1, K, M)
-    plain = Plain(belief.beta[0].copy(), covariance(belief), 0.12, 0.4, np.zeros(K), 0)
-    for members, reward in world(1, 800, switch):
+    reference = ReferencePosterior(
+        belief.beta[0].copy(), covariance(belief), 0.12, 0.4, np.zeros(K), 0
+    )
+    for members, reward in make_rewards_of_random_sets(1, 800, switch):
         update_posterior(belief, 0, members, reward)
-        plain = reading(plain, members, reward)
-        assert_allclose(belief.beta[0], plain.beta, atol=1e-8)
-        assert_allclose(covariance(belief), plain.P, atol=1e-9)
-        assert belief.squares[0] == pytest.approx(plain.squares, rel=1e-8)
-        assert belief.missed[0] == pytest.approx(plain.missed, rel=1e-8)
-        assert_allclose(belief.drift[0], plain.e, atol=1e-8)
+        reference = update_reference(reference, members, reward)
+        assert_allclose(belief.beta[0], reference.beta, atol=1e-8)
+        assert_allclose(covariance(belief), reference.P, atol=1e-9)
+        assert belief.squares[0] == pytest.approx(reference.squares, rel=1e-8)
+        assert belief.missed[0] == pytest.approx(reference.missed, rel=1e-8)
+        assert_allclose(belief.drift[0], reference.e, atol=1e-8)
     assert belief.is_valid(None)
 
 
-def test_other_contexts_are_left_alone() -> None:
+def test_an_update_does_not_change_other_contexts() -> None:
     belief = make_prior(3, K, M)
-    for members, reward in world(2, 50):
+    for members, reward in make_rewards_of_random_sets(2, 50):
         update_posterior(belief, 1, members, reward)
     for field, fresh in zip(belief, make_prior(1, K, M), strict=True):
         assert_allclose(field[0], fresh[0])
@@ -123,9 +132,9 @@ def test_other_contexts_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("switch", [None, 25_000])
-def test_a_covariance_stays_one_over_long_runs(switch: int | None) -> None:
+def test_the_covariance_stays_valid_over_long_runs(switch: int | None) -> None:
     belief = make_prior(1, K, M)
-    for n, (members, reward) in enumerate(world(3, 50_000, switch)):
+    for n, (members, reward) in enumerate(make_rewards_of_random_sets(3, 50_000, switch)):
         update_posterior(belief, 0, members, reward)
         if n % 5_000 == 0:
             P = covariance(belief)
@@ -135,25 +144,27 @@ def test_a_covariance_stays_one_over_long_runs(switch: int | None) -> None:
     assert belief.is_valid(None)
 
 
-def test_an_alarm_comes_soon_after_a_switch_and_hardly_before() -> None:
-    steady = [alarms(world(seed, 3_000)) for seed in range(5)]
-    switched = [alarms(world(seed, 3_000, switch=2_000)) for seed in range(5)]
+def test_an_alarm_follows_a_switch_and_is_rare_otherwise() -> None:
+    steady = [find_alarms(make_rewards_of_random_sets(seed, 3_000)) for seed in range(5)]
+    switched = [
+        find_alarms(make_rewards_of_random_sets(seed, 3_000, switch=2_000)) for seed in range(5)
+    ]
     assert sum(map(len, steady)) <= 2  # in 15,000 rounds
     assert all(any(2_000 <= t < 2_150 for t in fired) for fired in switched)
 
 
-def test_what_was_believed_of_the_changed_is_learned_anew() -> None:
-    belief, told = make_prior(1, K, M), world(4, 6_000, switch=3_000)
-    for members, reward in told:
+def test_the_posterior_learns_the_new_values_after_a_switch() -> None:
+    belief, rewards = make_prior(1, K, M), make_rewards_of_random_sets(4, 6_000, switch=3_000)
+    for members, reward in rewards:
         update_posterior(belief, 0, members, reward)
     misses = 1.25 - np.random.default_rng(4).uniform(0.3, 0.95, K)
     assert_allclose(np.exp(belief.beta[0]), misses, atol=0.12)
-    assert np.abs(np.exp(belief.beta[0]) - (1.25 - misses)).max() > 0.3  # not the old world's
+    assert np.abs(np.exp(belief.beta[0]) - (1.25 - misses)).max() > 0.3  # not the old values
 
 
-def test_draws_have_the_mean_and_the_spread_that_are_believed() -> None:
+def test_draws_have_the_mean_and_covariance_of_the_posterior() -> None:
     belief = make_prior(1, K, M)
-    for members, reward in world(5, 40):
+    for members, reward in make_rewards_of_random_sets(5, 40):
         update_posterior(belief, 0, members, reward)
     n, b = 20_000, np.empty((20_000, K))
     fill_draws(b, belief.beta[0], belief.root[0])
@@ -164,57 +175,61 @@ def test_draws_have_the_mean_and_the_spread_that_are_believed() -> None:
     assert np.abs((np.cov(b.T) - 1.2 * P) / spread).max() > 5  # a wrong scale would be noticed
 
 
-def test_a_root_is_one() -> None:
-    some = np.random.default_rng(0).normal(size=(K, K))
-    P, root = some @ some.T, np.empty((K, K))
+def test_the_root_is_a_cholesky_root() -> None:
+    matrix = np.random.default_rng(0).normal(size=(K, K))
+    P, root = matrix @ matrix.T, np.empty((K, K))
     fill_cholesky_root(root, P.copy())
     assert_allclose(root.T @ root, P, atol=1e-12)
     assert_allclose(root, np.triu(root))
 
 
-def passed(seed: int, rounds: int, switch: int | None = None) -> list[tuple[Ints, float]]:
-    """Two good members and one of the others, who pass or fail; then the good ones are bad."""
+def make_pass_fail_rewards(
+    seed: int, rounds: int, switch: int | None = None
+) -> list[tuple[Ints, float]]:
+    """Two good members and one other pass or fail; after the switch the good ones are bad."""
     rng = np.random.default_rng(seed)
-    misses, told = np.append([0.2, 0.3], rng.uniform(0.4, 0.9, K - 2)), []
+    misses, rewards = np.append([0.2, 0.3], rng.uniform(0.4, 0.9, K - 2)), []
     for t in range(rounds):
         if t == switch:
             misses[:2] = 0.8
         members = np.array([0, 1, rng.integers(2, K)])
-        told.append((members, float(rng.random() > misses[members].prod())))
-    return told
+        rewards.append((members, float(rng.random() > misses[members].prod())))
+    return rewards
 
 
-def test_who_fails_a_few_times_in_a_row_by_chance_hardly_raises_an_alarm() -> None:
-    assert sum(len(alarms(passed(seed, 10_000))) for seed in range(5)) <= 2
-    rounds, e, above = passed(0, 10_000), 0.0, 0
+def test_a_few_random_failures_in_a_row_rarely_raise_an_alarm() -> None:
+    assert sum(len(find_alarms(make_pass_fail_rewards(seed, 10_000))) for seed in range(5)) <= 2
+    rounds, e, above = make_pass_fail_rewards(0, 10_000), 0.0, 0
     mu = 1 - np.mean([reward for _, reward in rounds])
     for _, reward in rounds:
         e += 0.05 * ((1 - reward - mu) / np.sqrt(mu * (1 - mu)) - e)
         above += e > 4 * np.sqrt(0.05 / 2)
-    assert above > 20  # of what would be no chance if surprises were normal
+    assert above > 20  # would hardly happen if surprises were normal
 
 
-def test_who_begins_to_fail_raises_one_all_the_same() -> None:
+def test_an_expert_that_begins_to_fail_raises_an_alarm() -> None:
     for seed in range(5):
-        fired = alarms(passed(seed, 6_000, switch=3_000))
+        fired = find_alarms(make_pass_fail_rewards(seed, 6_000, switch=3_000))
         assert any(3_000 <= t < 3_100 for t in fired)
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (0.5, 0.0), (0.3, 0.0), (0.3, 0.7)])
-def test_a_coin_that_changes_is_noticed_within_a_hundred_rounds(
+def test_a_changed_probability_is_learned_within_a_hundred_rounds(
     before: float, after: float
 ) -> None:
-    belief, rng, me = make_prior(1, 1, 1), np.random.default_rng(0), np.zeros(1, np.int64)
+    belief, rng, only_expert = make_prior(1, 1, 1), np.random.default_rng(0), np.zeros(1, np.int64)
     for _ in range(3_000):
-        update_posterior(belief, 0, me, float(rng.random() > before))
+        update_posterior(belief, 0, only_expert, float(rng.random() > before))
     assert np.exp(belief.beta[0, 0]) == pytest.approx(before, abs=0.05)
     for _ in range(100):
-        update_posterior(belief, 0, me, float(rng.random() > after))
+        update_posterior(belief, 0, only_expert, float(rng.random() > after))
     assert np.exp(belief.beta[0, 0]) == pytest.approx(after, abs=0.15)
 
 
 @pytest.mark.parametrize(("fade", "skew"), [(0.05, 0.1), (0.05, 1.5), (0.028, 3.0)])
-def test_what_is_unlikely_is_rare_and_half_of_it_is_not(fade: float, skew: float) -> None:
+def test_the_drift_threshold_is_rarely_exceeded_and_half_of_it_often(
+    fade: float, skew: float
+) -> None:
     rng, e, above, half = np.random.default_rng(0), np.zeros(2_000), 0, 0
     for t in range(3_000):
         e += fade * (skew * rng.poisson(1 / skew**2, e.size) - 1 / skew - e)
@@ -224,11 +239,11 @@ def test_what_is_unlikely_is_rare_and_half_of_it_is_not(fade: float, skew: float
     assert half > 50_000
 
 
-def test_noise_is_about_one_where_sets_pass_or_fail_and_small_where_they_seldom_differ() -> None:
-    loud, quiet, heard = make_prior(1, K, M), make_prior(1, K, M), []
-    for members, reward in passed(0, 4_000):
-        update_posterior(loud, 0, members, reward)
+def test_noise_is_near_1_for_pass_fail_rewards_and_small_for_constant_ones() -> None:
+    noisy, quiet, estimates = make_prior(1, K, M), make_prior(1, K, M), []
+    for members, reward in make_pass_fail_rewards(0, 4_000):
+        update_posterior(noisy, 0, members, reward)
         update_posterior(quiet, 0, members, 0.9)
-        heard.append(estimate_noise(loud, 0))
-    assert 0.7 < np.mean(heard[1_000:]) <= 1
+        estimates.append(estimate_noise(noisy, 0))
+    assert 0.7 < np.mean(estimates[1_000:]) <= 1
     assert estimate_noise(quiet, 0) < 0.01

@@ -1,7 +1,7 @@
-"""OMD-Approachability, step by step against a literal NumPy reading of the paper's algorithms.
+"""OMD-Approachability, step by step against a reference implementation in NumPy.
 
-The reading below solves the quadratic program (8) with quadprog, keeps a dictionary of iterates,
-and shares nothing with the compiled policy but the uniforms.
+The reference follows the paper: it solves the quadratic program (8) with quadprog, keeps a
+dictionary of iterates, and shares nothing with the compiled policy but the uniforms.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
 from bylot.policies.base import decide, learn
-from small import five, recorded
+from sample_problem import make_five_expert_problem, make_recorded_environment
 
 SETTINGS = {
     "algorithm 1": (Omd.plain(), 1, 400),
@@ -34,13 +34,13 @@ SETTINGS = {
 }
 
 
-def slope(u: Floats, w: Floats, low: Floats, high: Floats) -> Floats:
+def box_slope(u: Floats, w: Floats, low: Floats, high: Floats) -> Floats:
     """u minus the maximiser of w.x over the box; at w_j = 0 the one nearest to u."""
     x = np.where(w > 0, high, low)
     return u - np.where(w == 0, np.clip(u, low, high), x)
 
 
-def quadratic_program(
+def solve_mirror_step(
     q: Floats, g: Floats, eta: float, a: Floats, b: float, floor: float
 ) -> Floats:
     """max p.g - eta/2 |p - q|^2 over sum p = 1, p >= floor, a.p <= b."""
@@ -51,10 +51,10 @@ def quadratic_program(
     return answer
 
 
-def reading(
+def play_reference_omd(
     problem: Problem, policy: Omd, environment: Any, horizon: int | None
 ) -> tuple[Ints, Floats]:
-    """Draws and final w of the algorithm as printed, with the resolutions of its ambiguities."""
+    """Draws and final policies of the algorithm as printed, with its ambiguities resolved."""
     K, M, peak = problem.size, problem.draws, problem.rows.max(axis=1)
     C, low, high = problem.rows / peak[:, None], problem.box.low / peak, problem.box.high / peak
     G = np.sqrt(K * M * (1 / problem.floor + M - 1))
@@ -69,7 +69,7 @@ def reading(
         n = visits[x] = visits.get(x, 0) + 1
         due = (n - 1) % policy.batch == 0
         if charged and (due or not policy.freeze_dual_in_batch):
-            s = slope(np.mean(charged, axis=0), w, low, high)
+            s = box_slope(np.mean(charged, axis=0), w, low, high)
             steps += 1
             energy += float(s @ s)
             length = {
@@ -85,7 +85,7 @@ def reading(
             )
             support = sum(max(wj * lo, wj * hi) for wj, lo, hi in zip(w, low, high, strict=True))
             old = q.get(x, np.full(K, 1 / K))
-            q[x] = quadratic_program(old, g.get(x, np.zeros(K)), eta, w @ C, support, problem.floor)
+            q[x] = solve_mirror_step(old, g.get(x, np.zeros(K)), eta, w @ C, support, problem.floor)
             g[x] = np.zeros(K)
         charged.append(C @ q[x])
         edges = np.cumsum(q[x])
@@ -93,19 +93,21 @@ def reading(
             edges / edges[-1], draw_uniforms(RngKey(5, t), DRAW_STREAM, M), side="right"
         )
         r = V[:, draws[t]].max(axis=1).sum()
-        past = seen.setdefault(x, [])
-        centred = r - (np.mean(past) if past else r) if policy.baseline else r
-        past.append(r)
+        earlier = seen.setdefault(x, [])
+        centred_reward = r - (np.mean(earlier) if earlier else r) if policy.baseline else r
+        earlier.append(r)
         for i in draws[t]:
-            g[x][i] += centred / q[x][i] / (policy.batch if policy.batch_gradient == "mean" else 1)
+            g[x][i] += (
+                centred_reward / q[x][i] / (policy.batch if policy.batch_gradient == "mean" else 1)
+            )
     return draws, np.array([q[x] for x in sorted(q)])
 
 
 @pytest.mark.parametrize("case", SETTINGS)
 def test_the_compiled_policy_plays_the_paper_s_algorithm(case: str) -> None:
     policy, contexts, horizon = SETTINGS[case]
-    problem, environment = five(), recorded(400, contexts)
-    draws, last = reading(problem, policy, environment, horizon)
+    problem, environment = make_five_expert_problem(), make_recorded_environment(400, contexts)
+    draws, last = play_reference_omd(problem, policy, environment, horizon)
     trace = simulate(problem, environment, policy, rounds=400, seed=5, horizon=horizon)
     assert_array_equal(trace.draws, draws)
     final = [trace.record.distributions[trace.record.contexts == x][-1] for x in range(contexts)]
@@ -113,8 +115,8 @@ def test_the_compiled_policy_plays_the_paper_s_algorithm(case: str) -> None:
 
 
 def test_the_test_above_would_notice_another_eta() -> None:
-    problem, environment = five(), recorded(400)
-    draws, _ = reading(problem, Omd(eta=2.0), environment, 400)
+    problem, environment = make_five_expert_problem(), make_recorded_environment(400)
+    draws, _ = play_reference_omd(problem, Omd(eta=2.0), environment, 400)
     trace = simulate(problem, environment, Omd(eta=2.1), rounds=400, seed=5, horizon=400)
     assert (trace.draws != draws).any()
 
@@ -122,23 +124,29 @@ def test_the_test_above_would_notice_another_eta() -> None:
 @pytest.mark.parametrize("factor", [1024.0, 1.0 / 4096.0])
 def test_the_unit_of_a_cost_changes_no_decision(factor: float) -> None:
     cents = Problem(
-        five().experts,
-        {**five().costs, "usd": factor * five().costs["usd"]},
+        make_five_expert_problem().experts,
+        {
+            **make_five_expert_problem().costs,
+            "usd": factor * make_five_expert_problem().costs["usd"],
+        },
         [
             replace(limit, bound=limit.bound * (factor if limit.name == "usd" else 1.0))
-            for limit in five().limits
+            for limit in make_five_expert_problem().limits
         ],
         draws=2,
     )
-    traces = [simulate(p, recorded(), Omd(eta=2.0), rounds=400) for p in (five(), cents)]
+    traces = [
+        simulate(p, make_recorded_environment(), Omd(eta=2.0), rounds=400)
+        for p in (make_five_expert_problem(), cents)
+    ]
     assert_array_equal(traces[0].draws, traces[1].draws)
 
 
-def worst_excess(policy: Omd) -> float:
+def compute_worst_excess(policy: Omd) -> float:
     """Largest f_t(w_t) = w_t.(C q_t) - h_S(w_t) over a play: at most 0 is the lemma's key step."""
-    rule = policy.bind(five())
+    rule = policy.bind(make_five_expert_problem())
     state = policy.start(rule)
-    environment, excess = recorded(400), []
+    environment, excess = make_recorded_environment(400), []
     for t, V in enumerate(environment.values):
         ticket = decide(rule, state, 0, RngKey(5, t), np.empty(0, np.bool_))
         learn(rule, state, ticket, float(V[:, ticket.draws].max(axis=1).sum()))
@@ -148,26 +156,32 @@ def worst_excess(policy: Omd) -> float:
 
 
 def test_a_frozen_dual_keeps_the_lemma_s_inequality_in_every_round() -> None:
-    assert worst_excess(Omd(eta=2.0, freeze_dual_in_batch=True)) < 1e-14
-    assert worst_excess(Omd(eta=2.0, batch=1)) < 1e-14
+    assert compute_worst_excess(Omd(eta=2.0, freeze_dual_in_batch=True)) < 1e-14
+    assert compute_worst_excess(Omd(eta=2.0, batch=1)) < 1e-14
 
 
-def test_the_per_round_dual_of_the_experiments_does_not_keep_it() -> None:
-    assert worst_excess(Omd(eta=2.0)) > 1e-3
+def test_the_per_round_dual_of_the_experiments_violates_the_inequality() -> None:
+    assert compute_worst_excess(Omd(eta=2.0)) > 1e-3
 
 
-def test_without_limits_the_dual_is_silent() -> None:
-    free = Problem(five().experts, {}, draws=2)
-    trace = simulate(free, recorded(), "omd", rounds=400)
+def test_without_limits_omd_runs_without_a_dual() -> None:
+    unlimited = Problem(make_five_expert_problem().experts, {}, draws=2)
+    trace = simulate(unlimited, make_recorded_environment(), "omd", rounds=400)
     assert trace.spend.shape == (400, 0)
     assert trace.record.feasible.all()
 
 
 def test_an_empty_surrogate_marks_decisions_and_does_not_raise() -> None:
-    limits = [at_most("usd", 3.0), *five().limits[1:]]
-    narrow = Problem(five().experts, dict(five().costs), limits, draws=2, floor=0.2)
+    limits = [at_most("usd", 3.0), *make_five_expert_problem().limits[1:]]
+    tight = Problem(
+        make_five_expert_problem().experts,
+        dict(make_five_expert_problem().costs),
+        limits,
+        draws=2,
+        floor=0.2,
+    )
     with pytest.warns(UserWarning, match="surrogate"):
-        trace = simulate(narrow, recorded(), Omd(eta=2.0), rounds=400)
+        trace = simulate(tight, make_recorded_environment(), Omd(eta=2.0), rounds=400)
     assert not trace.record.feasible.all()
     assert_allclose(trace.record.distributions.sum(axis=1), 1.0)
 
@@ -187,6 +201,6 @@ def test_an_empty_surrogate_marks_decisions_and_does_not_raise() -> None:
         ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         Omd(**settings)

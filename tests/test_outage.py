@@ -1,4 +1,4 @@
-"""Limits through an outage: experts that are down must not push the others over a limit."""
+"""Limits in an outage: unavailable experts must not push the others over a limit."""
 
 import itertools
 
@@ -31,47 +31,49 @@ def test_a_long_outage_of_the_cheapest_does_not_break_the_budget(policy: str | O
 
 
 Q = np.array([0.1, 0.2, 0.3, 0.4])
-UP = np.array([True, False, True, True])
+AVAILABLE = np.array([True, False, True, True])
 VALUES = np.array([[0.9, 0.1, 0.4, 0.2], [0.0, 0.7, 0.6, 0.1]])
 
 
-def expected(q: Floats) -> float:
-    """Expected reward of two draws from q renormalised on those up, by enumeration."""
-    p = np.where(UP, q, 0.0) / q[UP].sum()
-    teams = itertools.product(range(4), repeat=2)
-    return sum(float(p[list(a)].prod() * VALUES[:, list(a)].max(axis=1).sum()) for a in teams)
+def expected_reward(q: Floats) -> float:
+    """Expected reward of two draws from q renormalised on the available, by enumeration."""
+    p = np.where(AVAILABLE, q, 0.0) / q[AVAILABLE].sum()
+    sequences = itertools.product(range(4), repeat=2)
+    return sum(float(p[list(a)].prod() * VALUES[:, list(a)].max(axis=1).sum()) for a in sequences)
 
 
-def mean_gradient(credit_for_being_up: bool) -> Floats:
-    """The exact mean of what the policy learns from a restricted decision."""
+def mean_gradient(ignore_mask: bool) -> Floats:
+    """The exact mean gradient that the policy learns from restricted decisions."""
     policy = Omd(eta=1.0, batch=1, baseline=False)
     rule = policy.bind(Problem(["a", "b", "c", "d"], {}, draws=2))
-    p, mean = np.where(UP, Q, 0.0) / Q[UP].sum(), np.zeros(4)
-    for team in itertools.product([0, 2, 3], repeat=2):
-        draws, state = np.array(team), policy.start(rule)
-        mask = np.empty(0, np.bool_) if credit_for_being_up else UP
-        held, none = float(Q[UP].sum()), np.empty(0)
-        ticket = Ticket(0, 0, draws, p[draws], none, mask, held, True, np.nan, 1.0, False)
+    p, mean = np.where(AVAILABLE, Q, 0.0) / Q[AVAILABLE].sum(), np.zeros(4)
+    for draws_tuple in itertools.product([0, 2, 3], repeat=2):
+        draws, state = np.array(draws_tuple), policy.start(rule)
+        mask = np.empty(0, np.bool_) if ignore_mask else AVAILABLE
+        available_mass, none = float(Q[AVAILABLE].sum()), np.empty(0)
+        ticket = Ticket(0, 0, draws, p[draws], none, mask, available_mass, True, np.nan, 1.0, False)
         learn(rule, state, ticket, float(VALUES[:, draws].max(axis=1).sum()))
         mean += p[draws].prod() * state.g[0]
     return mean
 
 
-def slope() -> Floats:
-    """The derivative of `expected`, by central differences."""
+def reward_gradient() -> Floats:
+    """The derivative of `expected_reward`, by central differences."""
     h = 1e-6
-    return np.array([(expected(Q + h * e) - expected(Q - h * e)) / (2 * h) for e in np.eye(4)])
+    return np.array(
+        [(expected_reward(Q + h * e) - expected_reward(Q - h * e)) / (2 * h) for e in np.eye(4)]
+    )
 
 
-def test_the_gradient_among_those_up_is_unbiased() -> None:
-    assert_allclose(mean_gradient(credit_for_being_up=False), slope(), atol=1e-9)
+def test_the_gradient_among_the_available_is_unbiased() -> None:
+    assert_allclose(mean_gradient(ignore_mask=False), reward_gradient(), atol=1e-9)
 
 
-def test_the_test_above_would_notice_a_merit_in_being_up() -> None:
-    assert np.abs(mean_gradient(credit_for_being_up=True) - slope()).max() > 0.5
+def test_the_test_above_would_notice_a_reward_for_being_available() -> None:
+    assert np.abs(mean_gradient(ignore_mask=True) - reward_gradient()).max() > 0.5
 
 
-def test_the_dual_is_charged_for_those_who_were_up() -> None:
+def test_the_dual_is_charged_for_the_available_experts() -> None:
     router = Router(POOL, "omd", seed=1)
     for _ in range(30):
         router.decide()
@@ -81,40 +83,40 @@ def test_the_dual_is_charged_for_those_who_were_up() -> None:
 
 
 @pytest.mark.parametrize("policy", ["omd", "distinct", "tangent", "noisy-or"])
-def test_all_up_is_the_same_as_saying_nothing(policy: str) -> None:
+def test_all_experts_available_equals_the_default(policy: str) -> None:
     one, other = (Router(POOL, policy, seed=1) for _ in range(2))
     for _ in range(200):
         assert one.decide() == other.decide(available=POOL.experts)
 
 
-def test_draws_among_those_up_follow_their_odds() -> None:
+def test_draws_among_the_available_follow_their_probabilities() -> None:
     router = Router(Problem(POOL.experts, {}, draws=3), "omd", seed=3)
-    up = ["m1", "m3", "m4"]
-    count = dict.fromkeys(up, 0)
+    available = ["m1", "m3", "m4"]
+    count = dict.fromkeys(available, 0)
     for _ in range(4_000):
-        for name in router.decide(available=up).draws:
+        for name in router.decide(available=available).draws:
             count[name] += 1
-    spread = np.sqrt(12_000 * (1 / 3) * (2 / 3))  # nothing was ever learned: a third each
+    spread = np.sqrt(12_000 * (1 / 3) * (2 / 3))  # nothing was learned: a third each
     assert max(abs(n - 4_000) for n in count.values()) < 5 * spread
-    assert abs(count["m1"] - 3_600) > 5 * spread  # a wrong belief would be noticed
+    assert abs(count["m1"] - 3_600) > 5 * spread  # a wrong probability would be noticed
 
 
-def test_experts_that_cannot_keep_a_limit_are_drawn_and_the_decision_says_so() -> None:
+def test_a_decision_of_experts_that_cannot_keep_a_limit_is_marked_infeasible() -> None:
     router = Router(POOL, "omd", seed=1)
     for _ in range(500):
         router.reward(router.decide().id, 0.5)
-    # A price on dollars, and only the dearest is up: 5 a draw where the surrogate allows 4/3.
+    # A price on dollars, and only the most expensive is available: 5 a draw, and 4/3 is allowed.
     router.core.state.dual.w[:] = 1.0
     before = router.core.state.q.copy()
     decision = router.decide(available=["m0"])
-    assert_array_equal(router.core.state.q, before)  # what was learned is not thrown away for it
+    assert_array_equal(router.core.state.q, before)  # the learned distribution is kept
     assert decision.subset == ("m0",)
     assert decision.draw_probabilities == (1.0, 1.0, 1.0)
     assert not decision.feasible
     assert router.decide().feasible
 
 
-def test_a_renormalised_law_inside_the_constraint_is_left_as_it_is() -> None:
+def test_a_renormalised_distribution_inside_the_constraint_is_unchanged() -> None:
     router = Router(POOL, "omd", seed=1)
     for _ in range(300):
         router.reward(router.decide().id, 0.5)

@@ -1,4 +1,4 @@
-"""Policies in words: a name, and settings after a colon; what is wrong is said with a remedy."""
+"""Policy specs: a name, and settings after a colon; errors have a remedy."""
 
 import contextlib
 from dataclasses import fields
@@ -26,7 +26,7 @@ TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "su
 
 
 @pytest.mark.parametrize(
-    ("words", "settings"),
+    ("spec", "settings"),
     [
         ("noisy-or:explore=0.02", NoisyOr(explore=0.02)),
         ("noisy-or: explore = 0.02, guard=FALSE", NoisyOr(explore=0.02, guard=False)),
@@ -37,13 +37,13 @@ TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "su
         ("moe", POLICIES["moe"]),
     ],
 )
-def test_words_are_settings(words: str, settings: object) -> None:
-    assert find_policy(words) == settings
-    assert find_policy(words) != find_policy("ts")
+def test_a_spec_gives_a_policy_with_settings(spec: str, settings: object) -> None:
+    assert find_policy(spec) == settings
+    assert find_policy(spec) != find_policy("ts")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("spec", "expected"),
     [
         (
             "noisy-or:explor=0.02",
@@ -66,14 +66,14 @@ def test_words_are_settings(words: str, settings: object) -> None:
         ("atuo", "did you mean 'auto'?"),
     ],
 )
-def test_what_is_wrong_is_said_with_a_remedy(words: str, said: str) -> None:
+def test_an_invalid_spec_is_refused_with_a_remedy(spec: str, expected: str) -> None:
     with pytest.raises(PolicyError) as caught:
-        find_policy(words)
-    assert said in str(caught.value)
+        find_policy(spec)
+    assert expected in str(caught.value)
     assert "upgrade" not in str(caught.value)
 
 
-def test_an_unknown_name_is_answered_with_all_there_are_ours_first() -> None:
+def test_the_error_for_an_unknown_name_lists_all_policies() -> None:
     with pytest.raises(
         PolicyError, match="auto, distinct, noisy-or, tangent, strict, omd, "
     ) as caught:
@@ -81,28 +81,28 @@ def test_an_unknown_name_is_answered_with_all_there_are_ours_first() -> None:
     assert all(name in str(caught.value) for name in POLICY_NAMES)
 
 
-def test_a_setting_that_is_misspelt_in_plain_data_is_asked_back() -> None:
-    plain = policy_to_data(NoisyOr())
+def test_an_unknown_setting_in_data_is_refused_with_a_suggestion() -> None:
+    data_of_policy = policy_to_data(NoisyOr())
     with pytest.raises(PolicyError, match="did you mean 'explore'"):
-        policy_from_data({**plain, "explor": 0.02})
+        policy_from_data({**data_of_policy, "explor": 0.02})
     with pytest.raises(PolicyError, match="if a later bylot wrote this, upgrade it"):
-        policy_from_data({**plain, "quantum": True})
+        policy_from_data({**data_of_policy, "quantum": True})
 
 
 @given(st.sampled_from(POLICY_NAMES), st.data())
 def test_any_values_are_settings_or_refused(name: str, data: st.DataObject) -> None:
     settings = [field.name for field in fields(find_policy(name))]
     pairs = data.draw(st.lists(st.tuples(st.sampled_from([*settings, "x"]), TEXTS), min_size=1))
-    words = f"{name}:{','.join(f'{setting}={text}' for setting, text in pairs)}"
+    spec = f"{name}:{','.join(f'{setting}={text}' for setting, text in pairs)}"
     try:
-        made = find_policy(words)
+        policy = find_policy(spec)
     except PolicyError:
         return
-    assert type(made) is type(find_policy(name))
+    assert type(policy) is type(find_policy(name))
 
 
 @given(st.text())
 def test_any_text_is_a_policy_or_refused(text: str) -> None:
-    for words in (text, f"noisy-or:{text}", f"noisy-or:explore={text}"):
+    for spec in (text, f"noisy-or:{text}", f"noisy-or:explore={text}"):
         with contextlib.suppress(PolicyError):
-            find_policy(words)
+            find_policy(spec)

@@ -1,4 +1,4 @@
-"""strict: the safe set is safe and as large as it can be; what is played never leaves it."""
+"""strict: the safe set is safe and as large as possible; played distributions never leave it."""
 
 import numpy as np
 import pytest
@@ -20,55 +20,55 @@ from bylot.policies.iid_limits import (
     make_safe_rows,
     maximize_priced_cost,
 )
-from small import five, steady
+from sample_problem import make_five_expert_problem, make_stationary_environment
 
 prices = st.lists(st.one_of(st.just(0.0), st.floats(0.05, 1.0)), min_size=2, max_size=6).filter(any)
 
 
-def laws(size: int, count: int, seed: int) -> Floats:
-    """Laws of all kinds: even ones, nearly single experts, pairs."""
+def draw_distributions(size: int, count: int, seed: int) -> Floats:
+    """Distributions of all kinds: even ones, nearly single experts, pairs."""
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.dirichlet(np.full(size, a), count) for a in (0.05, 0.3, 1.0, 10.0)])
 
 
 @given(prices, st.floats(0.05, 1.0), st.integers(2, 6), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_laws_inside_the_half_space_of_an_upper_limit_keep_it(
-    costs: list[float], part: float, M: int, seed: int
+def test_distributions_inside_the_half_space_of_an_upper_limit_keep_it(
+    costs: list[float], bound: float, M: int, seed: int
 ) -> None:
     c = np.array(costs) / max(costs)
-    u = part * min(M, c.sum())
+    u = bound * min(M, c.sum())
     b = find_safe_upper_bound(c, u, M)
-    assert b >= u / M * (1 - 1e-12)  # the paper's is inside
-    q = laws(c.size, 200, seed)
+    assert b >= u / M * (1 - 1e-12)  # the paper's bound is stricter
+    q = draw_distributions(c.size, 200, seed)
     h = np.array([expected_panel_costs(one, c[None], M)[0] for one in q])
     assert (h[q @ c <= b] <= u + 1e-9).all()
-    if b < c.max() * (1 - 1e-6):  # and a little beyond it there is a law that does not
+    if b < c.max() * (1 - 1e-6):  # and slightly beyond it a distribution breaks the limit
         mu = 1.0
         while c @ maximize_priced_cost(c, mu, M) <= b * (1 + 1e-6):
             mu *= 1.01
-        dear = maximize_priced_cost(c, mu, M)
-        dear[c == 0] += (1 - dear.sum()) / max(1, (c == 0).sum())
-        assert expected_panel_costs(dear, c[None], M)[0] > u
+        expensive = maximize_priced_cost(c, mu, M)
+        expensive[c == 0] += (1 - expensive.sum()) / max(1, (c == 0).sum())
+        assert expected_panel_costs(expensive, c[None], M)[0] > u
 
 
 @given(prices, st.floats(0.05, 0.95), st.integers(2, 6), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_laws_inside_the_half_space_of_a_lower_limit_keep_it(
-    costs: list[float], part: float, M: int, seed: int
+def test_distributions_inside_the_half_space_of_a_lower_limit_keep_it(
+    costs: list[float], bound: float, M: int, seed: int
 ) -> None:
     c = np.array(costs) / max(costs)
-    b = find_safe_lower_bound(c, part, M)
-    assert b <= part  # the paper's is inside
-    q = laws(c.size, 200, seed)
+    b = find_safe_lower_bound(c, bound, M)
+    assert b <= bound  # the paper's bound is stricter
+    q = draw_distributions(c.size, 200, seed)
     h = np.array([expected_panel_costs(one, c[None], M)[0] for one in q])
-    assert (h[q @ c >= b] >= part - 1e-9).all()
+    assert (h[q @ c >= b] >= bound - 1e-9).all()
 
 
 def test_a_looser_half_space_would_not_be_safe() -> None:
     c, u, M = np.array([1.0, 0.5, 0.0]), 0.6, 3
     b = find_safe_upper_bound(c, u, M)
-    q = laws(3, 20_000, seed=0)
+    q = draw_distributions(3, 20_000, seed=0)
     h = np.array([expected_panel_costs(one, c[None], M)[0] for one in q])
     assert b > 1.15 * u / M
     assert (h[q @ c <= 1.05 * b] > u).any()
@@ -85,7 +85,7 @@ def test_twelve_minimum_shares_fit_into_the_safe_set_but_not_into_the_paper_s() 
     assert (rule.safe.A @ rule.explore <= rule.safe.b + 1e-9).all()
 
 
-def test_a_minimum_that_one_expert_alone_cannot_give_is_refused() -> None:
+def test_a_lower_limit_that_one_expert_cannot_reach_is_refused() -> None:
     groups = {"g": [1, 1, 1, 0, 0, 0]}
     problem = Problem(list("abcdef"), groups, [at_least("g", 1.2)], draws=3)
     with pytest.raises(PolicyError, match="use 'tangent'"):
@@ -101,17 +101,19 @@ def test_limits_that_no_fixed_set_keeps_are_refused() -> None:
         Strict().bind(problem)
 
 
-def test_every_law_that_is_played_keeps_the_exact_limits() -> None:
-    problem = five()
-    trace = simulate(problem, steady(), "strict", rounds=3_000, seed=3, horizon=3_000)
+def test_every_played_distribution_keeps_the_exact_limits() -> None:
+    problem = make_five_expert_problem()
+    trace = simulate(
+        problem, make_stationary_environment(), "strict", rounds=3_000, seed=3, horizon=3_000
+    )
     rows = make_constraint_rows(problem)
     for q in trace.record.distributions[::10]:
         assert (expected_panel_costs(q, rows.A, problem.draws) <= rows.b + 1e-9).all()
     assert not trace.record.replaced.any()
 
 
-def test_a_world_that_turns_against_it_is_answered() -> None:
-    """Every 500 rounds the best expert becomes the worst: the best fixed law is nearly reached."""
+def test_strict_adapts_to_an_adversarial_environment() -> None:
+    """Every 500 rounds the best expert becomes the worst; rewards come near the best fixed q."""
     rounds, K = 12_000, 5
     values = np.full((rounds, 1, K), 0.2)
     for t in range(rounds):
@@ -120,25 +122,25 @@ def test_a_world_that_turns_against_it_is_answered() -> None:
         [f"e{i}" for i in range(K)], {"usd": np.ones(K)}, [at_most("usd", 2)], draws=2
     )
     trace = simulate(problem, Given(values), "strict", rounds=rounds, seed=0, horizon=rounds)
-    fixed = 0.2 + 0.7 * 0.75  # half of the mass on each of the two
-    assert trace.rewards.mean() > fixed - 0.05
+    best_fixed = 0.2 + 0.7 * 0.75  # half of the mass on each of the two
+    assert trace.rewards.mean() > best_fixed - 0.05
 
 
-def test_the_guard_can_be_asked_for() -> None:
+def test_the_guard_can_be_enabled() -> None:
     problem = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2)
     values = np.zeros((400, 1, 2))
     values[:, 0, 1] = 1.0
-    free = [
+    traces = [
         simulate(problem, Given(values), Strict(guard=guard), rounds=400, seed=s, horizon=400)
         for guard in (False, True)
         for s in range(8)
     ]
-    assert any(measure_worst_violation(trace) > 0 for trace in free[:8])
-    assert all(measure_worst_violation(trace) == 0 for trace in free[8:])
-    assert any(trace.record.replaced.any() for trace in free[8:])
+    assert any(measure_worst_violation(trace) > 0 for trace in traces[:8])
+    assert all(measure_worst_violation(trace) == 0 for trace in traces[8:])
+    assert any(trace.record.replaced.any() for trace in traces[8:])
 
 
-def test_prices_are_numbers_also_where_a_bound_is_zero() -> None:
+def test_a_bound_of_0_has_a_price() -> None:
     costs = {"usd": [0.0, 1.0, 0.0]}
     problem = Problem(["a", "b", "c"], costs, [at_most("usd", 0.0)], draws=2)
     router = Router(problem, "strict", seed=1)
