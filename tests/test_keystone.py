@@ -21,7 +21,7 @@ ROUNDS, SEED = 300, 5
 POLICIES = ("distinct", "noisy-or", "omd")
 
 
-def pool() -> bylot.Problem:
+def make_problem() -> bylot.Problem:
     """Six experts, two limits."""
     return bylot.Problem(
         experts=[f"e{i}" for i in range(6)],
@@ -31,14 +31,14 @@ def pool() -> bylot.Problem:
     )
 
 
-def world() -> Noisy:
+def make_environment() -> Noisy:
     """Values that are the same in every process."""
     means = np.random.default_rng(3).uniform(0.1, 0.9, size=(2, 6))
     return Noisy(means, worth=0.5)
 
 
-def same(one: PlayRecord, other: PlayRecord, rounds: slice) -> None:
-    """Bit for bit, in all that both tell."""
+def assert_records_equal(one: PlayRecord, other: PlayRecord, rounds: slice) -> None:
+    """The records are equal bit for bit, in all that both have."""
     for name in (
         "draws",
         "draw_probabilities",
@@ -48,67 +48,77 @@ def same(one: PlayRecord, other: PlayRecord, rounds: slice) -> None:
         "contexts",
         "replaced",
     ):
-        ours, theirs = getattr(one, name)[rounds], getattr(other, name)
-        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+        expected, found = getattr(one, name)[rounds], getattr(other, name)
+        np.testing.assert_array_equal(expected, found, err_msg=name)
     known = ~np.isnan(one.propensities[rounds])  # the loop does not compute them for omd
     np.testing.assert_array_equal(one.propensities[rounds][known], other.propensities[known])
 
 
 @pytest.fixture(scope="module", params=POLICIES)
 def policy(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each of them through all of it."""
+    """One of the policies."""
     return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
-def compiled(policy: str) -> PlayRecord:
+def compiled_record(policy: str) -> PlayRecord:
     """The trace that all others must have."""
-    return bylot.simulate(pool(), world(), policy=policy, rounds=ROUNDS, seed=SEED).record
+    return bylot.simulate(
+        make_problem(), make_environment(), policy=policy, rounds=ROUNDS, seed=SEED
+    ).record
 
 
-def test_a_router_in_memory(policy: str, compiled: PlayRecord) -> None:
-    router = bylot.Router(pool(), policy, seed=SEED)
-    same(compiled, bylot.play(router, world(), ROUNDS).record, slice(None))
+def test_a_router_in_memory_gives_the_compiled_trace(
+    policy: str, compiled_record: PlayRecord
+) -> None:
+    router = bylot.Router(make_problem(), policy, seed=SEED)
+    assert_records_equal(
+        compiled_record, bylot.play(router, make_environment(), ROUNDS).record, slice(None)
+    )
 
 
-def test_another_seed_gives_another_trace(policy: str, compiled: PlayRecord) -> None:
-    router = bylot.Router(pool(), policy, seed=SEED + 1)
+def test_another_seed_gives_another_trace(policy: str, compiled_record: PlayRecord) -> None:
+    router = bylot.Router(make_problem(), policy, seed=SEED + 1)
     with pytest.raises(AssertionError):
-        same(compiled, bylot.play(router, world(), ROUNDS).record, slice(None))
+        assert_records_equal(
+            compiled_record, bylot.play(router, make_environment(), ROUNDS).record, slice(None)
+        )
 
 
-def test_a_stored_router_that_is_killed_half_way(
-    policy: str, compiled: PlayRecord, address: str
+def test_a_stored_router_killed_half_way_gives_the_compiled_trace(
+    policy: str, compiled_record: PlayRecord, address: str
 ) -> None:
     half = ROUNDS // 2
-    line = [sys.executable, __file__, address, policy, str(half)]
-    done = subprocess.run(line, cwd=Path(__file__).parent, check=False, timeout=300)
-    assert done.returncode == -signal.SIGKILL
+    command = [sys.executable, __file__, address, policy, str(half)]
+    process = subprocess.run(command, cwd=Path(__file__).parent, check=False, timeout=300)
+    assert process.returncode == -signal.SIGKILL
     with StoredRouter.open(address, "keystone") as router:
-        same(
-            compiled,
-            bylot.play(router, world(), ROUNDS - half, start=half).record,
+        assert_records_equal(
+            compiled_record,
+            bylot.play(router, make_environment(), ROUNDS - half, start=half).record,
             slice(half, None),
         )
 
 
-def test_a_router_behind_a_server(
-    policy: str, compiled: PlayRecord, address: str, tmp_path: Path
+def test_a_router_behind_a_server_gives_the_compiled_trace(
+    policy: str, compiled_record: PlayRecord, address: str, tmp_path: Path
 ) -> None:
     with (
         live_server(tmp_path, store=address) as server,
         bylot.Client(f"http://127.0.0.1:{server.port}", timeout=600) as client,
     ):
-        router = client.create("keystone", pool(), policy=policy, seed=SEED)
-        same(compiled, bylot.play(router, world(), ROUNDS).record, slice(None))
+        router = client.create("keystone", make_problem(), policy=policy, seed=SEED)
+        assert_records_equal(
+            compiled_record, bylot.play(router, make_environment(), ROUNDS).record, slice(None)
+        )
 
 
-def first_half(address: str, policy: str, rounds: int) -> None:
-    """Play, then be killed without a word of goodbye."""
-    router = StoredRouter.create(address, "keystone", pool(), policy, seed=SEED)
-    bylot.play(router, world(), rounds)
+def play_first_half_and_die(address: str, policy: str, rounds: int) -> None:
+    """Play, then die by SIGKILL."""
+    router = StoredRouter.create(address, "keystone", make_problem(), policy, seed=SEED)
+    bylot.play(router, make_environment(), rounds)
     signal.raise_signal(signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    first_half(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    play_first_half_and_die(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Stop, reload, continue equals one long run; what cannot be read is refused by name."""
+"""Saving, loading and continuing equals one long run; invalid files are refused."""
 
 import contextlib
 import json
@@ -19,55 +19,53 @@ from bylot.router.persistence import (
     problem_to_data,
     write_saved_file,
 )
-from small import five, recorded
-from test_router import memory, played
+from sample_problem import make_five_expert_problem, make_recorded_environment
+from test_router import play_router, snapshot_router
 
-EVERY: dict[str, Policy] = {
+SAVED_POLICIES: dict[str, Policy] = {
     **POLICIES,
     "anytime dual": Omd(dual=Anytime(0.7)),
     "adaptive dual": Omd(dual=Adaptive(), freeze_dual_in_batch=True, batch_gradient="sum"),
 }
 
 
-@pytest.mark.parametrize("policy", EVERY)
+@pytest.mark.parametrize("policy", SAVED_POLICIES)
 @pytest.mark.parametrize("cut", [0, 1, 137])
-def test_stop_reload_continue_equals_one_long_run(policy: str, cut: int, tmp_path: Path) -> None:
-    environment = recorded(250, contexts=4)
-    whole = Router(five(), EVERY[policy], seed=3)
-    played(whole, environment, 0, 250)
-    first = Router(five(), EVERY[policy], seed=3)
-    played(first, environment, 0, cut)
+def test_save_load_continue_equals_one_long_run(policy: str, cut: int, tmp_path: Path) -> None:
+    environment = make_recorded_environment(250, contexts=4)
+    long_run = Router(make_five_expert_problem(), SAVED_POLICIES[policy], seed=3)
+    play_router(long_run, environment, 0, 250)
+    first = Router(make_five_expert_problem(), SAVED_POLICIES[policy], seed=3)
+    play_router(first, environment, 0, cut)
     first.save(tmp_path / "router.json")
     second = Router.load(tmp_path / "router.json")
-    assert memory(second) == memory(first)
-    played(second, environment, cut, 250)
-    assert memory(second) == memory(whole)
-    assert str(second.status()) == str(whole.status())
+    assert snapshot_router(second) == snapshot_router(first)
+    play_router(second, environment, cut, 250)
+    assert snapshot_router(second) == snapshot_router(long_run)
+    assert str(second.status()) == str(long_run.status())
 
 
-@pytest.mark.parametrize("policy", EVERY)
-def test_decisions_that_wait_survive_and_old_rewards_are_still_known(
-    policy: str, tmp_path: Path
-) -> None:
-    router = Router(five(), EVERY[policy], seed=3)
-    rewarded, waiting = router.decide(), router.decide("other")
+@pytest.mark.parametrize("policy", SAVED_POLICIES)
+def test_open_decisions_and_old_rewards_survive_saving(policy: str, tmp_path: Path) -> None:
+    router = Router(make_five_expert_problem(), SAVED_POLICIES[policy], seed=3)
+    rewarded, unrewarded = router.decide(), router.decide("other")
     router.reward(rewarded.id, 0.5)
     router.save(tmp_path / "router.json")
-    again = Router.load(tmp_path / "router.json")
-    assert again.reward(rewarded.id, 0.5) == "duplicate"
-    assert again.reward(waiting.id, 0.25) == "learned"
-    assert router.reward(waiting.id, 0.25) == "learned"
-    assert memory(again) == memory(router)
+    loaded = Router.load(tmp_path / "router.json")
+    assert loaded.reward(rewarded.id, 0.5) == "duplicate"
+    assert loaded.reward(unrewarded.id, 0.25) == "learned"
+    assert router.reward(unrewarded.id, 0.25) == "learned"
+    assert snapshot_router(loaded) == snapshot_router(router)
 
 
-@pytest.mark.parametrize("policy", EVERY.values(), ids=str)
-def test_settings_come_back_as_they_were_written(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", SAVED_POLICIES.values(), ids=str)
+def test_settings_survive_conversion_to_data(policy: Policy) -> None:
     assert (
         policies.policy_from_data(json.loads(json.dumps(policies.policy_to_data(policy)))) == policy
     )
 
 
-def test_settings_of_the_first_version_are_still_read() -> None:
+def test_settings_of_the_first_version_can_be_read() -> None:
     first = {
         "name": "omd",
         "eta": None,
@@ -98,7 +96,7 @@ def test_a_share_keeps_its_members() -> None:
 
 def test_a_version_from_the_future_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
-    Router(five()).save(path)
+    Router(make_five_expert_problem()).save(path)
     path.write_text(path.read_text().replace('"version":2', '"version":7'))
     with pytest.raises(SavedFileError, match="has version 7; this bylot reads version 2"):
         Router.load(path)
@@ -119,17 +117,17 @@ def test_a_version_from_the_future_is_refused_by_name(tmp_path: Path) -> None:
         ("\x00\x01", "is not JSON"),
     ],
 )
-def test_a_file_that_is_no_router_is_refused(text: str, words: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_router_is_refused(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     path.write_text(text)
     with pytest.raises(SavedFileError, match=words):
         Router.load(path)
 
 
-def test_a_file_that_is_missing_or_no_file_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_folder_is_named_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(SavedFileError, match=r"nowhere\.json does not exist; use a file") as caught:
         Router.load(tmp_path / "nowhere.json")
-    assert isinstance(caught.value, FileNotFoundError)  # the usual error too
+    assert isinstance(caught.value, FileNotFoundError)  # the standard error too
     with pytest.raises(SavedFileError, match="cannot be read: Is a directory; use a file") as other:
         Router.load(tmp_path)
     assert not isinstance(other.value, FileNotFoundError)
@@ -137,7 +135,7 @@ def test_a_file_that_is_missing_or_no_file_is_named_with_the_remedy(tmp_path: Pa
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
-    Router(five()).save(path)
+    Router(make_five_expert_problem()).save(path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_saved_file(path, {"bad": float("nan")})
@@ -145,11 +143,11 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "no folder" / "router.json", tmp_path / "file" / "router.json"):
         with pytest.raises(SavedFileError, match=f"{path} cannot be written"):
-            Router(five()).save(path)
+            Router(make_five_expert_problem()).save(path)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +166,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_resealed_file_that_no_router_can_have_written_is_refused(
+def test_an_invalid_file_with_a_valid_checksum_is_refused(
     edit: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "router.json"
-    router = Router(five(), "omd")
+    router = Router(make_five_expert_problem(), "omd")
     router.decide("a")
     router.decide("b")
     router.save(path)
@@ -231,11 +229,11 @@ def test_a_resealed_file_that_no_router_can_have_written_is_refused(
     ],
     ids=str,
 )
-def test_a_resealed_state_that_a_policy_cannot_have_is_refused(
+def test_an_invalid_state_with_a_valid_checksum_is_refused(
     policy: str, edit: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "router.json"
-    router = Router(five(), policy)
+    router = Router(make_five_expert_problem(), policy)
     router.decide("a")
     router.decide("b")
     router.save(path)
@@ -251,12 +249,12 @@ def test_a_resealed_state_that_a_policy_cannot_have_is_refused(
         Router.load(path)
 
 
-def test_odds_where_there_can_be_none_and_none_where_there_must_be_are_refused(
+def test_unexpected_and_missing_draw_probabilities_are_refused(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "router.json"
     for policy, wrong in (("cucb", [0.5, 0.5]), ("omd", [])):
-        router = Router(five(), policy)
+        router = Router(make_five_expert_problem(), policy)
         router.decide()
         router.save(path)
         data = json.loads(path.read_text())
@@ -267,8 +265,8 @@ def test_odds_where_there_can_be_none_and_none_where_there_must_be_are_refused(
             Router.load(path)
 
 
-def test_two_threads_that_save_leave_a_whole_file(tmp_path: Path) -> None:
-    router, path = Router(five()), tmp_path / "router.json"
+def test_concurrent_saves_leave_a_complete_file(tmp_path: Path) -> None:
+    router, path = Router(make_five_expert_problem()), tmp_path / "router.json"
     router.save(path)
     with ThreadPoolExecutor(3) as pool:
         saves = [pool.submit(router.save, path) for _ in range(60)]
@@ -278,17 +276,17 @@ def test_two_threads_that_save_leave_a_whole_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def paths(data: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in nested data."""
+def list_paths(data: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value in nested data."""
     keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else []
-    return [here] + [p for key in keys for p in paths(data[key], (*here, key))]
+    return [prefix] + [p for key in keys for p in list_paths(data[key], (*prefix, key))]
 
 
-def plays_on(router: Router) -> None:
-    """A file that was accepted gives a router that works, with proper probabilities."""
+def assert_router_works(router: Router) -> None:
+    """A router from an accepted file works, with valid probabilities."""
     for t in range(25):
-        some = router.problem.experts[:3] if t % 4 else None
-        decision = router.decide(f"context {t % 3}", some)
+        available = router.problem.experts[:3] if t % 4 else None
+        decision = router.decide(f"context {t % 3}", available)
         assert all(0 < p <= 1 for p in decision.draw_probabilities or ())
         assert all(0 < p <= 1 for p in (decision.inclusion or {}).values())
         router.reward(decision.id, router.rewards[0])
@@ -297,40 +295,40 @@ def plays_on(router: Router) -> None:
             router.reward(f"d{t}", router.rewards[1])
 
 
-JUNK: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[0]], True])
+JUNK_VALUES: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[0]], True])
 
 
 @pytest.mark.parametrize(
     "policy", ["omd", "cbwk", "ts-bwk", "moe", "random", "distinct", "tangent", "noisy-or"]
 )
-@given(choice=st.integers(0, 10_000), junk=JUNK, resealed=st.booleans())
+@given(choice=st.integers(0, 10_000), value=JUNK_VALUES, rehashed=st.booleans())
 @settings(
     deadline=None,
     derandomize=True,
     max_examples=400,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_a_changed_file_is_refused_and_a_resealed_one_never_crashes(
-    policy: str, choice: int, junk: Any, resealed: bool, tmp_path: Path
+def test_a_changed_file_is_refused_and_never_crashes_with_a_valid_checksum(
+    policy: str, choice: int, value: Any, rehashed: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "router.json"
-    router = Router(five(), policy)
+    router = Router(make_five_expert_problem(), policy)
     router.reward(router.decide("a").id, 0.5)
     router.decide("b")
     router.save(path)
     data = json.loads(path.read_text())
-    *way, last = (places := paths(data)[1:])[choice % len(places)]
+    *parents, last = (places := list_paths(data)[1:])[choice % len(places)]
     target = data
-    for key in way:
+    for key in parents:
         target = target[key]
-    same = target[last] == junk and type(target[last]) is type(junk)
-    target[last] = junk
-    if resealed and junk != 1e400:
+    same = target[last] == value and type(target[last]) is type(value)
+    target[last] = value
+    if rehashed and value != 1e400:
         data["checksum"] = compute_checksum(data)
     path.write_text(json.dumps(data))
-    if not (resealed or same):
+    if not (rehashed or same):
         with pytest.raises(SavedFileError):
             Router.load(path)
-    elif resealed:
+    elif rehashed:
         with contextlib.suppress(SavedFileError):
-            plays_on(Router.load(path))
+            assert_router_works(Router.load(path))

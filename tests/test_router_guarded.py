@@ -1,4 +1,4 @@
-"""Routers that guard their limits: what they tell, through outages, reloads and late rewards."""
+"""Routers that guard their limits: status, outages, saving and late rewards."""
 
 import copy
 import itertools
@@ -23,35 +23,37 @@ from bylot.policies.constraint_rows import compute_row_units
 from bylot.problem import at_least, at_most, share
 from bylot.router import persistence
 from bylot.router.core import iterate_arrays
-from small import five
-from test_router import memory
+from sample_problem import make_five_expert_problem
+from test_router import snapshot_router
 
 GUARDED = ["distinct", "tangent", "noisy-or"]
 OTHERS = [name for name in POLICIES if name not in GUARDED]
-NAMES = five().experts
+NAMES = make_five_expert_problem().experts
 WORTH = dict(zip(NAMES, (0.9, 0.7, 0.4, 0.3, 0.1), strict=True))
 
 
-def pool(period: int | None) -> Problem:
-    """The five, whose limits are to hold at the end of every so many decisions."""
-    small = five()
-    return Problem(small.experts, dict(small.costs), small.limits, draws=2, period=period)
+def make_problem_with_period(period: int | None) -> Problem:
+    """Five experts whose limits must hold at the end of every period."""
+    problem = make_five_expert_problem()
+    return Problem(problem.experts, dict(problem.costs), problem.limits, draws=2, period=period)
 
 
-def costs(decisions: list[Decision], problem: Problem) -> Floats:
-    """(n, d) what panels cost under each limit, from the names of their members."""
-    inside = np.array([[name in one.subset for name in NAMES] for one in decisions], float)
-    return np.asarray(inside @ problem.rows.T)
+def compute_costs(decisions: list[Decision], problem: Problem) -> Floats:
+    """(n, d) costs of panels under each limit, from the names of their members."""
+    membership = np.array([[name in one.subset for name in NAMES] for one in decisions], float)
+    return np.asarray(membership @ problem.rows.T)
 
 
-def inside(spend: Floats, problem: Problem) -> bool:
-    """Do the averages of these rounds keep all limits?"""
+def keeps_limits(spend: Floats, problem: Problem) -> bool:
+    """Whether the averages of these rounds keep all limits."""
     slack = problem.signs * (spend.mean(axis=0) - problem.bounds)
     return bool((slack >= -1e-12 * problem.bounds).all())
 
 
-def rewarded(router: Router, rounds: int, available: list[str] | None = None) -> list[Decision]:
-    """Decisions, each with its prompt reward."""
+def play_rewarded(
+    router: Router, rounds: int, available: list[str] | None = None
+) -> list[Decision]:
+    """Make decisions, each with an immediate reward."""
     decisions = []
     for _ in range(rounds):
         decision = router.decide(available=available)
@@ -60,54 +62,57 @@ def rewarded(router: Router, rounds: int, available: list[str] | None = None) ->
     return decisions
 
 
-# What a status tells of the current period.
+# The status of the current period.
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_the_status_tells_where_the_period_stands(policy: str) -> None:
-    router, problem = Router(pool(100), policy, seed=3), pool(100)
-    decisions = rewarded(router, 230)
+def test_the_status_shows_the_current_period(policy: str) -> None:
+    router, problem = (
+        Router(make_problem_with_period(100), policy, seed=3),
+        make_problem_with_period(100),
+    )
+    decisions = play_rewarded(router, 230)
     status = router.status()
     assert status.period is not None
     assert (status.period.length, status.period.played) == (100, 30)
     assert status.period.replaced == sum(one.replaced for one in decisions)
     current = [one.current for one in status.limits if one.current is not None]
-    means = costs(decisions[200:], problem).mean(axis=0)
+    means = compute_costs(decisions[200:], problem).mean(axis=0)
     assert_allclose([one.mean or 0.0 for one in current], means, rtol=1e-12)
     in_force = -problem.signs * compute_row_units(problem) * router.core.state.bounds
     assert_allclose([one.in_force for one in current], in_force, rtol=1e-15)
-    whole = costs(decisions, problem).mean(axis=0)
-    assert_allclose([one.mean for one in status.limits], whole, rtol=1e-12)
-    assert not np.allclose(means, whole)  # the two averages are not the same thing
+    long_run = compute_costs(decisions, problem).mean(axis=0)
+    assert_allclose([one.mean for one in status.limits], long_run, rtol=1e-12)
+    assert not np.allclose(means, long_run)  # the two averages are not the same thing
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_limits_are_within_reach_exactly_as_long_as_decisions_are_feasible(policy: str) -> None:
-    router = Router(pool(60), policy, seed=1)
-    told = set()
-    for t in range(59):  # after the last of a period the status speaks of the next
-        dear = ["ann", "bob"] if 10 <= t < 50 else None
-        [decision] = rewarded(router, 1, dear)
+def test_limits_are_within_reach_exactly_while_decisions_are_feasible(policy: str) -> None:
+    router = Router(make_problem_with_period(60), policy, seed=1)
+    seen = set()
+    for t in range(59):  # after the last round of a period the status is about the next
+        expensive = ["ann", "bob"] if 10 <= t < 50 else None
+        [decision] = play_rewarded(router, 1, expensive)
         limits = router.status().limits
         reach = all(one.current is not None and one.current.within_reach for one in limits)
         assert decision.feasible == reach
-        told.add(reach)
-    assert told == {True, False}
+        seen.add(reach)
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_a_new_period_has_no_average_yet(policy: str) -> None:
-    router = Router(pool(50), policy)
-    rewarded(router, 50)
+def test_a_new_period_has_no_average(policy: str) -> None:
+    router = Router(make_problem_with_period(50), policy)
+    play_rewarded(router, 50)
     status = router.status()
     assert [one.current and one.current.mean for one in status.limits] == [None] * 3
     assert "a new period of 50 begins" in str(status)
 
 
 @pytest.mark.parametrize("policy", OTHERS)
-def test_a_policy_without_a_guard_tells_of_no_period(policy: str) -> None:
-    router = Router(five(), policy)
-    rewarded(router, 30)
+def test_a_policy_without_a_guard_has_no_period(policy: str) -> None:
+    router = Router(make_five_expert_problem(), policy)
+    play_rewarded(router, 30)
     status = router.status()
     assert status.period is None
     assert all(one.current is None for one in status.limits)
@@ -116,25 +121,25 @@ def test_a_policy_without_a_guard_tells_of_no_period(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", [Distinct(guard=False), Tangent(guard=False)], ids=str)
-def test_a_guard_that_is_off_promises_nothing(policy: Distinct | Tangent) -> None:
-    router = Router(five(), policy)
-    rewarded(router, 30)
+def test_a_disabled_guard_has_no_period(policy: Distinct | Tangent) -> None:
+    router = Router(make_five_expert_problem(), policy)
+    play_rewarded(router, 30)
     assert router.status().period is None
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
-    router = Router(pool(200), policy, seed=4)
-    rewarded(router, 30)
+def test_the_status_prints_the_guard_and_limits_out_of_reach(policy: str) -> None:
+    router = Router(make_problem_with_period(200), policy, seed=4)
+    play_rewarded(router, 30)
     text = str(router.status())
     assert "replaced by the guard; round 30 of a period of 200" in text
-    words = {
+    titles = {
         "distinct": "inclusion probabilities now: ",
         "tangent": "draw probabilities now: ",
         "noisy-or": "drawn so far: ",
     }
-    assert words[policy] in text
-    rewarded(router, 160, ["ann", "bob"])
+    assert titles[policy] in text
+    play_rewarded(router, 160, ["ann", "bob"])
     lines = str(router.status()).splitlines()
     assert (
         "out of reach for the 10 decisions left, whichever experts are available: usd"
@@ -146,16 +151,16 @@ def test_the_status_reads_well_in_a_terminal(policy: str) -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_the_chances_of_a_set_are_those_to_be_in_it() -> None:
-    router = Router(five(), "distinct", seed=4)
-    rewarded(router, 200)
-    chances = np.array(list(router.status().q.values()))
-    assert chances.sum() == pytest.approx(2)
-    usd = float(chances @ five().costs["usd"])
+def test_the_status_of_distinct_shows_inclusion_probabilities() -> None:
+    router = Router(make_five_expert_problem(), "distinct", seed=4)
+    play_rewarded(router, 200)
+    inclusion = np.array(list(router.status().q.values()))
+    assert inclusion.sum() == pytest.approx(2)
+    usd = float(inclusion @ make_five_expert_problem().costs["usd"])
     assert usd == pytest.approx(router.decide().expected["usd"], abs=0.2)
 
 
-def test_the_price_is_what_a_looser_bound_would_buy() -> None:
+def test_the_price_is_the_gain_of_a_looser_bound() -> None:
     worth = {"cardio": 0.7, "renal": 0.5, "neuro": 0.6, "general": 0.2}
     usd = {"usd": [3.0, 2.0, 2.5, 0.5], "server": [1.0, 1.0, 0.0, 0.0]}
     limits = [at_most("usd", 3.0), at_most("server", 1.2)]
@@ -164,7 +169,7 @@ def test_the_price_is_what_a_looser_bound_would_buy() -> None:
         decision = router.decide()
         router.reward(decision.id, max(worth[name] for name in decision.subset))
     prices = [one.price for one in router.status().limits]
-    # The general practitioner and one other, who gives 0.1 more for half a dollar more.
+    # The general practitioner and one other, who earns 0.1 more for half a dollar more.
     assert prices[0] == pytest.approx(0.2, abs=0.05)
     assert prices[1] == 0.0
 
@@ -172,7 +177,7 @@ def test_the_price_is_what_a_looser_bound_would_buy() -> None:
 # Out of the reach of a policy.
 
 
-def test_the_remedy_for_full_panels_that_cannot_keep_a_budget_is_one() -> None:
+def test_the_remedy_for_infeasible_full_panels_works() -> None:
     trio = Problem(["a", "b", "c"], {"usd": [2.0, 2.0, 3.0]}, [at_most("usd", 3.0)], draws=2)
     with pytest.raises(PolicyError, match="use 'tangent', which may ask fewer"):
         Router(trio, "distinct")
@@ -201,30 +206,36 @@ OUTAGES = {
 
 @pytest.mark.parametrize("policy", GUARDED)
 @pytest.mark.parametrize("outage", OUTAGES)
-def test_a_long_outage_is_told_and_the_next_period_is_well_again(policy: str, outage: str) -> None:
-    router, problem, up = Router(pool(80), policy, seed=1), pool(80), OUTAGES[outage]
-    decisions = rewarded(router, 10)
-    decisions += rewarded(router, 60, up)
+def test_a_long_outage_is_reported_and_the_next_period_keeps_the_limits(
+    policy: str, outage: str
+) -> None:
+    router, problem, available = (
+        Router(make_problem_with_period(80), policy, seed=1),
+        make_problem_with_period(80),
+        OUTAGES[outage],
+    )
+    decisions = play_rewarded(router, 10)
+    decisions += play_rewarded(router, 60, available)
     assert not decisions[-1].feasible
     assert "out of reach for the 10 decisions left" in str(router.status())
-    decisions += rewarded(router, 10, up)
-    assert not inside(costs(decisions, problem), problem)  # it was no false alarm
+    decisions += play_rewarded(router, 10, available)
+    assert not keeps_limits(compute_costs(decisions, problem), problem)  # it was not a false alarm
     for _ in range(3):
-        after = rewarded(router, 80)
-        assert all(one.feasible for one in after)
-        assert inside(costs(after, problem), problem)
+        later = play_rewarded(router, 80)
+        assert all(one.feasible for one in later)
+        assert keeps_limits(compute_costs(later, problem), problem)
 
 
 @pytest.mark.parametrize("policy", GUARDED)
-def test_what_cannot_be_kept_any_more_is_told_apart_from_what_others_could_keep(
+def test_the_status_distinguishes_lost_limits_from_those_that_other_experts_could_keep(
     policy: str,
 ) -> None:
     """Of 100 decisions at 2 at most, the cheap ones at 1 each: lost as soon as what was spent and
     1 for each of those left are more than 200.
     """
     costs = {"usd": [1.0, 1.0, 4.0, 4.0]}
-    cheap = Problem(list("abcd"), costs, [at_most("usd", 2.0)], draws=1, period=100)
-    router, spent, told = Router(cheap, policy, seed=1), 0.0, set()
+    problem = Problem(list("abcd"), costs, [at_most("usd", 2.0)], draws=1, period=100)
+    router, spent, seen = Router(problem, policy, seed=1), 0.0, set()
     for t in range(99):
         decision = router.decide(available=["c", "d"] if t < 60 else None)
         router.reward(decision.id, 0.5)
@@ -237,47 +248,50 @@ def test_what_cannot_be_kept_any_more_is_told_apart_from_what_others_could_keep(
             usd.way_out == "unless experts become available again"
         )
         if t >= 60:
-            assert usd.way_out != "unless experts become available again"  # as all are there
-        told.add(usd.way_out)
-    assert told == {"unless experts become available again", "whichever experts are available"}
+            assert usd.way_out != "unless experts become available again"  # as all are available
+        seen.add(usd.way_out)
+    assert seen == {"unless experts become available again", "whichever experts are available"}
 
 
-def test_what_the_rota_would_miss_other_panels_may_still_keep() -> None:
+def test_other_panels_can_keep_limits_that_the_fallback_schedule_misses() -> None:
     costs = {"usd": [1.0, 1.0, 4.0, 4.0]}
     limits = [at_most("usd", 2.0), at_least(share("new", ["c", "d"]), 0.1)]
-    cheap = Problem(list("abcd"), costs, limits, draws=1, period=100)
-    router = Router(cheap, "distinct", seed=1)
+    problem = Problem(list("abcd"), costs, limits, draws=1, period=100)
+    router = Router(problem, "distinct", seed=1)
     spent = sum(router.decide().spend["usd"] for _ in range(50))
     assert router.status().limits[0].way_out is None
-    router.core.settle({"usd": 149.0 - spent})  # it was more: 51 are left for 50 decisions
-    said = "out of reach for the 50 decisions left, unless panels other than the fallback"
-    assert said in str(router.status())
+    router.core.settle({"usd": 149.0 - spent})  # a correction: 51 are left for 50 decisions
+    expected = "out of reach for the 50 decisions left, unless panels other than the fallback"
+    assert expected in str(router.status())
     router.core.settle({"usd": 2.0})
     assert "out of reach for the 50 decisions left, whichever experts are available: usd" in str(
         router.status()
     )
 
 
-def test_a_panel_that_need_not_be_full_may_cost_less() -> None:
+def test_the_minimum_cost_of_a_panel_depends_on_whether_it_must_be_full() -> None:
     rows = np.array([[3.0, 1.0, 2.0], [-3.0, 1.0, -2.0]])
-    bound = POLICIES["distinct"].bind(pool(80), None).guard._replace(A=rows)
+    bound = POLICIES["distinct"].bind(make_problem_with_period(80), None).guard._replace(A=rows)
     assert compute_min_panel_costs(bound, 2).tolist() == [3.0, -5.0]
     assert compute_min_panel_costs(bound._replace(full=False), 2).tolist() == [1.0, -5.0]
 
 
-def test_in_a_short_outage_the_others_make_up_for_it() -> None:
+def test_after_a_short_outage_the_period_keeps_its_limits() -> None:
     for policy in GUARDED:
-        router, problem = Router(pool(80), policy, seed=1), pool(80)
-        decisions = rewarded(router, 10)
-        decisions += rewarded(router, 10, ["ann", "bob"])
-        assert not decisions[-1].feasible  # if it stayed at that
+        router, problem = (
+            Router(make_problem_with_period(80), policy, seed=1),
+            make_problem_with_period(80),
+        )
+        decisions = play_rewarded(router, 10)
+        decisions += play_rewarded(router, 10, ["ann", "bob"])
+        assert not decisions[-1].feasible  # if the outage continued
         assert "unless experts become available again" in str(router.status())
-        decisions += rewarded(router, 60)
+        decisions += play_rewarded(router, 60)
         assert all(one.feasible for one in decisions[20:])
-        assert inside(costs(decisions, problem), problem)
+        assert keeps_limits(compute_costs(decisions, problem), problem)
 
 
-def after_an_outage(policy: str, seed: int) -> tuple[bool, bool]:
+def play_after_outage(policy: str, seed: int) -> tuple[bool, bool]:
     """Was a period kept in which most were down for long, and could it have been after that, with
     the cost of two members to spare?
     """
@@ -287,35 +301,35 @@ def after_an_outage(policy: str, seed: int) -> tuple[bool, bool]:
     limits = [at_most("usd", float(bounds[0])), at_least("hours", float(bounds[1]))]
     costs = {"usd": cost[0], "hours": cost[1]}
     router = Router(Problem(names, costs, limits, draws=2, period=rounds), policy, seed=seed)
-    down = int(rng.integers(20, 150))
-    up = [names[i] for i in rng.permutation(6)[: rng.integers(1, 4)]]
+    outage_rounds = int(rng.integers(20, 150))
+    available = [names[i] for i in rng.permutation(6)[: rng.integers(1, 4)]]
     for t in range(rounds):
-        decision = router.decide(available=up if t < down else None)
+        decision = router.decide(available=available if t < outage_rounds else None)
         router.reward(decision.id, float(rng.random()))
         rows += (decision.spend["usd"], decision.spend["hours"])
-        if t == down - 1:
+        if t == outage_rounds - 1:
             left = rounds * bounds - rows
-    way_back = linprog(
+    feasible_rest = linprog(
         np.zeros(6),
-        A_ub=(rounds - down) * np.array([cost[0], -cost[1]]),
+        A_ub=(rounds - outage_rounds) * np.array([cost[0], -cost[1]]),
         b_ub=(left[0] - 2, -left[1] - 2),
         A_eq=np.ones((1, 6)),
         b_eq=[2],
         bounds=[(0, 1)] * 6,
     )
-    return not router.core.state.budget.missed.any(), bool(way_back.status == 0)
+    return not router.core.state.budget.missed.any(), bool(feasible_rest.status == 0)
 
 
 @pytest.mark.filterwarnings("ignore::bylot.errors.OutOfReachWarning")
 @pytest.mark.parametrize("policy", GUARDED)
-def test_what_can_be_made_up_for_after_an_outage_is(policy: str) -> None:
-    ends = [after_an_outage(policy, seed) for seed in range(1, 41)]
-    assert all(kept for kept, way_back in ends if way_back)
-    assert sum(not kept for kept, _ in ends) >= 3  # as some outages are too long
+def test_after_an_outage_the_limits_are_kept_if_possible(policy: str) -> None:
+    ends = [play_after_outage(policy, seed) for seed in range(1, 41)]
+    assert all(kept for kept, feasible_rest in ends if feasible_rest)
+    assert sum(not kept for kept, _ in ends) >= 3  # some outages are too long
 
 
-def test_a_minimum_that_was_reached_leaves_the_budget_to_others() -> None:
-    """Those up can keep the budget only if they stop asking the dear one, whose share is full."""
+def test_a_lower_limit_that_is_reached_no_longer_uses_the_budget() -> None:
+    """The available experts keep the budget only without the expensive one, whose share is full."""
     costs = {"usd": [1.0, 1.0, 1.0, 8.0, 1.0]}
     limits = [at_most("usd", 2.3), at_least(share("new", ["d", "e"]), 0.1)]
     problem = Problem(list("abcde"), costs, limits, draws=2, period=400)
@@ -329,29 +343,29 @@ def test_a_minimum_that_was_reached_leaves_the_budget_to_others() -> None:
     assert new >= 0.1
 
 
-def test_periods_that_ended_outside_are_counted() -> None:
-    router = Router(pool(80), seed=1)
-    rewarded(router, 80, ["ann", "bob"])
-    rewarded(router, 160)
+def test_periods_that_broke_a_limit_are_counted() -> None:
+    router = Router(make_problem_with_period(80), seed=1)
+    play_rewarded(router, 80, ["ann", "bob"])
+    play_rewarded(router, 160)
     missed = [one.current.missed for one in router.status().limits if one.current is not None]
-    assert missed == [1, 1, 0]  # too dear, and no junior; the least that is to be spent was
+    assert missed == [1, 1, 0]  # too expensive and without juniors; the lower limit of usd holds
     assert "periods that ended outside a limit: usd in 1, junior in 1" in str(router.status())
 
 
-def test_a_shallow_copy_goes_its_own_way() -> None:
-    router = Router(five(), seed=1)
+def test_a_shallow_copy_is_independent() -> None:
+    router = Router(make_five_expert_problem(), seed=1)
     router.decide()
     other = copy.copy(router)
     for name in range(40):
         other.decide(f"n{name}")
     for name in range(40):
-        chance = router.decide(f"n{name}").propensity
-        assert chance is not None
-        assert 0 < chance <= 1
+        propensity = router.decide(f"n{name}").propensity
+        assert propensity is not None
+        assert 0 < propensity <= 1
 
 
-def masks() -> st.SearchStrategy[list[str] | None]:
-    """Who is up: mostly everybody, else any that leave somebody."""
+def random_availability() -> st.SearchStrategy[list[str] | None]:
+    """Available experts: all, or any non-empty subset."""
     some = st.sets(st.sampled_from(NAMES), min_size=1).map(sorted)
     return st.none() | some
 
@@ -359,20 +373,25 @@ def masks() -> st.SearchStrategy[list[str] | None]:
 @pytest.mark.parametrize("policy", GUARDED)
 @given(
     events=st.lists(
-        st.tuples(masks(), st.sampled_from(["prompt", "late", "never"]), st.floats(0, 1)),
+        st.tuples(
+            random_availability(), st.sampled_from(["prompt", "late", "never"]), st.floats(0, 1)
+        ),
         min_size=20,
         max_size=90,
     ),
     seed=st.integers(0, 1_000),
 )
 @settings(deadline=None, derandomize=True, max_examples=60)
-def test_whatever_is_down_and_whenever_rewards_come(
+def test_any_availability_and_timing_of_rewards_is_handled(
     policy: str, events: list[tuple[list[str] | None, str, float]], seed: int
 ) -> None:
-    router, problem = Router(pool(20), policy, seed=seed), pool(20)
+    router, problem = (
+        Router(make_problem_with_period(20), policy, seed=seed),
+        make_problem_with_period(20),
+    )
     decisions: list[Decision] = []
     late: list[tuple[Decision, float]] = []
-    for available, when, value in events:
+    for available, timing, value in events:
         decision = router.decide(f"kind {len(decisions) % 2}", available)
         decisions.append(decision)
         assert set(decision.subset) <= set(available or NAMES)
@@ -380,19 +399,19 @@ def test_whatever_is_down_and_whenever_rewards_come(
         assert len(decision.subset) == most or (policy == "tangent" and len(decision.subset) < most)
         assert 0 < (decision.propensity or 1.0) <= 1
         assert (decision.propensity is None) == (policy == "noisy-or")
-        if when == "prompt":
+        if timing == "prompt":
             router.reward(decision.id, value)
-            for one, earned in reversed(late):
-                router.reward(one.id, earned)
+            for one, value_of in reversed(late):
+                router.reward(one.id, value_of)
             late = []
-        elif when == "late":
+        elif timing == "late":
             late.append((decision, value))
     assert all(np.isfinite(leaf).all() for leaf in iterate_arrays(router.core.state))
     str(router.status())
     for start in range(0, len(decisions) - 19, 20):
         period, rounds = decisions[start : start + 20], events[start : start + 20]
         if all(one.feasible for one in period):
-            assert inside(costs(period, problem), problem)
+            assert keeps_limits(compute_costs(period, problem), problem)
         if all(available is None for available, _, _ in rounds):
             assert all(one.feasible for one in period)
 
@@ -400,11 +419,11 @@ def test_whatever_is_down_and_whenever_rewards_come(
 # Stop, reload, continue.
 
 
-def driven(router: Router, start: int, stop: int) -> None:
-    """Three contexts, outages, rewards four decisions late, a third of them never, one refused."""
+def play_with_outages(router: Router, start: int, stop: int) -> None:
+    """Play three contexts with outages; rewards are four decisions late, a third are missing."""
     for t in range(start, stop):
-        up = ["ann", "bob", "dan"] if t % 50 > 38 else ["eve", "bob"] if t % 7 == 0 else None
-        router.decide(f"kind {t % 3}", up)
+        available = ["ann", "bob", "dan"] if t % 50 > 38 else ["eve", "bob"] if t % 7 == 0 else None
+        router.decide(f"kind {t % 3}", available)
         if t >= 4 and t % 3 != 1:
             router.reward(f"d{t - 4}", ((t * 37) % 101) / 100)
 
@@ -412,61 +431,61 @@ def driven(router: Router, start: int, stop: int) -> None:
 @pytest.mark.parametrize("policy", GUARDED)
 @pytest.mark.parametrize("cut", [1, 2, 29, 30, 31, 45, 60, 119])
 def test_kill_reload_continue_equals_one_run(policy: str, cut: int, tmp_path: Path) -> None:
-    whole, first = (Router(pool(60), policy, seed=5) for _ in range(2))
-    driven(whole, 0, 150)
-    driven(first, 0, cut)
+    long_run, first = (Router(make_problem_with_period(60), policy, seed=5) for _ in range(2))
+    play_with_outages(long_run, 0, 150)
+    play_with_outages(first, 0, cut)
     first.save(tmp_path / "router.json")
     first.decide()  # lost in the crash
     second = Router.load(tmp_path / "router.json")
-    assert any(not isinstance(held, float) for held in second.open.values())
-    driven(second, cut, 150)
-    assert memory(second) == memory(whole)
-    assert saved(second) == saved(whole)
-    assert str(second.status()) == str(whole.status())
+    assert any(not isinstance(open_decision, float) for open_decision in second.open.values())
+    play_with_outages(second, cut, 150)
+    assert snapshot_router(second) == snapshot_router(long_run)
+    assert router_data(second) == router_data(long_run)
+    assert str(second.status()) == str(long_run.status())
 
 
-def saved(router: Router) -> dict[str, Any]:
-    """The content of its saved file."""
+def router_data(router: Router) -> dict[str, Any]:
+    """The content of the saved file of a router."""
     return persistence.router_to_data(router.core, router.memory, router.open)
 
 
-def test_what_follows_from_theta_is_not_saved(tmp_path: Path) -> None:
-    router = Router(five(), "distinct")
-    driven(router, 0, 50)
+def test_derived_arrays_are_not_saved(tmp_path: Path) -> None:
+    router = Router(make_five_expert_problem(), "distinct")
+    play_with_outages(router, 0, 50)
     router.save(tmp_path / "router.json")
     data = json.loads((tmp_path / "router.json").read_text())
     assert set(data["state"]) == set(router.core.state._fields) - set(Distinct.derived)
     assert set(Distinct.derived) < set(router.core.state._fields)
-    again = Router.load(tmp_path / "router.json")
+    loaded = Router.load(tmp_path / "router.json")
     for name in Distinct.derived:
-        assert (getattr(again.core.state, name) == getattr(router.core.state, name)).all()
+        assert (getattr(loaded.core.state, name) == getattr(router.core.state, name)).all()
 
 
 # Rewards in any order.
 
 
-def everything(router: Router) -> Iterator[tuple[str, Floats]]:
-    """All arrays that learning can move."""
+def iterate_learned_arrays(router: Router) -> Iterator[tuple[str, Floats]]:
+    """All arrays that learning can change."""
     state = router.core.state
     for name, value in [*state._asdict().items(), *state.gradient._asdict().items()]:
         if not isinstance(value, tuple):
             yield name, np.asarray(value, float)
 
 
-def after(router: Router, rewards: list[tuple[str, float]]) -> Router:
-    """A copy that gets these rewards in this order, and then moves."""
-    twin = copy.deepcopy(router)
+def reward_copy(router: Router, rewards: list[tuple[str, float]]) -> Router:
+    """A copy that gets these rewards in this order, and then makes a step."""
+    router_copy = copy.deepcopy(router)
     for id, value in rewards:
-        twin.reward(id, value)
+        router_copy.reward(id, value)
     for _ in range(4):
-        twin.decide()
-    return twin
+        router_copy.decide()
+    return router_copy
 
 
-def ready(policy: Any, seed: int) -> tuple[Router, list[Decision]]:
+def make_router_with_open_batch(policy: Any, seed: int) -> tuple[Router, list[Decision]]:
     """A router that has a baseline, and a batch of decisions without rewards."""
-    router = Router(five(), policy, seed=seed)
-    rewarded(router, 12)
+    router = Router(make_five_expert_problem(), policy, seed=seed)
+    play_rewarded(router, 12)
     return router, [router.decide() for _ in range(4)]
 
 
@@ -482,20 +501,22 @@ BATCHED = [Distinct(batch=4), Tangent(batch=4)]
 def test_the_order_of_a_batch_s_rewards_does_not_matter(
     policy: Distinct | Tangent, values: list[float | None], seed: int
 ) -> None:
-    router, decisions = ready(policy, seed)
-    came = [(one.id, v) for one, v in zip(decisions, values, strict=True) if v is not None]
-    first = dict(everything(after(router, came)))
-    for order in itertools.permutations(came):
-        for name, array in everything(after(router, list(order))):
+    router, decisions = make_router_with_open_batch(policy, seed)
+    rewards = [(one.id, v) for one, v in zip(decisions, values, strict=True) if v is not None]
+    first = dict(iterate_learned_arrays(reward_copy(router, rewards)))
+    for order in itertools.permutations(rewards):
+        for name, array in iterate_learned_arrays(reward_copy(router, list(order))):
             scale = np.abs(first[name]).max(initial=0.0)
             assert_allclose(array, first[name], rtol=1e-12, atol=1e-12 * scale, err_msg=name)
 
 
 @pytest.mark.parametrize("policy", BATCHED, ids=str)
-def test_rewards_given_to_the_wrong_decisions_would_be_noticed(policy: Distinct | Tangent) -> None:
-    router, decisions = ready(policy, seed=1)
+def test_the_test_above_would_notice_rewards_of_the_wrong_decisions(
+    policy: Distinct | Tangent,
+) -> None:
+    router, decisions = make_router_with_open_batch(policy, seed=1)
     a, b = next(
         pair for pair in itertools.combinations(decisions, 2) if pair[0].subset != pair[1].subset
     )
-    right, wrong = (after(router, [(a.id, x), (b.id, 1 - x)]) for x in (0.9, 0.1))
+    right, wrong = (reward_copy(router, [(a.id, x), (b.id, 1 - x)]) for x in (0.9, 0.1))
     assert np.abs(right.core.state.theta - wrong.core.state.theta).max() > 1e-3
