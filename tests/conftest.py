@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postgres import postgres_address, postgres_server
-from stores import address, opened, store
+from stores import address, open_store_again, store
 
 if TYPE_CHECKING:
     from live_server import ServerClient
 
-__all__ = ["address", "opened", "postgres_address", "postgres_server", "store"]
+__all__ = ["address", "open_store_again", "postgres_address", "postgres_server", "store"]
 
 
 @pytest.fixture(scope="session")

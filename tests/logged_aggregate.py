@@ -1,4 +1,4 @@
-"""A fold and its log, side by side, as a keeper has them."""
+"""A router aggregate together with its log."""
 
 from itertools import islice
 from typing import Any
@@ -19,98 +19,104 @@ from bylot.problem import Problem, at_least, at_most
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.store.protocol import DecisionEvents, Event
-from small import five
+from sample_problem import make_five_expert_problem
 
 SECOND = 1_000_000
 
 
-def terms_of(problem: Problem, policy: str = "distinct", **more: Any) -> RouterConfig:
-    """Terms of a router for this problem."""
+def make_config(problem: Problem, policy: str = "distinct", **options: Any) -> RouterConfig:
+    """The config of a router for this problem."""
     settings = policies.policy_to_data(policies.find_policy(policy))
-    return RouterConfig(problem=persistence.problem_to_data(problem), policy=settings, **more)
+    return RouterConfig(problem=persistence.problem_to_data(problem), policy=settings, **options)
 
 
-class Diary:
-    """A fold whose every line is kept in a list."""
+class LoggedRouter:
+    """An aggregate whose events are kept in a list."""
 
-    def __init__(self, problem: Problem | None = None, policy: str = "distinct", **terms: Any):
-        made = terms_of(five() if problem is None else problem, policy, **terms)
-        self.fold, first = RouterAggregate.create(1, "triage", made, at=0)
+    def __init__(self, problem: Problem | None = None, policy: str = "distinct", **changes: Any):
+        config = make_config(
+            make_five_expert_problem() if problem is None else problem, policy, **changes
+        )
+        self.aggregate, first = RouterAggregate.create(1, "triage", config, at=0)
         self.log = [first]
-        self.fold.find_events = self.recall
+        self.aggregate.find_events = self.find_events_of
 
-    def recall(self, seq: int) -> DecisionEvents | None:
-        """As a store would look it up, lines to come included."""
+    def find_events_of(self, seq: int) -> DecisionEvents | None:
+        """Find the events of a decision, as a store would."""
         if not 0 <= seq < len(self.log):
             return None
         return DecisionEvents(self.log[seq], [one for one in self.log if one.of == seq])
 
     def record(self, seq: int) -> DecisionRecord:
         """A decision and its history."""
-        found, opened = self.fold.decision_events(seq), self.fold.open.get(seq)
+        found, opened = self.aggregate.decision_events(seq), self.aggregate.open.get(seq)
         return decision_record_from_events("triage", found, opened)
 
-    def note(self, event: Event | None) -> Event | None:
-        """Keep a line, if it is one."""
+    def append(self, event: Event | None) -> Event | None:
+        """Append an event to the log, unless it is None."""
         if event is not None:
             self.log.append(event)
         return event
 
-    def decide(self, at: int = 0, **asked: Any) -> int:
-        """A decision; the seq of its line."""
-        self.note(event := self.fold.decide(at, MakeDecision("triage", **asked)))
+    def decide(self, at: int = 0, **options: Any) -> int:
+        """Make a decision and return the seq of its event."""
+        self.append(event := self.aggregate.decide(at, MakeDecision("triage", **options)))
         return event.seq
 
-    def reward(self, of: int, value: float, at: int = 0, **told: Any) -> str:
-        """The receipt of a reward."""
-        event = self.note(self.fold.reward(at, of, RecordReward(f"triage.1.{of}", value, **told)))
-        return "duplicate" if event is None else rewarded(event).receipt
+    def reward(self, of: int, value: float, at: int = 0, **options: Any) -> str:
+        """Record a reward and return its receipt."""
+        event = self.append(
+            self.aggregate.reward(at, of, RecordReward(f"triage.1.{of}", value, **options))
+        )
+        return "duplicate" if event is None else decode_reward(event).receipt
 
     def close(self, at: int, most: int = 1000) -> tuple[tuple[int | None, float | None], ...]:
-        """What was closed, each with what it taught."""
-        events = iter(lambda: self.note(self.fold.close_due(at)), None)
-        return tuple((event.of, closed(event).learned) for event in islice(events, most))
+        """Close due decisions; each with the reward that was learned."""
+        events = iter(lambda: self.append(self.aggregate.close_due(at)), None)
+        return tuple((event.of, decode_closing(event).learned) for event in islice(events, most))
 
-    def edit(self, problem: Problem | None = None, at: int = 0, **terms: Any) -> None:
-        """Other terms."""
-        old = {name: getattr(self.fold.config, name) for name in RouterConfig.__struct_fields__}
+    def edit(self, problem: Problem | None = None, at: int = 0, **changes: Any) -> None:
+        """Edit the config."""
+        old = {
+            name: getattr(self.aggregate.config, name) for name in RouterConfig.__struct_fields__
+        }
         if problem is not None:
             old["problem"] = persistence.problem_to_data(problem)
-        self.note(self.fold.edit(at, RouterConfig(**{**old, **terms})))
+        self.append(self.aggregate.edit(at, RouterConfig(**{**old, **changes})))
 
     def reopen(self) -> None:
-        """Go on from a snapshot, as another process would."""
-        self.fold = RouterAggregate.from_snapshot("triage", self.fold.take_snapshot())
-        self.fold.find_events = self.recall
+        """Continue from a snapshot, as another process would."""
+        self.aggregate = RouterAggregate.from_snapshot("triage", self.aggregate.take_snapshot())
+        self.aggregate.find_events = self.find_events_of
 
-    def replayed(self) -> RouterAggregate:
-        """What the log adds up to."""
-        fold = RouterAggregate.from_first_event("triage", self.log[0])
-        fold.find_events = self.recall
+    def replay_log(self) -> RouterAggregate:
+        """The aggregate that results from a replay of the log."""
+        aggregate = RouterAggregate.from_first_event("triage", self.log[0])
+        aggregate.find_events = self.find_events_of
         for event in self.log[1:]:
-            fold.replay(event)
-        return fold
+            aggregate.replay(event)
+        return aggregate
 
 
-def decided(event: Event) -> DecisionMade:
-    """The body of a decision's line."""
+def decode_decision(event: Event) -> DecisionMade:
+    """The body of the event of a decision."""
     body: DecisionMade = BODY_DECODERS["decided"](event.body)
     return body
 
 
-def rewarded(event: Event) -> RewardReceived:
-    """The body of a reward's line."""
+def decode_reward(event: Event) -> RewardReceived:
+    """The body of the event of a reward."""
     body: RewardReceived = BODY_DECODERS["rewarded"](event.body)
     return body
 
 
-def closed(event: Event) -> DecisionClosed:
-    """The body of a line that closes a decision."""
+def decode_closing(event: Event) -> DecisionClosed:
+    """The body of an event that closes a decision."""
     body: DecisionClosed = BODY_DECODERS["closed"](event.body)
     return body
 
 
-def with_frank(bound: float) -> Problem:
+def make_problem_with_frank(bound: float) -> Problem:
     """Five experts and another one, without dan, under another bound."""
     return Problem(
         experts=["ann", "bob", "cat", "eve", "frank"],
@@ -124,16 +130,16 @@ def with_frank(bound: float) -> Problem:
     )
 
 
-def eventful() -> Diary:
-    """A log with lines of every kind."""
-    diary = Diary(wait=1.0, default=0.25)
-    first, second = diary.decide(1, context="a", key="k"), diary.decide(2, defer=True)
-    third, _ = diary.decide(3, defer=True), diary.decide(4, available=("ann", "bob"))
-    diary.reward(first, 0.5, 5, key="x", spend={"usd": 2.0}, by="me")
-    diary.note(diary.fold.activate(6, second))
-    diary.note(diary.fold.cancel(7, third))
-    diary.close(3 * SECOND)
-    diary.edit(with_frank(3.0), 3 * SECOND)
-    diary.decide(4 * SECOND)
-    assert {one.kind for one in diary.log} == set(EVENT_BODIES)
-    return diary
+def make_log_with_every_event() -> LoggedRouter:
+    """A log with events of every kind."""
+    logged = LoggedRouter(wait=1.0, default=0.25)
+    first, second = logged.decide(1, context="a", key="k"), logged.decide(2, defer=True)
+    third, _ = logged.decide(3, defer=True), logged.decide(4, available=("ann", "bob"))
+    logged.reward(first, 0.5, 5, key="x", spend={"usd": 2.0}, by="me")
+    logged.append(logged.aggregate.activate(6, second))
+    logged.append(logged.aggregate.cancel(7, third))
+    logged.close(3 * SECOND)
+    logged.edit(make_problem_with_frank(3.0), 3 * SECOND)
+    logged.decide(4 * SECOND)
+    assert {one.kind for one in logged.log} == set(EVENT_BODIES)
+    return logged

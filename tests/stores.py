@@ -1,4 +1,4 @@
-"""Stores to test with: the same tests for each kind, in a place of their own."""
+"""Fixtures of stores: the same tests run on each kind, at a new address."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,45 +12,45 @@ Opener = Callable[[], Store]
 KINDS = ("sqlite", "postgres")
 
 
-def line(router: int, seq: int, kind: str = "decided", **more: object) -> Event:
-    """A line of a log that says which one it is."""
-    body = f"line {seq} of {router}".encode()
-    return Event(router, seq, kind, None, None, seq, body, b"seal")._replace(**more)  # type: ignore[arg-type]
+def make_event(router: int, seq: int, kind: str = "decided", **fields: object) -> Event:
+    """An event whose body says which one it is."""
+    body = f"event {seq} of {router}".encode()
+    return Event(router, seq, kind, None, None, seq, body, b"hash")._replace(**fields)  # type: ignore[arg-type]
 
 
-def made(store: Store, name: str = "a") -> int:
-    """The number of a new router, whose log has line 0."""
-    return store.create(name, 7, line(0, 0, "created")).number
+def create_router(store: Store, name: str = "a") -> int:
+    """Create a router, whose log has event 0, and return its number."""
+    return store.create(name, 7, make_event(0, 0, "created")).number
 
 
-def log(store: Store, router: int) -> list[Event]:
-    """All of it."""
+def read_log(store: Store, router: int) -> list[Event]:
+    """The whole log of a router."""
     return store.events(router, limit=1_000_000)
 
 
 @pytest.fixture(params=KINDS)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty place for a store of each kind."""
+    """The address of an empty store of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/routers.db"
     return str(request.getfixturevalue("postgres_address"))
 
 
 @pytest.fixture
-def opened(address: str) -> Iterator[Opener]:
-    """Opens the same place again and again, and closes all at the end."""
+def open_store_again(address: str) -> Iterator[Opener]:
+    """Opens a store at the same address; all are closed at the end."""
     stores: list[Store] = []
 
-    def open_again() -> Store:
+    def open_one() -> Store:
         stores.append(open_store(address))
         return stores[-1]
 
-    yield open_again
+    yield open_one
     for store in stores:
         store.close()
 
 
 @pytest.fixture
-def store(opened: Opener) -> Store:
+def store(open_store_again: Opener) -> Store:
     """A new store."""
-    return opened()
+    return open_store_again()

@@ -1,4 +1,4 @@
-"""Folds: they decide as routers in memory do, and a log replayed gives the same fold."""
+"""Aggregates decide like routers in memory, and a replayed log gives the same aggregate."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ from bylot.errors import (
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.history import decision_from_event
 from bylot.numerics.iid_sets import log_iid_set_probability
-from logged_aggregate import Diary, decided, terms_of, with_frank
-from small import five
+from logged_aggregate import LoggedRouter, decode_decision, make_config, make_problem_with_frank
+from sample_problem import make_five_expert_problem
 
-EVERY = ["distinct", "tangent", "noisy-or", "omd", "cbwk", "ts-bwk", "moe", "random"]
+POLICY_NAMES = ["distinct", "tangent", "noisy-or", "omd", "cbwk", "ts-bwk", "moe", "random"]
 
 
-PROBLEMS = [five(), with_frank(3.0), with_frank(2.5)]
+PROBLEMS = [make_five_expert_problem(), make_problem_with_frank(3.0), make_problem_with_frank(2.5)]
 
 DECIDE = st.tuples(
     st.just("decide"),
@@ -47,108 +47,117 @@ EDIT = st.tuples(
     st.sampled_from(["earliest", "last", "sum"]),
     st.sampled_from([0.5, 2.0]),
 )
-RARE = st.one_of(
+RARE_OPERATIONS = st.one_of(
     st.tuples(st.sampled_from(["activate", "cancel"]), st.integers(0, 9)),
     st.tuples(st.just("close"), st.integers(1, 3)),
     st.just(("reopen",)),
     EDIT,
 )
-OPERATIONS = st.one_of(DECIDE, DECIDE, REWARD, REWARD, RARE)  # as often as it says
+OPERATIONS = st.one_of(DECIDE, DECIDE, REWARD, REWARD, RARE_OPERATIONS)  # weighted by repetition
 PAUSES = st.sampled_from([-5, 0, 1, 1, 1, 300_000])
 
 
-def perform(diary: Diary, operation: tuple[Any, ...], at: int) -> None:
-    """Do one of the operations above, on one of the last decisions where it is on one."""
-    seqs = [one.seq for one in diary.log if one.kind == "decided"][-10:] or [1]
+def perform(logged: LoggedRouter, operation: tuple[Any, ...], at: int) -> None:
+    """Perform one of the operations above, on one of the last decisions if it needs one."""
+    seqs = [one.seq for one in logged.log if one.kind == "decided"][-10:] or [1]
     verb, *given = operation
     match verb:
         case "decide":
             context, available, defer = given
-            diary.decide(at, context=context, available=available, defer=defer)
+            logged.decide(at, context=context, available=available, defer=defer)
         case "reward":
-            place, value, key, spend = given
-            diary.reward(seqs[place % len(seqs)], value, at, key=key, spend=spend)
+            position, value, key, spend = given
+            logged.reward(seqs[position % len(seqs)], value, at, key=key, spend=spend)
         case "activate" | "cancel":
-            diary.note(getattr(diary.fold, verb)(at, of=seqs[given[0] % len(seqs)]))
+            logged.append(getattr(logged.aggregate, verb)(at, of=seqs[given[0] % len(seqs)]))
         case "close":
-            diary.close(at, most=given[0])
+            logged.close(at, most=given[0])
         case "edit":
             problem, paused, aggregate, wait = given
-            diary.edit(PROBLEMS[problem], at, paused=paused, aggregate=aggregate, wait=wait)
+            logged.edit(PROBLEMS[problem], at, paused=paused, aggregate=aggregate, wait=wait)
         case "reopen":
-            diary.reopen()
+            logged.reopen()
 
 
-@pytest.mark.parametrize("policy", EVERY)
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(OPERATIONS, PAUSES), min_size=30, max_size=80))
-def test_a_replayed_log_gives_the_same_fold_bit_for_bit(policy: str, steps: Any) -> None:
-    diary = Diary(policy=policy, wait=1.0, memory=12)
+def test_a_replayed_log_gives_the_same_aggregate_bit_for_bit(policy: str, steps: Any) -> None:
+    logged = LoggedRouter(policy=policy, wait=1.0, memory=12)
     now = 0
     for operation, pause in steps:
         now = max(0, now + pause)
-        before = diary.fold.fingerprint()
-        lines = len(diary.log)
+        before = logged.aggregate.fingerprint()
+        event_count = len(logged.log)
         try:
-            perform(diary, operation, now)
+            perform(logged, operation, now)
         except BylotError:
-            assert diary.fold.fingerprint() == before, "an error has changed something"
-        assert diary.fold.seq == len(diary.log) - 1
-        assert operation[0] == "reopen" or (diary.fold.fingerprint() == before) == (
-            len(diary.log) == lines
+            assert logged.aggregate.fingerprint() == before, "an error has changed something"
+        assert logged.aggregate.seq == len(logged.log) - 1
+        assert operation[0] == "reopen" or (logged.aggregate.fingerprint() == before) == (
+            len(logged.log) == event_count
         )
-    assert diary.replayed().fingerprint() == diary.fold.fingerprint()
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
     assert (
-        RouterAggregate.from_snapshot("triage", diary.fold.take_snapshot()).fingerprint()
-        == diary.fold.fingerprint()
+        RouterAggregate.from_snapshot("triage", logged.aggregate.take_snapshot()).fingerprint()
+        == logged.aggregate.fingerprint()
     )
 
 
-@pytest.mark.parametrize("policy", EVERY)
-def test_a_fold_decides_and_learns_as_a_router_in_memory_does(policy: str) -> None:
-    diary, router = Diary(policy=policy, seed=4), Router(five(), policy, seed=4)
+@pytest.mark.parametrize("policy", POLICY_NAMES)
+def test_an_aggregate_decides_and_learns_like_a_router_in_memory(policy: str) -> None:
+    logged, router = (
+        LoggedRouter(policy=policy, seed=4),
+        Router(make_five_expert_problem(), policy, seed=4),
+    )
     for n in range(60):
-        up = ["ann", "cat", "eve"] if n % 7 == 3 else None
-        ours = router.decide("ab"[n % 2], up)
-        seq = diary.decide(context="ab"[n % 2], available=None if up is None else tuple(up))
-        stored = decision_from_event("triage", diary.log[seq])
-        assert (stored.draws, stored.inclusion, stored.t) == (ours.draws, ours.inclusion, ours.t)
-        assert stored.draw_probabilities == ours.draw_probabilities
-        assert stored.propensity == ours.propensity
-        assert (stored.subset, stored.spend, stored.expected) == (
-            ours.subset,
-            ours.spend,
-            ours.expected,
+        available = ["ann", "cat", "eve"] if n % 7 == 3 else None
+        in_memory = router.decide("ab"[n % 2], available)
+        seq = logged.decide(
+            context="ab"[n % 2], available=None if available is None else tuple(available)
         )
-        value = len(ours.draws[0]) / 10 + 0.1 * ("ann" in ours.subset)
-        router.reward(ours.id, value)
-        assert diary.reward(seq, value) == "learned"
-    assert str(diary.fold.core.status()) == str(router.status())
+        stored = decision_from_event("triage", logged.log[seq])
+        assert (stored.draws, stored.inclusion, stored.t) == (
+            in_memory.draws,
+            in_memory.inclusion,
+            in_memory.t,
+        )
+        assert stored.draw_probabilities == in_memory.draw_probabilities
+        assert stored.propensity == in_memory.propensity
+        assert (stored.subset, stored.spend, stored.expected) == (
+            in_memory.subset,
+            in_memory.spend,
+            in_memory.expected,
+        )
+        value = len(in_memory.draws[0]) / 10 + 0.1 * ("ann" in in_memory.subset)
+        router.reward(in_memory.id, value)
+        assert logged.reward(seq, value) == "learned"
+    assert str(logged.aggregate.core.status()) == str(router.status())
 
 
 @pytest.mark.parametrize("policy", ["omd", "tangent"])
-def test_independent_draws_tell_the_chance_of_their_set_and_of_its_members(policy: str) -> None:
-    diary = Diary(policy=policy)
+def test_events_of_independent_draws_have_propensity_and_inclusion(policy: str) -> None:
+    logged = LoggedRouter(policy=policy)
     for _ in range(20):
-        line = decided(diary.log[diary.decide()])
-        assert line.propensity is not None
-        assert line.inclusion is not None
-        q = dict(zip(line.draws, np.frombuffer(line.draw_probabilities), strict=True))
+        event = decode_decision(logged.log[logged.decide()])
+        assert event.propensity is not None
+        assert event.inclusion is not None
+        q = dict(zip(event.draws, np.frombuffer(event.draw_probabilities), strict=True))
         exact = np.exp(log_iid_set_probability(np.array(list(q.values())), 2))
-        np.testing.assert_allclose(line.propensity, exact, rtol=1e-12)
-        included = [1 - (1 - q[name]) ** 2 for name in line.draws]
-        np.testing.assert_allclose(line.inclusion, included, rtol=1e-12)
+        np.testing.assert_allclose(event.propensity, exact, rtol=1e-12)
+        included = [1 - (1 - q[name]) ** 2 for name in event.draws]
+        np.testing.assert_allclose(event.inclusion, included, rtol=1e-12)
 
 
-def test_a_policy_without_a_law_tells_no_chance() -> None:
-    diary = Diary(policy="greedy")
-    assert decided(diary.log[diary.decide()]).propensity is None
+def test_events_of_a_policy_without_a_distribution_have_no_propensity() -> None:
+    logged = LoggedRouter(policy="greedy")
+    assert decode_decision(logged.log[logged.decide()]).propensity is None
 
 
 @pytest.mark.parametrize(
-    ("terms", "error", "words"),
+    ("changes", "error", "words"),
     [
-        ({"policy": {"name": "nobody"}}, PolicyError, "does not know the policy"),
+        ({"policy": {"name": "unknown"}}, PolicyError, "does not know the policy"),
         ({"policy": {}}, PolicyError, "name"),
         ({"problem": {"experts": ["a", "b"], "costs": {}}}, ProblemError, "lacks 'draws'"),
         ({"problem": {"expert": []}}, ProblemError, "did you mean 'experts'"),
@@ -164,122 +173,129 @@ def test_a_policy_without_a_law_tells_no_chance() -> None:
         ({"wait": 1.0, "default": 2.0}, RewardError, r"default 2\.0: expected"),
         ({"wait": 1.0, "default": float("nan")}, RewardError, "default nan: expected"),
         ({"paused": ("anne",)}, ProblemError, "did you mean 'ann'"),
-        ({"paused": five().experts}, ProblemError, "all experts are paused"),
+        ({"paused": make_five_expert_problem().experts}, ProblemError, "all experts are paused"),
     ],
 )
-def test_terms_that_make_no_sense_are_refused_by_name(
-    terms: dict[str, Any], error: type[Exception], words: str
+def test_an_invalid_config_is_refused(
+    changes: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    good = terms_of(five())
-    bad = type(good)(**{name: getattr(good, name) for name in good.__struct_fields__} | terms)
+    valid = make_config(make_five_expert_problem())
+    invalid = type(valid)(
+        **{name: getattr(valid, name) for name in valid.__struct_fields__} | changes
+    )
     with pytest.raises(error, match=words):
-        RouterAggregate.create(1, "triage", bad, at=0)
-    fold, _ = RouterAggregate.create(1, "triage", good, at=0)
-    before = fold.fingerprint()
+        RouterAggregate.create(1, "triage", invalid, at=0)
+    aggregate, _ = RouterAggregate.create(1, "triage", valid, at=0)
+    before = aggregate.fingerprint()
     with pytest.raises((error, PolicyError), match=rf"{words}|cannot be changed"):
-        fold.edit(1, bad)
-    assert fold.fingerprint() == before
+        aggregate.edit(1, invalid)
+    assert aggregate.fingerprint() == before
 
 
-def test_an_edit_that_cannot_be_kept_changes_nothing() -> None:
-    diary = Diary()
-    diary.decide()
-    before = diary.fold.fingerprint()
+def test_an_infeasible_edit_changes_nothing() -> None:
+    logged = LoggedRouter()
+    logged.decide()
+    before = logged.aggregate.fingerprint()
     with pytest.raises(InfeasibleLimits):
-        diary.edit(with_frank(0.4))
-    assert diary.fold.fingerprint() == before
-    diary.edit(with_frank(3.0))
-    assert diary.fold.config.version == 2
-    assert diary.fold.fingerprint() != before
+        logged.edit(make_problem_with_frank(0.4))
+    assert logged.aggregate.fingerprint() == before
+    logged.edit(make_problem_with_frank(3.0))
+    assert logged.aggregate.config.version == 2
+    assert logged.aggregate.fingerprint() != before
 
 
-def test_an_edit_of_other_terms_leaves_the_policy_as_it_is() -> None:
-    diary = Diary()
+def test_an_edit_that_keeps_the_problem_keeps_the_state_of_the_policy() -> None:
+    logged = LoggedRouter()
     for _ in range(25):
-        diary.reward(diary.decide(), 0.5)
-    router = diary.fold.core
+        logged.reward(logged.decide(), 0.5)
+    router = logged.aggregate.core
     state, period = router.state, router.status().period
-    diary.edit(paused=("ann",), wait=2.0)
+    logged.edit(paused=("ann",), wait=2.0)
     assert router.state is state
     assert router.status().period == period
 
 
-def test_a_paused_expert_is_never_asked_and_comes_back() -> None:
-    diary = Diary(policy="random")
-    diary.edit(paused=("ann", "bob"))
-    panels = [decided(diary.log[diary.decide()]).draws for _ in range(40)]
+def test_a_paused_expert_is_not_asked_until_it_is_resumed() -> None:
+    logged = LoggedRouter(policy="random")
+    logged.edit(paused=("ann", "bob"))
+    panels = [decode_decision(logged.log[logged.decide()]).draws for _ in range(40)]
     assert not {"ann", "bob"} & {name for panel in panels for name in panel}
-    assert decided(diary.log[diary.decide(available=("bob", "cat"))]).draws == ("cat", "cat")
+    assert decode_decision(logged.log[logged.decide(available=("bob", "cat"))]).draws == (
+        "cat",
+        "cat",
+    )
     with pytest.raises(DecisionError, match="are paused"):
-        diary.decide(available=("ann", "bob"))
-    diary.edit(paused=())
-    panels = [decided(diary.log[diary.decide()]).draws for _ in range(40)]
+        logged.decide(available=("ann", "bob"))
+    logged.edit(paused=())
+    panels = [decode_decision(logged.log[logged.decide()]).draws for _ in range(40)]
     assert {"ann", "bob"} <= {name for panel in panels for name in panel}
 
 
-def test_times_never_go_back() -> None:
-    diary = Diary()
-    diary.decide(50)
-    assert diary.log[diary.decide(20)].at == 50
+def test_times_never_decrease() -> None:
+    logged = LoggedRouter()
+    logged.decide(50)
+    assert logged.log[logged.decide(20)].at == 50
 
 
 @pytest.mark.parametrize("text", ["\ud800", b"bytes", 7])
-def test_a_text_that_no_log_can_hold_is_refused_and_changes_nothing(text: Any) -> None:
-    diary = Diary()
-    before = diary.fold.fingerprint()
-    for what in ("context", "key"):
+def test_a_text_that_cannot_be_stored_is_refused_and_changes_nothing(text: Any) -> None:
+    logged = LoggedRouter()
+    before = logged.aggregate.fingerprint()
+    for field in ("context", "key"):
         with pytest.raises(DecisionError, match="expected a text"):
-            diary.decide(**{what: text})
-    assert diary.fold.fingerprint() == before
+            logged.decide(**{field: text})
+    assert logged.aggregate.fingerprint() == before
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent"])
-def test_chances_are_among_those_who_are_not_paused(policy: str) -> None:
-    diary = Diary(policy=policy)
+def test_probabilities_of_paused_experts_are_0(policy: str) -> None:
+    logged = LoggedRouter(policy=policy)
     for _ in range(30):
-        diary.reward(diary.decide(context="a"), 0.5)
-    diary.edit(paused=("ann", "dan"))
-    status = diary.fold.status()
-    seats = 2 if policy == "distinct" else 1
+        logged.reward(logged.decide(context="a"), 0.5)
+    logged.edit(paused=("ann", "dan"))
+    status = logged.aggregate.status()
+    total_probability = 2 if policy == "distinct" else 1
     assert status.q["ann"] == status.q["dan"] == 0.0
-    assert sum(status.q.values()) == pytest.approx(seats)
-    (law,) = status.distributions
-    assert law.distribution[0] == law.distribution[3] == 0.0
-    assert sum(law.distribution) == pytest.approx(1.0)
+    assert sum(status.q.values()) == pytest.approx(total_probability)
+    (distribution,) = status.distributions
+    assert distribution.distribution[0] == distribution.distribution[3] == 0.0
+    assert sum(distribution.distribution) == pytest.approx(1.0)
 
 
-def test_an_edit_leaves_the_count_of_decisions_of_a_context() -> None:
-    diary = Diary()
+def test_an_edit_keeps_the_number_of_decisions_of_a_context() -> None:
+    logged = LoggedRouter()
     for n in range(37):
-        diary.decide(context="aab"[n % 3])
-    for problem in (with_frank(3.0), five()):
-        diary.edit(problem)
-        diary.reopen()
-        laws = {one.context: one.visits for one in diary.fold.status().distributions}
-        assert laws == {"a": 25, "b": 12}
-    diary.decide(context="b")
-    assert [one.visits for one in diary.fold.status().distributions] == [25, 13]
+        logged.decide(context="aab"[n % 3])
+    for problem in (make_problem_with_frank(3.0), make_five_expert_problem()):
+        logged.edit(problem)
+        logged.reopen()
+        visits = {one.context: one.visits for one in logged.aggregate.status().distributions}
+        assert visits == {"a": 25, "b": 12}
+    logged.decide(context="b")
+    assert [one.visits for one in logged.aggregate.status().distributions] == [25, 13]
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent"])
-def test_limits_must_be_kept_by_those_who_are_not_paused(policy: str) -> None:
-    diary = Diary(policy=policy)
-    diary.edit(paused=("cat",))
-    before = diary.fold.fingerprint()
+def test_the_active_experts_must_be_able_to_keep_the_limits(policy: str) -> None:
+    logged = LoggedRouter(policy=policy)
+    logged.edit(paused=("cat",))
+    before = logged.aggregate.fingerprint()
     with pytest.raises(InfeasibleLimits, match=r"with 'cat', 'eve' paused.*resume"):
-        diary.edit(paused=("cat", "eve"))
-    assert diary.fold.fingerprint() == before
+        logged.edit(paused=("cat", "eve"))
+    assert logged.aggregate.fingerprint() == before
     with pytest.raises(InfeasibleLimits, match="resume"):
-        Diary(policy=policy, paused=("cat", "eve"))
+        LoggedRouter(policy=policy, paused=("cat", "eve"))
     with pytest.raises(InfeasibleLimits, match="'dan' alone costs"):
-        diary.edit(paused=("ann", "bob", "cat", "eve"))
-    diary.edit(paused=("ann", "bob", "dan", "eve"))
-    assert decided(diary.log[diary.decide()]).draws == ("cat", "cat")
+        logged.edit(paused=("ann", "bob", "cat", "eve"))
+    logged.edit(paused=("ann", "bob", "dan", "eve"))
+    assert decode_decision(logged.log[logged.decide()]).draws == ("cat", "cat")
 
 
-def test_a_pair_that_is_too_dear_without_the_paused_one_is_refused() -> None:
+def test_pausing_an_expert_that_the_limits_need_is_refused() -> None:
     costs = {"usd": [3.0, 2.0, 2.5, 0.5]}
-    ward = Problem(["cardio", "renal", "neuro", "general"], costs, [at_most("usd", 2.5)], draws=2)
+    problem = Problem(
+        ["cardio", "renal", "neuro", "general"], costs, [at_most("usd", 2.5)], draws=2
+    )
     with pytest.raises(InfeasibleLimits, match=r"with 'renal' paused.*2 different experts"):
-        Diary(ward, paused=("renal",))
-    Diary(ward, paused=("cardio",))
+        LoggedRouter(problem, paused=("renal",))
+    LoggedRouter(problem, paused=("cardio",))

@@ -1,4 +1,4 @@
-"""Lines and snapshots that are not what was written: noticed, whatever was changed."""
+"""Damaged events and snapshots are detected, whatever was changed."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from bylot.eventlog.commands import MakeDecision
 from bylot.eventlog.events import BODY_DECODERS, encode_body, rehash_event
 from bylot.policies import POLICIES
 from bylot.store.protocol import Event
-from logged_aggregate import Diary, eventful
+from logged_aggregate import LoggedRouter, make_log_with_every_event
 
 
-def damages(event: Event) -> list[Event]:
-    """The line with one field changed in any way that the field allows."""
+def list_damaged_events(event: Event) -> list[Event]:
+    """The event with one field changed, in all ways that the field allows."""
     flipped = [bytearray(event.body) for _ in event.body]
-    for place, body in enumerate(flipped):
-        body[place] ^= 1
+    for position, body in enumerate(flipped):
+        body[position] ^= 1
     return [
         *(event._replace(body=bytes(body)) for body in flipped),
         event._replace(body=event.body + b"\0"),
@@ -28,103 +28,107 @@ def damages(event: Event) -> list[Event]:
         event._replace(kind="cancelled" if event.kind != "cancelled" else "activated"),
         event._replace(of=2 if event.of is None else None),
         event._replace(key="other"),
-        *([event._replace(router=2)] if event.seq else []),  # line 0 is where it comes from
+        *(
+            [event._replace(router=2)] if event.seq else []
+        ),  # event 0 defines the number of the router
     ]
 
 
-def test_a_change_of_any_byte_in_any_field_of_any_line_is_noticed() -> None:
-    diary = eventful()
-    for damaged in damages(diary.log[0]):
+def test_any_changed_byte_of_any_event_is_detected() -> None:
+    logged = make_log_with_every_event()
+    for damaged in list_damaged_events(logged.log[0]):
         with pytest.raises(StoreCorrupted, match="event 0"):
             RouterAggregate.from_first_event("triage", damaged)
-    fold = RouterAggregate.from_first_event("triage", diary.log[0])
-    fold.find_events = diary.recall
-    for event in diary.log[1:]:
-        for damaged in damages(event):
-            before = fold.fingerprint()
+    aggregate = RouterAggregate.from_first_event("triage", logged.log[0])
+    aggregate.find_events = logged.find_events_of
+    for event in logged.log[1:]:
+        for damaged in list_damaged_events(event):
+            before = aggregate.fingerprint()
             with pytest.raises(StoreCorrupted):
-                fold.replay(damaged)
-            assert fold.fingerprint() == before, "a seal is looked at before anything is done"
-        fold.replay(event)
-    assert fold.fingerprint() == diary.fold.fingerprint()
+                aggregate.replay(damaged)
+            assert aggregate.fingerprint() == before, "the hash is checked before anything is done"
+        aggregate.replay(event)
+    assert aggregate.fingerprint() == logged.aggregate.fingerprint()
 
 
-def test_a_line_that_was_lost_or_moved_is_noticed() -> None:
-    diary = eventful()
-    for place in range(1, len(diary.log) - 1):
-        short = Diary.__new__(Diary)
-        short.log = [*diary.log[:place], *diary.log[place + 1 :]]
+def test_a_missing_event_is_detected() -> None:
+    logged = make_log_with_every_event()
+    for position in range(1, len(logged.log) - 1):
+        shortened = LoggedRouter.__new__(LoggedRouter)
+        shortened.log = [*logged.log[:position], *logged.log[position + 1 :]]
         with pytest.raises(StoreCorrupted, match="was changed, removed or moved"):
-            short.replayed()
+            shortened.replay_log()
 
 
-def test_a_forged_line_with_a_valid_seal_is_noticed_as_doing_it_again_gives_another() -> None:
-    diary = eventful()
-    for place, event in enumerate(diary.log[1:], start=1):
-        fold = RouterAggregate.from_first_event("triage", diary.log[0])
-        fold.find_events = diary.recall
-        for earlier in diary.log[1:place]:
-            fold.replay(earlier)
-        for body in {one.body for one in damages(event)} - {event.body}:
-            forged = rehash_event(fold.seal, event._replace(body=body))
-            thawed = RouterAggregate.from_snapshot("triage", fold.take_snapshot())
-            thawed.find_events = diary.recall
+def test_a_forged_event_with_a_valid_hash_is_detected_by_replay() -> None:
+    logged = make_log_with_every_event()
+    for position, event in enumerate(logged.log[1:], start=1):
+        aggregate = RouterAggregate.from_first_event("triage", logged.log[0])
+        aggregate.find_events = logged.find_events_of
+        for earlier in logged.log[1:position]:
+            aggregate.replay(earlier)
+        for body in {one.body for one in list_damaged_events(event)} - {event.body}:
+            forged = rehash_event(aggregate.seal, event._replace(body=body))
+            restored = RouterAggregate.from_snapshot("triage", aggregate.take_snapshot())
+            restored.find_events = logged.find_events_of
             try:
-                thawed.replay(forged)
+                restored.replay(forged)
             except StoreCorrupted:
                 continue
-            # What it passes is another input, which is as good as the one that was given: only the
-            # chain of seals can tell them apart, at the next line.
-            assert inputs(forged) != inputs(event)
-            if place + 1 < len(diary.log):
+            # It passes if only the input differs, which is as valid as the original one: only the
+            # hash chain can distinguish them, at the next event.
+            assert list_inputs(forged) != list_inputs(event)
+            if position + 1 < len(logged.log):
                 with pytest.raises(StoreCorrupted):
-                    thawed.replay(diary.log[place + 1])
+                    restored.replay(logged.log[position + 1])
 
 
-def test_a_decision_that_would_be_made_otherwise_now_says_what_an_upgrade_needs() -> None:
-    diary = eventful()
-    fold = RouterAggregate.from_first_event("triage", diary.log[0])
-    event = next(one for one in diary.log if one.kind == "decided")
+def test_a_decision_that_replays_differently_names_another_version() -> None:
+    logged = make_log_with_every_event()
+    aggregate = RouterAggregate.from_first_event("triage", logged.log[0])
+    event = next(one for one in logged.log if one.kind == "decided")
     assert event.seq == 1
-    line = BODY_DECODERS["decided"](event.body)
-    other = structs.replace(line, spend=dict.fromkeys(line.spend, 0.0))
+    body_of_decision = BODY_DECODERS["decided"](event.body)
+    changed = structs.replace(body_of_decision, spend=dict.fromkeys(body_of_decision.spend, 0.0))
     with pytest.raises(StoreCorrupted, match="another version of bylot"):
-        fold.replay(rehash_event(fold.seal, event._replace(body=encode_body(other))))
+        aggregate.replay(rehash_event(aggregate.seal, event._replace(body=encode_body(changed))))
 
 
-def inputs(event: Event) -> Any:
-    """What a caller has said, of a line."""
+def list_inputs(event: Event) -> Any:
+    """The inputs of the caller in an event."""
     body = BODY_DECODERS[event.kind](event.body)
     names = ("context", "available", "defer", "by", "value", "spend", "key", "config")
     return [getattr(body, name, None) for name in names]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_snapshot_goes_on_as_the_fold_it_was_taken_of(policy: str) -> None:
-    diary = Diary(policy=policy)
+def test_a_snapshot_continues_like_its_aggregate(policy: str) -> None:
+    logged = LoggedRouter(policy=policy)
     for n in range(23):
-        diary.reward(diary.decide(context=f"c{n % 5}"), n / 23)
-    twin = RouterAggregate.from_snapshot("triage", diary.fold.take_snapshot())
-    # Compiled code is made for types: other ones would be compiled again, for half a minute.
-    assert twin.core._handle._numba_type_ == diary.fold.core._handle._numba_type_
+        logged.reward(logged.decide(context=f"c{n % 5}"), n / 23)
+    restored = RouterAggregate.from_snapshot("triage", logged.aggregate.take_snapshot())
+    # Compiled code depends on types: other types would be compiled again, for half a minute.
+    assert restored.core._handle._numba_type_ == logged.aggregate.core._handle._numba_type_
     command = MakeDecision("triage", "c1")
-    assert [twin.decide(9, command) for _ in range(30)] == [
-        diary.fold.decide(9, command) for _ in range(30)
+    assert [restored.decide(9, command) for _ in range(30)] == [
+        logged.aggregate.decide(9, command) for _ in range(30)
     ]
-    assert twin.fingerprint() == diary.fold.fingerprint()
+    assert restored.fingerprint() == logged.aggregate.fingerprint()
 
 
-def test_a_snapshot_that_is_not_what_was_written_is_refused() -> None:
-    diary = eventful()
-    good = diary.fold.take_snapshot()
+def test_a_damaged_snapshot_is_refused() -> None:
+    logged = make_log_with_every_event()
+    snapshot = logged.aggregate.take_snapshot()
     bodies = [
-        good.body[:place] + bytes([good.body[place] ^ 1]) + good.body[place + 1 :]
-        for place in range(0, len(good.body), 97)
+        snapshot.body[:position]
+        + bytes([snapshot.body[position] ^ 1])
+        + snapshot.body[position + 1 :]
+        for position in range(0, len(snapshot.body), 97)
     ]
-    for body in [*bodies, good.body[:-1], b""]:
+    for body in [*bodies, snapshot.body[:-1], b""]:
         with pytest.raises(StoreCorrupted, match="triage"):
-            RouterAggregate.from_snapshot("triage", good._replace(body=body))
+            RouterAggregate.from_snapshot("triage", snapshot._replace(body=body))
     with pytest.raises(StoreCorrupted):
-        RouterAggregate.from_snapshot("triage", good._replace(router=2))
+        RouterAggregate.from_snapshot("triage", snapshot._replace(router=2))
     with pytest.raises(StoreCorrupted):
-        RouterAggregate.from_snapshot("triage", good._replace(seq=good.seq - 1))
+        RouterAggregate.from_snapshot("triage", snapshot._replace(seq=snapshot.seq - 1))

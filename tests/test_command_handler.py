@@ -1,4 +1,4 @@
-"""The keeper: batches of commands, and what is left of them when the store fails."""
+"""The command handler: batches of commands, and their state after failures of the store."""
 
 import contextlib
 import sqlite3
@@ -22,7 +22,7 @@ from bylot.errors import (
     StoreCorrupted,
     StoreUnavailable,
 )
-from bylot.eventlog import command_handler as keeping
+from bylot.eventlog import command_handler
 from bylot.eventlog.audit import audit_router
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
@@ -46,17 +46,17 @@ from stores import Opener
 SECOND = 1_000_000
 
 
-def terms(limits: Sequence[Limit] = (), **others: Any) -> RouterConfig:
-    """A small pool, with these limits beside its own."""
+def make_config(limits: Sequence[Limit] = (), **options: Any) -> RouterConfig:
+    """The config of a small problem, with these additional limits."""
     bounds = [at_most("usd", 4.5), *limits]
     pool = Problem(["ann", "bob", "eve"], {"usd": [1.0, 2.0, 4.0]}, bounds, draws=2)
     policy = policies.policy_to_data(policies.find_policy("distinct"))
-    return RouterConfig(problem=persistence.problem_to_data(pool), policy=policy, **others)
+    return RouterConfig(problem=persistence.problem_to_data(pool), policy=policy, **options)
 
 
-def asked(keeper: CommandHandler, *batch: Any, at: int = SECOND) -> Any:
+def perform(handler: CommandHandler, *batch: Any, at: int = SECOND) -> Any:
     """The answer to one command, raised if it is an error; or the answers to several."""
-    answers = keeper.perform(batch, at)
+    answers = handler.perform(batch, at)
     if len(answers) > 1:
         return answers
     if isinstance(answers[0], Exception):
@@ -65,14 +65,14 @@ def asked(keeper: CommandHandler, *batch: Any, at: int = SECOND) -> Any:
 
 
 @pytest.fixture
-def keeper(store: Store) -> CommandHandler:
-    """A keeper with one router."""
-    made = CommandHandler(RouterRepository(store, "me", every=20))
-    asked(made, CreateRouter("triage", terms()))
-    return made
+def handler(store: Store) -> CommandHandler:
+    """A command handler with one router."""
+    new_handler = CommandHandler(RouterRepository(store, "me", every=20))
+    perform(new_handler, CreateRouter("triage", make_config()))
+    return new_handler
 
 
-class Failing:
+class FailingStore:
     """A store whose next appends fail: before anything is written, or after all of it was."""
 
     def __init__(self, store: Store, error: Exception, *, after: bool = False) -> None:
@@ -82,7 +82,7 @@ class Failing:
         return getattr(self.store, name)
 
     def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Fail once."""
+        """Append, and raise the error once."""
         if self.times == 0 or self.after:
             self.store.append(events, snapshots)
         if self.times:
@@ -90,65 +90,70 @@ class Failing:
             raise self.error
 
 
-def fail(keeper: CommandHandler, error: Exception, *, after: bool = False) -> None:
-    """Let the next commit fail."""
-    broken: Any = Failing(keeper.store, error, after=after)
-    keeper.repository.store = keeper.store = broken
+def fail_next_commit(handler: CommandHandler, error: Exception, *, after: bool = False) -> None:
+    """Make the next commit fail."""
+    fail_in_decide: Any = FailingStore(handler.store, error, after=after)
+    handler.repository.store = handler.store = fail_in_decide
 
 
-def test_answers_are_given_after_the_lines_are_in_the_store(
-    keeper: CommandHandler, opened: Opener
+def test_answers_are_returned_after_the_events_are_stored(
+    handler: CommandHandler, open_store_again: Opener
 ) -> None:
-    first, second = asked(keeper, MakeDecision("triage"), MakeDecision("triage", context="x"))
-    lines = opened().events(first.id and 1)
-    assert [line.kind for line in lines] == ["created", "decided", "decided"]
-    assert asked(keeper, GetDecision(second.id)).decision == second
+    first, second = perform(handler, MakeDecision("triage"), MakeDecision("triage", context="x"))
+    events = open_store_again().events(first.id and 1)
+    assert [event.kind for event in events] == ["created", "decided", "decided"]
+    assert perform(handler, GetDecision(second.id)).decision == second
 
 
-def test_a_batch_is_one_transaction(keeper: CommandHandler) -> None:
-    class Counting(Failing):
+def test_a_batch_is_one_transaction(handler: CommandHandler) -> None:
+    class CountingStore(FailingStore):
         def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
             self.times += 1
             self.store.append(events, snapshots)
 
-    counting: Any = Counting(keeper.store, StoreUnavailable(""))
-    keeper.repository.store = counting
-    asked(keeper, *[MakeDecision("triage") for _ in range(10)])
-    assert counting.times == 2  # it began at one
+    counting: Any = CountingStore(handler.store, StoreUnavailable(""))
+    handler.repository.store = counting
+    perform(handler, *[MakeDecision("triage") for _ in range(10)])
+    assert counting.times == 2  # it starts at one
 
 
-def test_a_key_gives_the_same_decision_again_and_is_refused_to_another_request(
-    keeper: CommandHandler, opened: Opener
+def test_a_key_returns_the_same_decision_and_is_refused_for_another_request(
+    handler: CommandHandler, open_store_again: Opener
 ) -> None:
-    first = asked(keeper, MakeDecision("triage", context="x", key="k"))
-    same_batch = asked(keeper, MakeDecision("triage", key="j"), MakeDecision("triage", key="j"))
+    first = perform(handler, MakeDecision("triage", context="x", key="k"))
+    same_batch = perform(handler, MakeDecision("triage", key="j"), MakeDecision("triage", key="j"))
     assert same_batch[0] == same_batch[1]
-    keeper.close()
-    later = CommandHandler(RouterRepository(opened(), "you"))
-    assert asked(later, MakeDecision("triage", context="x", key="k"), at=99 * SECOND) == first
+    handler.close()
+    later = CommandHandler(RouterRepository(open_store_again(), "you"))
+    assert perform(later, MakeDecision("triage", context="x", key="k"), at=99 * SECOND) == first
     for other in (
         MakeDecision("triage", key="k"),
         MakeDecision("triage", context="x", available=("ann", "bob"), key="k"),
     ):
         with pytest.raises(IdempotencyKeyReused):
-            asked(later, other)
-    assert asked(later, GetRouter("triage")).status.decisions == 2
+            perform(later, other)
+    assert perform(later, GetRouter("triage")).status.decisions == 2
 
 
-def test_a_reward_counts_once_also_within_a_batch(keeper: CommandHandler) -> None:
-    made = asked(keeper, MakeDecision("triage"))
-    once, twice, other = asked(
-        keeper, RecordReward(made.id, 0.5), RecordReward(made.id, 0.5), RecordReward(made.id, 0.6)
+def test_a_reward_counts_once_also_within_a_batch(handler: CommandHandler) -> None:
+    decision = perform(handler, MakeDecision("triage"))
+    once, twice, other = perform(
+        handler,
+        RecordReward(decision.id, 0.5),
+        RecordReward(decision.id, 0.5),
+        RecordReward(decision.id, 0.6),
     )
     assert (once.receipt, twice.receipt) == ("learned", "duplicate")
     assert isinstance(other, RewardConflict)
-    assert asked(keeper, RecordReward(made.id, 0.5)).receipt == "duplicate"
-    assert asked(keeper, GetRouter("triage")).status.rewards == 1
+    assert perform(handler, RecordReward(decision.id, 0.5)).receipt == "duplicate"
+    assert perform(handler, GetRouter("triage")).status.rewards == 1
 
 
-@pytest.mark.parametrize("id_", ["", "d1", "triage.1.99", "triage.9.1", "nobody.1.1", "triage.1.0"])
-def test_what_is_no_decision_is_unknown(keeper: CommandHandler, id_: str) -> None:
-    asked(keeper, MakeDecision("triage"))
+@pytest.mark.parametrize(
+    "id_", ["", "d1", "triage.1.99", "triage.9.1", "unknown.1.1", "triage.1.0"]
+)
+def test_an_unknown_decision_is_an_error(handler: CommandHandler, id_: str) -> None:
+    perform(handler, MakeDecision("triage"))
     for command in (
         RecordReward(id_, 0.5),
         GetDecision(id_),
@@ -156,14 +161,14 @@ def test_what_is_no_decision_is_unknown(keeper: CommandHandler, id_: str) -> Non
         ActivateDecision(id_),
     ):
         with pytest.raises(DecisionNotFound):
-            asked(keeper, command)
+            perform(handler, command)
 
 
-def test_one_error_leaves_the_rest_of_a_batch_alone(keeper: CommandHandler) -> None:
-    answers = asked(
-        keeper,
+def test_an_error_does_not_affect_the_rest_of_a_batch(handler: CommandHandler) -> None:
+    answers = perform(
+        handler,
         MakeDecision("triage"),
-        MakeDecision("nobody"),
+        MakeDecision("unknown"),
         MakeDecision("triage", available=()),
         MakeDecision("triage"),
     )
@@ -173,53 +178,59 @@ def test_one_error_leaves_the_rest_of_a_batch_alone(keeper: CommandHandler) -> N
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_after_a_failed_commit_the_router_is_what_the_store_says(
-    keeper: CommandHandler, after: bool
+def test_after_a_failed_commit_the_router_equals_the_store(
+    handler: CommandHandler, after: bool
 ) -> None:
-    asked(keeper, MakeDecision("triage", key="before"))
-    fail(keeper, StoreUnavailable("gone"), after=after)
-    answers = keeper.perform([MakeDecision("triage", key="k"), GetRouter("triage")], SECOND)
+    perform(handler, MakeDecision("triage", key="before"))
+    fail_next_commit(handler, StoreUnavailable("gone"), after=after)
+    answers = handler.perform([MakeDecision("triage", key="k"), GetRouter("triage")], SECOND)
     assert all(isinstance(one, StoreUnavailable) for one in answers)
-    retried = asked(keeper, MakeDecision("triage", key="k"))
+    retried = perform(handler, MakeDecision("triage", key="k"))
     assert retried.t == 1
-    assert asked(keeper, GetRouter("triage")).status.decisions == 2
-    assert audit_router(keeper.store, "triage").fault is None
+    assert perform(handler, GetRouter("triage")).status.decisions == 2
+    assert audit_router(handler.store, "triage").fault is None
 
 
-def test_a_rival_that_wrote_first_is_noticed_and_nothing_is_written_twice(
-    keeper: CommandHandler, opened: Opener
+def test_a_write_of_another_server_is_detected_and_nothing_is_written_twice(
+    handler: CommandHandler, open_store_again: Opener
 ) -> None:
-    asked(keeper, CreateRouter("other", terms()))
-    asked(keeper, MakeDecision("triage"), MakeDecision("other"))
+    perform(handler, CreateRouter("other", make_config()))
+    perform(handler, MakeDecision("triage"), MakeDecision("other"))
     with pytest.raises(RouterBusy):
-        asked(CommandHandler(RouterRepository(opened(), "you")), MakeDecision("triage"))
-    keeper.store.release("me")  # as if our lease had run out
-    rival = CommandHandler(RouterRepository(opened(), "you"))
-    asked(rival, MakeDecision("triage"))
-    here, there = keeper.perform([MakeDecision("triage"), MakeDecision("other")], SECOND)
-    assert isinstance(here, LeaseLost)
-    assert there.t == 1
+        perform(CommandHandler(RouterRepository(open_store_again(), "you")), MakeDecision("triage"))
+    handler.store.release("me")  # as if the lease had expired
+    other_handler = CommandHandler(RouterRepository(open_store_again(), "you"))
+    perform(other_handler, MakeDecision("triage"))
+    own_answer, other_answer = handler.perform(
+        [MakeDecision("triage"), MakeDecision("other")], SECOND
+    )
+    assert isinstance(own_answer, LeaseLost)
+    assert other_answer.t == 1
     with pytest.raises(RouterBusy):
-        asked(keeper, MakeDecision("triage"))
-    assert audit_router(keeper.store, "triage").decisions == 2
-    rival.close()
-    assert asked(keeper, MakeDecision("triage")).t == 2
+        perform(handler, MakeDecision("triage"))
+    assert audit_router(handler.store, "triage").decisions == 2
+    other_handler.close()
+    assert perform(handler, MakeDecision("triage")).t == 2
 
 
-def test_an_unforeseen_error_lets_go_of_one_router_and_of_no_line(
-    keeper: CommandHandler, monkeypatch: pytest.MonkeyPatch
+def test_an_unexpected_error_reloads_one_router_and_loses_no_event(
+    handler: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked(keeper, CreateRouter("other", terms()))
-    fold = keeper.repository.get("triage", 0)
-    draw = fold.core.decide
+    perform(handler, CreateRouter("other", make_config()))
+    aggregate = handler.repository.get("triage", 0)
+    draw = aggregate.core.decide
 
-    def broken(context: str | None, up: Any) -> Any:
-        draw(context, up)
+    def fail_in_decide(context: str | None, available: Any) -> Any:
+        draw(context, available)
         raise ZeroDivisionError if context == "bad" else RuntimeError
 
-    monkeypatch.setattr(fold.core, "decide", lambda c, up: broken(c, up) if c else draw(c, up))
-    answers = asked(
-        keeper,
+    monkeypatch.setattr(
+        aggregate.core,
+        "decide",
+        lambda c, available: fail_in_decide(c, available) if c else draw(c, available),
+    )
+    answers = perform(
+        handler,
         MakeDecision("triage"),
         MakeDecision("triage", context="bad"),
         MakeDecision("other"),
@@ -227,293 +238,301 @@ def test_an_unforeseen_error_lets_go_of_one_router_and_of_no_line(
     )
     assert isinstance(answers[1], ZeroDivisionError)
     assert (answers[0].t, answers[2].t, answers[3].t) == (0, 0, 1)
-    assert audit_router(keeper.store, "triage").fault is None
+    assert audit_router(handler.store, "triage").fault is None
 
 
-def test_snapshots_are_taken_now_and_then_and_lead_to_the_same_state(
-    keeper: CommandHandler, opened: Opener
+def test_snapshots_are_taken_regularly_and_restore_the_same_state(
+    handler: CommandHandler, open_store_again: Opener
 ) -> None:
     for n in range(60):
-        made = asked(keeper, MakeDecision("triage", context=str(n % 3)))
-        asked(keeper, RecordReward(made.id, n / 60))
-    number = keeper.repository.get("triage", 0).number
-    kept = opened().snapshot(number)
-    assert kept is not None
-    assert 20 <= kept.seq < 121
-    assert audit_router(opened(), "triage").fault is None
-    live = keeper.repository.get("triage", 0).fingerprint()
-    keeper.close()
-    again = opened()
-    assert RouterRepository(again, "you").get("triage", 0).fingerprint() == live
-    last = again.snapshot(number)
+        decision = perform(handler, MakeDecision("triage", context=str(n % 3)))
+        perform(handler, RecordReward(decision.id, n / 60))
+    number = handler.repository.get("triage", 0).number
+    snapshot = open_store_again().snapshot(number)
+    assert snapshot is not None
+    assert 20 <= snapshot.seq < 121
+    assert audit_router(open_store_again(), "triage").fault is None
+    fingerprint = handler.repository.get("triage", 0).fingerprint()
+    handler.close()
+    reopened = open_store_again()
+    assert RouterRepository(reopened, "you").get("triage", 0).fingerprint() == fingerprint
+    last = reopened.snapshot(number)
     assert last is not None
     assert last.seq == 120
 
 
-def test_a_damaged_snapshot_is_done_without_and_a_damaged_log_is_refused_by_name(
-    keeper: CommandHandler, opened: Opener
+def test_a_damaged_snapshot_is_ignored_and_a_damaged_log_is_refused(
+    handler: CommandHandler, open_store_again: Opener
 ) -> None:
-    asked(keeper, CreateRouter("healthy", terms()))
+    perform(handler, CreateRouter("healthy", make_config()))
     for _ in range(30):
-        asked(keeper, MakeDecision("triage"))
-    number = keeper.repository.get("triage", 0).number
-    live = keeper.repository.get("triage", 0).fingerprint()
-    keeper.close()
-    store = opened()
-    kept = store.snapshot(number)
-    assert kept is not None
-    store.append([], [kept._replace(body=kept.body[:-1] + b"x")])
-    assert RouterRepository(store, "you").get("triage", 0).fingerprint() == live
+        perform(handler, MakeDecision("triage"))
+    number = handler.repository.get("triage", 0).number
+    fingerprint = handler.repository.get("triage", 0).fingerprint()
+    handler.close()
+    store = open_store_again()
+    snapshot = store.snapshot(number)
+    assert snapshot is not None
+    store.append([], [snapshot._replace(body=snapshot.body[:-1] + b"x")])
+    assert RouterRepository(store, "you").get("triage", 0).fingerprint() == fingerprint
     assert audit_router(store, "triage").fault is not None
     store.release("you")
     last = store.events(number)[-1]
-    store.append([last._replace(seq=last.seq + 1)])  # not what any router of ours would write
-    keeper = CommandHandler(RouterRepository(store, "me"))
+    store.append([last._replace(seq=last.seq + 1)])  # not an event that a router would write
+    handler = CommandHandler(RouterRepository(store, "me"))
     with pytest.raises(StoreCorrupted, match=r"'triage'.*event 31"):
-        asked(keeper, MakeDecision("triage"))
+        perform(handler, MakeDecision("triage"))
     with pytest.raises(StoreCorrupted):
-        asked(keeper, MakeDecision("triage"))
-    assert asked(keeper, MakeDecision("healthy")).t == 0
+        perform(handler, MakeDecision("triage"))
+    assert perform(handler, MakeDecision("healthy")).t == 0
 
 
-def test_waits_that_are_over_are_closed_by_the_sweep(store: Store) -> None:
-    keeper = CommandHandler(RouterRepository(store, "me"))
-    asked(keeper, CreateRouter("triage", terms(wait=10.0, default=0.25)))
-    made = asked(keeper, MakeDecision("triage"), at=SECOND)
-    keeper.sweep(11 * SECOND)
-    assert asked(keeper, GetDecision(made.id)).state == "waiting"
-    keeper.sweep(11 * SECOND + 1)
-    assert asked(keeper, GetDecision(made.id)).state == "closed"
-    assert asked(keeper, GetDecision(made.id)).learned == 0.25
-    assert asked(keeper, GetRouter("triage")).status.counters.defaulted == 1
-    assert asked(keeper, RecordReward(made.id, 0.5), at=12 * SECOND).receipt == "late"
+def test_the_sweep_closes_decisions_after_their_deadline(store: Store) -> None:
+    handler = CommandHandler(RouterRepository(store, "me"))
+    perform(handler, CreateRouter("triage", make_config(wait=10.0, default=0.25)))
+    decision = perform(handler, MakeDecision("triage"), at=SECOND)
+    handler.sweep(11 * SECOND)
+    assert perform(handler, GetDecision(decision.id)).state == "waiting"
+    handler.sweep(11 * SECOND + 1)
+    assert perform(handler, GetDecision(decision.id)).state == "closed"
+    assert perform(handler, GetDecision(decision.id)).learned == 0.25
+    assert perform(handler, GetRouter("triage")).status.counters.defaulted == 1
+    assert perform(handler, RecordReward(decision.id, 0.5), at=12 * SECOND).receipt == "late"
     assert audit_router(store, "triage").fault is None
 
 
-def test_a_view_stays_as_it_was_while_its_router_goes_on(keeper: CommandHandler) -> None:
-    asked(keeper, *[MakeDecision("triage")] * 3)
-    view = asked(keeper, GetRouter("triage"))
-    then = msgspec.json.encode(view)
-    made = asked(keeper, *[MakeDecision("triage")] * 600)
-    asked(keeper, *(RecordReward(one.id, 0.5, {"usd": 1.0}) for one in made))
-    assert msgspec.json.encode(view) == then
-    assert msgspec.json.encode(asked(keeper, GetRouter("triage"))) != then
+def test_a_view_does_not_change_with_its_router(handler: CommandHandler) -> None:
+    perform(handler, *[MakeDecision("triage")] * 3)
+    view = perform(handler, GetRouter("triage"))
+    encoded = msgspec.json.encode(view)
+    decision = perform(handler, *[MakeDecision("triage")] * 600)
+    perform(handler, *(RecordReward(one.id, 0.5, {"usd": 1.0}) for one in decision))
+    assert msgspec.json.encode(view) == encoded
+    assert msgspec.json.encode(perform(handler, GetRouter("triage"))) != encoded
 
 
-def test_a_sweep_of_many_is_done_in_slices_and_says_so(
+def test_a_long_sweep_is_done_in_slices_and_reports_whether_more_is_left(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "MAX_CLOSES_PER_SWEEP", 3)
-    keeper = CommandHandler(RouterRepository(store, "me"))
-    asked(keeper, CreateRouter("triage", terms(wait=1.0)))
-    keeper.perform([MakeDecision("triage")] * 5, SECOND)
+    monkeypatch.setattr(command_handler, "MAX_CLOSES_PER_SWEEP", 3)
+    handler = CommandHandler(RouterRepository(store, "me"))
+    perform(handler, CreateRouter("triage", make_config(wait=1.0)))
+    handler.perform([MakeDecision("triage")] * 5, SECOND)
     waiting = []
     for more in (True, False, False):
-        assert keeper.sweep(9 * SECOND) is more
-        waiting.append(asked(keeper, GetRouter("triage")).status.waiting)
+        assert handler.sweep(9 * SECOND) is more
+        waiting.append(perform(handler, GetRouter("triage")).status.waiting)
     assert waiting == [2, 0, 0]
 
 
-def test_a_recalled_decision_tells_what_it_taught(keeper: CommandHandler) -> None:
-    told, silent = asked(keeper, MakeDecision("triage"), MakeDecision("triage"))
-    asked(keeper, RecordReward(told.id, 0.5))
-    assert asked(keeper, GetDecision(told.id)).learned == 0.5
-    assert asked(keeper, GetDecision(silent.id)).learned is None
+def test_a_decision_record_has_the_learned_reward(handler: CommandHandler) -> None:
+    reward, unrewarded = perform(handler, MakeDecision("triage"), MakeDecision("triage"))
+    perform(handler, RecordReward(reward.id, 0.5))
+    assert perform(handler, GetDecision(reward.id)).learned == 0.5
+    assert perform(handler, GetDecision(unrewarded.id)).learned is None
 
 
-def test_deferred_decisions_are_activated_or_cancelled(keeper: CommandHandler) -> None:
-    made = asked(keeper, MakeDecision("triage", defer=True))
+def test_deferred_decisions_are_activated_or_cancelled(handler: CommandHandler) -> None:
+    decision = perform(handler, MakeDecision("triage", defer=True))
     with pytest.raises(DecisionStateError):
-        asked(keeper, RecordReward(made.id, 0.5))
-    assert asked(keeper, ActivateDecision(made.id)) == made
-    assert asked(keeper, RecordReward(made.id, 0.5)).receipt == "learned"
-    other = asked(keeper, MakeDecision("triage", defer=True))
-    asked(keeper, CancelDecision(other.id))
-    assert asked(keeper, GetDecision(other.id)).state == "cancelled"
+        perform(handler, RecordReward(decision.id, 0.5))
+    assert perform(handler, ActivateDecision(decision.id)) == decision
+    assert perform(handler, RecordReward(decision.id, 0.5)).receipt == "learned"
+    other = perform(handler, MakeDecision("triage", defer=True))
+    perform(handler, CancelDecision(other.id))
+    assert perform(handler, GetDecision(other.id)).state == "cancelled"
 
 
-def test_an_edit_makes_a_version_and_must_know_the_one_before(keeper: CommandHandler) -> None:
-    asked(keeper, MakeDecision("triage"))
-    view = asked(keeper, EditRouter("triage", terms(paused=("eve",)), version=1))
+def test_an_edit_increases_the_version_and_checks_the_previous_one(handler: CommandHandler) -> None:
+    perform(handler, MakeDecision("triage"))
+    view = perform(handler, EditRouter("triage", make_config(paused=("eve",)), version=1))
     assert view.config.version == 2
-    assert "eve" not in asked(keeper, MakeDecision("triage")).subset
+    assert "eve" not in perform(handler, MakeDecision("triage")).subset
     with pytest.raises(DecisionStateError, match="version 2, not 1"):
-        asked(keeper, EditRouter("triage", terms(), version=1))
-    assert audit_router(keeper.store, "triage").fault is None
+        perform(handler, EditRouter("triage", make_config(), version=1))
+    assert audit_router(handler.store, "triage").fault is None
 
 
-def test_names_are_taken_checked_and_free_again(keeper: CommandHandler) -> None:
+def test_names_are_unique_validated_and_reusable(handler: CommandHandler) -> None:
     with pytest.raises(RouterExists):
-        asked(keeper, CreateRouter("triage", terms()))
-    for bad in ("", "Triage", "a.b", "a" * 64, "-a"):
+        perform(handler, CreateRouter("triage", make_config()))
+    for invalid_name in ("", "Triage", "a.b", "a" * 64, "-a"):
         with pytest.raises(Exception, match="invalid router name"):
-            asked(keeper, CreateRouter(bad, terms()))
-    old = asked(keeper, MakeDecision("triage"))
-    asked(keeper, DeleteRouter("triage"))
+            perform(handler, CreateRouter(invalid_name, make_config()))
+    old = perform(handler, MakeDecision("triage"))
+    perform(handler, DeleteRouter("triage"))
     with pytest.raises(RouterNotFound):
-        asked(keeper, GetRouter("triage"))
-    asked(keeper, CreateRouter("triage", terms()))
-    asked(keeper, MakeDecision("triage"))
+        perform(handler, GetRouter("triage"))
+    perform(handler, CreateRouter("triage", make_config()))
+    perform(handler, MakeDecision("triage"))
     with pytest.raises(DecisionNotFound):
-        asked(keeper, RecordReward(old.id, 0.5))
+        perform(handler, RecordReward(old.id, 0.5))
 
 
-def test_leases_are_kept_while_they_are_renewed(keeper: CommandHandler, opened: Opener) -> None:
-    keeper.renew()
-    assert "triage" in keeper.repository.opened
-    keeper.store.release("me")
-    RouterRepository(opened(), "you").get("triage", 0)
-    keeper.renew()
-    assert "triage" not in keeper.repository.opened
-
-
-def test_what_came_before_a_delete_or_a_create_is_written_or_refused(
-    keeper: CommandHandler,
+def test_a_router_is_dropped_when_its_lease_is_lost(
+    handler: CommandHandler, open_store_again: Opener
 ) -> None:
-    asked(keeper, CreateRouter("other", terms()))
-    asked(keeper, MakeDecision("other"))
-    for command in (DeleteRouter("triage"), CreateRouter("third", terms())):
-        fail(keeper, StoreUnavailable("gone"))
-        answers = keeper.perform([MakeDecision("other"), command], SECOND)
+    handler.renew()
+    assert "triage" in handler.repository.opened
+    handler.store.release("me")
+    RouterRepository(open_store_again(), "you").get("triage", 0)
+    handler.renew()
+    assert "triage" not in handler.repository.opened
+
+
+def test_commands_before_a_delete_or_create_are_written_or_refused(
+    handler: CommandHandler,
+) -> None:
+    perform(handler, CreateRouter("other", make_config()))
+    perform(handler, MakeDecision("other"))
+    for command in (DeleteRouter("triage"), CreateRouter("third", make_config())):
+        fail_next_commit(handler, StoreUnavailable("gone"))
+        answers = handler.perform([MakeDecision("other"), command], SECOND)
         assert isinstance(answers[0], StoreUnavailable)
-    assert asked(keeper, MakeDecision("other")).t == 1
-    assert audit_router(keeper.store, "other").fault is None
+    assert perform(handler, MakeDecision("other")).t == 1
+    assert audit_router(handler.store, "other").fault is None
 
 
-def test_a_refusal_that_rests_on_a_line_that_was_not_written_is_none(
-    keeper: CommandHandler,
+def test_an_answer_based_on_an_unwritten_event_is_an_error(
+    handler: CommandHandler,
 ) -> None:
-    made = asked(keeper, MakeDecision("triage"))
-    fail(keeper, StoreUnavailable("gone"))
-    answers = keeper.perform([RecordReward(made.id, 0.5), RecordReward(made.id, 0.7)], SECOND)
-    assert all(isinstance(one, StoreUnavailable) for one in answers)
-    assert asked(keeper, RecordReward(made.id, 0.7)).receipt == "learned"
-
-
-def test_neither_a_snapshot_nor_another_router_keeps_a_line_from_being_written(
-    keeper: CommandHandler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked(keeper, CreateRouter("other", terms()))
-    asked(keeper, MakeDecision("triage"))
-    monkeypatch.setattr(
-        keeper.repository.opened["triage"].aggregate, "take_snapshot", lambda: 1 / 0
+    decision = perform(handler, MakeDecision("triage"))
+    fail_next_commit(handler, StoreUnavailable("gone"))
+    answers = handler.perform(
+        [RecordReward(decision.id, 0.5), RecordReward(decision.id, 0.7)], SECOND
     )
-    keeper.repository.opened["triage"].snapshot_due = 0
-    first, second = asked(keeper, MakeDecision("triage"), MakeDecision("other"))
-    assert (first.t, second.t) == (1, 0)
-    assert asked(keeper, MakeDecision("triage")).t == 2
-    fold = keeper.repository.opened["other"].aggregate
-    append = fold.append
-    monkeypatch.setattr(fold, "append", lambda *a, **k: append(*a, **k)._replace(at=2**70))
-    good, bad = asked(keeper, MakeDecision("triage"), MakeDecision("other"))
-    assert good.t == 3
-    assert isinstance(bad, Exception)
+    assert all(isinstance(one, StoreUnavailable) for one in answers)
+    assert perform(handler, RecordReward(decision.id, 0.7)).receipt == "learned"
 
 
-def test_a_damaged_router_neither_stops_the_sweep_nor_keeps_its_name(
-    keeper: CommandHandler, monkeypatch: pytest.MonkeyPatch
+def test_failures_of_snapshots_and_other_routers_do_not_prevent_a_write(
+    handler: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = terms(wait=10.0)
-    asked(keeper, CreateRouter("bad", waits))
-    asked(keeper, CreateRouter("good", waits))
-    made = asked(keeper, MakeDecision("good"))
-    asked(keeper, MakeDecision("bad"))
+    perform(handler, CreateRouter("other", make_config()))
+    perform(handler, MakeDecision("triage"))
+    monkeypatch.setattr(
+        handler.repository.opened["triage"].aggregate, "take_snapshot", lambda: 1 / 0
+    )
+    handler.repository.opened["triage"].snapshot_due = 0
+    first, second = perform(handler, MakeDecision("triage"), MakeDecision("other"))
+    assert (first.t, second.t) == (1, 0)
+    assert perform(handler, MakeDecision("triage")).t == 2
+    aggregate = handler.repository.opened["other"].aggregate
+    append = aggregate.append
+    monkeypatch.setattr(aggregate, "append", lambda *a, **k: append(*a, **k)._replace(at=2**70))
+    accepted, refused = perform(handler, MakeDecision("triage"), MakeDecision("other"))
+    assert accepted.t == 3
+    assert isinstance(refused, Exception)
 
-    def damaged(at: int) -> None:
+
+def test_a_damaged_router_does_not_stop_the_sweep_and_can_be_deleted(
+    handler: CommandHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_with_wait = make_config(wait=10.0)
+    perform(handler, CreateRouter("bad", config_with_wait))
+    perform(handler, CreateRouter("good", config_with_wait))
+    decision = perform(handler, MakeDecision("good"))
+    perform(handler, MakeDecision("bad"))
+
+    def raise_corrupted(at: int) -> None:
         raise StoreCorrupted("line 1")
 
-    monkeypatch.setattr(keeper.repository.opened["bad"].aggregate, "close_due", damaged)
-    keeper.sweep(60 * SECOND)
-    assert asked(keeper, GetDecision(made.id)).state == "closed"
+    monkeypatch.setattr(handler.repository.opened["bad"].aggregate, "close_due", raise_corrupted)
+    handler.sweep(60 * SECOND)
+    assert perform(handler, GetDecision(decision.id)).state == "closed"
     with pytest.raises(StoreCorrupted):
-        asked(keeper, MakeDecision("bad"), at=60 * SECOND)
-    asked(keeper, DeleteRouter("bad"))
-    asked(keeper, CreateRouter("bad", waits))
-    assert asked(keeper, MakeDecision("bad")).t == 0
+        perform(handler, MakeDecision("bad"), at=60 * SECOND)
+    perform(handler, DeleteRouter("bad"))
+    perform(handler, CreateRouter("bad", config_with_wait))
+    assert perform(handler, MakeDecision("bad")).t == 0
 
 
-def test_a_router_in_other_hands_is_not_deleted(keeper: CommandHandler, opened: Opener) -> None:
-    keeper.store.release("me")
-    rival = CommandHandler(RouterRepository(opened(), "you"))
-    asked(rival, MakeDecision("triage"))
+def test_a_router_leased_by_another_server_is_not_deleted(
+    handler: CommandHandler, open_store_again: Opener
+) -> None:
+    handler.store.release("me")
+    other_handler = CommandHandler(RouterRepository(open_store_again(), "you"))
+    perform(other_handler, MakeDecision("triage"))
     with pytest.raises(RouterBusy):
-        asked(keeper, DeleteRouter("triage"))
-    assert asked(rival, MakeDecision("triage")).t == 1
+        perform(handler, DeleteRouter("triage"))
+    assert perform(other_handler, MakeDecision("triage")).t == 1
 
 
-def change(file: Path) -> None:
-    """Put another expert in the place of one, in the first decision of a store."""
+def damage_first_decision(file: Path) -> None:
+    """Replace an expert in the first decision of a store."""
     with contextlib.closing(sqlite3.connect(file)) as db:
         other = "CAST(replace(body, x'a3616e6e', x'a3626f62') AS BLOB)"  # ann becomes bob
         db.execute(f"UPDATE events SET body = {other} WHERE seq = 1")
         db.commit()
 
 
-def test_a_line_that_was_changed_is_not_learned_from(tmp_path: Path) -> None:
-    place = f"sqlite:///{tmp_path}/b.db"
-    keeper = CommandHandler(RouterRepository(open_store(place), "me"))
-    asked(keeper, CreateRouter("triage", terms()))
-    made = asked(keeper, MakeDecision("triage", key="k"))
-    keeper.close()
-    change(tmp_path / "b.db")
-    again = CommandHandler(RouterRepository(open_store(place), "me"))
+def test_a_changed_event_is_not_learned_from(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/b.db"
+    handler = CommandHandler(RouterRepository(open_store(address), "me"))
+    perform(handler, CreateRouter("triage", make_config()))
+    decision = perform(handler, MakeDecision("triage", key="k"))
+    handler.close()
+    damage_first_decision(tmp_path / "b.db")
+    reopened = CommandHandler(RouterRepository(open_store(address), "me"))
     with pytest.raises(StoreCorrupted, match="event 1 of the log"):
-        asked(again, RecordReward(made.id, 0.5))
+        perform(reopened, RecordReward(decision.id, 0.5))
     with pytest.raises(StoreCorrupted, match="event 1 of the log"):
-        asked(again, MakeDecision("triage", key="k"))
-    again.close()
+        perform(reopened, MakeDecision("triage", key="k"))
+    reopened.close()
 
 
-def test_a_line_that_was_changed_is_not_learned_from_when_a_reward_is_replayed(
+def test_a_changed_event_is_not_learned_from_when_a_reward_is_replayed(
     tmp_path: Path,
 ) -> None:
-    place = f"sqlite:///{tmp_path}/b.db"
-    keeper = CommandHandler(RouterRepository(open_store(place), "me"))
-    asked(keeper, CreateRouter("triage", terms()))
-    made = asked(keeper, MakeDecision("triage"))
-    keeper.close()  # with a snapshot: the decision is before it, its reward after it
-    with contextlib.closing(open_store(place)) as killed:
-        asked(CommandHandler(RouterRepository(killed, "me")), RecordReward(made.id, 0.5))
-    change(tmp_path / "b.db")
-    again = CommandHandler(RouterRepository(open_store(place), "me"))
+    address = f"sqlite:///{tmp_path}/b.db"
+    handler = CommandHandler(RouterRepository(open_store(address), "me"))
+    perform(handler, CreateRouter("triage", make_config()))
+    decision = perform(handler, MakeDecision("triage"))
+    handler.close()  # writes a snapshot between the decision and its reward
+    with contextlib.closing(open_store(address)) as killed_store:
+        perform(
+            CommandHandler(RouterRepository(killed_store, "me")), RecordReward(decision.id, 0.5)
+        )
+    damage_first_decision(tmp_path / "b.db")
+    reopened = CommandHandler(RouterRepository(open_store(address), "me"))
     with pytest.raises(StoreCorrupted, match="event 1 of the log"):
-        asked(again, MakeDecision("triage"))
-    again.close()
+        perform(reopened, MakeDecision("triage"))
+    reopened.close()
 
 
-def test_a_reward_that_was_noted_beside_pending_ones_is_known_again(store: Store) -> None:
-    keeper = CommandHandler(RouterRepository(store, "me"))
-    asked(keeper, CreateRouter("triage", terms(wait=99.0, aggregate="last")))
-    made = asked(keeper, MakeDecision("triage"))
-    asked(keeper, RecordReward(made.id, 0.5, key="k1"))
-    asked(keeper, EditRouter("triage", terms(wait=99.0)))
-    told = RecordReward(made.id, 0.3, {"usd": 50.0}, "k2")
-    assert asked(keeper, told).receipt == "noted"
-    spent = asked(keeper, GetRouter("triage")).status.costs["usd"].settled
-    assert asked(keeper, told).receipt == "duplicate"
+def test_a_noted_reward_beside_pending_ones_is_recognised_as_duplicate(store: Store) -> None:
+    handler = CommandHandler(RouterRepository(store, "me"))
+    perform(handler, CreateRouter("triage", make_config(wait=99.0, aggregate="last")))
+    decision = perform(handler, MakeDecision("triage"))
+    perform(handler, RecordReward(decision.id, 0.5, key="k1"))
+    perform(handler, EditRouter("triage", make_config(wait=99.0)))
+    reward = RecordReward(decision.id, 0.3, {"usd": 50.0}, "k2")
+    assert perform(handler, reward).receipt == "noted"
+    spent = perform(handler, GetRouter("triage")).status.costs["usd"].settled
+    assert perform(handler, reward).receipt == "duplicate"
     with pytest.raises(RewardConflict):
-        asked(keeper, RecordReward(made.id, 0.9, {"usd": 50.0}, "k2"))
-    assert asked(keeper, GetRouter("triage")).status.costs["usd"].settled == spent
+        perform(handler, RecordReward(decision.id, 0.9, {"usd": 50.0}, "k2"))
+    assert perform(handler, GetRouter("triage")).status.costs["usd"].settled == spent
     assert audit_router(store, "triage").fault is None
 
 
-def test_an_audit_knows_of_cancelled_decisions_and_of_costs_that_came_and_went(
+def test_an_audit_handles_cancelled_decisions_and_removed_costs(
     store: Store,
 ) -> None:
-    keeper = CommandHandler(RouterRepository(store, "me"))
+    handler = CommandHandler(RouterRepository(store, "me"))
     seniors = at_least(share("senior", ["eve"]), 0.1)
-    both = terms(limits=[seniors])
-    asked(keeper, CreateRouter("triage", both))
-    made = [asked(keeper, MakeDecision("triage")) for _ in range(6)]
-    asked(keeper, EditRouter("triage", terms()))
-    asked(keeper, EditRouter("triage", both))
-    made.append(asked(keeper, MakeDecision("triage")))
-    for one in (made[0], made[5], made[6]):
-        asked(keeper, CancelDecision(one.id))
+    with_seniors = make_config(limits=[seniors])
+    perform(handler, CreateRouter("triage", with_seniors))
+    decision = [perform(handler, MakeDecision("triage")) for _ in range(6)]
+    perform(handler, EditRouter("triage", make_config()))
+    perform(handler, EditRouter("triage", with_seniors))
+    decision.append(perform(handler, MakeDecision("triage")))
+    for one in (decision[0], decision[5], decision[6]):
+        perform(handler, CancelDecision(one.id))
     assert audit_router(store, "triage").fault is None
-    costs = asked(keeper, GetRouter("triage")).status.costs
+    costs = perform(handler, GetRouter("triage")).status.costs
     assert costs["senior"].settled == costs["senior"].stated == 0.0
-    keeper.repository.opened["triage"].aggregate.stated["usd"] += 1.0
-    keeper.repository.opened["triage"].snapshot_due = 0
-    asked(keeper, MakeDecision("triage"))
+    handler.repository.opened["triage"].aggregate.stated["usd"] += 1.0
+    handler.repository.opened["triage"].snapshot_due = 0
+    perform(handler, MakeDecision("triage"))
     assert audit_router(store, "triage").fault is not None

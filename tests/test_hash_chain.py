@@ -1,4 +1,4 @@
-"""Decisions of which much was said: looked up in a few questions, and held against their seals."""
+"""Decisions with many rewards: looked up in few queries, and checked against their hashes."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,45 +15,47 @@ from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.store import Event
 from bylot.store.sqlite import SqliteStore
-from small import five
+from sample_problem import make_five_expert_problem
 
 REWARDS = 300
 
 
-class Counting(SqliteStore):
-    """Counts what it is asked."""
+class CountingStore(SqliteStore):
+    """Counts its queries."""
 
-    asked = 0
+    query_count = 0
 
     def _events(self, query: str, *values: int | str) -> list[Event]:
-        self.asked += 1
+        self.query_count += 1
         return super()._events(query, *values)
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[CommandHandler]:
-    """With a router whose first decision is closed and has very many rewards."""
-    made = CommandHandler(RouterRepository(Counting(tmp_path / "bylot.db"), "test"))
+def handler(tmp_path: Path) -> Iterator[CommandHandler]:
+    """A handler with a router whose first decision is closed and has many rewards."""
+    new_handler = CommandHandler(RouterRepository(CountingStore(tmp_path / "bylot.db"), "test"))
     policy = policies.policy_to_data(policies.find_policy("distinct"))
-    terms = RouterConfig(problem=persistence.problem_to_data(five()), policy=policy)
-    made.perform([CreateRouter("r", terms), MakeDecision("r")], 1)
+    config = RouterConfig(
+        problem=persistence.problem_to_data(make_five_expert_problem()), policy=policy
+    )
+    new_handler.perform([CreateRouter("r", config), MakeDecision("r")], 1)
     rewards = [RecordReward("r.1.1", 0.5, key=f"k{n}") for n in range(REWARDS)]
-    assert {one.receipt for one in made.perform(rewards, 2)} == {"learned", "noted"}
-    yield made
-    made.close()
+    assert {one.receipt for one in new_handler.perform(rewards, 2)} == {"learned", "noted"}
+    yield new_handler
+    new_handler.close()
 
 
 @pytest.mark.parametrize(
     "command", [RecordReward("r.1.1", 0.5, key="one more"), GetDecision("r.1.1")]
 )
-def test_a_decision_with_many_rewards_takes_as_few_questions_as_any(
-    keeper: CommandHandler, command: RecordReward | GetDecision
+def test_a_decision_with_many_rewards_takes_as_few_queries_as_any(
+    handler: CommandHandler, command: RecordReward | GetDecision
 ) -> None:
-    store = keeper.store
-    assert isinstance(store, Counting)
-    store.asked = 0
-    (answer,) = keeper.perform([command], 3)
-    assert store.asked == 4
+    store = handler.store
+    assert isinstance(store, CountingStore)
+    store.query_count = 0
+    (answer,) = handler.perform([command], 3)
+    assert store.query_count == 4
     if isinstance(command, GetDecision):
         assert (answer.state, answer.learned, len(answer.rewards)) == ("rewarded", 0.5, REWARDS)
 
@@ -63,11 +65,11 @@ def test_a_decision_with_many_rewards_takes_as_few_questions_as_any(
     "change",
     ["UPDATE events SET at = at + 1 WHERE seq = ?", "UPDATE events SET seal = x'00' WHERE seq = ?"],
 )
-def test_any_line_of_it_that_was_changed_is_noticed(
-    keeper: CommandHandler, tmp_path: Path, seq: int, change: str
+def test_any_changed_event_of_a_decision_is_detected(
+    handler: CommandHandler, tmp_path: Path, seq: int, change: str
 ) -> None:
     with sqlite3.connect(tmp_path / "bylot.db") as db:
         db.execute(change, (seq,))
     db.close()
-    (answer,) = keeper.perform([GetDecision("r.1.1")], 3)
+    (answer,) = handler.perform([GetDecision("r.1.1")], 3)
     assert isinstance(answer, StoreCorrupted)

@@ -1,4 +1,4 @@
-"""Leases of servers that were killed: their successors on the same machine need not wait."""
+"""Leases of killed servers: a successor on the same machine does not wait for them."""
 
 import subprocess
 import sys
@@ -10,16 +10,16 @@ from bylot.eventlog.repository import (
     release_dead_leases,
 )
 from bylot.store import Store
-from stores import made
+from stores import create_router
 
 
-def test_a_process_that_runs_is_not_gone_and_one_that_ended_is() -> None:
-    line = (
+def test_a_running_process_is_not_a_dead_owner_and_an_ended_one_is() -> None:
+    code = (
         "from bylot.eventlog.repository import make_owner_name as name;"
         " print(name(), flush=True); input()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         owner = process.stdout.readline().strip()
@@ -29,20 +29,20 @@ def test_a_process_that_runs_is_not_gone_and_one_that_ended_is() -> None:
         assert is_dead_owner(owner)
 
 
-def test_of_other_machines_and_of_other_programs_nothing_is_known() -> None:
-    ours = make_owner_name()
-    assert not is_dead_owner(ours)
-    assert not is_dead_owner(ours.replace(identify_machine(), "elsewhere:1:2"))
+def test_owners_on_other_machines_are_not_considered_dead() -> None:
+    own_name = make_owner_name()
+    assert not is_dead_owner(own_name)
+    assert not is_dead_owner(own_name.replace(identify_machine(), "elsewhere:1:2"))
     assert not is_dead_owner("process 17")
     assert not is_dead_owner("")
-    pid, since = ours.split("/")[1].split("@")
+    pid, since = own_name.split("/")[1].split("@")
     assert is_dead_owner(
         f"{identify_machine()}/{pid}@{int(since) - 1}/ff"
-    )  # the number was given to us since
+    )  # the process id was reused
 
 
-def test_a_successor_takes_the_leases_of_the_dead_and_no_others(store: Store) -> None:
-    first, second = made(store, "a"), made(store, "b")
+def test_only_leases_of_dead_owners_are_released(store: Store) -> None:
+    first, second = create_router(store, "a"), create_router(store, "b")
     dead = f"{identify_machine()}/{2**22 + 1}@1/ff"
     store.lease(first, dead, 60)
     store.lease(second, "elsewhere", 60)

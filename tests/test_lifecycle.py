@@ -1,4 +1,4 @@
-"""A server as a process: what it says, how it stops, and that a stop loses nothing."""
+"""A server as a process: its banner, its shutdown, and that a shutdown loses nothing."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from bylot.server.state import ServerSettings
 from bylot.store import open_store
 from bylot.store.sqlite import SqliteStore
 from live_server import FIVE_EXPERTS, assert_error, live_server, wait_until
-from stores import made
+from stores import create_router
 
 RUN = """
 import sys
@@ -32,68 +32,68 @@ sys.exit(run_server(ServerSettings(store=sys.argv[1], port=0)))
 
 
 @contextlib.contextmanager
-def process(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """A server of its own, its address, and the line that it printed."""
-    line = [sys.executable, "-c", RUN, f"sqlite:///{folder}/bylot.db"]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
+def run_server_process(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """Run a server in a process; yields the process, its address and its banner."""
+    command = [sys.executable, "-c", RUN, f"sqlite:///{folder}/bylot.db"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         try:
             assert child.stderr is not None
-            said = child.stderr.readline()
-            found = re.search(r"http://\S+?:\d+", said)
-            assert found, said
-            yield child, found[0], said
+            banner = child.stderr.readline()
+            found = re.search(r"http://\S+?:\d+", banner)
+            assert found, banner
+            yield child, found[0], banner
         finally:
             child.kill()
 
 
-def test_a_server_says_where_it_listens_where_it_keeps_and_who_may_ask(tmp_path: Path) -> None:
-    with process(tmp_path) as (child, address, said):
-        assert f"sqlite:///{tmp_path}/bylot.db" in said
-        assert "no API keys" in said
+def test_the_banner_names_address_store_and_keys(tmp_path: Path) -> None:
+    with run_server_process(tmp_path) as (child, address, banner):
+        assert f"sqlite:///{tmp_path}/bylot.db" in banner
+        assert "no API keys" in banner
         assert httpx.get(f"{address}/healthz").json() == {"status": "up"}
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
         assert child.stderr is not None
-        left = [json.loads(line) for line in child.stderr]
-        assert {one["level"] for one in left} <= {"info"}
+        log_records = [json.loads(line) for line in child.stderr]
+        assert {one["level"] for one in log_records} <= {"info"}
 
 
-def test_the_default_policy_is_made_ready_before_anybody_asks(tmp_path: Path) -> None:
-    with process(tmp_path) as (child, _, _):
+def test_the_default_policy_is_compiled_at_start(tmp_path: Path) -> None:
+    with run_server_process(tmp_path) as (child, _, _):
         assert child.stderr is not None
-        lines = (json.loads(line) for line in child.stderr if line.startswith("{"))
-        assert "default policy is ready" in next(lines)["message"]
+        events = (json.loads(line) for line in child.stderr if line.startswith("{"))
+        assert "default policy is ready" in next(events)["message"]
 
 
-def test_a_router_of_a_compiled_policy_does_not_wait_for_one_that_compiles(tmp_path: Path) -> None:
+def test_a_router_of_a_compiled_policy_does_not_wait_for_a_compilation(tmp_path: Path) -> None:
     compiled = threading.Event()
     with live_server(tmp_path) as server:
         server.create_router()
         server.app.state.compile_pool.submit(compiled.wait)
         try:
-            server.create_router()  # would wait for ever
+            server.create_router()  # would wait forever
         finally:
             compiled.set()
 
 
-def test_a_stop_does_not_wait_for_a_compiler(tmp_path: Path) -> None:
+def test_a_shutdown_does_not_wait_for_a_compilation(tmp_path: Path) -> None:
     slow = (
         "import time; from bylot.server import app\n"
         "app.compile_default_policy = lambda: time.sleep(60)\n"
     )
-    line = [sys.executable, "-c", slow + RUN, f"sqlite:///{tmp_path}/bylot.db"]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as child:
+    command = [sys.executable, "-c", slow + RUN, f"sqlite:///{tmp_path}/bylot.db"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
         assert "listens" in child.stderr.readline()
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
 
 
-def test_a_stop_under_load_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+def test_a_shutdown_under_load_loses_no_answered_decision(tmp_path: Path) -> None:
     answered: list[str] = []
     failures: list[httpx.HTTPError] = []
 
-    def load(address: str) -> None:
+    def send_requests(address: str) -> None:
         with httpx.Client(base_url=address, timeout=30) as client:
             try:
                 while True:
@@ -101,13 +101,13 @@ def test_a_stop_under_load_loses_nothing_that_was_answered(tmp_path: Path) -> No
                     assert answer.status_code in (201, 503)
                     if answer.status_code == 201:
                         answered.append(answer.json()["id"])
-            except httpx.HTTPError as error:  # the server has gone
+            except httpx.HTTPError as error:  # the server has stopped
                 failures.append(error)
 
-    with process(tmp_path) as (child, address, _):
+    with run_server_process(tmp_path) as (child, address, _):
         body = {"name": "r", "problem": FIVE_EXPERTS}
         assert httpx.post(f"{address}/v1/routers", json=body, timeout=600).status_code == 201
-        threads = [threading.Thread(target=load, args=(address,)) for _ in range(4)]
+        threads = [threading.Thread(target=send_requests, args=(address,)) for _ in range(4)]
         for thread in threads:
             thread.start()
         wait_until(lambda: len(answered) > 50)
@@ -117,17 +117,17 @@ def test_a_stop_under_load_loses_nothing_that_was_answered(tmp_path: Path) -> No
         assert child.wait(30) == 0
     assert len(failures) == 4
     with live_server(tmp_path) as server:
-        lines, after = [], -1
+        events, after = [], -1
         while after is not None:
             page = server.get("/v1/routers/r/events", params={"after": after, "limit": 1000}).json()
-            lines += page["events"]
+            events += page["events"]
             after = page["next"]
-        made = {f"r.1.{one['seq']}" for one in lines if one["kind"] == "decided"}
-        assert set(answered) <= made
-        assert server.get("/v1/routers/r").json()["status"]["decisions"] == len(made)
+        decisions = {f"r.1.{one['seq']}" for one in events if one["kind"] == "decided"}
+        assert set(answered) <= decisions
+        assert server.get("/v1/routers/r").json()["status"]["decisions"] == len(decisions)
 
 
-def test_a_server_that_is_told_to_stop_is_not_ready(tmp_path: Path) -> None:
+def test_a_stopping_server_is_not_ready(tmp_path: Path) -> None:
     with live_server(tmp_path) as server:
         assert server.get("/readyz").status_code == 200
         server.app.state.stopping = True
@@ -135,31 +135,31 @@ def test_a_server_that_is_told_to_stop_is_not_ready(tmp_path: Path) -> None:
         assert server.get("/healthz").status_code == 200
 
 
-def test_a_server_does_not_listen_where_strangers_are_without_keys(tmp_path: Path) -> None:
+def test_a_server_without_keys_listens_on_loopback_only(tmp_path: Path) -> None:
     with pytest.raises(BylotError, match="bylot keys create"):
         run_server(ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db", host="0.0.0.0"))
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
-    with open_listening_socket("127.0.0.1", 0) as door:
-        door.listen()
-        port = door.getsockname()[1]
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
+    with open_listening_socket("127.0.0.1", 0) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
         with pytest.raises(BylotError, match=f"port {port}"):
             run_server(ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db", port=port))
 
 
-def test_a_store_that_cannot_be_taken_over_is_told_in_one_line(
+def test_a_store_whose_leases_cannot_be_released_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"sqlite:///{tmp_path}/bylot.db"
     store = open_store(address)
-    store.lease(made(store, "left"), f"{identify_machine()}/{2**22 + 1}@1/ff", 60)
+    store.lease(create_router(store, "left"), f"{identify_machine()}/{2**22 + 1}@1/ff", 60)
     store.close()
 
-    def read_only(*_: object) -> None:
+    def raise_read_only(*_: object) -> None:
         raise StoreUnavailable("the store is read-only")
 
-    monkeypatch.setattr(SqliteStore, "release", read_only)
+    monkeypatch.setattr(SqliteStore, "release", raise_read_only)
     with pytest.raises(StoreUnavailable, match="read-only"):
         run_server(ServerSettings(store=address, port=0))
 
@@ -169,6 +169,6 @@ def test_a_password_in_an_address_is_not_printed(tmp_path: Path) -> None:
         object.__setattr__(server.server.settings, "store", "postgresql://me:secret@host/db")
         assert "secret" not in server.server.describe("127.0.0.1", 1)
         assert "store postgresql://me@host/db;" in server.server.describe("127.0.0.1", 1)
-        there = "postgresql://me@/db?host=/run/pg&password=secret"
-        object.__setattr__(server.server.settings, "store", there)
+        address_with_query = "postgresql://me@/db?host=/run/pg&password=secret"
+        object.__setattr__(server.server.settings, "store", address_with_query)
         assert "store postgresql://me@/run/pg/db;" in server.server.describe("127.0.0.1", 1)

@@ -1,4 +1,4 @@
-"""An event that is six files: the worked example of CONTRIBUTING.md."""
+"""The worked example of CONTRIBUTING.md: an event changes six files."""
 
 import os
 import re
@@ -26,11 +26,11 @@ with live_server(Path.cwd()) as server:
 assert [event["kind"] for event in log] == ["created", "decided", "note", "decided"]
 assert log[2]["body"]["text"] == "the lab is closed"
 
-# Another process loads the router and goes on.
+# Another process loads the router and continues.
 with live_server(Path.cwd()) as server:
     assert server.decide(path)["t"] == 2
 
-# The whole log is replayed, and a note that was changed is noticed.
+# The whole log is replayed, and a changed note is detected.
 store, name = open_store("sqlite:///bylot.db"), path.rpartition("/")[2]
 audit = audit_router(store, name)
 assert (audit.fault, audit.events, audit.decisions) == (None, 5, 3)

@@ -21,15 +21,15 @@ from live_server import assert_error, live_server, wait_until
 
 
 class SlowHandler:
-    """A handler that answers with the name of the router, when it is let."""
+    """A handler that answers with the name of the router when its gate is open."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self.batches: list[int] = []
         self.tasks: list[str] = []
-        self.error: Exception | None = None  # whatever is asked of it
-        self.store_error: Exception | None = None  # only what needs the store
+        self.error: Exception | None = None  # raised by every call
+        self.store_error: Exception | None = None  # raised only by calls that need the store
 
     def perform(self, batch: Sequence[Any], at: int) -> list[Any]:
         self.gate.wait()
@@ -74,7 +74,7 @@ def run_with_writer(
 async def queue_behind_commit(
     writer: Writer, handler: SlowHandler, *names: str
 ) -> list["asyncio.Task[Any]"]:
-    """One command in the handler's hands, and others behind it."""
+    """Queue one command that the handler executes, and others behind it."""
     handler.gate.clear()
     tasks = [asyncio.create_task(writer.execute(MakeDecision("first")))]
     await asyncio.sleep(0.05)
@@ -83,7 +83,7 @@ async def queue_behind_commit(
     return tasks
 
 
-def test_what_queues_up_during_a_commit_shares_the_next() -> None:
+def test_commands_queued_during_a_commit_share_the_next() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         tasks = await queue_behind_commit(writer, handler, *"abcde")
         handler.gate.set()
@@ -120,10 +120,10 @@ def test_an_error_is_raised_for_its_own_command_only() -> None:
 def test_a_full_queue_rejects_commands() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         tasks = await queue_behind_commit(writer, handler, "a")
-        with pytest.raises(ApiError) as refusal:
+        with pytest.raises(ApiError) as caught:
             await writer.execute(MakeDecision("b"))
-        assert (refusal.value.status, refusal.value.code) == (503, "overloaded")
-        assert refusal.value.retry_after
+        assert (caught.value.status, caught.value.code) == (503, "overloaded")
+        assert caught.value.retry_after
         handler.gate.set()
         await asyncio.gather(*tasks)
         assert await writer.execute(MakeDecision("b")) == "b"
@@ -132,14 +132,14 @@ def test_a_full_queue_rejects_commands() -> None:
     run_with_writer(use, max_queued=2)
 
 
-def test_a_stop_answers_what_was_asked_and_takes_no_more() -> None:
+def test_closing_answers_queued_commands_and_refuses_new_ones() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         tasks = await queue_behind_commit(writer, handler, "a", "b")
         closing = asyncio.create_task(writer.close())
         await asyncio.sleep(0)
-        with pytest.raises(ApiError) as refusal:
+        with pytest.raises(ApiError) as caught:
             await writer.execute(MakeDecision("late"))
-        assert refusal.value.code == "draining"
+        assert caught.value.code == "draining"
         handler.gate.set()
         assert await asyncio.gather(*tasks) == ["first", "a", "b"]
         await closing
@@ -156,7 +156,7 @@ def test_background_tasks_run_while_the_queue_is_empty() -> None:
     run_with_writer(use, sweep_interval_s=0.01, renew_interval_s=0.01)
 
 
-def test_a_store_that_is_down_is_noticed_and_so_is_its_return(
+def test_failure_and_recovery_of_the_store_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "bylot.server")
@@ -171,8 +171,8 @@ def test_a_store_that_is_down_is_noticed_and_so_is_its_return(
         await asyncio.to_thread(wait_until, lambda: writer.store_error is None)
 
     run_with_writer(use, renew_interval_s=0.01)
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["store is down: no disk", "store is back"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["store is down: no disk", "store is back"]
 
 
 def test_a_result_from_memory_does_not_mean_that_the_store_is_back(
@@ -183,17 +183,17 @@ def test_a_result_from_memory_does_not_mean_that_the_store_is_back(
     async def use(writer: Writer, handler: SlowHandler) -> None:
         handler.store_error = StoreUnavailable("no disk")
         await asyncio.to_thread(wait_until, lambda: writer.store_error is not None)
-        swept = len(handler.tasks)
-        await asyncio.to_thread(wait_until, lambda: len(handler.tasks) > swept + 6)
-        assert await writer.execute(MakeDecision("a")) == "a"  # such as a result from memory
+        task_count = len(handler.tasks)
+        await asyncio.to_thread(wait_until, lambda: len(handler.tasks) > task_count + 6)
+        assert await writer.execute(MakeDecision("a")) == "a"  # such a result needs no store
         assert writer.store_error is not None
         handler.store_error = None
         assert await writer.execute(MakeDecision("a")) == "a"
         assert writer.store_error is None
 
     run_with_writer(use, sweep_interval_s=0.01, renew_interval_s=0.5)
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["store is down: no disk", "store is back"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["store is down: no disk", "store is back"]
 
 
 def test_an_unexpected_error_does_not_stop_the_writer() -> None:
@@ -207,18 +207,18 @@ def test_an_unexpected_error_does_not_stop_the_writer() -> None:
     run_with_writer(use)
 
 
-def test_a_key_is_free_again_once_it_is_answered() -> None:
+def test_a_key_can_be_reused_after_its_answer() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
-        keyed = MakeDecision("a", key="k")
-        assert await writer.execute(keyed) == await writer.execute(keyed) == "a"
-        assert await writer.execute_all([keyed, keyed, MakeDecision("b", key="k")]) == [
+        command = MakeDecision("a", key="k")
+        assert await writer.execute(command) == await writer.execute(command) == "a"
+        assert await writer.execute_all([command, command, MakeDecision("b", key="k")]) == [
             "a",
             "a",
             "b",
         ]
-        first = asyncio.create_task(writer.execute(keyed))
+        first = asyncio.create_task(writer.execute(command))
         await asyncio.sleep(0)
-        (second,) = await writer.execute_all([keyed])
+        (second,) = await writer.execute_all([command])
         assert isinstance(second, ApiError)
         assert await first == "a"
         assert not writer.keys_in_flight
@@ -227,7 +227,7 @@ def test_a_key_is_free_again_once_it_is_answered() -> None:
     run_with_writer(use)
 
 
-def test_a_handler_that_cannot_be_created_is_an_error_at_the_start() -> None:
+def test_a_handler_that_cannot_be_created_fails_at_start() -> None:
     async def run() -> None:
         def make_handler() -> Any:
             raise UnsupportedStore("no such place")
@@ -284,6 +284,6 @@ def test_a_server_recovers_from_a_full_disk_without_a_restart(tmp_path: Path) ->
         stores[0].is_full = False
         after = server.post(path, json={"key": "during"})
         assert after.status_code == 201
-        assert after.json()["t"] == 1  # what was refused left no trace
+        assert after.json()["t"] == 1  # the refused request had no effect
         assert server.post(path, json={"key": "before"}).content == before.content
         assert server.get("/readyz").status_code == 200
