@@ -15,9 +15,9 @@ from bylot.server.app import ServerApp
 from bylot.server.lifecycle import HttpServer, open_listening_socket
 from bylot.server.state import ServerSettings
 from bylot.server.writer import MakeHandler
-from small import five
+from sample_problem import make_five_expert_problem
 
-FIVE_EXPERTS = problem_to_data(five())
+FIVE_EXPERTS = problem_to_data(make_five_expert_problem())
 
 
 class ServerClient(httpx.Client):

@@ -1,4 +1,4 @@
-"""A browser without a screen: it keeps cookies, and tells where it is sent."""
+"""A headless client of pages that keeps cookies and shows redirects."""
 
 import asyncio
 from typing import Any
@@ -9,14 +9,14 @@ from starlette.routing import BaseRoute
 
 
 class PageClient:
-    """Visits an application in this process."""
+    """Sends requests to an application in this process."""
 
     def __init__(self, routes: list[BaseRoute], base: str = "https://bylot.test") -> None:
         self.app, self.base = Starlette(routes=routes), base
         self.cookies = httpx.Cookies()
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        """Look at a page."""
+        """Get a page."""
         return asyncio.run(self.send("GET", path, options))
 
     def post(self, path: str, **options: Any) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""Routers that were really played, as a source of the dashboard."""
+"""Routers with a played history, as a source of the dashboard."""
 
 import collections
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ START, SECOND = 1_794_000_000_000_000, 1_000_000
 
 
 class PlayedRouter:
-    """One router, a world that rewards it, and its books."""
+    """One router, an environment that rewards it, and its records."""
 
     def __init__(
         self, name: str, problem: Problem, contexts: Iterable[str | None] = (None,), seed: int = 0
@@ -33,34 +33,34 @@ class PlayedRouter:
         self.rng = np.random.default_rng(seed)
         self.skill = self.rng.random((len(self.contexts), problem.size))
         self.at = START
-        self.course = Timeline({name: [] for name in problem.costs})
+        self.timeline = Timeline({name: [] for name in problem.costs})
         self.counts = collections.Counter[str]()
-        self.past: list[DecisionRecord] = []
-        self.terms = RouterConfig(
+        self.records: list[DecisionRecord] = []
+        self.config = RouterConfig(
             problem=persistence.problem_to_data(problem),
             policy=policies.policy_to_data(policies.find_policy("distinct")),
             wait=600.0,
         )
-        self.edits = [ConfigChange(at=format_timestamp(START), by="root", config=self.terms)]
+        self.edits = [ConfigChange(at=format_timestamp(START), by="root", config=self.config)]
 
     def play(self, rounds: int) -> "PlayedRouter":
-        """Requests, most of them rewarded."""
+        """Make requests, most of them with a reward."""
         for _ in range(rounds):
             self.step()
         return self
 
     def step(self) -> None:
-        """One request."""
+        """Make one request."""
         self.at += int(self.rng.exponential(5 * SECOND))
-        which = int(self.rng.integers(len(self.contexts)))
-        made = self.router.decide(self.contexts[which])
-        self.course.add_decision(made.t, self.at, made.spend)
-        members = [self.problem.experts.index(name) for name in made.subset]
-        value = float(max(self.skill[which, members]) * self.rng.uniform(0.7, 1.0))
+        context_index = int(self.rng.integers(len(self.contexts)))
+        drawn = self.router.decide(self.contexts[context_index])
+        self.timeline.add_decision(drawn.t, self.at, drawn.spend)
+        members = [self.problem.experts.index(name) for name in drawn.subset]
+        value = float(max(self.skill[context_index, members]) * self.rng.uniform(0.7, 1.0))
         state, rewards = "waiting", list[RewardRecord]()
         if self.rng.random() < 0.9:
-            self.router.reward(made.id, value)
-            self.course.add_reward(made.t, value)
+            self.router.reward(drawn.id, value)
+            self.timeline.add_reward(drawn.t, value)
             at = format_timestamp(self.at + SECOND)
             state = "rewarded"
             rewards = [
@@ -69,79 +69,79 @@ class PlayedRouter:
         elif self.rng.random() < 0.3:
             self.counts["missing"] += 1
             state = "closed"
-        self.counts["infeasible"] += not made.feasible
-        self.past = [self.recalled(made, state, rewards), *self.past][:25]
+        self.counts["infeasible"] += not drawn.feasible
+        self.records = [self.make_record(drawn, state, rewards), *self.records][:25]
 
-    def recalled(
-        self, made: bylot.Decision, state: Any, rewards: list[RewardRecord]
+    def make_record(
+        self, drawn: bylot.Decision, state: Any, rewards: list[RewardRecord]
     ) -> DecisionRecord:
-        """A decision as the service keeps it."""
+        """The record of a decision, as the server keeps it."""
         decision = bylot.Decision(
-            id=f"{self.name}.1.{made.t}",
+            id=f"{self.name}.1.{drawn.t}",
             router=self.name,
             version=1,
-            t=made.t,
+            t=drawn.t,
             at=format_timestamp(self.at),
-            context=made.context,
-            draws=made.draws,
-            subset=made.subset,
-            draw_probabilities=made.draw_probabilities,
-            inclusion=None if made.inclusion is None else dict(made.inclusion),
-            propensity=made.propensity,
-            spend=dict(made.spend),
-            expected=dict(made.expected),
-            feasible=made.feasible,
-            replaced=made.replaced,
+            context=drawn.context,
+            draws=drawn.draws,
+            subset=drawn.subset,
+            draw_probabilities=drawn.draw_probabilities,
+            inclusion=None if drawn.inclusion is None else dict(drawn.inclusion),
+            propensity=drawn.propensity,
+            spend=dict(drawn.spend),
+            expected=dict(drawn.expected),
+            feasible=drawn.feasible,
+            replaced=drawn.replaced,
             deferred=False,
         )
         return DecisionRecord(decision=decision, state=state, rewards=tuple(rewards))
 
     def view(self) -> RouterView:
-        """The router as it stands."""
+        """The view of the router."""
         return RouterView(
             name=self.name,
             number=1,
             created=format_timestamp(START),
             seq=2 * self.router.t,
-            config=self.terms,
+            config=self.config,
             status=self.status(),
         )
 
     def status(self) -> RouterStatus:
-        """Its status as a server sends it."""
+        """The status as a server sends it."""
         one, state = self.router.status(), self.router.core.state
-        rule, everybody = self.router.core.rule, np.empty(0, np.bool_)
+        rule, all_available = self.router.core.rule, np.empty(0, np.bool_)
         return structs.replace(
             one,
             distributions=tuple(
                 ContextDistribution(
                     context,
                     int(state.visits[i]),
-                    compute_distribution(rule, state, i, everybody).tolist(),
+                    compute_distribution(rule, state, i, all_available).tolist(),
                 )
                 for context, i in list(self.router.core.contexts.items())[:12]
             ),
             counters=Counters(**self.counts),
-            timeline=self.course.points(one.decisions),
+            timeline=self.timeline.points(one.decisions),
         )
 
 
 class PlayedSource(ServerSource):
-    """A source of such routers."""
+    """A source of played routers."""
 
     def __init__(self, *routers: PlayedRouter, others: ListedRouters | None = None) -> None:
-        self.played = {one.name: one for one in routers}
+        self.routers_by_name = {one.name: one for one in routers}
         self.others = others or {}
 
     async def list_routers(self) -> ListedRouters:
-        known = {one.name: one.view() for one in self.played.values()}
+        known = {one.name: one.view() for one in self.routers_by_name.values()}
         return dict(sorted({**known, **self.others}.items()))
 
     async def show_router(self, name: str) -> RouterView | None:
-        return self.played[name].view() if name in self.played else None
+        return self.routers_by_name[name].view() if name in self.routers_by_name else None
 
     async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
-        return self.played[name].past[:limit]
+        return self.routers_by_name[name].records[:limit]
 
     async def config_changes(self, name: str) -> list[ConfigChange]:
-        return self.played[name].edits
+        return self.routers_by_name[name].edits

@@ -1,4 +1,4 @@
-"""A server on this machine that answers by a script, drops connections, or hears nothing."""
+"""A local server that follows a script: it answers, delays, drops connections or forwards."""
 
 import json
 import threading
@@ -13,36 +13,36 @@ from typing import Any, NamedTuple
 from bylot import Client
 
 
-class Says(NamedTuple):
-    """An answer."""
+class Answer(NamedTuple):
+    """Send an answer."""
 
     status: int
     body: Any = None
     headers: Sequence[tuple[str, str]] = ()
 
 
-class Drops(NamedTuple):
-    """The connection is closed after the request has been read."""
+class DropConnection(NamedTuple):
+    """Close the connection after the request has been read."""
 
 
-class Waits(NamedTuple):
-    """No answer within these seconds."""
+class DelayAnswer(NamedTuple):
+    """Send no answer within these seconds."""
 
     seconds: float
 
 
-class Passes(NamedTuple):
-    """Another server answers; told: and the answer is passed on, else the connection is closed."""
+class Forward(NamedTuple):
+    """Forward the request; deliver the answer, or drop it and close the connection."""
 
     url: str
-    told: bool = True
+    deliver: bool = True
 
 
-Act = Says | Drops | Waits | Passes
+Action = Answer | DropConnection | DelayAnswer | Forward
 
 
-class Heard(NamedTuple):
-    """A request that came."""
+class ReceivedRequest(NamedTuple):
+    """A request that was received."""
 
     method: str
     path: str
@@ -50,96 +50,100 @@ class Heard(NamedTuple):
     headers: dict[str, str]
 
 
-class Scripted(ThreadingHTTPServer):
-    """Plays its acts one by one."""
+class ScriptedServer(ThreadingHTTPServer):
+    """Performs its actions one by one."""
 
     daemon_threads = True
 
-    def __init__(self, acts: Iterator[Act]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.acts, self.heard = acts, list[Heard]()
-        self.over = threading.Event()
-        self.turn = threading.Lock()
+    def __init__(self, actions: Iterator[Action]) -> None:
+        super().__init__(("127.0.0.1", 0), ScriptedHandler)
+        self.actions, self.requests = actions, list[ReceivedRequest]()
+        self.stopped = threading.Event()
+        self.lock = threading.Lock()
         self.clients = ExitStack()
 
     def client(self, **options: Any) -> Client:
-        """Somebody who asks, for as long as it serves."""
+        """A client that is closed with the server."""
         return self.clients.enter_context(Client(self.url, **options))
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.server_port}"
 
-    def act(self, heard: Heard) -> Act:
-        """What to do with a request."""
-        with self.turn:
-            self.heard.append(heard)
-            return next(self.acts)
+    def next_action(self, request: ReceivedRequest) -> Action:
+        """The action for a request."""
+        with self.lock:
+            self.requests.append(request)
+            return next(self.actions)
 
 
-class Handler(BaseHTTPRequestHandler):
+class ScriptedHandler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
-    server: Scripted
+    server: ScriptedServer
 
     def do_GET(self) -> None:
-        """Read the request, then do what the script says."""
+        """Read the request and perform the next action."""
         content = self.rfile.read(int(self.headers.get("content-length", 0)))
         body = json.loads(content) if content else None
         headers = {name.lower(): value for name, value in self.headers.items()}
-        act = self.server.act(Heard(self.command, self.path, body, headers))
-        if isinstance(act, Waits):
-            self.server.over.wait(act.seconds)
-        if isinstance(act, Passes):
-            said = passed(act.url + self.path, self.command, content, headers)
-            act = said if act.told else Drops()
-        if not isinstance(act, Says):
+        action = self.server.next_action(ReceivedRequest(self.command, self.path, body, headers))
+        if isinstance(action, DelayAnswer):
+            self.server.stopped.wait(action.seconds)
+        if isinstance(action, Forward):
+            answer = forward_request(action.url + self.path, self.command, content, headers)
+            action = answer if action.deliver else DropConnection()
+        if not isinstance(action, Answer):
             self.close_connection = True
             return
-        content = act.body if isinstance(act.body, bytes) else json.dumps(act.body).encode()
-        self.send_response(act.status)
-        for name, value in (*act.headers, ("content-length", str(len(content)))):
+        content = (
+            action.body if isinstance(action.body, bytes) else json.dumps(action.body).encode()
+        )
+        self.send_response(action.status)
+        for name, value in (*action.headers, ("content-length", str(len(content)))):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
     do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
-    def log_message(self, *told: Any) -> None:
-        """Say nothing."""
+    def log_message(self, *arguments: Any) -> None:
+        """Print nothing."""
 
 
-def passed(url: str, method: str, content: bytes, headers: dict[str, str]) -> Says:
-    """What another server says."""
-    kept = {name: headers[name] for name in ("content-type", "authorization") if name in headers}
-    request = urllib.request.Request(url, content or None, kept, method=method)
+def forward_request(url: str, method: str, content: bytes, headers: dict[str, str]) -> Answer:
+    """The answer of another server."""
+    forwarded = {
+        name: headers[name] for name in ("content-type", "authorization") if name in headers
+    }
+    request = urllib.request.Request(url, content or None, forwarded, method=method)
     try:
         with urllib.request.urlopen(request) as answer:
-            return Says(answer.status, answer.read())
+            return Answer(answer.status, answer.read())
     except urllib.error.HTTPError as error:
         with error:
-            return Says(error.code, error.read())
+            return Answer(error.code, error.read())
 
 
 @contextmanager
-def scripted(*acts: Act, again: bool = False) -> Iterator[Scripted]:
-    """A server with a script: played again and again, or once, with its last act for ever."""
-    script = cycle(acts) if again else chain(acts, repeat(acts[-1]))
-    with Scripted(script) as server:
+def scripted_server(*actions: Action, repeat_script: bool = False) -> Iterator[ScriptedServer]:
+    """A server with a script that repeats, or runs once and then repeats its last action."""
+    script = cycle(actions) if repeat_script else chain(actions, repeat(actions[-1]))
+    with ScriptedServer(script) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield server
         finally:
             server.clients.close()
-            server.over.set()
+            server.stopped.set()
             server.shutdown()
             thread.join()
 
 
-def refuses(status: int, code: str, message: str = "no", **more: Any) -> Says:
-    """A refusal as the service has it."""
-    headers = [("retry-after", str(more.pop("after")))] if "after" in more else []
-    return Says(status, {"error": {"code": code, "message": message, **more}}, headers)
+def make_error_answer(status: int, code: str, message: str = "no", **extra: Any) -> Answer:
+    """An error answer in the shape of the server."""
+    headers = [("retry-after", str(extra.pop("after")))] if "after" in extra else []
+    return Answer(status, {"error": {"code": code, "message": message, **extra}}, headers)

@@ -1,4 +1,4 @@
-"""Who may do what: keys, scopes, and a server without keys that only its own machine can ask."""
+"""Authorization: keys, scopes, and a server without keys, which only serves its own machine."""
 
 import time
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from bylot.store import ApiKey, Store, open_store
 from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server, wait_until
 
 
-def add(store: Store, *scopes: Scope, routers: tuple[str, ...] = ()) -> str:
+def add_key(store: Store, *scopes: Scope, routers: tuple[str, ...] = ()) -> str:
     """A new key in a store."""
     text, row = issue_key("test", scopes, routers, at=time.time_ns() // 1000)
     store.add_key(row)
     return text
 
 
-def bearer(key: str) -> dict[str, str]:
+def bearer_header(key: str) -> dict[str, str]:
     """The header that carries a key."""
     return {"authorization": f"Bearer {key}"}
 
@@ -35,11 +35,11 @@ def bearer(key: str) -> dict[str, str]:
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("keys")
     store = open_store(f"sqlite:///{folder}/bylot.db")
-    made: dict[str, str] = {scope: add(store, scope) for scope in SCOPES}
-    made["one"] = add(store, *SCOPES, routers=("one",))
-    made["folder"] = str(folder)
+    created: dict[str, str] = {scope: add_key(store, scope) for scope in SCOPES}
+    created["one"] = add_key(store, *SCOPES, routers=("one",))
+    created["folder"] = str(folder)
     store.close()
-    return made
+    return created
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +47,12 @@ def server(keys: dict[str, str]) -> Iterator[ServerClient]:
     with live_server(Path(keys["folder"])) as client:
         for name in ("one", "two"):
             body = {"name": name, "problem": FIVE_EXPERTS}
-            made = client.post("/v1/routers", json=body, headers=bearer(keys["admin"]))
-            assert made.status_code == 201
+            created = client.post("/v1/routers", json=body, headers=bearer_header(keys["admin"]))
+            assert created.status_code == 201
         yield client
 
 
-def test_a_secret_is_long_and_only_its_digest_is_kept() -> None:
+def test_a_secret_is_long_and_only_its_digest_is_stored() -> None:
     text, row = issue_key("mine", ["read"], [], at=5)
     start, name, secret = text.split("_")
     assert (start, name) == ("bylot", row.id)
@@ -62,25 +62,25 @@ def test_a_secret_is_long_and_only_its_digest_is_kept() -> None:
     assert issue_key("mine", ["read"], [], at=5)[0] != text
 
 
-def test_a_scope_that_there_is_not_is_refused() -> None:
+def test_an_unknown_scope_is_refused() -> None:
     with pytest.raises(BylotError, match="wish"):
         issue_key("x", ["wish"], [], at=0)  # type: ignore[list-item]
     with pytest.raises(BylotError, match="none"):
         issue_key("x", [], [], at=0)
 
 
-def test_without_a_key_nobody_enters_where_there_are_keys(
+def test_requests_without_a_valid_key_are_unauthorized(
     server: ServerClient, keys: dict[str, str]
 ) -> None:
     name, secret = keys["read"].split("_")[1:]
     wrong = ["x", "nonsense", f"bylot_{name}_{'0' * 48}", f"bylot__{secret}", f"x_{name}_{secret}"]
     for key in wrong:
-        answer = server.get("/v1/routers", headers=bearer(key))
+        answer = server.get("/v1/routers", headers=bearer_header(key))
         assert assert_error(answer, 401)["code"] == "unauthorized"
         assert answer.headers["www-authenticate"].startswith("Bearer")
     assert server.get("/v1/routers").status_code == 401
     assert server.get("/metrics").status_code == 401
-    assert server.get("/v1/routers", headers=bearer(keys["read"])).status_code == 200
+    assert server.get("/v1/routers", headers=bearer_header(keys["read"])).status_code == 200
     for path in ("/healthz", "/readyz", "/openapi.json"):
         assert server.get(path).status_code == 200
 
@@ -112,54 +112,58 @@ def test_a_key_is_for_its_scope_only(
 ) -> None:
     body: dict[str, str] | None = None if method == "GET" else {}
     for other in SCOPES:
-        answer = server.request(method, path, json=body, headers=bearer(keys[other]))
-        if other == scope or (other, scope) == ("admin", "read"):  # who edits may look
+        answer = server.request(method, path, json=body, headers=bearer_header(keys[other]))
+        if other == scope or (other, scope) == ("admin", "read"):  # admin includes read
             assert answer.status_code not in (401, 403)
         else:
             assert assert_error(answer, 403)["code"] == "forbidden"
 
 
 def test_a_key_is_for_its_routers_only(server: ServerClient, keys: dict[str, str]) -> None:
-    mine = bearer(keys["one"])
-    decision = server.post("/v1/routers/one/decisions", json={}, headers=mine)
+    headers_of_one = bearer_header(keys["one"])
+    decision = server.post("/v1/routers/one/decisions", json={}, headers=headers_of_one)
     assert decision.status_code == 201
     for method, path in [
         ("GET", "/v1/routers/two"),
-        ("GET", "/v1/routers/nobody"),
+        ("GET", "/v1/routers/unknown"),
         ("POST", "/v1/routers/two/decisions"),
         ("DELETE", "/v1/routers/two"),
         ("POST", "/v1/decisions/two.2.1/reward"),
         ("POST", "/personalizer/v1.1/rank?router=two"),
     ]:
         body = {"value": 1, "actions": [{"id": "ann"}]} if "rank" in path else {"value": 1}
-        answer = server.request(method, path, json=body, headers=mine)
+        answer = server.request(method, path, json=body, headers=headers_of_one)
         assert assert_error(answer, 403)["code"] == "forbidden"
-    listed = server.get("/v1/routers", headers=mine).json()["routers"]
+    listed = server.get("/v1/routers", headers=headers_of_one).json()["routers"]
     assert [one["name"] for one in listed] == ["one"]
     rewards = [
         {"decision": decision.json()["id"], "value": 1},
         {"decision": "two.2.1", "value": 1},
     ]
-    batch = server.post("/v1/rewards:batch", json={"rewards": rewards}, headers=mine)
+    batch = server.post("/v1/rewards:batch", json={"rewards": rewards}, headers=headers_of_one)
     assert [one["status"] for one in batch.json()["results"]] == [200, 403]
-    made = server.post("/v1/routers", json={"name": "four", "problem": FIVE_EXPERTS}, headers=mine)
-    assert made.status_code == 403
+    created = server.post(
+        "/v1/routers", json={"name": "four", "problem": FIVE_EXPERTS}, headers=headers_of_one
+    )
+    assert created.status_code == 403
 
 
-def test_who_told_a_reward_is_its_key_and_not_its_body(
+def test_the_author_of_a_reward_is_its_key_and_not_a_field(
     server: ServerClient, keys: dict[str, str]
 ) -> None:
-    decision = server.post("/v1/routers/two/decisions", json={}, headers=bearer(keys["decide"]))
+    decision = server.post(
+        "/v1/routers/two/decisions", json={}, headers=bearer_header(keys["decide"])
+    )
     path = f"/v1/decisions/{decision.json()['id']}"
-    server.post(f"{path}/reward", json={"value": 1}, headers=bearer(keys["reward"]))
-    told = server.get(path, headers=bearer(keys["read"])).json()["rewards"]
-    assert [one["by"] for one in told] == [keys["reward"].split("_")[1]]
-    forged = {"value": 1, "by": "somebody"}
-    answer = server.post(f"{path}/reward", json=forged, headers=bearer(keys["reward"]))
+    server.post(f"{path}/reward", json={"value": 1}, headers=bearer_header(keys["reward"]))
+    rewards = server.get(path, headers=bearer_header(keys["read"])).json()["rewards"]
+    assert [one["by"] for one in rewards] == [keys["reward"].split("_")[1]]
+    forged = {"value": 1, "by": "another"}
+    answer = server.post(f"{path}/reward", json=forged, headers=bearer_header(keys["reward"]))
     assert answer.status_code == 422
 
 
-def test_a_client_of_personalizer_sends_its_key_elsewhere(
+def test_a_personalizer_client_sends_its_key_in_another_header(
     server: ServerClient, keys: dict[str, str]
 ) -> None:
     headers = {"ocp-apim-subscription-key": keys["decide"]}
@@ -168,27 +172,27 @@ def test_a_client_of_personalizer_sends_its_key_elsewhere(
     assert answer.status_code == 201
 
 
-def test_a_revoked_key_is_none_within_two_seconds(
+def test_a_revoked_key_stops_working_within_seconds(
     server: ServerClient, keys: dict[str, str]
 ) -> None:
     store = open_store(f"sqlite:///{keys['folder']}/bylot.db")
-    key = add(store, "read")
-    wait_until(lambda: server.get("/v1/routers", headers=bearer(key)).status_code == 200, 3)
+    key = add_key(store, "read")
+    wait_until(lambda: server.get("/v1/routers", headers=bearer_header(key)).status_code == 200, 3)
     store.revoke(key.split("_")[1], at=1)
     store.close()
-    wait_until(lambda: server.get("/v1/routers", headers=bearer(key)).status_code == 401, 3)
+    wait_until(lambda: server.get("/v1/routers", headers=bearer_header(key)).status_code == 401, 3)
 
 
-def test_the_first_key_closes_a_server_that_was_open(tmp_path: Path) -> None:
+def test_the_first_key_protects_a_running_server(tmp_path: Path) -> None:
     with live_server(tmp_path) as server:
         assert server.get("/v1/routers").status_code == 200
         store = open_store(f"sqlite:///{tmp_path}/bylot.db")
-        key = add(store, "read")
+        key = add_key(store, "read")
         wait_until(lambda: server.get("/v1/routers").status_code == 401, 3)
         store.revoke(key.split("_")[1], at=1)
         store.close()
         time.sleep(1.5)
-        assert server.get("/v1/routers").status_code == 401  # revoked is not the same as none
+        assert server.get("/v1/routers").status_code == 401  # a revoked key still requires keys
 
 
 @pytest.fixture(scope="module")
@@ -209,15 +213,15 @@ def test_without_keys_a_server_answers_to_the_names_of_its_machine(
 
 
 def test_without_keys_cross_origin_requests_are_rejected(local_server: ServerClient) -> None:
-    path = "/v1/decisions/one.1.1/cancel"  # has no body, so that no browser asks us first
+    path = "/v1/decisions/one.1.1/cancel"  # has no body, so a browser sends no preflight request
     for origin in ("https://evil.example", "null", "http://localhost:1"):
         answer = local_server.post(path, headers={"origin": origin})
         assert assert_error(answer, 403)["code"] == "wrong_origin"
-    ours = {"origin": f"http://127.0.0.1:{local_server.port}"}
-    assert local_server.post(path, headers=ours).status_code == 404
+    own_origin = {"origin": f"http://127.0.0.1:{local_server.port}"}
+    assert local_server.post(path, headers=own_origin).status_code == 404
 
 
-def test_pages_are_beside_the_api_and_ask_for_the_same_keys(
+def test_pages_require_the_same_keys_as_the_api(
     local_server: ServerClient, server: ServerClient, keys: dict[str, str]
 ) -> None:
     page = local_server.get("/")
@@ -227,10 +231,10 @@ def test_pages_are_beside_the_api_and_ask_for_the_same_keys(
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"]
     assert server.get("/").status_code == 303
-    assert server.get("/", headers=bearer(keys["read"])).status_code == 200
-    assert server.get("/", headers=bearer(keys["decide"])).status_code == 303
-    twin = server.get("/routers.json", headers=bearer(keys["one"])).json()
-    assert [one["name"] for one in twin["routers"]] == ["one"]
+    assert server.get("/", headers=bearer_header(keys["read"])).status_code == 200
+    assert server.get("/", headers=bearer_header(keys["decide"])).status_code == 303
+    page_data = server.get("/routers.json", headers=bearer_header(keys["one"])).json()
+    assert [one["name"] for one in page_data["routers"]] == ["one"]
 
 
 KEY = ApiKey("a", b"", "", ("read",), (), 0, None)

@@ -1,4 +1,4 @@
-"""The client before any server of ours: what it sends, when it sends it again, what it raises."""
+"""The client against scripted servers: requests, retries and errors."""
 
 import asyncio
 import contextlib
@@ -18,10 +18,18 @@ import bylot
 from bylot import AsyncClient, Client, Receipt, errors
 from bylot.client import DecisionRequest, RemoteRouter, RewardItem, retry
 from bylot.client.requests import HttpCall, decode_error, make_error
-from scripted_server import Act, Drops, Says, Scripted, Waits, refuses, scripted
-from small import five
+from sample_problem import make_five_expert_problem
+from scripted_server import (
+    Action,
+    Answer,
+    DelayAnswer,
+    DropConnection,
+    ScriptedServer,
+    make_error_answer,
+    scripted_server,
+)
 
-MADE = {
+DECISION = {
     "id": "triage.1.7",
     "router": "triage",
     "version": 1,
@@ -45,105 +53,112 @@ LEARNED = {"decision": "triage.1.7", "receipt": "learned", "value": 0.5}
 
 
 @pytest.fixture(autouse=True)
-def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def _shorten_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
 
 
-def asked(server: Scripted, **options: Any) -> RemoteRouter:
-    """The router `triage` of a server."""
+def get_router(server: ScriptedServer, **options: Any) -> RemoteRouter:
+    """The remote router `triage` of a server."""
     return server.client(**options).router("triage")
 
 
-def test_a_decision_is_what_a_router_in_memory_would_hand_out() -> None:
-    with scripted(Says(201, MADE)) as server:
-        decision = asked(server).decide("chest pain", ["ann", "eve"], key="k")
+def test_a_decision_equals_that_of_a_router_in_memory() -> None:
+    with scripted_server(Answer(201, DECISION)) as server:
+        decision = get_router(server).decide("chest pain", ["ann", "eve"], key="k")
     assert decision.draw_probabilities == (0.1, 0.30000000000000004)
     assert decision.subset == ("ann", "eve")
     assert decision.expected == {"usd": 4.25}
     assert isinstance(decision, bylot.Decision)
-    (heard,) = server.heard
-    assert (heard.method, heard.path) == ("POST", "/v1/routers/triage/decisions")
-    told = {"context": "chest pain", "available": ["ann", "eve"], "key": "k", "defer": False}
-    assert heard.body == told
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/v1/routers/triage/decisions")
+    expected = {"context": "chest pain", "available": ["ann", "eve"], "key": "k", "defer": False}
+    assert request.body == expected
 
 
 @pytest.mark.parametrize(
     "trouble",
     [
-        Drops(),
-        Waits(0.2),
-        refuses(409, "in_flight", after=0),
-        refuses(429, "too_many_requests", after=0),
-        refuses(502, "bad_gateway"),
-        refuses(503, "store_down", after=0),
-        Says(504, b"<html>gateway timeout</html>"),
+        DropConnection(),
+        DelayAnswer(0.2),
+        make_error_answer(409, "in_flight", after=0),
+        make_error_answer(429, "too_many_requests", after=0),
+        make_error_answer(502, "bad_gateway"),
+        make_error_answer(503, "store_down", after=0),
+        Answer(504, b"<html>gateway timeout</html>"),
     ],
     ids=str,
 )
-def test_a_decision_is_asked_for_again_under_the_same_key(trouble: Act) -> None:
-    with scripted(trouble, trouble, Says(201, MADE)) as server:
-        assert asked(server, timeout=0.1).decide().id == "triage.1.7"
-    keys = {heard.body["key"] for heard in server.heard}
-    assert len(server.heard) == 3
+def test_a_failed_decision_is_retried_with_the_same_key(failure: Action) -> None:
+    with scripted_server(failure, failure, Answer(201, DECISION)) as server:
+        assert get_router(server, timeout=0.1).decide().id == "triage.1.7"
+    keys = {request.body["key"] for request in server.requests}
+    assert len(server.requests) == 3
     assert len(keys) == 1
     assert len(keys.pop()) == 32
 
 
 def test_two_decisions_have_different_keys() -> None:
-    with scripted(Says(201, MADE)) as server:
-        router = asked(server)
+    with scripted_server(Answer(201, DECISION)) as server:
+        router = get_router(server)
         router.decide()
         router.decide()
-    assert server.heard[0].body["key"] != server.heard[1].body["key"]
+    assert server.requests[0].body["key"] != server.requests[1].body["key"]
 
 
-def test_attempts_come_to_an_end_and_the_error_says_how_many_there_were() -> None:
-    with scripted(Drops()) as server:
+def test_retries_are_limited_and_the_error_counts_the_attempts() -> None:
+    with scripted_server(DropConnection()) as server:
         with pytest.raises(errors.ServerUnreachable, match="no response after 4 attempts"):
-            asked(server, retries=3).decide()
-        assert len(server.heard) == 4
-    with scripted(refuses(503, "store_down", "the disk is full", after=0)) as server:
+            get_router(server, retries=3).decide()
+        assert len(server.requests) == 4
+    with scripted_server(
+        make_error_answer(503, "store_down", "the disk is full", after=0)
+    ) as server:
         with pytest.raises(errors.StoreUnavailable, match="the disk is full"):
-            asked(server, retries=2).decide()
-        assert len(server.heard) == 3
+            get_router(server, retries=2).decide()
+        assert len(server.requests) == 3
 
 
-def test_a_server_is_given_the_time_that_it_asks_for() -> None:
-    with scripted(refuses(503, "draining", after=1), Says(201, MADE)) as server:
+def test_retry_after_is_respected_up_to_a_limit() -> None:
+    with scripted_server(
+        make_error_answer(503, "draining", after=1), Answer(201, DECISION)
+    ) as server:
         start = time.monotonic()
-        asked(server).decide()
+        get_router(server).decide()
         assert time.monotonic() - start >= 1.0
-    with scripted(refuses(503, "draining", after=3600)) as server:
+    with scripted_server(make_error_answer(503, "draining", after=3600)) as server:
         with pytest.raises(errors.ServiceError):
-            asked(server).decide()  # an hour is not waited for
-        assert len(server.heard) == 1
+            get_router(server).decide()  # it does not wait for an hour
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 500])
-def test_what_will_not_change_is_not_asked_again(status: int) -> None:
-    with scripted(refuses(status, "whatever")) as server:
+def test_permanent_errors_are_not_retried(status: int) -> None:
+    with scripted_server(make_error_answer(status, "whatever")) as server:
         with pytest.raises(errors.BylotError):
-            asked(server).decide()
-        assert len(server.heard) == 1
+            get_router(server).decide()
+        assert len(server.requests) == 1
 
 
-def test_what_must_not_happen_twice_is_not_sent_again_once_it_may_have_arrived() -> None:
-    for act in (Drops(), refuses(503, "store_down", after=0)):
-        with scripted(act) as server:
+def test_calls_that_are_not_idempotent_are_not_retried_after_they_may_have_arrived() -> None:
+    for action in (DropConnection(), make_error_answer(503, "store_down", after=0)):
+        with scripted_server(action) as server:
             client = server.client()
             with pytest.raises((errors.ServerUnreachable, errors.StoreUnavailable)):
-                client.create("a", five())
+                client.create("a", make_five_expert_problem())
             with pytest.raises((errors.ServerUnreachable, errors.StoreUnavailable)):
                 client.router("a").delete()
-            assert len(server.heard) == 2
-    with scripted(Drops()) as server, pytest.raises(errors.ServerUnreachable, match="may have"):
-        asked(server).delete()
+            assert len(server.requests) == 2
+    with (
+        scripted_server(DropConnection()) as server,
+        pytest.raises(errors.ServerUnreachable, match="may have"),
+    ):
+        get_router(server).delete()
 
 
-def test_what_never_arrived_is_sent_again_whatever_it_is() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+def test_every_call_is_retried_if_the_connection_was_refused() -> None:
+    with socket.socket() as unbound:
+        unbound.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        url = f"http://127.0.0.1:{unbound.getsockname()[1]}"
         with (
             Client(url, retries=2) as client,
             pytest.raises(errors.ServerUnreachable, match="3 attempts"),
@@ -164,32 +179,35 @@ def test_what_never_arrived_is_sent_again_whatever_it_is() -> None:
         ("internal_error", 500, errors.ServiceError),
     ],
 )
-def test_refusals_are_the_errors_of_a_router_in_memory(
+def test_error_answers_raise_the_errors_of_a_router_in_memory(
     code: str, status: int, kind: type[Exception]
 ) -> None:
     with (
-        scripted(refuses(status, code, "because", field="value")) as server,
+        scripted_server(make_error_answer(status, code, "because", field="value")) as server,
         pytest.raises(kind, match="because") as caught,
     ):
-        asked(server, retries=0).reward("triage.1.7", 0.5)
+        get_router(server, retries=0).reward("triage.1.7", 0.5)
     assert type(caught.value) is kind
 
 
-def test_an_unknown_decision_is_an_answer_and_no_error() -> None:
-    with scripted(refuses(404, "no_such_decision")) as server:
-        assert asked(server).reward("triage.1.9", 0.5) is Receipt.UNKNOWN
-    with scripted(refuses(404, "no_such_router")) as server, pytest.raises(errors.RouterNotFound):
-        asked(server).decide()
+def test_an_unknown_decision_is_a_receipt_and_not_an_error() -> None:
+    with scripted_server(make_error_answer(404, "no_such_decision")) as server:
+        assert get_router(server).reward("triage.1.9", 0.5) is Receipt.UNKNOWN
+    with (
+        scripted_server(make_error_answer(404, "no_such_router")) as server,
+        pytest.raises(errors.RouterNotFound),
+    ):
+        get_router(server).decide()
 
 
 @pytest.mark.parametrize(("value", "sent"), [(np.float64(0.5), 0.5), (np.int64(1), 1), (1, 1)])
-def test_numbers_of_numpy_are_numbers(value: Any, sent: float) -> None:
-    with scripted(Says(200, LEARNED)) as server:
-        assert asked(server).reward("triage.1.7", value) is Receipt.LEARNED
-    assert server.heard[0].body == {"value": sent, "spend": None, "key": None}
+def test_numpy_numbers_are_sent_as_numbers(value: Any, sent: float) -> None:
+    with scripted_server(Answer(200, LEARNED)) as server:
+        assert get_router(server).reward("triage.1.7", value) is Receipt.LEARNED
+    assert server.requests[0].body == {"value": sent, "spend": None, "key": None}
 
 
-def test_what_cannot_be_sent_is_refused_here() -> None:
+def test_values_that_cannot_be_encoded_are_refused_by_the_client() -> None:
     router = Client("http://127.0.0.1:9").router("triage")
     with pytest.raises(errors.RewardError, match="neither a number nor text"):
         router.reward("triage.1.7", object())  # type: ignore[arg-type]
@@ -202,123 +220,128 @@ def test_what_cannot_be_sent_is_refused_here() -> None:
             Client(wrong)
 
 
-def test_a_path_cannot_be_left_by_the_name_of_a_router_or_a_decision() -> None:
-    with scripted(Says(201, MADE)) as server:
+def test_names_are_quoted_in_paths() -> None:
+    with scripted_server(Answer(201, DECISION)) as server:
         server.client().router("../keys?x=1").decide()
         server.client().router("a").activate("../../b")
-    assert server.heard[0].path == "/v1/routers/..%2Fkeys%3Fx%3D1/decisions"
-    assert server.heard[1].path == "/v1/decisions/..%2F..%2Fb/activate"
+    assert server.requests[0].path == "/v1/routers/..%2Fkeys%3Fx%3D1/decisions"
+    assert server.requests[1].path == "/v1/decisions/..%2F..%2Fb/activate"
 
 
-def test_the_key_goes_with_every_request() -> None:
-    with scripted(Says(201, MADE)) as server:
-        asked(server, key="bylot_a_b").decide()
-    assert server.heard[0].headers["authorization"] == "Bearer bylot_a_b"
+def test_the_api_key_is_sent_with_requests() -> None:
+    with scripted_server(Answer(201, DECISION)) as server:
+        get_router(server, key="bylot_a_b").decide()
+    assert server.requests[0].headers["authorization"] == "Bearer bylot_a_b"
 
 
-def test_a_batch_tells_of_each_what_became_of_it() -> None:
-    error = {"code": "bad_decision", "message": "nobody is up"}
-    results = [{"status": 201, "decision": MADE}, {"status": 422, "error": error}]
-    with scripted(Says(200, {"results": results})) as server:
-        one, other = asked(server).decide_many(
+def test_a_batch_returns_a_result_or_an_error_for_each_item() -> None:
+    error = {"code": "bad_decision", "message": "no expert is available"}
+    results = [{"status": 201, "decision": DECISION}, {"status": 422, "error": error}]
+    with scripted_server(Answer(200, {"results": results})) as server:
+        one, other = get_router(server).decide_many(
             [DecisionRequest("a"), DecisionRequest(available=())]
         )
     assert isinstance(one, bylot.Decision)
     assert isinstance(other, errors.DecisionError)
-    assert server.heard[0].path == "/v1/routers/triage/decisions:batch"
-    gone = {"code": "no_such_decision", "message": "no"}
-    clash = {"code": "reward_conflict", "message": "no"}
+    assert server.requests[0].path == "/v1/routers/triage/decisions:batch"
+    not_found = {"code": "no_such_decision", "message": "no"}
+    conflict = {"code": "reward_conflict", "message": "no"}
     results = [
         {"status": 200, "credited": LEARNED},
-        {"status": 404, "error": gone},
-        {"status": 409, "error": clash},
+        {"status": 404, "error": not_found},
+        {"status": 409, "error": conflict},
     ]
-    with scripted(Says(200, {"results": results})) as server:
-        told = asked(server).reward_many(
+    with scripted_server(Answer(200, {"results": results})) as server:
+        receipts = get_router(server).reward_many(
             [RewardItem("a", 1.0, {"usd": 2.0}, "k"), RewardItem("b", 0.0)]
         )
-    assert told[:2] == [Receipt.LEARNED, Receipt.UNKNOWN]
-    assert isinstance(told[2], errors.RewardConflict)
+    assert receipts[:2] == [Receipt.LEARNED, Receipt.UNKNOWN]
+    assert isinstance(receipts[2], errors.RewardConflict)
     sent = {"decision": "a", "value": 1.0, "spend": {"usd": 2.0}, "key": "k"}
-    assert server.heard[0].body["rewards"][0] == sent
+    assert server.requests[0].body["rewards"][0] == sent
 
 
-def test_pages_follow_one_another() -> None:
-    def page(names: str, following: str | None) -> Says:
-        rows = [{"name": name, "number": 1, "created": "now"} for name in names]
-        return Says(200, {"routers": rows, "next": following})
+def test_pages_are_fetched_until_the_last() -> None:
+    def make_page(list_methods: str, following: str | None) -> Answer:
+        rows = [{"name": name, "number": 1, "created": "now"} for name in list_methods]
+        return Answer(200, {"routers": rows, "next": following})
 
-    with scripted(page("ab", "b"), page("c", None)) as server:
+    with scripted_server(make_page("ab", "b"), make_page("c", None)) as server:
         assert [one.name for one in server.client().routers()] == ["a", "b", "c"]
-    assert [heard.path.split("&")[0][-7:] for heard in server.heard] == ["?after=", "after=b"]
+    assert [request.path.split("&")[0][-7:] for request in server.requests] == [
+        "?after=",
+        "after=b",
+    ]
 
 
-def test_an_answer_of_something_else_is_named() -> None:
-    for act in (Says(200, b"<html>hello</html>"), Says(200, {"id": 7}), Says(302, b"")):
-        with scripted(act) as server, pytest.raises(errors.ServiceError, match="bylot"):
-            asked(server).decide()
+def test_an_answer_that_is_not_from_bylot_is_an_error() -> None:
+    for action in (Answer(200, b"<html>hello</html>"), Answer(200, {"id": 7}), Answer(302, b"")):
+        with scripted_server(action) as server, pytest.raises(errors.ServiceError, match="bylot"):
+            get_router(server).decide()
 
 
 def test_a_client_can_be_shared_by_threads() -> None:
     with (
-        scripted(Says(201, MADE)) as server,
+        scripted_server(Answer(201, DECISION)) as server,
         Client(server.url) as client,
         ThreadPoolExecutor(8) as threads,
     ):
         router = client.router("triage")
-        made = list(threads.map(lambda n: router.decide(key=f"k{n}"), range(40)))
-    assert {decision.id for decision in made} == {"triage.1.7"}
-    assert {heard.body["key"] for heard in server.heard} == {f"k{n}" for n in range(40)}
+        decisions = list(threads.map(lambda n: router.decide(key=f"k{n}"), range(40)))
+    assert {decision.id for decision in decisions} == {"triage.1.7"}
+    assert {request.body["key"] for request in server.requests} == {f"k{n}" for n in range(40)}
 
 
-def test_the_same_can_be_awaited() -> None:
-    async def talk(url: str) -> list[Any]:
+def test_the_async_client_behaves_like_the_client() -> None:
+    async def use_async_client(url: str) -> list[Any]:
         async with AsyncClient(url) as client:
             router = client.router("triage")
             decisions = await asyncio.gather(*(router.decide() for _ in range(3)))
             return [*decisions, await router.reward("triage.1.7", 0.5)]
 
-    made = Says(201, MADE)
-    with scripted(Drops(), made, made, made, Says(200, LEARNED)) as server:
-        *decisions, receipt = asyncio.run(talk(server.url))
+    answer = Answer(201, DECISION)
+    with scripted_server(DropConnection(), answer, answer, answer, Answer(200, LEARNED)) as server:
+        *decisions, receipt = asyncio.run(use_async_client(server.url))
     assert [one.id for one in decisions] == ["triage.1.7"] * 3
     assert receipt is Receipt.LEARNED
-    assert len(server.heard) == 5
-    assert len({heard.body["key"] for heard in server.heard[:4]}) == 3
+    assert len(server.requests) == 5
+    assert len({request.body["key"] for request in server.requests[:4]}) == 3
 
 
-def test_both_kinds_of_routers_have_the_same_methods() -> None:
-    def names(kind: type) -> set[str]:
+def test_remote_and_async_routers_have_the_same_methods() -> None:
+    def list_methods(kind: type) -> set[str]:
         return {name for name, one in vars(kind).items() if isinstance(one, Callable)}  # type: ignore[arg-type]
 
     from bylot.client import AsyncRouter
 
-    assert names(RemoteRouter) == names(AsyncRouter)
+    assert list_methods(RemoteRouter) == list_methods(AsyncRouter)
     public = {"decide", "reward", "status"}
-    assert public <= names(RemoteRouter) & names(bylot.Router)
+    assert public <= list_methods(RemoteRouter) & list_methods(bylot.Router)
 
 
 @given(body=st.binary(max_size=60), status=st.integers(300, 599))
 @settings(max_examples=500)
-def test_whatever_a_server_says_is_an_error_of_ours(body: bytes, status: int) -> None:
+def test_any_error_answer_gives_a_bylot_error(body: bytes, status: int) -> None:
     assert isinstance(make_error(status, decode_error(body), errors.RewardError), errors.BylotError)
 
 
-def reply(status: int, body: bytes, after: bytes) -> httpx.Response:
+def make_response(status: int, body: bytes, after: bytes) -> httpx.Response:
     """A response with Retry-After."""
     return httpx.Response(status, content=body, headers=[(b"retry-after", after)])
 
 
-replies = st.builds(reply, st.integers(300, 599), st.binary(max_size=5), st.binary(max_size=4))
-losses = st.builds(
+replies = st.builds(
+    make_response, st.integers(300, 599), st.binary(max_size=5), st.binary(max_size=4)
+)
+connection_errors = st.builds(
     lambda kind, text: kind(text),
     st.sampled_from([httpx.ConnectError, httpx.PoolTimeout, httpx.ReadError, httpx.ReadTimeout]),
     st.text(max_size=3),
 )
 
 
-def waited(outcome: retry.Outcome, retries: int = retry.DEFAULT_RETRIES) -> list[float]:
-    """The pauses of a call that always ends in the same way."""
+def list_pauses(outcome: retry.Outcome, retries: int = retry.DEFAULT_RETRIES) -> list[float]:
+    """The pauses of a call that always has the same outcome."""
     steps = retry.retry_until_answered(HttpCall("GET", "/", bytes.decode), retries)
     pauses = [next(steps)]
     with contextlib.suppress(errors.BylotError):
@@ -327,27 +350,33 @@ def waited(outcome: retry.Outcome, retries: int = retry.DEFAULT_RETRIES) -> list
     return pauses
 
 
-def test_an_outage_of_twenty_seconds_is_sat_out_and_one_of_a_minute_is_not(
+def test_retries_span_twenty_seconds_but_less_than_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.1)
-    down = reply(503, b'{"error": {"code": "store_down", "message": "no disk"}}', b"1")
-    for outcome in (down, httpx.ConnectError("refused")):
-        assert all(20 < sum(waited(outcome)) < 45 for _ in range(200))
+    store_down = make_response(
+        503, b'{"error": {"code": "store_down", "message": "no disk"}}', b"1"
+    )
+    for outcome in (store_down, httpx.ConnectError("refused")):
+        assert all(20 < sum(list_pauses(outcome)) < 45 for _ in range(200))
 
 
-def test_a_router_of_another_server_is_asked_for_once_more_and_no_longer() -> None:
-    busy = reply(503, b'{"error": {"code": "router_busy", "message": "theirs"}}', b"8")
-    assert waited(busy) == [0.0, 8.0]
+def test_a_busy_router_is_retried_once() -> None:
+    busy = make_response(503, b'{"error": {"code": "router_busy", "message": "theirs"}}', b"8")
+    assert list_pauses(busy) == [0.0, 8.0]
 
 
-@given(outcome=st.one_of(replies, losses), again=st.booleans(), retries=st.integers(0, 6))
+@given(
+    outcome=st.one_of(replies, connection_errors),
+    idempotent=st.booleans(),
+    retries=st.integers(0, 6),
+)
 @settings(max_examples=500)
-def test_patience_is_bounded_whatever_happens(
-    outcome: retry.Outcome, again: bool, retries: int
+def test_retries_and_pauses_are_bounded_for_any_outcome(
+    outcome: retry.Outcome, idempotent: bool, retries: int
 ) -> None:
     steps = retry.retry_until_answered(
-        HttpCall("GET", "/", bytes.decode, idempotent=again), retries
+        HttpCall("GET", "/", bytes.decode, idempotent=idempotent), retries
     )
     pauses = [next(steps)]
     try:

@@ -14,10 +14,10 @@ from bylot.client import DecisionRequest, RemoteRouter, RewardItem, retry
 from bylot.policies import Omd
 from bylot.router.status import RouterStatus
 from bylot_bench.http_load import ServerProcess
-from scripted_server import Passes, scripted
+from sample_problem import make_five_expert_problem, make_recorded_environment
+from scripted_server import Forward, scripted_server
 from server_process import serve_store
-from small import five, recorded
-from traces import same
+from traces import traces_are_equal
 
 
 @pytest.fixture(scope="module")
@@ -36,82 +36,99 @@ def client(server: ServerProcess) -> Iterator[Client]:
 
 @pytest.mark.parametrize("policy", ["omd", "distinct"])
 def test_a_served_router_gives_the_trace_of_the_compiled_loop(client: Client, policy: str) -> None:
-    world = recorded(80)
-    router = client.create(f"trace-{policy}", five(), policy, seed=9, horizon=80)
-    trace = play(router, world, 80)
-    assert same(trace, simulate(five(), world, policy, rounds=80, seed=9, horizon=80))
+    environment = make_recorded_environment(80)
+    router = client.create(
+        f"trace-{policy}", make_five_expert_problem(), policy, seed=9, horizon=80
+    )
+    trace = play(router, environment, 80)
+    assert traces_are_equal(
+        trace,
+        simulate(make_five_expert_problem(), environment, policy, rounds=80, seed=9, horizon=80),
+    )
 
 
-def in_memory(status: RouterStatus) -> RouterStatus:
-    """A status without what only a log knows."""
+def without_log_fields(status: RouterStatus) -> RouterStatus:
+    """A status without the fields that only a log has."""
     return structs.replace(status, counters=None, distributions=(), timeline=None)
 
 
-def test_its_status_is_that_of_a_router_in_memory(client: Client) -> None:
-    world, here = recorded(40), Router(five(), "omd", seed=3, max_contexts=1_000)
-    there = client.create("status", five(), "omd", seed=3)
-    assert in_memory(there.status()) == here.status()
-    play(here, world, 40)
-    play(there, world, 40)
-    assert in_memory(there.status()) == here.status()
-    assert str(there.status()) == str(here.status())
+def test_the_status_equals_that_of_a_router_in_memory(client: Client) -> None:
+    environment, local = (
+        make_recorded_environment(40),
+        Router(make_five_expert_problem(), "omd", seed=3, max_contexts=1_000),
+    )
+    remote = client.create("status", make_five_expert_problem(), "omd", seed=3)
+    assert without_log_fields(remote.status()) == local.status()
+    play(local, environment, 40)
+    play(remote, environment, 40)
+    assert without_log_fields(remote.status()) == local.status()
+    assert str(remote.status()) == str(local.status())
 
 
 def test_answers_lost_after_the_commit_change_nothing(
     monkeypatch: pytest.MonkeyPatch, server: ServerProcess, client: Client
 ) -> None:
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
-    client.create("forgetful", five(), "omd", seed=5)
-    lost, told = Passes(server.url, told=False), Passes(server.url)
-    world = recorded(40)
-    with scripted(told, lost, told, lost, lost, told, told, again=True) as middle:
-        router = middle.client().router("forgetful")
-        trace = play(router, world, 40)
-    assert len(middle.heard) > 120  # of which 80 would have done
-    assert same(trace, simulate(five(), world, "omd", rounds=40, seed=5))
-    status = client.router("forgetful").status()
+    client.create("lossy", make_five_expert_problem(), "omd", seed=5)
+    forward_and_drop, forward = Forward(server.url, deliver=False), Forward(server.url)
+    environment = make_recorded_environment(40)
+    with scripted_server(
+        forward,
+        forward_and_drop,
+        forward,
+        forward_and_drop,
+        forward_and_drop,
+        forward,
+        forward,
+        repeat_script=True,
+    ) as proxy:
+        router = proxy.client().router("lossy")
+        trace = play(router, environment, 40)
+    assert len(proxy.requests) > 120  # of which 80 would have been enough
+    assert traces_are_equal(
+        trace, simulate(make_five_expert_problem(), environment, "omd", rounds=40, seed=5)
+    )
+    status = client.router("lossy").status()
     assert (status.decisions, status.rewards) == (40, 40)
 
 
-def test_without_a_key_the_same_would_be_two_decisions(
-    server: ServerProcess, client: Client
-) -> None:
-    client.create("keyless", five(), "omd")
+def test_decisions_without_a_key_are_different(server: ServerProcess, client: Client) -> None:
+    client.create("keyless", make_five_expert_problem(), "omd")
     router = client.router("keyless")
     assert router.decide(key="a") == router.decide(key="a")
     assert router.decide() != router.decide()
     assert router.status().decisions == 3
 
 
-def test_a_server_that_is_killed_and_comes_back_goes_unnoticed(tmp_path: Path) -> None:
-    world = recorded(60)
+def test_a_restart_of_the_server_does_not_affect_the_client(tmp_path: Path) -> None:
+    environment = make_recorded_environment(60)
     with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server, Client(server.url) as client:
         client.retries = 12
-        router = client.create("lazarus", five(), "omd", seed=6)
-        first = play(router, world, 30)
+        router = client.create("restarted", make_five_expert_problem(), "omd", seed=6)
+        first = play(router, environment, 30)
 
-        def murder() -> None:
+        def restart_server() -> None:
             server.kill()
             server.start()
 
-        killer = threading.Thread(target=murder)
+        killer = threading.Thread(target=restart_server)
         killer.start()
-        rest = play(router, world, 30, start=30)
+        rest = play(router, environment, 30, start=30)
         killer.join()
         assert router.status().decisions == 60
-    whole = simulate(five(), world, "omd", rounds=60, seed=6)
-    assert [*first.draws.tolist(), *rest.draws.tolist()] == whole.draws.tolist()
+    expected = simulate(make_five_expert_problem(), environment, "omd", rounds=60, seed=6)
+    assert [*first.draws.tolist(), *rest.draws.tolist()] == expected.draws.tolist()
 
 
-def refused(do: Callable[[Any], Any], router: Any) -> Any:
-    """What a router answers, or the kind of error that it raises."""
+def answer_or_error_type(action: Callable[[Any], Any], router: Any) -> Any:
+    """The answer of a router, or the type of the error that it raises."""
     try:
-        return do(router)
+        return action(router)
     except errors.BylotError as error:
         return type(error)
 
 
-def first(router: Any) -> str:
+def make_rewarded_decision(router: Any) -> str:
     """The id of a decision that has the reward 0.5."""
     decision = router.decide()
     router.reward(decision.id, 0.5)
@@ -119,18 +136,18 @@ def first(router: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "do"),
+    ("number", "action"),
     list(
         enumerate(
             [
-                lambda router: router.reward(first(router), 0.5),
-                lambda router: router.reward(first(router), 0.6),
+                lambda router: router.reward(make_rewarded_decision(router), 0.5),
+                lambda router: router.reward(make_rewarded_decision(router), 0.6),
                 lambda router: router.reward(router.decide().id, 1.5),
                 lambda router: router.reward(router.decide().id, float("nan")),
                 lambda router: router.reward(router.decide().id, float("inf")),
                 lambda router: router.reward(router.decide().id, "high"),
                 lambda router: router.reward(router.decide().id, True),
-                lambda router: router.reward("nobody.1.2", 0.5),
+                lambda router: router.reward("unknown.1.2", 0.5),
                 lambda router: router.reward(7, 0.5),
                 lambda router: router.decide(available=[]),
                 lambda router: router.decide(available=["zoe"]),
@@ -140,22 +157,22 @@ def first(router: Any) -> str:
         )
     ),
 )
-def test_wrong_things_are_refused_as_in_memory(
-    client: Client, number: int, do: Callable[[Any], Any]
+def test_invalid_calls_are_refused_as_in_memory(
+    client: Client, number: int, action: Callable[[Any], Any]
 ) -> None:
-    there = client.create(f"wrong-{number}", five(), "omd")
-    here = Router(five(), "omd", max_contexts=1_000)
-    told = refused(do, here)
-    assert refused(do, there) == told
-    assert told is not None
-    assert in_memory(there.status()) == here.status()
+    remote = client.create(f"wrong-{number}", make_five_expert_problem(), "omd")
+    local = Router(make_five_expert_problem(), "omd", max_contexts=1_000)
+    expected = answer_or_error_type(action, local)
+    assert answer_or_error_type(action, remote) == expected
+    assert expected is not None
+    assert without_log_fields(remote.status()) == local.status()
 
 
-def test_terms_come_back_as_they_were_given(client: Client) -> None:
+def test_the_config_is_returned_as_given(client: Client) -> None:
     policy = Omd(eta_mult=0.1)
     router = client.create(
-        "terms",
-        five(),
+        "config",
+        make_five_expert_problem(),
         policy,
         seed=4,
         horizon=1_000,
@@ -167,21 +184,21 @@ def test_terms_come_back_as_they_were_given(client: Client) -> None:
         memory=50,
     )
     config = router.config()
-    assert (router.problem, router.policy, config.seed) == (five(), policy, 4)
+    assert (router.problem, router.policy, config.seed) == (make_five_expert_problem(), policy, 4)
     assert config.horizon == 1_000
     assert (config.rewards, config.wait, config.default) == ((-1.0, 2.0), 60.0, 0.0)
     assert (config.aggregate, config.max_contexts, config.memory) == ("last", 7, 50)
     assert router.reward(router.decide().id, 1.5) is Receipt.PENDING
     with pytest.raises(errors.RouterExists):
-        client.create("terms", five(), "omd")
+        client.create("config", make_five_expert_problem(), "omd")
     with pytest.raises(errors.PolicyError):
-        client.create("other", five(), "omg")
+        client.create("other", make_five_expert_problem(), "omg")
     with pytest.raises(errors.ProblemError):
-        client.create("Not A Name", five(), "omd")
+        client.create("Not A Name", make_five_expert_problem(), "omd")
 
 
-def test_a_deferred_decision_can_be_used_or_taken_back(client: Client) -> None:
-    router = client.create("later", five(), "omd", wait=60.0)
+def test_a_deferred_decision_can_be_activated_or_cancelled(client: Client) -> None:
+    router = client.create("later", make_five_expert_problem(), "omd", wait=60.0)
     one, other = router.decide(defer=True), router.decide(defer=True)
     with pytest.raises(errors.DecisionStateError):
         router.reward(one.id, 0.5)
@@ -193,8 +210,8 @@ def test_a_deferred_decision_can_be_used_or_taken_back(client: Client) -> None:
     assert router.status().rewards == 1
 
 
-def test_several_at_once(client: Client) -> None:
-    router = client.create("several", five(), "omd")
+def test_batches_return_results_and_errors(client: Client) -> None:
+    router = client.create("several", make_five_expert_problem(), "omd")
     one, wrong, two = router.decide_many(
         [DecisionRequest("a"), DecisionRequest(available=("zoe",)), DecisionRequest("b")]
     )
@@ -202,7 +219,7 @@ def test_several_at_once(client: Client) -> None:
     assert not isinstance(one, errors.BylotError)
     assert not isinstance(two, errors.BylotError)
     assert (one.context, two.context, two.t) == ("a", "b", 1)
-    told = router.reward_many(
+    receipts = router.reward_many(
         [
             RewardItem(one.id, 0.5),
             RewardItem(one.id, 0.5),
@@ -210,13 +227,13 @@ def test_several_at_once(client: Client) -> None:
             RewardItem("several.1.99", 0.0),
         ]
     )
-    assert told[:2] == [Receipt.LEARNED, Receipt.DUPLICATE]
-    assert isinstance(told[2], errors.RewardError)
-    assert told[3] is Receipt.UNKNOWN
+    assert receipts[:2] == [Receipt.LEARNED, Receipt.DUPLICATE]
+    assert isinstance(receipts[2], errors.RewardError)
+    assert receipts[3] is Receipt.UNKNOWN
 
 
-def test_real_costs_are_what_limits_are_judged_by(client: Client) -> None:
-    router = client.create("costs", five(), "omd")
+def test_reported_costs_count_for_the_limits(client: Client) -> None:
+    router = client.create("costs", make_five_expert_problem(), "omd")
     decision = router.decide()
     router.reward(decision.id, 0.5, spend={"usd": 9.0})
     status = router.status()
@@ -226,10 +243,10 @@ def test_real_costs_are_what_limits_are_judged_by(client: Client) -> None:
         router.reward(router.decide().id, 0.5, spend={"uds": 9.0})
 
 
-def test_terms_can_be_changed_while_it_runs(client: Client) -> None:
-    router = client.create("edited", five(), "omd")
+def test_the_config_can_be_edited_while_the_router_runs(client: Client) -> None:
+    router = client.create("edited", make_five_expert_problem(), "omd")
     router.decide()
-    made = router.edit(
+    config = router.edit(
         limits=[at_most("usd", 2.5)],
         pause=["bob"],
         add=[{"name": "zoe", "costs": {"usd": 1.0, "junior": 1.0}}],
@@ -237,10 +254,10 @@ def test_terms_can_be_changed_while_it_runs(client: Client) -> None:
         wait=30.0,
         version=1,
     )
-    assert made.version == 2
+    assert config.version == 2
     assert router.problem.experts == ("ann", "bob", "cat", "eve", "zoe")
     assert [limit.bound for limit in router.problem.limits] == [2.5]
-    assert (made.paused, made.wait) == (("bob",), 30.0)
+    assert (config.paused, config.wait) == (("bob",), 30.0)
     assert all("bob" not in router.decide().subset for _ in range(20))
     assert router.edit(resume=["bob"], wait=None).wait is None
     with pytest.raises(errors.DecisionStateError):
@@ -250,12 +267,12 @@ def test_terms_can_be_changed_while_it_runs(client: Client) -> None:
     assert router.config().version == 3
 
 
-def test_the_log_and_the_list(client: Client) -> None:
-    router = client.create("a-log", five(), "omd")
+def test_events_and_routers_can_be_listed(client: Client) -> None:
+    router = client.create("a-log", make_five_expert_problem(), "omd")
     decision = router.decide("here")
     router.reward(decision.id, 0.5)
-    assert [line.kind for line in router.events()] == ["created", "decided", "rewarded"]
-    assert [line.seq for line in router.events(after=1)] == [2]
+    assert [event.kind for event in router.events()] == ["created", "decided", "rewarded"]
+    assert [event.seq for event in router.events(after=1)] == [2]
     assert "a-log" in [one.name for one in client.routers()]
     router.delete()
     assert "a-log" not in [one.name for one in client.routers()]
@@ -266,20 +283,20 @@ def test_the_log_and_the_list(client: Client) -> None:
 
 
 def test_many_coroutines_share_a_router(server: ServerProcess) -> None:
-    async def talk() -> int:
+    async def use_async_client() -> int:
         async with AsyncClient(server.url) as client:
-            router = await client.create("crowded", five(), "omd")
+            router = await client.create("crowded", make_five_expert_problem(), "omd")
             decisions = await asyncio.gather(*(router.decide() for _ in range(50)))
             ids = {decision.id for decision in decisions}
             receipts = await asyncio.gather(*(router.reward(one, 0.5) for one in ids))
             assert {*receipts} == {Receipt.LEARNED}
-            assert [line.seq async for line in router.events(after=99)] == [100]
+            assert [event.seq async for event in router.events(after=99)] == [100]
             assert "crowded" in [one.name async for one in client.routers()]
             return (await router.status()).rewards
 
-    assert asyncio.run(talk()) == 50
+    assert asyncio.run(use_async_client()) == 50
 
 
-def test_a_remote_router_is_one_to_play(client: Client) -> None:
+def test_the_client_returns_a_remote_router(client: Client) -> None:
     assert isinstance(client.router("whatever"), RemoteRouter)
     assert repr(client.router("whatever")) == "<RemoteRouter whatever>"

@@ -29,7 +29,7 @@ from bylot.server.dashboard.source import ListedRouters
 from bylot.server.lifecycle import HttpServer
 from bylot.server.state import ServerSettings
 from played_routers import PlayedRouter, PlayedSource
-from small import five
+from sample_problem import make_five_expert_problem
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
@@ -38,9 +38,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 AUDIT = (Path(__file__).parent / "audit.js").read_text()
-EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&\u202e漢字 a long name"
-LONG = "a-name-as-long-as-they-can-be-" * 2 + "abc"
-PATHS = ("/", "/routers/triage", f"/routers/{LONG}", "/routers/new")
+HOSTILE_NAME = (
+    "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&\u202e漢字 a long name"
+)
+LONG_NAME = "a-name-as-long-as-they-can-be-" * 2 + "abc"
+PATHS = ("/", "/routers/triage", f"/routers/{LONG_NAME}", "/routers/new")
 
 REWRITE = """async (base) => {
   const { fill } = await import(base);
@@ -50,14 +52,14 @@ REWRITE = """async (base) => {
   }
   fill(document.querySelector("main"), JSON.parse(document.querySelector("#data").text));
 }"""
-"""Empties a page of all its lists and tables, and lets our script fill it from its data."""
+"""Empties all lists and tables of a page, and fills it again from its data by the script."""
 
 
 READER = Caller(None, frozenset({"read"}), frozenset())
 
 
 class Site(NamedTuple):
-    """A server, and the router that is still being asked."""
+    """A server, and a router that can make more decisions."""
 
     address: str
     triage: PlayedRouter
@@ -65,49 +67,55 @@ class Site(NamedTuple):
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A busy router, one with many experts, contexts and limits, awkward names, nothing at all."""
-    triage = PlayedRouter("triage", five(), ["chest pain", "headache", None]).play(300)
-    experts = [EVIL, "x" * 100, *(f"expert-{i}" for i in range(28))]
-    costs = {f"cost {i} {EVIL if i == 0 else ''}": [1.0 + (i + j) % 3 for j in range(30)]
+    """A busy router, one with many experts, contexts and limits, hostile names, and a new one."""
+    triage = PlayedRouter(
+        "triage", make_five_expert_problem(), ["chest pain", "headache", None]
+    ).play(300)
+    experts = [HOSTILE_NAME, "x" * 100, *(f"expert-{i}" for i in range(28))]
+    costs = {f"cost {i} {HOSTILE_NAME if i == 0 else ''}": [1.0 + (i + j) % 3 for j in range(30)]
              for i in range(8)}  # fmt: skip
     limits = [bylot.at_most(cost, 7.5) for cost in costs]
     many = PlayedRouter(
-        LONG, bylot.Problem(experts, costs, limits, draws=3), [EVIL, *map(str, range(9))]
+        LONG_NAME,
+        bylot.Problem(experts, costs, limits, draws=3),
+        [HOSTILE_NAME, *map(str, range(9))],
     )
-    new = PlayedRouter("new", five())
+    new = PlayedRouter("new", make_five_expert_problem())
     others: ListedRouters = {
         **{f"r{i}": None for i in range(40)},
         "broken": StoreCorrupted("its log is damaged"),
     }
     source = PlayedSource(triage, many.play(60), new, others=others)
     keys = {"": READER}
-    yield from served(source, keys, triage)
+    yield from serve_dashboard(source, keys, triage)
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[Site]:
-    """A server that asks for a key."""
-    triage = PlayedRouter("triage", five()).play(3)
-    yield from served(PlayedSource(triage), {"sesame": READER}, triage)
+def protected_site() -> Iterator[Site]:
+    """A site that requires a key."""
+    triage = PlayedRouter("triage", make_five_expert_problem()).play(3)
+    yield from serve_dashboard(PlayedSource(triage), {"sesame": READER}, triage)
 
 
-def served(source: PlayedSource, keys: dict[str, Caller], triage: PlayedRouter) -> Iterator[Site]:
-    """A server of pages alone."""
+def serve_dashboard(
+    source: PlayedSource, keys: dict[str, Caller], triage: PlayedRouter
+) -> Iterator[Site]:
+    """Serve the dashboard only."""
     app = Starlette(routes=dashboard_routes(source, keys.get))
-    with running(uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))) as place:
-        yield Site(place, triage)
+    with run_uvicorn(uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))) as address:
+        yield Site(address, triage)
 
 
 @contextlib.contextmanager
-def running(server: uvicorn.Server) -> Iterator[str]:
-    """A server while it is needed; its address."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+def run_uvicorn(server: uvicorn.Server) -> Iterator[str]:
+    """Run a server; yields its address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         thread.join()
 
@@ -121,23 +129,23 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-class Visit:
-    """A browser window whose complaints are kept."""
+class BrowserWindow:
+    """A browser window that records errors, warnings and requests."""
 
     def __init__(self, chromium: Any, site: Site, **options: Any) -> None:
         self.site = site
         self.context = chromium.new_context(**options)
         self.page = self.context.new_page()
-        self.complaints: list[str] = []
+        self.problems: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", self.listen)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(f"alert {dialog.message}"))
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.problems.append(f"alert {dialog.message}"))
         self.page.on("request", lambda request: self.requests.append(request.url))
 
     def listen(self, message: Any) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
+            self.problems.append(message.text)
 
     def go(self, path: str) -> Any:
         self.page.goto(self.site.address + path)
@@ -148,17 +156,17 @@ class Visit:
 
 
 @pytest.fixture
-def visit(chromium: Any, site: Site) -> Iterator[Visit]:
-    """A window; whatever a test does in it, nobody complains and nothing is fetched elsewhere."""
-    window = Visit(chromium, site)
+def window(chromium: Any, site: Site) -> Iterator[BrowserWindow]:
+    """A window in which no error occurs and no external resource is requested."""
+    window = BrowserWindow(chromium, site)
     yield window
     window.close()
-    assert window.complaints == []
+    assert window.problems == []
     assert {url for url in window.requests if not url.startswith(site.address)} == set()
 
 
-def texts(page: Any) -> list[list[str]]:
-    """All that is bound, as it stands in the page."""
+def read_bound_elements(page: Any) -> list[list[str]]:
+    """All elements with a data binding, as they are in the page."""
     found: list[list[str]] = page.eval_on_selector_all(
         "main [data-bind]",
         "all => all.map(e => [e.dataset.bind, e.children.length ? '' : e.textContent, "
@@ -167,27 +175,27 @@ def texts(page: Any) -> list[list[str]]:
     return found
 
 
-def test_a_page_shows_every_limit_and_whether_it_is_kept(visit: Visit) -> None:
-    page = visit.go("/routers/triage")
+def test_a_page_shows_every_limit_and_whether_it_is_kept(window: BrowserWindow) -> None:
+    page = window.go("/routers/triage")
     cards = page.locator(".limits article")
-    for standing, i in zip(visit.site.triage.router.status().limits, range(9), strict=False):
+    for limit_status, i in zip(window.site.triage.router.status().limits, range(9), strict=False):
         card = cards.nth(i)
-        side = standing.side.replace("_", " ")
+        side = limit_status.side.replace("_", " ")
         assert card.locator("h3").inner_text() == (
-            f"{standing.cost} {side} {formatting.format_number(standing.bound)}"
+            f"{limit_status.cost} {side} {formatting.format_number(limit_status.bound)}"
         )
-        assert card.locator(".state").inner_text() == standing.verdict
+        assert card.locator(".state").inner_text() == limit_status.verdict
         assert card.locator("svg.gauge line.bound").get_attribute("x1") != "0%"
         assert card.locator("figure polyline").count() >= 2
 
 
-def test_new_decisions_appear_without_a_reload(visit: Visit) -> None:
-    page = visit.go("/routers/triage")
+def test_new_decisions_appear_without_a_reload(window: BrowserWindow) -> None:
+    page = window.go("/routers/triage")
     page.evaluate("window.same = true")
     before = page.locator(".latest tbody tr:first-of-type .id").inner_text()
     label = page.locator("[data-chart=reward] svg").get_attribute("aria-label")
-    visit.site.triage.play(40)
-    decisions = formatting.format_count(visit.site.triage.router.t)
+    window.site.triage.play(40)
+    decisions = formatting.format_count(window.site.triage.router.t)
     page.wait_for_function(
         "text => document.querySelector('.tiles dd').textContent === text", arg=decisions
     )
@@ -196,34 +204,34 @@ def test_new_decisions_appear_without_a_reload(visit: Visit) -> None:
     assert page.evaluate("window.same")
 
 
-def test_the_server_and_the_browser_write_the_same(chromium: Any, visit: Visit) -> None:
-    plain = Visit(chromium, visit.site, java_script_enabled=False)
+def test_the_server_and_the_browser_render_the_same(chromium: Any, window: BrowserWindow) -> None:
+    without_javascript = BrowserWindow(chromium, window.site, java_script_enabled=False)
     for path in PATHS:
-        written = texts(plain.go(path))
-        assert written == texts(visit.go(path))
-        visit.page.evaluate(REWRITE, asset_url("bind.js"))
-        assert written == texts(visit.page)
-    plain.close()
+        from_server = read_bound_elements(without_javascript.go(path))
+        assert from_server == read_bound_elements(window.go(path))
+        window.page.evaluate(REWRITE, asset_url("bind.js"))
+        assert from_server == read_bound_elements(window.page)
+    without_javascript.close()
 
 
-def test_numbers_are_written_alike_on_both_sides(visit: Visit) -> None:
-    page, chance = visit.go("/"), random.Random(5)
-    numbers = [chance.choice((1, -1)) * 10 ** chance.uniform(-9, 17) for _ in range(3000)]
+def test_numbers_are_formatted_the_same_by_server_and_browser(window: BrowserWindow) -> None:
+    page, rng = window.go("/"), random.Random(5)
+    numbers = [rng.choice((1, -1)) * 10 ** rng.uniform(-9, 17) for _ in range(3000)]
     numbers += [i / 8 for i in range(-99, 99)] + [i + 0.5 for i in range(995, 1005)]
     numbers += [0.0, 1.0, 999.95, 999.949, 0.0001, 0.00009999, 0.0005, 1e15, 1.25e15, 1.25e-5]
     names = ["number", "percent", "propensity", "level", "width"]
-    theirs = page.evaluate(
+    from_browser = page.evaluate(
         "async ([base, names, numbers]) => { const { FORMATS } = await import(base);"
         "return names.map((name) => numbers.map((x) => FORMATS[name](x))); }",
         [asset_url("formatting.js"), names, [*numbers, None]],
     )
-    for name, column in zip(names, theirs, strict=True):
+    for name, column in zip(names, from_browser, strict=True):
         assert column == [formatting.FORMATS[name](x) for x in [*numbers, None]]
 
 
-def test_without_javascript_all_numbers_and_tables_are_there(chromium: Any, site: Site) -> None:
-    plain = Visit(chromium, site, java_script_enabled=False)
-    page = plain.go("/routers/triage")
+def test_numbers_and_tables_are_shown_without_javascript(chromium: Any, site: Site) -> None:
+    without_javascript = BrowserWindow(chromium, site, java_script_enabled=False)
+    page = without_javascript.go("/routers/triage")
     assert page.locator(".tiles dd").first.inner_text() == formatting.format_count(
         site.triage.router.t
     )
@@ -233,49 +241,49 @@ def test_without_javascript_all_numbers_and_tables_are_there(chromium: Any, site
     assert not page.locator(".chart").first.is_visible()
     assert not page.locator("#live").is_visible()
     assert "need JavaScript" in page.locator("noscript").inner_text()
-    plain.go("/")
+    without_javascript.go("/")
     assert not page.locator("#filter").is_visible()
     page.get_by_role("link", name="triage").click()
     assert page.locator("h1").inner_text() == "triage"
-    plain.close()
+    without_javascript.close()
 
 
-def test_a_lost_connection_is_told_and_found_again(visit: Visit) -> None:
-    visit.page.clock.install()
-    page = visit.go("/routers/triage")
+def test_a_lost_connection_is_announced_and_restored(window: BrowserWindow) -> None:
+    window.page.clock.install()
+    page = window.go("/routers/triage")
     page.route("**/*.json", lambda route: route.abort())
     page.clock.run_for(2_100)
     page.locator("#live[data-link=lost]").wait_for()
     assert "connection lost, retry in" in page.locator("#link").inner_text()
     assert page.locator("#announcement").inner_text() == "Connection lost"
     page.unroute("**/*.json")
-    page.clock.run_for(2_100)  # it waits twice as long now
+    page.clock.run_for(2_100)  # the pause has doubled
     assert page.locator("#live[data-link=lost]").count() == 1
     page.clock.run_for(2_000)
     page.locator("#live[data-link=live]").wait_for()
     assert page.locator("#announcement").inner_text() == "Connection restored"
-    visit.complaints = [one for one in visit.complaints if "ERR_FAILED" not in one]
+    window.problems = [one for one in window.problems if "ERR_FAILED" not in one]
 
 
-def test_updates_can_be_paused(visit: Visit) -> None:
-    visit.page.clock.install()
-    page = visit.go("/routers/triage")
+def test_updates_can_be_paused(window: BrowserWindow) -> None:
+    window.page.clock.install()
+    page = window.go("/routers/triage")
     page.get_by_role("button", name="Pause").click()
-    visit.requests.clear()
+    window.requests.clear()
     page.clock.run_for(10_000)
-    assert visit.requests == []
+    assert window.requests == []
     assert page.locator("#link").inner_text() == "paused"
     page.get_by_role("button", name="Pause").click()
     page.locator("#live[data-link=live]").wait_for()
-    assert any(url.endswith("/routers/triage.json") for url in visit.requests)
+    assert any(url.endswith("/routers/triage.json") for url in window.requests)
 
 
-def test_a_limit_that_changes_its_state_is_spoken_of_once(visit: Visit) -> None:
-    visit.page.clock.install()
-    page = visit.go("/routers/triage")
-    twin = page.evaluate("fetch('/routers/triage.json').then((one) => one.json())")
-    twin["limits"][0]["state"] = "out of reach"
-    page.route("**/*.json", lambda route: route.fulfill(json=twin))
+def test_a_limit_that_changes_its_state_is_announced(window: BrowserWindow) -> None:
+    window.page.clock.install()
+    page = window.go("/routers/triage")
+    page_data = page.evaluate("fetch('/routers/triage.json').then((one) => one.json())")
+    page_data["limits"][0]["state"] = "out of reach"
+    page.route("**/*.json", lambda route: route.fulfill(json=page_data))
     page.clock.run_for(2_100)
     page.locator("#announcement", has_text="usd at most 3: now out of reach").wait_for(
         state="attached"
@@ -284,8 +292,8 @@ def test_a_limit_that_changes_its_state_is_spoken_of_once(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_shut_out(chromium: Any, site: Site, scheme: str) -> None:
-    window = Visit(chromium, site, color_scheme=scheme)
+def test_pages_pass_the_accessibility_audit(chromium: Any, site: Site, scheme: str) -> None:
+    window = BrowserWindow(chromium, site, color_scheme=scheme)
     for path in (*PATHS, "/sign-in", "/routers/none"):
         page = window.go(path)
         page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true; })")
@@ -293,8 +301,8 @@ def test_nobody_is_shut_out(chromium: Any, site: Site, scheme: str) -> None:
     window.close()
 
 
-def test_the_test_above_would_notice(visit: Visit) -> None:
-    page = visit.go("/routers/triage")
+def test_the_test_above_would_notice_accessibility_faults(window: BrowserWindow) -> None:
+    page = window.go("/routers/triage")
     page.evaluate(
         """() => {
         document.querySelector("h2").outerHTML = "<h4 id='reward'>Reward</h4>";
@@ -313,16 +321,16 @@ def test_the_test_above_would_notice(visit: Visit) -> None:
         assert fault in found
 
 
-def test_everything_can_be_reached_by_keyboard_and_shows_where_one_is(visit: Visit) -> None:
-    page = visit.go("/routers/triage")
+def test_every_control_is_reachable_by_keyboard_with_a_visible_focus(window: BrowserWindow) -> None:
+    page = window.go("/routers/triage")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
-    wanted = page.eval_on_selector_all(
+    expected = page.eval_on_selector_all(
         "a, button, summary, .scroll, .chart svg",
         "all => all.filter(e => e.checkVisibility()).length",
     )
     reached = set()
-    for _ in range(wanted + 5):
+    for _ in range(expected + 5):
         name, outlined = page.evaluate(
             "() => { const e = document.activeElement; e.mark ??= String(Math.random());"
             "return [e === document.body ? '' : e.mark, getComputedStyle(e).outlineStyle]; }"
@@ -331,11 +339,11 @@ def test_everything_can_be_reached_by_keyboard_and_shows_where_one_is(visit: Vis
             reached.add(name)
             assert outlined != "none"
         page.keyboard.press("Tab")
-    assert len(reached) == wanted
+    assert len(reached) == expected
 
 
-def test_a_chart_tells_its_numbers_to_the_arrow_keys_and_to_the_pointer(visit: Visit) -> None:
-    page = visit.go("/routers/triage")
+def test_a_chart_shows_its_numbers_for_arrow_keys_and_pointer(window: BrowserWindow) -> None:
+    page = window.go("/routers/triage")
     chart = page.locator("[data-chart=reward]")
     chart.locator("svg").focus()
     page.keyboard.press("ArrowRight")
@@ -347,36 +355,38 @@ def test_a_chart_tells_its_numbers_to_the_arrow_keys_and_to_the_pointer(visit: V
     assert chart.locator("output").inner_text() not in ("", last)
 
 
-def test_charts_go_by_decisions_so_that_a_night_takes_no_room(chromium: Any) -> None:
-    triage = PlayedRouter("triage", five()).play(150)
+def test_the_axis_of_charts_is_decisions_and_not_time(chromium: Any) -> None:
+    triage = PlayedRouter("triage", make_five_expert_problem()).play(150)
     triage.at += 8 * 3600 * 1_000_000
-    for site in served(PlayedSource(triage.play(150)), {"": READER}, triage):
-        page = Visit(chromium, site).go("/routers/triage")
+    for site in serve_dashboard(PlayedSource(triage.play(150)), {"": READER}, triage):
+        page = BrowserWindow(chromium, site).go("/routers/triage")
         drawn = page.locator("[data-chart=reward] polyline.so_far").get_attribute("points")
-        places = [float(one.split(",")[0]) for one in drawn.split()]
-        steps = [b - a for a, b in itertools.pairwise(places)]
+        positions = [float(one.split(",")[0]) for one in drawn.split()]
+        steps = [b - a for a, b in itertools.pairwise(positions)]
         assert len(steps) > 40
-        assert max(steps) - min(steps) < 0.3  # each has as many decisions; drawn to a tenth
+        assert (
+            max(steps) - min(steps) < 0.3
+        )  # equal numbers of decisions; coordinates have one decimal
         assert page.locator("[data-chart=reward] text").count() >= 5
 
 
 def test_a_phone_shows_a_page_without_scrolling_sideways(chromium: Any, site: Site) -> None:
-    phone = Visit(chromium, site, viewport={"width": 375, "height": 700}, has_touch=True)
+    phone = BrowserWindow(chromium, site, viewport={"width": 375, "height": 700}, has_touch=True)
     for path in (*PATHS, "/sign-in"):
         page = phone.go(path)
         assert page.evaluate("document.documentElement.scrollWidth") == 375, path
     phone.close()
 
 
-def test_awkward_names_are_text(visit: Visit) -> None:
-    page = visit.go(f"/routers/{LONG}")
+def test_hostile_names_are_shown_as_text(window: BrowserWindow) -> None:
+    page = window.go(f"/routers/{LONG_NAME}")
     assert page.locator("main img").count() == 0
-    assert page.get_by_text(EVIL, exact=True).count() > 0
+    assert page.get_by_text(HOSTILE_NAME, exact=True).count() > 0
     page.evaluate("fetch('/routers.json')")
 
 
-def test_the_list_finds_a_router_by_a_part_of_its_name(visit: Visit) -> None:
-    page = visit.go("/")
+def test_the_list_can_be_filtered_by_name_and_state(window: BrowserWindow) -> None:
+    page = window.go("/")
     rows = page.locator("table.routers tbody tr")
     assert rows.count() == 44
     page.get_by_label("Name contains").fill("RIA")
@@ -387,8 +397,8 @@ def test_the_list_finds_a_router_by_a_part_of_its_name(visit: Visit) -> None:
     assert [row.locator("a").inner_text() for row in rows.all() if row.is_visible()] == ["broken"]
 
 
-def test_with_keys_one_signs_in_and_out(chromium: Any, locked: Site) -> None:
-    window = Visit(chromium, locked)
+def test_signing_in_and_out_with_a_key(chromium: Any, protected_site: Site) -> None:
+    window = BrowserWindow(chromium, protected_site)
     page = window.go("/routers/triage")
     page.get_by_label("API key").fill("open")
     page.get_by_role("button", name="Sign in").click()
@@ -402,23 +412,32 @@ def test_with_keys_one_signs_in_and_out(chromium: Any, locked: Site) -> None:
     page.wait_for_url("**/sign-in")
     window.go("/")
     assert "/sign-in" in page.url
-    assert [one for one in window.complaints if "401" not in one] == []
+    assert [one for one in window.problems if "401" not in one] == []
     window.close()
 
 
-def test_a_service_is_watched_while_it_works(chromium: Any, tmp_path: Path) -> None:
+def test_the_dashboard_shows_a_running_server(chromium: Any, tmp_path: Path) -> None:
     settings = ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db")
-    with running(HttpServer(ServerApp(settings))) as place, httpx.Client(base_url=place) as client:
-        problem = persistence.problem_to_data(five())
+    with (
+        run_uvicorn(HttpServer(ServerApp(settings))) as address,
+        httpx.Client(base_url=address) as client,
+    ):
+        problem = persistence.problem_to_data(make_five_expert_problem())
         client.post("/v1/routers", json={"name": "triage", "problem": problem}, timeout=120.0)
-        window = Visit(chromium, Site(place, PlayedRouter("unused", five())))
+        window = BrowserWindow(
+            chromium, Site(address, PlayedRouter("unused", make_five_expert_problem()))
+        )
         page = window.go("/")
         page.get_by_role("link", name="triage").click()
         assert page.locator(".title .state").inner_text() == "not started"
         for _ in range(3):
-            made = client.post("/v1/routers/triage/decisions", json={"context": EVIL}).json()
-        client.post(f"/v1/decisions/{made['id']}/reward", json={"value": 0.75, "spend": {"usd": 2}})
-        page.locator(".latest .id", has_text=made["id"]).wait_for()
+            decision = client.post(
+                "/v1/routers/triage/decisions", json={"context": HOSTILE_NAME}
+            ).json()
+        client.post(
+            f"/v1/decisions/{decision['id']}/reward", json={"value": 0.75, "spend": {"usd": 2}}
+        )
+        page.locator(".latest .id", has_text=decision["id"]).wait_for()
         row = page.locator(".latest tbody tr").first
         assert row.locator(".state").inner_text() == "rewarded"
         assert "usd 2 " in row.inner_text().replace("\n", " ")
@@ -428,5 +447,5 @@ def test_a_service_is_watched_while_it_works(chromium: Any, tmp_path: Path) -> N
             "mean",
             "reward",
         ]
-        assert window.complaints == []
+        assert window.problems == []
         window.close()

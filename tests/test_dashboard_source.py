@@ -1,4 +1,4 @@
-"""The routers of a store as the dashboard gets to see them."""
+"""The source of the dashboard: the routers of a store."""
 
 import asyncio
 import contextlib
@@ -25,24 +25,24 @@ from bylot.server.dashboard.source import ServerSource
 from bylot.server.writer import Reader, Writer
 from bylot.store import Store, open_store
 from page_client import PageClient
-from small import five
+from sample_problem import make_five_expert_problem
 
-TERMS = RouterConfig(
-    problem=persistence.problem_to_data(five()),
+CONFIG = RouterConfig(
+    problem=persistence.problem_to_data(make_five_expert_problem()),
     policy=policies.policy_to_data(policies.find_policy("distinct")),
     wait=60.0,
 )
 
 
-class Direct:
+class DirectServer:
     """Writer and reader of a server, without threads."""
 
-    def __init__(self, keeper: CommandHandler, store: Store) -> None:
-        self.keeper, self.store, self.at, self.commands = keeper, store, 1_000_000, list[Any]()
+    def __init__(self, handler: CommandHandler, store: Store) -> None:
+        self.handler, self.store, self.at, self.commands = handler, store, 1_000_000, list[Any]()
 
     def do(self, *commands: Any) -> list[Any]:
         self.at += 1_000
-        return self.keeper.perform(commands, self.at)
+        return self.handler.perform(commands, self.at)
 
     async def execute(self, command: Any) -> Any:
         (answer,) = await self.execute_all([command])
@@ -61,39 +61,44 @@ class Direct:
 
 
 @pytest.fixture
-def direct(tmp_path: Path) -> Iterator[Direct]:
+def direct_server(tmp_path: Path) -> Iterator[DirectServer]:
     address = f"sqlite:///{tmp_path}/log.db"
     with (
-        contextlib.closing(CommandHandler(RouterRepository(open_store(address), "us"))) as keeper,
+        contextlib.closing(CommandHandler(RouterRepository(open_store(address), "us"))) as handler,
         contextlib.closing(open_store(address)) as store,
     ):
-        yield Direct(keeper, store)
+        yield DirectServer(handler, store)
 
 
-def now(question: Coroutine[Any, Any, Any]) -> Any:
-    """The answer to a question that nobody else waits for."""
+def run(question: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine."""
     return asyncio.run(question)
 
 
-def make_source(direct: Any, *recent: str) -> ServerSource:
-    return ServerSource(direct, direct, recent)
+def make_source(direct_server: Any, *recent: str) -> ServerSource:
+    return ServerSource(direct_server, direct_server, recent)
 
 
-def play(direct: Direct, name: str, rounds: int = 5) -> list[str]:
-    """Make a router and ask it; every second decision is rewarded."""
-    direct.do(CreateRouter(name, TERMS, by="root"))
-    ids = [direct.do(MakeDecision(name, context="a"))[0].id for _ in range(rounds)]
+def play_router(direct_server: DirectServer, name: str, rounds: int = 5) -> list[str]:
+    """Create a router and make decisions; every second one is rewarded."""
+    direct_server.do(CreateRouter(name, CONFIG, by="root"))
+    ids = [direct_server.do(MakeDecision(name, context="a"))[0].id for _ in range(rounds)]
     for id in ids[::2]:
-        direct.do(RecordReward(id, 0.5, spend={"usd": 1.25}))
+        direct_server.do(RecordReward(id, 0.5, spend={"usd": 1.25}))
     return ids
 
 
-def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Direct) -> None:
-    ids = play(direct, "triage")
-    direct.do(EditRouter("triage", msgspec.structs.replace(TERMS, wait=90.0), by="ops"))
-    here = make_source(direct)
-    view = now(here.show_router("triage"))
-    latest, edits = now(here.latest_decisions("triage", 3)), now(here.config_changes("triage"))
+def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(
+    direct_server: DirectServer,
+) -> None:
+    ids = play_router(direct_server, "triage")
+    direct_server.do(EditRouter("triage", msgspec.structs.replace(CONFIG, wait=90.0), by="ops"))
+    server_source = make_source(direct_server)
+    view = run(server_source.show_router("triage"))
+    latest, edits = (
+        run(server_source.latest_decisions("triage", 3)),
+        run(server_source.config_changes("triage")),
+    )
     assert isinstance(view, RouterView)
     assert [one.decision.id for one in latest] == ids[:1:-1]
     assert [one.state for one in latest] == ["rewarded", "waiting", "rewarded"]
@@ -102,10 +107,10 @@ def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Di
     assert (page.status.decisions, page.status.rewards, page.status.waiting) == (5, 3, 2)
     assert page.latest[0].spend[0].value == 1.25
     assert page.versions[0].changes == ["wait: 60 → 90"]
-    direct.do(*[MakeDecision("triage")] * 1_100)  # far more than pages look back for decisions
-    direct.do(EditRouter("triage", msgspec.structs.replace(TERMS, wait=30.0), by="ops"))
-    again = build_router_page(view, latest, now(here.config_changes("triage")))
-    assert [one.changes for one in again.versions] == [
+    direct_server.do(*[MakeDecision("triage")] * 1_100)  # far more than the page looks back
+    direct_server.do(EditRouter("triage", msgspec.structs.replace(CONFIG, wait=30.0), by="ops"))
+    page_after_edit = build_router_page(view, latest, run(server_source.config_changes("triage")))
+    assert [one.changes for one in page_after_edit.versions] == [
         ["wait: 90 → 30"],
         ["wait: 60 → 90"],
         ["created"],
@@ -113,29 +118,29 @@ def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(direct: Di
     assert sum(span.decisions for span in page.timeline) == 5
 
 
-def test_a_router_that_is_not_there_is_none(direct: Direct) -> None:
-    here = make_source(direct)
-    assert now(here.show_router("none")) is None
-    assert now(here.latest_decisions("none", 3)) == []
-    assert now(here.config_changes("none")) == []
+def test_an_unknown_router_is_none(direct_server: DirectServer) -> None:
+    server_source = make_source(direct_server)
+    assert run(server_source.show_router("none")) is None
+    assert run(server_source.latest_decisions("none", 3)) == []
+    assert run(server_source.config_changes("none")) == []
 
 
-def test_the_list_tells_who_is_served_where_and_what_is_broken(
-    direct: Direct, monkeypatch: pytest.MonkeyPatch
+def test_the_list_shows_locations_and_errors_of_routers(
+    direct_server: DirectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b", "c"):
-        play(direct, name, 2)
-    direct.keeper.close()  # which gives the leases back
-    direct.store.lease(2, "them", 60.0)
+        play_router(direct_server, name, 2)
+    direct_server.handler.close()  # releases the leases
+    direct_server.store.lease(2, "them", 60.0)
     show = CommandHandler.get_router
 
-    def damaged(keeper: CommandHandler, asked: Any) -> RouterView:
-        if asked.name == "c":
+    def raise_for_router_c(handler: CommandHandler, command: Any) -> RouterView:
+        if command.name == "c":
             raise StoreCorrupted("router 'c': line 3 was changed")
-        return show(keeper, asked)
+        return show(handler, command)
 
-    monkeypatch.setitem(CommandHandler.HANDLERS, GetRouter, damaged)
-    listed = now(make_source(direct).list_routers())
+    monkeypatch.setitem(CommandHandler.HANDLERS, GetRouter, raise_for_router_c)
+    listed = run(make_source(direct_server).list_routers())
     assert [(one.name, one.location, one.error) for one in build_overview(listed).routers] == [
         ("a", "here", None),
         ("b", "another server", None),
@@ -144,13 +149,13 @@ def test_the_list_tells_who_is_served_where_and_what_is_broken(
     assert [isinstance(one, RouterView) for one in listed.values()] == [True, False, False]
 
 
-def test_of_many_routers_only_those_asked_for_lately_are_woken(
-    direct: Direct, monkeypatch: pytest.MonkeyPatch
+def test_only_recently_used_routers_are_loaded_for_the_list(
+    direct_server: DirectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "MAX_POLLED_ROUTERS", 2)
     for name in ("a", "b", "c", "d"):
-        play(direct, name, 1)
-    listed = now(make_source(direct, "a", "c", "gone", "d").list_routers())
+        play_router(direct_server, name, 1)
+    listed = run(make_source(direct_server, "a", "c", "gone", "d").list_routers())
     assert [one.location for one in build_overview(listed).routers] == [
         "not loaded",
         "not loaded",
@@ -159,27 +164,27 @@ def test_of_many_routers_only_those_asked_for_lately_are_woken(
     ]
 
 
-def test_however_many_look_the_list_is_made_once_in_a_while(direct: Direct) -> None:
-    play(direct, "a", 1)
-    here = make_source(direct)
+def test_concurrent_requests_share_one_list(direct_server: DirectServer) -> None:
+    play_router(direct_server, "a", 1)
+    server_source = make_source(direct_server)
 
-    async def crowd() -> None:
-        await asyncio.gather(*(here.list_routers() for _ in range(20)))
+    async def list_many_times() -> None:
+        await asyncio.gather(*(server_source.list_routers() for _ in range(20)))
 
-    now(crowd())
-    assert len(direct.commands) == 1
+    run(list_many_times())
+    assert len(direct_server.commands) == 1
 
 
-def test_what_the_store_refuses_is_said_on_the_page(direct: Direct) -> None:
-    play(direct, "a", 1)
-    direct.keeper.close()
-    direct.store.lease(1, "them", 60.0)
+def test_an_error_of_the_store_is_shown_on_the_page(direct_server: DirectServer) -> None:
+    play_router(direct_server, "a", 1)
+    direct_server.handler.close()
+    direct_server.store.lease(1, "them", 60.0)
 
-    guest = Caller(None, frozenset({"read"}), frozenset())
-    client = PageClient([*dashboard_routes(make_source(direct), lambda token: guest)])
-    page, twin = client.get("/routers/a"), client.get("/routers/a.json")
-    assert (page.status_code, twin.status_code) == (503, 503)
+    visitor = Caller(None, frozenset({"read"}), frozenset())
+    client = PageClient([*dashboard_routes(make_source(direct_server), lambda token: visitor)])
+    page, json_answer = client.get("/routers/a"), client.get("/routers/a.json")
+    assert (page.status_code, json_answer.status_code) == (503, 503)
     assert "another server" in page.text
     assert "them" in page.text
-    assert twin.json()["error"]["code"] == "router_busy"
-    assert 0 < int(twin.headers["retry-after"]) <= 60
+    assert json_answer.json()["error"]["code"] == "router_busy"
+    assert 0 < int(json_answer.headers["retry-after"]) <= 60

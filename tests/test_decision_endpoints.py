@@ -21,49 +21,45 @@ def router(server: ServerClient) -> str:
     return server.create_router()
 
 
-def test_a_decision_says_all_that_was_known_when_it_was_drawn(
-    server: ServerClient, router: str
-) -> None:
+def test_a_decision_has_probabilities_costs_and_context(server: ServerClient, router: str) -> None:
     answer = server.decide(router, context="chest pain")
     assert answer["router"] == router.rpartition("/")[2]
     assert len(answer["draws"]) == 2
     assert set(answer["subset"]) == set(answer["draws"]) == set(answer["inclusion"])
-    assert all(0 < chance <= 1 for chance in answer["inclusion"].values())
+    assert all(0 < probability <= 1 for probability in answer["inclusion"].values())
     assert 0 < answer["propensity"] <= 1
     assert set(answer["spend"]) == set(answer["expected"]) == {"usd", "junior"}
     assert answer["context"] == "chest pain"
 
 
-def test_a_decision_is_in_the_store_when_its_answer_arrives(
-    server: ServerClient, router: str
-) -> None:
+def test_a_decision_is_stored_before_it_is_answered(server: ServerClient, router: str) -> None:
     answer = server.decide(router, key="in the store")
     store = open_store(server.app.state.settings.store, read_only=True)
     row = store.find(answer["router"])
     assert row is not None
-    line = store.decision_by_key(row.number, "in the store")
+    event = store.decision_by_key(row.number, "in the store")
     store.close()
-    assert line is not None
-    assert answer["id"] == f"{row.name}.{row.number}.{line.seq}"
+    assert event is not None
+    assert answer["id"] == f"{row.name}.{row.number}.{event.seq}"
 
 
 def test_the_same_key_gives_the_same_decision_byte_for_byte(
     server: ServerClient, router: str
 ) -> None:
-    ask = {"context": "a", "key": "k1"}
-    first = server.post(f"{router}/decisions", json=ask)
+    request = {"context": "a", "key": "k1"}
+    first = server.post(f"{router}/decisions", json=request)
     server.decide(router)
-    again = server.post(f"{router}/decisions", json=ask)
+    again = server.post(f"{router}/decisions", json=request)
     header = server.post(
         f"{router}/decisions", json={"context": "a"}, headers={"idempotency-key": "k1"}
     )
-    other = server.post(f"{router}/decisions", json={**ask, "key": "k2"})
+    other = server.post(f"{router}/decisions", json={**request, "key": "k2"})
     assert first.status_code == again.status_code == header.status_code == 201
     assert first.content == again.content == header.content
     assert other.content != first.content
 
 
-def test_a_key_is_for_one_request_only(server: ServerClient, router: str) -> None:
+def test_a_key_cannot_be_used_for_another_request(server: ServerClient, router: str) -> None:
     server.decide(router, context="a", key="used")
     wrong = server.post(f"{router}/decisions", json={"context": "b", "key": "used"})
     assert assert_error(wrong, 422)["code"] == "key_reused"
@@ -72,7 +68,7 @@ def test_a_key_is_for_one_request_only(server: ServerClient, router: str) -> Non
 
 
 class GatedHandler(CommandHandler):
-    """Waits before it decides."""
+    """A handler that waits for its gate before it performs commands."""
 
     gate: threading.Event
 
@@ -87,9 +83,9 @@ def test_a_key_in_flight_is_refused_until_it_is_answered(tmp_path: Path) -> None
 
     def make_handler(settings: ServerSettings) -> Any:
         def make() -> GatedHandler:
-            keeper = GatedHandler(RouterRepository(open_store(settings.store), "gated"))
-            keeper.gate = gate
-            return keeper
+            handler = GatedHandler(RouterRepository(open_store(settings.store), "gated"))
+            handler.gate = gate
+            return handler
 
         return make
 
@@ -127,9 +123,7 @@ def test_a_reward_counts_once(server: ServerClient, router: str) -> None:
     "body",
     ['{"value": 1.5}', '{"value": -0.1}', '{"value": "1"}', '{"value": null}', "{}"],
 )
-def test_a_reward_that_makes_no_sense_changes_nothing(
-    server: ServerClient, router: str, body: str
-) -> None:
+def test_an_invalid_reward_changes_nothing(server: ServerClient, router: str, body: str) -> None:
     decision = server.decide(router)["id"]
     before = server.get(f"{router}/status").json()
     headers = {"content-type": "application/json"}
@@ -140,7 +134,7 @@ def test_a_reward_that_makes_no_sense_changes_nothing(
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "0x1", "01"])
-def test_a_number_that_is_none_is_refused(server: ServerClient, router: str, number: str) -> None:
+def test_an_invalid_number_is_refused(server: ServerClient, router: str, number: str) -> None:
     path = f"/v1/decisions/{server.decide(router)['id']}/reward"
     headers = {"content-type": "application/json"}
     answer = server.post(path, content=f'{{"value": {number}}}', headers=headers)
@@ -148,18 +142,26 @@ def test_a_number_that_is_none_is_refused(server: ServerClient, router: str, num
     assert "error" in answer.json()
 
 
-def test_what_was_never_made_is_unknown(server: ServerClient, router: str) -> None:
+def test_unknown_decisions_and_routers_are_not_found(server: ServerClient, router: str) -> None:
     name = router.rpartition("/")[2]
-    for id in (f"{name}.1.99999", f"{name}.999.1", "nobody.1.1", "d7", f"{name}.1", "%00", "é.1.1"):
-        for end, body in (("reward", {"value": 1.0}), ("activate", None), ("cancel", None)):
-            answer = server.post(f"/v1/decisions/{id}/{end}", json=body)
+    for id in (
+        f"{name}.1.99999",
+        f"{name}.999.1",
+        "unknown.1.1",
+        "d7",
+        f"{name}.1",
+        "%00",
+        "é.1.1",
+    ):
+        for action, body in (("reward", {"value": 1.0}), ("activate", None), ("cancel", None)):
+            answer = server.post(f"/v1/decisions/{id}/{action}", json=body)
             assert assert_error(answer, 404)["code"] == "no_such_decision"
         assert assert_error(server.get(f"/v1/decisions/{id}"), 404)["code"] == "no_such_decision"
-    answer = server.post("/v1/routers/nobody/decisions", json={})
+    answer = server.post("/v1/routers/unknown/decisions", json={})
     assert assert_error(answer, 404)["code"] == "no_such_router"
 
 
-def test_settled_costs_take_the_place_of_stated_ones(server: ServerClient) -> None:
+def test_settled_costs_replace_stated_ones(server: ServerClient) -> None:
     router = server.create_router()
     one = server.decide(router)
     server.post(f"/v1/decisions/{one['id']}/reward", json={"value": 1, "spend": {"usd": 2.5}})
@@ -168,7 +170,9 @@ def test_settled_costs_take_the_place_of_stated_ones(server: ServerClient) -> No
     assert costs["stated"] == one["spend"]["usd"]
 
 
-def test_a_deferred_decision_can_be_used_or_not(server: ServerClient, router: str) -> None:
+def test_a_deferred_decision_can_be_activated_or_cancelled(
+    server: ServerClient, router: str
+) -> None:
     used, unused = (server.decide(router, defer=True)["id"] for _ in range(2))
     assert server.get(f"/v1/decisions/{used}").json()["state"] == "deferred"
     assert server.post(f"/v1/decisions/{used}/activate").status_code == 200
@@ -179,7 +183,7 @@ def test_a_deferred_decision_can_be_used_or_not(server: ServerClient, router: st
     assert assert_error(answer, 409)["code"] == "invalid_state"
 
 
-def test_after_its_time_a_reward_is_late_and_says_so(server: ServerClient) -> None:
+def test_a_reward_after_the_deadline_is_late(server: ServerClient) -> None:
     router = server.create_router(wait=0.05, default=0.25)
     decision = server.decide(router)["id"]
     wait_until(lambda: server.get(f"/v1/decisions/{decision}").json()["state"] == "closed")
@@ -189,18 +193,18 @@ def test_after_its_time_a_reward_is_late_and_says_so(server: ServerClient) -> No
 
 
 def test_only_available_experts_are_drawn(server: ServerClient, router: str) -> None:
-    up = ["cat", "dan"]
-    assert set(server.decide(router, available=up)["subset"]) <= set(up)
-    nobody = server.post(f"{router}/decisions", json={"available": []})
-    assert assert_error(nobody, 422)["code"] == "bad_decision"
+    available = ["cat", "dan"]
+    assert set(server.decide(router, available=available)["subset"]) <= set(available)
+    no_experts = server.post(f"{router}/decisions", json={"available": []})
+    assert assert_error(no_experts, 422)["code"] == "bad_decision"
     unknown = server.post(f"{router}/decisions", json={"available": ["zoe"]})
     assert "zoe" in assert_error(unknown, 422)["message"]
 
 
-def test_a_batch_of_decisions_tells_each_its_own_fate(server: ServerClient, router: str) -> None:
-    asks = [{"context": "a"}, {"available": ["zoe"]}, {"key": "b"}, {"key": "b"}]
-    asks.append({"key": "b", "context": "another"})
-    answer = server.post(f"{router}/decisions:batch", json={"decisions": asks})
+def test_a_batch_of_decisions_has_a_result_for_each(server: ServerClient, router: str) -> None:
+    requests = [{"context": "a"}, {"available": ["zoe"]}, {"key": "b"}, {"key": "b"}]
+    requests.append({"key": "b", "context": "another"})
+    answer = server.post(f"{router}/decisions:batch", json={"decisions": requests})
     assert answer.status_code == 200
     results = answer.json()["results"]
     assert [one["status"] for one in results] == [201, 422, 201, 201, 422]
@@ -211,7 +215,7 @@ def test_a_batch_of_decisions_tells_each_its_own_fate(server: ServerClient, rout
     assert results[4]["error"]["code"] == "key_reused"
 
 
-def test_a_batch_of_rewards_tells_each_its_own_fate(server: ServerClient, router: str) -> None:
+def test_a_batch_of_rewards_has_a_result_for_each(server: ServerClient, router: str) -> None:
     other = server.create_router()
     one, two = server.decide(router)["id"], server.decide(other)["id"]
     rewards = [
@@ -219,7 +223,7 @@ def test_a_batch_of_rewards_tells_each_its_own_fate(server: ServerClient, router
         {"decision": two, "value": 0.5},
         {"decision": one, "value": 0.5},
         {"decision": one, "value": 0.9},
-        {"decision": "nobody.1.1", "value": 0.5},
+        {"decision": "unknown.1.1", "value": 0.5},
         {"decision": "nonsense", "value": 0.5},
         {"decision": two, "value": 7},
     ]
@@ -237,7 +241,7 @@ def test_a_batch_has_one_to_a_thousand_items(server: ServerClient, router: str) 
     assert_error(server.post(path, json={"decisions": []}), 422)
 
 
-def test_the_keeper_of_a_server_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_every_command_handler_has_its_own_owner_name(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/x.db"
     one, two = make_command_handler(store, 10.0), make_command_handler(store, 10.0)
     assert isinstance(one, CommandHandler)

@@ -1,4 +1,4 @@
-"""Requests of which some bytes were changed: each is answered, and none with a failure."""
+"""Requests with some changed bytes are all answered, and never with a server error."""
 
 import json
 import random
@@ -11,47 +11,47 @@ import pytest
 from bylot.server.routes import ROUTES
 from live_server import FIVE_EXPERTS, ServerClient
 
-WORDS = [b"null", b"1e999", b"-1", b"[]", b"{}", b'""', b"\\u0000", b"\xff", b"NaN", b"9" * 400]
+FRAGMENTS = [b"null", b"1e999", b"-1", b"[]", b"{}", b'""', b"\\u0000", b"\xff", b"NaN", b"9" * 400]
 
 
-def test_mutated_requests_are_answered_and_never_with_a_failure(server: ServerClient) -> None:
-    statuses = mutate(server, 2_000, seed=1)
+def test_mutated_requests_never_cause_a_server_error(server: ServerClient) -> None:
+    statuses = send_mutated_requests(server, 2_000, seed=1)
     assert {200, 201, 400, 404, 405, 422} <= set(statuses)
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_mutated_requests_are_answered(server: ServerClient) -> None:
-    mutate(server, 100_000, seed=2)
+    send_mutated_requests(server, 100_000, seed=2)
 
 
 def test_the_test_above_would_notice_a_failure(server: ServerClient) -> None:
     with pytest.raises(AssertionError, match="500"):
-        check(b"HTTP/1.1 500 Internal Server Error", b"", b"GET /")
+        check_response(b"HTTP/1.1 500 Internal Server Error", b"", b"GET /")
 
 
-def mutate(server: ServerClient, count: int, seed: int) -> list[int]:
-    """Send so many mutants over one connection, or the next when it is closed; their statuses."""
-    chance = random.Random(seed)
-    seeds = list(requests(server))
+def send_mutated_requests(server: ServerClient, count: int, seed: int) -> list[int]:
+    """Send mutated requests over connections that are reused, and return the statuses."""
+    rng = random.Random(seed)
+    seeds = list(list_valid_requests(server))
     statuses: list[int] = []
     while len(statuses) < count:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as line:
-            ear = line.makefile("rb")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            reader = connection.makefile("rb")
             while len(statuses) < count:
-                sent = mutant(chance, chance.choice(seeds))
-                line.sendall(sent)
-                head, body = heard(ear)
-                statuses.append(check(head, body, sent))
+                sent = mutate_request(rng, rng.choice(seeds))
+                connection.sendall(sent)
+                head, body = read_response(reader)
+                statuses.append(check_response(head, body, sent))
                 if b"connection: close" in head.lower():
                     break
     return statuses
 
 
-def requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """One that is right for every route: method, path, body."""
+def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """A valid request for every route: method, path, body."""
     router = server.create_router()
     known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
-    ask = {"context": "a", "available": ["ann", "bob"], "key": "k", "defer": False}
+    decision = {"context": "a", "available": ["ann", "bob"], "key": "k", "defer": False}
     reward = {"value": 0.5, "spend": {"usd": 1.5}, "key": "r"}
     bodies: dict[str, Any] = {
         "create_router": {
@@ -66,8 +66,8 @@ def requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
             "wait": None,
             "version": 1,
         },
-        "create_decision": ask,
-        "create_decisions": {"decisions": [ask, {}]},
+        "create_decision": decision,
+        "create_decisions": {"decisions": [decision, {}]},
         "create_reward": reward,
         "personalizer_reward": reward,
         "create_rewards": {"rewards": [{"decision": known["id"], **reward}]},
@@ -79,21 +79,25 @@ def requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
             yield route.method.encode(), route.path.format(**known).encode(), body
 
 
-def mutant(chance: random.Random, seed: tuple[bytes, bytes, bytes]) -> bytes:
+def mutate_request(rng: random.Random, seed: tuple[bytes, bytes, bytes]) -> bytes:
     """A request with some bytes of its path or body changed; its head stays HTTP."""
     method, path, body = seed
-    for _ in range(chance.choice([0, 1, 1, 2, 5])):
-        place = chance.randrange(len(body) + 1)
-        cut = place + chance.choice([0, 1, 3])
-        word = chance.choice([*WORDS, body[place : place + 9], bytes([chance.randrange(256)])])
-        body = body[:place] + word + body[cut:]
-    if chance.random() < 0.2:
-        place = chance.randrange(1, len(path) + 1)
-        path = (
-            path[:place] + chance.choice([b"%00", b"%ff", b"a", b"/", b"?limit=x"]) + path[place:]
+    for _ in range(rng.choice([0, 1, 1, 2, 5])):
+        position = rng.randrange(len(body) + 1)
+        cut = position + rng.choice([0, 1, 3])
+        fragment = rng.choice(
+            [*FRAGMENTS, body[position : position + 9], bytes([rng.randrange(256)])]
         )
-    if chance.random() < 0.05:
-        method = chance.choice([b"GET", b"POST", b"PUT", b"PATCH", b"OPTIONS"])
+        body = body[:position] + fragment + body[cut:]
+    if rng.random() < 0.2:
+        position = rng.randrange(1, len(path) + 1)
+        path = (
+            path[:position]
+            + rng.choice([b"%00", b"%ff", b"a", b"/", b"?limit=x"])
+            + path[position:]
+        )
+    if rng.random() < 0.05:
+        method = rng.choice([b"GET", b"POST", b"PUT", b"PATCH", b"OPTIONS"])
     head = b"%s %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n" % (
         method,
         path,
@@ -101,18 +105,18 @@ def mutant(chance: random.Random, seed: tuple[bytes, bytes, bytes]) -> bytes:
     return head + b"content-length: %d\r\n\r\n%s" % (len(body), body)
 
 
-def heard(ear: Any) -> tuple[bytes, bytes]:
-    """One answer."""
+def read_response(reader: Any) -> tuple[bytes, bytes]:
+    """Read one response: head and body."""
     lines = []
-    while (line := ear.readline()) not in (b"\r\n", b""):
+    while (line := reader.readline()) not in (b"\r\n", b""):
         lines.append(line)
     head = b"".join(lines)
     length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-    return head, ear.read(int(length or b"0"))
+    return head, reader.read(int(length or b"0"))
 
 
-def check(head: bytes, body: bytes, sent: bytes) -> int:
-    """The status of an answer: a success, or a refusal in the one shape."""
+def check_response(head: bytes, body: bytes, sent: bytes) -> int:
+    """The status of a response, which is a success or an error in the documented shape."""
     status = int(head.split(b" ")[1])
     assert status < 500, (status, body, sent)
     if status >= 400:

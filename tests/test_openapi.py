@@ -14,48 +14,48 @@ from bylot.server.routes import ROUTES
 from live_server import ServerClient
 
 
-def test_the_document_is_one_of_openapi() -> None:
-    made = build_openapi(ROUTES)
+def test_the_document_is_valid_openapi() -> None:
+    document = build_openapi(ROUTES)
     validator = validator_for(OPENAPI_31)(OPENAPI_31)
-    assert not [error.message for error in validator.iter_errors(made)]
-    broken = {**made, "paths": {"no slash": {"get": {}}}, "info": {}}
+    assert not [error.message for error in validator.iter_errors(document)]
+    broken = {**document, "paths": {"no slash": {"get": {}}}, "info": {}}
     assert list(validator.iter_errors(broken))
 
 
-def test_every_schema_is_one_and_every_reference_leads_somewhere() -> None:
-    made = build_openapi(ROUTES)
-    for schema in made["components"]["schemas"].values():
+def test_every_schema_is_valid_and_every_reference_resolves() -> None:
+    document = build_openapi(ROUTES)
+    for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
-    names = set(made["components"]["schemas"])
-    for ref in references(made):
+    names = set(document["components"]["schemas"])
+    for ref in list_references(document):
         assert ref.rpartition("/")[2] in names
 
 
-def references(part: Any) -> Iterator[str]:
+def list_references(part: Any) -> Iterator[str]:
     """All references below a part of the document."""
     if isinstance(part, dict):
         if isinstance(part.get("$ref"), str):
             yield part["$ref"]
         for inner in part.values():
-            yield from references(inner)
+            yield from list_references(inner)
     elif isinstance(part, list):
         for inner in part:
-            yield from references(inner)
+            yield from list_references(inner)
 
 
-def test_what_is_served_is_what_is_made(server: ServerClient) -> None:
+def test_the_served_document_equals_the_built_one(server: ServerClient) -> None:
     answer = server.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == json.loads(msgspec.json.encode(build_openapi(ROUTES)))
 
 
-def test_every_route_has_a_name_a_sentence_and_its_refusals() -> None:
-    made = build_openapi(ROUTES)
-    operations = [one for path in made["paths"].values() for one in path.values()]
+def test_every_route_has_an_id_a_summary_and_its_errors() -> None:
+    document = build_openapi(ROUTES)
+    operations = [one for path in document["paths"].values() for one in path.values()]
     assert len(operations) == len(ROUTES)
     assert len({one["operationId"] for one in operations}) == len(ROUTES)
     for route in ROUTES:
-        one = made["paths"][route.path][route.method.lower()]
+        one = document["paths"][route.path][route.method.lower()]
         assert one["summary"]
         assert {str(status) for status in error_statuses(route)} < set(one["responses"])
         if route.scope is not None:
@@ -63,7 +63,7 @@ def test_every_route_has_a_name_a_sentence_and_its_refusals() -> None:
 
 
 def test_a_route_that_takes_a_body_says_so(server: ServerClient) -> None:
-    """What the document promises of a body is what the parser wants."""
+    """A body is required in the document exactly if the parser requires it."""
     for route in ROUTES:
         one = build_openapi(ROUTES)["paths"][route.path][route.method.lower()]
         assert ("requestBody" in one) == (route.body is not None)

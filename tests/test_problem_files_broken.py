@@ -178,7 +178,7 @@ BROKEN_CSV_FILES = {
         "to groups.big",
     ),
     "odd size": ("bob,b,2,3", "bob,b,2,L", "pool.csv, line 3: invalid size 'L'", "a number"),
-    "nobody": (
+    "empty group": (
         "ann,a,1,7",
         "ann,a,1,4",
         "pool.yaml, line 8: group 'big' has no",

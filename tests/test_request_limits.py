@@ -40,14 +40,14 @@ def test_a_body_that_is_too_large_is_refused(server: ServerClient, path: str) ->
     assert fits.status_code == 201
 
 
-def test_a_body_that_hides_its_size_is_refused_too(server: ServerClient, path: str) -> None:
+def test_a_chunked_body_that_is_too_large_is_refused(server: ServerClient, path: str) -> None:
     parts = server.post(path, content=iter([b" " * 9_000] * 3), headers=JSON)
     assert assert_error(parts, 413)["code"] == "too_large"
     fits = server.post(path, content=iter([b" " * 9_000, b"{}"]), headers=JSON)
     assert fits.status_code == 201
 
 
-def test_a_body_of_another_kind_is_refused(server: ServerClient, path: str) -> None:
+def test_a_body_of_another_content_type_is_refused(server: ServerClient, path: str) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/xml"):
         answer = server.post(path, content=b"{}", headers={"content-type": kind})
         assert assert_error(answer, 415)["code"] == "unsupported_media_type"
@@ -69,7 +69,7 @@ def test_a_body_of_another_kind_is_refused(server: ServerClient, path: str) -> N
         b"[" * 9_000 + b"]" * 9_000,
     ],
 )
-def test_what_is_no_json_is_refused(server: ServerClient, path: str, body: bytes) -> None:
+def test_invalid_json_is_refused(server: ServerClient, path: str, body: bytes) -> None:
     answer = server.post(path, content=body, headers=JSON)
     assert answer.status_code in (400, 422)
     assert assert_error(answer, answer.status_code)
@@ -83,15 +83,13 @@ def test_what_is_no_json_is_refused(server: ServerClient, path: str, body: bytes
         b'{"defer": true, "context": ":", "defer": true}',
     ],
 )
-def test_a_field_that_is_there_twice_is_refused(
-    server: ServerClient, path: str, body: bytes
-) -> None:
+def test_a_duplicate_field_is_refused(server: ServerClient, path: str, body: bytes) -> None:
     answer = server.post(path, content=body, headers=JSON)
     assert "duplicate" in assert_error(answer, 422)["message"]
 
 
 @pytest.mark.parametrize(
-    ("ask", "field"),
+    ("request", "field"),
     [
         ({"context": "a" * 201}, "context"),
         ({"context": "a\n"}, "context"),
@@ -109,16 +107,16 @@ def test_a_field_that_is_there_twice_is_refused(
         ([], None),
     ],
 )
-def test_an_ask_that_is_out_of_bounds_names_the_field(
-    server: ServerClient, path: str, ask: Any, field: str | None
+def test_the_error_for_an_invalid_request_names_the_field(
+    server: ServerClient, path: str, request: Any, field: str | None
 ) -> None:
-    error = assert_error(server.post(path, json=ask), 422)
+    error = assert_error(server.post(path, json=request), 422)
     assert error.get("field") == field
 
 
-def test_what_is_just_within_bounds_is_taken(server: ServerClient, path: str) -> None:
-    ask = {"context": "é" * 200, "key": "~" * 200, "available": ["ann", "bob"]}
-    assert server.post(path, json=ask).status_code == 201
+def test_values_at_the_bounds_are_accepted(server: ServerClient, path: str) -> None:
+    request = {"context": "é" * 200, "key": "~" * 200, "available": ["ann", "bob"]}
+    assert server.post(path, json=request).status_code == 201
 
 
 @pytest.mark.parametrize("key", ["", "a" * 201, "a\tb"])
@@ -127,7 +125,7 @@ def test_a_key_in_a_header_has_the_same_bounds(server: ServerClient, path: str, 
     assert assert_error(answer, 422)["field"] == "Idempotency-Key"
 
 
-def test_a_header_that_means_something_is_sent_once(server: ServerClient, path: str) -> None:
+def test_a_duplicate_header_is_refused_if_it_has_a_meaning(server: ServerClient, path: str) -> None:
     twice = [*JSON.items(), ("idempotency-key", "one"), ("idempotency-key", "two")]
     answer = server.post(path, content=b"{}", headers=twice)
     assert assert_error(answer, 400)["field"] == "idempotency-key"
@@ -158,22 +156,22 @@ def test_requests_per_credential_are_limited(tmp_path: Path) -> None:
         assert server.get("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize(("rate", "at_once"), [(0.1, 10), (5.0, 10), (40.0, 80)])
-def test_a_burst_follows_the_rate_if_nothing_is_said(rate: float, at_once: int) -> None:
+@pytest.mark.parametrize(("rate", "burst"), [(0.1, 10), (5.0, 10), (40.0, 80)])
+def test_the_default_burst_follows_the_rate(rate: float, burst: int) -> None:
     rates = RateLimiter(rate, clock=lambda: 0.0)
-    for _ in range(at_once):
+    for _ in range(burst):
         rates.take("a")
     with pytest.raises(ApiError):
         rates.take("a")
 
 
-def test_a_bucket_fills_with_time_and_a_batch_leaves_debts() -> None:
+def test_a_rate_limit_refills_with_time_and_a_batch_can_overdraw_it() -> None:
     now = 0.0
     rates = RateLimiter(rate=2.0, burst=4, clock=lambda: now)
     rates.take("a", 6)
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(ApiError) as caught:
         rates.take("a")
-    assert refusal.value.retry_after == 1.5
+    assert caught.value.retry_after == 1.5
     rates.take("b")
     now = 1.5
     rates.take("a")
@@ -183,47 +181,55 @@ def test_a_bucket_fills_with_time_and_a_batch_leaves_debts() -> None:
 
 def test_no_stack_trace_leaves_the_server(caplog: pytest.LogCaptureFixture) -> None:
     found = to_api_error(RuntimeError("secret detail"))
-    told = found.body.error
+    error = found.body.error
     assert found.status == 500
-    assert "secret" not in told.message
+    assert "secret" not in error.message
     record = caplog.records[-1]
-    assert record.error_id in told.message  # type: ignore[attr-defined]
+    assert record.error_id in error.message  # type: ignore[attr-defined]
     assert record.exc_info
 
 
-def test_every_error_of_a_caller_has_a_status_of_its_own() -> None:
-    """A new kind of error must be thought about: nothing but the unforeseen is a 500."""
+def test_every_error_of_a_caller_has_a_client_status() -> None:
+    """A new kind of error needs a status: only unexpected errors are a 500."""
     import bylot.errors as kinds
 
-    elsewhere = {
+    outside_server = {
         "DataError",
         "SavedFileError",
         "TargetError",
         "InsufficientOverlap",
         "ServiceError",
     }
-    ours = {"BylotError", "LocatedError", "StoreError", "StoreCorrupted", "UnsupportedStore"}
+    server_faults = {
+        "BylotError",
+        "LocatedError",
+        "StoreError",
+        "StoreCorrupted",
+        "UnsupportedStore",
+    }
     for kind in vars(kinds).values():
         if not (isinstance(kind, type) and issubclass(kind, BylotError)):
             continue
-        if kind.__name__ in ours or elsewhere & {parent.__name__ for parent in kind.__mro__}:
+        if kind.__name__ in server_faults or outside_server & {
+            parent.__name__ for parent in kind.__mro__
+        }:
             continue
         assert 400 <= to_api_error(kind("x")).status != 500, kind
 
 
-def parsed(kind: type[Any], body: bytes) -> type[Any] | int:
-    """The type of what a body says, or the status of its refusal."""
+def parse_or_status(kind: type[Any], body: bytes) -> type[Any] | int:
+    """The type of the parsed body, or the status of the error."""
     try:
         return type(request_parsing.parse_json_body(msgspec.json.Decoder(kind), body, None))
-    except ApiError as refusal:
-        return refusal.status
+    except ApiError as error:
+        return error.status
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
-def test_parsing_gives_a_value_or_a_refusal(body: bytes) -> None:
+def test_parsing_gives_a_value_or_an_error(body: bytes) -> None:
     for kind in (DecisionRequest, RewardRequest):
-        assert parsed(kind, body) in (kind, 400, 422)
+        assert parse_or_status(kind, body) in (kind, 400, 422)
 
 
 TREES = st.recursive(
@@ -241,95 +247,97 @@ TREES = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(TREES)
-def test_any_json_is_a_value_or_a_refusal_and_has_no_doubles(tree: Any) -> None:
+def test_any_json_gives_a_value_or_an_error_without_duplicate_fields(tree: Any) -> None:
     body = json.dumps(tree).encode()
     request_parsing.DUPLICATE_FIELD_DECODER.decode(body.decode())
-    assert parsed(RewardRequest, body) in (RewardRequest, 422)
+    assert parse_or_status(RewardRequest, body) in (RewardRequest, 422)
 
 
-def talk(port: int, sent: bytes) -> bytes:
-    """What a server says to raw bytes until it hangs up."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
-        line.sendall(sent)
-        heard = b""
-        while part := line.recv(65_536):
-            heard += part
-        return heard
+def send_raw_bytes(port: int, sent: bytes) -> bytes:
+    """Send raw bytes and return the answer until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(sent)
+        received = b""
+        while part := connection.recv(65_536):
+            received += part
+        return received
 
 
 def test_malformed_http_is_rejected_in_the_same_shape(server: ServerClient) -> None:
-    heard = talk(server.port, b"NONSENSE\r\n\r\n")
-    head, _, body = heard.partition(b"\r\n\r\n")
+    received = send_raw_bytes(server.port, b"NONSENSE\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
     assert json.loads(body)["error"]["code"] == "malformed"
 
 
-def test_an_answer_without_a_body_is_sent_whole(server: ServerClient) -> None:
-    """Its head is kept for what follows, and nothing does."""
+def test_an_answer_without_a_body_is_sent_completely(server: ServerClient) -> None:
+    """The head must be sent although no body follows."""
     router = server.create_router()
     assert server.delete(router).status_code == 204
     assert server.head("/healthz").status_code == 405
-    heard = talk(
+    received = send_raw_bytes(
         server.port, b"HEAD /sign-in HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     )
-    assert heard.startswith(b"HTTP/1.1 200")
-    assert heard.endswith(b"\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 200")
+    assert received.endswith(b"\r\n\r\n")
 
 
 def test_expect_100_continue_is_answered(server: ServerClient, path: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n"
-        line.sendall(f"{head}content-length: 2\r\nconnection: close\r\n\r\n".encode())
-        assert line.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        line.sendall(b"{}")
-        assert line.recv(100).startswith(b"HTTP/1.1 201")
+        connection.sendall(f"{head}content-length: 2\r\nconnection: close\r\n\r\n".encode())
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"{}")
+        assert connection.recv(100).startswith(b"HTTP/1.1 201")
 
 
-def test_a_head_without_end_is_refused(server: ServerClient) -> None:
-    heard = talk(server.port, b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000)
-    assert heard.startswith(b"HTTP/1.1 431")
+def test_a_head_that_is_too_long_is_refused(server: ServerClient) -> None:
+    received = send_raw_bytes(server.port, b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000)
+    assert received.startswith(b"HTTP/1.1 431")
 
 
 def test_connections_that_time_out_are_closed(tmp_path: Path) -> None:
     with live_server(tmp_path, body_timeout_s=0.2, idle_timeout_s=0.2) as server:
-        assert talk(server.port, b"") == b""
-        assert talk(server.port, b"GET / HT").startswith(b"HTTP/1.1 408")
-        begun = b"POST /v1/routers HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
-        heard = talk(server.port, begun)
-        assert heard.startswith(b"HTTP/1.1 408")
-        assert b'"too_slow"' in heard
+        assert send_raw_bytes(server.port, b"") == b""
+        assert send_raw_bytes(server.port, b"GET / HT").startswith(b"HTTP/1.1 408")
+        incomplete = b"POST /v1/routers HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
+        received = send_raw_bytes(server.port, incomplete)
+        assert received.startswith(b"HTTP/1.1 408")
+        assert b'"too_slow"' in received
         assert server.get("/readyz").status_code == 200
 
 
-def test_trailers_without_end_are_refused(server: ServerClient, path: str) -> None:
+def test_trailers_that_are_too_long_are_refused(server: ServerClient, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
     body = b"2\r\n{}\r\n0\r\n"
     few = b"x: a\r\n" * 10 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
-        line.sendall(head.encode() + body + few)
-        assert line.recv(100).startswith(b"HTTP/1.1 201")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(head.encode() + body + few)
+        assert connection.recv(100).startswith(b"HTTP/1.1 201")
     many = b"".join(b"x%d: %s\r\n" % (n, b"a" * 1000) for n in range(2000))
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
-        with contextlib.suppress(ConnectionError):  # it hangs up while we are talking
-            line.sendall(head.encode() + body + many)
-        heard = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        with contextlib.suppress(
+            ConnectionError
+        ):  # the server closes the connection during the request
+            connection.sendall(head.encode() + body + many)
+        received = b""
         with contextlib.suppress(ConnectionError):
-            heard = line.recv(100)
-    assert not heard or heard.startswith(b"HTTP/1.1 431")
+            received = connection.recv(100)
+    assert not received or received.startswith(b"HTTP/1.1 431")
 
 
 def test_bytes_between_requests_do_not_keep_a_connection_open(tmp_path: Path) -> None:
     with (
         live_server(tmp_path, idle_timeout_s=0.3) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,
+        socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection,
     ):
-        line.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert line.recv(1000).startswith(b"HTTP/1.1 200")
-        line.sendall(b"\r\n")
-        while line.recv(1000):
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"\r\n")
+        while connection.recv(1000):
             pass
 
 
-def test_a_number_of_thousands_of_digits_is_no_failure() -> None:
+def test_a_number_of_thousands_of_digits_is_parsed() -> None:
     text = '{"a": 1, "x": ' + "9" * 5_000 + "}"
     request_parsing.DUPLICATE_FIELD_DECODER.decode(text)

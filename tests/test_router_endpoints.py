@@ -1,4 +1,4 @@
-"""Routers over HTTP: made, listed, looked at, edited while they run, forgotten."""
+"""Routers over HTTP: create, list, get, edit while they run, delete."""
 
 import logging
 import threading
@@ -10,12 +10,12 @@ from bylot.policies import noisy_or
 from live_server import FIVE_EXPERTS, ServerClient, assert_error
 
 
-def problem(**changes: Any) -> dict[str, Any]:
+def make_problem_body(**changes: Any) -> dict[str, Any]:
     """The problem of five experts, with changes."""
     return {**FIVE_EXPERTS, **changes}
 
 
-def test_the_log_of_the_server_has_who_made_edited_and_deleted_routers(
+def test_the_server_logs_created_edited_and_deleted_routers(
     server: ServerClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "bylot.server")
@@ -25,33 +25,33 @@ def test_the_log_of_the_server_has_who_made_edited_and_deleted_routers(
         "expected a"
     )
     server.delete(path)
-    said = [one for one in caplog.records if getattr(one, "router", "") == path.split("/")[-1]]
-    assert [one.getMessage().split()[-1] for one in said] == ["created", "edited", "deleted"]
+    records = [one for one in caplog.records if getattr(one, "router", "") == path.split("/")[-1]]
+    assert [one.getMessage().split()[-1] for one in records] == ["created", "edited", "deleted"]
 
 
-def test_a_new_router_says_its_terms_and_how_it_stands(server: ServerClient) -> None:
+def test_a_new_router_returns_its_config_and_status(server: ServerClient) -> None:
     body = {"name": "new", "problem": FIVE_EXPERTS, "seed": 7, "wait": 60, "aggregate": "sum"}
-    made = server.post("/v1/routers", json=body)
-    assert made.status_code == 201
-    terms = made.json()["config"]
-    assert terms["problem"] == FIVE_EXPERTS
-    assert (terms["seed"], terms["wait"], terms["aggregate"]) == (7, 60, "sum")
-    assert terms["policy"]["name"] == "distinct"
-    assert server.get("/v1/routers/new").json() == made.json()
-    assert server.get("/v1/routers/new/status").json() == made.json()["status"]
-    taken = server.post("/v1/routers", json=body)
-    assert assert_error(taken, 409)["code"] == "name_taken"
+    created = server.post("/v1/routers", json=body)
+    assert created.status_code == 201
+    config = created.json()["config"]
+    assert config["problem"] == FIVE_EXPERTS
+    assert (config["seed"], config["wait"], config["aggregate"]) == (7, 60, "sum")
+    assert config["policy"]["name"] == "distinct"
+    assert server.get("/v1/routers/new").json() == created.json()
+    assert server.get("/v1/routers/new/status").json() == created.json()["status"]
+    duplicate = server.post("/v1/routers", json=body)
+    assert assert_error(duplicate, 409)["code"] == "name_taken"
 
 
 def test_a_policy_can_have_settings(server: ServerClient) -> None:
     policy = {"name": "distinct", "settings": {"eps": 0.1}}
-    made = server.post(
+    created = server.post(
         "/v1/routers", json={"name": "set", "problem": FIVE_EXPERTS, "policy": policy}
     )
-    assert made.json()["config"]["policy"]["eps"] == 0.1
+    assert created.json()["config"]["policy"]["eps"] == 0.1
 
 
-def test_a_policy_that_was_left_to_the_problem_is_told(server: ServerClient) -> None:
+def test_the_policy_selected_by_auto_is_reported(server: ServerClient) -> None:
     policy = {"name": "auto", "settings": {"propensities": False}}
     path = server.create_router(policy=policy)
     view = server.get(path).json()
@@ -61,14 +61,14 @@ def test_a_policy_that_was_left_to_the_problem_is_told(server: ServerClient) -> 
         "pace": 1.25,
         "guard": True,
     }
-    made = server.decide(path)
-    assert (made["propensity"], made["inclusion"]) == (None, None)
-    assert made["draw_probabilities"] is None
-    assert server.get(f"/v1/decisions/{made['id']}").json()["decision"] == made
-    *_, line = server.get(f"{path}/events").json()["events"]
-    assert (line["body"]["propensity"], line["body"]["inclusion"]) == (None, None)
-    told = server.post(f"/v1/decisions/{made['id']}/reward", json={"value": 0.5})
-    assert told.json()["receipt"] == "learned"
+    created = server.decide(path)
+    assert (created["propensity"], created["inclusion"]) == (None, None)
+    assert created["draw_probabilities"] is None
+    assert server.get(f"/v1/decisions/{created['id']}").json()["decision"] == created
+    *_, event = server.get(f"{path}/events").json()["events"]
+    assert (event["body"]["propensity"], event["body"]["inclusion"]) == (None, None)
+    rewarded = server.post(f"/v1/decisions/{created['id']}/reward", json={"value": 0.5})
+    assert rewarded.json()["receipt"] == "learned"
 
 
 @pytest.mark.parametrize(
@@ -82,41 +82,41 @@ def test_a_policy_that_was_left_to_the_problem_is_told(server: ServerClient) -> 
         {"name": "omd", "settings": {"dual": {"kind": "none"}}},
     ],
 )
-def test_a_policy_that_there_is_not_is_refused(server: ServerClient, policy: Any) -> None:
+def test_an_unknown_policy_or_setting_is_refused(server: ServerClient, policy: Any) -> None:
     answer = server.post(
         "/v1/routers", json={"name": "bad", "problem": FIVE_EXPERTS, "policy": policy}
     )
     assert assert_error(answer, 422)["code"] == "bad_policy"
 
 
-def test_a_setting_that_there_is_not_is_told_from_those_there_are(server: ServerClient) -> None:
+def test_an_unknown_setting_is_refused_with_a_suggestion(server: ServerClient) -> None:
     for settings, remedy in (
         ({"explor": 0.02}, "policy 'noisy-or' has no setting 'explor'; did you mean 'explore'?"),
         ({"name": "omd"}, "policy 'noisy-or' has no setting 'name'"),
     ):
         policy = {"name": "noisy-or", "settings": settings}
         body = {"name": "bad", "problem": FIVE_EXPERTS, "policy": policy}
-        said = assert_error(server.post("/v1/routers", json=body), 422)["message"]
-        assert said.startswith(remedy)
+        error = assert_error(server.post("/v1/routers", json=body), 422)["message"]
+        assert error.startswith(remedy)
     policy = {"name": "noisy-or", "settings": {"explore": 0.02}}
-    good = server.post(
+    accepted = server.post(
         "/v1/routers", json={"name": "exploring", "problem": FIVE_EXPERTS, "policy": policy}
     )
-    assert good.json()["config"]["policy"]["explore"] == 0.02
+    assert accepted.json()["config"]["policy"]["explore"] == 0.02
 
 
-def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
+def test_more_contexts_than_fit_are_refused_at_creation(
     server: ServerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
     body = {"name": "wide", "problem": FIVE_EXPERTS, "policy": "noisy-or"}
-    said = assert_error(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
-    assert said["code"] == "bad_policy"
-    assert "declare at most 6, or take 'distinct'" in said["message"]
-    made = server.post("/v1/routers", json={**body, "max_contexts": 6})
-    assert made.json()["status"]["max_contexts"] == 6
-    usual = server.post("/v1/routers", json={**body, "name": "usual"})
-    assert usual.json()["config"]["max_contexts"] == 6
+    error = assert_error(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
+    assert error["code"] == "bad_policy"
+    assert "declare at most 6, or take 'distinct'" in error["message"]
+    created = server.post("/v1/routers", json={**body, "max_contexts": 6})
+    assert created.json()["status"]["max_contexts"] == 6
+    default = server.post("/v1/routers", json={**body, "name": "usual"})
+    assert default.json()["config"]["max_contexts"] == 6
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_contexts_that_there_is_no_room_for_are_refused_when_a_router_is_made(
         ),
     ],
 )
-def test_an_edit_that_is_refused_says_what_can_be_done_with_a_router_that_runs(
+def test_a_refused_edit_has_a_remedy_for_a_running_router(
     server: ServerClient, edit: dict[str, Any], remedy: str
 ) -> None:
     router = server.create_router()
@@ -156,16 +156,18 @@ def test_an_edit_that_is_refused_says_what_can_be_done_with_a_router_that_runs(
         ({"nope": 1}, "invalid"),
     ],
 )
-def test_a_problem_that_makes_no_sense_is_refused(
+def test_an_invalid_problem_is_refused(
     server: ServerClient, changes: dict[str, Any], code: str
 ) -> None:
-    answer = server.post("/v1/routers", json={"name": "bad", "problem": problem(**changes)})
+    answer = server.post(
+        "/v1/routers", json={"name": "bad", "problem": make_problem_body(**changes)}
+    )
     assert assert_error(answer, 422)["code"] == code
     assert_error(server.get("/v1/routers/bad"), 404)
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a.b", "-a", "a" * 64, "a\n", "é", "a/b", "a b"])
-def test_a_name_is_short_and_plain(server: ServerClient, name: str) -> None:
+def test_an_invalid_name_is_refused(server: ServerClient, name: str) -> None:
     answer = server.post("/v1/routers", json={"name": name, "problem": FIVE_EXPERTS})
     assert assert_error(answer, 422)["field"] == "name"
 
@@ -195,7 +197,7 @@ def test_routers_are_listed_page_by_page(server: ServerClient) -> None:
         "a&" * 99,
     ],
 )
-def test_a_page_that_there_is_not_is_refused(server: ServerClient, query: str) -> None:
+def test_an_invalid_page_query_is_refused(server: ServerClient, query: str) -> None:
     assert assert_error(server.get(f"/v1/routers?{query}"), 422)["code"] == "invalid"
 
 
@@ -203,21 +205,21 @@ def test_the_log_is_read_page_by_page(server: ServerClient) -> None:
     router = server.create_router()
     decisions = [server.decide(router, context=f"c{n}")["id"] for n in range(3)]
     server.post(f"/v1/decisions/{decisions[0]}/reward", json={"value": 0.5})
-    lines, after = [], -1
+    events, after = [], -1
     while after is not None:
         page = server.get(f"{router}/events", params={"after": after, "limit": 2}).json()
-        lines += page["events"]
+        events += page["events"]
         after = page["next"]
-    assert [one["seq"] for one in lines] == [0, 1, 2, 3, 4]
+    assert [one["seq"] for one in events] == [0, 1, 2, 3, 4]
     kinds = ["created", "decided", "decided", "decided", "rewarded"]
-    assert [one["kind"] for one in lines] == kinds
-    assert lines[1]["body"]["context"] == "c0"
-    assert lines[4]["body"]["value"] == 0.5
-    assert lines[4]["of"] == 1
-    assert_error(server.get("/v1/routers/nobody/events"), 404)
+    assert [one["kind"] for one in events] == kinds
+    assert events[1]["body"]["context"] == "c0"
+    assert events[4]["body"]["value"] == 0.5
+    assert events[4]["of"] == 1
+    assert_error(server.get("/v1/routers/unknown/events"), 404)
 
 
-def test_a_deleted_router_is_gone_and_its_name_is_free(server: ServerClient) -> None:
+def test_a_deleted_router_is_not_found_and_its_name_can_be_reused(server: ServerClient) -> None:
     router = server.create_router()
     decision = server.decide(router)["id"]
     assert server.delete(router).status_code == 204
@@ -240,19 +242,21 @@ def test_a_paused_expert_is_not_asked_until_it_is_resumed(server: ServerClient) 
     assert "paused" not in resumed.json()["config"]
 
 
-def test_experts_come_and_go(server: ServerClient) -> None:
+def test_experts_can_be_added_and_removed(server: ServerClient) -> None:
     share = {"share": "young", "members": ["cat", "eve"], "at_least": 0.1}
-    router = server.create_router(problem=problem(limits=[{"cost": "usd", "at_most": 3.0}, share]))
-    fay = {"name": "fay", "costs": {"usd": 0.2, "junior": 1}, "shares": ["young"]}
-    added = server.patch(router, json={"add": [fay], "remove": ["cat"]})
+    router = server.create_router(
+        problem=make_problem_body(limits=[{"cost": "usd", "at_most": 3.0}, share])
+    )
+    new_expert = {"name": "fay", "costs": {"usd": 0.2, "junior": 1}, "shares": ["young"]}
+    added = server.patch(router, json={"add": [new_expert], "remove": ["cat"]})
     assert added.status_code == 200, added.text
-    terms = added.json()["config"]["problem"]
-    assert terms["experts"] == ["ann", "bob", "dan", "eve", "fay"]
-    assert terms["costs"]["usd"] == [4.0, 3.0, 1.0, 0.5, 0.2]
-    assert terms["limits"][1]["members"] == ["eve", "fay"]
+    config = added.json()["config"]["problem"]
+    assert config["experts"] == ["ann", "bob", "dan", "eve", "fay"]
+    assert config["costs"]["usd"] == [4.0, 3.0, 1.0, 0.5, 0.2]
+    assert config["limits"][1]["members"] == ["eve", "fay"]
     assert set(server.decide(router, available=["fay"])["subset"]) == {"fay"}
-    gone = server.post(f"{router}/decisions", json={"available": ["cat"]})
-    assert assert_error(gone, 422)["code"] == "bad_decision"
+    departed = server.post(f"{router}/decisions", json={"available": ["cat"]})
+    assert assert_error(departed, 422)["code"] == "bad_decision"
 
 
 @pytest.mark.parametrize(
@@ -269,23 +273,21 @@ def test_experts_come_and_go(server: ServerClient) -> None:
         {"nope": 1},
     ],
 )
-def test_an_edit_that_makes_no_sense_changes_nothing(
-    server: ServerClient, edit: dict[str, Any]
-) -> None:
+def test_an_invalid_edit_changes_nothing(server: ServerClient, edit: dict[str, Any]) -> None:
     router = server.create_router()
     before = server.get(router).json()
     assert_error(server.patch(router, json=edit), 422)
     assert server.get(router).json() == before
 
 
-def test_a_limit_is_changed_and_its_version_counts(server: ServerClient) -> None:
+def test_a_limit_can_be_changed_and_the_version_increases(server: ServerClient) -> None:
     router = server.create_router()
     looser = {"version": 1, "limits": [{"cost": "usd", "at_most": 5.0}], "wait": 9.0}
     changed = server.patch(router, json=looser)
-    terms = changed.json()["config"]
-    assert terms["version"] == 2
-    assert terms["problem"]["limits"] == [{"cost": "usd", "at_most": 5.0}]
-    assert terms["wait"] == 9.0
+    config = changed.json()["config"]
+    assert config["version"] == 2
+    assert config["problem"]["limits"] == [{"cost": "usd", "at_most": 5.0}]
+    assert config["wait"] == 9.0
     assert assert_error(server.patch(router, json=looser), 409)["code"] == "invalid_state"
     unset = server.patch(router, json={"wait": None})
     assert "wait" not in unset.json()["config"]
@@ -293,7 +295,7 @@ def test_a_limit_is_changed_and_its_version_counts(server: ServerClient) -> None
     assert kinds == ["created", "edited", "edited"]
 
 
-def test_of_two_edits_at_once_none_is_lost(server: ServerClient) -> None:
+def test_concurrent_edits_are_all_applied(server: ServerClient) -> None:
     router = server.create_router(wait=9.0)
     edits = [{"pause": ["ann"]}, {"pause": ["bob"]}, {"wait": 5.0}, {"default": 0.5}]
     codes = []
@@ -305,14 +307,14 @@ def test_of_two_edits_at_once_none_is_lost(server: ServerClient) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    terms = server.get(router).json()["config"]
+    config = server.get(router).json()["config"]
     assert codes == [200] * 4
-    assert terms["version"] == 5
-    assert set(terms["paused"]) == {"ann", "bob"}
-    assert (terms["wait"], terms["default"]) == (5.0, 0.5)
+    assert config["version"] == 5
+    assert set(config["paused"]) == {"ann", "bob"}
+    assert (config["wait"], config["default"]) == (5.0, 0.5)
 
 
-def test_a_path_or_a_method_that_there_is_not_says_so(server: ServerClient) -> None:
+def test_unknown_paths_and_methods_are_refused(server: ServerClient) -> None:
     assert assert_error(server.get("/v2/routers"), 404)["code"] == "not_found"
     assert assert_error(server.get("/v1/routers/a/nothing"), 404)["code"] == "not_found"
     assert assert_error(server.get("/v1/routers/"), 404)["code"] == "not_found"
@@ -323,7 +325,7 @@ def test_a_path_or_a_method_that_there_is_not_says_so(server: ServerClient) -> N
     assert server.get("/readyz").json() == {"status": "ready"}
 
 
-def test_answers_are_not_to_be_guessed_at_by_browsers(server: ServerClient) -> None:
+def test_answers_have_headers_against_content_sniffing(server: ServerClient) -> None:
     for answer in (server.get("/healthz"), server.get("/nothing"), server.put("/v1/routers")):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "access-control-allow-origin" not in answer.headers

@@ -1,4 +1,4 @@
-"""Fuzzed requests against the served OpenAPI document: no 5xx, nothing that it does not say."""
+"""Fuzzed requests against the served OpenAPI document: no 5xx, only documented answers."""
 
 import contextlib
 import os
@@ -31,35 +31,35 @@ CHECKS = [
 CASES = int(os.environ.get("BYLOT_FUZZ", "6"))  # of each operation and kind
 
 
-def test_fuzzed_requests_are_answered_as_the_document_says(server: ServerClient) -> None:
-    assert fuzz(server, CASES) >= 20 * CASES
+def test_fuzzed_requests_get_documented_answers(server: ServerClient) -> None:
+    assert send_fuzzed_requests(server, CASES) >= 20 * CASES
 
 
-def test_the_test_above_would_notice_an_answer_that_the_document_does_not_have(
+def test_the_test_above_would_notice_an_undocumented_answer(
     server: ServerClient,
 ) -> None:
     schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
     methods = server.app.table.fixed["/healthz"]
-    right = methods["GET"]
-    methods["GET"] = Endpoint(server.app.state, right.route._replace(function=teapot))
+    original = methods["GET"]
+    methods["GET"] = Endpoint(server.app.state, original.route._replace(function=answer_418))
     with pytest.raises(FailureGroup, match="418"):
-        play(schema["/healthz"]["get"], schemathesis.GenerationMode.POSITIVE, 1)
-    methods["GET"] = right
+        fuzz_operation(schema["/healthz"]["get"], schemathesis.GenerationMode.POSITIVE, 1)
+    methods["GET"] = original
 
 
-async def teapot(request: ApiRequest[None, None]) -> HttpResponse:
-    """Something else."""
+async def answer_418(request: ApiRequest[None, None]) -> HttpResponse:
+    """An answer that is not documented."""
     return HttpResponse(418)
 
 
 @pytest.mark.slow
-def test_ten_thousand_fuzzed_requests_are_answered_as_the_document_says(
+def test_ten_thousand_fuzzed_requests_get_documented_answers(
     server: ServerClient,
 ) -> None:
-    assert fuzz(server, 260) >= 10_000
+    assert send_fuzzed_requests(server, 260) >= 10_000
 
 
-def fuzz(server: ServerClient, cases: int) -> int:
+def send_fuzzed_requests(server: ServerClient, cases: int) -> int:
     """Send requests to every operation, with and against its schema, to what there is and to what
     there is not; how many were sent.
     """
@@ -71,20 +71,24 @@ def fuzz(server: ServerClient, cases: int) -> int:
         assert isinstance(result, Ok)
         operation = result.ok()
         for mode in schemathesis.GenerationMode:
-            sent += play(operation, mode, cases)
-            place = {name: known[name] for name in known if f"{{{name}}}" in operation.path}
-            if place and operation.method != "delete":
-                sent += play(operation, mode, cases, path_parameters=place)
+            sent += fuzz_operation(operation, mode, cases)
+            path_parameters = {
+                name: known[name] for name in known if f"{{{name}}}" in operation.path
+            }
+            if path_parameters and operation.method != "delete":
+                sent += fuzz_operation(operation, mode, cases, path_parameters=path_parameters)
     assert server.get(router).status_code == 200
     return sent
 
 
-def play(operation: Any, mode: schemathesis.GenerationMode, cases: int, **fixed: Any) -> int:
-    """Send so many requests to one operation."""
+def fuzz_operation(
+    operation: Any, mode: schemathesis.GenerationMode, cases: int, **fixed: Any
+) -> int:
+    """Send fuzzed requests to one operation and return their number."""
     sent = 0
     try:
         strategy = operation.as_strategy(mode, **fixed)
-    except Unsatisfiable:  # nothing that could be sent is against this schema
+    except Unsatisfiable:  # no request violates this schema
         return 0
 
     @settings(

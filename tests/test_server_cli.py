@@ -52,7 +52,7 @@ def server(store: str) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> str:
+def problem_file(tmp_path: Path) -> str:
     file = tmp_path / "pool.yaml"
     file.write_text(POOL, encoding="utf-8")
     return str(file)
@@ -65,34 +65,38 @@ def run_verb(
     """Run a verb against the server and return what it prints."""
     monkeypatch.setenv("BYLOT_SERVER", server.url)
 
-    def verb(*words: str, ends: int = 0) -> str:
-        assert main(words) == ends
+    def verb(*words: str, exit_code: int = 0) -> str:
+        assert main(words) == exit_code
         printed = capsys.readouterr()
-        return printed.out if ends == 0 else printed.err
+        return printed.out if exit_code == 0 else printed.err
 
     return verb
 
 
-def test_a_router_from_its_making_to_its_end(run_verb: RunVerb, pool: str) -> None:
-    made = run_verb("router", "create", "life", pool, "--policy", "omd")
-    assert made == "life: 4 experts, policy omd\n"
+def test_the_life_of_a_router_from_creation_to_deletion(
+    run_verb: RunVerb, problem_file: str
+) -> None:
+    created = run_verb("router", "create", "life", problem_file, "--policy", "omd")
+    assert created == "life: 4 experts, policy omd\n"
     first = run_verb("decide", "life", "--context", "chest pain").split()[0]
     assert re.fullmatch(r"life\.\d+\.1", first)
     assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "learned\n"
     assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
-    assert "already has reward 0.5" in run_verb("reward", first, "0.6", ends=1)
+    assert "already has reward 0.5" in run_verb("reward", first, "0.6", exit_code=1)
     shown = run_verb("router", "show", "life")
     assert shown.startswith("life, policy omd, configuration version 1\n1 decisions, 1 re")
     assert "usd <=" in shown
     assert "life" in run_verb("router", "list")
-    assert "add --yes" in run_verb("router", "delete", "life", ends=2)
+    assert "add --yes" in run_verb("router", "delete", "life", exit_code=2)
     assert run_verb("router", "delete", "life", "--yes") == "life is deleted\n"
-    assert "no router named 'life'" in run_verb("decide", "life", ends=1)
+    assert "no router named 'life'" in run_verb("decide", "life", exit_code=1)
 
 
-def test_everything_can_be_had_as_json(run_verb: RunVerb, pool: str) -> None:
-    made = json.loads(run_verb("router", "create", "plain", pool, "--policy", "omd", "--json"))
-    assert made == {"created": "plain", "policy": "omd"}
+def test_every_verb_can_print_json(run_verb: RunVerb, problem_file: str) -> None:
+    created = json.loads(
+        run_verb("router", "create", "plain", problem_file, "--policy", "omd", "--json")
+    )
+    assert created == {"created": "plain", "policy": "omd"}
     words = ("decide", "plain", "--available", "ann, eve", "--as", "visit-1", "--json")
     decision = json.loads(run_verb(*words))
     assert set(decision["subset"]) <= {"ann", "eve"}
@@ -107,16 +111,16 @@ def test_everything_can_be_had_as_json(run_verb: RunVerb, pool: str) -> None:
     assert main(["reward", "plain.1.77", "1", "--json"]) == 1
 
 
-def test_a_router_says_which_policy_it_has_and_takes_its_settings(
-    run_verb: RunVerb, pool: str
-) -> None:
-    usual = run_verb("router", "create", "usual", pool)
-    assert usual == "usual: 4 experts, policy auto: distinct\n"
+def test_policies_with_settings_are_shown_for_routers(run_verb: RunVerb, problem_file: str) -> None:
+    default = run_verb("router", "create", "usual", problem_file)
+    assert default == "usual: 4 experts, policy auto: distinct\n"
     words = "noisy-or:explore=0.5,pace=None"
-    assert f"policy {words}\n" in run_verb("router", "create", "mine", pool, "--policy", words)
-    bold = "auto:propensities=false"
-    assert f"policy {bold}: noisy-or\n" in run_verb(
-        "router", "create", "bold", pool, "--policy", bold
+    assert f"policy {words}\n" in run_verb(
+        "router", "create", "mine", problem_file, "--policy", words
+    )
+    auto_spec = "auto:propensities=false"
+    assert f"policy {auto_spec}: noisy-or\n" in run_verb(
+        "router", "create", "bold", problem_file, "--policy", auto_spec
     )
     listed = [line.split() for line in run_verb("router", "list").splitlines()]
     assert listed[0] == ["name", "policy", "created"]
@@ -127,18 +131,20 @@ def test_a_router_says_which_policy_it_has_and_takes_its_settings(
     assert run_verb("router", "show", "mine").startswith(
         f"mine, policy {words}, configuration version 1"
     )
-    terms = json.loads(run_verb("router", "show", "mine", "--json"))["config"]
-    assert terms["policy"] == {"name": "noisy-or", "explore": 0.5, "pace": None, "guard": True}
-    wrong = run_verb("router", "create", "no", pool, "--policy", "noisy-or:explor=1", ends=1)
+    config = json.loads(run_verb("router", "show", "mine", "--json"))["config"]
+    assert config["policy"] == {"name": "noisy-or", "explore": 0.5, "pace": None, "guard": True}
+    wrong = run_verb(
+        "router", "create", "no", problem_file, "--policy", "noisy-or:explor=1", exit_code=1
+    )
     assert "did you mean 'explore'? Its settings are explore, pace, guard" in wrong
-    wrong = run_verb("router", "create", "no", pool, "--policy", "best", ends=1)
+    wrong = run_verb("router", "create", "no", problem_file, "--policy", "best", exit_code=1)
     assert "the ones there are: auto, distinct, noisy-or" in wrong
 
 
-def test_a_log_of_a_pool_that_changed_can_be_evaluated(
-    server: ServerProcess, run_verb: RunVerb, pool: str, tmp_path: Path
+def test_a_log_of_a_changed_pool_can_be_evaluated(
+    server: ServerProcess, run_verb: RunVerb, problem_file: str, tmp_path: Path
 ) -> None:
-    run_verb("router", "create", "moved", pool, "--policy", "distinct:eps=0.9")
+    run_verb("router", "create", "moved", problem_file, "--policy", "distinct:eps=0.9")
     with Client(server.url) as client:
         router = client.router("moved")
         for n in range(600):
@@ -155,20 +161,20 @@ def test_a_log_of_a_pool_that_changed_can_be_evaluated(
     assert lines[0]["available"] == ["ann", "bob", "cat", "eve"]
     assert lines[-1]["available"] is None
     words = (str(log), "--router", "moved", "--least", "20")
-    assert "--gone NAME" in run_verb("evaluate", *words, ends=1)
+    assert "--gone NAME" in run_verb("evaluate", *words, exit_code=1)
     assert run_verb("evaluate", *words, "--gone", "bob") == printed
-    left = run_verb("evaluate", "--router", "moved", "--target", "set:bob,cat", ends=1)
-    assert "target 'set:bob,cat': 'bob' has left the pool" in left
+    departed = run_verb("evaluate", "--router", "moved", "--target", "set:bob,cat", exit_code=1)
+    assert "target 'set:bob,cat': 'bob' has left the pool" in departed
     later = run_verb("evaluate", "--router", "moved", "--least", "20", "--since", "300")
     assert later.startswith("300 of 300 rounds used\n")
     assert "no longer" not in later
 
 
-def test_a_log_of_noisy_or_is_evaluated_by_the_rounds_that_explored_or_says_what_to_do(
-    server: ServerProcess, run_verb: RunVerb, pool: str
+def test_a_log_of_noisy_or_is_evaluated_by_its_exploration_rounds(
+    server: ServerProcess, run_verb: RunVerb, problem_file: str
 ) -> None:
     for name, policy in (("open", "noisy-or:explore=0.5"), ("shut", "noisy-or")):
-        run_verb("router", "create", name, pool, "--policy", policy)
+        run_verb("router", "create", name, problem_file, "--policy", policy)
         with Client(server.url) as client:
             router = client.router(name)
             for _ in range(300):
@@ -180,31 +186,40 @@ def test_a_log_of_noisy_or_is_evaluated_by_the_rounds_that_explored_or_says_what
     robust = uniform["estimates"]["doubly robust"]
     assert abs(robust["value"] - 0.55) < 4 * robust["error"]  # cat is in half of all pairs
     assert "\npropensity unknown; usd" in run_verb("decide", "shut")
-    refused = run_verb("evaluate", "--router", "shut", ends=1)
+    refused = run_verb("evaluate", "--router", "shut", exit_code=1)
     assert "301 have no propensity" in refused
     assert "from now on use noisy-or:explore=0.02, or distinct" in refused
 
 
-def test_a_router_can_be_edited(run_verb: RunVerb, pool: str) -> None:
-    run_verb("router", "create", "edits", pool, "--policy", "omd", "--wait", "60")
+def test_a_router_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
+    run_verb("router", "create", "edits", problem_file, "--policy", "omd", "--wait", "60")
     words = ("--at-most", "usd=2.5", "--at-least", "usd=0.6", "--drop", "junior", "--pause", "bob")
     assert run_verb("router", "edit", "edits", *words) == "edits: version 2\n"
-    more = ("--add", "zoe:usd=2,junior=0", "--remove", "cat", "--resume", "bob", "--wait", "none")
-    run_verb("router", "edit", "edits", *more)
-    terms = json.loads(run_verb("router", "show", "edits", "--json"))["config"]
-    assert terms["version"] == 3
-    assert terms["problem"]["experts"] == ["ann", "bob", "eve", "zoe"]
+    second_edit = (
+        "--add",
+        "zoe:usd=2,junior=0",
+        "--remove",
+        "cat",
+        "--resume",
+        "bob",
+        "--wait",
+        "none",
+    )
+    run_verb("router", "edit", "edits", *second_edit)
+    config = json.loads(run_verb("router", "show", "edits", "--json"))["config"]
+    assert config["version"] == 3
+    assert config["problem"]["experts"] == ["ann", "bob", "eve", "zoe"]
     limits = [{"cost": "usd", "at_most": 2.5}, {"cost": "usd", "at_least": 0.6}]
-    assert terms["problem"]["limits"] == limits
-    assert terms.get("wait") is None
-    assert "no such limit" in run_verb("router", "edit", "edits", "--drop", "juniors", ends=1)
-    assert "usd" in run_verb("router", "edit", "edits", "--at-most", "usd=0.1", ends=1)
+    assert config["problem"]["limits"] == limits
+    assert config.get("wait") is None
+    assert "no such limit" in run_verb("router", "edit", "edits", "--drop", "juniors", exit_code=1)
+    assert "usd" in run_verb("router", "edit", "edits", "--at-most", "usd=0.1", exit_code=1)
 
 
 def test_a_served_router_can_be_evaluated_and_replayed(
-    server: ServerProcess, store: str, run_verb: RunVerb, pool: str, tmp_path: Path
+    server: ServerProcess, store: str, run_verb: RunVerb, problem_file: str, tmp_path: Path
 ) -> None:
-    run_verb("router", "create", "judged", pool, "--policy", "omd")
+    run_verb("router", "create", "judged", problem_file, "--policy", "omd")
     with Client(server.url) as client:
         router = client.router("judged")
         for n in range(300):
@@ -224,53 +239,64 @@ def test_a_served_router_can_be_evaluated_and_replayed(
     words = (str(log), "--router", "judged", "--target", "uniform", "--least", "20")
     assert run_verb("evaluate", *words) == printed
     assert "is known to its server only" in run_verb(
-        "evaluate", "--router", "judged", "--target", "now", ends=1
+        "evaluate", "--router", "judged", "--target", "now", exit_code=1
     )
     replayed = run_verb("replay", "judged", "--store", store)
     assert "302 decisions, all verified" in replayed
-    assert "no router named 'nobody'" in run_verb("replay", "nobody", "--store", store, ends=1)
+    assert "no router named 'unknown'" in run_verb(
+        "replay", "unknown", "--store", store, exit_code=1
+    )
 
 
-def test_keys_say_who_may_do_what(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], pool: str
+def test_keys_limit_what_a_caller_may_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], problem_file: str
 ) -> None:
     store = f"sqlite:///{tmp_path}/keys.db"
 
-    def keys(*words: str) -> str:
+    def run_keys_verb(*words: str) -> str:
         assert main(["keys", *words, "--store", store]) == 0
         return capsys.readouterr().out
 
-    for words in (["list"], ["revoke", "nobody"]):
+    for words in (["list"], ["revoke", "unknown"]):
         assert main(["keys", *words, "--store", store]) == 1
         assert f"no store at {store}" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.db"))
-    made = keys("create", "me", "--scope", "admin")
-    assert store in made
-    admin = made.split()[0]
-    asker = json.loads(keys("create", "shop", "--scope", "decide", "--json"))
-    assert admin not in keys("list")
-    assert "shop" in keys("list")
+    created = run_keys_verb("create", "me", "--scope", "admin")
+    assert store in created
+    admin = created.split()[0]
+    decide_key = json.loads(run_keys_verb("create", "shop", "--scope", "decide", "--json"))
+    assert admin not in run_keys_verb("list")
+    assert "shop" in run_keys_verb("list")
     with serve_store(store) as server:
-        words = ["router", "create", "triage", pool, "--policy", "omd", "--server", server.url]
+        words = [
+            "router",
+            "create",
+            "triage",
+            problem_file,
+            "--policy",
+            "omd",
+            "--server",
+            server.url,
+        ]
         assert main(words) == 1
         assert "no valid API key" in capsys.readouterr().err
         assert main([*words, "--key", admin]) == 0
         edit = ["router", "edit", "triage", "--wait", "60", "--server", server.url]
-        assert main([*edit, "--key", admin]) == 0  # which looks first
-        assert main([*edit, "--key", asker["key"]]) == 1
+        assert main([*edit, "--key", admin]) == 0  # reads the config first
+        assert main([*edit, "--key", decide_key["key"]]) == 1
         assert "'read'" in capsys.readouterr().err
-        with Client(server.url, asker["key"], retries=0) as client:
+        with Client(server.url, decide_key["key"], retries=0) as client:
             decision = client.router("triage").decide()
             with pytest.raises(errors.AccessDenied, match="reward"):
                 client.router("triage").reward(decision.id, 0.5)
-    keys("revoke", asker["id"])
-    rows = json.loads(keys("list", "--json"))["keys"]
+    run_keys_verb("revoke", decide_key["id"])
+    rows = json.loads(run_keys_verb("list", "--json"))["keys"]
     assert [row["revoked"] is None for row in rows] == [True, False]
-    assert main(["keys", "revoke", "nobody", "--store", store]) == 1
-    assert "no key 'nobody'" in capsys.readouterr().err
+    assert main(["keys", "revoke", "unknown", "--store", store]) == 1
+    assert "no key 'unknown'" in capsys.readouterr().err
 
 
-def test_listening_to_strangers_needs_a_key(
+def test_listening_beyond_loopback_needs_a_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = f"sqlite:///{tmp_path}/bylot.db"
@@ -279,7 +305,7 @@ def test_listening_to_strangers_needs_a_key(
     assert not list(tmp_path.iterdir())
 
 
-def test_addresses_that_make_no_sense_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_addresses_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "a", "--store", "mysql://here"]) == 1
     assert "unsupported store URL scheme" in capsys.readouterr().err
     assert main(["decide", "a", "--server", "here"]) == 1
@@ -297,23 +323,23 @@ def test_addresses_that_make_no_sense_are_explained(capsys: pytest.CaptureFixtur
         ("polars", "reproduce", ["report"]),
     ],
 )
-def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
+def test_a_missing_package_is_named_with_the_install_command(
     missing: str, extra: str, words: list[str], tmp_path: Path
 ) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         f"from bylot.cli import main; sys.exit(main({words!r}))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
-    assert re.search(rf"needs {missing}[:;] pip install '\.\[{extra}\]'", done.stderr)
+    assert result.returncode == 1
+    assert re.search(rf"needs {missing}[:;] pip install '\.\[{extra}\]'", result.stderr)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_edits_of_the_documents_are_for_the_routers_of_both(run_verb: RunVerb) -> None:
+def test_the_edits_of_the_documents_work_on_their_routers(run_verb: RunVerb) -> None:
     documents = [(ROOT / name).read_text() for name in ("README.md", "docs/service.md")]
     lines = re.findall(r"^bylot (router edit triage .*)$", documents[1], re.MULTILINE)
     assert len(lines) == 3
@@ -328,7 +354,7 @@ def test_the_edits_of_the_documents_are_for_the_routers_of_both(run_verb: RunVer
         run_verb("router", "delete", "triage", "--yes")
 
 
-def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
+def test_the_curl_commands_of_the_readme_work(tmp_path: Path) -> None:
     (block,) = find_blocks((ROOT / "README.md").read_text(), "sh")
     with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
         lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
@@ -336,8 +362,8 @@ def test_the_curl_lines_of_the_readme_do_what_they_say(tmp_path: Path) -> None:
         printed = subprocess.run(
             ["sh", "-ec", script], capture_output=True, text=True, check=True, env={**os.environ}
         ).stdout
-    made, decision, credited, status = map(json.loads, printed.strip().splitlines())
-    assert (made["name"], decision["id"], credited["receipt"]) == (
+    created, decision, credited, status = map(json.loads, printed.strip().splitlines())
+    assert (created["name"], decision["id"], credited["receipt"]) == (
         "triage",
         "triage.1.1",
         "learned",

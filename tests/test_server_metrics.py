@@ -1,4 +1,4 @@
-"""What a server says of itself: numbers, lines of its log, spans."""
+"""Metrics, log lines and traces of a server."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from bylot.server.telemetry import JsonLineFormatter, RequestTracer, make_tracer
 from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server
 
 
-def scraped(server: ServerClient) -> dict[tuple[str, ...], float]:
+def scrape_metrics(server: ServerClient) -> dict[tuple[str, ...], float]:
     """All samples by name and values of labels."""
     families = text_string_to_metric_families(server.get("/metrics").text)
     return {
@@ -23,95 +23,97 @@ def scraped(server: ServerClient) -> dict[tuple[str, ...], float]:
 
 
 def test_decisions_and_rewards_are_counted(server: ServerClient) -> None:
-    before = scraped(server)
+    before = scrape_metrics(server)
     router = server.create_router()
     ids = [server.decide(router)["id"] for _ in range(3)]
     for value in (0.5, 0.5):
         server.post(f"/v1/decisions/{ids[0]}/reward", json={"value": value})
-    after = scraped(server)
+    after = scrape_metrics(server)
 
-    def more(*key: str) -> float:
+    def increase(*key: str) -> float:
         return after[key] - before.get(key, 0)
 
-    assert more("bylot_decisions_total") == 3
-    assert more("bylot_rewards_total", "learned") == 1
-    assert more("bylot_rewards_total", "duplicate") == 1
+    assert increase("bylot_decisions_total") == 3
+    assert increase("bylot_rewards_total", "learned") == 1
+    assert increase("bylot_rewards_total", "duplicate") == 1
     route = "POST /v1/routers/{name}/decisions"
-    assert more("bylot_request_seconds_count", route, "201") == 3
+    assert increase("bylot_request_seconds_count", route, "201") == 3
     assert after[("bylot_queue_commands",)] == 0
-    assert more("bylot_commit_commands_sum") >= 5
+    assert increase("bylot_commit_commands_sum") >= 5
 
 
-def test_a_router_is_told_with_its_limits(server: ServerClient) -> None:
+def test_a_router_has_metrics_of_its_limits(server: ServerClient) -> None:
     router = server.create_router()
     name = router.rpartition("/")[2]
     decision = server.decide(router)["id"]
     spend = {"value": 1, "spend": {"usd": 2.25}}
     server.post(f"/v1/decisions/{decision}/reward", json=spend)
-    told = scraped(server)
-    assert told["bylot_router_decisions", name] == 1
-    assert told["bylot_router_mean_reward", name] == 1
-    assert told["bylot_limit_mean", "usd", name, "at_most"] == 2.25
-    assert told["bylot_limit_bound", "usd", name, "at_most"] == 3.0
-    assert told["bylot_limit_kept", "usd", name, "at_most"] == 1
-    period = told["bylot_limit_period_mean", "usd", name, "at_most"]
+    metrics = scrape_metrics(server)
+    assert metrics["bylot_router_decisions", name] == 1
+    assert metrics["bylot_router_mean_reward", name] == 1
+    assert metrics["bylot_limit_mean", "usd", name, "at_most"] == 2.25
+    assert metrics["bylot_limit_bound", "usd", name, "at_most"] == 3.0
+    assert metrics["bylot_limit_kept", "usd", name, "at_most"] == 1
+    period = metrics["bylot_limit_period_mean", "usd", name, "at_most"]
     assert period == pytest.approx(2.25, rel=1e-12)
-    assert told["bylot_limit_missed_periods_total", "usd", name, "at_most"] == 0
-    assert 1 < told["bylot_router_effective_experts", name] <= 5
+    assert metrics["bylot_limit_missed_periods_total", "usd", name, "at_most"] == 0
+    assert 1 < metrics["bylot_router_effective_experts", name] <= 5
 
 
-def test_a_limit_that_was_tightened_and_kept_since_is_told_to_be_kept(server: ServerClient) -> None:
+def test_a_tightened_limit_that_holds_since_is_reported_as_kept(server: ServerClient) -> None:
     router = server.create_router(problem={**FIVE_EXPERTS, "period": 400})
     name = router.rpartition("/")[2]
     limit = "usd", name, "at_most"
-    dear = {"available": ["ann", "bob"]}
-    server.post(f"{router}/decisions:batch", json={"decisions": [dear] * 400})
-    assert scraped(server)["bylot_limit_missed_periods_total", *limit] == 1
+    expensive = {"available": ["ann", "bob"]}
+    server.post(f"{router}/decisions:batch", json={"decisions": [expensive] * 400})
+    assert scrape_metrics(server)["bylot_limit_missed_periods_total", *limit] == 1
     limits = [{"cost": "usd", "at_most": 2.5}, *FIVE_EXPERTS["limits"][1:]]
     assert server.patch(router, json={"limits": limits}).status_code == 200
     server.post(f"{router}/decisions:batch", json={"decisions": [{}] * 430})
-    told = scraped(server)
-    assert told["bylot_limit_mean", *limit] > 2.5  # of all decisions, those before the edit too
-    assert told["bylot_limit_kept", *limit] == told["bylot_router_kept", name] == 1
-    assert told["bylot_limit_missed_periods_total", *limit] == 0
+    metrics = scrape_metrics(server)
+    assert (
+        metrics["bylot_limit_mean", *limit] > 2.5
+    )  # over all decisions, including those before the edit
+    assert metrics["bylot_limit_kept", *limit] == metrics["bylot_router_kept", name] == 1
+    assert metrics["bylot_limit_missed_periods_total", *limit] == 0
     one = server.get(f"{router}/status").json()["limits"][0]
     assert (one["kept"], one["kept_since_first"]) == (True, False)
 
 
-def test_a_limit_that_those_who_are_up_cannot_keep_is_told_not_to_be_kept(
+def test_a_limit_that_available_experts_cannot_keep_is_reported_as_not_kept(
     server: ServerClient,
 ) -> None:
     router = server.create_router(problem={**FIVE_EXPERTS, "period": 400})
     limit = "usd", router.rpartition("/")[2], "at_most"
     for _ in range(100):
         server.decide(router, available=["ann", "bob"])
-    assert scraped(server)["bylot_limit_kept", *limit] == 0
+    assert scrape_metrics(server)["bylot_limit_kept", *limit] == 0
 
 
-def test_a_policy_without_periods_counts_no_missed_ones(server: ServerClient) -> None:
+def test_a_policy_without_periods_has_no_metric_of_missed_periods(server: ServerClient) -> None:
     router = server.create_router(policy="random")
     server.decide(router)
-    told, limit = scraped(server), ("usd", router.rpartition("/")[2], "at_most")
-    assert math.isnan(told["bylot_limit_period_mean", *limit])
-    assert ("bylot_limit_missed_periods_total", *limit) not in told
+    metrics, limit = scrape_metrics(server), ("usd", router.rpartition("/")[2], "at_most")
+    assert math.isnan(metrics["bylot_limit_period_mean", *limit])
+    assert ("bylot_limit_missed_periods_total", *limit) not in metrics
 
 
-def test_routers_that_are_told_are_limited_to_those_asked_last() -> None:
-    meters = ServerMetrics()
+def test_only_the_most_recent_routers_have_labels() -> None:
+    server_metrics = ServerMetrics()
     for number in range(MAX_LABELLED_ROUTERS + 5):
-        meters.touch(f"r{number}")
-        meters.touch("r0")
-    assert len(meters.recent) == MAX_LABELLED_ROUTERS
-    assert "r0" in meters.recent
-    assert "r1" not in meters.recent
+        server_metrics.touch(f"r{number}")
+        server_metrics.touch("r0")
+    assert len(server_metrics.recent) == MAX_LABELLED_ROUTERS
+    assert "r0" in server_metrics.recent
+    assert "r1" not in server_metrics.recent
 
 
-def test_a_line_of_the_log_is_json_with_all_that_was_given() -> None:
+def test_a_log_line_is_json_with_all_fields() -> None:
     record = logging.makeLogRecord(
         {"msg": "a %s", "args": ("b",), "levelname": "INFO", "target": "r.1.2", "created": 0.5}
     )
-    line = json.loads(JsonLineFormatter().format(record))
-    assert line == {
+    log_line = json.loads(JsonLineFormatter().format(record))
+    assert log_line == {
         "at": "1970-01-01T00:00:00.500000Z",
         "level": "info",
         "message": "a b",
@@ -119,7 +121,7 @@ def test_a_line_of_the_log_is_json_with_all_that_was_given() -> None:
     }
 
 
-def test_requests_are_logged_with_their_decision_only_if_asked_for(
+def test_requests_are_logged_at_debug_level_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with live_server(tmp_path) as server:
@@ -130,27 +132,27 @@ def test_requests_are_logged_with_their_decision_only_if_asked_for(
         assert not [one for one in caplog.records if one.message == "request"]
         caplog.set_level(logging.DEBUG, "bylot.server")
         server.post(path, json={"value": 1})
-    (line,) = [one for one in caplog.records if one.message == "request"]
-    assert vars(line)["target"] == decision
-    assert vars(line)["status"] == 200
+    (log_line,) = [one for one in caplog.records if one.message == "request"]
+    assert vars(log_line)["target"] == decision
+    assert vars(log_line)["status"] == 200
 
 
-def test_spans_are_made_only_where_opentelemetry_is_told_where_they_go() -> None:
+def test_a_tracer_is_made_only_if_opentelemetry_is_configured() -> None:
     assert make_tracer({}) is None
     assert (
         make_tracer({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
         is None
     )
-    off = {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"}
-    assert make_tracer(off) is None
+    disabled = {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"}
+    assert make_tracer(disabled) is None
 
 
-def test_a_request_is_a_span_below_that_of_its_sender(tmp_path: Path) -> None:
+def test_the_span_of_a_request_belongs_to_the_trace_of_the_caller(tmp_path: Path) -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     export: Any = pytest.importorskip("opentelemetry.sdk.trace.export")
     memory: Any = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
-    provider, kept = sdk.TracerProvider(), memory.InMemorySpanExporter()
-    provider.add_span_processor(export.SimpleSpanProcessor(kept))
+    provider, exporter = sdk.TracerProvider(), memory.InMemorySpanExporter()
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
     with live_server(tmp_path) as server:
         server.app.state.tracer = RequestTracer(provider)
         trace = "0af7651916cd43dd8448eb211c80319c"
@@ -158,7 +160,7 @@ def test_a_request_is_a_span_below_that_of_its_sender(tmp_path: Path) -> None:
         assert_error(
             server.post("/v1/decisions/a.1.1/reward", json={"value": 1}, headers=headers), 404
         )
-        (span,) = kept.get_finished_spans()
+        (span,) = exporter.get_finished_spans()
     assert span.name == "POST /v1/decisions/{id}/reward"
     assert f"{span.context.trace_id:032x}" == trace
     assert span.attributes["bylot.target"] == "a.1.1"

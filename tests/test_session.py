@@ -1,4 +1,4 @@
-"""Signing in to the pages: who gets a session, what it is worth, and when it ends."""
+"""Sessions of the dashboard: sign-in, cookies, expiry and sign-out."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,44 +12,44 @@ from page_client import PageClient
 from played_routers import PlayedSource
 
 
-def caller(*scopes: str) -> Caller:
-    """The owner of a key with some scopes."""
+def make_caller(*scopes: str) -> Caller:
+    """The caller of a key with these scopes."""
     return Caller(None, frozenset(scopes), frozenset())
 
 
-KEYS = {"good": caller("read"), "writer": caller("decide", "reward")}
+KEYS = {"good": make_caller("read"), "writer": make_caller("decide", "reward")}
 
 
-def browser(keys: dict[str, Caller], base: str = "https://bylot.test") -> PageClient:
-    """At a dashboard that these keys open."""
+def open_dashboard(keys: dict[str, Caller], base: str = "https://bylot.test") -> PageClient:
+    """A client of a dashboard with these keys."""
     return PageClient([*dashboard_routes(PlayedSource(), keys.get)], base)
 
 
-def test_without_a_key_a_page_leads_to_the_sign_in_page_and_back() -> None:
-    client = browser(KEYS)
-    away = client.get("/routers/a")
-    assert (away.status_code, away.headers["location"]) == (303, "/sign-in?next=/routers/a")
-    form = client.get(away.headers["location"])
+def test_a_page_redirects_to_the_sign_in_page_and_back() -> None:
+    client = open_dashboard(KEYS)
+    redirect = client.get("/routers/a")
+    assert (redirect.status_code, redirect.headers["location"]) == (303, "/sign-in?next=/routers/a")
+    form = client.get(redirect.headers["location"])
     assert 'name="next" value="/routers/a"' in form.text
-    back = client.post("/sign-in", data={"key": "good", "next": "/routers/a"})
-    assert (back.status_code, back.headers["location"]) == (303, "/routers/a")
+    signed_in = client.post("/sign-in", data={"key": "good", "next": "/routers/a"})
+    assert (signed_in.status_code, signed_in.headers["location"]) == (303, "/routers/a")
     assert client.get("/").status_code == 200
     assert client.get("/routers.json").status_code == 200
 
 
-def test_a_session_is_a_cookie_that_neither_scripts_nor_other_sites_can_use() -> None:
-    client = browser(KEYS)
+def test_the_session_cookie_is_http_only_strict_and_secure() -> None:
+    client = open_dashboard(KEYS)
     cookie = client.post("/sign-in", data={"key": "good"}).headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert "secure" in cookie
     assert "good" not in cookie
-    plain = browser(KEYS, "http://bylot.test").post("/sign-in", data={"key": "good"})
+    plain = open_dashboard(KEYS, "http://bylot.test").post("/sign-in", data={"key": "good"})
     assert "secure" not in plain.headers["set-cookie"].lower()
 
 
-def test_a_key_that_may_not_read_opens_nothing() -> None:
-    client = browser(KEYS)
+def test_a_key_without_the_read_scope_cannot_sign_in() -> None:
+    client = open_dashboard(KEYS)
     for key in ("writer", "wrong", ""):
         answer = client.post("/sign-in", data={"key": key})
         assert answer.status_code == 401
@@ -58,8 +58,8 @@ def test_a_key_that_may_not_read_opens_nothing() -> None:
     assert client.get("/").status_code == 303
 
 
-def test_programs_send_the_key_itself() -> None:
-    client = browser(KEYS)
+def test_programs_can_send_the_key_as_bearer_token() -> None:
+    client = open_dashboard(KEYS)
     assert client.get("/routers.json").status_code == 401
     refused = client.get("/routers.json")
     assert refused.json()["error"]["code"] == "unauthorized"
@@ -74,21 +74,21 @@ def test_programs_send_the_key_itself() -> None:
 
 def test_a_revoked_key_ends_its_session_at_once() -> None:
     keys = dict(KEYS)
-    client = browser(keys)
+    client = open_dashboard(keys)
     client.post("/sign-in", data={"key": "good"})
     assert client.get("/").status_code == 200
     del keys["good"]
     assert client.get("/").status_code == 303
-    keys.update(KEYS)  # and it does not come back with it
+    keys.update(KEYS)  # and a restored key does not restore the session
     assert client.get("/").status_code == 303
 
 
-def test_where_no_keys_are_needed_nobody_signs_in() -> None:
-    assert browser({"": caller("read")}).get("/").status_code == 200
+def test_without_keys_no_sign_in_is_needed() -> None:
+    assert open_dashboard({"": make_caller("read")}).get("/").status_code == 200
 
 
-def test_signing_out_ends_the_session_itself() -> None:
-    client = browser(KEYS)
+def test_signing_out_ends_the_session_on_the_server() -> None:
+    client = open_dashboard(KEYS)
     client.post("/sign-in", data={"key": "good"})
     name = client.cookies[SESSION_COOKIE]
     assert client.post("/sign-out").status_code == 303
@@ -97,31 +97,31 @@ def test_signing_out_ends_the_session_itself() -> None:
 
 
 def test_a_form_from_another_site_is_refused() -> None:
-    client = browser(KEYS)
+    client = open_dashboard(KEYS)
     for path in ("/sign-in", "/sign-out"):
         answer = client.post(path, data={"key": "good"}, headers={"sec-fetch-site": "cross-site"})
         assert answer.status_code == 403
         assert "set-cookie" not in answer.headers
 
 
-def test_a_form_that_is_too_long_or_no_text_opens_nothing() -> None:
-    client = browser(KEYS)
+def test_an_invalid_sign_in_form_is_refused() -> None:
+    client = open_dashboard(KEYS)
     assert client.post("/sign-in", data={"key": "good", "x": "y" * 5000}).status_code == 401
     assert client.post("/sign-in", content=b"key=\xff\xfe%ff").status_code == 401
     assert client.post("/sign-in", content=b"&".join([b"a=b"] * 50)).status_code == 401
 
 
-def test_one_is_never_sent_elsewhere() -> None:
+def test_redirects_stay_on_the_site() -> None:
     for path in ("//evil.example", "https://evil.example", "/\\evil", "javascript:alert(1)", "",
                  "/\nSet-Cookie: a=b", "/\t/evil.example"):  # fmt: skip
         assert safe_redirect_path(path) == "/"
     assert safe_redirect_path("/routers/a?b=c") == "/routers/a?b=c"
 
 
-def test_a_session_ends_with_its_time() -> None:
+def test_a_session_expires() -> None:
     now = [0.0]
     sign_in = SignIn(KEYS.get, lambda: now[0])
-    client = PageClient([*sign_in.routes(), Route("/", sign_in.require(nothing))])
+    client = PageClient([*sign_in.routes(), Route("/", sign_in.require(empty_page))])
     client.post("/sign-in", data={"key": "good"})
     now[0] = session.SESSION_S - 1.0
     assert client.get("/").status_code == 204
@@ -130,12 +130,12 @@ def test_a_session_ends_with_its_time() -> None:
     assert not sign_in.sessions
 
 
-async def nothing(request: Request, visitor: Caller) -> Response:
+async def empty_page(request: Request, visitor: Caller) -> Response:
     """A page without content."""
     return Response(None, 204)
 
 
-def test_of_too_many_sessions_the_oldest_makes_room() -> None:
+def test_the_oldest_session_is_dropped_beyond_the_maximum() -> None:
     sign_in = SignIn(KEYS.get)
     names = [sign_in.open("good") or "" for _ in range(session.MAX_SESSIONS + 1)]
     assert len(sign_in.sessions) == session.MAX_SESSIONS

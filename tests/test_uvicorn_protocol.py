@@ -29,7 +29,7 @@ def test_the_installed_uvicorn_is_the_tested_version_and_within_the_bound() -> N
     assert uvicorn.__version__ in bound
 
 
-def test_uvicorn_has_the_private_names_that_we_override_or_use() -> None:
+def test_uvicorn_has_the_private_names_that_the_server_uses() -> None:
     for name in (
         "connection_made",
         "data_received",
