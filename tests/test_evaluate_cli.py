@@ -47,7 +47,7 @@ def test_the_defaults_print_tables(folder: Path, capsys: pytest.CaptureFixture[s
     assert run_evaluate(folder) == 0
     out = capsys.readouterr().out
     assert out.startswith("1200 of 1200 rounds used\n")
-    for arguments in (
+    for words in (
         "as logged",
         "uniform",
         "now",
@@ -56,7 +56,7 @@ def test_the_defaults_print_tables(folder: Path, capsys: pytest.CaptureFixture[s
         "95% from",
         "<= 3",
     ):
-        assert arguments in out
+        assert words in out
     assert "draw weights" in out  # omd draws independently
 
 
@@ -200,11 +200,11 @@ def test_apprentice_reports_agreement_but_no_rewards(
     ],
 )
 def test_invalid_targets_and_ranges_are_explained(
-    folder: Path, options: list[str], arguments: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "list.json").write_text("[1]")
     assert run_evaluate(folder, *(option.format(folder=folder) for option in options)) == 1
-    assert arguments in capsys.readouterr().err
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_another_router_can_be_the_target(folder: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "wanted"),
+    ("option", "value", "expected"),
     [
         ("--level", "95", "invalid value '95': expected a number between 0 and 1"),
         ("--level", "high", "invalid value 'high': expected a number between 0 and 1"),

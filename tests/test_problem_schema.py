@@ -170,7 +170,7 @@ def test_the_schema_and_the_reader_reject_the_same_documents(tmp_path: Path, val
 def test_the_changes_above_give_valid_and_invalid_documents() -> None:
     values = []
 
-    @settings(deadline=None, derandomize=True, max_examples=200, database=None)
+    @settings(deadline=None, derandomize=True, max_examples=400, database=None)
     @given(value=change_problem())
     def collect_validity(value: Any) -> None:
         values.append(validator.is_valid(value))

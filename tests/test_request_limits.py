@@ -89,7 +89,7 @@ def test_a_duplicate_field_is_refused(server: ServerClient, path: str, body: byt
 
 
 @pytest.mark.parametrize(
-    ("request", "field"),
+    ("decision_request", "field"),
     [
         ({"context": "a" * 201}, "context"),
         ({"context": "a\n"}, "context"),
@@ -108,15 +108,15 @@ def test_a_duplicate_field_is_refused(server: ServerClient, path: str, body: byt
     ],
 )
 def test_the_error_for_an_invalid_request_names_the_field(
-    server: ServerClient, path: str, request: Any, field: str | None
+    server: ServerClient, path: str, decision_request: Any, field: str | None
 ) -> None:
-    error = assert_error(server.post(path, json=request), 422)
+    error = assert_error(server.post(path, json=decision_request), 422)
     assert error.get("field") == field
 
 
 def test_values_at_the_bounds_are_accepted(server: ServerClient, path: str) -> None:
-    request = {"context": "é" * 200, "key": "~" * 200, "available": ["ann", "bob"]}
-    assert server.post(path, json=request).status_code == 201
+    decision_request = {"context": "é" * 200, "key": "~" * 200, "available": ["ann", "bob"]}
+    assert server.post(path, json=decision_request).status_code == 201
 
 
 @pytest.mark.parametrize("key", ["", "a" * 201, "a\tb"])
