@@ -13,9 +13,7 @@ def find_blocks(page: str, kind: str) -> list[str]:
 
 
 def run_page(page: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run the Python blocks in order, as a reader would paste them into one session; they print
-    what the text blocks show.
-    """
+    """Run the Python blocks of a page in one session ; they print its text blocks."""
     names: dict[str, Any] = {}
     for code in find_blocks(page, "python"):
         exec(compile(code, name, "exec"), names)
@@ -25,8 +23,9 @@ def run_page(page: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def find_commands(page: str) -> list[list[str]]:
-    """The words of every line of the console blocks, comments left out; a line that ends in a
-    backslash continues in the next.
+    """The words of every command in the console blocks, without comments.
+
+    A line that ends in a backslash continues in the next.
     """
     joined = [block.replace("\\\n", " ") for block in find_blocks(page, "console")]
     lines = [line for block in joined for line in block.splitlines()]

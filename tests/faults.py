@@ -231,9 +231,9 @@ def run_fault_injection(
         if server.process.poll() is None:
             server.stop()
     for name in POOLS:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = main(["replay", name, "--store", address])
         if code != 0:
-            observed.faults.append(f"replay of {name}: {said.getvalue()}")
+            observed.faults.append(f"replay of {name}: {output.getvalue()}")
     return observed, counts

@@ -120,7 +120,7 @@ class ReferenceBaseline:
         return indices
 
     def learn(self, x: int, panel: set[int], r: float) -> None:
-        """The whole reward to every member; or a step of the gate."""
+        """Credit the reward to every member, or make a step of the gate."""
         self.credits.setdefault(x, []).append((panel, r))
         if isinstance(self.policy, Moe):
             theta, member = self.theta[x], np.array([i in panel for i in range(self.K)], float)
@@ -223,7 +223,7 @@ def list_panels(trace: Trace, start: int = 0) -> set[frozenset[int]]:
 
 
 @pytest.mark.parametrize("name", ["greedy", "cucb"])
-def test_a_shared_reward_locks_indices_to_the_teams_of_the_warm_up(name: str) -> None:
+def test_a_shared_reward_locks_indices_to_the_panels_of_the_warm_up(name: str) -> None:
     unlimited = Problem([f"w{i}" for i in range(50)], {}, draws=5)
     trace = simulate(unlimited, make_crowd_environment(make_crowd_problem()), name, rounds=5_000)
     warmup_panels = {frozenset(panel) for panel in trace.draws[:10].tolist()}

@@ -209,7 +209,7 @@ def test_figures_are_drawn_from_complete_partial_and_empty_records(
     assert draw(good_records.cells.clear(), good_records.run, tmp_path) == []
     assert (
         draw(make_paper_records(AS_WRITTEN, seeds=3).cells, good_records.run, tmp_path) == []
-    )  # the paper's only
+    )  # records of the paper only
 
 
 def test_series_differ_even_without_colour() -> None:

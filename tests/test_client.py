@@ -133,7 +133,7 @@ def test_retry_after_is_respected_up_to_a_limit() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 500])
 def test_permanent_errors_are_not_retried(status: int) -> None:
-    with scripted_server(make_error_answer(status, "whatever")) as server:
+    with scripted_server(make_error_answer(status, "any_code")) as server:
         with pytest.raises(errors.BylotError):
             get_router(server).decide()
         assert len(server.requests) == 1

@@ -500,7 +500,7 @@ def test_a_changed_event_is_not_learned_from_when_a_reward_is_replayed(
     reopened.close()
 
 
-def test_a_noted_reward_beside_pending_ones_is_recognised_as_duplicate(store: Store) -> None:
+def test_a_repeated_noted_reward_is_a_duplicate(store: Store) -> None:
     handler = CommandHandler(RouterRepository(store, "me"))
     perform(handler, CreateRouter("triage", make_config(wait=99.0, aggregate="last")))
     decision = perform(handler, MakeDecision("triage"))

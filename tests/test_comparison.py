@@ -153,7 +153,7 @@ def test_a_synthetic_crowd_counts_once() -> None:
     ]
 
 
-def test_the_published_results_reproduce_the_verdict(small_run: Path) -> None:
+def test_the_written_results_reproduce_the_verdict(small_run: Path) -> None:
     found = json.loads((small_run / "default.json").read_text())
     lines = [
         ResultLine(**{**line, "gaps": {int(seed): gap for seed, gap in line["gaps"].items()}})
@@ -181,7 +181,7 @@ def test_a_policy_that_earns_most_but_breaks_limits_is_not_chosen(tmp_path: Path
         feasible=pl.lit(True), outside=pl.lit(0.0), propensities=pl.lit(True)
     )
     text = write_and_read_report(type(records)(cells=kept, run=records.run), tmp_path)
-    assert "The default is greedy by the rule" in text  # had it kept them
+    assert "The default is greedy by the rule" in text  # if it kept the limits
 
 
 def test_the_report_has_a_row_for_every_scenario_and_policy(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def run_comparison_cell(scenario: str, policy: str, seed: int) -> dict[str, Any]
     return run_job(RunSetup(make_synthetic_crowd(), 4_000), job)[0]
 
 
-def test_passes_are_independent_and_as_frequent_as_the_skills_say() -> None:
+def test_passes_are_independent_and_follow_the_skills() -> None:
     values = scenarios.make_pass_fail(8_000, seed=1).given.values[:, 0]
     correlations = np.corrcoef(values.T) - np.eye(20)
     assert np.abs(correlations).max() < 5 / math.sqrt(8_000)

@@ -140,7 +140,7 @@ def describe_marginals(crowd: Crowd) -> dict[str, Floats]:
     }
 
 
-# Loads are drawn part by part: 5%, and the largest, one draw from a part that spans 406 to 968 at
+# Loads are drawn by quantile: 5%, and the largest, one draw from a range that spans 406 to 968 at
 # most, by a factor of 2. 270 accuracies of deviation 0.17 have a mean of standard error 0.010 and
 # quantiles of about twice that: 3 of them. 7% of 270 have one of 0.016. One worker in 13 made
 # the share of right annotations in TREC, so 0.05.

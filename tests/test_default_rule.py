@@ -155,7 +155,7 @@ def test_the_default_records_propensities_at_any_loss() -> None:
     assert choose_defaults(change_results(clear, "model", propensities=True))[0].policy == "model"
 
 
-def test_scenarios_have_equal_weight_whatever_their_number_of_places() -> None:
+def test_scenarios_have_equal_weight_for_any_number_of_places() -> None:
     lines = make_results({REFERENCE_POLICY: 0.03, "other": 0.03}, noise=1e-6)
     for place, part in {"tight": 0.6, "loose": 0.6, "ward": 1.5, "many": 1.2}.items():
         gaps = dict.fromkeys(range(6), 0.03 * part)

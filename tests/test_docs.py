@@ -59,7 +59,7 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(
         make_paper_records(AS_WRITTEN, seeds=2).cells.write_parquet("out/paper/records.parquet")
     if page == "problem-files.md":  # reads the file that it shows
         Path("pool.yaml").write_text(find_blocks(read_page(page), "yaml")[0], encoding="utf-8")
-    if page == "service.md":  # asks a server that is there
+    if page == "service.md":  # needs a running server
         with serve_store("sqlite:///bylot.db") as server:
             run_page(read_page(page).replace("http://127.0.0.1:8000", server.url), page, capsys)
         return
@@ -194,7 +194,7 @@ def test_pages_load_no_external_resources(site: Path) -> None:
         assert loads
         for one in loads:
             assert "//" not in one, f"{page.name} loads {one}"
-            if page.name != "404.html":  # served from anywhere, so its links begin at the root
+            if page.name != "404.html":  # served at any path, so its links are absolute
                 assert (page.parent / one.split("#")[0].split("?")[0]).exists(), one
     for sheet in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text())

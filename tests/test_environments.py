@@ -31,7 +31,7 @@ ENVIRONMENTS: dict[str, Environment] = {
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @given(cuts=st.lists(st.integers(0, 1_500), min_size=2, max_size=4, unique=True).map(sorted))
 @settings(deadline=None, derandomize=True, max_examples=25)
-def test_rounds_do_not_depend_on_how_they_are_asked_for(environment: str, cuts: list[int]) -> None:
+def test_rounds_do_not_depend_on_the_requested_ranges(environment: str, cuts: list[int]) -> None:
     whole = ENVIRONMENTS[environment].rounds(cuts[0], cuts[-1], seed=4)
     parts = [ENVIRONMENTS[environment].rounds(a, b, seed=4) for a, b in itertools.pairwise(cuts)]
     assert_array_equal(np.concatenate([part.values for part in parts]), whole.values)
@@ -64,7 +64,7 @@ def test_noise_has_the_skills_as_its_mean_and_does_not_affect_skills_of_0_and_1(
     assert (np.abs(values[:, 2:].mean(axis=0) - skills[0, 2:]) < 5 * deviation / 20_000**0.5).all()
 
 
-def test_contexts_come_equally_often_and_with_their_own_skills() -> None:
+def test_contexts_are_equally_frequent_and_have_their_own_skills() -> None:
     environment = Noisy(np.stack([np.zeros((1, 2)), np.ones((1, 2)), np.zeros((1, 2))]))
     values, contexts = environment.rounds(0, 9_000, seed=2)
     count = np.bincount(contexts, minlength=3)

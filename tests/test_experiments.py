@@ -173,7 +173,7 @@ def test_beyond_the_paper_the_optimum_uses_the_exact_costs() -> None:
     )
 
 
-def test_a_record_does_not_depend_on_what_else_is_in_the_job() -> None:
+def test_a_record_does_not_depend_on_the_other_cells_of_the_job() -> None:
     policies, levels = ("greedy", "cbwk", "ts", "omd"), ("tight", "loose", "none")
     cells = [Cell("crowd", lv, "regime", p, 3, 1) for p in policies for lv in levels]
     together = run_job(SETUP, make_job(*cells))
@@ -207,7 +207,7 @@ def test_every_policy_of_the_paper_plays_at_every_level() -> None:
 
 
 def test_records_beyond_the_paper_do_not_depend_on_the_job() -> None:
-    """In a job of cells of several experiments, some of which are one play."""
+    """A job can have cells of several experiments, some of which share one run."""
     setup = RunSetup(CROWD, rounds=300)
     names = ["distinct", "distinct:eps=0.0", "ts-bwk"]
     cells = [Cell("beyond", "stress", "regime", name, 3, 2) for name in (*names, "omd")]
@@ -234,8 +234,8 @@ def test_a_refused_run_is_a_record_with_the_reason() -> None:
     assert played["refused"] is None
 
 
-def test_policies_without_periods_play_all_periods_alike() -> None:
-    setup = RunSetup(CROWD, rounds=300)  # so that a play has 600
+def test_policies_without_periods_do_not_depend_on_the_period() -> None:
+    setup = RunSetup(CROWD, rounds=300)  # so that a run has 600
     cells = [
         Cell("periods", "tight", "regime", policy, 3, 0, period)
         for policy in ("omd", "distinct")

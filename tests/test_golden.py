@@ -38,7 +38,7 @@ def make_problem() -> bylot.Problem:
 
 
 def play_golden(policy: str) -> dict[str, str | float]:
-    """The panels of a simulation with late and missing rewards, and what they earned and spent."""
+    """The panels of a simulation with late and missing rewards, and their mean reward and cost."""
     environment = Noisy(np.random.default_rng(3).uniform(0.1, 0.9, size=(3, 8)), worth=1 / 3)
     trace = bylot.simulate(
         make_problem(),

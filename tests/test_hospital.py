@@ -28,7 +28,7 @@ def simulate_policy(policy: str, rounds: int = 10_000) -> list[Trace]:
     """Runs of a policy that knows its horizon."""
     problem, environment = hospital.make_problem(), hospital.make_environment()
     with warnings.catch_warnings():
-        # The warning that omd has no surrogate here is tested elsewhere.
+        # The surrogate warning of omd is tested elsewhere.
         warnings.simplefilter("ignore", SurrogateWarning)
         return [
             simulate(

@@ -38,16 +38,16 @@ def run_probe(code: str = PROBE, **environment: str) -> str:
     """The output of a new process; by default its cache folder, and whether a kernel runs."""
     clean = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(
+    result = subprocess.run(
         command, env=clean | environment, capture_output=True, text=True, check=True
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def test_kernels_run_if_no_folder_can_be_written(tmp_path: Path) -> None:
     file = tmp_path / "a file, not a folder"
     file.touch()
-    # Every place that could be asked for a temporary folder is a file here.
+    # Every possible cache folder is a file here.
     blocked = {name: str(file) for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
     assert run_probe(**blocked) == "None True"
 
@@ -83,7 +83,7 @@ def test_the_folder_depends_only_on_compiled_files(
     assert fingerprint_sources() != before
 
 
-def test_a_copy_elsewhere_uses_what_was_compiled_before(tmp_path: Path) -> None:
+def test_a_copy_of_the_package_uses_the_cache_of_the_first(tmp_path: Path) -> None:
     def list_entries() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")}
 

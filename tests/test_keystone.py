@@ -62,7 +62,7 @@ def policy(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def compiled_record(policy: str) -> PlayRecord:
-    """The trace that all others must have."""
+    """The record of the compiled loop, which all others must equal."""
     return bylot.simulate(
         make_problem(), make_environment(), policy=policy, rounds=ROUNDS, seed=SEED
     ).record

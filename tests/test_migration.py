@@ -44,7 +44,7 @@ def make_problem_with_newcomer() -> Problem:
 
 
 def make_single_draw_problem() -> Problem:
-    """Only three are left, asked one at a time."""
+    """Three experts and one draw."""
     return Problem(["cat", "dan", "eve"], {"usd": [1.0, 1.0, 0.5]}, [at_most("usd", 1)], draws=1)
 
 
@@ -62,14 +62,14 @@ CHANGES: list[Callable[[], Problem]] = [
 
 
 def make_trained_router(policy: str, rounds: int = 137, horizon: int | None = None) -> Router:
-    """A router that has seen three contexts, and that ann is worth most."""
+    """A router trained in three contexts, in which ann is the best."""
     router = Router(make_five_expert_problem(), policy, seed=3, horizon=horizon)
     play_router(router, rounds)
     return router
 
 
 def play_router(router: Router, rounds: int) -> float:
-    """Rounds with prompt rewards; the mean cost in usd."""
+    """Play rounds with immediate rewards and return the mean cost in usd."""
     spent = 0.0
     for n in range(rounds):
         decision = router.decide("xyz"[n % 3])

@@ -160,7 +160,7 @@ def test_the_test_above_would_notice_a_missing_set(
 
 @few_examples
 @given(problem=problems(), seed=st.integers(0, 99), fewer=st.booleans(), limit=st.integers(0, 9))
-def test_the_bound_of_a_search_holds_however_early_it_is_cut_off(
+def test_the_bound_of_a_search_holds_at_any_cut_off(
     problem: Problem, seed: int, fewer: bool, limit: int
 ) -> None:
     sets = SetValues.of(ValueStack(make_values(problem.size, seed)), problem.draws, fewer)
@@ -253,7 +253,7 @@ def test_a_wrong_price_is_detected() -> None:
 
 
 def test_a_kink_reports_both_one_sided_prices() -> None:
-    """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c in the place of b."""
+    """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c instead of b."""
     problem = Problem(["a", "b", "c"], {"usd": [0.0, 1.0, 2.0]}, [at_most("usd", 1.0)], draws=1)
     values = np.array([[0.0, 1.0, 1.2]])
     (usd,) = check_shadow_prices(problem, values, best_mixture(problem, values))

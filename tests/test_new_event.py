@@ -43,7 +43,7 @@ assert "event 2 of its log (note) was changed" in audit_router(store, name).faul
 
 
 def apply_diff(diff: str, folder: Path) -> set[str]:
-    """Apply hunks, each at the only place where its context is; returns the files they change."""
+    """Apply hunks, each at the only position that matches; returns the changed files."""
     changed = set()
     for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
         name, _, hunks = part.partition("\n")
@@ -58,7 +58,7 @@ def apply_diff(diff: str, folder: Path) -> set[str]:
     return changed
 
 
-def test_the_example_is_stored_served_replayed_and_guarded(tmp_path: Path) -> None:
+def test_the_example_event_is_stored_served_replayed_and_checked(tmp_path: Path) -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (diff,) = re.findall(r"```diff\n(--- eventlog.*?)```", page, re.DOTALL)
     source = tmp_path / "source"
@@ -66,7 +66,7 @@ def test_the_example_is_stored_served_replayed_and_guarded(tmp_path: Path) -> No
     shutil.copytree(ROOT / "src" / "bylot", source / "bylot", ignore=ignore)
     assert len(apply_diff(diff, source / "bylot")) <= 6
     paths = [str(source), str(ROOT / "tests")]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", CHECKS],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -74,4 +74,4 @@ def test_the_example_is_stored_served_replayed_and_guarded(tmp_path: Path) -> No
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr

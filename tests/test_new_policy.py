@@ -55,7 +55,7 @@ def test_the_example_policy_plays_is_saved_and_follows_a_change_of_the_problem(
     (tmp_path / "rotate.py").write_text(code, encoding="utf-8")
     paths = [str(tmp_path), str(ROOT / "tests"), str(ROOT / "src")]
     environment = {"PYTHONPATH": os.pathsep.join(paths), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", CHECKS],
         cwd=tmp_path,
         env={**os.environ, **environment},
@@ -63,7 +63,7 @@ def test_the_example_policy_plays_is_saved_and_follows_a_change_of_the_problem(
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_every_policy_describes_itself() -> None:

@@ -253,7 +253,7 @@ def test_contexts_share_prices_and_the_budget_but_not_the_posterior() -> None:
     assert router.core.state.budget.left[0] == 5_000 - 80
 
 
-def test_a_budget_shared_by_contexts_is_spent_where_it_buys_most() -> None:
+def test_a_budget_shared_by_contexts_is_spent_where_it_earns_most() -> None:
     costs, limits = {"usd": [1.0, 0.0]}, [at_most("usd", 0.5)]
     pair = Problem(["good", "free"], costs, limits, draws=1)
     worth = np.array([[[0.9, 0.1]], [[0.5, 0.45]]])  # the choice matters in the first context only

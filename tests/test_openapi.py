@@ -1,4 +1,4 @@
-"""The OpenAPI document says what is served."""
+"""The OpenAPI document describes the served routes."""
 
 import json
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def test_every_route_has_an_id_a_summary_and_its_errors() -> None:
             assert {"401", "403", "429", "500", "503"} <= set(one["responses"])
 
 
-def test_a_route_that_takes_a_body_says_so(server: ServerClient) -> None:
+def test_a_route_with_a_body_is_documented_with_a_body(server: ServerClient) -> None:
     """A body is required in the document exactly if the parser requires it."""
     for route in ROUTES:
         one = build_openapi(ROUTES)["paths"][route.path][route.method.lower()]

@@ -18,7 +18,7 @@ from bylot.errors import BylotError
 from bylot.parallel import JobFailed, ProgressLines, ThreadEngine, show_progress
 
 
-def test_every_job_comes_back_once_with_its_result() -> None:
+def test_every_job_is_returned_once_with_its_result() -> None:
     done = list(ThreadEngine(3).run(range(50), lambda n: n * n))
     assert sorted((one.job, one.result) for one in done) == [(n, n * n) for n in range(50)]
 
@@ -27,12 +27,12 @@ def test_without_jobs_nothing_runs() -> None:
     assert list(ThreadEngine(3).run([], lambda n: 1 / 0)) == []
 
 
-def test_jobs_run_side_by_side() -> None:
+def test_jobs_run_in_parallel() -> None:
     meeting = threading.Barrier(3)  # passed only by three at once; broken after 30 s
     assert len(list(ThreadEngine(3).run(range(3), lambda _: meeting.wait(timeout=30)))) == 3
 
 
-def test_results_come_as_they_finish() -> None:
+def test_results_are_returned_as_they_finish() -> None:
     last = threading.Event()
 
     def work(name: str) -> str:
@@ -74,7 +74,7 @@ def test_blas_uses_one_thread_during_the_run_and_as_many_as_before_after_it() ->
     assert count_blas_threads() == before
 
 
-def test_a_failure_is_raised_with_its_job_after_what_was_done() -> None:
+def test_a_failure_is_raised_with_its_job_after_the_finished_results() -> None:
     failing = threading.Event()
 
     def work(job: str) -> str:
@@ -89,10 +89,10 @@ def test_a_failure_is_raised_with_its_job_after_what_was_done() -> None:
     with pytest.raises(JobFailed, match=r"^bad: no such pool$"):
         seen.extend(done.job for done in run)
     assert "good" in seen
-    assert len(seen) < 1000  # what had not started was dropped
+    assert len(seen) < 1000  # jobs that had not started were dropped
 
 
-def test_a_bug_in_a_job_shows_where_it_is() -> None:
+def test_a_bug_in_a_job_is_raised_with_its_traceback() -> None:
     def work(job: str) -> float:
         return 1 / len(job[:0])
 
@@ -149,7 +149,7 @@ def start_process_with_two_jobs(folder: Path, gate: Path) -> "subprocess.Popen[s
     return process
 
 
-def test_ctrl_c_yields_what_was_running_and_then_stops(tmp_path: Path) -> None:
+def test_ctrl_c_yields_the_running_jobs_and_then_stops(tmp_path: Path) -> None:
     folder, gate = tmp_path / "begun", tmp_path / "gate"
     folder.mkdir()
     with start_process_with_two_jobs(folder, gate) as process:
@@ -170,7 +170,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)  # the gate stays shut: the jobs never end
+        out, _ = process.communicate(timeout=60)  # the gate does not open: the jobs never end
     assert out.split() == ["stopped"]
     assert process.returncode == 130
 
@@ -202,7 +202,7 @@ def test_progress_on_a_terminal_is_a_bar_that_leaves_no_thread(
     assert "10/10" in capsys.readouterr().err
 
 
-def test_without_its_extra_progress_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tqdm_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with pytest.raises(BylotError, match="pip install"), show_progress(1):

@@ -94,7 +94,7 @@ def test_a_share_keeps_its_members() -> None:
     assert problem_from_data(json.loads(json.dumps(problem_to_data(problem)))) == problem
 
 
-def test_a_version_from_the_future_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     Router(make_five_expert_problem()).save(path)
     path.write_text(path.read_text().replace('"version":2', '"version":7'))

@@ -68,7 +68,7 @@ def record_jobs(folder: Path, jobs: Iterable[Iterable[int]]) -> Records:
         return store.merge()
 
 
-def test_records_come_back_as_they_were_given(tmp_path: Path) -> None:
+def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     records = record_jobs(tmp_path / "new" / "run", [[3, 4], [1, 2]])
     assert records.cells.schema == RECORD_SCHEMA
     assert records.cells.equals(pl.read_parquet(tmp_path / "new" / "run" / "records.parquet"))
@@ -235,7 +235,7 @@ def test_a_full_disk_is_an_error_of_one_line_and_leaves_no_files(
         assert not list((tmp_path / "parts").iterdir())
 
 
-def test_reading_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_error_of_reading_names_the_missing_file(tmp_path: Path) -> None:
     with pytest.raises(BylotError, match="is not a folder; run `bylot reproduce"):
         read_records(tmp_path / "nowhere")
     with pytest.raises(BylotError, match=r"has no run\.json"):
@@ -286,7 +286,7 @@ def test_the_records_of_a_killed_process_can_be_continued(
         assert process.returncode == -signal.SIGKILL
     (folder / "parts" / ".scenario-1.parquet.4d.bylot-part").write_bytes(
         b"PAR1"
-    )  # torn by the kill
+    )  # truncated by the kill
     with RecordStore(folder, RUN) as store:
         known = store.list_known_cells()
         assert len(known) >= 30
@@ -356,7 +356,7 @@ def test_every_source_of_records_exists() -> None:
         assert (PACKAGE_FOLDER.parent / part).exists(), part
 
 
-def test_a_single_flipped_bit_of_the_table_is_noticed(tmp_path: Path) -> None:
+def test_a_single_flipped_bit_of_the_table_is_detected(tmp_path: Path) -> None:
     record_jobs(tmp_path, [range(6)])
     table = tmp_path / "records.parquet"
     content = table.read_bytes()

@@ -83,7 +83,7 @@ def test_the_status_shows_the_current_period(policy: str) -> None:
     assert_allclose([one.in_force for one in current], in_force, rtol=1e-15)
     long_run = compute_costs(decisions, problem).mean(axis=0)
     assert_allclose([one.mean for one in status.limits], long_run, rtol=1e-12)
-    assert not np.allclose(means, long_run)  # the two averages are not the same thing
+    assert not np.allclose(means, long_run)  # the two averages differ
 
 
 @pytest.mark.parametrize("policy", GUARDED)
@@ -174,7 +174,7 @@ def test_the_price_is_the_gain_of_a_looser_bound() -> None:
     assert prices[1] == 0.0
 
 
-# Out of the reach of a policy.
+# Limits out of reach of a policy.
 
 
 def test_the_remedy_for_infeasible_full_panels_works() -> None:
@@ -230,8 +230,9 @@ def test_a_long_outage_is_reported_and_the_next_period_keeps_the_limits(
 def test_the_status_distinguishes_lost_limits_from_those_that_other_experts_could_keep(
     policy: str,
 ) -> None:
-    """Of 100 decisions at 2 at most, the cheap ones at 1 each: lost as soon as what was spent and
-    1 for each of those left are more than 200.
+    """100 decisions may cost 2 on average, and the cheapest panel costs 1.
+
+    The limit is lost when the spend plus 1 for each remaining decision exceeds 200.
     """
     costs = {"usd": [1.0, 1.0, 4.0, 4.0]}
     problem = Problem(list("abcd"), costs, [at_most("usd", 2.0)], draws=1, period=100)
@@ -292,8 +293,9 @@ def test_after_a_short_outage_the_period_keeps_its_limits() -> None:
 
 
 def play_after_outage(policy: str, seed: int) -> tuple[bool, bool]:
-    """Was a period kept in which most were down for long, and could it have been after that, with
-    the cost of two members to spare?
+    """Whether a period with a long outage kept its limits, and whether that was still possible.
+
+    Possible means feasible after the outage, with the cost of two members to spare.
     """
     rng, rounds, rows = np.random.default_rng(seed), 200, np.zeros(2)
     cost, names = rng.random((2, 6)).round(2), [f"e{i}" for i in range(6)]
@@ -430,7 +432,9 @@ def play_with_outages(router: Router, start: int, stop: int) -> None:
 
 @pytest.mark.parametrize("policy", GUARDED)
 @pytest.mark.parametrize("cut", [1, 2, 29, 30, 31, 45, 60, 119])
-def test_kill_reload_continue_equals_one_run(policy: str, cut: int, tmp_path: Path) -> None:
+def test_a_killed_and_reloaded_router_continues_like_one_run(
+    policy: str, cut: int, tmp_path: Path
+) -> None:
     long_run, first = (Router(make_problem_with_period(60), policy, seed=5) for _ in range(2))
     play_with_outages(long_run, 0, 150)
     play_with_outages(first, 0, cut)

@@ -67,7 +67,7 @@ def test_a_level_rounded_up_to_the_total_selects_the_last_expert_with_mass() -> 
 
 @given(size=st.integers(1, 3_000), level=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 99))
 @settings(deadline=None, derandomize=True)
-def test_the_search_finds_what_searchsorted_finds(size: int, level: float, seed: int) -> None:
+def test_the_search_agrees_with_searchsorted(size: int, level: float, seed: int) -> None:
     mass = np.cumsum(np.random.default_rng(seed).integers(0, 3, size) + np.eye(size)[0])
     level_of_mass = level * mass[-1]
     assert find_first_above(mass, level_of_mass) == np.searchsorted(
@@ -112,7 +112,7 @@ def test_the_test_above_would_notice_a_gradient_that_ignores_multiplicity() -> N
     assert bias(indicator=True) > 1e-2
 
 
-def test_a_panel_costs_what_its_distinct_members_cost() -> None:
+def test_the_cost_of_a_panel_is_that_of_its_distinct_members() -> None:
     costs = np.array([[1.0, 2.0, 4.0, 8.0], [1.0, 0.0, 1.0, 0.0]])
     for sequence in itertools.product(range(4), repeat=3):
         out = np.zeros(2)

@@ -28,7 +28,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-CASES = int(os.environ.get("BYLOT_FUZZ", "6"))  # of each operation and kind
+CASES = int(os.environ.get("BYLOT_FUZZ", "6"))  # per operation and mode
 
 
 def test_fuzzed_requests_get_documented_answers(server: ServerClient) -> None:
@@ -60,8 +60,9 @@ def test_ten_thousand_fuzzed_requests_get_documented_answers(
 
 
 def send_fuzzed_requests(server: ServerClient, cases: int) -> int:
-    """Send requests to every operation, with and against its schema, to what there is and to what
-    there is not; how many were sent.
+    """Send requests to every operation, valid and invalid, for known and unknown resources.
+
+    Returns the number of requests.
     """
     schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
     router = server.create_router()

@@ -66,7 +66,7 @@ def test_regret_and_violation_stay_under_theorems_1_and_2(environment: str, dual
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_violation_falls_to_zero(environment: str) -> None:
-    # One draw, so that the surrogate is the limit itself and leaves no margin to hide behind.
+    # One draw, so that the surrogate is the limit itself, without a margin.
     limits = [at_most("usd", 0.35), at_least("junior", 0.5)]
     one_draw = Problem(EIGHT.experts, dict(EIGHT.costs), limits, draws=1, floor=0.05)
     traces = [

@@ -1,4 +1,4 @@
-"""The theorems' right-hand sides: minimised where they say, and above what is simulated."""
+"""The bounds of the theorems: their minimisers, and that simulations stay below them."""
 
 from collections.abc import Callable
 
