@@ -13,7 +13,7 @@ def find_blocks(page: str, kind: str) -> list[str]:
 
 
 def run_page(page: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run the Python blocks of a page in one session ; they print its text blocks."""
+    """Run the Python blocks of a page in one session; they must print its text blocks."""
     names: dict[str, Any] = {}
     for code in find_blocks(page, "python"):
         exec(compile(code, name, "exec"), names)

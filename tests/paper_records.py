@@ -92,9 +92,8 @@ def make_crowd_record(
     rng = np.random.default_rng([seed, sum(map(ord, environment + level + policy))])
     t = np.linspace(ROUNDS / points, ROUNDS, points)
     decay = np.exp(-t / play.tau)
-    seed_effect = (
-        0.004 * np.random.default_rng(seed).normal()
-    )  # a seed is good or bad for all policies
+    # A seed is good or bad for all policies
+    seed_effect = 0.004 * np.random.default_rng(seed).normal()
     curve = (
         play.end - (play.end - play.start) * decay + seed_effect + rng.normal(0, play.noise, points)
     )

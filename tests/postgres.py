@@ -82,9 +82,8 @@ def find_postgres_programs() -> Path:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """The server of this session, which a test may stop if it starts it again."""
-    folder = Path(
-        tempfile.mkdtemp(prefix="bylot-postgres-")
-    )  # short, as it is the path of a socket
+    # Short, as it is the path of a socket
+    folder = Path(tempfile.mkdtemp(prefix="bylot-postgres-"))
     try:
         server = PostgresServer(folder)
         server.start()

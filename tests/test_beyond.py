@@ -190,9 +190,8 @@ def test_the_sweep_over_settings_finds_the_best_and_its_gain(good_records: Any) 
     without_default = good_records.cells.filter(
         ~pl.col("policy").str.contains("eta=1.0,patience=100.0")
     )
-    assert (
-        collect_sweeps(RecordGroups(without_default)) == []
-    )  # without the default there is nothing to compare with
+    # Without the default there is nothing to compare with
+    assert collect_sweeps(RecordGroups(without_default)) == []
 
 
 @pytest.mark.parametrize("name", BEYOND_FIGURES)
@@ -207,9 +206,8 @@ def test_figures_are_drawn_from_complete_partial_and_empty_records(
     part = good_records.cells.filter((pl.col("seed") == 0) & (pl.col("policy") == "distinct"))
     assert len(draw(part.filter(pl.col("level") == "stress"), good_records.run, tmp_path)) == 2
     assert draw(good_records.cells.clear(), good_records.run, tmp_path) == []
-    assert (
-        draw(make_paper_records(AS_WRITTEN, seeds=3).cells, good_records.run, tmp_path) == []
-    )  # records of the paper only
+    # Records of the paper only
+    assert draw(make_paper_records(AS_WRITTEN, seeds=3).cells, good_records.run, tmp_path) == []
 
 
 def test_series_differ_even_without_colour() -> None:

@@ -64,9 +64,8 @@ def test_the_default_capacity_of_a_stored_router_is_what_fits(
 def test_a_larger_pool_is_refused_if_the_contexts_in_use_do_not_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        noisy_or, "MAX_POSTERIOR_BYTES", 8 * 25 * 8
-    )  # eight contexts of five experts, five of six
+    # Eight contexts of five experts, five of six
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 8 * 25 * 8)
     old = make_five_expert_problem()
     larger = Problem(
         [*old.experts, "zoe"],

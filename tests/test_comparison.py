@@ -240,9 +240,8 @@ def compute_mean_changes(seed: int) -> np.ndarray:
 
 
 def test_half_of_the_experts_get_other_skills_in_the_next_block() -> None:
-    moved = (
-        compute_mean_changes(0) > 0.03
-    )  # ten standard errors of a mean of 1,000 values worth a third
+    # Ten standard errors of a mean of 1,000 values worth a third
+    moved = compute_mean_changes(0) > 0.03
     assert (moved.sum(axis=1) <= scenarios.SMALL_CROWD_SIZE // 2).all()
     assert (
         moved.sum(axis=1) >= scenarios.SMALL_CROWD_SIZE // 4

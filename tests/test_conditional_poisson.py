@@ -247,9 +247,8 @@ def test_inclusion_probabilities_have_their_properties(
     assert make_distribution(theta + shift, M).log_z == pytest.approx(
         make_distribution(theta, M).log_z + M * shift, abs=1e-9
     )
-    assert_allclose(
-        make_distribution(-theta, K - M).pi, 1.0 - pi, rtol=1e-9, atol=1e-15
-    )  # those left out
+    # The complement: the experts that are left out
+    assert_allclose(make_distribution(-theta, K - M).pi, 1.0 - pi, rtol=1e-9, atol=1e-15)
     one = data.draw(st.integers(0, K - 1))
     raised = make_distribution(theta + np.eye(K)[one], M).pi
     assert raised[one] >= pi[one]
@@ -293,9 +292,8 @@ def test_the_test_above_would_notice_a_theta_off_by_a_tenth(M: int) -> None:
 @pytest.mark.parametrize("M", range(1, 6))
 def test_a_certain_member_does_not_change_the_draws_of_the_others(M: int) -> None:
     with_certain = make_distribution(np.append(900.0, THETA), M + 1)
-    assert (
-        with_certain.table[1:, 0].max() <= MIN_DIVISOR
-    )  # so that members are drawn one coin at a time
+    # Members are then drawn one coin at a time
+    assert with_certain.table[1:, 0].max() <= MIN_DIVISOR
 
     def draw_other_members(t: int) -> Ints:
         members = with_certain.draw(t)

@@ -178,9 +178,8 @@ def test_a_header_with_unknown_column_names_is_refused(tmp_path: Path) -> None:
     assert "answers.txt, line 1" in message
     message = read_crowd_error(tmp_path, answers=answers, truths="tâche quoi\n" + truths)
     assert "truths.txt, line 1" in message
-    kept = write_and_read_crowd(
-        tmp_path, "task worker label\nt ann odd\n" + answers, truths
-    )  # the first line is a header
+    # The first line is a header
+    kept = write_and_read_crowd(tmp_path, "task worker label\nt ann odd\n" + answers, truths)
     assert kept.unjudged.annotations == 1
 
 

@@ -364,9 +364,8 @@ def test_the_axis_of_charts_is_decisions_and_not_time(chromium: Any) -> None:
         positions = [float(one.split(",")[0]) for one in drawn.split()]
         steps = [b - a for a, b in itertools.pairwise(positions)]
         assert len(steps) > 40
-        assert (
-            max(steps) - min(steps) < 0.3
-        )  # equal numbers of decisions; coordinates have one decimal
+        # Equal numbers of decisions; coordinates have one decimal
+        assert max(steps) - min(steps) < 0.3
         assert page.locator("[data-chart=reward] text").count() >= 5
 
 

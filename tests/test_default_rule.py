@@ -71,10 +71,11 @@ def test_the_smallest_loss_wins_and_is_relative_to_the_reference() -> None:
     assert choice.policy == "better"
     assert list(choice.scores) == ["better", REFERENCE_POLICY, "worse"]
     assert abs(choice.scores["better"].mean - 1 / 3) < 0.05
+    # The unit of measurement, which has no error
     assert choice.scores[REFERENCE_POLICY] == (
         1.0,
         0.0,
-    )  # the unit of measurement, which has no error
+    )
     assert (
         choose_default(make_results({REFERENCE_POLICY: 0.03, "better": 0.04, "worse": 0.05}))
         == REFERENCE_POLICY

@@ -115,9 +115,8 @@ def test_nothing_is_learned_from_missing_rewards() -> None:
     without_rewards = simulate(
         make_five_expert_problem(), Given(np.zeros((400, 1, 5))), "greedy", rounds=400
     )
-    assert_array_equal(
-        lost.draws, without_rewards.draws
-    )  # missing rewards have the effect of rewards of 0
+    # Missing rewards have the effect of rewards of 0
+    assert_array_equal(lost.draws, without_rewards.draws)
     assert lost.rewards.mean() > 0.1  # but the trace has the rewards
 
 

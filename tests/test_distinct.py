@@ -83,9 +83,10 @@ def test_panels_are_drawn_with_their_propensity(available: Bools) -> None:
     possible = expected > 0
     assert count.sum() > 3_900
     assert chisquare(count[possible], count.sum() * expected[possible]).pvalue > 1e-3
+    # A distribution without the mixture would be noticed
     other = set_probabilities(
         find_available_distributions(rule, state, 0, available)[0].theta, available
-    )  # without the mixture: would be noticed
+    )
     assert chisquare(count[possible], count.sum() * other[possible]).pvalue < 1e-6
 
 
@@ -146,9 +147,8 @@ def test_in_an_outage_the_distribution_is_projected_onto_the_limits() -> None:
     p = inside @ compute_propensities(rule, state, available)
     assert p[~available].max() == 0.0
     assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
-    alone = set_probabilities(
-        np.where(available, state.theta[0], -np.inf), available
-    )  # only renormalised
+    # Only renormalised
+    alone = set_probabilities(np.where(available, state.theta[0], -np.inf), available)
     assert (rule.guard.A @ (inside @ alone) > state.bounds).any()
 
 

@@ -154,9 +154,8 @@ def block_mean_z_score(environment: Regime, factor: float, seed: int = 7) -> flo
 
 def test_noise_in_each_block_is_about_the_shrunk_means() -> None:
     environment = Regime(np.random.default_rng(0).uniform(0.3, 0.8, (3, 50)), horizon=5_000)
-    assert (
-        block_mean_z_score(environment, factor=0.2) < 5.5
-    )  # 1,500 means: beyond 5.5 once in 20,000 seeds
+    # 1,500 means: beyond 5.5 once in 20,000 seeds
+    assert block_mean_z_score(environment, factor=0.2) < 5.5
     assert block_mean_z_score(environment, factor=0.25) > 5.5
     assert block_mean_z_score(environment, factor=1.0) > 5.5
 

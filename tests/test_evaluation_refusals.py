@@ -26,9 +26,8 @@ def test_probability_on_experts_never_drawn_is_refused_with_its_exact_share() ->
         evaluate_target(log, make_iid_target(TRIO, {"a": 3, "b": 3, "c": 2}))
     assert evaluate_target(log, make_iid_target(TRIO, {"a": 1, "b": 2})).unsupported == 0.0
     known = [one._replace(excluded=("c",)) for one in log_iid_draws([0.5, 0.5, 0.0], 400)]
-    seen = LogEntry(
-        "x", 999, ("c", "c"), 1.0, draw_probabilities=(0.01, 0.01)
-    )  # c could be drawn once
+    # c could be drawn once
+    seen = LogEntry("x", 999, ("c", "c"), 1.0, draw_probabilities=(0.01, 0.01))
     with pytest.raises(InsufficientOverlap, match="of the target's panels"):
         evaluate_target(
             log_from_entries(TRIO, [*known, seen]), make_iid_target(TRIO, {"a": 3, "b": 3, "c": 2})

@@ -315,9 +315,8 @@ def test_the_exact_expectation_agrees_with_the_papers_200_draws() -> None:
     total = np.sqrt((error**2).sum()) / 300
     assert abs(earned.mean() - scenario.expected(q).mean()) < 4 * total
     assert abs(earned.mean() - scenario.uniform) > 4 * total  # another policy would be noticed
-    errors = earned.mean(axis=1) - scenario.expected(
-        q
-    )  # as large as the draws' own error, no larger
+    # As large as the draws' own error, no larger
+    errors = earned.mean(axis=1) - scenario.expected(q)
     assert np.sqrt((errors**2).mean()) == pytest.approx(np.sqrt((error**2).mean()), rel=0.1)
 
 

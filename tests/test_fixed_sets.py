@@ -143,9 +143,8 @@ def test_shares_of_more_groups_than_there_are_draws_exclude_every_fixed_set() ->
     problem = Problem(names, costs, [at_least(name, 0.3) for name in names], draws=2)
     best = best_set(problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]])
     assert (best.members, best.feasible, best.proved) == (("a", "b"), False, True)
-    optimum(
-        problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]]
-    )  # a policy that varies its panels can keep the limits
+    # A policy that varies its panels can keep the limits
+    optimum(problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]])
 
 
 def test_if_no_set_keeps_the_upper_limits_the_set_is_empty() -> None:

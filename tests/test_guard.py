@@ -87,9 +87,8 @@ def test_no_mixture_of_sets_has_a_larger_margin(fewer: bool, problem: Problem) -
 def test_smaller_panels_have_a_margin_where_full_panels_have_none() -> None:
     costs, limits = {"usd": [2.0, 2.0, 2.0]}, [at_most("usd", 3.0)]
     problem = Problem(["a", "b", "c"], costs, limits, draws=2)
-    assert (
-        find_slater_point(problem).margin == 0.0
-    )  # infeasible even without a margin: a panel costs four
+    # Infeasible even without a margin: a panel costs four
+    assert find_slater_point(problem).margin == 0.0
     margin, quota = find_slater_point(problem, fewer=True)
     assert margin == pytest.approx(1 / 3)
     assert quota.sum() == pytest.approx(1)

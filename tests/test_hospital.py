@@ -78,9 +78,8 @@ def test_strict_learns_more_slowly_but_learns() -> None:
 
 
 def test_the_policies_of_the_paper_learn_less_or_break_limits() -> None:
-    assert (
-        compute_regret("omd") > 0.1
-    )  # the surrogate of twelve shares asks for more than the whole mass
+    # The surrogate of twelve shares asks for more than the whole mass
+    assert compute_regret("omd") > 0.1
     assert compute_regret("ts-bwk") > compute_regret("tangent")
     assert min(measure_worst_violation(trace) for trace in simulate_policy("ts-bwk")) > 0.0
 

@@ -36,9 +36,8 @@ def test_owners_on_other_machines_are_not_considered_dead() -> None:
     assert not is_dead_owner("process 17")
     assert not is_dead_owner("")
     pid, since = own_name.split("/")[1].split("@")
-    assert is_dead_owner(
-        f"{identify_machine()}/{pid}@{int(since) - 1}/ff"
-    )  # the process id was reused
+    # The process id was reused
+    assert is_dead_owner(f"{identify_machine()}/{pid}@{int(since) - 1}/ff")
 
 
 def test_only_leases_of_dead_owners_are_released(store: Store) -> None:

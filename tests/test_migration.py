@@ -128,9 +128,8 @@ def test_an_equivalent_problem_does_not_change_the_distributions(policy: str) ->
     assert router.core.state is not state
     assert_array_equal(compute_distributions(router), before)
     router.change(make_problem_with_newcomer())
-    assert policy == "random" or not np.array_equal(
-        compute_distributions(router), before
-    )  # random never learns
+    # The policy `random` never learns
+    assert policy == "random" or not np.array_equal(compute_distributions(router), before)
 
 
 @pytest.mark.parametrize("policy", GUARDED)
@@ -248,9 +247,8 @@ def test_a_change_of_costs_keeps_the_current_period(policy: str) -> None:
 @pytest.mark.parametrize("bound", [3.0, 2.5])
 def test_overspending_before_a_change_is_compensated_after_it(policy: str, bound: float) -> None:
     router = make_overspent_router(policy, 0.0)
-    router.core.settle(
-        {"usd": 100.0 - router.core.totals.spent[0] + 3.0 * 200}
-    )  # 100 above the bound in total
+    # 100 above the bound in total
+    router.core.settle({"usd": 100.0 - router.core.totals.spent[0] + 3.0 * 200})
     limits = [at_most("usd", bound), *make_five_expert_problem().limits[1:]]
     router.change(
         change_problem(limits=limits, period=400, floor=make_five_expert_problem().floor * 0.999)

@@ -275,9 +275,8 @@ def test_prices_do_not_depend_on_the_unit_of_the_costs() -> None:
     trace = simulate(problem, Given(values), "noisy-or", rounds=3_000, seed=0, horizon=3_000)
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
-    assert (
-        trace.rewards[1_000:].mean() > 0.34
-    )  # y a quarter of the time, as much as the pace allows
+    # y a quarter of the time, as much as the pace allows
+    assert trace.rewards[1_000:].mean() > 0.34
     dollars = make_five_expert_problem()
     cents = Problem(
         dollars.experts,

@@ -69,9 +69,8 @@ def test_only_exploration_rounds_record_the_exact_propensity_of_their_set() -> N
         recorded_count += 1
     assert abs(recorded_count - 3_000) < 5 * np.sqrt(1_500)
     assert chisquare(count, expected).pvalue > 1e-3
-    assert (
-        chisquare(count, max_entropy_expected).pvalue < 1e-6
-    )  # a distribution that is not learned would be noticed
+    # A distribution that is not learned would be noticed
+    assert chisquare(count, max_entropy_expected).pvalue < 1e-6
 
 
 def test_the_exploring_distribution_learns_from_its_own_rounds_only() -> None:

@@ -365,6 +365,5 @@ def test_inclusion_is_the_probability_of_each_expert_in_each_context() -> None:
     alone = optimum(unlimited, [[1.0, 1.0]], start=[0.5, 0.5])
     assert_allclose(alone.inclusion(2), [1 - (1 - alone.policy) ** 2])
     several = optimum(unlimited, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False)
-    assert_allclose(
-        several.inclusion(2), np.eye(2), atol=1e-4
-    )  # a gap of 1e-9 determines q to 1e-9^(1/2) only
+    # A gap of 1e-9 determines q to 1e-9^(1/2) only
+    assert_allclose(several.inclusion(2), np.eye(2), atol=1e-4)

@@ -153,9 +153,8 @@ def test_the_mean_of_many_visits_is_the_expectation() -> None:
 
 
 def test_the_test_above_would_notice_equal_weights() -> None:
-    equal = ValueStack(TABLE[:, None]).value(
-        Q, 3
-    )  # each question 1/7: larger dimensions count more
+    # Each question 1/7: larger dimensions count more
+    equal = ValueStack(TABLE[:, None]).value(Q, 3)
     assert mean_reward_z_score(ENVIRONMENT, equal, Q, 3, rounds=50_000) > 5
 
 
@@ -283,9 +282,8 @@ def test_a_simulation_with_contexts_earns_the_expectation_of_a_fixed_distributio
     expected = float(np.mean([weights @ values[:, 0, pair].max(axis=1) for pair in pairs]))
     error = trace.rewards.std() / len(trace.rewards) ** 0.5
     assert abs(trace.rewards.mean() - expected) < 5 * error
-    assert (
-        abs(trace.rewards.mean() - expected_reward(WARDS, np.full(4, 0.25), 2)) > 5 * error
-    )  # of draws
+    # The expectation of independent draws differs
+    assert abs(trace.rewards.mean() - expected_reward(WARDS, np.full(4, 0.25), 2)) > 5 * error
 
 
 # The hospital

@@ -27,9 +27,8 @@ from bylot.problem_files.schema import packaged_text
 GUARDED_POLICIES: tuple[Policy, ...] = (Distinct(), NoisyOr(), Tangent())
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FEASIBLE = VALID_FILES["yaml"]
-TIGHT = FEASIBLE.replace(
-    "at_most: 4.5, at_least: 0.1", "at_most: 1.5"
-)  # panels of two cost 4 or more
+# Panels of two cost 4 or more
+TIGHT = FEASIBLE.replace("at_most: 4.5, at_least: 0.1", "at_most: 1.5")
 EMPTY_SURROGATE = """\
 draws: 3
 experts: [{name: a, group: x}, {name: b, group: y}, {name: c, group: z}, {name: d}]

@@ -284,9 +284,8 @@ def test_the_records_of_a_killed_process_can_be_continued(
                 time.sleep(0.001)
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
-    (folder / "parts" / ".scenario-1.parquet.4d.bylot-part").write_bytes(
-        b"PAR1"
-    )  # truncated by the kill
+    # Truncated by the kill
+    (folder / "parts" / ".scenario-1.parquet.4d.bylot-part").write_bytes(b"PAR1")
     with RecordStore(folder, RUN) as store:
         known = store.list_known_cells()
         assert len(known) >= 30

@@ -146,9 +146,8 @@ def test_the_price_is_in_the_unit_of_the_rewards(policy: str) -> None:
     for _ in range(200):
         for router, most in ((unit, 1.0), (percent, 64.0)):
             decision = router.decide()
-            router.reward(
-                decision.id, most * decision.spend["usd"] / 8
-            )  # the most expensive are the best
+            # The most expensive are the best
+            router.reward(decision.id, most * decision.spend["usd"] / 8)
     prices = [[one.price or 0.0 for one in router.status().limits] for router in (unit, percent)]
     assert max(prices[0]) > 0
     assert_allclose(np.array(prices[1]), 64 * np.array(prices[0]), rtol=1e-9)
@@ -230,9 +229,10 @@ def test_only_available_experts_are_drawn_with_renormalised_probabilities() -> N
         assert decision.draw_probabilities is not None
         exact = [q[POSITION[n]] / available_mass for n in decision.draws]
         assert_allclose(decision.draw_probabilities, exact, rtol=1e-14)
+        # Only eve is available and junior
         assert_allclose(
             decision.expected["junior"], 1 - (1 - q[4] / available_mass) ** 2, rtol=1e-12
-        )  # only eve is available and junior
+        )
 
 
 @pytest.mark.parametrize(

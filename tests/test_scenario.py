@@ -60,9 +60,8 @@ def test_contexts_are_weighted_by_the_problem_file_or_by_their_questions(tmp_pat
     assert isinstance(by_rows, Outcomes)
     assert_allclose(weighted.chances, [0.75, 0.25])
     assert_allclose(by_rows.chances, [0.5, 0.5])
-    assert (
-        make_scenario(tmp_path).environment.contexts == 1
-    )  # without a column there is one context
+    # Without a column there is one context
+    assert make_scenario(tmp_path).environment.contexts == 1
 
 
 def test_the_description_says_what_a_request_is(tmp_path: Path) -> None:

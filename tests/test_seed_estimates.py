@@ -68,9 +68,8 @@ def measure_coverage(draw: LossDraw, truth: float, estimator: Estimator, places:
 NOMINAL_COVERAGE = 1 - 2 * float(student.sf(TIE_STANDARD_ERRORS, SCENARIOS * (SEEDS - 1)))
 """Student's share for as many errors as are estimated: 0.941, for a normal error's 0.954."""
 
-COVERAGE_TOLERANCE = 4 * math.sqrt(
-    NOMINAL_COVERAGE * (1 - NOMINAL_COVERAGE) / TABLES
-)  # four standard deviations of a share: 0.024
+# Four standard deviations of a share: 0.024
+COVERAGE_TOLERANCE = 4 * math.sqrt(NOMINAL_COVERAGE * (1 - NOMINAL_COVERAGE) / TABLES)
 
 
 def estimate_score(lines: list[ResultLine]) -> SeedEstimate:
@@ -132,10 +131,11 @@ def test_the_tests_above_would_notice_a_reference_that_is_taken_as_known() -> No
         measure_coverage(draw_independent_losses, 1.0, estimate_score_unpaired)
         < NOMINAL_COVERAGE - 3 * COVERAGE_TOLERANCE
     )
+    # The common part cancels in a ratio
     assert (
         measure_coverage(draw_correlated_losses, 1.0, estimate_score_unpaired)
         > NOMINAL_COVERAGE + COVERAGE_TOLERANCE
-    )  # the common part cancels in a ratio
+    )
 
 
 def test_scenarios_on_one_pool_are_not_independent() -> None:

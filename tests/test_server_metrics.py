@@ -71,9 +71,8 @@ def test_a_tightened_limit_that_holds_since_is_reported_as_kept(server: ServerCl
     assert server.patch(router, json={"limits": limits}).status_code == 200
     server.post(f"{router}/decisions:batch", json={"decisions": [{}] * 430})
     metrics = scrape_metrics(server)
-    assert (
-        metrics["bylot_limit_mean", *limit] > 2.5
-    )  # over all decisions, including those before the edit
+    # Over all decisions, including those before the edit
+    assert metrics["bylot_limit_mean", *limit] > 2.5
     assert metrics["bylot_limit_kept", *limit] == metrics["bylot_router_kept", name] == 1
     assert metrics["bylot_limit_missed_periods_total", *limit] == 0
     one = server.get(f"{router}/status").json()["limits"][0]

@@ -128,9 +128,8 @@ def test_rounds_that_do_not_match_the_environment_are_refused(
 
 
 def test_a_reward_above_the_range_by_rounding_is_not_an_error() -> None:
-    simulate(
-        make_five_expert_problem(), Noisy(np.ones((9, 5)), worth=1 / 9), rounds=3
-    )  # nine ninths are above 1
+    # Nine ninths are above 1
+    simulate(make_five_expert_problem(), Noisy(np.ones((9, 5)), worth=1 / 9), rounds=3)
 
 
 def test_an_environment_of_another_size_is_refused() -> None:

@@ -200,9 +200,8 @@ def test_equal_values_are_ordered_by_index_in_small_integers() -> None:
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 16, 17, 50, 64, 65, 300]))
 def test_the_order_is_that_of_a_stable_sort(seed: int, K: int) -> None:
     rng = np.random.default_rng(seed)
-    close = 0.7 + 2.0**-53 * rng.integers(0, 40, size=(4, K)).astype(
-        np.float64
-    )  # not equal, but nearly
+    # Not equal, but nearly
+    close = 0.7 + 2.0**-53 * rng.integers(0, 40, size=(4, K)).astype(np.float64)
     some = rng.choice([0.0, -0.0, 5e-324, 1e-9, 1.0, 1e300], size=(4, K))
     cases: list[Floats] = [close, some, rng.random((4, K)), np.where(some > 0.5, close, some)]
     for values in cases:

@@ -113,9 +113,8 @@ def test_sets_are_drawn_with_their_propensity(available: Bools) -> None:
     total, counts = sum(count.values()), list(count.values())
     assert total > 3_900
     assert chisquare(counts, [total * p for p in expected.values()]).pvalue > 1e-3
-    max_entropy = np.where(
-        available if available.size else True, rule.explore, 0.0
-    )  # a distribution that has not learned
+    # a distribution that has not learned
+    max_entropy = np.where(available if available.size else True, rule.explore, 0.0)
     other = enumerate_set_probabilities(max_entropy / max_entropy.sum(), 2)
     assert chisquare(counts, [total * other[a] for a in expected]).pvalue < 1e-6
 
@@ -211,9 +210,8 @@ def test_a_distribution_on_the_tangent_row_of_an_upper_limit_keeps_the_limit(
     assert expected_panel_costs(q, c[None], M)[0] == pytest.approx(
         tangent_at(q, q, c, M), abs=1e-12
     )
-    assert (
-        -expected_panel_costs(p, c[None], M)[0] >= tangent_at(q, p, -c, M) - 1e-12
-    )  # not for a lower limit
+    # Not for a lower limit
+    assert -expected_panel_costs(p, c[None], M)[0] >= tangent_at(q, p, -c, M) - 1e-12
 
 
 PROBLEMS = [

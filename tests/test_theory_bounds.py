@@ -101,9 +101,10 @@ def test_equal_cbar_gives_the_form_of_the_paper() -> None:
     L = np.sqrt(2) + 1 / (np.sqrt(2) * np.log(2 * d))
     paper = M * cbar * L * np.sqrt(d * np.log(2 * d) / T)
     assert_allclose(theory.sampling_error(T, M, np.full(d, cbar)), paper, rtol=1e-14)
+    # The last line of the proof of the sampling lemma
     steps = np.sqrt(2 * d * M**2 * cbar**2 * np.log(2 * d) / T) + np.sqrt(
         d * M**2 * cbar**2 / (2 * T * np.log(2 * d))
-    )  # the last line of the proof of the sampling lemma
+    )
     assert_allclose(paper, steps, rtol=1e-14)
 
 

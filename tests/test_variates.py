@@ -89,9 +89,8 @@ def test_normals_are_normal_in_the_middle_and_in_the_tail() -> None:
 
 
 def test_the_layers_have_equal_areas_and_end_at_the_top() -> None:
-    area = (
-        ZIGGURAT_EDGES[0] * ZIGGURAT_HEIGHTS[1]
-    )  # the lowest layer, with its tail, as a rectangle
+    # The lowest layer, with its tail, as a rectangle
+    area = ZIGGURAT_EDGES[0] * ZIGGURAT_HEIGHTS[1]
     inner = ZIGGURAT_EDGES[1:-1] * (ZIGGURAT_HEIGHTS[2:] - ZIGGURAT_HEIGHTS[1:-1])
     np.testing.assert_allclose(inner, area, rtol=1e-11)  # the last one too, so TAIL is right
 
