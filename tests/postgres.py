@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
@@ -69,6 +70,21 @@ class PostgresServer:
             self.process.send_signal(how)
             self.process.wait(60)
         self.process = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The server hangs: its processes stand still, while the kernel keeps its connections."""
+        assert self.process is not None
+        pids = [self.process.pid]
+        pids += map(int, Path(f"/proc/{pids[0]}/task/{pids[0]}/children").read_text().split())
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in reversed(pids):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
 
 def find_postgres_programs() -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 
 from bylot.errors import RouterNotFound, StoreUnavailable, UnsupportedStore
@@ -144,9 +145,55 @@ def test_closing_answers_queued_commands_and_refuses_new_ones() -> None:
         assert await asyncio.gather(*tasks) == ["first", "a", "b"]
         await closing
         assert handler.tasks[-1] == "close"
-        writer.close = lambda: asyncio.sleep(0)  # type: ignore[method-assign]
+        writer.close = lambda: asyncio.sleep(0)  # type: ignore[assignment, misc]
 
     run_with_writer(use)
+
+
+def test_a_request_that_waits_too_long_is_answered_503_and_not_begun_later() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        tasks = await queue_behind_commit(writer, handler, "a")
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(error, ApiError)
+            assert (error.status, error.code, error.retry_after) == (503, "timeout", 1.0)
+        assert writer.age_s > 0.05  # nothing has moved: a server is not ready
+        handler.gate.set()
+        assert await writer.execute(MakeDecision("b")) == "b"
+        assert (writer.age_s, writer.pending) == (0.0, 0)
+
+    assert run_with_writer(use, timeout_s=0.05).batches == [1, 1]
+
+
+def test_closing_does_not_wait_for_a_store_that_hangs() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        tasks = await queue_behind_commit(writer, handler)
+        await writer.close(timeout_s=0.05)
+        assert not tasks[0].done()
+        handler.gate.set()
+        assert await tasks[0] == "first"
+        writer.thread.join()
+        writer.close = lambda: asyncio.sleep(0)  # type: ignore[assignment, misc]
+
+    run_with_writer(use)
+
+
+def test_a_request_that_outlasts_the_shutdown_is_answered_503(tmp_path: Path) -> None:
+    handler = SlowHandler()
+    answers: list[httpx.Response] = []
+    open_store(f"sqlite:///{tmp_path}/bylot.db").close()
+    with live_server(
+        tmp_path, lambda _: lambda: cast(CommandHandler, handler), drain_timeout_s=1.0
+    ) as server:
+        handler.gate.clear()
+        path = "/v1/routers/a/decisions"
+        thread = threading.Thread(target=lambda: answers.append(server.post(path, json={})))
+        thread.start()
+        wait_until(lambda: server.app.state.writer.pending)
+        server.server.handle_exit(15, None)
+        thread.join()
+    handler.gate.set()
+    assert assert_error(answers[0], 503)["code"] == "draining"
+    assert int(answers[0].headers["retry-after"]) >= 1
 
 
 def test_background_tasks_run_while_the_queue_is_empty() -> None:

@@ -78,7 +78,7 @@ class ServerApp:
             yield
             refreshing.cancel()
         finally:
-            await state.writer.close()
+            await state.writer.close(state.settings.drain_timeout_s)
             await state.reader.close()
             state.compile_pool.shutdown(wait=False, cancel_futures=True)
             if state.tracer:

@@ -1,5 +1,6 @@
 """From an HTTP request to its response: authenticate, authorise, parse, call one function."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -9,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 import msgspec
 
 from bylot.server.auth import Caller, Scope
-from bylot.server.http_errors import RawHeaders, to_api_error
+from bylot.server.http_errors import ApiError, RawHeaders, to_api_error
 from bylot.server.request_parsing import (
     AsgiReceive,
     check_duplicate_headers,
@@ -119,6 +120,11 @@ class Endpoint:
             response = await self.respond(scope, headers, receive, target)
         except Exception as error:
             response = error_response(error)
+        except asyncio.CancelledError:  # the server stops, and has waited long enough
+            message = "the server is shutting down; repeat the request with the same key"
+            draining = ApiError(503, "draining", message, retry_after=1.0)
+            await send_response(send, error_response(draining))
+            raise
         await send_response(send, response)
         if tracer:
             tracer.end(span, response.status)

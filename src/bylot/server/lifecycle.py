@@ -27,6 +27,7 @@ from bylot.server.endpoint import error_response
 from bylot.server.http_errors import ApiError
 from bylot.server.state import COMPILE_THREAD_PREFIX, ServerSettings
 from bylot.server.telemetry import configure_logging
+from bylot.server.writer import READER_THREAD, WRITER_THREAD
 from bylot.store import hide_password, open_store, store_exists
 
 GC_THRESHOLD_OBJECTS = 100_000  # open decisions are many objects, and never cyclic garbage
@@ -44,15 +45,16 @@ def run_server(settings: ServerSettings) -> int:
     configure_logging(settings.log_level)
     server = HttpServer(ServerApp(settings))
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
-    exit_while_compiling()
+    exit_with_busy_threads()
     return 0
 
 
-def exit_while_compiling(grace_s: float = 1.0) -> None:
-    """End the process if a policy is still being compiled: compilation cannot be interrupted, and
-    its request is gone. Everything that was answered is in the store.
+def exit_with_busy_threads(grace_s: float = 1.0) -> None:
+    """End the process if a policy is still being compiled or the store hangs: neither can be
+    interrupted, and the requests are gone. Everything that was answered is in the store.
     """
-    workers = [one for one in threading.enumerate() if one.name.startswith(COMPILE_THREAD_PREFIX)]
+    prefixes = (COMPILE_THREAD_PREFIX, WRITER_THREAD, READER_THREAD)
+    workers = [one for one in threading.enumerate() if one.name.startswith(prefixes)]
     for worker in workers:
         worker.join(grace_s)
     if any(worker.is_alive() for worker in workers):

@@ -20,11 +20,13 @@ from bylot.server.endpoint import (
 from bylot.server.http_errors import ApiError
 from bylot.server.openapi import build_openapi
 from bylot.server.state import ServerState
+from bylot.server.writer import timeout_error
 
 PROMETHEUS_HEADERS = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
     (b"x-content-type-options", b"nosniff"),
 )
+READY_TIMEOUT_S = 3.0  # for the store, and for the oldest batch of the writer
 
 
 @route("GET /healthz", None, 200, api.HealthResponse)
@@ -41,7 +43,9 @@ async def get_readiness(request: ApiRequest[None, None]) -> HttpResponse:
         raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
     if writer.store_error is not None:
         raise writer.store_error
-    await request.state.reader.read(lambda store: store.routers(limit=1))
+    if writer.age_s > READY_TIMEOUT_S:
+        raise timeout_error(READY_TIMEOUT_S)
+    await request.state.reader.read(lambda store: store.routers(limit=1), READY_TIMEOUT_S)
     return json_response(200, api.HealthResponse("ready"))
 
 

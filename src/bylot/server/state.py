@@ -25,7 +25,8 @@ class ServerSettings:
     max_body_bytes:  size of a request body
     body_timeout_s:  for the whole body of a request
     idle_timeout_s:  for the first byte of a request, and for the rest of its headers
-    drain_timeout_s: for open requests when the server stops
+    request_timeout_s: for the result of a request; the store may hang
+    drain_timeout_s: for open requests when the server stops, and then for the last snapshots
     lease_s:         how long this server owns a router without renewing its lease
     """
 
@@ -40,6 +41,7 @@ class ServerSettings:
     max_body_bytes: int = 1_000_000
     body_timeout_s: float = 10.0
     idle_timeout_s: float = 30.0
+    request_timeout_s: float = 25.0
     drain_timeout_s: float = 30.0
     lease_s: float = 10.0
 
@@ -62,9 +64,10 @@ class ServerState:
             on_commit=self.metrics.record_commit,
             group_commit=settings.group_commit,
             max_queued=settings.max_queued,
+            timeout_s=settings.request_timeout_s,
             renew_interval_s=settings.lease_s / 3,
         )
-        self.reader = Reader(settings.store)
+        self.reader = Reader(settings.store, settings.request_timeout_s)
         self.credentials = Credentials(settings.host)
         self.rate_limiter = RateLimiter(settings.rate, settings.burst)
         self.tracer = make_tracer()

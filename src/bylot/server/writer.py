@@ -1,9 +1,11 @@
 """The two threads that use the store: the single writer, with group commit, and the reader."""
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
@@ -25,7 +27,9 @@ MakeHandler = Callable[[], CommandHandler]
 MAX_BATCHES_PER_COMMIT = 1_000  # a response waits for all that share its commit
 GROUP_COMMIT_WINDOW_S = 0.001  # used when the previous commit had more than one request
 IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
+EXPIRY_TICK_S = 0.5  # between two looks for batches that have waited too long
 MAX_WAITING_QUERIES = 1_000
+WRITER_THREAD, READER_THREAD = "bylot-writer", "bylot-reader"
 SHOW_BATCH_ROUTERS = 10
 
 
@@ -35,10 +39,11 @@ def make_command_handler(store_url: str, lease_s: float) -> CommandHandler:
 
 
 class Batch(NamedTuple):
-    """Commands of one request, and the future of their results."""
+    """Commands of one request, the future of their results, and since when they wait."""
 
     commands: Sequence[Command]
     results: "asyncio.Future[list[Any]]"
+    since: float  # by the clock of the event loop
 
 
 class Writer:
@@ -48,6 +53,8 @@ class Writer:
     on_commit:    receives the size and the seconds of every commit
     group_commit: False: one commit per request
     max_queued:   commands that may wait
+    timeout_s:    how long a request waits for its results before it is answered 503; the store may
+                  hang. Its commands are not executed any more if they were not begun
     """
 
     def __init__(
@@ -57,14 +64,16 @@ class Writer:
         on_commit: Callable[[int, float], None] = lambda size, seconds: None,
         group_commit: bool = True,
         max_queued: int = 10_000,
+        timeout_s: float = 25.0,
         sweep_interval_s: float = 1.0,
         renew_interval_s: float = 3.0,
     ) -> None:
         self.make_handler, self.on_commit = make_handler, on_commit
-        self.group_commit, self.max_queued = group_commit, max_queued
+        self.group_commit, self.max_queued, self.timeout_s = group_commit, max_queued, timeout_s
         self.sweep_interval_s, self.renew_interval_s = sweep_interval_s, renew_interval_s
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
-        self.pending = 0  # commands without a result; changed by the event loop only
+        self.waiting: deque[Batch] = deque()  # oldest first; changed by the event loop only
+        self.pending = 0  # commands without a result; likewise
         self.keys_in_flight: set[tuple[str, str]] = set()  # likewise
         self.shared_commit = False  # the last commit had several batches; changed by the thread
         self.sweep_unfinished = False  # likewise
@@ -76,13 +85,16 @@ class Writer:
         self.loop = asyncio.get_running_loop()
         started: asyncio.Future[None] = self.loop.create_future()
         self.stopped: asyncio.Future[None] = self.loop.create_future()
-        self.thread = threading.Thread(target=self.run, args=(started,), name="bylot-writer")
+        self.thread = threading.Thread(
+            target=self.run, args=(started,), name=WRITER_THREAD, daemon=True
+        )
         self.thread.start()
         try:
             await started
         except BaseException:
             self.thread.join()
             raise
+        self.expiring = asyncio.create_task(self.expire_forever())
 
     async def execute(self, command: Command) -> Any:
         """The result of one command, once it is on disk."""
@@ -105,7 +117,9 @@ class Writer:
         if accepted:
             self.keys_in_flight.update(filter(None, slots))
             self.pending += len(accepted)
-            self.queue.put(Batch(accepted, results))
+            batch = Batch(accepted, results, self.loop.time())
+            self.waiting.append(batch)
+            self.queue.put(batch)
         else:
             results.set_result([])
         answers = iter(await results)
@@ -120,14 +134,34 @@ class Writer:
             found |= zip(some, views, strict=True)
         return found
 
-    async def close(self) -> None:
-        """Drain the queue, write snapshots and stop the thread."""
+    @property
+    def age_s(self) -> float:
+        """How long the oldest batch has waited for its results."""
+        return self.loop.time() - self.waiting[0].since if self.waiting else 0.0
+
+    async def expire_forever(self) -> None:
+        """Answer requests that have waited too long."""
+        while True:
+            await asyncio.sleep(EXPIRY_TICK_S)
+            too_old = self.loop.time() - self.timeout_s
+            for batch in self.waiting:
+                if batch.since > too_old:
+                    break
+                if not batch.results.done():
+                    batch.results.set_exception(timeout_error(self.timeout_s))
+
+    async def close(self, timeout_s: float = 30.0) -> None:
+        """Drain the queue, write snapshots and stop the thread, or give up after a while."""
         self.draining = True
         self.queue.put(None)
-        await self.stopped
-        self.thread.join()
+        try:
+            await asyncio.wait_for(self.stopped, timeout_s)
+            self.thread.join()
+        except TimeoutError:
+            log.error("the store hangs: stopped without the last snapshots")
+        self.expiring.cancel()
 
-    # The methods below run in the thread, except `deliver`.
+    # The methods below run in the thread, except `finish` and `deliver`.
 
     def run(self, started: "asyncio.Future[None]") -> None:
         """Commit batches until the queue contains None."""
@@ -152,7 +186,17 @@ class Writer:
                 renewed = now
                 self.renew(handler)
         self.run_task("close", handler.close)
-        self.loop.call_soon_threadsafe(self.stopped.set_result, None)
+        self.post(self.finish)
+
+    def finish(self) -> None:
+        """The thread has stopped; called by the event loop."""
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
+    def post(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function in the event loop, unless that has ended: it waits for a while only."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function, *arguments)
 
     def collect(self) -> tuple[list[Batch], bool]:
         """The batches of the next commit, none after an idle tick; and whether to continue.
@@ -175,8 +219,12 @@ class Writer:
         return batches, False
 
     def commit(self, handler: CommandHandler, batches: list[Batch]) -> None:
-        """Execute batches in one commit and deliver their results."""
-        commands = [command for batch in batches for command in batch.commands]
+        """Execute batches in one commit and deliver their results; some may be answered by now."""
+        wanted = [batch for batch in batches if not batch.results.done()]
+        if not wanted:
+            self.post(self.deliver, batches, [], [])
+            return
+        commands = [command for batch in wanted for command in batch.commands]
         start = time.perf_counter()
         try:
             results = handler.perform(commands, now_us())
@@ -188,7 +236,7 @@ class Writer:
         elif self.store_error is not None:  # some results need no store: check it directly
             self.renew(handler)
         self.on_commit(len(commands), time.perf_counter() - start)
-        self.loop.call_soon_threadsafe(self.deliver, batches, results)
+        self.post(self.deliver, batches, wanted, results)
 
     def run_task(self, name: str, task: Callable[[], object]) -> bool:
         """Run a background task; log failures and return whether it succeeded."""
@@ -221,14 +269,16 @@ class Writer:
             log.warning("store is back" if error is None else f"store is down: {error}")
         self.store_error = error
 
-    def deliver(self, batches: list[Batch], results: list[Any]) -> None:
+    def deliver(self, batches: list[Batch], wanted: list[Batch], results: list[Any]) -> None:
         """Set the results in the event loop: one call per commit, not per batch."""
         first = 0
-        self.pending -= len(results)
-        for commands, future in batches:
+        for commands, _, _ in batches:
+            self.waiting.popleft()
+            self.pending -= len(commands)
             if self.keys_in_flight:
                 self.keys_in_flight.difference_update(map(idempotency_slot, commands))
-            if not future.done():  # its request may have been cancelled
+        for commands, future, _ in wanted:
+            if not future.done():  # its request may have been cancelled, or answered
                 future.set_result(results[first : first + len(commands)])
             first += len(commands)
 
@@ -246,24 +296,35 @@ def in_flight_error(slot: tuple[str, str]) -> ApiError:
     return ApiError(409, "in_flight", message, retry_after=1.0)
 
 
+def timeout_error(timeout_s: float) -> ApiError:
+    """The store or the queue did not move for too long; the request may have been executed."""
+    message = f"no result within {timeout_s:g} s; repeat the request with the same key"
+    return ApiError(503, "timeout", message, retry_after=1.0)
+
+
 class Reader:
     """Executes queries in its own thread, with its own connection to the store."""
 
-    def __init__(self, store_url: str) -> None:
-        self.store_url = store_url
+    def __init__(self, store_url: str, timeout_s: float = 25.0) -> None:
+        self.store_url, self.timeout_s = store_url, timeout_s
         self.store: Store | None = None
         self.pending = 0
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="bylot-reader")
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix=READER_THREAD)
 
-    async def read(self, query: Callable[[Store], QueryResult]) -> QueryResult:
-        """The result of a query."""
+    async def read(
+        self, query: Callable[[Store], QueryResult], timeout_s: float | None = None
+    ) -> QueryResult:
+        """The result of a query, or the error 503 after a while."""
         if self.pending >= MAX_WAITING_QUERIES:
             message = f"overloaded: {self.pending} queries are queued"
             raise ApiError(503, "overloaded", message, retry_after=1.0)
         self.pending += 1
+        timeout_s = timeout_s or self.timeout_s
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self.thread, self.execute, query)
+            result = asyncio.get_running_loop().run_in_executor(self.thread, self.execute, query)
+            return await asyncio.wait_for(result, timeout_s)
+        except TimeoutError:
+            raise timeout_error(timeout_s) from None
         finally:
             self.pending -= 1
 
@@ -285,8 +346,8 @@ class Reader:
         return query(self.store)
 
     async def close(self) -> None:
-        """Close the connection and stop the thread."""
-        loop = asyncio.get_running_loop()
+        """Close the connection and stop the thread, or give up after a while."""
         if self.store is not None:
-            await loop.run_in_executor(self.thread, self.store.close)
-        self.thread.shutdown()
+            closed = asyncio.get_running_loop().run_in_executor(self.thread, self.store.close)
+            await asyncio.wait([closed], timeout=self.timeout_s)
+        self.thread.shutdown(wait=False, cancel_futures=True)

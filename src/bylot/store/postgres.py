@@ -3,10 +3,11 @@
 Each call is one statement where it can be, which is one round trip and one transaction.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import Connection, errors
@@ -25,16 +26,21 @@ from bylot.store import protocol
 from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
 
 PostgresRow = tuple[Any, ...]
+ResultT = TypeVar("ResultT")
 
 POSTGRES_CONNECTION_DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
-    "tcp_user_timeout": "15000",
+    "tcp_user_timeout": "10000",
     "application_name": "bylot",
 }
-"""Unless the URL overrides them: a lost network is detected within seconds."""
+"""Unless the URL overrides them: a lost network is detected within seconds. A server that accepts
+connections and does not answer is given up after `tcp_user_timeout` too.
+"""
+POSTGRES_RECONNECT_PAUSE_S = 1.0
+"""After a timeout calls fail at once for so long: a batch waits for one timeout, not for many."""
 
 POSTGRES_SESSION_SQL = (
     "SET synchronous_commit = on",
@@ -123,6 +129,36 @@ POSTGRES_UNSTORABLE_ERRORS = (
 )
 
 
+class TimedConnection(Connection[PostgresRow]):
+    """A connection that is closed if its server neither sends nor receives for a while.
+
+    No setting of libpq covers that: the kernel of a stopped server keeps its connections alive.
+    """
+
+    timeout_s = 10.0
+
+    def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+        """Wait for a statement, as all methods do."""
+        return super().wait(self._stop_when_stalled(gen), *arguments, **options)
+
+    def _stop_when_stalled(self, gen: Generator[Any, Any, ResultT]) -> Generator[Any, Any, ResultT]:
+        """The same steps; psycopg sends 0 several times a second while nothing can be done."""
+        try:
+            state, progress = next(gen), time.monotonic()
+            while True:
+                ready = yield state
+                if ready:
+                    progress = time.monotonic()
+                elif time.monotonic() - progress > self.timeout_s:
+                    self.pgconn.finish()
+                    message = f"no answer within {self.timeout_s:g} s"
+                    raise errors.ConnectionTimeout(message)
+                state = gen.send(ready)
+        except StopIteration as end:
+            result: ResultT = end.value
+            return result
+
+
 class PostgresStore(protocol.Store):
     """A `Store` over one connection; its address is shown without the password."""
 
@@ -145,6 +181,7 @@ class PostgresStore(protocol.Store):
         }
         self.address, self.read_only = format_postgres_url(self._target), read_only
         self._made = False
+        self._timed_out: tuple[float, str] | None = None  # when, and how
         with self._using():
             pass
 
@@ -197,6 +234,11 @@ class PostgresStore(protocol.Store):
     @contextmanager
     def _using(self) -> Iterator[Connection[PostgresRow]]:
         """The connection; errors of PostgreSQL become errors that name the database."""
+        if self._timed_out is not None:
+            since, message = self._timed_out
+            if time.monotonic() - since < POSTGRES_RECONNECT_PAUSE_S:
+                raise StoreUnavailable(message)
+            self._timed_out = None
         try:
             yield self._db or self._connect()
         except errors.UniqueViolation:
@@ -205,13 +247,15 @@ class PostgresStore(protocol.Store):
             raise protocol.make_unstorable_value_error(error) from None
         except psycopg.Error as error:
             self.close()
-            raise translate_postgres_error(self.address, error) from error
+            failure = translate_postgres_error(self.address, error)
+            if isinstance(error, errors.ConnectionTimeout):
+                self._timed_out = time.monotonic(), str(failure)
+            raise failure from error
 
     def _connect(self) -> Connection[PostgresRow]:
         """Connect; initialise an empty schema, refuse one that is not a store."""
-        db: Connection[PostgresRow] = psycopg.connect(
-            make_conninfo("", **self._target), autocommit=True
-        )
+        db = TimedConnection.connect(make_conninfo("", **self._target), autocommit=True)
+        db.timeout_s = int(self._target["tcp_user_timeout"]) / 1000 or TimedConnection.timeout_s
         try:
             self._prepare(db)
         except BaseException:
