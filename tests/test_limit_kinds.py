@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from bylot import Problem, Router, at_most
-from bylot.errors import InfeasibleLimits
+from bylot import Problem, Router, at_most, problem_files
+from bylot.errors import InfeasibleLimits, ProblemError
 from bylot.numerics.jit import Floats
 from bylot.problem import DerivedCost, Limit
 
@@ -56,6 +56,11 @@ def test_a_limit_of_a_new_kind_survives_conversion_to_data() -> None:
     assert Limit.from_data(LIMIT.to_data()) == LIMIT
     assert at_most("usd", 3).to_data() == {"cost": "usd", "at_most": 3.0}
     assert Limit.from_data({"cost": "usd", "at_least": 3.0}).sign == +1
+
+
+def test_a_kind_of_limit_that_a_problem_file_cannot_hold_is_refused() -> None:
+    with pytest.raises(ProblemError, match="cannot hold the limit on 'effort', a weighted"):
+        problem_files.write(make_problem())
 
 
 def test_a_router_under_a_new_kind_of_limit_can_be_saved_and_loaded(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store
 
 EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
 
-LEASE_S = 15.0
+LEASE_S = 10.0
 EVENTS_PER_PAGE = 1000
 MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000
 MAX_SNAPSHOT_BYTES_PER_EVENT = 100

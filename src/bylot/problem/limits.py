@@ -45,6 +45,11 @@ class DerivedCost:
         """The name of the cost."""
         return self.group
 
+    @classmethod
+    def fields(cls) -> list[str]:
+        """The names of the fields in data, beside the key."""
+        return [name for name in cls.__dataclass_fields__ if name != "group"]
+
     def row(self, experts: Sequence[str]) -> Floats:
         """Return the (K,) costs of the experts, all of them 0 or more."""
         raise NotImplementedError
@@ -57,7 +62,7 @@ class DerivedCost:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` returned."""
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known = {name: data[name] for name in cls.fields() if name in data}
         tuples = {name: tuple(x) if isinstance(x, list) else x for name, x in known.items()}
         return cls(data[cls.key], **tuples)
 

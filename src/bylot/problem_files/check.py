@@ -39,7 +39,7 @@ CHECK_LEGEND = (
 def check_problem(file: ProblemFile) -> dict[str, Any]:
     """Check a problem whose limits are feasible."""
     problem = file.problem
-    distinct = check_full_panels(problem)
+    distinct = check_distinct(problem)
     applies = distinct["applies"]
     contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
     conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
@@ -70,9 +70,9 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         "looser": list(map(written_limit_data, () if applies else find_looser_limits(file))),
         "policies": {
             policies.Distinct.name: distinct,
-            policies.NoisyOr.name: check_posterior(file, distinct),
+            policies.NoisyOr.name: check_noisy_or(file, distinct),
             policies.Tangent.name: check_guarded(problem, fewer=True),
-            policies.Strict.name: check_safe_set(problem),
+            policies.Strict.name: check_strict(problem),
         },
         "auto": {
             spec: policies.policy_to_data(policies.resolve_policy(spec, problem))["name"]
@@ -136,7 +136,7 @@ def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
             if looser is None or sign * (looser.written - limit.written) >= 0:
                 continue  # not looser than the bound of the file
             limits = [looser.limit if one is limit.limit else one for one in problem.limits]
-            if check_full_panels(problem.replace(limits=limits))["applies"]:
+            if check_distinct(problem.replace(limits=limits))["applies"]:
                 yield looser
                 break
 
@@ -155,7 +155,7 @@ def policy_check_data(
     return {"applies": not reason, **parts}
 
 
-def check_full_panels(problem: Problem) -> dict[str, Any]:
+def check_distinct(problem: Problem) -> dict[str, Any]:
     """Check a policy that always asks M different experts."""
     if problem.full_conflict is None:
         return check_guarded(problem, fewer=False)
@@ -175,7 +175,7 @@ def check_guarded(problem: Problem, fewer: bool) -> dict[str, Any]:
     return policy_check_data(reason, max(0.0, space.margin), shortest)
 
 
-def check_posterior(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any]:
+def check_noisy_or(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any]:
     """Check the policy with the same panels and guard as `distinct`, and a large posterior."""
     memory = noisy_or.count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
     found = {**distinct, "memory": memory}
@@ -185,7 +185,7 @@ def check_posterior(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, An
     return found
 
 
-def check_safe_set(problem: Problem) -> dict[str, Any]:
+def check_strict(problem: Problem) -> dict[str, Any]:
     """Check the policy that needs a fixed set of safe distributions; it guarantees no period."""
     safe = make_safe_rows(constraint_rows.make_constraint_rows(problem), problem.draws)
     bounds = np.abs(safe.b) * constraint_rows.compute_row_units(problem)

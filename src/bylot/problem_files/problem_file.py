@@ -207,6 +207,10 @@ def write(problem: Problem) -> str:
     """
     shares = {limit.name: limit.cost for limit in problem.limits if isinstance(limit.cost, Share)}
     limited = {limit.name for limit in problem.limits if isinstance(limit.cost, str)}
+    for limit in problem.limits:
+        if not isinstance(limit.cost, str | Share):
+            what = f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}"
+            raise ProblemError(what, remedy="limit a cost with these numbers instead")
     costs = [name for name in problem.costs if name not in shares or name in limited]
     for name in (*problem.experts, *problem.costs):
         if not is_readable_name(name):

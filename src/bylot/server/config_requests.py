@@ -9,6 +9,7 @@ from bylot import policies
 from bylot.api import CreateRouterRequest, EditRouterRequest, LimitBody, NewExpert, PolicyBody
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.policies.registry import check_setting_names, choose_stored_contexts
+from bylot.problem import DerivedCost
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RouterConfig
 from bylot.router.persistence import problem_to_data
@@ -54,9 +55,11 @@ def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
 def limit_from_body(body: LimitBody, number: int) -> dict[str, Any]:
     """A limit as `Limit.to_data` writes it."""
     data: dict[str, Any] = msgspec.to_builtins(body)
-    what, side = data.keys() & {"cost", "share", "members"}, data.keys() & {"at_most", "at_least"}
-    if what not in ({"cost"}, {"share", "members"}) or len(side) != 1:
-        message = "invalid limit: expected cost, or share and members; and at_most or at_least"
+    sides = {"at_most", "at_least"}
+    forms = [["cost"], *([key, *kind.fields()] for key, kind in DerivedCost.kinds.items())]
+    if data.keys() - sides not in map(set, forms) or len(data.keys() & sides) != 1:
+        expected = ", or ".join(" and ".join(names) for names in forms)
+        message = f"invalid limit: expected {expected}; and at_most or at_least"
         raise ApiError(422, "invalid", message, field=f"limits[{number}]")
     return data
 
@@ -94,7 +97,9 @@ def remove_expert(problem: dict[str, Any], name: str) -> dict[str, Any]:
         "experts": [problem["experts"][i] for i in kept],
         "costs": {cost: [row[i] for i in kept] for cost, row in problem["costs"].items()},
         "limits": [
-            {**one, "members": [m for m in one["members"] if m != name]} if "share" in one else one
+            {**one, "members": [m for m in one["members"] if m != name]}
+            if "members" in one
+            else one
             for one in problem["limits"]
         ],
     }

@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from bylot.eventlog.repository import LEASE_S
 from bylot.server.auth import Credentials, RateLimiter
 from bylot.server.metrics import ServerMetrics
 from bylot.server.telemetry import make_tracer
@@ -43,7 +44,7 @@ class ServerSettings:
     idle_timeout_s: float = 30.0
     request_timeout_s: float = 25.0
     drain_timeout_s: float = 30.0
-    lease_s: float = 10.0
+    lease_s: float = LEASE_S
 
 
 class ServerState:
