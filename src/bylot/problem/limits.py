@@ -6,7 +6,7 @@ A limit checks itself; which costs and experts exist is left to the problem.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -46,9 +46,9 @@ class DerivedCost:
         return self.group
 
     @classmethod
-    def fields(cls) -> list[str]:
+    def data_fields(cls) -> list[str]:
         """The names of the fields in data, beside the key."""
-        return [name for name in cls.__dataclass_fields__ if name != "group"]
+        return [field.name for field in fields(cls) if field.name != "group"]
 
     def row(self, experts: Sequence[str]) -> Floats:
         """Return the (K,) costs of the experts, all of them 0 or more."""
@@ -62,7 +62,7 @@ class DerivedCost:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` returned."""
-        known = {name: data[name] for name in cls.fields() if name in data}
+        known = {name: data[name] for name in cls.data_fields() if name in data}
         tuples = {name: tuple(x) if isinstance(x, list) else x for name, x in known.items()}
         return cls(data[cls.key], **tuples)
 

@@ -56,7 +56,7 @@ def limit_from_body(body: LimitBody, number: int) -> dict[str, Any]:
     """A limit as `Limit.to_data` writes it."""
     data: dict[str, Any] = msgspec.to_builtins(body)
     sides = {"at_most", "at_least"}
-    forms = [["cost"], *([key, *kind.fields()] for key, kind in DerivedCost.kinds.items())]
+    forms = [["cost"], *([key, *kind.data_fields()] for key, kind in DerivedCost.kinds.items())]
     if data.keys() - sides not in map(set, forms) or len(data.keys() & sides) != 1:
         expected = ", or ".join(" and ".join(names) for names in forms)
         message = f"invalid limit: expected {expected}; and at_most or at_least"
