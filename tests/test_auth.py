@@ -1,12 +1,15 @@
 """Authorization: keys, scopes, and a server without keys, which only serves its own machine."""
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bylot.errors import BylotError
+from bylot.server import app
 from bylot.server.auth import (
     SCOPES,
     Credentials,
@@ -195,6 +198,51 @@ def test_the_first_key_protects_a_running_server(tmp_path: Path) -> None:
         assert server.get("/v1/routers").status_code == 401  # a revoked key still requires keys
 
 
+def test_keys_are_refreshed_again_after_one_could_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(app, "KEY_REFRESH_S", 0.02)
+    path = tmp_path / "bylot.db"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        key = add_key(store, "read")
+        with live_server(tmp_path) as server, closing(sqlite3.connect(path)) as table:
+            assert server.get("/v1/routers", headers=bearer_header(key)).status_code == 200
+            damage = "UPDATE keys SET scopes = ?"
+            table.execute(damage, ["[not JSON"])
+            table.commit()
+            wait_until(lambda: server.get("/readyz").status_code == 503)
+            assert assert_error(server.get("/readyz"), 503)["code"] == "keys_unreadable"
+            assert (
+                server.get("/v1/routers", headers=bearer_header(key)).status_code == 200
+            )  # as last known
+            table.execute(damage, ['["read"]'])
+            table.commit()
+            store.revoke(key.split("_")[1], at=1)
+            wait_until(
+                lambda: server.get("/v1/routers", headers=bearer_header(key)).status_code == 401
+            )
+            assert server.get("/readyz").status_code == 200
+    messages = [one.getMessage() for one in caplog.records]
+    assert sum(one.startswith("cannot read the API keys") for one in messages) == 1
+    assert "the API keys can be read again" in messages
+
+
+def test_a_key_does_not_learn_the_names_of_other_routers(tmp_path: Path) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path}/bylot.db")) as store:
+        admin, other = add_key(store, "admin"), add_key(store, "decide", routers=("other",))
+        several = add_key(store, "decide", routers=("other", "another"))
+    with live_server(tmp_path) as server:
+        body = {"name": "confidential", "problem": FIVE_EXPERTS}
+        assert (
+            server.post("/v1/routers", json=body, headers=bearer_header(admin)).status_code == 201
+        )
+        rank = {"actions": [{"id": "ann"}, {"id": "eve"}]}
+        for key in (other, several):  # the only router of the store is none of theirs
+            answer = server.post("/personalizer/v1.1/rank", json=rank, headers=bearer_header(key))
+            assert assert_error(answer, 404)["code"] == "no_such_router"
+            assert "confidential" not in answer.text
+
+
 @pytest.fixture(scope="module")
 def local_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
     with live_server(tmp_path_factory.mktemp("open")) as client:
@@ -207,9 +255,32 @@ def test_without_keys_a_server_answers_to_the_names_of_its_machine(
 ) -> None:
     for host in ("localhost", "127.0.0.1:1", "[::1]:8000", "127.9.9.9"):
         assert local_server.get(path, headers={"host": host}).status_code in (200, 404)
-    for host in ("evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example"):
+    for host in (
+        "evil.example",
+        "localhost.evil.example",
+        "10.0.0.1",
+        "127.0.0.1.evil.example",
+        "[::1].evil.example",
+        "[::1]:8000.evil.example",
+        "localhost:80@evil.example",
+        "localhost:",
+    ):
         answer = local_server.get(path, headers={"host": host})
         assert assert_error(answer, 403)["code"] == "wrong_host"
+
+
+@pytest.mark.parametrize("path", ["/v1/routers", "/metrics", "/", "/sign-in"])
+def test_without_keys_a_proxy_makes_nobody_an_admin(local_server: ServerClient, path: str) -> None:
+    """nginx on the same machine connects from the loopback address, with a host of our own."""
+    for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Proto"):
+        answer = local_server.get(path, headers={name: "203.0.113.9"})
+        assert assert_error(answer, 403)["code"] == "proxied"
+        assert "bylot keys create" in answer.text
+
+
+def test_with_keys_a_proxy_is_welcome(server: ServerClient, keys: dict[str, str]) -> None:
+    headers = {**bearer_header(keys["read"]), "x-forwarded-for": "203.0.113.9"}
+    assert server.get("/v1/routers", headers=headers).status_code == 200
 
 
 def test_without_keys_cross_origin_requests_are_rejected(local_server: ServerClient) -> None:

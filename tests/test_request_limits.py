@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import re
 import socket
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylot.api import DecisionRequest, RewardRequest
+from bylot.api import UNPRINTABLE_RANGES, DecisionRequest, RewardRequest
 from bylot.errors import BylotError
 from bylot.server import request_parsing
 from bylot.server.auth import RateLimiter
@@ -94,6 +96,13 @@ def test_a_duplicate_field_is_refused(server: ServerClient, path: str, body: byt
         ({"context": "a" * 201}, "context"),
         ({"context": "a\n"}, "context"),
         ({"context": "a\x00"}, "context"),
+        ({"context": "a\x9b"}, "context"),  # begins an escape sequence of a terminal
+        ({"context": "a\u202e"}, "context"),  # turns the text after it around
+        ({"context": "a\u200b"}, "context"),  # cannot be seen
+        ({"context": "a\u2028"}, "context"),  # begins a line
+        ({"context": "a\u0378"}, "context"),  # is no character
+        ({"context": "\u0958" * 150}, "context"),  # too long in NFC
+        ({"available": ["a\x9b"]}, "available[0]"),
         ({"context": 1}, "context"),
         ({"key": "a" * 201}, "key"),
         ({"key": ""}, "key"),
@@ -117,6 +126,34 @@ def test_the_error_for_an_invalid_request_names_the_field(
 def test_values_at_the_bounds_are_accepted(server: ServerClient, path: str) -> None:
     decision_request = {"context": "é" * 200, "key": "~" * 200, "available": ["ann", "bob"]}
     assert server.post(path, json=decision_request).status_code == 201
+
+
+def test_a_pattern_accepts_the_characters_that_can_be_printed() -> None:
+    numbers = (*range(0x20000), *range(0xE0000, 0xE1000), 0xF0000, 0xFFFFD, 0x100000, 0x10FFFD)
+    characters = [chr(number) for number in numbers]
+    refused = set(re.findall(f"[{UNPRINTABLE_RANGES}]", "".join(characters)))
+    for one in characters:
+        if unicodedata.category(one) not in ("Cn", "Cs"):  # unassigned; not in any text
+            assert one.isprintable() != (one in refused), ascii(one)
+
+
+def test_contexts_that_look_alike_are_one(server: ServerClient) -> None:
+    router = server.create_router(max_contexts=1)
+    composed, apart = "caf\u00e9", "cafe\u0301"
+    assert server.decide(router, context=apart)["context"] == composed
+    asks = [{"context": composed}, {"context": apart}]
+    batch = server.post(f"{router}/decisions:batch", json={"decisions": asks}).json()["results"]
+    assert [one["decision"]["context"] for one in batch] == [composed, composed]
+    ranked = {"actions": [{"id": "ann"}, {"id": "bob"}], "contextFeatures": [{"a": apart}]}
+    other = server.create_router(max_contexts=1)
+    headers = {"bylot-router": other.rpartition("/")[2]}
+    for text in (apart, composed):
+        ranked["contextFeatures"] = [{"a": text}]
+        answer = server.post("/personalizer/v1.1/rank", json=ranked, headers=headers)
+        assert answer.status_code == 201
+    long = {"decisions": [{}, {"context": "\u0958" * 150}]}
+    answer = server.post(f"{router}/decisions:batch", json=long)
+    assert assert_error(answer, 422)["field"] == "decisions[1].context"
 
 
 @pytest.mark.parametrize("key", ["", "a" * 201, "a\tb"])
@@ -146,11 +183,12 @@ def test_a_problem_has_a_limited_size(server: ServerClient) -> None:
     assert assert_error(answer, 422)["field"] == "problem.costs"
 
 
-def test_requests_per_credential_are_limited(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/v1/routers", "/routers.json"])
+def test_requests_per_credential_are_limited(tmp_path: Path, path: str) -> None:
     with live_server(tmp_path, rate=0.5, burst=3) as server:
-        codes = [server.get("/v1/routers").status_code for _ in range(5)]
+        codes = [server.get(path).status_code for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
-        refused = server.get("/v1/routers")
+        refused = server.get(path)
         assert assert_error(refused, 429)["code"] == "too_many_requests"
         assert 1 <= int(refused.headers["retry-after"]) <= 2
         assert server.get("/healthz").status_code == 200
@@ -168,7 +206,8 @@ def test_the_default_burst_follows_the_rate(rate: float, burst: int) -> None:
 def test_a_rate_limit_refills_with_time_and_a_batch_can_overdraw_it() -> None:
     now = 0.0
     rates = RateLimiter(rate=2.0, burst=4, clock=lambda: now)
-    rates.take("a", 6)
+    rates.take("a")
+    rates.charge("a", 5)
     with pytest.raises(ApiError) as caught:
         rates.take("a")
     assert caught.value.retry_after == 1.5
@@ -179,6 +218,16 @@ def test_a_rate_limit_refills_with_time_and_a_batch_can_overdraw_it() -> None:
         rates.take("a")
 
 
+def test_a_batch_needs_no_more_than_one_token(tmp_path: Path) -> None:
+    batch = {"rewards": [{"decision": "r.1.1", "value": 1}] * 3}
+    with live_server(tmp_path, rate=0.01, burst=1) as server:
+        answer = server.post("/v1/rewards:batch", json=batch)
+        assert [one["status"] for one in answer.json()["results"]] == [404, 404, 404]
+        refused = server.post("/v1/rewards:batch", json=batch)
+        assert assert_error(refused, 429)["code"] == "too_many_requests"
+        assert 200 < int(refused.headers["retry-after"]) <= 300  # three tokens
+
+
 def test_no_stack_trace_leaves_the_server(caplog: pytest.LogCaptureFixture) -> None:
     found = to_api_error(RuntimeError("secret detail"))
     error = found.body.error
@@ -187,6 +236,18 @@ def test_no_stack_trace_leaves_the_server(caplog: pytest.LogCaptureFixture) -> N
     record = caplog.records[-1]
     assert record.error_id in error.message  # type: ignore[attr-defined]
     assert record.exc_info
+
+
+def test_what_is_wrong_with_the_store_stays_in_the_log(tmp_path: Path) -> None:
+    file, elsewhere = tmp_path / "bylot.db", tmp_path / "elsewhere.db"
+    with live_server(tmp_path) as server:
+        path = f"{server.create_router()}/decisions"
+        file.rename(elsewhere)
+        refused = server.post(path, json={})
+        assert assert_error(refused, 503)["code"] == "store_down"
+        assert not re.search("bylot.db|gone", refused.text)
+        elsewhere.rename(file)
+        assert server.post(path, json={}).status_code == 201
 
 
 def test_every_error_of_a_caller_has_a_client_status() -> None:
@@ -294,6 +355,19 @@ def test_expect_100_continue_is_answered(server: ServerClient, path: str) -> Non
 def test_a_head_that_is_too_long_is_refused(server: ServerClient) -> None:
     received = send_raw_bytes(server.port, b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000)
     assert received.startswith(b"HTTP/1.1 431")
+
+
+def test_a_head_that_is_too_large_is_refused_also_if_it_has_an_end(server: ServerClient) -> None:
+    start, end = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n", b"\r\nconnection: close\r\n\r\n"
+    assert send_raw_bytes(server.port, start + b"x: " + b"a" * 60_000 + end).startswith(
+        b"HTTP/1.1 200"
+    )
+    for large in (b"x: " + b"a" * 70_000, b"x: a\r\n" * 12_000 + b"y: b"):
+        heard = send_raw_bytes(server.port, start + large + end)
+        assert heard.startswith(b"HTTP/1.1 431")
+        assert heard.count(b"HTTP/1.1") == 1
+    long = b"GET /healthz?%s HTTP/1.1\r\nhost: localhost" % (b"a" * 70_000)
+    assert send_raw_bytes(server.port, long + end).startswith(b"HTTP/1.1 431")
 
 
 def test_connections_that_time_out_are_closed(tmp_path: Path) -> None:

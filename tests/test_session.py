@@ -46,6 +46,10 @@ def test_the_session_cookie_is_http_only_strict_and_secure() -> None:
     assert "good" not in cookie
     plain = open_dashboard(KEYS, "http://bylot.test").post("/sign-in", data={"key": "good"})
     assert "secure" not in plain.headers["set-cookie"].lower()
+    proxied = open_dashboard(KEYS, "http://bylot.test").post(
+        "/sign-in", data={"key": "good"}, headers={"x-forwarded-proto": "https"}
+    )
+    assert "secure" in proxied.headers["set-cookie"].lower()
 
 
 def test_a_key_without_the_read_scope_cannot_sign_in() -> None:

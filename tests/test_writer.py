@@ -323,6 +323,7 @@ def test_a_server_recovers_from_a_full_disk_without_a_restart(tmp_path: Path) ->
         refused = server.post(path, json={"key": "during"})
         assert assert_error(refused, 503)["code"] == "store_down"
         assert int(refused.headers["retry-after"]) >= 1
+        assert "disk" not in refused.text
         many = server.post(f"{path}:batch", json={"decisions": [{}, {}]})
         assert [one["status"] for one in many.json()["results"]] == [503, 503]
         assert int(many.headers["retry-after"]) >= 1

@@ -57,6 +57,7 @@ def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
     check_at_least_one("max_contexts", config.max_contexts)
     check_wait_and_default(config, parts.run)
     check_paused_experts(config, parts)
+    paused = set(config.paused)
     canonical = structs.replace(
         config,
         problem=problem_to_data(problem),
@@ -64,7 +65,7 @@ def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
         rewards=(parts.run.low, parts.run.high),
         wait=None if config.wait is None else float(config.wait),
         default=None if config.default is None else float(config.default),
-        paused=tuple(name for name in problem.experts if name in config.paused),
+        paused=tuple(name for name in problem.experts if name in paused),
     )
     return canonical, parts
 
@@ -96,16 +97,17 @@ def check_wait_and_default(config: RouterConfig, run: RunConfig) -> None:
 
 def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
     """Check that paused experts exist, and that the others can keep the limits."""
-    problem, paused = parts.problem, config.paused
+    problem, paused, known = parts.problem, config.paused, set(parts.problem.experts)
     for name in paused:
-        if name not in problem.experts:
+        if name not in known:
             remedy = suggest_known_name(name, problem.experts, "experts")
             raise ProblemError(f"paused: no expert {name!r}", remedy=remedy)
-    if set(paused) == set(problem.experts):
+    if set(paused) == known:
         raise ProblemError("all experts are paused", remedy="keep at least one active")
     if not paused:
         return
-    active = [i for i, name in enumerate(problem.experts) if name not in paused]
+    running = known.difference(paused)
+    active = [i for i, name in enumerate(problem.experts) if name in running]
     try:
         check_active_experts(parts, active)
     except (InfeasibleLimits, PolicyError) as error:

@@ -93,11 +93,11 @@ def add_derived_costs(
     names: tuple[str, ...], costs: Mapping[str, Floats], limits: tuple[Limit, ...]
 ) -> dict[str, Floats]:
     """Return the costs, and those that limits derive from the names of the experts."""
-    rows, seen = dict(costs), dict[str, DerivedCost]()
+    rows, seen, known = dict(costs), dict[str, DerivedCost](), set(names)
     for limit in limits:
         if isinstance(cost := limit.cost, DerivedCost):
             for member in cost.members if isinstance(cost, Share) else ():
-                if member not in names:
+                if member not in known:
                     what = f"share {cost.name!r} has the unknown member {member!r}"
                     raise ProblemError(what, remedy=suggest_known_name(member, names, "experts"))
             row = lock_array(cost.row(names))

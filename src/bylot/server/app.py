@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bylot.errors import BylotError
 from bylot.problem import Problem, at_most
 from bylot.router.router import Router
 from bylot.server.auth import check_local_request
@@ -39,7 +38,7 @@ class ServerApp:
         self.table = RouteTable(state)
         source = ServerSource(state.writer, state.reader, state.metrics.recent)
         self.starlette = Starlette(
-            routes=dashboard_routes(source, state.credentials.find_caller),
+            routes=dashboard_routes(source, state.credentials.find_caller, state.rate_limiter.take),
             lifespan=self.lifespan,
             exception_handlers={HTTPException: respond_to_error, Exception: respond_to_error},
         )
@@ -89,11 +88,20 @@ class ServerApp:
         self.state.credentials.keys = {key.id: key for key in keys}
 
     async def refresh_keys_forever(self) -> None:
-        """Refresh the keys regularly; while the store is down, the last known ones count."""
+        """Refresh the keys regularly; while they cannot be read, the last known ones count."""
+        credentials = self.state.credentials
         while True:
             await asyncio.sleep(KEY_REFRESH_S)
-            with contextlib.suppress(BylotError):
+            try:
                 await self.refresh_keys()
+            except Exception as error:
+                credentials.failed_refreshes += 1
+                if credentials.failed_refreshes == 1:
+                    log.error("cannot read the API keys: %s", error, exc_info=error)
+            else:
+                if credentials.failed_refreshes:
+                    log.warning("the API keys can be read again")
+                credentials.failed_refreshes = 0
 
 
 def compile_default_policy() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,15 @@ Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 AZURE_KEY_HEADER = b"ocp-apim-subscription-key"  # where clients of Personalizer send their key
+PROXY_HEADERS = (
+    b"x-forwarded-for",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
+    b"x-real-ip",
+    b"forwarded",
+    b"via",
+)
+HOST_REGEX = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([a-zA-Z0-9.-]+))(?::[0-9]{1,5})?")
 AUTH_CHALLENGE = ((b"www-authenticate", b'Bearer realm="bylot"'),)
 DUMMY_DIGEST = hashlib.sha256(secrets.token_bytes(32)).digest()  # keeps the time of a miss equal
 
@@ -73,6 +83,7 @@ class Credentials:
     def __init__(self, host: str) -> None:
         self.is_local = is_loopback(host)
         self.keys: Mapping[str, ApiKey] = {}
+        self.failed_refreshes = 0  # since the last one that succeeded
 
     @property
     def required(self) -> bool:
@@ -107,7 +118,16 @@ class Credentials:
 
 
 def check_local_request(headers: Mapping[bytes, bytes]) -> Caller:
-    """Accept loopback clients; reject cross-origin and DNS-rebinding requests from a browser."""
+    """Accept loopback clients; reject what a proxy forwards for others, and cross-origin and
+    DNS-rebinding requests from a browser.
+    """
+    forwarded = next((name for name in PROXY_HEADERS if name in headers), None)
+    if forwarded is not None:
+        message = (
+            f"unexpected header {forwarded.decode()}: without API keys the server accepts no "
+            "requests through a proxy; create a key with `bylot keys create`"
+        )
+        raise ApiError(403, "proxied", message)
     host = headers.get(b"host", b"").decode("latin-1")
     if not is_loopback(strip_port(host)):
         message = f"invalid host {host[:200]!r}: without API keys the server accepts localhost only"
@@ -119,14 +139,15 @@ def check_local_request(headers: Mapping[bytes, bytes]) -> Caller:
 
 
 def strip_port(host: str) -> str:
-    """A Host header without its port.
+    """A Host header without its port; empty if it is anything else than a host and a port.
 
     >>> strip_port("localhost:8000"), strip_port("[::1]:8000"), strip_port("127.0.0.1")
     ('localhost', '::1', '127.0.0.1')
+    >>> strip_port("[::1].evil.example"), strip_port("localhost:80@evil.example")
+    ('', '')
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    match = HOST_REGEX.fullmatch(host)
+    return (match[1] or match[2]) if match else ""
 
 
 def is_loopback(host: str) -> bool:
@@ -155,7 +176,8 @@ def check_bind_address(host: str, keys: Iterable[ApiKey]) -> None:
 class RateLimiter:
     """Token buckets, one per key: `burst` requests that refill at `rate` per second.
 
-    A batch takes one token per item and may leave its bucket in debt; later requests wait.
+    A request needs one token. A batch is charged one per item and may leave its bucket in debt;
+    later requests wait.
     """
 
     def __init__(
@@ -168,8 +190,8 @@ class RateLimiter:
         self.burst = max(10.0, 2 * (rate or 0.0)) if burst is None else float(burst)
         self.buckets: dict[str | None, tuple[float, float]] = {}  # tokens left, and when
 
-    def take(self, key: str | None, count: int = 1) -> None:
-        """Take tokens, or raise error 429 with the seconds to wait."""
+    def take(self, key: str | None) -> None:
+        """Take a token, or raise error 429 with the seconds to wait."""
         if self.rate is None:
             return
         now = self.clock()
@@ -179,4 +201,10 @@ class RateLimiter:
             message = f"rate limit of {self.rate:g} requests per second exceeded"
             wait = (1 - left) / self.rate
             raise ApiError(429, "too_many_requests", message, retry_after=wait)
-        self.buckets[key] = (left - count, now)
+        self.buckets[key] = (left - 1, now)
+
+    def charge(self, key: str | None, count: int) -> None:
+        """Charge a request that has taken its token for further items."""
+        if self.rate is not None:
+            left, since = self.buckets[key]
+            self.buckets[key] = (left - count, since)

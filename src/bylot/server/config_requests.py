@@ -68,10 +68,7 @@ def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterCon
     problem = dict(config.problem)
     if body.limits is not UNSET:
         problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.limits)]
-    for name in body.remove:
-        problem = remove_expert(problem, name)
-    for expert in body.add:
-        problem = add_expert(problem, expert)
+    problem = add_experts(remove_experts(problem, body.remove), body.add)
     check_experts_exist(problem, (*body.pause, *body.resume))
     paused = (set(config.paused) | set(body.pause)) - set(body.resume) - set(body.remove)
     fields = {"wait": body.wait, "default": body.default, "aggregate": body.aggregate}
@@ -88,16 +85,17 @@ def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterCon
     return structs.replace(changed, problem=problem_to_data(router.problem))
 
 
-def remove_expert(problem: dict[str, Any], name: str) -> dict[str, Any]:
-    """The problem without an expert, its costs and its memberships."""
-    check_experts_exist(problem, (name,))
-    kept = [i for i, expert in enumerate(problem["experts"]) if expert != name]
+def remove_experts(problem: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The problem without some experts, their costs and their memberships."""
+    check_experts_exist(problem, names)
+    removed = set(names)
+    kept = [i for i, expert in enumerate(problem["experts"]) if expert not in removed]
     return {
         **problem,
         "experts": [problem["experts"][i] for i in kept],
         "costs": {cost: [row[i] for i in kept] for cost, row in problem["costs"].items()},
         "limits": [
-            {**one, "members": [m for m in one["members"] if m != name]}
+            {**one, "members": [m for m in one["members"] if m not in removed]}
             if "members" in one
             else one
             for one in problem["limits"]
@@ -105,40 +103,52 @@ def remove_expert(problem: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
-def add_expert(problem: dict[str, Any], expert: NewExpert) -> dict[str, Any]:
-    """The problem with one more expert, at the end."""
-    floor, size = problem["floor"], len(problem["experts"]) + 1
-    if floor * size > 1:
-        raise ProblemError(
-            f"cannot add expert {expert.name!r}: a floor of {floor:.6g} for each of {size} experts "
-            "exceeds 1",
-            remedy="add fewer experts, or create a new router with a lower floor",
-        )
-    if set(expert.costs) != set(problem["costs"]):
-        expected = ", ".join(problem["costs"]) or "none"
-        got = ", ".join(expert.costs) or "none"
-        raise ProblemError(f"costs of expert {expert.name!r}", got=got, expected=expected)
-    shares = {one["share"] for one in problem["limits"] if "share" in one}
-    for share in expert.shares:
-        if share not in shares:
-            remedy = suggest_known_name(share, tuple(shares), "shares")
-            raise ProblemError(f"expert {expert.name!r}: no share {share!r}", remedy=remedy)
+def add_experts(problem: dict[str, Any], experts: tuple[NewExpert, ...]) -> dict[str, Any]:
+    """The problem with more experts, at the end."""
+    new_members: dict[str, list[str]] = {
+        one["share"]: [] for one in problem["limits"] if "share" in one
+    }
+    for size, expert in enumerate(experts, len(problem["experts"]) + 1):
+        check_new_expert(problem, expert, size)
+        for share in dict.fromkeys(expert.shares):
+            if share not in new_members:
+                remedy = suggest_known_name(share, tuple(new_members), "shares")
+                raise ProblemError(f"expert {expert.name!r}: no share {share!r}", remedy=remedy)
+            new_members[share].append(expert.name)
     return {
         **problem,
-        "experts": [*problem["experts"], expert.name],
-        "costs": {cost: [*row, expert.costs[cost]] for cost, row in problem["costs"].items()},
+        "experts": [*problem["experts"], *(one.name for one in experts)],
+        "costs": {
+            cost: [*row, *(one.costs[cost] for one in experts)]
+            for cost, row in problem["costs"].items()
+        },
         "limits": [
-            {**one, "members": [*one["members"], expert.name]}
-            if one.get("share") in expert.shares
+            {**one, "members": [*one["members"], *new_members[one["share"]]]}
+            if "share" in one
             else one
             for one in problem["limits"]
         ],
     }
 
 
+def check_new_expert(problem: dict[str, Any], expert: NewExpert, size: int) -> None:
+    """Reject an expert with other costs than the problem's, or with which the floor is too high."""
+    if problem["floor"] * size > 1:
+        raise ProblemError(
+            f"cannot add expert {expert.name!r}: a floor of {problem['floor']:.6g} for each of "
+            f"{size} experts exceeds 1",
+            remedy="add fewer experts, or create a new router with a lower floor",
+        )
+    if expert.costs.keys() != problem["costs"].keys():
+        expected = ", ".join(problem["costs"]) or "none"
+        got = ", ".join(expert.costs) or "none"
+        raise ProblemError(f"costs of expert {expert.name!r}", got=got, expected=expected)
+
+
 def check_experts_exist(problem: dict[str, Any], names: tuple[str, ...]) -> None:
+    known = set(problem["experts"])
     for name in names:
-        if name not in problem["experts"]:
+        if name not in known:
             remedy = suggest_known_name(name, tuple(problem["experts"]), "experts")
             raise ProblemError(f"no expert named {name!r}", remedy=remedy)
 

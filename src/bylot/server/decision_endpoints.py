@@ -8,7 +8,12 @@ from bylot.eventlog import commands
 from bylot.router.decision import Decision
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError, to_api_error
-from bylot.server.request_parsing import check_decision_id, check_router_name, parse_idempotency_key
+from bylot.server.request_parsing import (
+    check_decision_id,
+    check_router_name,
+    normalize_context,
+    parse_idempotency_key,
+)
 
 
 @route("POST /v1/routers/{name}/decisions", "decide", 201, Decision, 409, has_key_header=True)
@@ -16,7 +21,8 @@ async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Htt
     """Draw a panel for one request; the decision is on disk before the response is sent."""
     body, name, by = request.body, check_router_name(request.target), request.caller.id
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
-    command = commands.MakeDecision(name, body.context, body.available, key, body.defer, by=by)
+    context = normalize_context(body.context)
+    command = commands.MakeDecision(name, context, body.available, key, body.defer, by=by)
     decision = await request.state.writer.execute(command)
     request.state.metrics.count(decision)
     return json_response(201, decision)
@@ -26,13 +32,16 @@ async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Htt
 async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) -> HttpResponse:
     """Draw panels for several requests; each of them succeeds or fails on its own."""
     name, items, by = check_router_name(request.target), request.body.decisions, request.caller.id
-    request.state.rate_limiter.take(by, len(items) - 1)
+    request.state.rate_limiter.charge(by, len(items) - 1)
     if b"idempotency-key" in request.headers:
         message = "unexpected header Idempotency-Key: each item of a batch has its own key"
         raise ApiError(422, "invalid", message, field="Idempotency-Key")
+    contexts = [
+        normalize_context(one.context, f"decisions[{n}].context") for n, one in enumerate(items)
+    ]
     batch = [
-        commands.MakeDecision(name, one.context, one.available, one.key, one.defer, by=by)
-        for one in items
+        commands.MakeDecision(name, context, one.available, one.key, one.defer, by=by)
+        for context, one in zip(contexts, items, strict=True)
     ]
     return await execute_batch(request, batch, 201, api.DecisionResult)
 
@@ -72,7 +81,7 @@ async def cancel_decision(request: ApiRequest[None, None]) -> HttpResponse:
 async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> HttpResponse:
     """Report the rewards of several decisions; each of them succeeds or fails on its own."""
     items, caller = request.body.rewards, request.caller
-    request.state.rate_limiter.take(caller.id, len(items) - 1)
+    request.state.rate_limiter.charge(caller.id, len(items) - 1)
     batch: list[commands.Command | Exception] = []
     for item in items:
         try:

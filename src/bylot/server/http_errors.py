@@ -50,6 +50,20 @@ class ApiError(errors.BylotError):
         return ErrorBody(ErrorDetail(self.code, str(self), self.field or UNSET))
 
 
+PRIVATE_ERRORS: tuple[tuple[type[errors.BylotError], str], ...] = (
+    (errors.StoreUnavailable, "the store is not available; the server log has the reason"),
+    (errors.StoreCorrupted, "the router or its store is damaged; see the server log"),
+    (errors.LeaseLost, "another server has taken over the router, or it was deleted; retry"),
+    (errors.RouterBusy, "another server has the lease of this router; send requests there"),
+)
+"""Errors whose own messages name files, machines and processes; what the caller is told instead."""
+
+
+def public_message(error: Exception) -> str:
+    """The message of an error for the caller."""
+    return next((text for kind, text in PRIVATE_ERRORS if isinstance(error, kind)), str(error))
+
+
 def to_api_error(error: Exception) -> ApiError:
     """The response to any error."""
     if isinstance(error, ApiError):
@@ -57,10 +71,12 @@ def to_api_error(error: Exception) -> ApiError:
     for kind, status, code in ERROR_CODES:
         if isinstance(error, kind) and status != 500:
             retry_after = getattr(error, "seconds", 1.0) if status == 503 else None
-            return ApiError(status, code, str(error), retry_after=retry_after)
+            if status == 503:
+                log.debug("request refused: %s", error)
+            return ApiError(status, code, public_message(error), retry_after=retry_after)
     error_id = secrets.token_hex(8)
     log.error("request failed: %s", error, exc_info=error, extra={"error_id": error_id})
     if isinstance(error, errors.StoreCorrupted):
-        return ApiError(500, "store_damaged", f"{error} (error {error_id})")
+        return ApiError(500, "store_damaged", f"{public_message(error)}, error {error_id}")
     message = f"internal server error; see the server log, error {error_id}"
     return ApiError(500, "internal_error", message)

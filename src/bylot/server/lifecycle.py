@@ -117,6 +117,7 @@ class HttpConnection(HttpToolsProtocol):
         self.transport = self.corked = CorkedTransport(transport)  # type: ignore[assignment]
         self.waiting_since: float | None = self.loop.time()
         self.head_bytes = 0  # of an unfinished head; -1: the head is complete
+        self.parsed_bytes = 0  # of the path and of complete headers
         self.framing_bytes = 0  # since the head, without the body itself
 
     def data_received(self, data: bytes) -> None:
@@ -127,8 +128,7 @@ class HttpConnection(HttpToolsProtocol):
             self.framing_bytes += len(data)
         super().data_received(data)
         if self.head_bytes > MAX_HEAD_BYTES:
-            message = f"headers too large: expected at most {MAX_HEAD_BYTES} bytes"
-            self.reject(ApiError(431, "head_too_large", message))
+            self.reject_head()
         elif self.framing_bytes > MAX_FRAMING_BYTES:
             message = f"chunks and trailers too large: expected at most {MAX_FRAMING_BYTES} bytes"
             self.reject(ApiError(431, "head_too_large", message))
@@ -138,7 +138,12 @@ class HttpConnection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; trailers are ignored."""
         if self.head_bytes >= 0:
+            self.parsed_bytes += len(name) + len(value) + 4  # a colon, a space, a line break
             super().on_header(name, value)
+
+    def on_url(self, url: bytes) -> None:
+        self.parsed_bytes += len(url)
+        super().on_url(url)
 
     def on_body(self, body: bytes) -> None:
         self.framing_bytes -= len(body)
@@ -146,9 +151,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.waiting_since = self.loop.time()
+        self.waiting_since, self.parsed_bytes = self.loop.time(), 0
 
     def on_headers_complete(self) -> None:
+        if self.parsed_bytes > MAX_HEAD_BYTES:  # it may have arrived in one piece with its end
+            self.reject_head()
+            raise ValueError("headers too large")  # stops the parser
         super().on_headers_complete()
         self.waiting_since, self.head_bytes = self.loop.time(), -1
 
@@ -177,6 +185,10 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Malformed HTTP."""
         self.reject(ApiError(400, "malformed", msg))
+
+    def reject_head(self) -> None:
+        message = f"headers too large: expected at most {MAX_HEAD_BYTES} bytes"
+        self.reject(ApiError(431, "head_too_large", message))
 
     def reject(self, error: ApiError) -> None:
         """Send an error, unless a response has begun, and close the connection."""

@@ -14,6 +14,8 @@ from bylot.server.auth import Scope
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
 
+MAX_FEATURES = 50  # of a context, nested ones and the groups around them included
+
 
 class RankAction(Struct, frozen=True):
     """An expert; its features are ignored."""
@@ -105,38 +107,57 @@ def context_from_features(features: list[dict[str, Any]]) -> str | None:
     >>> context_from_features([{"device": "phone", "user": {"plan": "free"}}, {"hour": 9}])
     'device=phone,hour=9,user.plan=free'
     """
-    flat = sorted(pair for one in features for pair in flatten_features(one, ""))
+    flat = sorted(flatten_features(features))
     name = ",".join(f"{feature}={value}" for feature, value in flat)
-    if len(name) > api.MAX_TEXT_CHARS or not request_parsing.PRINTABLE_REGEX.search(name):
-        message = (
-            f"invalid contextFeatures of {len(name)} characters: expected at most "
-            f"{api.MAX_TEXT_CHARS} printable ones; send fewer, coarser features"
-        )
-        raise ApiError(422, "invalid", message, field="contextFeatures")
-    return name or None
+    if len(name) > api.MAX_TEXT_CHARS or not name.isprintable():
+        raise features_error()
+    return request_parsing.normalize_context(name, "contextFeatures") or None
 
 
-def flatten_features(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
-    """Nested features as pairs of dotted name and value."""
-    for name, value in features.items():
-        if isinstance(value, dict):
-            yield from flatten_features(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, str(value)
+def flatten_features(features: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Nested features as pairs of dotted name and value.
+
+    Their number and the length of each name are checked before names are joined: a name is repeated
+    in all features below it.
+    """
+    groups, count = [("", one) for one in features], 0
+    while groups:
+        prefix, group = groups.pop()
+        count += len(group)
+        if count > MAX_FEATURES:
+            raise features_error()
+        for name, value in group.items():
+            if len(prefix) + len(name) > api.MAX_TEXT_CHARS:
+                raise features_error()
+            if isinstance(value, dict):
+                groups.append((f"{prefix}{name}.", value))
+            else:
+                yield prefix + name, str(value)
+
+
+def features_error() -> ApiError:
+    message = (
+        f"invalid contextFeatures: expected at most {MAX_FEATURES} features, and with their names "
+        f"{api.MAX_TEXT_CHARS} printable characters; send fewer, coarser features"
+    )
+    return ApiError(422, "invalid", message, field="contextFeatures")
 
 
 async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
-    """The router named by the parameter or the header, or the only one of the store."""
+    """The router named by the parameter or the header, or the only one that the key is for."""
     header = request.headers.get(b"bylot-router", b"").decode("latin-1")
     name = request.query.router or header
     if not name:
-        rows = await request.state.reader.read(lambda store: store.routers(limit=2))
-        if len(rows) != 1:
+        names = sorted(request.caller.routers)
+        if not names:  # the key is for all
+            rows = await request.state.reader.read(lambda store: store.routers(limit=2))
+            names = [row.name for row in rows]
+        if len(names) != 1:
             raise RouterNotFound(
-                f"the store has {'several routers' if rows else 'no routers'}",
+                f"there are {'several routers' if names else 'no routers'}",
                 remedy="name one with ?router=NAME or a header Bylot-Router",
             )
-        name = rows[0].name
+        name = names[0]
     request.caller.check(scope, request_parsing.check_router_name(name))
     return name
 

@@ -22,6 +22,7 @@ from bylot.server.openapi import build_openapi
 from bylot.server.state import ServerState
 from bylot.server.writer import timeout_error
 
+MAX_FAILED_REFRESHES = 5  # of the API keys, one a second, until the server is not ready
 PROMETHEUS_HEADERS = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
     (b"x-content-type-options", b"nosniff"),
@@ -37,12 +38,15 @@ async def get_liveness(request: ApiRequest[None, None]) -> HttpResponse:
 
 @route("GET /readyz", None, 200, api.HealthResponse, 503)
 async def get_readiness(request: ApiRequest[None, None]) -> HttpResponse:
-    """The store is available, and the server is not shutting down."""
+    """The store and its API keys can be read, and the server is not shutting down."""
     writer = request.state.writer
     if writer.draining or request.state.stopping:
         raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
     if writer.store_error is not None:
         raise writer.store_error
+    if request.state.credentials.failed_refreshes >= MAX_FAILED_REFRESHES:
+        message = "the API keys of the store cannot be read; the server log has the reason"
+        raise ApiError(503, "keys_unreadable", message, retry_after=1.0)
     if writer.age_s > READY_TIMEOUT_S:
         raise timeout_error(READY_TIMEOUT_S)
     await request.state.reader.read(lambda store: store.routers(limit=1), READY_TIMEOUT_S)

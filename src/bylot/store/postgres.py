@@ -215,7 +215,7 @@ class PostgresStore(protocol.Store):
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
         rows = self._rows(POSTGRES_LEASE_SQL, router, owner, float(seconds))
         if not rows:
-            raise RouterNotFound(f"{self.address} has no router with number {router}")
+            raise RouterNotFound(f"no router has number {router}")
         granted, left = rows[0]
         if not granted:
             return max(0.0, left or 0.0)  # None: another owner took it meanwhile

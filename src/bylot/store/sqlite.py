@@ -135,7 +135,7 @@ class SqliteStore(protocol.Store):
             query = f"SELECT until - {SQLITE_NOW_SQL} FROM leases WHERE router = ?"
             left = db.execute(query, (router,)).fetchone()
         if left is None:
-            raise RouterNotFound(f"{self.address} has no router with number {router}")
+            raise RouterNotFound(f"no router has number {router}")
         if not granted:
             return max(0.0, float(left[0]))
         self.owner = owner

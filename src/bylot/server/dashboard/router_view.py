@@ -13,6 +13,7 @@ from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard import sections
 from bylot.server.dashboard.sections import format_setting, view_limits, worst_state
 from bylot.server.dashboard.source import ConfigChange, ListedRouters
+from bylot.server.http_errors import public_message
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
 MAX_LATEST_DECISIONS = 25
@@ -261,7 +262,7 @@ def overview_row(name: str, found: RouterView | Exception | None) -> OverviewRow
     if isinstance(found, RouterBusy):
         return OverviewRow(name=name, location="another server")
     if isinstance(found, Exception):
-        return OverviewRow(name=name, error=str(found), state="cannot be served")
+        return OverviewRow(name=name, error=public_message(found), state="cannot be served")
     status, counters = found.status, found.status.counters or Counters()
     return OverviewRow(
         name=name,

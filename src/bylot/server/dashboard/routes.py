@@ -10,14 +10,22 @@ from starlette.routing import Route
 from bylot.errors import BylotError, RouterNotFound
 from bylot.server.auth import Caller
 from bylot.server.dashboard import render, router_view
-from bylot.server.dashboard.session import SESSION_COOKIE, Authenticator, PageEndpoint, SignIn
+from bylot.server.dashboard.session import (
+    Authenticator,
+    PageEndpoint,
+    SignIn,
+    TakeToken,
+    read_session_cookie,
+)
 from bylot.server.dashboard.source import ServerSource
 from bylot.server.http_errors import to_api_error
 
 IMMUTABLE = {**render.PAGE_HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
 
 
-def dashboard_routes(source: ServerSource, authenticate: Authenticator) -> list[Route]:
+def dashboard_routes(
+    source: ServerSource, authenticate: Authenticator, take_token: TakeToken = lambda id: None
+) -> list[Route]:
     """All routes; the key of a visitor may be valid for some routers only."""
 
     async def load_overview(request: Request, visitor: Caller) -> router_view.Overview:
@@ -33,7 +41,7 @@ def dashboard_routes(source: ServerSource, authenticate: Authenticator) -> list[
         latest = await source.latest_decisions(name, router_view.MAX_LATEST_DECISIONS)
         return router_view.build_router_page(view, latest, await source.config_changes(name))
 
-    session = SignIn(authenticate)
+    session = SignIn(authenticate, take_token=take_token)
     overview = make_page(session, "routers.html", load_overview)
     router = make_page(session, "router.html", load_router)
     return [
@@ -55,7 +63,7 @@ def make_page(
         data = await load(request, visitor)
         if request.url.path.endswith(".json"):
             return render.render_json(data)
-        signed_in = SESSION_COOKIE in request.cookies
+        signed_in = bool(read_session_cookie(request))
         # In a thread: a long page takes some tenths of a second.
         return await run_in_threadpool(render.render_page, template, page=data, signed_in=signed_in)
 

@@ -27,6 +27,8 @@ Authenticator = Callable[[str], Caller | None]
 """The owner of a token, None if it is invalid. The empty token stands for a visitor without a key:
 valid only where no keys are required.
 """
+TakeToken = Callable[[str | None], None]
+"""Counts a request against the rate limit of a key, by its id, or raises error 429."""
 PageHandler = Callable[[Request, Caller], Awaitable[Response]]
 PageEndpoint = Callable[[Request], Awaitable[Response]]
 
@@ -35,10 +37,12 @@ class SignIn:
     """Sessions of visitors with scope read."""
 
     def __init__(
-        self, authenticate: Authenticator, clock: Callable[[], float] = time.monotonic
+        self,
+        authenticate: Authenticator,
+        clock: Callable[[], float] = time.monotonic,
+        take_token: TakeToken = lambda id: None,
     ) -> None:
-        self.authenticate = authenticate
-        self.clock = clock
+        self.authenticate, self.clock, self.take_token = authenticate, clock, take_token
         self.sessions: dict[bytes, tuple[str, float]] = {}  # digest of the name: token, expiry
 
     def open(self, token: str) -> str | None:
@@ -64,7 +68,7 @@ class SignIn:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.find_reader(token.strip())
-        name = request.cookies.get(SESSION_COOKIE, "")
+        name = read_session_cookie(request)
         token, expiry = self.sessions.get(digest_secret(name), ("", 0.0))
         found = self.find_reader(token if expiry > self.clock() else "")
         if found is None:
@@ -77,6 +81,7 @@ class SignIn:
         async def endpoint(request: Request) -> Response:
             found = self.find_visitor(request)
             if found is not None:
+                self.take_token(found.id)
                 return await handler(request, found)
             if request.url.path.endswith(".json"):
                 message = "no valid API key with scope read; send it as Authorization: Bearer …"
@@ -111,7 +116,7 @@ class SignIn:
             max_age=SESSION_S,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=is_encrypted(request),
         )
         return response
 
@@ -119,10 +124,29 @@ class SignIn:
         """End the session."""
         if is_cross_site(request):
             return render_page("error.html", 403, message=CROSS_SITE)
-        self.close(request.cookies.get(SESSION_COOKIE, ""))
+        self.close(read_session_cookie(request))
         response = redirect_to("/sign-in")
         response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
         return response
+
+
+def read_session_cookie(request: Request) -> str:
+    """The name of the session, empty if there is none. `request.cookies` would unquote all other
+    cookies too, in quadratic time.
+    """
+    for cookie in request.headers.get("cookie", "").split(";"):
+        name, _, value = cookie.strip().partition("=")
+        if name == SESSION_COOKIE:
+            return value
+    return ""
+
+
+def is_encrypted(request: Request) -> bool:
+    """Return whether the browser uses TLS, as far as we or a proxy can see. Anybody may say so: it
+    only keeps the sender's own cookie off unencrypted connections.
+    """
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return "https" in (request.url.scheme, forwarded)
 
 
 def is_cross_site(request: Request) -> bool:
