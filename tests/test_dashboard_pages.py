@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import bylot
-from bylot.errors import RouterBusy, StoreCorrupted
+from bylot.errors import ProblemError, RouterBusy, StoreCorrupted
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
 from bylot.server.auth import Caller
@@ -224,7 +224,7 @@ def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -
     assert (found.count, found.violated, found.failed) == (4, 1, 1)
     assert [one.state for one in found.routers][1:] == ["out of reach", "cannot be served", None]
     assert found.decisions == 1200
-    content = PageContent(open_dashboard(others={"c": StoreCorrupted(HOSTILE_NAME)}).get("/").text)
+    content = PageContent(open_dashboard(others={"c": ProblemError(HOSTILE_NAME)}).get("/").text)
     assert HOSTILE_NAME in content.texts
 
 
