@@ -28,8 +28,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     feasible
         For policies that guard the limits (`distinct`, `tangent`, `noisy-or`): whether all limits
         can still be kept at the end of this period; a long outage can make it False until the
-        next period. For the paper's policies: whether the step before the draw could keep the
-        paper's constraint.
+        next period. For `omd`: whether the step before the draw could keep the paper's
+        constraint. Always True for the others.
     draw_probabilities
         The probability of each i.i.d. draw; None for panels drawn as a set.
     inclusion
@@ -41,7 +41,7 @@ class Decision(Struct, frozen=True, kw_only=True):
         Whether the guard replaced the panel that was drawn, to protect a limit.
     router, version, at, deferred, key
         For stored routers: its name, the version of its configuration, the time (RFC 3339, UTC),
-        whether the decision is not in use yet, and its idempotency key.
+        whether it was made with `defer` (it counts after `activate`), and its idempotency key.
     """
 
     id: str
@@ -67,8 +67,8 @@ class Receipt(StrEnum):
     """What happened to a reward; PENDING and NOTED occur on a server only."""
 
     LEARNED = "learned"  # the policy has learned from it
-    PENDING = "pending"  # it counts when the reward window of the decision ends
+    PENDING = "pending"  # it counts at the deadline of the decision
     NOTED = "noted"  # stored, not learned: another reward counts, or the pool has changed since
     DUPLICATE = "duplicate"  # the decision already has this reward; nothing was changed
-    LATE = "late"  # the decision is no longer held, or its window has ended; nothing was learned
+    LATE = "late"  # the decision is no longer held, or its deadline has passed; not learned
     UNKNOWN = "unknown"  # there is no such decision; nothing was changed

@@ -113,7 +113,7 @@ class Counters(Struct):
     learned:    rewards that the policy learned from, without those of `defaulted`
     noted:      rewards of decisions that had one already, or were made before the pool changed
     late:       rewards after the deadline, or of decisions no longer open
-    missing:    decisions whose deadline passed without a reward; nothing was learned
+    missing:    decisions without a reward when their deadline passed or `memory` was full
     defaulted:  decisions whose deadline passed and for which the default was learned
     cancelled:  decisions that were never used
     replaced:   panels that the guard replaced
