@@ -536,3 +536,38 @@ def test_an_audit_handles_cancelled_decisions_and_removed_costs(
     handler.repository.opened["triage"].snapshot_due = 0
     perform(handler, MakeDecision("triage"))
     assert audit_router(store, "triage").fault is not None
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+@pytest.mark.parametrize("command", [ActivateDecision, CancelDecision])
+def test_a_failed_read_leaves_no_event_behind(
+    handler: CommandHandler, monkeypatch: pytest.MonkeyPatch, command: Any, reads: int
+) -> None:
+    made = perform(handler, MakeDecision("triage", defer=True))
+    read, left = handler.store.decision_events, [reads]
+
+    def failing(router: int, seq: int) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise StoreUnavailable("gone")
+        return read(router, seq)
+
+    monkeypatch.setattr(handler.store, "decision_events", failing)
+    try:
+        perform(handler, command(made.id))
+        done = True
+    except StoreUnavailable:
+        done = False
+    monkeypatch.undo()
+    assert (perform(handler, GetDecision(made.id)).state == "deferred") is not done
+
+
+def test_the_key_of_a_cancelled_decision_is_refused(handler: CommandHandler) -> None:
+    made = perform(handler, MakeDecision("triage", key="k"))
+    assert perform(handler, MakeDecision("triage", key="k")) == made
+    perform(handler, CancelDecision(made.id))
+    with pytest.raises(DecisionStateError, match=rf"{made.id} was cancelled; use another key"):
+        perform(handler, MakeDecision("triage", key="k"))
+    other = perform(handler, MakeDecision("triage", key="l"))
+    perform(handler, RecordReward(other.id, 0.5))
+    assert perform(handler, MakeDecision("triage", key="l")) == other

@@ -1,7 +1,9 @@
 """What a problem accepts, derives and refuses; each error says what to do."""
 
 import copy
+import difflib
 import pickle
+from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -11,6 +13,7 @@ from numpy.testing import assert_array_equal
 
 from bylot.errors import BylotError, InfeasibleLimits, ProblemError
 from bylot.problem import Limit, Problem, Share, at_least, at_most, share
+from bylot.problem.validation import suggest_known_name
 
 VALID_ARGUMENTS: dict[str, Any] = {
     "experts": ["ann", "bob", "eve"],
@@ -337,3 +340,23 @@ def test_a_period_is_a_number_of_requests_or_left_out() -> None:
             ProblemError, match="expected a number of requests, 1 or more; or leave"
         ):
             Problem(**pair, period=wrong)
+
+
+def test_a_suggestion_compares_few_names_however_large_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+    match = difflib.get_close_matches
+
+    def counting(word: str, names: Sequence[str], n: int) -> list[str]:
+        compared.append(len(names))
+        return match(word, names, n)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counting)
+    names = [f"expert-{n:04}" for n in range(5_000)]
+    assert "did you mean" not in suggest_known_name("expert-00017", names, "experts")
+    assert suggest_known_name("cardilogy", [*names[:198], "cardiology"], "experts") == (
+        "did you mean 'cardiology'?"
+    )
+    assert suggest_known_name("an", ["ann", "bob"], "experts") == "did you mean 'ann'?"
+    assert compared == [0, 10, 2]

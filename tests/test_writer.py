@@ -43,6 +43,9 @@ class SlowHandler:
         self.tasks.append("sweep")
         return False
 
+    def maintain(self, at: int) -> bool:
+        return False
+
     def renew(self) -> None:
         self.tasks.append("renew")
         error = self.error or self.store_error

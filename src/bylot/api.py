@@ -120,6 +120,7 @@ class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     version: the version that the caller has seen; 409 if the router has another one by now
     limits:  the complete list of limits, which replaces the current one
+    max_contexts: at least as many as now
     """
 
     version: PositiveCount | UnsetType = UNSET
@@ -131,6 +132,7 @@ class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     wait: WaitSeconds | UnsetType | None = UNSET
     default: FiniteFloat | UnsetType | None = UNSET
     aggregate: RewardAggregation | UnsetType = UNSET
+    max_contexts: Annotated[int, Meta(ge=1, le=MAX_CONTEXTS)] | UnsetType = UNSET
 
 
 class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -70,6 +70,7 @@ class EditOptions(TypedDict, total=False):
     wait: float | None
     default: float | None
     aggregate: RewardAggregation
+    max_contexts: int
     version: int
 
 
@@ -312,8 +313,8 @@ class RouterCalls:
             New experts: {"name": ..., "costs": {...}, "shares": [...]}.
         remove, pause, resume : sequence of str
             Experts to remove, to skip for now, or to ask again.
-        wait, default, aggregate
-            As in `Client.create`.
+        wait, default, aggregate, max_contexts
+            As in `Client.create`; `max_contexts` can only be raised.
         version : int
             The version that you have seen; DecisionStateError if there is another one by now.
 

@@ -20,8 +20,10 @@ from bylot.errors import (
 from bylot.eventlog import events, history, reward_rules, snapshot
 from bylot.eventlog.commands import DecisionId, MakeDecision, RecordReward, check_storable_text
 from bylot.eventlog.config_validation import (
+    PreparedConfig,
     check_config_edit,
     mask_active_experts,
+    prepare_config,
     validate_config,
 )
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
@@ -33,6 +35,7 @@ from bylot.router.status import Counters, RouterStatus
 from bylot.store import DecisionEvents, Event, Snapshot
 
 US_PER_S = 1_000_000
+MAX_RECENT_DECISIONS = 100  # no longer open ones, kept in memory after a reward
 PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated")
 
 
@@ -45,6 +48,8 @@ class RouterAggregate:
                  earlier decisions are noted, not learned
     stated:      sums of stated cost, by name
     active:      mask of the experts that are not paused
+    lead:        of the router's time over the clock (`clock.compute_clock_lead`)
+    recent:      decisions that are no longer open, as `read_closed` found them
 
     Each method that changes the router returns its event, or raises an error and has changed
     nothing. Times are microseconds since 1970; one before the last event's counts as that.
@@ -60,15 +65,23 @@ class RouterAggregate:
         self.counters = Counters()
         self.stated = dict.fromkeys(core.problem.costs, 0.0)
         self.active = mask_active_experts(core, config)
+        self.lead, self.recent = 0, dict[int, OpenDecision]()
 
     @classmethod
     def create(
-        cls, number: int, name: str, config: RouterConfig, at: int, by: str | None = None
+        cls,
+        number: int,
+        name: str,
+        config: RouterConfig,
+        at: int,
+        by: str | None = None,
+        prepared: PreparedConfig | None = None,
     ) -> tuple["RouterAggregate", Event]:
         """A new router and event 0 of its log; an invalid configuration raises an error."""
-        config, parts = validate_config(structs.replace(config, version=1))
+        config, parts, rule = prepared or prepare_config(config)
+        config = structs.replace(config, version=1)
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
-        made = cls(number, name, config, RouterCore(*parts, config.max_contexts))
+        made = cls(number, name, config, RouterCore(*parts, config.max_contexts, rule=rule))
         return made, made.append(at, events.RouterCreated(config, by=by))
 
     @classmethod
@@ -153,10 +166,15 @@ class RouterAggregate:
         wait = self.config.wait
         return NO_DEADLINE if wait is None else at + round(wait * US_PER_S)
 
-    def reward(self, at: int, of: int, command: RecordReward) -> Event | None:
-        """Apply the reward and the actual cost of a decision; None if they are known already."""
+    def reward(
+        self, at: int, of: int, command: RecordReward, *, replayed: bool = False
+    ) -> Event | None:
+        """Apply the reward and the actual cost of a decision; None if they are known already.
+
+        replayed: rewards of older logs may be more, and costs higher, than new ones
+        """
         id, key = self.decision_id(of), command.key
-        at, value = max(at, self.at), self.core.check_reward(command.value, id)
+        now, value = self.local_time(at), self.core.check_reward(command.value, id)
         spend = reward_rules.check_spend(command.spend, self.core.problem)
         check_storable_text("key", key)
         opened = self.open.get(of)
@@ -164,8 +182,11 @@ class RouterAggregate:
         if key in one.rewards:
             reward_rules.check_same_reward(one.rewards[key], value, spend, id)
             return None
+        if not replayed:
+            reward_rules.check_reward_count(one, id)
+            reward_rules.check_spend_range(spend, self.core.problem)
         how, is_open, same_pool = self.config.aggregate, opened is not None, of > self.pool_since
-        receipt = reward_rules.choose_receipt(one, is_open, at, how, same_pool, id)
+        receipt = reward_rules.choose_receipt(one, is_open, now, how, same_pool, id)
         if receipt == "pending" and how == "sum":
             reward_rules.check_reward_sum(one, value, self.core.run, id)
         if spend is not None and one.spend is not None:
@@ -207,10 +228,21 @@ class RouterAggregate:
         return one
 
     def read_closed(self, of: int) -> OpenDecision:
-        """A decision that is no longer open, from the log."""
+        """A decision that is no longer open, from the log, or from memory if it was read before."""
+        one = self.recent.pop(of, None) or self.read_closed_from_log(of)
+        self.recent[of] = one  # the latest is the last
+        if len(self.recent) > MAX_RECENT_DECISIONS:
+            del self.recent[next(iter(self.recent))]
+        return one
+
+    def read_closed_from_log(self, of: int) -> OpenDecision:
+        """A decision that is no longer open, unless it was cancelled."""
         found = self.decision_events(of)
         if any(one.kind == "cancelled" for one in found.since):
-            raise DecisionStateError(f"decision {self.decision_id(of)} was cancelled")
+            raise DecisionStateError(
+                f"decision {self.decision_id(of)} was cancelled",
+                remedy="use another key for another one",
+            )
         body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}
@@ -235,7 +267,7 @@ class RouterAggregate:
             raise DecisionStateError(
                 f"decision {self.decision_id(of)} is {self.decision_state(of)}, not deferred"
             )
-        self.open.start_wait(of, self.deadline(max(at, self.at)))
+        self.open.start_wait(of, self.deadline(self.local_time(at)))
         return self.append(at, events.DecisionActivated(by=by), of=of)
 
     def cancel(self, at: int, of: int, by: str | None = None) -> Event:
@@ -263,7 +295,7 @@ class RouterAggregate:
     def close_due(self, at: int) -> Event | None:
         """Close the decision whose wait was over first; None if there is none."""
         first = self.open.first_due()
-        if first is None or first[0] >= max(at, self.at):
+        if first is None or first[0] >= self.local_time(at):
             return None
         seq, value = first[1], None
         one = self.open.by_seq[seq]
@@ -282,17 +314,23 @@ class RouterAggregate:
         self.open.close(seq)
         return self.append(at, events.DecisionClosed(value), of=seq)
 
-    def edit(self, at: int, config: RouterConfig, by: str | None = None) -> Event:
+    def edit(
+        self,
+        at: int,
+        config: RouterConfig,
+        by: str | None = None,
+        prepared: PreparedConfig | None = None,
+    ) -> Event:
         """Continue under another configuration, the next version; what was learned is kept."""
+        rule = None if prepared is None else prepared.rule
         try:
-            config, parts = validate_config(
-                structs.replace(config, version=self.config.version + 1)
-            )
+            config, parts = prepared[:2] if prepared else validate_config(config)
         except InfeasibleLimits as error:
             raise error.for_running_router() from None
+        config = structs.replace(config, version=self.config.version + 1)
         check_config_edit(self.config, config)
         old, problem = self.core.problem, parts.problem
-        same_pool = self.core.change_problem(problem)
+        same_pool = self.core.change_problem(problem, rule)
         self.core.max_contexts = config.max_contexts
         if problem == old:  # perhaps with its costs in another order
             config = structs.replace(config, problem=self.config.problem)
@@ -313,10 +351,14 @@ class RouterAggregate:
     ) -> Event:
         """Make the next event."""
         kind, encoded = events.EVENT_KINDS[type(body)], events.encode_body(body)
-        new = Event(self.number, self.seq + 1, kind, of, key, max(at, self.at), encoded, b"")
+        new = Event(self.number, self.seq + 1, kind, of, key, self.local_time(at), encoded, b"")
         event = rehash_event(self.seal, new)
         self.seq, self.at, self.seal = event.seq, event.at, event.seal
         return event
+
+    def local_time(self, at: int) -> int:
+        """The time of the router, by its own clock."""
+        return max(at + self.lead, self.at)
 
     def replay(self, event: Event) -> None:
         """Do again what an event says, and compare the events.
@@ -356,7 +398,7 @@ class RouterAggregate:
         match body:
             case RewardReceived():
                 given = self.decision_id(of), body.value, body.spend, body.key
-                return self.reward(at, of, RecordReward(*given, by=body.by))
+                return self.reward(at, of, RecordReward(*given, by=body.by), replayed=True)
             case events.DecisionActivated():
                 return self.activate(at, of, body.by)
             case events.DecisionCancelled():

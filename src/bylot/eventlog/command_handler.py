@@ -13,7 +13,9 @@ from bylot.errors import (
     BylotError,
     DecisionStateError,
     IdempotencyKeyReused,
+    RouterBusy,
     RouterNotFound,
+    StoreCorrupted,
     StoreError,
     StoreUnavailable,
 )
@@ -22,12 +24,14 @@ from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_erro
 from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.history import decision_from_event, decision_record_from_events
-from bylot.eventlog.repository import RouterRepository
+from bylot.eventlog.repository import RouterRepository, has_wait
 from bylot.policies.registry import check_max_contexts
 from bylot.router.decision import Decision
 from bylot.store import Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
+MAX_ROUTERS_PER_SCAN = 20
+IDLE_ROUTER_CHECK_US = 60_000_000  # between two looks at a router that no command opens
 
 
 class CommandHandler:
@@ -36,6 +40,9 @@ class CommandHandler:
     def __init__(self, repository: RouterRepository) -> None:
         self.repository, self.store = repository, repository.store
         self.at = 0
+        self.deleted_logs: list[int] | None = None  # None: not known yet
+        self.scan_after: str | None = ""  # the last name that was looked at; None: all were
+        self.idle: dict[str, int] = {}  # routers with a wait, and when to look at them
 
     def perform(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
         """Answers to commands, or the errors they raised, in the same order.
@@ -89,6 +96,48 @@ class CommandHandler:
             raise failure
         return left == 0
 
+    def maintain(self, at: int) -> bool:
+        """Do a short piece of work that no command asked for; whether more can be done at once.
+
+        The rest of deleted logs is deleted, and decisions that are due are closed in routers that
+        no command has opened since the start. These are released again, for any other server.
+        """
+        if self.deleted_logs is None:
+            self.deleted_logs = self.store.deleted_logs()
+        if self.deleted_logs:
+            if not self.store.delete_events(self.deleted_logs[-1]):
+                self.deleted_logs.pop()
+            return True
+        if self.scan_after is not None:
+            rows = self.store.routers(self.scan_after, MAX_ROUTERS_PER_SCAN)
+            self.idle |= {row.name: at for row in rows if has_wait(self.store, row)}
+            self.scan_after = rows[-1].name if rows else None
+            return True
+        name = next((name for name, check in self.idle.items() if check <= at), None)
+        if name is not None:
+            self.idle[name] = at + IDLE_ROUTER_CHECK_US  # also if another server has it
+            if name not in self.repository.opened:
+                self.close_idle(name, at)
+        return False
+
+    def close_idle(self, name: str, at: int) -> None:
+        """Close decisions that are due in a router that is not open."""
+        try:
+            router = self.repository.get(name, at)
+        except RouterBusy:
+            return
+        except (RouterNotFound, StoreCorrupted):
+            del self.idle[name]
+            return
+        if self.sweep(at) or name not in self.repository.opened:
+            return  # it stays open until all are closed
+        due = router.open.first_due()
+        if due is None:
+            del self.idle[name]
+        else:
+            self.idle[name] = max(self.idle[name], due[0] - router.lead)
+        self.repository.release(name)
+
     def renew(self) -> None:
         """Renew the leases of all open routers."""
         self.repository.renew()
@@ -108,12 +157,17 @@ class CommandHandler:
                 got=command.name,
                 expected="lower-case letters, digits, - and _, at most 63, a letter or digit first",
             )
-        made, first = RouterAggregate.create(0, command.name, command.config, self.at, command.by)
+        made, first = RouterAggregate.create(
+            0, command.name, command.config, self.at, command.by, command.prepared
+        )
         core = made.core
         check_max_contexts(core.policy, core.problem.size, core.max_contexts)
-        self.store.create(command.name, self.at, first)
+        row = self.store.create(command.name, self.at, first)
         self.repository.drop([command.name])  # one of this name that another server deleted
-        return self.view(self.repository.get(command.name, self.at))
+        made.number = row.number
+        self.repository.claim(row)
+        self.repository.add_opened(row, made)
+        return self.view(made)
 
     def delete(self, command: commands.DeleteRouter) -> None:
         """Delete a router and its log."""
@@ -121,7 +175,8 @@ class CommandHandler:
         if row is None:
             raise RouterNotFound(f"no router named {command.name!r} to delete")
         self.repository.claim(row)  # the lease is enough, also if the log is damaged
-        self.store.delete(row.number)
+        if self.store.delete(row.number) and self.deleted_logs is not None:
+            self.deleted_logs.append(row.number)
         self.repository.drop([command.name])
         self.repository.damaged.pop(command.name, None)
 
@@ -135,7 +190,7 @@ class CommandHandler:
                 "changed meanwhile",
                 remedy="read it again",
             )
-        self.repository.add(router.edit(self.at, command.config, command.by))
+        self.repository.add(router.edit(self.at, command.config, command.by, command.prepared))
         return self.view(router)
 
     def get_router(self, command: commands.GetRouter) -> RouterView:
@@ -143,12 +198,16 @@ class CommandHandler:
         return self.view(self.repository.get(command.name, self.at))
 
     def decide(self, command: commands.MakeDecision) -> Decision:
-        """Draw a panel; under a key that was used before, return the decision made then."""
+        """Draw a panel; under a key that was used before, return the decision made then, unless
+        it was cancelled.
+        """
         router = self.repository.get(command.name, self.at)
         if command.key is not None:
             before = self.repository.find_key(router.number, command.key)
             if before is not None:
                 check_same_request(before, command)
+                if router.open.get(before.seq) is None:
+                    router.read_closed(before.seq)  # refused if it was cancelled
                 return self.decision(router, before)
         return self.decision(router, self.repository.add(router.decide(self.at, command)))
 
@@ -165,14 +224,16 @@ class CommandHandler:
     def activate(self, command: commands.ActivateDecision) -> Decision:
         """Start the wait of a deferred decision."""
         router, seq = self.find_decision(command.id)
+        decided = router.decision_events(seq).decided  # a failed read must leave no event behind
         self.repository.add(router.activate(self.at, seq, command.by))
-        return self.decision(router, router.decision_events(seq).decided)
+        return self.decision(router, decided)
 
     def cancel(self, command: commands.CancelDecision) -> Decision:
         """Take back a decision that was never used."""
         router, seq = self.find_decision(command.id)
+        decided = router.decision_events(seq).decided
         self.repository.add(router.cancel(self.at, seq, command.by))
-        return self.decision(router, router.decision_events(seq).decided)
+        return self.decision(router, decided)
 
     def get_decision(self, command: commands.GetDecision) -> DecisionRecord:
         """A decision and its history."""

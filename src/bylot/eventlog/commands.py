@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from bylot.api import NAME_PATTERN
 from bylot.errors import DecisionError
+from bylot.eventlog.config_validation import PreparedConfig
 from bylot.router.config import RouterConfig
 
 
@@ -37,9 +38,13 @@ Command = RouterCommand | DecisionCommand
 
 
 class CreateRouter(RouterCommand, frozen=True):
-    """-> RouterView"""
+    """-> RouterView
+
+    prepared: the same configuration, validated before, so that other commands need not wait
+    """
 
     config: RouterConfig
+    prepared: PreparedConfig | None = None
 
 
 class DeleteRouter(RouterCommand, frozen=True):
@@ -47,10 +52,14 @@ class DeleteRouter(RouterCommand, frozen=True):
 
 
 class EditRouter(RouterCommand, frozen=True):
-    """Change the configuration; `version`, if given, must be the one in force. -> RouterView"""
+    """Change the configuration; `version`, if given, must be the one in force. -> RouterView
+
+    prepared: as in `CreateRouter`
+    """
 
     config: RouterConfig  # its version is ignored: it will be the next
     version: int | None = None
+    prepared: PreparedConfig | None = None
 
 
 class GetRouter(RouterCommand, frozen=True):

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -68,6 +68,21 @@ def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
         paused=tuple(name for name in problem.experts if name in paused),
     )
     return canonical, parts
+
+
+class PreparedConfig(NamedTuple):
+    """A valid configuration in its canonical form, and all that takes long to compute from it."""
+
+    config: RouterConfig
+    parts: ConfigParts
+    rule: Any  # the policy, bound to the problem
+
+
+def prepare_config(config: RouterConfig) -> PreparedConfig:
+    """Validate a configuration and bind its policy; for large pools this takes seconds."""
+    canonical, parts = validate_config(config)
+    rule = parts.policy.bind(parts.problem, parts.run.horizon)
+    return PreparedConfig(canonical, parts, rule)
 
 
 def read_valid_config(config: RouterConfig) -> ConfigParts:
@@ -151,4 +166,5 @@ def mask_active_experts(core: RouterCore, config: RouterConfig) -> Bools:
     """A mask of the experts that are not paused; empty if none is."""
     if not config.paused:
         return ALL_AVAILABLE
-    return np.array([name not in config.paused for name in core.problem.experts])
+    paused = set(config.paused)
+    return np.array([name not in paused for name in core.problem.experts])

@@ -21,6 +21,7 @@ from bylot.router.config import RouterConfig
 from bylot.store import DecisionEvents, Event, Store
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_SECOND = 253_402_300_799  # of the year 9999, the last that a timestamp can have
 HASH_BYTES = 16
 
 
@@ -170,12 +171,12 @@ def now_us() -> int:
 
 
 def format_timestamp(at: int) -> str:
-    """Microseconds since 1970 as RFC 3339, UTC.
+    """Microseconds since 1970 as RFC 3339, UTC; times after the year 9999 as its last second.
 
-    >>> format_timestamp(1_500_000)
-    '1970-01-01T00:00:01.500000Z'
+    >>> format_timestamp(1_500_000), format_timestamp(10**18)
+    ('1970-01-01T00:00:01.500000Z', '9999-12-31T23:59:59.000000Z')
     """
-    seconds, rest = divmod(at, 1_000_000)
+    seconds, rest = divmod(min(at, LAST_SECOND * 1_000_000), 1_000_000)
     return f"{format_whole_second(seconds)}.{rest:06}Z"
 
 

@@ -12,9 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec import MsgspecError
+
 from bylot.errors import LeaseLost, RouterBusy, RouterNotFound, StoreCorrupted, StoreUnavailable
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.events import read_decision_by_key, read_decision_events
+from bylot.eventlog.clock import compute_clock_lead
+from bylot.eventlog.events import BODY_DECODERS, read_decision_by_key, read_decision_events
 from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store
 
 EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
@@ -76,6 +79,15 @@ def iterate_events(store: Store, router: int, after: int = -1) -> Iterator[Event
         after = page[-1].seq
 
 
+def has_wait(store: Store, row: RouterRow) -> bool:
+    """Whether decisions of a router are closed after some time, by its latest configuration."""
+    last = next(iter(store.edits(row.number, 1)), None) or store.event(row.number, 0)
+    try:
+        return last is not None and BODY_DECODERS[last.kind](last.body).config.wait is not None
+    except (LookupError, MsgspecError):  # damaged; it is reported when the router is opened
+        return False
+
+
 def make_owner_name() -> str:
     """A unique name of this process: machine/process@start/random."""
     pid = os.getpid()
@@ -133,6 +145,23 @@ class OpenRouter:
         self.snapshot_due = aggregate.seq + every  # the first seq with a new snapshot
 
 
+class UncommittedEvents:
+    """Events of one router that are not in the store yet."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []  # in order
+        self.by_key: dict[str, Event] = {}  # decisions, by idempotency key
+        self.about: dict[int, list[Event]] = defaultdict(list)  # by the seq of their decision
+
+    def add(self, event: Event) -> None:
+        """Add the next event."""
+        self.events.append(event)
+        if event.of is not None:
+            self.about[event.of].append(event)
+        if event.kind == "decided" and event.key is not None:
+            self.by_key[event.key] = event
+
+
 class RouterRepository:
     """Opens routers under leases and commits their events in one transaction.
 
@@ -152,8 +181,7 @@ class RouterRepository:
         every: int = MIN_EVENTS_BETWEEN_SNAPSHOTS,
     ) -> None:
         self.store, self.owner, self.lease, self.every = store, owner, lease, every
-        self.uncommitted: dict[int, list[Event]] = defaultdict(list)  # by router
-        self.uncommitted_keys: dict[tuple[int, str], Event] = {}  # decisions
+        self.uncommitted: dict[int, UncommittedEvents] = defaultdict(UncommittedEvents)
         self.opened: dict[str, OpenRouter] = {}
         self.damaged: dict[str, tuple[int, StoreCorrupted]] = {}  # when it was found, and how
 
@@ -179,10 +207,15 @@ class RouterRepository:
             self.abandon(name, at, damage)
             self.store.release(self.owner, [row.number])
             raise
-        loaded.find_events = lambda seq: self.find_decision(row.number, seq)
-        self.opened[name] = OpenRouter(row, loaded, self.every)
-        self.damaged.pop(name, None)
+        loaded.lead = compute_clock_lead(name, loaded.at, at)
+        self.add_opened(row, loaded)
         return loaded
+
+    def add_opened(self, row: RouterRow, aggregate: RouterAggregate) -> None:
+        """Add a router, whose lease was taken, to those that are open."""
+        aggregate.find_events = lambda seq: self.find_decision(row.number, seq)
+        self.opened[row.name] = OpenRouter(row, aggregate, self.every)
+        self.damaged.pop(row.name, None)
 
     def claim(self, row: RouterRow) -> None:
         """Take or renew the lease of a router; RouterBusy if another server has it."""
@@ -210,28 +243,24 @@ class RouterRepository:
 
     def add(self, event: Event) -> Event:
         """Add the next event of a router's log to those that `commit` will write."""
-        self.uncommitted[event.router].append(event)
-        if event.kind == "decided" and event.key is not None:
-            self.uncommitted_keys[event.router, event.key] = event
+        self.uncommitted[event.router].add(event)
         return event
 
     def discard(self, routers: Iterable[int]) -> None:
         """Remove the uncommitted events of some routers."""
-        gone = set(routers)
-        for router in gone:
+        for router in routers:
             self.uncommitted.pop(router, None)
-        keys = self.uncommitted_keys.items()
-        self.uncommitted_keys = {at: one for at, one in keys if at[0] not in gone}
 
     def find_key(self, router: int, key: str) -> Event | None:
         """The decision made under an idempotency key."""
-        found = self.uncommitted_keys.get((router, key))
+        waiting = self.uncommitted.get(router)
+        found = waiting and waiting.by_key.get(key)
         return found or read_decision_by_key(self.store, router, key)
 
     def find_decision(self, router: int, seq: int) -> DecisionEvents | None:
         """A decision and the later events about it."""
-        events = self.uncommitted.get(router, [])
-        since = [event for event in events if event.of == seq]
+        waiting = self.uncommitted.get(router) or UncommittedEvents()
+        events, since = waiting.events, waiting.about.get(seq, [])
         place = seq - events[0].seq if events else -1
         if 0 <= place < len(events):
             made = events[place]
@@ -250,7 +279,7 @@ class RouterRepository:
         while events:
             names = [name for name, one in self.opened.items() if one.row.number in events]
             try:
-                batch = [event for part in events.values() for event in part]
+                batch = [event for part in events.values() for event in part.events]
                 self.store.append(batch, self.take_snapshots(names))
                 self.discard(list(events))
             except LeaseLost as error:
@@ -270,7 +299,7 @@ class RouterRepository:
         for name in names:
             number = self.opened[name].row.number
             try:
-                self.store.append(self.uncommitted[number])
+                self.store.append(self.uncommitted[number].events)
                 self.discard([number])
             except Exception as error:
                 failed[name] = error
@@ -293,6 +322,14 @@ class RouterRepository:
         """Renew the leases of all open routers; those that were lost are closed."""
         owned = self.store.renew(self.owner, self.lease)
         self.drop([name for name, one in self.opened.items() if one.row.number not in owned])
+
+    def release(self, name: str) -> None:
+        """Close one router as `close` does; its events are committed."""
+        one = self.opened[name]
+        if one.aggregate.seq > one.saved_seq:
+            self.store.append([], [one.aggregate.take_snapshot()])
+        self.store.release(self.owner, [one.row.number])
+        self.drop([name])
 
     def close(self) -> None:
         """Write a snapshot of every router that has changed, and release the leases."""

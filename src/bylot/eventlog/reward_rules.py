@@ -13,6 +13,19 @@ from bylot.problem.limits import MAX_COST
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RewardAggregation
 
+MAX_REWARDS_PER_DECISION = 100
+MAX_SPEND_FACTOR = 1_000  # actual costs may be so many times those of the dearest panel
+
+
+def check_reward_count(one: OpenDecision, id: str) -> None:
+    """Refuse a reward of a decision that has too many."""
+    if len(one.rewards) >= MAX_REWARDS_PER_DECISION:
+        raise DecisionStateError(
+            f"decision {id} has {len(one.rewards)} rewards, and takes at most "
+            f"{MAX_REWARDS_PER_DECISION}",
+            remedy="combine rewards before you report them; nothing was changed",
+        )
+
 
 def check_same_reward(
     old: RewardReceived, value: float, spend: dict[str, float] | None, id: str
@@ -89,6 +102,20 @@ def check_spend(spend: Any, problem: Problem) -> dict[str, float] | None:
                 remedy="nothing was changed",
             )
     return {name: float(cost) for name, cost in spend.items()}
+
+
+def check_spend_range(spend: Mapping[str, float] | None, problem: Problem) -> None:
+    """Refuse costs so high that sums would lose the costs of other decisions by rounding."""
+    for name, cost in (spend or {}).items():
+        dearest = problem.draws * (float(problem.costs[name].max()) or 1.0)
+        if cost > MAX_SPEND_FACTOR * dearest:
+            raise RewardError(
+                f"spend on {name!r}",
+                got=cost,
+                expected=f"at most {MAX_SPEND_FACTOR * dearest:g}, {MAX_SPEND_FACTOR:,} times the "
+                "stated cost of the dearest panel",
+                remedy="check the unit; nothing was changed",
+            )
 
 
 def compute_cost_corrections(

@@ -6,8 +6,8 @@ from typing import Any
 
 from bylot import policies
 from bylot.eventlog import commands
+from bylot.eventlog.clock import SteadyClock
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository, make_owner_name, release_dead_leases
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
@@ -33,12 +33,12 @@ class StoredRouter(CoreProperties):
     learned
     """
 
-    def __init__(self, address: str, name: str, clock: Callable[[], int] = now_us) -> None:
-        self.name, self.clock = name, clock
+    def __init__(self, address: str, name: str, clock: Callable[[], int] | None = None) -> None:
+        self.name, self.clock = name, clock or SteadyClock()
         store = open_store(address)
         release_dead_leases(store)
         self.handler = CommandHandler(RouterRepository(store, make_owner_name()))
-        self._renewed = clock()
+        self._renewed = self.clock()
         self._lock = threading.Lock()
 
     @property
@@ -54,7 +54,7 @@ class StoredRouter(CoreProperties):
         problem: Problem,
         policy: str | policies.Policy | policies.Auto = "auto",
         *,
-        clock: Callable[[], int] = now_us,
+        clock: Callable[[], int] | None = None,
         **settings: Any,
     ) -> "StoredRouter":
         """Create a router in a store; for `settings` see `RouterConfig.make`."""
@@ -64,7 +64,9 @@ class StoredRouter(CoreProperties):
         return router
 
     @classmethod
-    def open(cls, address: str, name: str, *, clock: Callable[[], int] = now_us) -> "StoredRouter":
+    def open(
+        cls, address: str, name: str, *, clock: Callable[[], int] | None = None
+    ) -> "StoredRouter":
         """Open a router of a store."""
         router = cls(address, name, clock)
         router.send(commands.GetRouter(name))

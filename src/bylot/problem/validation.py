@@ -4,6 +4,7 @@ Whether the limits can be kept together is another question (`feasibility`).
 """
 
 import difflib
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ from bylot.problem.limits import (
 )
 
 MAX_DRAWS_PER_REQUEST = 10_000
+MAX_NAMES_FOR_SUGGESTION = 200  # among more names none is suggested
+MAX_NAMES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
 
 ArrayT = TypeVar("ArrayT", Floats, Ints, Bools)
 
@@ -204,7 +207,12 @@ def suggest_known_name(
     wrong: object, known: Sequence[str], what: str, *, can_add: bool = True
 ) -> str:
     """Write the remedy for an unknown name: the name that was meant, or the names there are."""
-    close = difflib.get_close_matches(str(wrong), known, n=1)
+    near, letters = known, set(str(wrong))
+    if len(known) > MAX_NAMES_FOR_SUGGESTION:
+        near = ()
+    elif len(known) > MAX_NAMES_COMPARED:
+        near = heapq.nsmallest(MAX_NAMES_COMPARED, known, lambda one: len(letters ^ set(one)))
+    close = difflib.get_close_matches(str(wrong), near, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     if not known:

@@ -49,7 +49,8 @@ class PeriodStart(NamedTuple):
 class RouterCore:
     """A policy bound to a problem. Not thread-safe: the caller must hold the lock.
 
-    rule, rows: of a router that is being restored; its state is then filled in by the caller
+    rule:       the policy bound to the problem, if that was done before
+    rows:       of the state of a router that is being restored; the caller fills it in
     contexts:   the row of the state of each context
     skipped:    visits by context that a change of the problem has added: see `count_visits`
     """
@@ -177,17 +178,19 @@ class RouterCore:
         self.period = PeriodStart(first, offset)
         return {name: spend[name] for name in counted}
 
-    def change_problem(self, problem: Problem) -> bool:
+    def change_problem(self, problem: Problem, rule: Any = None) -> bool:
         """Continue under another problem with all that was learned; whether the pool is the same.
 
         Limits that cannot be kept raise an error, and nothing was changed.
+
+        rule: the policy bound to this problem, if that was done before
         """
         check_run_config(problem, self.run.seed, self.run.horizon, (self.run.low, self.run.high))
         if problem == self.problem:
             return True
         old = self.problem
         try:
-            rule = self.policy.bind(problem, self.run.horizon)
+            rule = self.policy.bind(problem, self.run.horizon) if rule is None else rule
         except PolicyError as error:
             raise error.for_running_router() from None
         before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
@@ -261,10 +264,11 @@ class RouterCore:
             limited = capacity < self.max_contexts
             verb = "has capacity for" if limited else "was declared for"
             other = "policy='distinct', which needs less" if limited else "a larger max_contexts"
+            raised = "" if limited else ", raise max_contexts by an edit (of a stored router)"
             raise DecisionError(
                 f"context {label!r} would be number {number + 1:,}, and this router {verb} "
                 f"{capacity:,}",
-                remedy=f"use coarser contexts, or create a router with {other}",
+                remedy=f"use coarser contexts{raised}, or create a router with {other}",
             )
         if number == len(self.state.visits):
             self._set_state(self._resize_state(min(2 * number, capacity)))

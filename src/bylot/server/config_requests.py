@@ -8,7 +8,12 @@ from msgspec import UNSET, structs
 from bylot import policies
 from bylot.api import CreateRouterRequest, EditRouterRequest, LimitBody, NewExpert, PolicyBody
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
-from bylot.policies.registry import check_setting_names, choose_stored_contexts
+from bylot.eventlog.config_validation import PreparedConfig, prepare_config
+from bylot.policies.registry import (
+    check_max_contexts,
+    check_setting_names,
+    choose_stored_contexts,
+)
 from bylot.problem import DerivedCost
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RouterConfig
@@ -18,6 +23,20 @@ from bylot.server.http_errors import ApiError
 
 UNCHANGED_FIELDS = ("seed", "horizon", "rewards", "memory", "wait", "default", "aggregate")
 """Of a request to create a router: as in its configuration."""
+
+
+def prepare_create(body: CreateRouterRequest) -> PreparedConfig:
+    """The configuration of a new router, validated and bound outside the writer."""
+    return prepare_config(config_from_create(body))
+
+
+def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
+    """The next configuration of a running router, validated and bound outside the writer."""
+    new = config_from_edit(config, body)
+    try:
+        return prepare_config(new)
+    except InfeasibleLimits as error:
+        raise error.for_running_router() from None
 
 
 def config_from_create(body: CreateRouterRequest) -> RouterConfig:
@@ -71,7 +90,8 @@ def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterCon
     problem = add_experts(remove_experts(problem, body.remove), body.add)
     check_experts_exist(problem, (*body.pause, *body.resume))
     paused = (set(config.paused) | set(body.pause)) - set(body.resume) - set(body.remove)
-    fields = {"wait": body.wait, "default": body.default, "aggregate": body.aggregate}
+    names = ("wait", "default", "aggregate", "max_contexts")
+    fields = {name: getattr(body, name) for name in names}
     changed = structs.replace(
         config,
         problem=problem,
@@ -82,6 +102,11 @@ def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterCon
         router = build_trial_router(changed)
     except (InfeasibleLimits, PolicyError) as error:
         raise error.for_running_router() from None
+    if changed.max_contexts < config.max_contexts:
+        expected = f"at least {config.max_contexts:,}, as many as now"
+        raise PolicyError("max_contexts", got=changed.max_contexts, expected=expected)
+    if changed.max_contexts > config.max_contexts:
+        check_max_contexts(router.policy, router.problem.size, changed.max_contexts)
     return structs.replace(changed, problem=problem_to_data(router.problem))
 
 

@@ -10,7 +10,7 @@ from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.status import RouterStatus
-from bylot.server.config_requests import config_from_create, config_from_edit
+from bylot.server.config_requests import prepare_create, prepare_edit
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response, route
 from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
 from bylot.server.state import ServerState
@@ -24,8 +24,9 @@ async def create_router(request: ApiRequest[api.CreateRouterRequest, None]) -> H
     body, by, loop = request.body, request.caller.id, asyncio.get_running_loop()
     request.caller.check("admin", body.name)
     pool = request.state.compile_pool
-    config = await loop.run_in_executor(pool, config_from_create, body)
-    view = await request.state.writer.execute(CreateRouter(body.name, config, by=by))
+    prepared = await loop.run_in_executor(pool, prepare_create, body)
+    command = CreateRouter(body.name, prepared.config, prepared, by=by)
+    view = await request.state.writer.execute(command)
     log.info("router created", extra={"router": body.name, "by": by})
     return json_response(201, view)
 
@@ -74,9 +75,9 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
     loop = asyncio.get_running_loop()
     async with state.edit_lock:  # no edit may undo another one that it has not seen
         old = (await view_router(state, name)).config
-        new = await loop.run_in_executor(state.compile_pool, config_from_edit, old, body)
+        new = await loop.run_in_executor(state.compile_pool, prepare_edit, old, body)
         version = old.version if body.version is UNSET else body.version
-        view = await state.writer.execute(EditRouter(name, new, version, by=by))
+        view = await state.writer.execute(EditRouter(name, new.config, version, new, by=by))
     log.info("router edited", extra={"router": name, "by": by})
     return json_response(200, view)
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from bylot.api import RouterView
 from bylot.errors import StoreUnavailable
+from bylot.eventlog.clock import SteadyClock
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command, GetRouter, MakeDecision
-from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.server.http_errors import ApiError
 from bylot.store import Store, open_store
@@ -78,6 +78,7 @@ class Writer:
         self.shared_commit = False  # the last commit had several batches; changed by the thread
         self.sweep_unfinished = False  # likewise
         self.draining = False
+        self.clock = SteadyClock()  # read by the thread only
         self.store_error: StoreUnavailable | None = None  # of the last access to the store
 
     async def start(self) -> None:
@@ -227,7 +228,7 @@ class Writer:
         commands = [command for batch in wanted for command in batch.commands]
         start = time.perf_counter()
         try:
-            results = handler.perform(commands, now_us())
+            results = handler.perform(commands, self.clock())
         except Exception as error:
             results = [error] * len(commands)
         failure = next((one for one in results if isinstance(one, StoreUnavailable)), None)
@@ -253,7 +254,9 @@ class Writer:
         """Close decisions that are due, in slices, so that requests are served in between."""
 
         def task() -> None:
-            self.sweep_unfinished = handler.sweep(now_us())
+            at = self.clock()
+            more = handler.sweep(at)
+            self.sweep_unfinished = handler.maintain(at) or more
 
         self.sweep_unfinished = False
         self.run_task("sweep", task)

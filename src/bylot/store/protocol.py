@@ -53,6 +53,21 @@ EVENT_QUERIES = {
 }
 """Queries of the events of a router, whose number is their first value."""
 
+MAX_EVENTS_PER_DELETE = 10_000
+DELETE_EVENTS_SQL = (
+    "DELETE FROM events WHERE router = ?"
+    " AND seq < (SELECT min(seq) FROM events WHERE router = ?) + ?"
+)
+DELETED_LOGS_SQL = """
+WITH RECURSIVE logs (router) AS (
+    SELECT min(router) FROM events
+    UNION ALL SELECT (SELECT min(router) FROM events WHERE router > logs.router) FROM logs
+    WHERE logs.router IS NOT NULL
+)
+SELECT router FROM logs WHERE router IS NOT NULL AND router NOT IN (SELECT number FROM routers)
+"""
+"""One look at the primary key for each log, however long."""
+
 Execute = Callable[..., Any]
 """execute(query, *values) -> cursor, with ? as the placeholder in every database."""
 
@@ -209,13 +224,26 @@ class Store(ABC):
             self._db.close()
         self._db = None
 
-    def delete(self, router: int) -> None:
-        """Delete a router with its log and snapshots; its number is never used again."""
+    def delete(self, router: int) -> bool:
+        """Delete a router with its snapshots and a part of its log; whether more of that is left,
+        for `delete_events`. Its number is never used again.
+        """
         with self._transaction() as execute:
             # the row goes first, so that no other writer can append meanwhile
             execute("DELETE FROM routers WHERE number = ?", router)
-            for table in ("events", "snapshots", "leases"):
+            for table in ("snapshots", "leases"):
                 execute(f"DELETE FROM {table} WHERE router = ?", router)
+        return self.delete_events(router)
+
+    def delete_events(self, router: int) -> bool:
+        """Delete the next part of the log of a deleted router; whether more is left."""
+        most = MAX_EVENTS_PER_DELETE
+        with self._transaction() as execute:
+            return bool(execute(DELETE_EVENTS_SQL, router, router, most).rowcount == most)
+
+    def deleted_logs(self) -> list[int]:
+        """The numbers of deleted routers of whose logs a part is left."""
+        return [number for (number,) in self._rows(DELETED_LOGS_SQL)]
 
     def find(self, name: str) -> RouterRow | None:
         """The router of this name."""
