@@ -190,7 +190,7 @@ def compare_decision(
     observed: ObservedAnswers,
 ) -> None:
     """Compare one decision as answered with its events in the log."""
-    seq = int(id_.rpartition(".")[2])
+    seq = int(id_.split(".")[2])
     if seq not in decided:
         observed.faults.append(f"{id_} was acknowledged and is lost")
     elif decided[seq]["body"]["draws"] != decision["draws"]:

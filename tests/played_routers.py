@@ -77,7 +77,7 @@ class PlayedRouter:
     ) -> DecisionRecord:
         """The record of a decision, as the server keeps it."""
         decision = bylot.Decision(
-            id=f"{self.name}.1.{drawn.t}",
+            id=f"{self.name}.1.{drawn.t}.9f3ab01c",
             router=self.name,
             version=1,
             t=drawn.t,

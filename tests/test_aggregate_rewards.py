@@ -285,7 +285,7 @@ def test_a_decision_can_be_looked_up_in_every_state() -> None:
         "me",
     )
     assert (found.decision.id, found.decision.at) == (
-        f"triage.1.{seqs[2]}",
+        f"triage.1.{seqs[2]}.{logged.log[seqs[2]].seal[:4].hex()}",
         "1970-01-01T00:00:00.000000Z",
     )
 

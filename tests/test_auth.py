@@ -94,16 +94,16 @@ ROUTES = [
     ("GET", "/v1/routers/one/status", "read"),
     ("GET", "/v1/routers/one/events", "read"),
     ("GET", "/metrics", "read"),
-    ("GET", "/v1/decisions/one.1.1", "read"),
+    ("GET", "/v1/decisions/one.1.1.9f3ab01c", "read"),
     ("PATCH", "/v1/routers/one", "admin"),
     ("DELETE", "/v1/routers/three", "admin"),
     ("POST", "/v1/routers", "admin"),
     ("POST", "/v1/routers/one/decisions", "decide"),
     ("POST", "/v1/routers/one/decisions:batch", "decide"),
-    ("POST", "/v1/decisions/one.1.1/activate", "decide"),
-    ("POST", "/v1/decisions/one.1.1/cancel", "decide"),
+    ("POST", "/v1/decisions/one.1.1.9f3ab01c/activate", "decide"),
+    ("POST", "/v1/decisions/one.1.1.9f3ab01c/cancel", "decide"),
     ("POST", "/personalizer/v1.1/rank", "decide"),
-    ("POST", "/v1/decisions/one.1.1/reward", "reward"),
+    ("POST", "/v1/decisions/one.1.1.9f3ab01c/reward", "reward"),
     ("POST", "/v1/rewards:batch", "reward"),
     ("POST", "/personalizer/v1.1/events/x/reward", "reward"),
 ]
@@ -131,7 +131,7 @@ def test_a_key_is_for_its_routers_only(server: ServerClient, keys: dict[str, str
         ("GET", "/v1/routers/unknown"),
         ("POST", "/v1/routers/two/decisions"),
         ("DELETE", "/v1/routers/two"),
-        ("POST", "/v1/decisions/two.2.1/reward"),
+        ("POST", "/v1/decisions/two.2.1.9f3ab01c/reward"),
         ("POST", "/personalizer/v1.1/rank?router=two"),
     ]:
         body = {"value": 1, "actions": [{"id": "ann"}]} if "rank" in path else {"value": 1}
@@ -141,7 +141,7 @@ def test_a_key_is_for_its_routers_only(server: ServerClient, keys: dict[str, str
     assert [one["name"] for one in listed] == ["one"]
     rewards = [
         {"decision": decision.json()["id"], "value": 1},
-        {"decision": "two.2.1", "value": 1},
+        {"decision": "two.2.1.9f3ab01c", "value": 1},
     ]
     batch = server.post("/v1/rewards:batch", json={"rewards": rewards}, headers=headers_of_one)
     assert [one["status"] for one in batch.json()["results"]] == [200, 403]
@@ -284,7 +284,8 @@ def test_with_keys_a_proxy_is_welcome(server: ServerClient, keys: dict[str, str]
 
 
 def test_without_keys_cross_origin_requests_are_rejected(local_server: ServerClient) -> None:
-    path = "/v1/decisions/one.1.1/cancel"  # has no body, so a browser sends no preflight request
+    # has no body, so a browser sends no preflight request
+    path = "/v1/decisions/one.1.1.9f3ab01c/cancel"
     for origin in ("https://evil.example", "null", "http://localhost:1"):
         answer = local_server.post(path, headers={"origin": origin})
         assert assert_error(answer, 403)["code"] == "wrong_origin"

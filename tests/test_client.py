@@ -30,7 +30,7 @@ from scripted_server import (
 )
 
 DECISION = {
-    "id": "triage.1.7",
+    "id": "triage.1.7.9f3ab01c",
     "router": "triage",
     "version": 1,
     "t": 6,
@@ -49,7 +49,7 @@ DECISION = {
     "key": "k",
     "something of a newer server": [1, 2],
 }
-LEARNED = {"decision": "triage.1.7", "receipt": "learned", "value": 0.5}
+LEARNED = {"decision": "triage.1.7.9f3ab01c", "receipt": "learned", "value": 0.5}
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_a_decision_equals_that_of_a_router_in_memory() -> None:
 )
 def test_a_failed_decision_is_retried_with_the_same_key(failure: Action) -> None:
     with scripted_server(failure, failure, Answer(201, DECISION)) as server:
-        assert get_router(server, timeout=0.1).decide().id == "triage.1.7"
+        assert get_router(server, timeout=0.1).decide().id == "triage.1.7.9f3ab01c"
     keys = {request.body["key"] for request in server.requests}
     assert len(server.requests) == 3
     assert len(keys) == 1
@@ -186,13 +186,13 @@ def test_error_answers_raise_the_errors_of_a_router_in_memory(
         scripted_server(make_error_answer(status, code, "because", field="value")) as server,
         pytest.raises(kind, match="because") as caught,
     ):
-        get_router(server, retries=0).reward("triage.1.7", 0.5)
+        get_router(server, retries=0).reward("triage.1.7.9f3ab01c", 0.5)
     assert type(caught.value) is kind
 
 
 def test_an_unknown_decision_is_a_receipt_and_not_an_error() -> None:
     with scripted_server(make_error_answer(404, "no_such_decision")) as server:
-        assert get_router(server).reward("triage.1.9", 0.5) is Receipt.UNKNOWN
+        assert get_router(server).reward("triage.1.9.9f3ab01c", 0.5) is Receipt.UNKNOWN
     with (
         scripted_server(make_error_answer(404, "no_such_router")) as server,
         pytest.raises(errors.RouterNotFound),
@@ -203,14 +203,14 @@ def test_an_unknown_decision_is_a_receipt_and_not_an_error() -> None:
 @pytest.mark.parametrize(("value", "sent"), [(np.float64(0.5), 0.5), (np.int64(1), 1), (1, 1)])
 def test_numpy_numbers_are_sent_as_numbers(value: Any, sent: float) -> None:
     with scripted_server(Answer(200, LEARNED)) as server:
-        assert get_router(server).reward("triage.1.7", value) is Receipt.LEARNED
+        assert get_router(server).reward("triage.1.7.9f3ab01c", value) is Receipt.LEARNED
     assert server.requests[0].body == {"value": sent, "spend": None, "key": None}
 
 
 def test_values_that_cannot_be_encoded_are_refused_by_the_client() -> None:
     router = Client("http://127.0.0.1:9").router("triage")
     with pytest.raises(errors.RewardError, match="neither a number nor text"):
-        router.reward("triage.1.7", object())  # type: ignore[arg-type]
+        router.reward("triage.1.7.9f3ab01c", object())  # type: ignore[arg-type]
     with pytest.raises(errors.RewardError, match="invalid id 7"):
         router.reward(7, 0.5)  # type: ignore[arg-type]
     with pytest.raises(errors.DecisionError, match="cannot encode"):
@@ -288,7 +288,7 @@ def test_a_client_can_be_shared_by_threads() -> None:
     ):
         router = client.router("triage")
         decisions = list(threads.map(lambda n: router.decide(key=f"k{n}"), range(40)))
-    assert {decision.id for decision in decisions} == {"triage.1.7"}
+    assert {decision.id for decision in decisions} == {"triage.1.7.9f3ab01c"}
     assert {request.body["key"] for request in server.requests} == {f"k{n}" for n in range(40)}
 
 
@@ -297,12 +297,12 @@ def test_the_async_client_behaves_like_the_client() -> None:
         async with AsyncClient(url) as client:
             router = client.router("triage")
             decisions = await asyncio.gather(*(router.decide() for _ in range(3)))
-            return [*decisions, await router.reward("triage.1.7", 0.5)]
+            return [*decisions, await router.reward("triage.1.7.9f3ab01c", 0.5)]
 
     answer = Answer(201, DECISION)
     with scripted_server(DropConnection(), answer, answer, answer, Answer(200, LEARNED)) as server:
         *decisions, receipt = asyncio.run(use_async_client(server.url))
-    assert [one.id for one in decisions] == ["triage.1.7"] * 3
+    assert [one.id for one in decisions] == ["triage.1.7.9f3ab01c"] * 3
     assert receipt is Receipt.LEARNED
     assert len(server.requests) == 5
     assert len({request.body["key"] for request in server.requests[:4]}) == 3

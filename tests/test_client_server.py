@@ -147,7 +147,7 @@ def make_rewarded_decision(router: Any) -> str:
                 lambda router: router.reward(router.decide().id, float("inf")),
                 lambda router: router.reward(router.decide().id, "high"),
                 lambda router: router.reward(router.decide().id, True),
-                lambda router: router.reward("unknown.1.2", 0.5),
+                lambda router: router.reward("unknown.1.2.9f3ab01c", 0.5),
                 lambda router: router.reward(7, 0.5),
                 lambda router: router.decide(available=[]),
                 lambda router: router.decide(available=["zoe"]),
@@ -224,7 +224,7 @@ def test_batches_return_results_and_errors(client: Client) -> None:
             RewardItem(one.id, 0.5),
             RewardItem(one.id, 0.5),
             RewardItem(two.id, 9.0),
-            RewardItem("several.1.99", 0.0),
+            RewardItem("several.1.99.9f3ab01c", 0.0),
         ]
     )
     assert receipts[:2] == [Receipt.LEARNED, Receipt.DUPLICATE]

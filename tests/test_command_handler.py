@@ -150,10 +150,22 @@ def test_a_reward_counts_once_also_within_a_batch(handler: CommandHandler) -> No
 
 
 @pytest.mark.parametrize(
-    "id_", ["", "d1", "triage.1.99", "triage.9.1", "unknown.1.1", "triage.1.0"]
+    "id_",
+    [
+        "",
+        "d1",
+        "triage.1.99.{tag}",
+        "triage.9.1.{tag}",
+        "unknown.1.1.{tag}",
+        "triage.1.0.{tag}",
+        "triage.1.1",
+        "triage.1.1.",
+        "triage.1.1.{wrong}",
+    ],
 )
 def test_an_unknown_decision_is_an_error(handler: CommandHandler, id_: str) -> None:
-    perform(handler, MakeDecision("triage"))
+    tag = perform(handler, MakeDecision("triage")).id.rpartition(".")[2]
+    id_ = id_.format(tag=tag, wrong=f"{int(tag, 16) ^ 1:08x}")
     for command in (
         RecordReward(id_, 0.5),
         GetDecision(id_),

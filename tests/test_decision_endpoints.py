@@ -40,7 +40,7 @@ def test_a_decision_is_stored_before_it_is_answered(server: ServerClient, router
     event = store.decision_by_key(row.number, "in the store")
     store.close()
     assert event is not None
-    assert answer["id"] == f"{row.name}.{row.number}.{event.seq}"
+    assert answer["id"] == f"{row.name}.{row.number}.{event.seq}.{event.seal[:4].hex()}"
 
 
 def test_the_same_key_gives_the_same_decision_byte_for_byte(
@@ -144,14 +144,17 @@ def test_an_invalid_number_is_refused(server: ServerClient, router: str, number:
 
 def test_unknown_decisions_and_routers_are_not_found(server: ServerClient, router: str) -> None:
     name = router.rpartition("/")[2]
+    place, _, tag = server.decide(router)["id"].rpartition(".")
     for id in (
-        f"{name}.1.99999",
-        f"{name}.999.1",
-        "unknown.1.1",
+        f"{place}.{int(tag, 16) ^ 1:08x}",
+        place,
+        f"{place}.{tag}.{tag}",
+        f"{name}.1.99999.{tag}",
+        f"{name}.999.1.{tag}",
+        f"unknown.1.1.{tag}",
         "d7",
-        f"{name}.1",
         "%00",
-        "é.1.1",
+        f"é.1.1.{tag}",
     ):
         for action, body in (("reward", {"value": 1.0}), ("activate", None), ("cancel", None)):
             answer = server.post(f"/v1/decisions/{id}/{action}", json=body)
@@ -223,7 +226,7 @@ def test_a_batch_of_rewards_has_a_result_for_each(server: ServerClient, router: 
         {"decision": two, "value": 0.5},
         {"decision": one, "value": 0.5},
         {"decision": one, "value": 0.9},
-        {"decision": "unknown.1.1", "value": 0.5},
+        {"decision": "unknown.1.1.9f3ab01c", "value": 0.5},
         {"decision": "nonsense", "value": 0.5},
         {"decision": two, "value": 7},
     ]

@@ -9,11 +9,17 @@ import pytest
 from bylot import policies
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import CreateRouter, GetDecision, MakeDecision, RecordReward
+from bylot.eventlog.commands import (
+    CreateRouter,
+    DecisionId,
+    GetDecision,
+    MakeDecision,
+    RecordReward,
+)
 from bylot.eventlog.repository import RouterRepository
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
-from bylot.store import Event
+from bylot.store import Event, Store
 from bylot.store.sqlite import SqliteStore
 from sample_problem import make_five_expert_problem
 
@@ -38,25 +44,32 @@ def handler(tmp_path: Path) -> Iterator[CommandHandler]:
     config = RouterConfig(
         problem=persistence.problem_to_data(make_five_expert_problem()), policy=policy
     )
-    new_handler.perform([CreateRouter("r", config), MakeDecision("r")], 1)
-    rewards = [RecordReward("r.1.1", 0.5, key=f"k{n}") for n in range(REWARDS)]
+    _, decision = new_handler.perform([CreateRouter("r", config), MakeDecision("r")], 1)
+    rewards = [RecordReward(decision.id, 0.5, key=f"k{n}") for n in range(REWARDS)]
     assert {one.receipt for one in new_handler.perform(rewards, 2)} == {"learned", "noted"}
     yield new_handler
     new_handler.close()
 
 
-@pytest.mark.parametrize(
-    "command", [RecordReward("r.1.1", 0.5, key="one more"), GetDecision("r.1.1")]
-)
+def find_decision_id(store: Store) -> str:
+    """The id of the first decision."""
+    event = store.event(1, 1)
+    assert event is not None
+    return str(DecisionId.of_event("r", event))
+
+
+@pytest.mark.parametrize("kind", [RecordReward, GetDecision])
 def test_a_decision_with_many_rewards_takes_as_few_queries_as_any(
-    handler: CommandHandler, command: RecordReward | GetDecision
+    handler: CommandHandler, kind: type[RecordReward | GetDecision]
 ) -> None:
     store = handler.store
     assert isinstance(store, CountingStore)
     handler.repository.get("r", 3).recent.clear()  # as after a restart
+    id = find_decision_id(store)
+    command = GetDecision(id) if kind is GetDecision else RecordReward(id, 0.5, key="one more")
     store.query_count = 0
     (answer,) = handler.perform([command], 3)
-    assert store.query_count == 4
+    assert store.query_count == 5
     if isinstance(command, GetDecision):
         assert (answer.state, answer.learned, len(answer.rewards)) == ("rewarded", 0.5, REWARDS)
 
@@ -69,8 +82,9 @@ def test_a_decision_with_many_rewards_takes_as_few_queries_as_any(
 def test_any_changed_event_of_a_decision_is_detected(
     handler: CommandHandler, tmp_path: Path, seq: int, change: str
 ) -> None:
+    id = find_decision_id(handler.store)
     with sqlite3.connect(tmp_path / "bylot.db") as db:
         db.execute(change, (seq,))
     db.close()
-    (answer,) = handler.perform([GetDecision("r.1.1")], 3)
+    (answer,) = handler.perform([GetDecision(id)], 3)
     assert isinstance(answer, StoreCorrupted)

@@ -122,7 +122,9 @@ def test_a_shutdown_under_load_loses_no_answered_decision(tmp_path: Path) -> Non
             page = server.get("/v1/routers/r/events", params={"after": after, "limit": 1000}).json()
             events += page["events"]
             after = page["next"]
-        decisions = {f"r.1.{one['seq']}" for one in events if one["kind"] == "decided"}
+        decisions = {
+            f"r.1.{one['seq']}.{one['seal'][:8]}" for one in events if one["kind"] == "decided"
+        }
         assert set(answered) <= decisions
         assert server.get("/v1/routers/r").json()["status"]["decisions"] == len(decisions)
 

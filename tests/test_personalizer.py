@@ -65,7 +65,7 @@ def test_an_event_without_an_id_gets_a_decision_id(server: ServerClient) -> None
     assert server.get(f"/v1/decisions/{event}").json()["state"] == "waiting"
     assert server.post(reward_path(event), json={"value": 1.0}).status_code == 204
     assert server.get(f"/v1/decisions/{event}").json()["state"] == "rewarded"
-    for unknown in ("unknown", "other.1.1", "x" * 300):
+    for unknown in ("unknown", "other.1.1.9f3ab01c", "x" * 300):
         answer = server.post(reward_path(unknown), json={"value": 1.0})
         assert assert_error(answer, 404)["code"] == "no_such_decision"
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -79,7 +80,7 @@ def test_the_life_of_a_router_from_creation_to_deletion(
     created = run_verb("router", "create", "life", problem_file, "--policy", "omd")
     assert created == "life: 4 experts, policy omd\n"
     first = run_verb("decide", "life", "--context", "chest pain").split()[0]
-    assert re.fullmatch(r"life\.\d+\.1", first)
+    assert re.fullmatch(r"life\.\d+\.1\.[0-9a-f]{8}", first)
     assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "learned\n"
     assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
     assert "already has reward 0.5" in run_verb("reward", first, "0.6", exit_code=1)
@@ -108,7 +109,7 @@ def test_every_verb_can_print_json(run_verb: RunVerb, problem_file: str) -> None
     assert "plain" in [
         one["name"] for one in json.loads(run_verb("router", "list", "--json"))["routers"]
     ]
-    assert main(["reward", "plain.1.77", "1", "--json"]) == 1
+    assert main(["reward", "plain.1.77.9f3ab01c", "1", "--json"]) == 1
 
 
 def test_policies_with_settings_are_shown_for_routers(run_verb: RunVerb, problem_file: str) -> None:
@@ -354,18 +355,21 @@ def test_the_edits_of_the_documents_work_on_their_routers(run_verb: RunVerb) -> 
         run_verb("router", "delete", "triage", "--yes")
 
 
+def run_script(script: str) -> list[Any]:
+    """The JSON values that a shell script prints, one per line."""
+    command = ["sh", "-ec", script]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in printed.strip().splitlines()]
+
+
 def test_the_curl_commands_of_the_readme_work(tmp_path: Path) -> None:
     (block,) = find_blocks((ROOT / "README.md").read_text(), "sh")
     with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
         lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
         script = lines.replace("curl ", "curl -sS --fail-with-body -w '\\n' ")
-        printed = subprocess.run(
-            ["sh", "-ec", script], capture_output=True, text=True, check=True, env={**os.environ}
-        ).stdout
-    created, decision, credited, status = map(json.loads, printed.strip().splitlines())
-    assert (created["name"], decision["id"], credited["receipt"]) == (
-        "triage",
-        "triage.1.1",
-        "learned",
-    )
+        first, second = re.split(r"^(?=.*/v1/decisions/)", script, flags=re.MULTILINE)
+        created, decision = run_script(first)
+        credited, status = run_script(second.replace("triage.1.1.9f3ab01c", decision["id"]))
+    assert (created["name"], credited["receipt"]) == ("triage", "learned")
+    assert re.fullmatch(r"triage\.1\.1\.[0-9a-f]{8}", decision["id"])
     assert status["limits"][0]["kept"] in (True, False)

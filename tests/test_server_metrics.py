@@ -109,14 +109,20 @@ def test_only_the_most_recent_routers_have_labels() -> None:
 
 def test_a_log_line_is_json_with_all_fields() -> None:
     record = logging.makeLogRecord(
-        {"msg": "a %s", "args": ("b",), "levelname": "INFO", "target": "r.1.2", "created": 0.5}
+        {
+            "msg": "a %s",
+            "args": ("b",),
+            "levelname": "INFO",
+            "target": "r.1.2.9f3ab01c",
+            "created": 0.5,
+        }
     )
     log_line = json.loads(JsonLineFormatter().format(record))
     assert log_line == {
         "at": "1970-01-01T00:00:00.500000Z",
         "level": "info",
         "message": "a b",
-        "target": "r.1.2",
+        "target": "r.1.2.9f3ab01c",
     }
 
 
@@ -157,10 +163,11 @@ def test_the_span_of_a_request_belongs_to_the_trace_of_the_caller(tmp_path: Path
         trace = "0af7651916cd43dd8448eb211c80319c"
         headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
         assert_error(
-            server.post("/v1/decisions/a.1.1/reward", json={"value": 1}, headers=headers), 404
+            server.post("/v1/decisions/a.1.1.9f3ab01c/reward", json={"value": 1}, headers=headers),
+            404,
         )
         (span,) = exporter.get_finished_spans()
     assert span.name == "POST /v1/decisions/{id}/reward"
     assert f"{span.context.trace_id:032x}" == trace
-    assert span.attributes["bylot.target"] == "a.1.1"
+    assert span.attributes["bylot.target"] == "a.1.1.9f3ab01c"
     assert span.attributes["http.response.status_code"] == 404

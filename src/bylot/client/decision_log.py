@@ -9,6 +9,7 @@ from bylot.api import EventRecord
 from bylot.client.client import Client
 from bylot.evaluate import LogEntry
 from bylot.eventlog import events
+from bylot.eventlog.commands import DECISION_TAG_CHARS
 from bylot.eventlog.history import decision_from_body
 
 
@@ -45,7 +46,7 @@ class LogReader:
                 assert not isinstance(policy, policies.Auto), "a log has the policy that was chosen"
                 self.policy, self.experts = policy, body.config.problem["experts"]
             case events.DecisionMade():
-                self.add_decision(record.seq, body)
+                self.add_decision(record, body)
             case events.DecisionActivated():
                 self.unused.discard(of)
             case events.DecisionCancelled():
@@ -57,9 +58,10 @@ class LogReader:
         if learned is not None:
             self.entries[of] = self.entries[of]._replace(reward=learned)
 
-    def add_decision(self, seq: int, made: events.DecisionMade) -> None:
+    def add_decision(self, record: EventRecord, made: events.DecisionMade) -> None:
         """Add an entry, without a reward."""
-        decision = decision_from_body(f"{self.prefix}.{seq}", made)
+        seq, tag = record.seq, record.seal[:DECISION_TAG_CHARS]
+        decision = decision_from_body(f"{self.prefix}.{seq}.{tag}", made)
         mask = zip(self.experts, made.available_mask, strict=False)
         available = [name for name, is_available in mask if is_available]
         self.entries[seq] = evaluate.entry_from_decision(

@@ -82,7 +82,7 @@ class RouterAggregate:
         config = structs.replace(config, version=1)
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         made = cls(number, name, config, RouterCore(*parts, config.max_contexts, rule=rule))
-        return made, made.append(at, events.RouterCreated(config, by=by))
+        return made, made.append(at, events.RouterCreated(config, name, by=by))
 
     @classmethod
     def from_first_event(cls, name: str, first: Event) -> "RouterAggregate":
@@ -91,11 +91,16 @@ class RouterAggregate:
             raise StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
         try:
             body = BODY_DECODERS["created"](first.body)
-            made, event = cls.create(first.router, name, body.config, first.at, body.by)
+            made, event = cls.create(first.router, body.name, body.config, first.at, body.by)
         except (BylotError, MsgspecError) as error:
             raise StoreCorrupted(f"router {name!r}: event 0 of its log: {error}") from error
         if event != first:
             raise StoreCorrupted(f"router {name!r}: replaying event 0 of its log gives another one")
+        if made.name != name:
+            raise StoreCorrupted(
+                f"router {name!r}: its log is that of router {made.name!r}",
+                remedy="the names in the store were changed; restore it from a backup",
+            )
         return made
 
     @classmethod
@@ -108,8 +113,8 @@ class RouterAggregate:
             made = cls(content.router, name, content.config, snapshot.restore_core(content))
         except (BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
             raise StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
-        which = content.version, content.router, content.seq
-        if which != (snapshot.SNAPSHOT_VERSION, stored.router, stored.seq):
+        which = content.version, content.router, content.name, content.seq
+        if which != (snapshot.SNAPSHOT_VERSION, stored.router, name, stored.seq):
             raise StoreCorrupted(
                 f"router {name!r}: its snapshot is of another version, or of another router"
             )
@@ -128,6 +133,7 @@ class RouterAggregate:
         content = snapshot.SnapshotContent(
             version=snapshot.SNAPSHOT_VERSION,
             router=self.number,
+            name=self.name,
             config=self.config,
             core=snapshot.store_core(self.core),
             open=self.open.to_columns(),
@@ -150,7 +156,8 @@ class RouterAggregate:
         body = history.body_from_ticket(booked, core.problem, self.config.version, command)
         event = self.append(at, body, key=command.key)
         due = NOT_STARTED if command.defer else self.deadline(event.at)
-        self.open.add(event.seq, OpenDecision(body.t, due, booked.ticket, body.spend))
+        opened = OpenDecision(body.t, due, booked.ticket, body.spend, seal=event.seal)
+        self.open.add(event.seq, opened)
         self.timeline.add_decision(body.t, event.at, body.spend)
         for name, cost in body.spend.items():
             self.stated[name] += cost
@@ -173,7 +180,7 @@ class RouterAggregate:
 
         replayed: rewards of older logs may be more, and costs higher, than new ones
         """
-        id, key = self.decision_id(of), command.key
+        id, key = command.id, command.key
         now, value = self.local_time(at), self.core.check_reward(command.value, id)
         spend = reward_rules.check_spend(command.spend, self.core.problem)
         check_storable_text("key", key)
@@ -240,19 +247,20 @@ class RouterAggregate:
         found = self.decision_events(of)
         if any(one.kind == "cancelled" for one in found.since):
             raise DecisionStateError(
-                f"decision {self.decision_id(of)} was cancelled",
+                f"decision {DecisionId.of_event(self.name, found.decided)} was cancelled",
                 remedy="use another key for another one",
             )
         body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}
-        return OpenDecision(body.t, NO_DEADLINE, spend=body.spend, rewards=rewards)
+        seal = found.decided.seal
+        return OpenDecision(body.t, NO_DEADLINE, spend=body.spend, rewards=rewards, seal=seal)
 
     def decision_events(self, of: int) -> DecisionEvents:
         """A decision and the events about it up to now."""
         found = self.find_events(of) if 0 < of <= self.seq else None
         if found is None or found.decided.kind != "decided":
-            raise make_unknown_decision_error(self.decision_id(of))
+            raise make_unknown_decision_error(self.describe_place(of))
         return DecisionEvents(found.decided, [one for one in found.since if one.seq <= self.seq])
 
     def decision_body(self, of: int) -> DecisionMade:
@@ -397,7 +405,7 @@ class RouterAggregate:
             raise TypeError("it does not name its decision")
         match body:
             case RewardReceived():
-                given = self.decision_id(of), body.value, body.spend, body.key
+                given = self.describe_place(of), body.value, body.spend, body.key
                 return self.reward(at, of, RecordReward(*given, by=body.by), replayed=True)
             case events.DecisionActivated():
                 return self.activate(at, of, body.by)
@@ -422,9 +430,13 @@ class RouterAggregate:
             timeline=self.timeline.points(status.decisions),
         )
 
-    def decision_id(self, seq: int) -> str:
-        """The id of a decision."""
-        return str(DecisionId(self.name, self.number, seq))
+    def decision_id(self, of: int) -> str:
+        """The id of a decision, from the log."""
+        return str(DecisionId.of_event(self.name, self.decision_events(of).decided))
+
+    def describe_place(self, seq: int) -> str:
+        """Where an event is, for messages."""
+        return f"{self.name}.{self.number}.{seq}"
 
 
 def make_unknown_decision_error(id: str) -> DecisionNotFound:

@@ -247,9 +247,24 @@ class CommandHandler:
         if which is not None:
             with suppress(RouterNotFound):
                 router = self.repository.get(which.name, self.at)
-                if router.number == which.number:  # not of a deleted router of the same name
+                if router.number == which.number and self.has_tag(router, which):
                     return router, which.seq
         raise make_unknown_decision_error(id)
+
+    def has_tag(self, router: RouterAggregate, which: commands.DecisionId) -> bool:
+        """Whether an id has the tag of its event: it is not of a lost log with the same numbers."""
+        known = router.open.get(which.seq) or router.recent.get(which.seq)
+        if known is not None and known.seal:
+            return known.seal.hex().startswith(which.tag)
+        event = self.repository.find_event(router.number, which.seq)
+        if event is None:
+            return False
+        if not event.seal.hex().startswith(which.tag):
+            router.decision_events(which.seq)  # raises an error if the event was changed
+            return False
+        if known is not None:
+            known.seal = event.seal
+        return True
 
     def decision(self, router: RouterAggregate, event: Event) -> Decision:
         """A decision as its caller gets it."""

@@ -1,4 +1,4 @@
-"""Commands to stored routers, router names and decision ids (NAME.NUMBER.SEQ)."""
+"""Commands to stored routers, router names and decision ids (NAME.NUMBER.SEQ.TAG)."""
 
 import re
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from bylot.api import NAME_PATTERN
 from bylot.errors import DecisionError
 from bylot.eventlog.config_validation import PreparedConfig
 from bylot.router.config import RouterConfig
+from bylot.store import Event
 
 
 class CommandBase(Struct, frozen=True, kw_only=True):
@@ -95,37 +96,46 @@ class GetDecision(DecisionCommand, frozen=True):
     """-> DecisionRecord"""
 
 
-DECISION_ID_PATTERN = re.compile(r"([^.]+)\.(0|[1-9][0-9]{0,17})\.([1-9][0-9]{0,17})")
+DECISION_TAG_CHARS = 8
+DECISION_ID_PATTERN = re.compile(
+    rf"([^.]+)\.(0|[1-9][0-9]{{0,17}})\.([1-9][0-9]{{0,17}})\.([0-9a-f]{{{DECISION_TAG_CHARS}}})"
+)
 
 
 class DecisionId(NamedTuple):
-    """A decision: the name and number of its router, and its event in that router's log.
+    """A decision: the name and number of its router, its event in that router's log, and the
+    first hexadecimal digits of the event's seal.
 
-    A name can be reused for another router, a number never.
+    A name can be reused for another router. After a store was restored from a backup, numbers are
+    used again too; the tags of other decisions differ.
     """
 
     name: str
     number: int
     seq: int
+    tag: str
+
+    @classmethod
+    def of_event(cls, name: str, event: Event) -> "DecisionId":
+        """The id of the decision that an event made."""
+        return cls(name, event.router, event.seq, event.seal.hex()[:DECISION_TAG_CHARS])
 
     def __str__(self) -> str:
-        return f"{self.name}.{self.number}.{self.seq}"
+        return f"{self.name}.{self.number}.{self.seq}.{self.tag}"
 
 
 def decision_id_from_text(text: str) -> DecisionId | None:
     """Parse an id; None if no decision can have it.
 
-    >>> (
-    ...     decision_id_from_text("triage.7.12"),
-    ...     decision_id_from_text("triage.7.012"),
-    ...     decision_id_from_text("d12"),
-    ... )
-    (DecisionId(name='triage', number=7, seq=12), None, None)
+    >>> decision_id_from_text("triage.7.12.9f3ab01c")
+    DecisionId(name='triage', number=7, seq=12, tag='9f3ab01c')
+    >>> decision_id_from_text("triage.7.012.9f3ab01c"), decision_id_from_text("d12")
+    (None, None)
     """
     found = DECISION_ID_PATTERN.fullmatch(text)
     if found is None or not is_router_name(found[1]):
         return None
-    return DecisionId(found[1], int(found[2]), int(found[3]))
+    return DecisionId(found[1], int(found[2]), int(found[3]), found[4])
 
 
 def is_router_name(text: str) -> bool:

@@ -32,9 +32,10 @@ class EventBody(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class RouterCreated(EventBody, frozen=True):
-    """Event 0: the configuration of the router."""
+    """Event 0: the configuration of the router, and its name."""
 
     config: RouterConfig
+    name: str
 
 
 class ConfigChanged(EventBody, frozen=True):

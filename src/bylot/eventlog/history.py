@@ -78,7 +78,7 @@ def decision_from_event(name: str, event: Event, body: DecisionMade | None = Non
     """A decision as its caller gets it; body: of the event, if it is decoded already."""
     made: DecisionMade = body or BODY_DECODERS["decided"](event.body)
     return structs.replace(
-        decision_from_body(str(DecisionId(name, event.router, event.seq)), made),
+        decision_from_body(str(DecisionId.of_event(name, event)), made),
         router=name,
         version=made.version,
         at=format_timestamp(event.at),

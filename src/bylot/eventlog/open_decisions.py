@@ -23,6 +23,7 @@ class OpenDecision(Struct):
     ticket: Ticket | None = None  # what learning needs; None: it is in the log only
     spend: dict[str, float] | None = None  # its stated cost, likewise
     rewards: dict[str | None, RewardReceived] = {}  # those so far, by their keys
+    seal: bytes = b""  # of its event; empty: it is in the log only
 
     @property
     def is_deferred(self) -> bool:

@@ -33,10 +33,26 @@ PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # a process id is unique within 
 
 def load_aggregate(store: Store, row: RouterRow) -> RouterAggregate:
     """A router from its latest snapshot, if that is valid, and the events after it."""
+    check_log_end(store, row)
     loaded = aggregate_from_latest_snapshot(store, row) or aggregate_from_first_event(store, row)
     for event in iterate_events(store, row.number, loaded.seq):
         loaded.replay(event)
     return loaded
+
+
+def check_log_end(store: Store, row: RouterRow) -> None:
+    """Refuse a log that has lost its last events, as far as its end was recorded."""
+    end = store.ends.get(row.number)
+    if end is None:
+        return
+    last = store.event(row.number, end.seq)  # after its record, which was written later
+    if last is None or last.seal != end.seal:
+        how = "ends before" if last is None else "does not contain"
+        raise StoreCorrupted(
+            f"router {row.name!r}: its log {how} event {end.seq}, which was written to it",
+            remedy="restore the store from a backup; to continue without the events that are lost, "
+            + store.ends.remedy,
+        )
 
 
 def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggregate | None:
@@ -257,13 +273,23 @@ class RouterRepository:
         found = waiting and waiting.by_key.get(key)
         return found or read_decision_by_key(self.store, router, key)
 
+    def find_event(self, router: int, seq: int) -> Event | None:
+        """One event of a log, not verified if it is in the store."""
+        return self.find_uncommitted(router, seq) or self.store.event(router, seq)
+
+    def find_uncommitted(self, router: int, seq: int) -> Event | None:
+        """One event of those that `commit` will write."""
+        waiting = self.uncommitted.get(router)
+        events = waiting.events if waiting else []
+        place = seq - events[0].seq if events else -1
+        return events[place] if 0 <= place < len(events) else None
+
     def find_decision(self, router: int, seq: int) -> DecisionEvents | None:
         """A decision and the later events about it."""
-        waiting = self.uncommitted.get(router) or UncommittedEvents()
-        events, since = waiting.events, waiting.about.get(seq, [])
-        place = seq - events[0].seq if events else -1
-        if 0 <= place < len(events):
-            made = events[place]
+        waiting = self.uncommitted.get(router)
+        since = waiting.about.get(seq, []) if waiting else []
+        made = self.find_uncommitted(router, seq)
+        if made is not None:
             return DecisionEvents(made, since) if made.kind == "decided" else None
         stored = read_decision_events(self.store, router, seq)
         return None if stored is None else DecisionEvents(stored.decided, [*stored.since, *since])

@@ -22,7 +22,7 @@ from bylot.router.core import RouterCore
 from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
 
-SNAPSHOT_VERSION = 3
+SNAPSHOT_VERSION = 4
 
 
 class SnapshotContent(Struct, frozen=True, kw_only=True):
@@ -30,6 +30,7 @@ class SnapshotContent(Struct, frozen=True, kw_only=True):
 
     version: int
     router: int
+    name: str
     seq: int
     at: int
     seal: bytes

@@ -258,6 +258,8 @@ class Router(CoreProperties):
     def save(self, path: str | Path) -> None:
         """Write everything to a file atomically; `load` continues bit for bit.
 
+        A process that is killed meanwhile may leave a file .NAME….bylot-part, which can be deleted.
+
         Parameters
         ----------
         path : str or Path

@@ -170,7 +170,7 @@ async def find_event(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str
             name, lambda store, number: store.decision_by_key(number, key)
         )
         if event is not None:
-            return str(DecisionId(name, event.router, event.seq))
+            return str(DecisionId.of_event(name, event))
     if request_parsing.check_decision_id(key).partition(".")[0] != name:
         raise DecisionNotFound(f"router {name!r} has no event {key!r}")
     return key

@@ -23,6 +23,7 @@ from bylot.errors import (
     UnsupportedStore,
 )
 from bylot.store import protocol
+from bylot.store.log_ends import LogEnds
 from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
 
 PostgresRow = tuple[Any, ...]
@@ -180,7 +181,7 @@ class PostgresStore(protocol.Store):
             **parse_postgres_url(address),
         }
         self.address, self.read_only = format_postgres_url(self._target), read_only
-        self._made = False
+        self.ends, self._made = LogEnds(), False
         self._timed_out: tuple[float, str] | None = None  # when, and how
         with self._using():
             pass
@@ -189,7 +190,9 @@ class PostgresStore(protocol.Store):
         made = self._rows(POSTGRES_CREATE_ROUTER_SQL, name, at, *first[1:])
         if not made:
             raise RouterExists(f"router {name!r} exists already", remedy="use another name")
-        return RouterRow(made[0][0], name, at)
+        number = made[0][0]
+        self._record_ends([first._replace(router=number)])
+        return RouterRow(number, name, at)
 
     def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
         starts = self._first_seqs(events, snapshots)
@@ -211,6 +214,7 @@ class PostgresStore(protocol.Store):
         ours = {number for (number,) in rows}
         if len(ours) < count:
             raise self._fenced_error(starts.keys() - ours)
+        self._record_ends(events)
 
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
         rows = self._rows(POSTGRES_LEASE_SQL, router, owner, float(seconds))

@@ -18,8 +18,9 @@ from bylot.errors import (
     StoreError,
     UnsupportedStore,
 )
+from bylot.store.log_ends import LogEnd, LogEnds
 
-STORE_VERSION = 2
+STORE_VERSION = 3
 """Version of the tables and of the events in them."""
 
 STORE_SCHEMA = (
@@ -128,9 +129,11 @@ class Store(ABC):
     succeed later. Every call that writes is one transaction, on disk when it returns.
 
     owner: whose leases are ours, set by `lease`
+    ends:  the last events of logs, to notice that some were lost
     """
 
     address: str
+    ends: LogEnds
     owner: str = ""
     queries: ClassVar[Mapping[str, str]]  # `EVENT_QUERIES`, as fast as this database can
     renew_sql: ClassVar[str]
@@ -164,6 +167,10 @@ class Store(ABC):
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Execute]:
         """A transaction that no other writer can interfere with."""
+
+    def _record_ends(self, events: Iterable[Event]) -> None:
+        """Record the ends of logs, after the commit of these events."""
+        self.ends.record({one.router: LogEnd(one.seq, one.seal) for one in events})
 
     @staticmethod
     def _first_seqs(
@@ -228,6 +235,7 @@ class Store(ABC):
         """Delete a router with its snapshots and a part of its log; whether more of that is left,
         for `delete_events`. Its number is never used again.
         """
+        self.ends.clear(router)
         with self._transaction() as execute:
             # the row goes first, so that no other writer can append meanwhile
             execute("DELETE FROM routers WHERE number = ?", router)

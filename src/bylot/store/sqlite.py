@@ -13,6 +13,7 @@ from typing import Any
 
 from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
 from bylot.store import protocol
+from bylot.store.log_ends import LogEndsFile
 from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
 
 SQLITE_BUSY_TIMEOUT_S = 3.0
@@ -66,6 +67,7 @@ SQLITE_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQ
 class SqliteStore(protocol.Store):
     """A `Store` in a file; used after `close`, it opens the file again."""
 
+    ends: LogEndsFile
     queries = EVENT_QUERIES | {
         # without INDEXED BY the planner scans the whole log by its primary key to get the order
         "edits": EVENT_QUERIES["edits"].replace("events", "events INDEXED BY events_edited"),
@@ -80,7 +82,9 @@ class SqliteStore(protocol.Store):
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.read_only = path.absolute(), read_only
         self.address = f"sqlite:///{self.path}"
-        self._inode: tuple[int, int] | None = None
+        self.wal = self.path.with_name(f"{self.path.name}-wal")
+        self.ends = LogEndsFile(self.path.with_name(f"{self.path.name}-ends"))
+        self._inodes: dict[Path, tuple[int, int]] = {}
         with self._reading():
             pass
 
@@ -91,7 +95,9 @@ class SqliteStore(protocol.Store):
             insert = "INSERT INTO routers (name, created) VALUES (?, ?)"
             number = db.execute(insert, (name, at)).lastrowid
             assert number is not None
-            db.execute(SQLITE_ADD_EVENT_SQL, first._replace(router=number))
+            first = first._replace(router=number)
+            db.execute(SQLITE_ADD_EVENT_SQL, first)
+        self._record_ends([first])
         return RouterRow(number, name, at)
 
     def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
@@ -107,6 +113,7 @@ class SqliteStore(protocol.Store):
                 raise self._duplicate_error(error) from None
             if snapshots:
                 db.executemany(SQLITE_ADD_SNAPSHOT_SQL, snapshots)
+        self._record_ends(events)
 
     def _check_writable(
         self, db: sqlite3.Connection, events: Sequence[Event], snapshots: Sequence[Snapshot]
@@ -157,7 +164,7 @@ class SqliteStore(protocol.Store):
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A write transaction."""
         with self._reading() as db:
-            self._check_same_file()
+            self._check_same_files(db)
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -167,19 +174,23 @@ class SqliteStore(protocol.Store):
                     db.execute("ROLLBACK")
                 raise
 
-    def _check_same_file(self) -> None:
-        """Refuse to write to a file that was moved or unlinked: the data would be lost."""
-        try:
-            found = os.stat(self.path)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"{self.path} is gone ({error.strerror})", remedy="put it back"
-            ) from None
-        if (found.st_dev, found.st_ino) != self._inode:
-            raise StoreUnavailable(
-                f"{self.path} is another file than the one that was opened",
-                remedy="put the first one back, or restart the process",
-            )
+    def _check_same_files(self, db: sqlite3.Connection) -> None:
+        """Refuse to write to files that were moved or unlinked: the data would be lost."""
+        for path, inode in self._inodes.items():
+            try:
+                found = read_inode(path)
+            except OSError as error:
+                remedy = "put it back"
+                if path == self.wal and copy_wal(db):
+                    remedy = f"restart the process; {self.path} has all that was in it"
+                raise StoreUnavailable(
+                    f"{path} is gone ({error.strerror})", remedy=remedy
+                ) from None
+            if found != inode:
+                raise StoreUnavailable(
+                    f"{path} is another file than the one that was opened",
+                    remedy="put the first one back, or restart the process",
+                )
 
     def _translate_error(self, error: Exception) -> StoreError:
         """What an error of SQLite means, and what to do; the next call opens the file again."""
@@ -196,10 +207,12 @@ class SqliteStore(protocol.Store):
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file; initialise a new one, refuse one that is not a store."""
-        new = self._inode is None and not self.read_only
-        if new:  # readable by its owner only
+        new = not self._inodes and not self.read_only
+        if (
+            new
+        ):  # readable by its owner only; to close a file that exists would drop our locks on it
             with suppress(OSError):
-                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         mode = "ro" if self.read_only else "rwc" if new else "rw"
         db = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
@@ -210,11 +223,12 @@ class SqliteStore(protocol.Store):
         )
         try:
             self._prepare(db, new)
+            if not self.read_only:
+                self._check_lost_routers(db)
+                self._inodes = {path: read_inode(path) for path in (self.path, self.wal)}
         except BaseException:
             db.close()
             raise
-        found = os.stat(self.path)
-        self._inode = (found.st_dev, found.st_ino)
         self._db = db
         return db
 
@@ -237,6 +251,34 @@ class SqliteStore(protocol.Store):
                     f"{self.path}: its file system does not support write-ahead logs (mode {mode})",
                     remedy="put the file on a local disk",
                 )
+
+    def _check_lost_routers(self, db: sqlite3.Connection) -> None:
+        """Refuse a file that has lost a router, as far as the ends of logs were recorded."""
+        recorded = set(self.ends.list_routers())  # before the rows, as it is written after them
+        lost = recorded.difference(number for (number,) in db.execute("SELECT number FROM routers"))
+        if lost:
+            numbers = ", ".join(map(str, sorted(lost)))
+            raise StoreCorrupted(
+                f"{self.path}: of routers that were created, numbers {numbers} are gone",
+                remedy="restore it from a backup; to continue without what is lost, "
+                + self.ends.remedy,
+            )
+
+
+def read_inode(path: Path) -> tuple[int, int]:
+    """What identifies a file, whatever its name."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def copy_wal(db: sqlite3.Connection) -> bool:
+    """Copy the write-ahead log into the main file, also if only this connection still has it;
+    returns whether that is done.
+    """
+    with suppress(sqlite3.Error):
+        _, frames, copied = db.execute("PRAGMA wal_checkpoint").fetchone()
+        return bool(frames == copied)
+    return False
 
 
 def split_events(events: Sequence[Event]) -> Iterator[Sequence[Event]]:

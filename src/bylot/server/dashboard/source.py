@@ -74,7 +74,7 @@ class ServerSource:
         events = await self.reader.read_router(
             name, lambda store, number: store.latest(number, "decided", limit)
         )
-        ids = [DecisionId(name, one.router, one.seq) for one in events or ()]
+        ids = [DecisionId.of_event(name, one) for one in events or ()]
         commands = [GetDecision(str(id)) for id in ids]
         found = await self.writer.execute_all(commands)
         return [one for one in found if isinstance(one, DecisionRecord)]
