@@ -225,7 +225,8 @@ def test_the_help_does_not_depend_on_the_machine(capsys: pytest.CaptureFixture[s
 def test_more_seeds_continue_a_run_with_fewer(paper_run: Path, tmp_path: Path) -> None:
     run = ["reproduce", "crowd", "--data", "synthetic", "--rounds", "200", *ONLY_TWO_POLICIES]
     for seeds in ("1", "3"):
-        assert main([*run, "--seeds", seeds, "--out", str(tmp_path)]) == 0
+        assert main([*run, "--records-only", "--seeds", seeds, "--out", str(tmp_path)]) == 0
+    assert not (tmp_path / "report.md").exists()
     subset = pl.read_parquet(tmp_path / "records.parquet")
     every = pl.read_parquet(paper_run / "records.parquet")
     assert subset.equals(every.filter(pl.col("cell").is_in(subset["cell"].implode())))
@@ -238,7 +239,7 @@ def test_one_job_two_jobs_and_ray_give_the_same_bytes(tmp_path: Path) -> None:
     run = ["reproduce", "all", "--data", "synthetic", "--rounds", "100", "--seeds", "2", *subset]
     engines = {"one": ["--jobs", "1"], "two": ["--jobs", "2"], "ray": ["--engine", "ray"]}
     for name, options in engines.items():
-        assert main([*run, *options, "--out", str(tmp_path / name)]) == 0
+        assert main([*run, *options, "--records-only", "--out", str(tmp_path / name)]) == 0
     assert (
         read_record_bytes(tmp_path / "one")
         == read_record_bytes(tmp_path / "two")
@@ -248,7 +249,7 @@ def test_one_job_two_jobs_and_ray_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_killed_run_continues_to_the_same_bytes(tmp_path: Path) -> None:
     killed, complete = tmp_path / "killed", tmp_path / "whole"
-    assert main(["reproduce", *LONG_RUN, "--out", str(complete)]) == 0
+    assert main(["reproduce", *LONG_RUN, "--records-only", "--out", str(complete)]) == 0
     process = start_reproduce(*LONG_RUN, "--jobs", "1", "--out", str(killed))
     wait_for_first_part(process, killed)
     process.kill()
@@ -256,7 +257,7 @@ def test_a_killed_run_continues_to_the_same_bytes(tmp_path: Path) -> None:
     assert not (killed / "records.parquet").exists()
     done = len(list((killed / "parts").glob("*.parquet")))
     assert 1 <= done < 8  # of the scenarios
-    again = start_reproduce(*LONG_RUN, "--out", str(killed))
+    again = start_reproduce(*LONG_RUN, "--records-only", "--out", str(killed))
     _, printed = again.communicate(timeout=300)
     assert f"{len(list_cells('crowd', 4)) // 8 - 4 * done} to compute" in printed
     assert read_record_bytes(killed) == read_record_bytes(complete)

@@ -99,9 +99,14 @@ def make_engine(name: str, workers: int, address: str | None = None) -> Engine:
 
 
 def reproduce(
-    request: ReproduceRequest, data: Crowd, engine: Engine, out: Path, fresh: bool = False
+    request: ReproduceRequest,
+    data: Crowd,
+    engine: Engine,
+    out: Path,
+    fresh: bool = False,
+    records_only: bool = False,
 ) -> int:
-    """Compute what is missing, then write everything; returns 130 if it was interrupted."""
+    """Compute what is missing, then write the report; returns 130 if it was interrupted."""
     setup = RunSetup(data, request.rounds, request.hospital)
     cells = request.list_cells(data)
     if "default" in request.experiments and request.hospital is None:
@@ -123,7 +128,9 @@ def reproduce(
             interrupted = True
         finally:  # finished cells are usable, however the run ended
             records = store.merge()
-        if not records.cells.is_empty():  # report while the folder is locked
+        if records_only:
+            print(work, store.table, sep="\n")
+        elif not records.cells.is_empty():  # report while the folder is locked
             more = len(set(records.cells["cell"]) - {cell.id for cell in cells})
             also = f", also on {more:,} cells that were in the folder before" if more else ""
             print_progress(f"... figures and report{also}")

@@ -96,6 +96,8 @@ def add_reproduce(verbs: Any) -> None:
     text = "folder for results (default: out/paper for sweep, crowd and paper; out/beyond, out/all "
     verb.add_path("--out", f"{text}or out/default for the others)")
     verb.add_flag("--fresh", "delete the records in the folder first")
+    text = "leave figures and report to `bylot report`, which makes them from the records"
+    verb.add_flag("--records-only", text)
 
 
 def add_crowd_options(verb: VerbParser) -> None:
@@ -153,7 +155,8 @@ def run_reproduce(given: argparse.Namespace) -> int:
     )
     engine = make_engine(given.engine, given.jobs, given.address)
     out = given.out or RESULT_FOLDERS[given.what]
-    return reproduce(request, read_crowd_options(given), engine, out, fresh=given.fresh)
+    crowd = read_crowd_options(given)
+    return reproduce(request, crowd, engine, out, given.fresh, given.records_only)
 
 
 def run_plot(given: argparse.Namespace) -> None:
