@@ -261,7 +261,7 @@ SHAPES: dict[str, Shape] = {
     "exponent": lambda size: b"1e%s" % (b"9" * size),
     "numbers": lambda size: repeat(b"0.1", size),
     "texts": lambda size: repeat(b'"ab"', size),
-    "names of nobody": lambda size: repeat(b'"%s"' % (b"z" * 40), size),
+    "unknown names": lambda size: repeat(b'"%s"' % (b"z" * 40), size),
     "blank": lambda size: b" " * size + b"0",
     "colons": lambda size: b'"%s"' % (b":" * size),
     "asks": lambda size: repeat(b'{"context":"a"}', size),
@@ -270,16 +270,16 @@ SHAPES: dict[str, Shape] = {
 
 
 def hostile_bodies(
-    chance: random.Random, valid: dict[str, Any], size: int
+    rng: random.Random, valid: dict[str, Any], size: int
 ) -> Iterator[tuple[str, bytes]]:
     """For each shape, a body that has it in the place of one value, or in an unknown field."""
     for name, shape in SHAPES.items():
-        marked = json.loads(json.dumps({**valid, "unknown": 0} if chance.random() < 0.1 else valid))
+        marked = json.loads(json.dumps({**valid, "unknown": 0} if rng.random() < 0.1 else valid))
         place: Any = marked
-        step: Any = chance.choice([*marked])
-        while isinstance(place[step], dict | list) and place[step] and chance.random() < 0.6:
+        step: Any = rng.choice([*marked])
+        while isinstance(place[step], dict | list) and place[step] and rng.random() < 0.6:
             place = place[step]
-            step = chance.choice([*place]) if isinstance(place, dict) else 0
+            step = rng.choice([*place]) if isinstance(place, dict) else 0
         place[step] = "HERE"
         yield name, json.dumps(marked).encode().replace(b'"HERE"', shape(size))
 
@@ -287,7 +287,7 @@ def hostile_bodies(
 async def find_expensive(folder: Path, rounds: int, size: int, seed: int) -> tuple[int, list[str]]:
     """How many hostile requests were sent, and those that took too much or failed."""
     settings = ServerSettings(store=f"sqlite:///{folder}/bylot.db")
-    chance, app = random.Random(seed), ServerApp(settings)
+    rng, app = random.Random(seed), ServerApp(settings)
     hosted, count, found = HostedApp(app), 0, []
     async with app.lifespan(app.starlette):
         body = json.dumps({"name": "r", "problem": FIVE_EXPERTS, "policy": "distinct"}).encode()
@@ -295,7 +295,7 @@ async def find_expensive(folder: Path, rounds: int, size: int, seed: int) -> tup
         assert await hosted.send("POST", "/v1/routers/r/decisions", b"{}") == 201
         for _ in range(rounds):
             for method, path, valid in known_requests("r", "r.1.1"):
-                for shape, body in hostile_bodies(chance, valid, size):
+                for shape, body in hostile_bodies(rng, valid, size):
                     cost = await hosted.measure(method, path, body)
                     count += 1
                     if cost.cpu > MAX_CPU_S or cost.memory > MAX_MEMORY_BYTES or cost.status >= 500:
