@@ -1,6 +1,8 @@
 """The OpenAPI document describes the served routes."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +31,13 @@ def test_every_schema_is_valid_and_every_reference_resolves() -> None:
     names = set(document["components"]["schemas"])
     for ref in list_references(document):
         assert ref.rpartition("/")[2] in names
+
+
+def test_types_of_the_api_are_freed_without_a_crash() -> None:
+    """msgspec frees the pattern of a text twice if the same union has a dict or a list."""
+    code = "from bylot.server.routes import openapi_document; openapi_document()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def list_references(part: Any) -> Iterator[str]:

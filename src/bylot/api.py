@@ -40,7 +40,9 @@ ExpertNames = Annotated[tuple[LabelText, ...], Meta(max_length=MAX_EXPERTS)]
 SpendByCost = Annotated[dict[LabelText, FiniteFloat], Meta(max_length=MAX_COSTS)]
 CostRow = Annotated[tuple[FiniteFloat, ...], Meta(max_length=MAX_EXPERTS)]
 CostTable = Annotated[dict[LabelText, CostRow], Meta(max_length=MAX_COSTS)]
-PolicySetting = bool | int | float | ShortText | None | dict[ShortText, int | float | ShortText]
+SettingText = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
+# Without a pattern: msgspec 0.22 frees a pattern twice if a dict or list is an alternative.
+PolicySetting = bool | int | float | SettingText | None | dict[ShortText, int | float | ShortText]
 
 BATCH_SIZE = Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
 PAGE_SIZE = Meta(ge=1, le=1_000)
