@@ -54,7 +54,7 @@ def test_the_default_capacity_of_a_stored_router_is_what_fits(
 ) -> None:
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
     address = f"sqlite:///{tmp_path}/bylot.db"
-    for policy, most in (("noisy-or", 6), ("distinct", 1_000)):
+    for policy, most in (("noisy-or", 4), ("distinct", 1_000)):
         with StoredRouter.create(address, policy, make_five_expert_problem(), policy) as router:
             assert router.status().max_contexts == most
             router.decide("chest pain")

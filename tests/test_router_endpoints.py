@@ -116,7 +116,7 @@ def test_more_contexts_than_fit_are_refused_at_creation(
     created = server.post("/v1/routers", json={**body, "max_contexts": 6})
     assert created.json()["status"]["max_contexts"] == 6
     default = server.post("/v1/routers", json={**body, "name": "usual"})
-    assert default.json()["config"]["max_contexts"] == 6
+    assert default.json()["config"]["max_contexts"] == 4  # four fifths
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ DEFAULT_RETRIES = 15  # about half a minute: enough for a restart of server or s
 FIRST_PAUSE_S = 0.1  # before the second attempt; each later pause is twice as long
 MAX_BACKOFF_S = 4.0  # between two attempts, unless the server asks for more
 MAX_RETRY_AFTER_S = 30.0  # the client gives up if the server asks for more
+MAX_BUSY_ANSWERS = 9  # of servers that do not own a router: more than ten seconds, a whole lease
 RETRY_STATUSES = (429, 502, 503, 504)
 
 KEEPALIVE_S = 4.0  # less than the five seconds after which many servers close a connection
@@ -50,7 +51,7 @@ def retry_until_answered(
             requested = float(after) if after.isascii() and after.isdigit() else 0.0
         # A lease that should have expired and is still held is being renewed: do not wait for it.
         busy += code == "router_busy"
-        give_up = attempts > retries or busy > 1 or requested > MAX_RETRY_AFTER_S
+        give_up = attempts > retries or busy > MAX_BUSY_ANSWERS or requested > MAX_RETRY_AFTER_S
         if give_up or not can_retry(call, outcome, code):
             raise final_error(call, outcome, attempts)
         # Less a random part of up to half: clients rejected together do not return together.

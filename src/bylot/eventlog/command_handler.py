@@ -4,6 +4,7 @@ Each command changes its router in memory and makes an event; then all events ar
 transaction; then the answers are returned.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -11,8 +12,10 @@ from typing import Any, ClassVar
 from bylot.api import DecisionRecord, RewardReceipt, RouterView
 from bylot.errors import (
     BylotError,
+    DecisionNotFound,
     DecisionStateError,
     IdempotencyKeyReused,
+    RewardConflict,
     RouterBusy,
     RouterNotFound,
     StoreCorrupted,
@@ -25,6 +28,7 @@ from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.history import decision_from_event, decision_record_from_events
 from bylot.eventlog.repository import RouterRepository, has_wait
+from bylot.eventlog.snapshot import check_snapshot_size
 from bylot.policies.registry import check_max_contexts
 from bylot.router.decision import Decision
 from bylot.store import Event
@@ -49,6 +53,7 @@ class CommandHandler:
 
         It returns after everything that the batch changed is in the store.
         """
+        self.repository.renew_after(self.repository.lease)  # we may have been stopped
         self.at = at
         answers: list[Any] = []
         names: list[str] = []  # the router whose events an answer depends on
@@ -57,10 +62,12 @@ class CommandHandler:
             if type(command) in OWN_TRANSACTION_COMMANDS:
                 final = self.commit(answers, names, final)
             names.append(command.name)
+            start = time.perf_counter()
             try:
                 answers.append(self.HANDLERS[type(command)](self, command))
+                self.repository.record_work(command.name, time.perf_counter() - start)
             except BylotError as error:  # nothing was changed
-                answers.append(error)
+                answers.append(self.confirm(error, command.name))
             except Exception as error:  # the state of the router is unknown: do not use it again
                 answers.append(error)
                 final = self.commit(answers, names, final)
@@ -77,6 +84,15 @@ class CommandHandler:
             for n in range(start, len(answers)):
                 answers[n] = failed.get(names[n], answers[n])
         return len(answers)
+
+    def confirm(self, error: BylotError, name: str) -> BylotError:
+        """The error; or LeaseLost if it follows from a state that another server has changed."""
+        if isinstance(error, STATE_ERRORS):
+            try:
+                self.repository.check_current(name)
+            except StoreError as newer:
+                return newer
+        return error
 
     def sweep(self, at: int) -> bool:
         """Close decisions of open routers whose wait is over; whether more are left for the next
@@ -162,6 +178,7 @@ class CommandHandler:
         )
         core = made.core
         check_max_contexts(core.policy, core.problem.size, core.max_contexts)
+        check_snapshot_size(core, core.max_contexts)
         row = self.store.create(command.name, self.at, first)
         self.repository.drop([command.name])  # one of this name that another server deleted
         made.number = row.number
@@ -190,6 +207,8 @@ class CommandHandler:
                 "changed meanwhile",
                 remedy="read it again",
             )
+        if command.config.max_contexts > router.config.max_contexts:
+            check_snapshot_size(router.core, command.config.max_contexts)
         self.repository.add(router.edit(self.at, command.config, command.by, command.prepared))
         return self.view(router)
 
@@ -295,6 +314,9 @@ class CommandHandler:
         commands.GetDecision: get_decision,
     }
 
+
+STATE_ERRORS = (DecisionNotFound, DecisionStateError, RewardConflict)
+"""Errors about the state of a router in memory, which clients take as final."""
 
 OWN_TRANSACTION_COMMANDS = (commands.CreateRouter, commands.DeleteRouter)
 """Commands with a transaction of their own: earlier events are written first."""

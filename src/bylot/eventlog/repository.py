@@ -8,15 +8,16 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import MsgspecError
 
 from bylot.errors import LeaseLost, RouterBusy, RouterNotFound, StoreCorrupted, StoreUnavailable
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.clock import compute_clock_lead
+from bylot.eventlog.clock import BOOT_CLOCK, compute_clock_lead
 from bylot.eventlog.events import BODY_DECODERS, read_decision_by_key, read_decision_events
 from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store
 
@@ -26,16 +27,20 @@ LEASE_S = 10.0
 EVENTS_PER_PAGE = 1000
 MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000
 MAX_SNAPSHOT_BYTES_PER_EVENT = 100
+MAX_REPLAY_S = 10.0  # work after which a snapshot is due in any case
+MIN_WORK_PER_SNAPSHOT = 10.0  # but it may take at most a tenth of the time
 DAMAGED_LOG_RETRY_US = 10_000_000
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # a process id is unique within a container only
 
 
-def load_aggregate(store: Store, row: RouterRow) -> RouterAggregate:
+def load_aggregate(
+    store: Store, row: RouterRow, on_page: Callable[[], None] = lambda: None
+) -> RouterAggregate:
     """A router from its latest snapshot, if that is valid, and the events after it."""
     check_log_end(store, row)
     loaded = aggregate_from_latest_snapshot(store, row) or aggregate_from_first_event(store, row)
-    for event in iterate_events(store, row.number, loaded.seq):
+    for event in iterate_events(store, row.number, loaded.seq, on_page):
         loaded.replay(event)
     return loaded
 
@@ -88,10 +93,13 @@ def aggregate_from_first_event(store: Store, row: RouterRow) -> RouterAggregate:
     return loaded
 
 
-def iterate_events(store: Store, router: int, after: int = -1) -> Iterator[Event]:
-    """All events of a log after one, in order."""
+def iterate_events(
+    store: Store, router: int, after: int = -1, on_page: Callable[[], None] = lambda: None
+) -> Iterator[Event]:
+    """All events of a log after one, in order; `on_page` is called now and then."""
     while page := store.events(router, after, EVENTS_PER_PAGE):
         yield from page
+        on_page()
         after = page[-1].seq
 
 
@@ -159,6 +167,13 @@ class OpenRouter:
         self.row, self.aggregate = row, aggregate
         self.saved_seq = aggregate.seq  # of the last snapshot, or when it was opened
         self.snapshot_due = aggregate.seq + every  # the first seq with a new snapshot
+        self.work_s = 0.0  # of the events since then, which a replay would take again
+        self.snapshot_s = 0.0  # of the last snapshot
+
+    def is_snapshot_due(self) -> bool:
+        """Whether enough events, or enough work, came after the last snapshot."""
+        limit = max(MAX_REPLAY_S, MIN_WORK_PER_SNAPSHOT * self.snapshot_s)
+        return self.aggregate.seq >= self.snapshot_due or self.work_s >= limit
 
 
 class UncommittedEvents:
@@ -200,6 +215,7 @@ class RouterRepository:
         self.uncommitted: dict[int, UncommittedEvents] = defaultdict(UncommittedEvents)
         self.opened: dict[str, OpenRouter] = {}
         self.damaged: dict[str, tuple[int, StoreCorrupted]] = {}  # when it was found, and how
+        self.renewed_s = time.clock_gettime(BOOT_CLOCK)  # when all leases were renewed
 
     def get(self, name: str, at: int) -> RouterAggregate:
         """A router, opened if it is not open."""
@@ -217,14 +233,16 @@ class RouterRepository:
                 f"no router named {name!r}", remedy="create it, or check the spelling"
             )
         self.claim(row)
+        start = time.perf_counter()
         try:
-            loaded = load_aggregate(self.store, row)
+            loaded = load_aggregate(self.store, row, lambda: self.renew_after(self.lease / 3))
         except StoreCorrupted as damage:
             self.abandon(name, at, damage)
             self.store.release(self.owner, [row.number])
             raise
         loaded.lead = compute_clock_lead(name, loaded.at, at)
         self.add_opened(row, loaded)
+        self.opened[name].work_s = time.perf_counter() - start  # the next one need not do it again
         return loaded
 
     def add_opened(self, row: RouterRow, aggregate: RouterAggregate) -> None:
@@ -305,9 +323,12 @@ class RouterRepository:
         while events:
             names = [name for name, one in self.opened.items() if one.row.number in events]
             try:
+                start = time.perf_counter()
                 batch = [event for part in events.values() for event in part.events]
-                self.store.append(batch, self.take_snapshots(names))
+                snapshots = self.take_snapshots(names)
+                self.store.append(batch, snapshots)
                 self.discard(list(events))
+                self.record_snapshot_time(snapshots, time.perf_counter() - start)
             except LeaseLost as error:
                 lost = [n for n in names if self.opened[n].row.number in error.routers] or names
                 failed |= dict.fromkeys(lost, error)
@@ -337,31 +358,83 @@ class RouterRepository:
         made = []
         for one in map(self.opened.__getitem__, names):
             seq = one.aggregate.seq
-            if seq >= one.snapshot_due:
-                one.snapshot_due = seq + self.every  # also if this one fails
+            if one.is_snapshot_due():
+                start = time.perf_counter()
+                one.snapshot_due, one.work_s = seq + self.every, 0.0  # also if this one fails
                 made.append(one.aggregate.take_snapshot())
+                one.snapshot_s = time.perf_counter() - start
                 size = len(made[-1].body) // MAX_SNAPSHOT_BYTES_PER_EVENT
                 one.saved_seq, one.snapshot_due = seq, seq + max(self.every, size)
         return made
 
+    def record_snapshot_time(self, snapshots: Iterable[Snapshot], seconds: float) -> None:
+        """Record how long a commit with these snapshots took."""
+        numbers = {one.router for one in snapshots}
+        for one in self.opened.values() if numbers else ():
+            if one.row.number in numbers:
+                one.snapshot_s = seconds
+
+    def record_work(self, name: str, seconds: float) -> None:
+        """Record how long a router worked on events that are not committed yet."""
+        one = self.opened.get(name)
+        if one is not None and one.row.number in self.uncommitted:
+            one.work_s += seconds
+
+    def check_current(self, name: str) -> None:
+        """LeaseLost, and the router is closed, if another writer has continued its log.
+
+        Uncommitted events need no check: their commit fails if they are not the next ones.
+        """
+        one = self.opened.get(name)
+        if one is None or one.row.number in self.uncommitted:
+            return
+        if self.store.last_seq(one.row.number) != one.aggregate.seq:
+            self.drop([name])
+            raise LeaseLost(
+                f"router {name!r}: another server has continued its log",
+                routers=(one.row.number,),
+                remedy="send the request again",
+            )
+
+    def renew_after(self, seconds: float) -> None:
+        """Renew the leases if that was not done for so long."""
+        if time.clock_gettime(BOOT_CLOCK) - self.renewed_s > seconds:
+            self.renew()
+
     def renew(self) -> None:
-        """Renew the leases of all open routers; those that were lost are closed."""
-        owned = self.store.renew(self.owner, self.lease)
+        """Renew the leases of all open routers; those that were lost are closed.
+
+        One with uncommitted events stays open: their commit fails, and then it is closed.
+        """
+        now = time.clock_gettime(BOOT_CLOCK)
+        owned = self.store.renew(self.owner, self.lease) | self.uncommitted.keys()
+        self.renewed_s = now
         self.drop([name for name, one in self.opened.items() if one.row.number not in owned])
 
     def release(self, name: str) -> None:
         """Close one router as `close` does; its events are committed."""
         one = self.opened[name]
-        if one.aggregate.seq > one.saved_seq:
-            self.store.append([], [one.aggregate.take_snapshot()])
+        self.save(one)
         self.store.release(self.owner, [one.row.number])
         self.drop([name])
 
     def close(self) -> None:
-        """Write a snapshot of every router that has changed, and release the leases."""
-        self.commit()
-        for one in self.opened.values():
+        """Write a snapshot of every router that has changed, and release the leases.
+
+        A snapshot that cannot be written is logged: it only saves time.
+        """
+        try:
+            self.commit()
+            for one in self.opened.values():
+                self.save(one)
+        finally:
+            self.store.release(self.owner)
+            self.drop(list(self.opened))
+
+    def save(self, one: OpenRouter) -> None:
+        """Write a snapshot of a router that has changed, if possible."""
+        try:
             if one.aggregate.seq > one.saved_seq:
                 self.store.append([], [one.aggregate.take_snapshot()])
-        self.store.release(self.owner)
-        self.drop(list(self.opened))
+        except Exception as error:
+            EVENTLOG_LOGGER.error("router %r: no snapshot was written: %s", one.row.name, error)

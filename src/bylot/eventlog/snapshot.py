@@ -4,12 +4,14 @@ What was solved for when the policy was bound to its problem is included, so tha
 solved again. Tickets are in the log.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, msgpack
 
+from bylot.errors import PolicyError
 from bylot.eventlog.config_validation import read_valid_config
 from bylot.eventlog.open_decisions import OpenDecisionColumns
 from bylot.eventlog.timeline import Timeline
@@ -23,6 +25,7 @@ from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
 
 SNAPSHOT_VERSION = 4
+MAX_STATE_BYTES = 950_000_000  # SQLite stores values of up to 10**9 bytes, PostgreSQL of 2**30
 
 
 class SnapshotContent(Struct, frozen=True, kw_only=True):
@@ -50,6 +53,32 @@ decode_snapshot = msgpack.Decoder(SnapshotContent).decode
 def store_core(core: RouterCore) -> CoreData:
     """Serialise a core with its rule, arrays as bytes."""
     return core_to_data(core, np.ndarray.tobytes, rule_to_data(core.rule))
+
+
+def check_snapshot_size(core: RouterCore, max_contexts: int) -> None:
+    """Refuse a router of which no snapshot could be stored when it has all of its contexts."""
+    one, two = (
+        sum(array.nbytes for array in iterate_stored_arrays(core, core.policy.start(core.rule, n)))
+        for n in (1, 2)
+    )
+    most = 1 + (MAX_STATE_BYTES - one) // max(1, two - one)
+    if max_contexts > most:
+        remedy = "use a policy that remembers less, such as 'distinct'"
+        raise PolicyError(
+            f"max_contexts={max_contexts:,}: what {core.policy.name} remembers of "
+            f"{core.problem.size:,} experts in so many contexts is too large for a store",
+            expected=f"at most {most:,}" if most > 0 else "fewer experts",
+            remedy=remedy,
+        )
+
+
+def iterate_stored_arrays(core: RouterCore, state: Any) -> Iterator[Any]:
+    """The arrays of a state that a snapshot contains."""
+    for name, value in state._asdict().items():
+        if isinstance(value, tuple):
+            yield from iterate_stored_arrays(core, value)
+        elif name not in core.policy.derived:
+            yield value
 
 
 def restore_core(content: SnapshotContent) -> RouterCore:

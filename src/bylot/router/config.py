@@ -49,7 +49,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         if "max_contexts" not in settings:
             resolved = policies.resolve_policy(policy, problem)
-            settings["max_contexts"] = choose_stored_contexts(resolved, problem.size)
+            settings["max_contexts"] = choose_max_contexts(resolved, problem.size)
         data = policies.policy_to_data(policies.find_policy(policy))
         return cls(problem=problem_to_data(problem), policy=data, **settings)
 
@@ -75,3 +75,12 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def build_run(self, problem: Problem) -> RunConfig:
         """Seed, horizon and range of rewards, checked."""
         return check_run_config(problem, self.seed, self.horizon, self.rewards)
+
+
+def choose_max_contexts(policy: policies.Policy, size: int) -> int:
+    """Contexts of a router in a store for which nothing is declared.
+
+    Four fifths of those that a policy has memory for: a store has a little less room.
+    """
+    most = policy.max_contexts(size) * 4 // 5
+    return max(1, min(choose_stored_contexts(policy, size), most))

@@ -12,11 +12,10 @@ from bylot.eventlog.config_validation import PreparedConfig, prepare_config
 from bylot.policies.registry import (
     check_max_contexts,
     check_setting_names,
-    choose_stored_contexts,
 )
 from bylot.problem import DerivedCost
 from bylot.problem.validation import suggest_known_name
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, choose_max_contexts
 from bylot.router.persistence import problem_to_data
 from bylot.router.router import Router
 from bylot.server.http_errors import ApiError
@@ -48,7 +47,7 @@ def config_from_create(body: CreateRouterRequest) -> RouterConfig:
         **{name: getattr(body, name) for name in UNCHANGED_FIELDS},
     )
     router = build_trial_router(config, body.max_contexts)
-    contexts = body.max_contexts or choose_stored_contexts(router.policy, router.problem.size)
+    contexts = body.max_contexts or choose_max_contexts(router.policy, router.problem.size)
     return structs.replace(config, problem=problem_to_data(router.problem), max_contexts=contexts)
 
 

@@ -70,7 +70,7 @@ def to_api_error(error: Exception) -> ApiError:
         return error
     for kind, status, code in ERROR_CODES:
         if isinstance(error, kind) and status != 500:
-            retry_after = getattr(error, "seconds", 1.0) if status == 503 else None
+            retry_after = 1.0 if status == 503 else None
             if status == 503:
                 log.debug("request refused: %s", error)
             return ApiError(status, code, public_message(error), retry_after=retry_after)

@@ -271,6 +271,11 @@ class Store(ABC):
         """Events after one, in order: by the primary key, so equally fast anywhere in the log."""
         return self._events("after", router, after, limit)
 
+    def last_seq(self, router: int) -> int | None:
+        """The seq of the last event of a log; None if there is no such log."""
+        ((last,),) = self._rows("SELECT max(seq) FROM events WHERE router = ?", router)
+        return None if last is None else int(last)
+
     def latest(self, router: int, kind: str, limit: int) -> list[Event]:
         """The last events of a kind, newest first, among the last thousand of the log."""
         return self._events("latest", router, router, kind, limit)

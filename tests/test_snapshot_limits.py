@@ -1,0 +1,125 @@
+"""Snapshots that are too large or too slow: what is refused, and how long a replay can take."""
+
+from typing import Any
+
+import pytest
+
+from bylot.errors import PolicyError, StoreError
+from bylot.eventlog import repository, snapshot
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import (
+    Command,
+    CreateRouter,
+    EditRouter,
+    MakeDecision,
+)
+from bylot.eventlog.repository import RouterRepository
+from bylot.problem import Problem
+from bylot.router.config import RouterConfig
+from bylot.store import Store
+from sample_problem import make_five_expert_problem
+from stores import Opener
+
+AT = 1_000_000
+
+
+def send(handler: CommandHandler, command: Command) -> Any:
+    """The answer to a command; an error is raised."""
+    (answer,) = handler.perform([command], AT)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def make_config(**settings: Any) -> RouterConfig:
+    """A router of five experts."""
+    return RouterConfig.make(make_five_expert_problem(), "distinct", **settings)
+
+
+def test_closing_continues_after_a_snapshot_that_cannot_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = CommandHandler(RouterRepository(store, "me"))
+    for name in ("first", "second"):
+        send(handler, CreateRouter(name, make_config()))
+        send(handler, MakeDecision(name))
+    first = handler.repository.opened["first"]
+
+    def fail() -> None:
+        raise StoreError("string or blob too big")
+
+    monkeypatch.setattr(first.aggregate, "take_snapshot", fail)
+    handler.close()
+    assert store.lease_owners() == []
+    assert store.snapshot(first.row.number) is None
+    second = store.find("second")
+    assert second is not None
+    assert store.snapshot(second.number) is not None
+    assert "router 'first': no snapshot was written" in caplog.text
+
+
+def test_a_router_whose_snapshot_could_not_be_stored_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = CommandHandler(RouterRepository(store, "me"))
+    send(handler, CreateRouter("small", make_config(max_contexts=50)))
+    full = handler.repository.opened["small"].aggregate
+    for n in range(50):
+        send(handler, MakeDecision("small", context=str(n)))
+    size = len(full.encode())
+    monkeypatch.setattr(snapshot, "MAX_STATE_BYTES", size)
+    send(handler, CreateRouter("fits", make_config(max_contexts=50)))
+    with pytest.raises(PolicyError, match=r"max_contexts=5,000.*expected at most \d"):
+        send(handler, CreateRouter("large", make_config(max_contexts=5_000)))
+    with pytest.raises(PolicyError, match=r"max_contexts=5,000.*expected at most \d"):
+        send(handler, EditRouter("small", make_config(max_contexts=5_000)))
+    assert store.find("large") is None
+
+
+def test_a_default_number_of_contexts_fits_into_a_store(store: Store) -> None:
+    handler = CommandHandler(RouterRepository(store, "me"))
+    pool = Problem([f"e{n}" for n in range(400)], {}, draws=2)
+    config = RouterConfig.make(pool, "noisy-or")
+    assert config.max_contexts > 500
+    send(handler, CreateRouter("r", config))
+    too_many = RouterConfig.make(pool, "noisy-or", max_contexts=config.max_contexts * 5 // 4)
+    with pytest.raises(PolicyError, match="too large for a store"):
+        send(handler, CreateRouter("s", too_many))
+
+
+def test_a_snapshot_is_due_after_some_seconds_of_work(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = CommandHandler(RouterRepository(store, "me", every=1_000_000))
+    send(handler, CreateRouter("r", make_config()))
+    one = handler.repository.opened["r"]
+    send(handler, MakeDecision("r"))
+    assert store.snapshot(one.row.number) is None
+    assert 0 < one.work_s < repository.MAX_REPLAY_S
+    one.work_s += repository.MAX_REPLAY_S
+    send(handler, MakeDecision("r"))
+    saved = store.snapshot(one.row.number)
+    assert saved is not None
+    assert saved.seq == 2
+    assert one.snapshot_s > 0
+    # A snapshot that takes long itself is taken less often
+    one.snapshot_s, one.work_s = 7.0, 60.0
+    assert not one.is_snapshot_due()
+    one.work_s = 71.0
+    assert one.is_snapshot_due()
+
+
+def test_a_long_replay_keeps_the_leases_of_its_server(
+    store: Store, open_store_again: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = CommandHandler(RouterRepository(store, "me", every=1_000_000))
+    send(handler, CreateRouter("r", make_config()))
+    handler.perform([MakeDecision("r") for _ in range(30)], AT)
+    store.release("me")
+    monkeypatch.setattr(repository, "EVENTS_PER_PAGE", 10)
+    later = RouterRepository(open_store_again(), "you", lease=0.0)
+    renewed: list[int] = []
+    monkeypatch.setattr(later, "renew", lambda: renewed.append(1))
+    later.get("r", AT)
+    assert len(renewed) == 3  # one for each page
+    assert later.opened["r"].work_s > 0
