@@ -78,10 +78,10 @@ class RouterAggregate:
         prepared: PreparedConfig | None = None,
     ) -> tuple["RouterAggregate", Event]:
         """A new router and event 0 of its log; an invalid configuration raises an error."""
-        config, parts, rule = prepared or prepare_config(config)
-        config = structs.replace(config, version=1)
+        config, core = prepared or prepare_config(config)
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
-        made = cls(number, name, config, RouterCore(*parts, config.max_contexts, rule=rule))
+        config = structs.replace(config, version=1)
+        made = cls(number, name, config, core)
         return made, made.append(at, events.RouterCreated(config, name, by=by))
 
     @classmethod
@@ -330,14 +330,17 @@ class RouterAggregate:
         prepared: PreparedConfig | None = None,
     ) -> Event:
         """Continue under another configuration, the next version; what was learned is kept."""
-        rule = None if prepared is None else prepared.rule
-        try:
-            config, parts = prepared[:2] if prepared else validate_config(config)
-        except InfeasibleLimits as error:
-            raise error.for_running_router() from None
+        if prepared is not None:
+            config, problem, rule = prepared.config, prepared.core.problem, prepared.core.rule
+        else:
+            try:
+                config, (problem, *_) = validate_config(config)
+            except InfeasibleLimits as error:
+                raise error.for_running_router() from None
+            rule = None
         config = structs.replace(config, version=self.config.version + 1)
         check_config_edit(self.config, config)
-        old, problem = self.core.problem, parts.problem
+        old = self.core.problem
         same_pool = self.core.change_problem(problem, rule)
         self.core.max_contexts = config.max_contexts
         if problem == old:  # perhaps with its costs in another order

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -71,18 +71,16 @@ def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
 
 
 class PreparedConfig(NamedTuple):
-    """A valid configuration in its canonical form, and all that takes long to compute from it."""
+    """A valid configuration in its canonical form, and a new core of it, which takes long."""
 
     config: RouterConfig
-    parts: ConfigParts
-    rule: Any  # the policy, bound to the problem
+    core: RouterCore
 
 
 def prepare_config(config: RouterConfig) -> PreparedConfig:
-    """Validate a configuration and bind its policy; for large pools this takes seconds."""
+    """Validate a configuration, bind its policy and compile it."""
     canonical, parts = validate_config(config)
-    rule = parts.policy.bind(parts.problem, parts.run.horizon)
-    return PreparedConfig(canonical, parts, rule)
+    return PreparedConfig(canonical, RouterCore(*parts, canonical.max_contexts))
 
 
 def read_valid_config(config: RouterConfig) -> ConfigParts:

@@ -9,15 +9,10 @@ from bylot import policies
 from bylot.api import CreateRouterRequest, EditRouterRequest, LimitBody, NewExpert, PolicyBody
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.eventlog.config_validation import PreparedConfig, prepare_config
-from bylot.policies.registry import (
-    check_max_contexts,
-    check_setting_names,
-)
+from bylot.policies.registry import check_max_contexts, check_setting_names
 from bylot.problem import DerivedCost
 from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RouterConfig, choose_max_contexts
-from bylot.router.persistence import problem_to_data
-from bylot.router.router import Router
 from bylot.server.http_errors import ApiError
 
 UNCHANGED_FIELDS = ("seed", "horizon", "rewards", "memory", "wait", "default", "aggregate")
@@ -25,30 +20,20 @@ UNCHANGED_FIELDS = ("seed", "horizon", "rewards", "memory", "wait", "default", "
 
 
 def prepare_create(body: CreateRouterRequest) -> PreparedConfig:
-    """The configuration of a new router, validated and bound outside the writer."""
-    return prepare_config(config_from_create(body))
-
-
-def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
-    """The next configuration of a running router, validated and bound outside the writer."""
-    new = config_from_edit(config, body)
-    try:
-        return prepare_config(new)
-    except InfeasibleLimits as error:
-        raise error.for_running_router() from None
-
-
-def config_from_create(body: CreateRouterRequest) -> RouterConfig:
-    problem = msgspec.to_builtins(body.problem)
-    problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.problem.limits)]
+    """The configuration of a new router, validated and compiled outside the writer."""
+    data, policy = msgspec.to_builtins(body.problem), policy_from_body(body.policy)
+    data["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.problem.limits)]
     config = RouterConfig(
-        problem=problem,
-        policy=policies.policy_to_data(policy_from_body(body.policy)),
+        problem=data,
+        policy=policies.policy_to_data(policy),
         **{name: getattr(body, name) for name in UNCHANGED_FIELDS},
     )
-    router = build_trial_router(config, body.max_contexts)
-    contexts = body.max_contexts or choose_max_contexts(router.policy, router.problem.size)
-    return structs.replace(config, problem=problem_to_data(router.problem), max_contexts=contexts)
+    contexts = body.max_contexts
+    if contexts is None:
+        problem = config.build_problem()
+        resolved = policies.resolve_policy(policy, problem)
+        contexts = choose_max_contexts(resolved, problem.size)
+    return prepare_config(structs.replace(config, max_contexts=contexts))
 
 
 def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
@@ -82,7 +67,8 @@ def limit_from_body(body: LimitBody, number: int) -> dict[str, Any]:
     return data
 
 
-def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:
+def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
+    """The next configuration of a running router, validated and compiled outside the writer."""
     problem = dict(config.problem)
     if body.limits is not UNSET:
         problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.limits)]
@@ -97,16 +83,17 @@ def config_from_edit(config: RouterConfig, body: EditRouterRequest) -> RouterCon
         paused=tuple(name for name in problem["experts"] if name in paused),
         **{name: value for name, value in fields.items() if value is not UNSET},
     )
-    try:
-        router = build_trial_router(changed)
-    except (InfeasibleLimits, PolicyError) as error:
-        raise error.for_running_router() from None
     if changed.max_contexts < config.max_contexts:
         expected = f"at least {config.max_contexts:,}, as many as now"
         raise PolicyError("max_contexts", got=changed.max_contexts, expected=expected)
+    try:
+        prepared = prepare_config(changed)
+    except (InfeasibleLimits, PolicyError) as error:
+        raise error.for_running_router() from None
     if changed.max_contexts > config.max_contexts:
-        check_max_contexts(router.policy, router.problem.size, changed.max_contexts)
-    return structs.replace(changed, problem=problem_to_data(router.problem))
+        core = prepared.core
+        check_max_contexts(core.policy, core.problem.size, changed.max_contexts)
+    return prepared
 
 
 def remove_experts(problem: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -175,16 +162,3 @@ def check_experts_exist(problem: dict[str, Any], names: tuple[str, ...]) -> None
         if name not in known:
             remedy = suggest_known_name(name, tuple(problem["experts"]), "experts")
             raise ProblemError(f"no expert named {name!r}", remedy=remedy)
-
-
-def build_trial_router(config: RouterConfig, max_contexts: int | None = None) -> Router:
-    """A router of this configuration: validates it, and compiles its policy outside the writer."""
-    return Router(
-        config.build_problem(),
-        config.build_policy(),
-        seed=config.seed,
-        horizon=config.horizon,
-        rewards=config.rewards,
-        max_contexts=max_contexts,
-        memory=config.memory,
-    )
