@@ -25,7 +25,8 @@ from bylot.eventlog.commands import (
 )
 from bylot.eventlog.repository import RouterRepository
 from bylot.router.config import RouterConfig
-from bylot.store import Store
+from bylot.store import Store, open_store
+from live_server import ServerClient, assert_error
 from sample_problem import make_five_expert_problem
 from stores import Opener
 
@@ -115,6 +116,18 @@ def skip_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let the clock of leases jump forward."""
     now: Callable[[int], float] = time.clock_gettime
     monkeypatch.setattr(time, "clock_gettime", lambda which: now(which) + seconds)
+
+
+def test_a_router_of_another_server_is_worth_a_try_after_a_second(server: ServerClient) -> None:
+    store = open_store(server.app.state.settings.store)
+    owner = make_handler(store, "another server")
+    config = RouterConfig.make(make_five_expert_problem(), "distinct")
+    send(owner, CreateRouter("of-another-server", config))
+    busy = server.get("/v1/routers/of-another-server")
+    assert assert_error(busy, 503)["code"] == "router_busy"
+    assert busy.headers["retry-after"] == "1"  # the lease lasts an hour
+    owner.close()
+    assert server.get("/v1/routers/of-another-server").status_code == 200
 
 
 def test_renewing_keeps_the_uncommitted_events_for_the_commit_to_refuse(

@@ -100,10 +100,12 @@ class CommandHandler:
         """
         left = MAX_CLOSES_PER_SWEEP
         for name, one in list(self.repository.opened.items()):
+            start = time.perf_counter()
             try:
                 while left and (event := one.aggregate.close_due(at)) is not None:
                     self.repository.add(event)
                     left -= 1
+                self.repository.record_work(name, time.perf_counter() - start)
             except StoreUnavailable:
                 raise
             except Exception as error:  # of one router, which must not affect the others

@@ -43,6 +43,9 @@ connections and does not answer is given up after `tcp_user_timeout` too.
 POSTGRES_RECONNECT_PAUSE_S = 1.0
 """After a timeout calls fail at once for so long: a batch waits for one timeout, not for many."""
 
+POSTGRES_SNAPSHOT_BYTES_PER_S = 10_000_000
+"""A server that compresses and writes a large snapshot is silent meanwhile: it gets more time."""
+
 POSTGRES_SESSION_SQL = (
     "SET synchronous_commit = on",
     "SET lock_timeout = '3s'",
@@ -182,6 +185,8 @@ class PostgresStore(protocol.Store):
         }
         self.address, self.read_only = format_postgres_url(self._target), read_only
         self.ends, self._made = LogEnds(), False
+        timeout_ms = str(self._target["tcp_user_timeout"])  # libpq refuses what is no number
+        self._timeout_s = int(timeout_ms) / 1000 if timeout_ms.isdigit() else 0.0
         self._timed_out: tuple[float, str] | None = None  # when, and how
         with self._using():
             pass
@@ -204,11 +209,12 @@ class PostgresStore(protocol.Store):
             *columns_from_rows(Snapshot, snapshots),
             count,
         ]
+        more_s = sum(len(one.body) for one in snapshots) / POSTGRES_SNAPSHOT_BYTES_PER_S
         try:
-            rows = self._rows(POSTGRES_APPEND_SQL, *values)
+            rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
         except errors.UniqueViolation:  # another writer was faster: its events are visible now
             try:
-                rows = self._rows(POSTGRES_APPEND_SQL, *values)
+                rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
             except errors.UniqueViolation as error:
                 raise self._duplicate_error(error) from None
         ours = {number for (number,) in rows}
@@ -226,8 +232,8 @@ class PostgresStore(protocol.Store):
         self.owner = owner
         return None
 
-    def _rows(self, query: str, *values: Any) -> list[PostgresRow]:
-        with self._using() as db:
+    def _rows(self, query: str, *values: Any, more_s: float = 0.0) -> list[PostgresRow]:
+        with self._using(more_s) as db:
             return db.execute(query_for_psycopg(query), values, binary=True).fetchall()
 
     @contextmanager
@@ -236,7 +242,7 @@ class PostgresStore(protocol.Store):
             yield lambda query, *values: db.execute(query_for_psycopg(query), values, binary=True)
 
     @contextmanager
-    def _using(self) -> Iterator[Connection[PostgresRow]]:
+    def _using(self, more_s: float = 0.0) -> Iterator[TimedConnection]:
         """The connection; errors of PostgreSQL become errors that name the database."""
         if self._timed_out is not None:
             since, message = self._timed_out
@@ -244,7 +250,9 @@ class PostgresStore(protocol.Store):
                 raise StoreUnavailable(message)
             self._timed_out = None
         try:
-            yield self._db or self._connect()
+            db = self._db or self._connect()
+            db.timeout_s = (self._timeout_s or TimedConnection.timeout_s) + more_s
+            yield db
         except errors.UniqueViolation:
             raise
         except POSTGRES_UNSTORABLE_ERRORS as error:
@@ -256,10 +264,10 @@ class PostgresStore(protocol.Store):
                 self._timed_out = time.monotonic(), str(failure)
             raise failure from error
 
-    def _connect(self) -> Connection[PostgresRow]:
+    def _connect(self) -> TimedConnection:
         """Connect; initialise an empty schema, refuse one that is not a store."""
         db = TimedConnection.connect(make_conninfo("", **self._target), autocommit=True)
-        db.timeout_s = int(self._target["tcp_user_timeout"]) / 1000 or TimedConnection.timeout_s
+        db.timeout_s = self._timeout_s or TimedConnection.timeout_s
         try:
             self._prepare(db)
         except BaseException:
