@@ -5,16 +5,19 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
 
-from bylot.numerics import jit as compiling
-from bylot.numerics.jit import find_cache_folder, fingerprint_sources, jit
+from bylot.numerics import compile_cache
+from bylot.numerics.compile_cache import fingerprint_sources, prepare_folder, prune_versions
+from bylot.numerics.jit import announce_compilation, jit, jit_entry, jit_scalar
 
 PROBE = """
-from bylot.numerics import jit as c
+from bylot.numerics import compile_cache as c
 from bylot.numerics.philox import RngKey, draw_uniforms
 print(c.CACHE_FOLDER, draw_uniforms(RngKey(1, 2), 3, 1)[0] > 0)
 """
@@ -61,19 +64,93 @@ def test_a_given_folder_is_used_and_the_temporary_one_is_the_fallback(tmp_path: 
     assert run_probe(XDG_CACHE_HOME=str(file), TMPDIR=str(fallback)).startswith(str(fallback))
 
 
-def test_an_empty_cache_entry_is_ignored(tmp_path: Path) -> None:
+def test_a_damaged_cache_entry_is_compiled_again(tmp_path: Path) -> None:
     folder = run_probe(NUMBA_CACHE_DIR=str(tmp_path)).split()[0]
     entries = list(Path(folder).rglob("*.nb?"))
     assert entries
-    for entry in entries:
-        entry.write_bytes(b"")
-    assert run_probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
+    for damage in (b"", b"no pickle"):
+        for entry in entries:
+            entry.write_bytes(damage)
+        assert run_probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
+        assert all(len(entry.read_bytes()) > len(damage) for entry in entries)
+
+
+def test_a_full_disk_does_not_stop_a_kernel(tmp_path: Path) -> None:
+    folder = Path(run_probe(NUMBA_CACHE_DIR=str(tmp_path)).split()[0])
+    shutil.rmtree(folder / "numerics")
+    (folder / "numerics").touch()  # no entry can be written
+    assert run_probe(NUMBA_CACHE_DIR=str(tmp_path)) == f"{folder} True"
+
+
+def test_a_folder_that_another_user_could_fill_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    base = tmp_path / "bylot"
+    base.mkdir()
+    (tmp_path / "link").symlink_to(base)
+    assert prepare_folder(tmp_path / "link", given=False) is None
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(base).st_uid + 1)
+    assert prepare_folder(base, given=False) is None
+    assert prepare_folder(base, given=True) is not None, "the user has named it"
+
+
+def test_others_cannot_write_into_a_folder_that_is_used(tmp_path: Path) -> None:
+    for base in (tmp_path / "new", tmp_path / "old"):
+        if base.name == "old":
+            base.mkdir()
+            base.chmod(0o777)
+        assert prepare_folder(base, given=False) is not None
+        assert base.stat().st_mode & 0o022 == 0
+
+
+def test_caches_that_were_not_used_for_long_are_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = {days: f"{days:016x}" for days in (0, 1, 2, 3, 31)}
+    for days, name in names.items():
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - days * 86_400,) * 2)
+    (tmp_path / "something else").mkdir()
+    monkeypatch.setattr(compile_cache, "MAX_CACHED_VERSIONS", 9)
+    prune_versions(tmp_path / names[3])
+    assert {path.name for path in tmp_path.iterdir()} == {*names.values(), "something else"} - {
+        names[31]
+    }
+    monkeypatch.setattr(compile_cache, "MAX_CACHED_VERSIONS", 3)
+    prune_versions(tmp_path / names[3])
+    assert not (tmp_path / names[2]).exists(), "it is the least recently used of the others"
+    assert all((tmp_path / names[days]).exists() for days in (0, 1, 3))
+
+
+@jit
+def square(x: float) -> float:
+    return x * x
+
+
+@jit_scalar
+def halve(x: float) -> float:
+    return x / 2
+
+
+@jit_entry
+def halve_square(x: float) -> float:
+    return halve(square(x))
+
+
+def test_only_functions_that_python_calls_become_machine_code() -> None:
+    made: Any = square
+    assert halve_square(3.0) == 4.5
+    assert "entry" not in vars(made)
+    assert square(3.0) == 9.0
+    assert list(made.entry.overloads)
+    assert halve(3) == 1.5
+    assert not isinstance(vars(halve)["entry"], numba.core.dispatcher.Dispatcher)
 
 
 def test_the_folder_depends_only_on_compiled_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(compiling, "PACKAGE_FOLDER", tmp_path)
+    monkeypatch.setattr(compile_cache, "PACKAGE_FOLDER", tmp_path)
     (tmp_path / "numerics").mkdir()
     (tmp_path / "numerics" / "one.py").write_text("x = 1")
     before = fingerprint_sources()
@@ -89,7 +166,7 @@ def test_a_copy_of_the_package_uses_the_cache_of_the_first(tmp_path: Path) -> No
 
     entries = []
     for name in ("one", "two"):
-        shutil.copytree(compiling.PACKAGE_FOLDER, tmp_path / name / "bylot")
+        shutil.copytree(compile_cache.PACKAGE_FOLDER, tmp_path / name / "bylot")
         environment = {"NUMBA_CACHE_DIR": f"{tmp_path}/cache", "PYTHONPATH": f"{tmp_path}/{name}"}
         assert run_probe(**environment).endswith("True")
         entries.append(list_entries())
@@ -103,14 +180,30 @@ def test_a_process_with_a_warm_cache_compiles_nothing() -> None:
 
 
 def test_nothing_outside_the_listed_parts_is_compiled() -> None:
-    marks = re.compile(r"^@(jit|jit_inline|step|overload|intrinsic|structref)\b", re.MULTILINE)
-    for path in compiling.PACKAGE_FOLDER.rglob("*.py"):
-        if path.relative_to(compiling.PACKAGE_FOLDER).parts[0] not in compiling.COMPILED_PARTS:
+    marks = re.compile(
+        r"^@(jit|jit_entry|jit_scalar|jit_inline|step|overload|intrinsic|structref)\b", re.MULTILINE
+    )
+    for path in compile_cache.PACKAGE_FOLDER.rglob("*.py"):
+        if (
+            path.relative_to(compile_cache.PACKAGE_FOLDER).parts[0]
+            not in compile_cache.COMPILED_PARTS
+        ):
             assert not marks.search(path.read_text()), path
 
 
 def test_other_packages_keep_their_own_cache_folder() -> None:
     before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
-    assert find_cache_folder() is not None
-    jit(lambda x: x)
+    assert jit(lambda x: x)(1) == 1
     assert before == (numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES)
+
+
+def test_only_a_block_that_compiles_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    @jit
+    def wait_and_add(x: int) -> int:
+        return x + 1
+
+    for x, announced in ((1, True), (2, False)):
+        with announce_compilation("a test", after_s=0.001):
+            wait_and_add(x)
+            time.sleep(0.05)
+        assert ("compiling a test" in capsys.readouterr().err) == announced

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot import Problem, Receipt, Router, at_least, at_most
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.numerics.jit import Floats
-from bylot.policies import POLICIES
+from bylot.policies import POLICIES, compiled_handle
 from bylot.policies.base import compute_distribution
 from bylot.router import core
 from bylot.router.core import iterate_arrays
@@ -322,11 +322,11 @@ def test_a_changed_router_can_be_saved(tmp_path: object) -> None:
 def test_a_second_router_of_a_kind_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     Router(make_five_expert_problem(), "distinct")
 
-    def fail_if_announced(line: str) -> None:
-        raise AssertionError(line)
+    def fail_if_called(*_: Any) -> None:
+        raise AssertionError("a scratch decision")
 
-    monkeypatch.setattr(core, "announce_if_slow", fail_if_announced)
+    monkeypatch.setattr(compiled_handle, "decide_and_book", fail_if_called)
     Router(make_problem_with_newcomer(), "distinct")
     monkeypatch.setattr(core, "COMPILED_HANDLE_TYPES", set())
-    with pytest.raises(AssertionError, match="compiling"):
+    with pytest.raises(AssertionError, match="scratch"):
         Router(make_problem_with_newcomer(), "distinct")

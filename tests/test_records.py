@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from bylot.errors import BylotError
-from bylot.numerics.jit import PACKAGE_FOLDER
+from bylot.numerics.compile_cache import PACKAGE_FOLDER
 from bylot_paper.records import (
     RECORD_SCHEMA,
     RECORD_SOURCES,

@@ -25,7 +25,7 @@ def run(rounds: int, seed: int, out: Path) -> None:
     environment = make_crowd_environment(problem, seed=seed)
     K, M = problem.size, problem.draws
     print(f"{K} made-up workers, {M} asked for each request, {rounds:,} requests")
-    print_progress("... playing two policies (the first time they are compiled: about a minute)")
+    print_progress("... playing two policies")
     plays = {
         name: simulate(problem, environment, name, rounds=rounds, seed=seed, horizon=rounds)
         for name in ("distinct", "omd")

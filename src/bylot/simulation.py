@@ -8,7 +8,7 @@ import numpy as np
 from bylot.environments import NO_DELAY, Environment, RewardDelay, Rounds
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
-from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit_entry, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.sum_max import sum_max
@@ -152,7 +152,7 @@ def load_ticket(late: LateRewards, t: int, available: Bools) -> Ticket:
     )
 
 
-@jit
+@jit_entry
 def play_rounds(
     rule: Any,
     state: Any,
@@ -261,7 +261,8 @@ def simulate(
     check_at_least_one("rounds", rounds)
     check_environment(environment, problem)
     settings = resolve_policy(policy, problem)
-    rule = settings.bind(problem, horizon)
+    with announce_compilation(settings.name):
+        rule = settings.bind(problem, horizon)
     state = settings.start(rule, environment.contexts)
     record = make_play_record(problem, rounds, keep_distributions)
     mail = make_late_rewards(problem, late, rounds, seed)
@@ -270,7 +271,9 @@ def simulate(
     for start in range(0, rounds, CHUNK_ROUNDS):
         stop = min(start + CHUNK_ROUNDS, rounds)
         values, contexts = read_rounds(environment, start, stop, seed)
-        play_rounds(rule, state, rows, values, contexts, seed, start, low, high - low, mail, record)
+        chunk = rows, values, contexts, seed, start, low, high - low, mail, record
+        with announce_compilation(settings.name):
+            play_rounds(rule, state, *chunk)
         ends = [float(end(record.rewards[start:stop])) for end in (np.min, np.max)]  # NaN: both
         if not all(is_reward_in_range(reward, low, high) for reward in ends):
             raise ValuesError(

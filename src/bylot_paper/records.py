@@ -23,7 +23,7 @@ import polars as pl
 from bylot._atomic_write import PARTIAL_FILE_SUFFIX, explain_write_errors, save_file
 from bylot._text import print_progress
 from bylot.errors import BylotError
-from bylot.numerics.jit import PACKAGE_FOLDER, list_sources
+from bylot.numerics.compile_cache import PACKAGE_FOLDER, list_sources
 
 RUN_FORMAT, RUN_FORMAT_VERSION = "bylot-run", 4
 PART_FILE_NAME = re.compile(r".+-[0-9a-f]{12}\.parquet")

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Sequence
 
 from bylot import __version__
+from bylot.cli import compile as compiling
 from bylot.cli import evaluate, paper, routers, serve, whatif
 from bylot.cli.options import VerbParser
 from bylot.errors import BylotError
 
-CHAPTERS = (whatif, evaluate, paper, serve, routers)
+CHAPTERS = (whatif, evaluate, paper, serve, routers, compiling)
 READER_GONE = 141  # 128 + SIGPIPE, as a shell reports it
 
 

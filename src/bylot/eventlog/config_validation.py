@@ -80,7 +80,9 @@ class PreparedConfig(NamedTuple):
 def prepare_config(config: RouterConfig) -> PreparedConfig:
     """Validate a configuration, bind its policy and compile it."""
     canonical, parts = validate_config(config)
-    return PreparedConfig(canonical, RouterCore(*parts, canonical.max_contexts))
+    core = RouterCore(*parts, canonical.max_contexts)
+    core.status()  # compiles what a status needs, too
+    return PreparedConfig(canonical, core)
 
 
 def read_valid_config(config: RouterConfig) -> ConfigParts:

@@ -33,10 +33,9 @@ def restrict_logits(theta: Floats, available: Bools) -> Floats:
     """
     if available.size == 0:
         return theta
-    part = np.full(theta.size, -np.inf)
+    part = np.empty(theta.size)
     for i in range(theta.size):
-        if available[i]:
-            part[i] = theta[i]
+        part[i] = theta[i] if available[i] else -np.inf
     return part
 
 
@@ -47,7 +46,9 @@ def nth_largest(values: Floats, n: int) -> float:
     >>> nth_largest(np.array([0.1, 0.9, 0.5, 0.9]), 3)
     0.5
     """
-    top = np.full(n, -np.inf)  # from the largest down
+    top = np.empty(n)  # from the largest down
+    for place in range(n):
+        top[place] = -np.inf
     for i in range(values.size):
         x, place = values[i], n - 1
         if x > top[place]:

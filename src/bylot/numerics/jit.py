@@ -1,17 +1,29 @@
-"""The decorators that compile numerics, and a disk cache that cannot be stale."""
+"""The decorators that compile numerics: `jit`, `jit_scalar`, `jit_inline` and `jit_entry`.
 
-import hashlib
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, TypeVar
+numba compiles every function to machine code of its own, and all that it calls once more into it.
+Here only entries, the functions that Python calls, become machine code. What they call is kept as
+intermediate code, linked into the entry and optimised once, as a part of it.
+"""
+
+import functools
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, ClassVar, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core.caching import UserProvidedCacheLocator
+from numba import _dynfunc
+from numba.core import event
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.lowering import Lower
+from numba.core.typed_passes import NativeLowering
+
+from bylot._text import announce_if_slow
+from bylot.numerics.compile_cache import make_cache
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -19,91 +31,161 @@ Bools = npt.NDArray[np.bool_]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-COMPILED_PARTS = ("numerics", "policies", "simulation.py")
-"""The parts of the package that contain compiled code; other parts change without recompiling."""
+
+class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The intermediate code of one function, for the entries that it is linked into."""
+
+    def finalize(self) -> None:
+        """Neither optimise it nor make machine code of it: the entries do."""
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """As numba does, but only functions that have a body."""
+        ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                manager, builder = self._codegen._function_pass_manager()
+                manager.run(function, builder)
+
+    def list_libraries(self) -> list[Any]:
+        """List it and all libraries that its code needs."""
+        return list(dict.fromkeys([self, *self._linking_libraries]))
 
 
-def list_sources(package: Path, parts: Iterable[str]) -> list[Path]:
-    """List the Python files of parts of a package: modules, and all files of folders."""
-    places = [package / part for part in parts]
-    return sorted(
-        path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))
-    )
+@register_pass(mutates_CFG=True, analysis_only=False)
+class LinkedLowering(NativeLowering):  # type: ignore[misc]
+    """The last step of compilation for a function that only compiled code calls."""
+
+    _name = "linked_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        """Write intermediate code, and register it under a function that Python must not call."""
+        target, name = state.targetctx, state.func_id.func_qualname
+        state.library = LinkedLibrary(target.codegen(), name)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        state.library.finalize()
+        done = state.cr
+        module = done.fndesc.lookup_module()
+        key = _dynfunc.make_function(module, name, "", 0, done.env, (state.library,))
+        target.insert_user_function(key, done.fndesc, state.library.list_libraries())
+        state.cr = done._replace(cfunc=key)
+        return True
 
 
-def fingerprint_sources() -> str:
-    """Digest of the contents of all compiled sources.
+class NoCode(Lower):  # type: ignore[misc]
+    """Writes no intermediate code."""
 
-    numba invalidates a cached function when its own file changes, but not when a function that it
-    calls changes. One cache folder per digest cannot be stale.
+    call_helper = None
+
+    def lower(self) -> None:
+        """Leave the function empty."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class InlinedLowering(LinkedLowering):
+    """The last step for a function that numba inlines: of it, only the types are needed."""
+
+    _name = "inlined_lowering"
+    lowering_class = NoCode
+
+
+class LinkedCompiler(CompilerBase):  # type: ignore[misc]
+    """numba's compiler with another last step."""
+
+    last_step: ClassVar[type[LinkedLowering]] = LinkedLowering
+
+    def define_pipelines(self) -> list[Any]:
+        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.passes = [
+            (self.last_step if one is NativeLowering else one, text)
+            for one, text in pipeline.passes
+        ]
+        pipeline.finalize()
+        return [pipeline]
+
+
+class InlinedCompiler(LinkedCompiler):
+    """numba's compiler up to the types."""
+
+    last_step = InlinedLowering
+
+
+STRICT_OPTIONS = {
+    "nopython": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+}
+"""No Python fallback, no GIL, strict IEEE arithmetic.
+
+Strict arithmetic (no fastmath) makes the simulator's loop and the router's single calls agree to
+the last bit, whatever the compiler inlines.
+"""
+
+LINKED_OPTIONS = {
+    **STRICT_OPTIONS,
+    "no_cpython_wrapper": True,
+    "pipeline_class": LinkedCompiler,
+}
+"""For functions that only compiled code calls."""
+
+INLINED_OPTIONS = {**LINKED_OPTIONS, "pipeline_class": InlinedCompiler}
+"""For overloads that numba inlines."""
+
+
+class CompiledFunction:
+    """A compiled function: intermediate code for compiled callers, and an entry for Python.
+
+    Each is made when it is first needed.
     """
-    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
-    for path in list_sources(PACKAGE_FOLDER, COMPILED_PARTS):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(PACKAGE_FOLDER)} {len(content)}\n".encode() + content)
-    return digest.hexdigest()[:16]
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.entry(*args, **named)
+
+    def __reduce__(self) -> str:
+        return str(self.py_func.__qualname__)
+
+    @functools.cached_property
+    def entry(self) -> Any:
+        """The function that Python calls."""
+        return jit_entry(self.py_func)
+
+    @functools.cached_property
+    def linked(self) -> Any:
+        """The function that compiled code calls."""
+        return numba.jit(**LINKED_OPTIONS)(self.py_func)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """How numba finds out what a global is."""
+        return self.linked._numba_type_
 
 
-def find_cache_folder() -> str | None:
-    """Find the first writable folder: $NUMBA_CACHE_DIR, the user's cache, the temporary folder."""
-    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    spare = Path(tempfile.gettempdir()) / f"bylot-{os.getuid() if hasattr(os, 'getuid') else 0}"
-    for base in [Path(given)] if given else [Path(user) / "bylot", spare]:
-        folder = base / "compiled" / fingerprint_sources()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if base == spare:  # a shared parent folder, and the code in it will run
-                base.chmod(0o700)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-            for entry in folder.rglob("*.nb?"):
-                if entry.stat().st_size == 0:  # left by a full disk or a crash
-                    entry.unlink()
-            return str(folder)
-        except OSError:
-            continue
-    return None
+def jit(function: FunctionT) -> FunctionT:
+    """Compile a function that compiled code calls, and Python from time to time."""
+    return CompiledFunction(function)  # type: ignore[return-value]
 
 
-CACHE_FOLDER = find_cache_folder()
+def jit_scalar(function: FunctionT) -> FunctionT:
+    """Compile a function of a few operations for compiled callers; Python runs its source."""
+    compiled = CompiledFunction(function)
+    compiled.entry = function
+    return compiled  # type: ignore[return-value]
 
 
-class SharedCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """Names cache folders by package, not by path: equal sources share compiled code."""
-
-    @classmethod
-    def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """Folder of a source file below the cache folder."""
-        return "_".join(Path(py_file).resolve().relative_to(PACKAGE_FOLDER).parts[:-1]) or "bylot"
-
-    @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> Any:
-        """Locator for functions of this package; None for those of others."""
-        inside = Path(py_file).resolve().is_relative_to(PACKAGE_FOLDER)
-        return super().from_function(py_func, py_file) if inside else None
-
-
-CACHE_LOCATORS = f"{__name__}.SharedCacheLocator,UserProvidedCacheLocator"
-
-
-def jit(function: FunctionT, **options: str) -> FunctionT:
-    """Compile a function: no GIL, no Python fallback, strict IEEE arithmetic, cached on disk.
-
-    Strict arithmetic (no fastmath) makes the simulator's loop and the router's single calls agree
-    to the last bit, whatever the compiler inlines.
-    """
-    # numba reads its settings when it decorates a function: other packages keep theirs.
-    config = numba.config
-    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
-    config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = CACHE_FOLDER or "", CACHE_LOCATORS
-    try:
-        cache = CACHE_FOLDER is not None
-        decorate = numba.njit(nogil=True, error_model="numpy", cache=cache, **options)
-        return decorate(function)  # type: ignore[no-any-return]
-    finally:
-        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
+def jit_entry(function: FunctionT, **options: str) -> FunctionT:
+    """Compile a function that Python calls often; its machine code is cached on disk."""
+    entry = numba.jit(**STRICT_OPTIONS, **options)(function)
+    cache = make_cache(function)
+    if cache is not None:
+        entry._cache = cache
+    return entry  # type: ignore[no-any-return]
 
 
 def jit_inline(function: FunctionT) -> FunctionT:
@@ -111,4 +193,37 @@ def jit_inline(function: FunctionT) -> FunctionT:
 
     A call would count a reference for every array argument, which costs more than the work.
     """
-    return jit(function, inline="always")
+    return jit_entry(function, inline="always")
+
+
+class CompilationListener(event.Listener):  # type: ignore[misc]
+    """Calls a function when numba first compiles something."""
+
+    def __init__(self, on_first: Callable[[], Any]) -> None:
+        self.on_first, self.begun = on_first, False
+
+    def on_start(self, event: Any) -> None:
+        if not self.begun:
+            self.begun = True
+            self.on_first()
+
+    def on_end(self, event: Any) -> None:
+        """Wait for the end of the block, not of one function."""
+
+
+@contextmanager
+def announce_compilation(name: str, after_s: float = 3.0) -> Iterator[None]:
+    """Print what the user is waiting for, if this block compiles and takes longer than this."""
+    line = f"... compiling {name}, once for this version on this machine"
+    wait = announce_if_slow(line, after_s)
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            stack.enter_context(wait)
+            if gc.isenabled():  # compilation makes many objects that live, and hardly any cycles
+                gc.disable()
+                stack.callback(gc.enable)
+
+        listener = CompilationListener(begin)
+        with event.install_listener("numba:compile", listener):
+            yield

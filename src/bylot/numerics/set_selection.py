@@ -44,6 +44,15 @@ def fill_draws_from_set(draws: Ints, members: Ints) -> None:
 
 
 @jit
+def count_available(available: Bools) -> int:
+    """Count the experts of a mask that is not empty."""
+    count = 0
+    for i in range(available.size):
+        count += available[i]
+    return count
+
+
+@jit
 def repeat_members(chosen: Ints, found: int) -> None:
     """Fill the rest of a panel by repeating the first `found` members."""
     for j in range(found, chosen.size):

@@ -14,7 +14,7 @@ import numpy as np
 from numba.extending import overload
 
 from bylot.distributions import IidSets, PanelDistribution
-from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.jit import INLINED_OPTIONS, LINKED_OPTIONS, Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
 from bylot.policies.validation import SettingKind, check_settings
@@ -103,19 +103,20 @@ def compute_inclusion_compiled(rule: Any, state: Any, ticket: Ticket) -> Floats:
 STEP_BODIES: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
 
 
-def dispatch_by_type(generic: Callable[..., Any], **options: str) -> None:
+def dispatch_by_type(generic: Callable[..., Any], inline: bool = False) -> None:
     """Let compiled code pick the body of a function by the *type* of its first argument.
 
     A loop over such steps can be cached on disk, which one that takes them as arguments cannot.
     """
+    how = ("always", INLINED_OPTIONS) if inline else ("never", LINKED_OPTIONS)
 
-    @overload(generic, strict=False, **options)  # type: ignore[untyped-decorator]
+    @overload(generic, inline=how[0], jit_options=how[1], strict=False)  # type: ignore[untyped-decorator]
     def find_body(rule: Any, *others: Any) -> Any:
         return STEP_BODIES[generic, rule.instance_class]
 
 
 for generic_step in (decide, learn, compute_distribution, compute_inclusion):
-    dispatch_by_type(generic_step, inline="always")
+    dispatch_by_type(generic_step, inline=True)
 
 
 def step(generic: Callable[..., Any], rule: type) -> Callable[[StepBody], StepBody]:
@@ -160,8 +161,9 @@ def has_valid_counts(visits: Ints, drawn: Ints) -> bool:
 @jit
 def compute_shares(amounts: Any) -> Floats:
     """Amounts over their sum; equal shares if that is 0."""
-    total = amounts.sum()
-    shares = np.empty(amounts.size)
+    total, shares = 0.0, np.empty(amounts.size)
+    for i in range(amounts.size):
+        total += amounts[i]
     for i in range(amounts.size):
         shares[i] = amounts[i] / total if total > 0 else 1.0 / amounts.size
     return shares

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_scalar
 from bylot.policies.base import BoundPolicy, ProblemChange
 from bylot.policies.constraint_rows import ConstraintRows, compute_row_units
 from bylot.policies.fallback_schedule import SUM_TOLERANCE, FallbackSchedule
@@ -68,18 +68,16 @@ def open_budget(guard: Guard) -> Budget:
     )
 
 
-@jit
-def bound_schedule_cost(guard: Guard, n: int, place: int, j: int) -> float:
+@jit_scalar
+def bound_schedule_cost(n: int, mean: float, ahead: float) -> float:
     """The most that n rounds of the schedule from a place on can cost at any time: n F + ahead."""
-    plan = guard.schedule
-    return n * plan.mean[j] + plan.ahead[place, j] if n > 0 else 0.0
+    return n * mean + ahead if n > 0 else 0.0
 
 
-@jit
-def compute_allowance(guard: Guard, j: int) -> float:
+@jit_scalar
+def compute_allowance(period: int, b: float) -> float:
     """What a period may cost under a limit, P b, up to rounding."""
-    b = guard.b[j]
-    return float(guard.period * b + SUM_TOLERANCE * guard.period * abs(b))
+    return float(period * b + SUM_TOLERANCE * period * abs(b))
 
 
 @jit
@@ -91,7 +89,7 @@ def book_round(guard: Guard, budget: Budget, cost: Floats) -> None:
     if budget.left[0] == 0:
         budget.left[0] = guard.period
         for j in range(cost.size):
-            budget.missed[j] += budget.spent[j] > compute_allowance(guard, j)
+            budget.missed[j] += budget.spent[j] > compute_allowance(guard.period, guard.b[j])
             budget.spent[j] = 0.0
 
 
@@ -130,10 +128,11 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     left, place = int(budget.left[0]), int(budget.place[0])
     played, least = guard.period - left, compute_min_panel_costs(guard, problem.draws)
     bounds = state.bounds if played else guard.b  # a new period has none in force yet
-    limits = []
+    limits, ahead = [], guard.schedule.ahead[place]
     for j, spent in enumerate(budget.spent):
-        most, short = compute_allowance(guard, j), bool(budget.short[j])
-        reach = bool(spent + bound_schedule_cost(guard, left, place, j) <= most) and not short
+        most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
+        later = bound_schedule_cost(left, guard.schedule.mean[j], ahead[j])
+        reach = bool(spent + later <= most) and not short
         mean = float(spent * unit[j] / played + 0.0) if played else None
         lost = not reach and bool(spent + left * least[j] > most)
         in_force = float(bounds[j] * unit[j] + 0.0)

@@ -4,6 +4,7 @@ Passing some thirty arrays takes longer than a decision; a `CompiledHandle` is p
 pointer. It holds the arrays of the NamedTuples that it was made from, not copies.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,16 +12,10 @@ from numba import types
 from numba.experimental import structref
 
 from bylot.numerics.iid_sets import add_expected_costs
-from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_entry
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost
-from bylot.policies.base import (
-    Ticket,
-    compute_distribution_compiled,
-    compute_inclusion,
-    decide,
-    learn,
-)
+from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn
 from bylot.policies.iid_draws import compute_iid_propensity
 
 
@@ -61,7 +56,7 @@ class CompiledHandle(structref.StructRefProxy):  # type: ignore[misc]
 structref.define_proxy(CompiledHandle, CompiledHandleType, ["rule", "state", "totals", "costs"])
 
 
-@jit
+@jit_entry
 def make_compiled_handle(rule: Any, state: Any, totals: Totals, costs: Floats) -> CompiledHandle:
     """Make a handle; the constructor of numba's proxy would be compiled again in every process."""
     return CompiledHandle(rule, state, totals, costs)
@@ -76,7 +71,7 @@ class BookedDecision(NamedTuple):
     propensity: float  # of the panel; NaN if the policy does not know it
 
 
-@jit
+@jit_entry
 def decide_and_book(
     handle: Any, context: int, seed: int, t: int, available: Bools
 ) -> BookedDecision:
@@ -88,14 +83,17 @@ def decide_and_book(
     add_expected_costs(costs[1], handle.costs, inclusion)
     add_to_totals(handle.totals, costs)
     propensity, q = ticket.propensity, ticket.draw_probabilities
-    if np.isnan(propensity) and q.size > 0:
+    if math.isnan(propensity) and q.size > 0:
         propensity = compute_iid_propensity(q, ticket.draws)
     if propensity > 1.0:  # the exponential of a rounded logarithm may be
         propensity = 1.0
-    return BookedDecision(ticket, costs, inclusion[ticket.draws], propensity)
+    of_draws = np.empty(ticket.draws.size)
+    for j in range(of_draws.size):
+        of_draws[j] = inclusion[ticket.draws[j]]
+    return BookedDecision(ticket, costs, of_draws, propensity)
 
 
-@jit
+@jit_entry
 def learn_reward(handle: Any, ticket: Ticket, value: float, low: float, high: float) -> None:
     """Add a reward to the totals, and let the policy learn from it on the scale [0, 1]."""
     learn(handle.rule, handle.state, ticket, (value - low) / (high - low))
@@ -103,13 +101,15 @@ def learn_reward(handle: Any, ticket: Ticket, value: float, low: float, high: fl
     handle.totals.total[0] += value
 
 
-@jit
+@jit_entry
 def average_distribution(handle: Any, weights: Floats, available: Bools) -> Floats:
     """sum_x w_x q_x / sum_x w_x over the first contexts, as many as there are weights."""
-    mean, total = np.zeros(handle.costs.shape[1]), weights.sum()
+    mean, total = np.zeros(handle.costs.shape[1]), 0.0
+    for x in range(weights.size):
+        total += weights[x]
     for x in range(weights.size):
         if weights[x] > 0.0:
-            q = compute_distribution_compiled(handle.rule, handle.state, x, available)
+            q = compute_distribution(handle.rule, handle.state, x, available)
             for i in range(mean.size):
                 mean[i] += weights[x] / total * q[i]
     return mean

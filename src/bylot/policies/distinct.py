@@ -8,7 +8,7 @@ guard keeps the realised cost inside the limits.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +26,11 @@ from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import COIN_STREAM, PANEL_STREAM, RngKey, RngStream, draw_uniforms
-from bylot.numerics.set_selection import fill_draws_from_set
+from bylot.numerics.set_selection import count_available, fill_draws_from_set
 from bylot.policies import base, mirror_ascent
 from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
 from bylot.policies.budget import DEFAULT_PACE, Budget, Guard, Pace, fill_paced_bounds, make_pace
-from bylot.policies.constraint_rows import solve_max_entropy
+from bylot.policies.constraint_rows import ConstraintRows, solve_max_entropy
 from bylot.policies.guard import (
     bind_guard,
     check_full_panels,
@@ -97,41 +97,48 @@ def make_tables(theta: Floats, m: int) -> SetTables:
     return made
 
 
-@jit
-def get_tables(state: DistinctState, x: int) -> SetTables:
+@jit_inline
+def get_tables(state: Any, x: int) -> SetTables:
     """The distribution of a context: views into the state."""
     return SetTables(state.theta[x], state.table[x], state.coins[x], state.pi[x], state.log_z[x])
 
 
 @jit
-def refresh_all_contexts(state: DistinctState, m: int) -> None:
-    """Compute what follows from theta in every context."""
-    for x in range(state.visits.size):
-        refresh_tables(get_tables(state, x), m)
+def refresh_all_contexts(tables: SetTables, m: int) -> None:
+    """Compute what follows from theta in every context: arrays have an axis more, of contexts."""
+    for x in range(tables.theta.shape[0]):
+        refresh_tables(get_tables(tables, x), m)
 
 
 @jit
-def move_distinct(rule: DistinctRule, state: DistinctState, x: int) -> None:
+def move_distinct(
+    here: SetTables,
+    gradient: mirror_ascent.GradientState,
+    multipliers: mirror_ascent.MultiplierAverage,
+    x: int,
+    m: int,
+    ascent: mirror_ascent.AscentSettings,
+    rows: ConstraintRows,
+    eps: float,
+    p0: Floats,
+) -> None:
     """One step of mirror ascent, projected onto the bounds in force.
 
     The gradient in the inclusion probabilities is Cov^-1 times that in theta, with
     Cov ~ diag c - c c' / sum c: on the tangent space it is g / c (`fill_covariance_diagonal`).
     c = pi (1 - pi), right for large sets only, would lead to a suboptimal point.
     """
-    here, gradient, guard = get_tables(state, x), state.gradient, rule.guard
     theta, pi = here.theta, here.pi
-    spread, g = np.empty(pi.size), gradient.g[x]
-    fill_covariance_diagonal(spread, pi, rule.members)
+    spread, g, lam = np.empty(pi.size), gradient.g[x], np.empty(rows.b.size)
+    fill_covariance_diagonal(spread, pi, m)
     for i in range(spread.size):
         g[i] = g[i] / spread[i] if spread[i] > NO_CHOICE_VARIANCE else 0.0
-    top = nth_largest(theta, rule.members)
+    top = nth_largest(theta, m)
     mirror_ascent.clamp_logits(theta, top, MIN_PANEL_LOGIT, MAX_PANEL_LOGIT)
-    s = mirror_ascent.take_ascent_step(theta, rule.ascent, gradient, x, spread)
-    fill_paced_bounds(state.bounds, guard, state.budget, rule.pace)
-    lam, b = np.empty(guard.b.size), state.bounds
-    kl_project(theta, pi, lam, theta, guard.A, b, rule.members, rule.eps, rule.explore.pi)
-    mirror_ascent.add_multipliers(state.multipliers, lam, s)
-    refresh_tables(here, rule.members)
+    s = mirror_ascent.take_ascent_step(theta, ascent, gradient, x, spread)
+    kl_project(theta, pi, lam, theta, rows.A, rows.b, m, eps, p0)
+    mirror_ascent.add_multipliers(multipliers, lam, s)
+    refresh_tables(here, m)
 
 
 @jit
@@ -150,24 +157,37 @@ def compute_mixture_costs(A: Floats, learned: SetTables, explore: SetTables, eps
     return costs
 
 
-@jit
+@jit_inline
 def find_available_distributions(
     rule: DistinctRule, state: DistinctState, x: int, available: Bools
 ) -> tuple[SetTables, SetTables, int]:
-    """The learned and the exploration distribution over available experts, and the set size.
+    """The learned and the exploration distribution over available experts, and the set size."""
+    here, A, b = get_tables(state, x), rule.guard.A, state.bounds
+    return restrict_tables(here, rule.explore, rule.members, rule.eps, A, b, available)
+
+
+@jit
+def restrict_tables(
+    learned: SetTables,
+    explore: SetTables,
+    m: int,
+    eps: float,
+    A: Floats,
+    b: Floats,
+    available: Bools,
+) -> tuple[SetTables, SetTables, int]:
+    """Restrict two distributions to the available experts; an empty mask stands for all.
 
     If renormalising alone would break a bound in force, the former is projected onto the bounds.
     """
-    learned, explore, m = get_tables(state, x), rule.explore, rule.members
     if available.size == 0:
         return learned, explore, m
-    m = min(m, available.sum())
+    m = min(m, count_available(available))
     learned = make_tables(restrict_logits(learned.theta, available), m)
     explore = make_tables(restrict_logits(explore.theta, available), m)
-    A, b = rule.guard.A, state.bounds
-    if is_outside_bounds(compute_mixture_costs(A, learned, explore, rule.eps), b):
+    if is_outside_bounds(compute_mixture_costs(A, learned, explore, eps), b):
         theta, lam = learned.theta, np.empty(b.size)
-        kl_project(theta, learned.pi, lam, theta, A, b, m, rule.eps, explore.pi)
+        kl_project(theta, learned.pi, lam, theta, A, b, m, eps, explore.pi)
         refresh_tables(learned, m)
     return learned, explore, m
 
@@ -208,8 +228,8 @@ def compute_mixture_propensity(
     """
     ours = log_fixed_set_probability(members, learned.theta, learned.log_z[0])
     apart = log_fixed_set_probability(members, explore.theta, explore.log_z[0]) - ours
-    weight = 1.0 / ((1.0 - eps) + eps * np.exp(min(apart, MAX_EXPONENT)))
-    return max(np.exp(ours - np.log(weight)), base.MIN_PROPENSITY), weight
+    weight = 1.0 / ((1.0 - eps) + eps * math.exp(min(apart, MAX_EXPONENT)))
+    return max(math.exp(ours - math.log(weight)), base.MIN_PROPENSITY), weight
 
 
 @step(base.decide, DistinctRule)
@@ -218,7 +238,15 @@ def decide_distinct(
 ) -> Ticket:
     """`decide`: a step every batch, then one set, or the guard's panel in its place."""
     if state.visits[context] % rule.ascent.batch == 0:
-        move_distinct(rule, state, context)  # theta <- KL-project(theta + s g)
+        fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
+        here, rows = get_tables(state, context), ConstraintRows(rule.guard.A, state.bounds)
+        m, p0, gradient, multipliers = (
+            rule.members,
+            rule.explore.pi,
+            state.gradient,
+            state.multipliers,
+        )
+        move_distinct(here, gradient, multipliers, context, m, rule.ascent, rows, rule.eps, p0)
     state.visits[context] += 1
     learned, explore, m = find_available_distributions(rule, state, context, available)
     short = forecast_distinct(rule, state, learned, explore, available.size > 0)
@@ -254,7 +282,7 @@ def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
             g[i] += weight * score[i]
 
 
-@jit
+@jit_inline
 def compute_available_inclusion(
     rule: DistinctRule, state: DistinctState, x: int, available: Bools
 ) -> Floats:
@@ -322,7 +350,7 @@ class Distinct(mirror_ascent.AscentPolicy):
                 float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
             ),
             eps=float(self.eps),
-            explore=make_tables(theta - nth_largest(theta, members), members),
+            explore=make_tables(theta - np.sort(theta)[-members], members),
             pace=make_pace(self.pace, margin, guard.A, members, full=True),
             guard=guard,
         )
@@ -348,7 +376,8 @@ class Distinct(mirror_ascent.AscentPolicy):
         )
 
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
-        refresh_all_contexts(state, rule.members)
+        tables = SetTables(state.theta, state.table, state.coins, state.pi, state.log_z)
+        refresh_all_contexts(tables, rule.members)
 
     def distribution(
         self, rule: DistinctRule, state: DistinctState, context: int, available: Bools

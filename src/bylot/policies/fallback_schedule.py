@@ -75,15 +75,19 @@ def arrange_sets(rounds: Ints, cycle: int) -> Ints:
     does not, as sizes differ by at most one: who needs all rounds has a place, and as no one needs
     more, those still to be asked are enough for every place.
     """
-    total = rounds.sum()
+    total = 0
+    for i in range(rounds.size):
+        total += rounds[i]
     sets = np.empty((cycle, (total + cycle - 1) // cycle), np.int64)
     left, behind, score = rounds.copy(), np.zeros(rounds.size), np.empty(rounds.size)
+    wanted = np.empty(rounds.size, np.bool_)
     for t in range(cycle):
         for i in range(rounds.size):
             behind[i] += rounds[i]
             score[i] = np.inf if left[i] == cycle - t else behind[i]
+            wanted[i] = left[i] > 0
         size = (t + 1) * total // cycle - t * total // cycle
-        members = choose_top_m(score, size, left > 0)
+        members = choose_top_m(score, size, wanted)
         for place in range(size):
             sets[t, place] = members[place]
             left[members[place]] -= 1

@@ -11,7 +11,7 @@ import numpy as np
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
-from bylot.numerics.set_selection import choose_top_m
+from bylot.numerics.set_selection import choose_top_m, count_available
 from bylot.policies.budget import Budget, Guard, book_round, bound_schedule_cost, compute_allowance
 from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
 from bylot.policies.fallback_schedule import (
@@ -92,10 +92,11 @@ def compute_overrun(guard: Guard, budget: Budget, cost: Floats, place: int) -> f
     can rise): by induction from the period's start it is 0 at its end, n = 0, whatever was drawn in
     between.
     """
-    n, total = budget.left[0] - 1, 0.0
+    n, total, plan = budget.left[0] - 1, 0.0, guard.schedule
     for j in range(cost.size):
-        later = bound_schedule_cost(guard, n, place, j)
-        total += max(budget.spent[j] + cost[j] + later - compute_allowance(guard, j), 0.0)
+        later = bound_schedule_cost(n, plan.mean[j], plan.ahead[place, j])
+        most = compute_allowance(guard.period, guard.b[j])
+        total += max(budget.spent[j] + cost[j] + later - most, 0.0)
     return total
 
 
@@ -132,10 +133,13 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
 def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bools) -> Ints:
     """The panel that costs least under the limits that the schedule would miss from here on."""
     n, place, scores = budget.left[0], budget.place[0], np.zeros(guard.A.shape[1])
+    plan = guard.schedule
     for j in range(guard.b.size):
-        if budget.spent[j] + bound_schedule_cost(guard, n, place, j) > compute_allowance(guard, j):
-            scores -= guard.A[j]
-    wanted = min(size, available.sum() if available.size > 0 else scores.size)
+        later = bound_schedule_cost(n, plan.mean[j], plan.ahead[place, j])
+        if budget.spent[j] + later > compute_allowance(guard.period, guard.b[j]):
+            for i in range(scores.size):
+                scores[i] -= guard.A[j, i]
+    wanted = min(size, count_available(available) if available.size > 0 else scores.size)
     members = choose_top_m(scores, wanted, available)
     while not guard.full and wanted > 1 and scores[members[wanted - 1]] <= 0.0:
         wanted -= 1
@@ -158,7 +162,7 @@ def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floa
     """
     some, n = False, budget.left[0]
     for j in range(bounds.size):
-        needed = (compute_allowance(guard, j) - budget.spent[j]) / n
+        needed = (compute_allowance(guard.period, guard.b[j]) - budget.spent[j]) / n
         budget.short[j] = costs[j] > max(bounds[j], needed) + LIMIT_TOLERANCE
         some |= budget.short[j]
     budget.alarm[0] = some

@@ -16,7 +16,11 @@ import numpy as np
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
-from bylot.numerics.set_selection import choose_greedy_set, fill_draws_from_set
+from bylot.numerics.set_selection import (
+    choose_greedy_set,
+    count_available,
+    fill_draws_from_set,
+)
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
 from bylot.policies import base
 from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, compute_inclusion, learn, step
@@ -160,7 +164,7 @@ def sample_panel(
     fill_expert_prices(prices, state.dual_prices, rule.A)
     for i in range(b.size):
         b[i] = np.exp(min(max(b[i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
-    size = m if available.size == 0 else min(m, available.sum())
+    size = m if available.size == 0 else min(m, count_available(available))
     return choose_greedy_set(b, prices, size, available), s
 
 
@@ -182,7 +186,7 @@ def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools)
     """Mark the limits that the available experts cannot satisfy, if some are unavailable."""
     guard, budget, bounds = rule.explorer.guard, state.explorer.budget, state.explorer.bounds
     if available.size > 0:
-        m, costs = min(rule.explorer.members, available.sum()), np.zeros(bounds.size)
+        m, costs = min(rule.explorer.members, count_available(available)), np.zeros(bounds.size)
         for j in range(bounds.size):  # of the cheapest m, under each row by itself
             costs[j] = np.sort(guard.A[j][available])[:m].sum()
         forecast_shortfall(guard, budget, costs, bounds)

@@ -10,6 +10,7 @@ from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import DRAW_STREAM, RngKey
 from bylot.numerics.sampling import choose_random_experts
+from bylot.numerics.set_selection import count_available
 from bylot.policies import base
 from bylot.policies.base import Ticket, step
 from bylot.problem import Problem
@@ -31,7 +32,7 @@ class RandomState(NamedTuple):
 @jit
 def compute_equal_inclusion(rule: RandomRule, available: Bools) -> Floats:
     """(K,) inclusion probabilities: min(1, M / n) for each of the n available experts."""
-    n, p = rule.size if available.size == 0 else available.sum(), np.zeros(rule.size)
+    n, p = rule.size if available.size == 0 else count_available(available), np.zeros(rule.size)
     for i in range(rule.size):
         if available.size == 0 or available[i]:
             p[i] = min(1.0, rule.draws / n)
@@ -41,7 +42,7 @@ def compute_equal_inclusion(rule: RandomRule, available: Bools) -> Floats:
 @jit
 def compute_uniform_propensity(rule: RandomRule, available: Bools) -> float:
     """1 / C(n, M) for n available experts; 1 if they are no more than M."""
-    n, propensity = rule.size if available.size == 0 else available.sum(), 1.0
+    n, propensity = rule.size if available.size == 0 else count_available(available), 1.0
     for j in range(min(rule.draws, n)):
         propensity *= (min(rule.draws, n) - j) / (n - j)
     return max(propensity, base.MIN_PROPENSITY)

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from bylot._text import announce_if_slow
 from bylot.errors import DecisionError, PolicyError, RewardError
-from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies import compiled_handle as compiled
-from bylot.policies.base import BoundPolicy, Policy, Ticket, compute_distribution, has_same_pool
+from bylot.policies.base import BoundPolicy, Policy, Ticket, has_same_pool
 from bylot.policies.budget import cancel_round, correct_spend, count_played_rounds, report_budget
 from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
 from bylot.problem import Problem
@@ -70,10 +69,11 @@ class RouterCore:
         self.uncounted = UncountedDecisions()
         self.period = PeriodStart(0, 0)
         self.skipped: list[int] = []
-        rule = policy.bind(problem, run.horizon) if rule is None else rule
-        totals = compiled.make_totals(len(problem.costs))
-        self._bind(problem, rule, policy.start(rule, rows), totals)
-        self._compile()
+        with announce_compilation(policy.name):
+            rule = policy.bind(problem, run.horizon) if rule is None else rule
+            totals = compiled.make_totals(len(problem.costs))
+            self._bind(problem, rule, policy.start(rule, rows), totals)
+            self._compile()
 
     def _bind(self, problem: Problem, rule: Any, state: Any, totals: compiled.Totals) -> None:
         """Bind to a problem and rebuild derived tables."""
@@ -88,16 +88,17 @@ class RouterCore:
         self._handle = compiled.make_compiled_handle(self.rule, state, self.totals, self._costs)
 
     def _compile(self) -> None:
-        """Compile now, on a scratch state, so that no request has to wait for it."""
+        """Compile now, on a scratch state, so that no decision or reward has to wait for it.
+
+        What a status needs is compiled with the first one.
+        """
         kind = self._handle._numba_type_
         if kind in COMPILED_HANDLE_TYPES:
             return
         low, high = self.run.low, self.run.high
         scratch = self._make_scratch_handle(self.policy.start(self.rule))
-        with announce_if_slow("... compiling, once for this version on this machine"):
-            ticket = compiled.decide_and_book(scratch, 0, 0, 0, ALL_AVAILABLE).ticket
-            compiled.learn_reward(scratch, ticket, low, low, high)
-            self.status()
+        ticket = compiled.decide_and_book(scratch, 0, 0, 0, ALL_AVAILABLE).ticket
+        compiled.learn_reward(scratch, ticket, low, low, high)
         COMPILED_HANDLE_TYPES.add(kind)
 
     def _make_scratch_handle(self, state: Any) -> Any:
@@ -333,10 +334,16 @@ class RouterCore:
             statuses.ContextDistribution(
                 labels[x],
                 int(visits[x]),
-                compute_distribution(self.rule, self.state, x, available).tolist(),
+                self._compute_distribution(x, available).tolist(),
             )
             for x in most
         )
+
+    def _compute_distribution(self, x: int, available: Bools) -> Floats:
+        """The distribution over the available experts in one context."""
+        alone = np.zeros(x + 1)
+        alone[x] = 1.0
+        return compiled.average_distribution(self._handle, alone, available)
 
     def name_costs(self, sums: Floats) -> dict[str, float]:
         """Numbers under the names of the costs."""

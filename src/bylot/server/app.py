@@ -107,7 +107,7 @@ class ServerApp:
 def compile_default_policy() -> None:
     """Load the default policy, or compile it the first time, before the first router needs it."""
     start = time.monotonic()
-    Router(Problem(["a", "b"], {"cost": [1.0, 2.0]}, [at_most("cost", 2.0)], draws=1))
+    Router(Problem(["a", "b"], {"cost": [1.0, 2.0]}, [at_most("cost", 2.0)], draws=1)).status()
     log.info("the default policy is ready after %.1f s", time.monotonic() - start)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bylot._text import announce_if_slow, format_table, print_progress
+from bylot._text import format_table, print_progress
 from bylot.errors import BylotWarning, PolicyError
 from bylot.harness import play_cell, summarize_play
 from bylot.parallel import ThreadEngine, show_progress
@@ -75,8 +75,7 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     given: dict[str, Any] = {"rounds": rounds, "seed": seed, "horizon": plan.horizon}
     for n, spec in enumerate(plan.policies, 1):
         print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
-        wait = announce_if_slow("    compiling it; half a minute or more, once per machine")
-        with wait, warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             played = play_cell(plan.problem, plan.environments[seed], spec, **given)
         if isinstance(played, PolicyError):

@@ -1,0 +1,60 @@
+"""`bylot compile`: compile policies ahead of their first use, for images and test machines."""
+
+import argparse
+import time
+from typing import Any
+
+from bylot.cli.options import add_verb, print_result, split_policies
+from bylot.errors import BylotError
+
+DEFAULT_POLICIES = "auto"
+ALL_POLICIES = "all"
+
+
+def add(verbs: Any) -> None:
+    verb = add_verb(
+        verbs,
+        "compile",
+        run_compile,
+        "compile policies ahead of their first use",
+        "Compile policies for routers and simulations, so that their first use on this machine, or "
+        "in an image built with this command, does not wait. The result is kept in "
+        "$NUMBA_CACHE_DIR, else in the user's cache, for this version and this kind of processor. "
+        "Seconds per policy are printed on standard error.",
+    )
+    text = "policies to compile, comma-separated, or all: {policies}"
+    verb.add_argument("--policies", default=DEFAULT_POLICIES, metavar="NAMES", help=text)
+    verb.add_json()
+
+
+def run_compile(given: argparse.Namespace) -> None:
+    from bylot._text import print_progress
+    from bylot.numerics.compile_cache import CACHE_FOLDER
+    from bylot.policies import POLICIES, find_policy
+
+    if CACHE_FOLDER is None:
+        remedy = "set NUMBA_CACHE_DIR to a folder that can be written to"
+        raise BylotError("there is no folder to keep compiled code in", remedy=remedy)
+    names = list(POLICIES) if given.policies == ALL_POLICIES else split_policies(given.policies)
+    for name in names:
+        find_policy(name)  # an unknown name is an error before the first one is compiled
+    seconds = {}
+    for n, name in enumerate(names, 1):
+        start = time.monotonic()
+        compile_policy(name)
+        seconds[name] = round(time.monotonic() - start, 1)
+        print_progress(f"... {name}, {n} of {len(names)}: {seconds[name]} s")
+    data = {"folder": CACHE_FOLDER, "seconds": seconds}
+    print_result(given, data, f"{len(names)} compiled into {CACHE_FOLDER}")
+
+
+def compile_policy(name: str) -> None:
+    """Play one round with a router and one in a simulation, which compiles every step of both."""
+    from bylot import Problem, Router, at_most, simulate
+    from bylot.environments import Noisy
+
+    problem = Problem(["a", "b", "c"], {"cost": [1.0, 2.0, 3.0]}, [at_most("cost", 4.0)], draws=2)
+    router = Router(problem, name)
+    router.reward(router.decide().id, 0.5)
+    router.status()
+    simulate(problem, Noisy([[0.2, 0.5, 0.8]]), name, rounds=1)

@@ -1,0 +1,180 @@
+"""The disk cache of compiled code: a folder that is never stale, pruned, and private to its owner.
+
+Compiling is left to `jit`.
+"""
+
+import functools
+import hashlib
+import inspect
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+
+PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
+COMPILED_PARTS = ("numerics", "policies", "simulation.py")
+"""The parts of the package that contain compiled code; other parts change without recompiling."""
+
+MAX_UNUSED_S = 30 * 86_400.0  # after which the cache of another version is removed
+MAX_CACHED_VERSIONS = 32
+USE_NOTED_S = 86_400.0  # how exactly the last use of a folder is known
+DIGEST_LENGTH = 16
+
+
+def list_sources(package: Path, parts: Iterable[str]) -> list[Path]:
+    """List the Python files of parts of a package: modules, and all files of folders."""
+    places = [package / part for part in parts]
+    return sorted(
+        path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))
+    )
+
+
+def fingerprint_sources() -> str:
+    """Digest of the contents of all compiled sources.
+
+    numba invalidates a cached function when its own file changes, but not when a function that it
+    calls changes. One cache folder per digest cannot be stale.
+    """
+    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
+    for path in list_sources(PACKAGE_FOLDER, COMPILED_PARTS):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(PACKAGE_FOLDER)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+def find_cache_folder() -> str | None:
+    """Find the first usable folder: $NUMBA_CACHE_DIR, the user's cache, the temporary folder.
+
+    A folder that was filled before, such as one in an image, need not be writable.
+    """
+    given, user = os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    if given:
+        return prepare_folder(Path(given), given=True)
+    own = Path(user or os.path.expanduser("~/.cache")) / "bylot"
+    spare = Path(tempfile.gettempdir()) / f"bylot-{get_user_id()}"
+    return prepare_folder(own, given=False) or prepare_folder(spare, given=False)
+
+
+def prepare_folder(base: Path, *, given: bool) -> str | None:
+    """Make the folder of these sources below a base, and note its use; None if that is unusable.
+
+    The code in it will run: a base that the user has not given must be the user's own.
+    """
+    folder = base / "compiled" / fingerprint_sources()
+    try:
+        base.mkdir(mode=0o777 if given else 0o700, parents=True, exist_ok=True)
+        if not (given or is_private(base)):
+            return None
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            prune_versions(folder)
+        if time.time() - folder.stat().st_mtime > USE_NOTED_S:
+            with suppress(OSError):  # it may belong to somebody else, as in an image
+                os.utime(folder)
+        filled = any(folder.iterdir())
+        return str(folder) if filled or os.access(folder, os.W_OK) else None
+    except OSError:
+        return None
+
+
+def get_user_id() -> int:
+    """The number of this user; 0 on systems without."""
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def is_private(base: Path) -> bool:
+    """Is it a folder of this user, not a link to one? Others lose the right to write into it."""
+    if not hasattr(os, "getuid"):
+        return True
+    found = os.lstat(base)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        return False
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        base.chmod(0o700)
+    return True
+
+
+def prune_versions(folder: Path) -> None:
+    """Remove the caches of other versions that were not used for long, and the oldest of many."""
+    last_use = {}
+    for other in folder.parent.iterdir():
+        with suppress(OSError):
+            if other != folder and len(other.name) == DIGEST_LENGTH and not other.is_symlink():
+                last_use[other] = other.stat().st_mtime
+    newest = sorted(last_use, key=lambda other: -last_use[other])
+    for rank, other in enumerate(newest, 2):  # this version is the first
+        if rank > MAX_CACHED_VERSIONS or time.time() - last_use[other] > MAX_UNUSED_S:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+CACHE_FOLDER = find_cache_folder()
+
+
+@functools.cache
+def locate_entries(py_file: str) -> str:
+    """Folder of the entries of a source file; equal sources anywhere share compiled code."""
+    path = Path(py_file).resolve()
+    if path.is_relative_to(PACKAGE_FOLDER):
+        part = "_".join(path.relative_to(PACKAGE_FOLDER).parts[:-1]) or "bylot"
+    else:
+        part = UserProvidedCacheLocator.get_suitable_cache_subpath(py_file)
+    folder = os.path.join(CACHE_FOLDER or "", part)
+    with suppress(OSError):  # read-only, and perhaps filled before
+        os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+class SharedCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Says where numba keeps the compiled code of a function."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file, self._lineno = py_file, py_func.__code__.co_firstlineno
+        self._cache_path = locate_entries(py_file)
+
+    def ensure_cache_path(self) -> None:
+        """Nothing to do: `locate_entries` has made the folder."""
+
+
+class SharedCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    """Names the entries of a function, without numba's settings, which other packages share."""
+
+    def __init__(self, py_func: Any) -> None:
+        py_file = inspect.getfile(py_func)
+        self._lineno = py_func.__code__.co_firstlineno
+        self._locator = SharedCacheLocator(py_func, py_file)
+        name = f"{Path(py_file).stem}.{py_func.__qualname__}"
+        self._filename_base = self.get_filename_base(name, getattr(sys, "abiflags", ""))
+
+
+class SharedCache(FunctionCache):  # type: ignore[misc]
+    """A cache that cannot fail: what a full disk or a crash has damaged is compiled again."""
+
+    _impl_class = SharedCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # unpickling damaged data can raise anything
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def make_cache(function: Any) -> SharedCache | None:
+    """The cache of a function; None without a folder or a source file."""
+    if CACHE_FOLDER is None or not os.path.exists(inspect.getfile(function)):
+        return None
+    return SharedCache(function)
