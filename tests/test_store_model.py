@@ -40,9 +40,10 @@ class Model:
         self.state.logs[number] = [first._replace(router=number)]
         return self.state.rows[number]
 
-    def delete(self, router: int) -> None:
+    def delete(self, router: int) -> bool:
         for table in (self.state.rows, self.state.logs, self.state.snapshots, self.state.leases):
             table.pop(router, None)
+        return False
 
     def find(self, name: str) -> RouterRow | None:
         return next((row for row in self.state.rows.values() if row.name == name), None)

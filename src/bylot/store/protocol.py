@@ -241,13 +241,16 @@ class Store(ABC):
             execute("DELETE FROM routers WHERE number = ?", router)
             for table in ("snapshots", "leases"):
                 execute(f"DELETE FROM {table} WHERE router = ?", router)
-        return self.delete_events(router)
+            return self._delete_some_events(execute, router)
 
     def delete_events(self, router: int) -> bool:
         """Delete the next part of the log of a deleted router; whether more is left."""
-        most = MAX_EVENTS_PER_DELETE
         with self._transaction() as execute:
-            return bool(execute(DELETE_EVENTS_SQL, router, router, most).rowcount == most)
+            return self._delete_some_events(execute, router)
+
+    def _delete_some_events(self, execute: Execute, router: int) -> bool:
+        most = MAX_EVENTS_PER_DELETE
+        return bool(execute(DELETE_EVENTS_SQL, router, router, most).rowcount == most)
 
     def deleted_logs(self) -> list[int]:
         """The numbers of deleted routers of whose logs a part is left."""
