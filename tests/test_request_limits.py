@@ -219,7 +219,7 @@ def test_a_rate_limit_refills_with_time_and_a_batch_can_overdraw_it() -> None:
 
 
 def test_a_batch_needs_no_more_than_one_token(tmp_path: Path) -> None:
-    batch = {"rewards": [{"decision": "r.1.1", "value": 1}] * 3}
+    batch = {"rewards": [{"decision": "r.1.1.9f3ab01c", "value": 1}] * 3}
     with live_server(tmp_path, rate=0.01, burst=1) as server:
         answer = server.post("/v1/rewards:batch", json=batch)
         assert [one["status"] for one in answer.json()["results"]] == [404, 404, 404]
