@@ -59,7 +59,7 @@ def write_and_read_experts(
 def tables_are_equal(one: OutcomeTable, other: OutcomeTable) -> bool:
     """Whether two tables have the same names and values."""
     arrays = [(one.table, other.table), (one.dimension, other.dimension)]
-    names = [(t.experts, t.questions, t.dimensions, t.unasked) for t in (one, other)]
+    names = [(t.experts, t.questions, t.dimensions) for t in (one, other)]
     return names[0] == names[1] and all(np.array_equal(a, b, equal_nan=True) for a, b in arrays)
 
 

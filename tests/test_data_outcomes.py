@@ -28,11 +28,10 @@ from tables import (
 def test_outcomes_are_joined_with_the_dimension_of_their_question(tmp_path: Path) -> None:
     read = write_and_read_outcomes(tmp_path)
     assert read.experts == ("ann", "bob", "cy")
-    assert read.questions == ("7", "9", "10")  # as numbers
+    assert read.questions == ("7", "9", "10")  # as numbers, without the lung
     assert read.dimensions == ("heart", "skin")
     assert read.dimension.tolist() == [1, 0, 1]
     assert_array_equal(read.table, [[np.nan, np.nan, 0], [1, 0, np.nan], [0.25, 1, 1]])
-    assert read.unasked == 1  # the question about the lung
     for array in (read.table, read.dimension):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
@@ -52,7 +51,6 @@ def test_a_single_file_can_have_all_columns(tmp_path: Path) -> None:
     assert_array_equal(read.table, [[np.nan, 1], [1, np.nan], [0.25, 0]])
     assert read.blanks.tolist() == [1, 1]
     assert read.unused == ("note",)
-    assert read.unasked == 0
 
 
 def test_without_a_column_there_are_neither_dimensions_nor_contexts(tmp_path: Path) -> None:
@@ -257,7 +255,6 @@ def test_the_hospital_has_the_known_counts() -> None:
     read = hospital.read_outcome_table()
     assert (len(read.experts), len(read.questions), len(read.dimensions)) == (39, 816, 8)
     assert np.isnan(read.table).sum() == 1
-    assert read.unasked == 0
 
 
 def test_the_hospital_has_the_published_accuracies() -> None:

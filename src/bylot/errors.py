@@ -7,11 +7,8 @@ from typing import Any, ClassVar, Self
 
 from bylot._text import join_words
 
-MAX_REMEDIES_SHOWN = 6
-"""Changes of bounds that a message spells out; the error carries all of them."""
-
-NOT_GIVEN: Any = ...
-"""`got` of an error that is not about a single value (None is a value)."""
+MAX_REMEDIES_SHOWN = 6  # that a message spells out; the error carries all of them
+NOT_GIVEN: Any = ...  # `got` of an error that is not about a single value (None is a value)
 
 
 class Explained(Exception):

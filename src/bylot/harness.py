@@ -32,31 +32,20 @@ def play_cell(
 
 
 class PlaySummary(NamedTuple):
-    """What is kept of a trace.
+    """What is kept of a trace."""
 
-    reward:      mean reward of all rounds; late: of the last tenth
-    spend:       (d,) mean cost per request under each limit, over whole periods if there are any
-    outside:     how far that is outside the worst limit, in units of the largest cost
-    periods:     number of whole periods; bad_periods: those that ended outside a limit
-    by_period:   (periods, d) mean cost in each
-    replaced:    panels that the guard replaced
-    asked:       (K,) share of the requests whose panel included each expert
-    t:           the sampled rounds of the curves
-    reward_curve, spend_curve: rolling mean of the reward, running mean of the costs (n, d)
-    """
-
-    reward: float
-    late: float
-    spend: Floats
-    outside: float
-    periods: int
-    bad_periods: int
-    by_period: Floats
-    replaced: int
-    asked: Floats
-    t: Ints
-    reward_curve: Floats
-    spend_curve: Floats
+    reward: float  # mean over all rounds
+    late: float  # mean over the last tenth
+    spend: Floats  # (d,) mean cost under each limit, over whole periods if there are any
+    outside: float  # how far that is outside the worst limit, in units of the largest cost
+    periods: int  # whole ones
+    bad_periods: int  # those that ended outside a limit
+    by_period: Floats  # (periods, d) mean cost in each
+    replaced: int  # panels that the guard replaced
+    asked: Floats  # (K,) share of the requests whose panel included each expert
+    t: Ints  # (n,) the sampled rounds of the curves
+    reward_curve: Floats  # (n,) rolling mean
+    spend_curve: Floats  # (n, d) running mean
 
     @property
     def kept(self) -> bool:
@@ -150,7 +139,6 @@ class SeedCurves(NamedTuple):
 
     @property
     def mean(self) -> Floats:
-        """Mean over seeds."""
         return np.asarray(self.seeds.mean(axis=0))
 
     @property

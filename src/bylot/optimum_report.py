@@ -1,7 +1,4 @@
-"""The report of `bylot optimum`: the best distributions over panels for a scenario.
-
-Owns which optima are computed and how they are printed, as text, JSON and CSV.
-"""
+"""The report of `bylot optimum`: the best distributions over panels for a scenario."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -55,14 +52,6 @@ class OptimumReport:
     per_context: bool  # whether every context keeps the limits on its own, or all together
     floor: bool
     rounds: int
-
-    @property
-    def span(self) -> float:
-        return self.file.rewards[1] - self.file.rewards[0]
-
-    def to_reward(self, value: float) -> float:
-        """A value from 0 to 1 in the file's range of rewards."""
-        return self.file.rewards[0] + self.span * value
 
     @property
     def contexts(self) -> tuple[str, ...]:
@@ -160,13 +149,13 @@ def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
             count = sum(map(len, best.panels))
             note = f"a mixture of {count} panel{'s' * (count > 1)}"
         elif best.starts > 1:
-            note = f"best of {best.starts} starts, spread {report.span * best.spread:.2g}"
-        numbers = (f"{report.to_reward(value):.6g}" for value in (best.value, best.ceiling))
+            note = f"best of {best.starts} starts, spread {report.file.span * best.spread:.2g}"
+        numbers = (f"{report.file.to_reward(value):.6g}" for value in (best.value, best.ceiling))
         rows.append((label, *numbers, note))
-    most, fixed = report.to_reward(report.any_policy.ceiling), report.fixed
+    most, fixed = report.file.to_reward(report.any_policy.ceiling), report.fixed
     rows.append((ANY_POLICY_LABEL, "", f"{most:.6g}", "that keeps the limits on average"))
     note = "keeps all limits" if fixed.feasible else "infeasible: no fixed panel keeps all limits"
-    value = f"{report.to_reward(fixed.value):.6g}"
+    value = f"{report.file.to_reward(fixed.value):.6g}"
     rows.append((FIXED_SET_LABEL, value, value if fixed.proved else "", note))
     members = ", ".join(fixed.members) or "empty, as no panel keeps the upper limits"
     reasons = [f"{KIND_LABELS[kind]}: {why}" for kind, why in report.missing.items()]
@@ -204,7 +193,7 @@ def tabulate_prices(report: OptimumReport) -> list[str]:
     for kind, one in report.found.items():
         peaks = report.file.problem.peaks
         for written, price, peak in zip(report.file.limits, one.prices, peaks, strict=True):
-            scale = report.span * written.unit(report.file.problem.draws)
+            scale = report.file.span * written.unit(report.file.problem.draws)
             idle = NEGLIGIBLE_GAIN / (price.limit.bound or peak)
             cells = [
                 "" if side is None else f"{scale * side if abs(side) > idle else 0.0:.4g}"
@@ -227,16 +216,16 @@ def tabulate_inclusion(report: OptimumReport) -> list[str]:
     """How often each expert is drawn and asked, in each context."""
     found, lines = report.found.values(), list[str]()
     for x, context in enumerate(report.contexts if found else ()):
-        columns, head = list[Floats](), [f"in {context}" if context else "expert"]
+        columns: dict[str, Floats] = {}
         for one in found:
             if one.q is not None:
-                columns, head = [*columns, one.q[x]], [*head, f"{one.kind}: per draw"]
-            columns, head = [*columns, one.inclusion[x]], [*head, f"{one.kind}: per request"]
+                columns[f"{one.kind}: per draw"] = one.q[x]
+            columns[f"{one.kind}: per request"] = one.inclusion[x]
         often = np.max([one.inclusion[x] for one in found], axis=0)
-        rows = [tuple(head)]
+        rows = [(f"in {context}" if context else "expert", *columns)]
         for i in np.argsort(-often, kind="stable"):
             if often[i] >= MIN_SHOWN_INCLUSION:
-                cells = (f"{column[i]:.4f}" for column in columns)
+                cells = (f"{column[i]:.4f}" for column in columns.values())
                 rows.append((report.file.problem.experts[i], *cells))
         rare = int((often < MIN_SHOWN_INCLUSION).sum())
         more = [f"and {rare} that are almost never asked"] if rare else []
@@ -278,10 +267,13 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
         "experts": list(file.problem.experts),
         "distributions": {kind: distribution_to_data(report, one) for kind, one in found},
         "missing": report.missing,
-        "any_policy": {"reward": report.to_reward(most.value), "gap": report.span * most.gap},
+        "any_policy": {
+            "reward": report.file.to_reward(most.value),
+            "gap": report.file.span * most.gap,
+        },
         "fixed_panel": {
             "members": list(fixed.members),
-            "reward": report.to_reward(fixed.value),
+            "reward": report.file.to_reward(fixed.value),
             "feasible": fixed.feasible,
             "proved": fixed.proved,
             "limits": limit_costs_to_data(report, fixed.cost),
@@ -291,7 +283,7 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
 
 def distribution_to_data(report: OptimumReport, one: BestDistribution) -> dict[str, Any]:
     """One distribution; prices per request and in the unit of each bound per request."""
-    best, span = one.best, report.span
+    best, span = one.best, report.file.span
     if isinstance(best, optima.Mixture):
         tables = [[{"members": list(a), "probability": p} for a, p in x] for x in best.panels]
         own: dict[str, Any] = {"panels": tables}
@@ -304,7 +296,7 @@ def distribution_to_data(report: OptimumReport, one: BestDistribution) -> dict[s
         limit["price_below"] = None if price.below is None else span * price.below
         limit["price_above"] = None if price.above is None else span * price.above
         limit["step"], limit["verdict"] = price.step, price.verdict
-    reward, gap = report.to_reward(best.value), span * best.gap
+    reward, gap = report.file.to_reward(best.value), span * best.gap
     own |= {"limits": limits, "inclusion": one.inclusion.tolist()}
     return {"reward": reward, "gap": gap, **own}
 

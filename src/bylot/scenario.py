@@ -37,28 +37,19 @@ class OptimumInput(NamedTuple):
 
 @dataclass(frozen=True)
 class Scenario:
-    """An environment with rewards in [0, 1], and its description.
-
-    description: what a request is and how it is rewarded
-    synthetic:   whether the skills are invented
-    contexts:    names of the contexts that are distinguished, by number; may be empty
-    questions:   lines of the table of outcomes; 0 if there is none
-    blanks:      missing answers in the table; they count as 0
-    unused:      columns of the table that belong to no expert of the problem
-    """
+    """An environment with rewards in [0, 1], and its description."""
 
     environment: Environment
-    description: str
-    synthetic: bool = False
+    description: str  # what a request is and how it is rewarded
+    synthetic: bool = False  # whether the skills are invented
     dimensions: tuple[str, ...] = ()
-    contexts: tuple[str, ...] = ()
-    questions: int = 0
-    blanks: int = 0
-    unused: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()  # names of those that are distinguished, by number
+    questions: int = 0  # lines of the table of outcomes; 0 if there is none
+    blanks: int = 0  # missing answers in the table; they count as 0
+    unused: tuple[str, ...] = ()  # columns of the table that belong to no expert of the problem
 
     @property
     def size(self) -> int:
-        """Number of values in a round."""
         N, K = self.environment.shape
         return N * K
 
@@ -68,10 +59,7 @@ class Scenario:
         return self.questions * self.environment.shape[1]
 
     def optimum_input(self, rounds: int, seeds: Sequence[int]) -> OptimumInput:
-        """The expected request of a table of outcomes, or sampled rounds of a noisy environment.
-
-        Each seed contributes equally many rounds, within MAX_OPTIMUM_ROUNDS and MAX_OPTIMUM_VALUES.
-        """
+        """The expected request of a table of outcomes, or as many sampled rounds of each seed."""
         if isinstance(self.environment, Outcomes):
             values, weights, contexts = self.environment.expected()
             stack = ValueStack(values, weights=weights)

@@ -1,7 +1,4 @@
-"""Importance weights: how much each logged round says about a target, and whether it is enough.
-
-Owns weights, effective sample size and support; estimators combine weights and rewards.
-"""
+"""Importance weights: how much each logged round says about a target, and whether it is enough."""
 
 import math
 from collections import defaultdict

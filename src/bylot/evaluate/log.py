@@ -34,18 +34,16 @@ class Stratum(NamedTuple):
 class DecisionLog:
     """Checked entries in the order of t, and the problem that they belong to.
 
-    places: where each entry was found, for errors
-    gone:   experts that have left the problem; they are numbered after its own. No target asks
-            them, so a panel with one of them has weight 0
+    Experts that are `gone` from the problem are numbered after its own. No target asks them, so a
+    panel with one of them has weight 0.
     """
 
     problem: Problem
     entries: tuple[LogEntry, ...]
-    places: tuple[str, ...]
+    places: tuple[str, ...]  # where each entry was found, for errors
     gone: tuple[str, ...] = ()
 
     def since(self, t: int) -> "DecisionLog":
-        """The decisions from number t on."""
         first = sum(entry.t < t for entry in self.entries)
         later, last = self.entries[first:], self.entries[-1].t
         if not later:
@@ -60,7 +58,6 @@ class DecisionLog:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The number of each expert."""
         return {name: i for i, name in enumerate((*self.problem.experts, *self.gone))}
 
     @cached_property
@@ -75,14 +72,11 @@ class DecisionLog:
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], Ints]:
-        """The different strata, and the number of the stratum of each entry.
-
-        Experts that are gone are available only if the log says so.
-        """
+        """The different strata, and the number of the stratum of each entry."""
         seen: dict[Any, int] = {}
         at = np.empty(len(self.entries), np.int64)
         for n, one in enumerate(self.entries):
-            available = frozenset(one.available or self.problem.experts)
+            available = frozenset(one.available or self.problem.experts)  # gone only if logged so
             at[n] = seen.setdefault((one.context, available, frozenset(one.excluded)), len(seen))
         strata = []
         for context, available, excluded in seen:
@@ -193,7 +187,6 @@ def write_log(path: str | Path, entries: Iterable[LogEntry]) -> None:
 
 
 def encode_log_parquet(path: Path, entries: list[LogEntry]) -> bytes:
-    """A Parquet file with one row for each entry."""
     pl = import_polars(path, "JSON Lines")
     columns = {
         **dict.fromkeys(["id", "context"], pl.String),

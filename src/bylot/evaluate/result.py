@@ -13,16 +13,9 @@ from scipy.sparse import csr_array
 
 from bylot.distributions import PanelDistribution
 from bylot.errors import DataError, InsufficientOverlap
-from bylot.evaluate import estimators
+from bylot.evaluate import estimators, importance_weights
 from bylot.evaluate.estimators import DRAW_WEIGHTS, RewardEstimate
-from bylot.evaluate.importance_weights import (
-    MIN_EFFECTIVE_ROUNDS,
-    RoundCounts,
-    WeightedSample,
-    check_overlap,
-    list_target_distributions,
-    weight_rounds,
-)
+from bylot.evaluate.importance_weights import RoundCounts, WeightedSample, list_target_distributions
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.targets import EvaluationTarget
 from bylot.numerics.jit import Bools, Floats, Ints
@@ -70,22 +63,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class PanelAgreement:
-    """A target compared with the panels that were chosen; means over rounds, exact.
-
-    same:       probability to draw the chosen panel
-    overlap:    share of the chosen panel's members that are drawn
-    jaccard:    |both| / |either|
-    impossible: rounds whose panel the target cannot draw
-    median:     median probability of the chosen panel
-    """
+    """A target compared with the panels that were chosen; means over rounds, exact."""
 
     target: str
     rounds: int
-    same: float
-    overlap: float
-    jaccard: float
-    impossible: int
-    median: float
+    same: float  # probability to draw the chosen panel
+    overlap: float  # share of the chosen panel's members that are drawn
+    jaccard: float  # |both| / |either|
+    impossible: int  # rounds whose panel the target cannot draw
+    median: float  # median probability of the chosen panel
     costs: Mapping[str, float]
     notes: tuple[str, ...]
 
@@ -112,7 +98,7 @@ def evaluate_target(
     *,
     rewards: tuple[float, float] = (0.0, 1.0),
     level: float = CONFIDENCE_LEVEL,
-    least: float = MIN_EFFECTIVE_ROUNDS,
+    least: float = importance_weights.MIN_EFFECTIVE_ROUNDS,
 ) -> Evaluation:
     """Estimate what the target would have earned, and compute what it would have cost.
 
@@ -143,8 +129,8 @@ def evaluate_target(
     """
     check_logged_rewards(log, *rewards)
     distributions = list_target_distributions(log, target)
-    sample = weight_rounds(log, distributions)
-    check_overlap(sample, least)
+    sample = importance_weights.weight_rounds(log, distributions)
+    importance_weights.check_overlap(sample, least)
     estimates = compute_estimates(log, distributions, sample, rewards, level)
     notes = note_evaluation_caveats(sample, estimates, rewards)
     return Evaluation(

@@ -37,15 +37,14 @@ ContextRows = Mapping[str | None, Floats]
 
 @dataclass(frozen=True, eq=False)
 class EvaluationTarget:
-    """A policy that does not learn.
+    """A policy that does not learn: a distribution for a context and a mask of available experts.
 
-    distribution: of panels in a context among the available experts; an empty mask means all
-    caveats:      notes about its costs
+    An empty mask means all.
     """
 
     name: str
     distribution: Callable[[str | None, Bools], PanelDistribution]
-    caveats: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()  # about its costs
 
 
 def target_error(target: str, what: str, remedy: str | None = None) -> TargetError:

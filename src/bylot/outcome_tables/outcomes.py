@@ -63,26 +63,16 @@ def list_names(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class OutcomeTable:
-    """Outcomes of questions, sorted by id; input of `environments.Outcomes`.
-
-    questions:  ids, sorted as numbers if all are whole numbers, else as text
-    dimensions: names, sorted likewise; empty if no column holds them
-    dimension:  (Q,) index into dimensions; 0 if there are none
-    contexts, context: likewise
-    table:      (Q, K) outcomes in [0, 1]; NaN where an expert did not answer
-    unasked:    number of questions without outcomes, which were left out
-    unused:     columns that belong to none of the experts
-    """
+    """Outcomes of questions, sorted by id; input of `environments.Outcomes`."""
 
     experts: tuple[str, ...]
-    questions: tuple[str, ...]
-    dimensions: tuple[str, ...]
-    dimension: Ints
+    questions: tuple[str, ...]  # ids, sorted as numbers if all are whole numbers, else as text
+    dimensions: tuple[str, ...]  # names, sorted likewise; empty if no column holds them
+    dimension: Ints  # (Q,) index into dimensions; 0 if there are none
     contexts: tuple[str, ...]
     context: Ints
-    table: Floats
-    unasked: int
-    unused: tuple[str, ...]
+    table: Floats  # (Q, K) outcomes in [0, 1]; NaN where an expert did not answer
+    unused: tuple[str, ...]  # columns that belong to none of the experts
 
     @property
     def blanks(self) -> Ints:
@@ -133,7 +123,6 @@ def read_outcomes(
         contexts=contexts,
         context=of_context,
         table=lock_array(parse_outcomes(outcomes, chosen)[[row[question] for question in ids]]),
-        unasked=len(known) - len(ids),
         unused=unused,
     )
 

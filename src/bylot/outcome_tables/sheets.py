@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bylot.errors import install_command
-from bylot.outcome_tables.text_lines import (
-    data_error,
-    describe_lines,
-    quote_field,
-    read_text_lines,
-    split_at_commas,
-    split_at_tabs,
-)
+from bylot.outcome_tables import text_lines
+from bylot.outcome_tables.text_lines import data_error, quote_field
 from bylot.problem.validation import suggest_known_name
 
 DECIMAL_NUMBER = re.compile(
@@ -57,13 +51,14 @@ class Sheet(NamedTuple):
 
 def read_sheet(path: Path, largest: int = -1) -> Sheet:
     """Read a CSV file with a header and at least one line, of at most `largest` bytes."""
-    lines = read_text_lines(path, largest)
-    cut = split_at_tabs if "\t" in lines[0] else split_at_commas
+    lines = text_lines.read_text_lines(path, largest)
+    cut = text_lines.split_at_tabs if "\t" in lines[0] else text_lines.split_at_commas
     columns, *fields = map(cut, lines)
     check_columns(path, columns)
     bad = [n for n, row in enumerate(fields, 2) if len(row) != len(columns)]
     if bad:
-        what = f"{describe_lines(bad, len(lines))} do not have {len(columns)} fields, as line 1 has"
+        which = text_lines.describe_lines(bad, len(lines))
+        what = f"{which} do not have {len(columns)} fields, as line 1 has"
         remedy = "correct or remove them; fields are separated by tabs or commas"
         raise data_error(path, what, remedy)
     if not fields:
@@ -72,10 +67,7 @@ def read_sheet(path: Path, largest: int = -1) -> Sheet:
 
 
 def check_columns(path: Path, columns: list[str]) -> None:
-    """Reject a header with fewer than two columns, with a missing or with a duplicate name.
-
-    The first name may be missing, as in tables saved with their index.
-    """
+    """Reject a header with fewer than two columns, with a missing or with a duplicate name."""
     if len(columns) < 2:
         what = "not a header of two columns or more"
         semicolons = ", not semicolons" if columns and ";" in columns[0] else ""
@@ -86,7 +78,7 @@ def check_columns(path: Path, columns: list[str]) -> None:
         if before != n:
             what = f"columns {before} and {n} are both called {quote_field(name)}"
             raise data_error(path, what, "rename one of them", 1)
-        if not name and n > 1:
+        if not name and n > 1:  # the first one is missing in tables saved with their index
             raise data_error(path, f"column {n} has no name", "give it one, or remove it", 1)
 
 

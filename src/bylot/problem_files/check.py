@@ -1,7 +1,4 @@
-"""`bylot problem check`: what the limits of a file allow and which policies can keep them.
-
-`check_problem` returns the data of `--json`; `render_check` writes them as text.
-"""
+"""`bylot problem check`: what the limits of a file allow and which policies can keep them."""
 
 import math
 from collections.abc import Iterator
@@ -19,15 +16,10 @@ from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
 from bylot.problem.polytope import LimitPolytope
-from bylot.problem_files.limits import WrittenLimit
-from bylot.problem_files.problem_file import ProblemFile
+from bylot.problem_files.problem_file import ProblemFile, WrittenLimit
 
-MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""How far a proposed bound lies beyond the nearest feasible one, so that a policy can learn."""
-
-PROPOSED_DIGITS = 3
-"""Significant digits of a proposed bound."""
-
+MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a proposed bound beyond a feasible one
+PROPOSED_DIGITS = 3  # significant digits of a proposed bound
 REPORTED_MEMORY_BYTES = 2**20
 CHECK_LEGEND = (
     "margin: the fraction by which all limits could be tightened at once; the smaller it is, the "
@@ -82,7 +74,6 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
 
 
 def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
-    """The data of `--json` for an invalid file."""
     failed: dict[str, Any] = {"file": path, "feasible": None, "error": str(error)}
     if isinstance(error, InfeasibleProblemFile):
         pairs = zip(error.limits, error.lines, strict=True)
@@ -144,11 +135,10 @@ def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
 def policy_check_data(
     reason: str, margin: float | None = None, shortest: float = math.inf, memory: int = 0
 ) -> dict[str, Any]:
-    """Whether a policy can run, or why not.
+    """Whether a policy can run, or why not; `memory` is that of its posterior in bytes.
 
-    margin:   the fraction by which all limits could be tightened (Slater); None if irrelevant
-    shortest: the shortest period at whose end it guarantees the limits; infinite if there is none
-    memory:   bytes of its posterior for all contexts of the file; 0 if it has none
+    By the `margin` all limits could be tightened (Slater); `shortest` is the shortest period at
+    whose end it guarantees the limits.
     """
     period = None if shortest == math.inf else shortest
     parts = {"reason": reason, "margin": margin, "shortest_period": period, "memory": memory}
@@ -196,7 +186,6 @@ def check_strict(problem: Problem) -> dict[str, Any]:
 
 
 def render_check(file: ProblemFile, found: dict[str, Any]) -> str:
-    """The text for people."""
     problem, (low, high) = file.problem, file.rewards
     source = f" (from {file.csv})" if file.csv else ""
     default = "" if problem.period else " (the default)"

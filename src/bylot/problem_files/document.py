@@ -1,7 +1,7 @@
 """A problem file as a document: plain data, and the line of each entry.
 
 PyYAML finds the lines of YAML and JSON, the standard library parses JSON and TOML. Which keys a
-problem has is in `schema`; what their values mean together is in `experts` and `limits`.
+problem has is in `schema`; what their values mean together is in `experts` and `problem_file`.
 """
 
 import itertools
@@ -48,17 +48,12 @@ class AmbiguousScalar(NamedTuple):
 
 @dataclass
 class Document:
-    """What a file contains.
-
-    data:  mappings, lists, strings, numbers, booleans, None, AmbiguousScalar, dates of TOML
-    lines: the line, from 1, of each key and list entry; unknown in TOML
-    texts: scalars as they are written in a YAML or JSON file
-    """
+    """What a file contains; lines and texts are unknown in TOML."""
 
     path: Path
-    data: Any = None
-    lines: dict[Keys, int] = field(default_factory=dict)
-    texts: dict[Keys, str] = field(default_factory=dict)
+    data: Any = None  # also AmbiguousScalar, and dates of TOML
+    lines: dict[Keys, int] = field(default_factory=dict)  # of each key and list entry, from 1
+    texts: dict[Keys, str] = field(default_factory=dict)  # scalars as they are written
 
     def line(self, keys: Keys) -> int | None:
         """The line of an entry, or else of the nearest one that contains it."""

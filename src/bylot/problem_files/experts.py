@@ -106,7 +106,6 @@ def document_from_sheet(
 
 
 def as_list(given: str | list[str]) -> list[str]:
-    """One name, or several."""
     return [given] if isinstance(given, str) else given
 
 

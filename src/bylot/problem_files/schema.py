@@ -1,7 +1,7 @@
 """The check of a document against `problem.schema.json`, with lines and remedies in its errors.
 
 Only the words of JSON Schema that occur there are known. What values mean together is in `experts`
-and `limits`.
+and `problem_file`.
 """
 
 import json
@@ -20,9 +20,7 @@ from bylot.problem_files.document import AmbiguousScalar, Document, Keys, Verbat
 LARGEST = sys.float_info.max
 MAX_NAME_LENGTH = 200
 NAME_RULE = f"1 to {MAX_NAME_LENGTH} printable characters without spaces at the ends"
-EXPERT_KEYS = ("name", "group")
-"""All other keys of an expert are costs."""
-
+EXPERT_KEYS = ("name", "group")  # all other keys of an expert are costs
 SchemaPart = dict[str, Any]
 
 
@@ -72,7 +70,6 @@ def check_value(document: Document, keys: Keys, value: Any, schema: SchemaPart) 
 
 
 def check_mapping(document: Document, keys: Keys, value: dict[str, Any], part: SchemaPart) -> None:
-    """Check the keys and values of a mapping."""
     where = format_keys(keys) if keys else "the problem"
     known, others = part.get("properties", {}), part["additionalProperties"]
     for key, one in value.items():

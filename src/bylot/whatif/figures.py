@@ -24,7 +24,6 @@ REFERENCE_LINES: dict[str, tuple[str, Any]] = {
 
 
 def draw_whatif(results: WhatifResults, folder: Path) -> dict[str, list[Path]]:
-    """Draw all figures that the results allow."""
     if not results.policies:
         return {}
     paths = {"reward": draw_rewards(results, folder), "experts": draw_experts(results, folder)}
@@ -35,27 +34,21 @@ def draw_whatif(results: WhatifResults, folder: Path) -> dict[str, list[Path]]:
     return paths
 
 
-def make_axes(results: WhatifResults, title: str, size: tuple[float, float]) -> tuple[Any, Any]:
-    """A figure with one plot; the title of a synthetic scenario says so."""
-    figure, axes = style.load_pyplot().subplots(figsize=size, layout="constrained")
-    set_title(figure, results, title)
-    add_grid(axes)
-    return figure, axes
-
-
-def set_title(figure: Any, results: WhatifResults, title: str) -> None:
+def make_plots(
+    results: WhatifResults, title: str, size: tuple[float, float], rows: int = 1, columns: int = 1
+) -> tuple[Any, list[Any]]:
+    """A figure with a grid of plots; the title of a synthetic scenario says so."""
+    options = {"figsize": size, "layout": "constrained", "sharex": True, "squeeze": False}
+    figure, grid = style.load_pyplot().subplots(rows, columns, **options)
     prefix = "SYNTHETIC SCENARIO: " if results.plan.scenario.synthetic else ""
     figure.suptitle(f"{prefix}{title}")
-
-
-def add_grid(axes: Any) -> None:
-    """Add faint grid lines, and remove the upper and the right border."""
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid.flat:
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, [*grid.flat]
 
 
 def add_legend(figure: Any, columns: int, **parts: Any) -> None:
-    """Add a legend below the plots."""
     figure.legend(**parts, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
@@ -63,7 +56,7 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
     """Rolling mean reward of each policy, and the references."""
     plan = results.plan
     title = f"Mean reward of the last {plan.window:,} requests"
-    figure, axes = make_axes(results, title, (10, 4.8))
+    figure, (axes,) = make_plots(results, title, (10, 4.8))
     for policy, series in style.assign_styles([*results.policies]).items():
         curve = results.policies[policy].reward_curves()
         full = curve.t >= plan.window
@@ -100,11 +93,9 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
     columns = min(3, count)  # more would be hard to read on a small screen
     rows = math.ceil(count / columns)
     size = (max(6.0, 3.1 * columns), 1.2 + 2.2 * rows)
-    options = {"layout": "constrained", "sharex": True, "squeeze": False}
-    figure, grid = style.load_pyplot().subplots(rows, columns, figsize=size, **options)
     what = "in each period" if plan.has_several_periods else "so far"
-    set_title(figure, results, f"Average under each limit {what}; violations are shaded")
-    plots = [*grid.flat]
+    title = f"Average under each limit {what}; violations are shaded"
+    figure, plots = make_plots(results, title, size, rows, columns)
     for n, axes in enumerate(plots):
         if n < count:
             draw_limit_panel(axes, results, n)
@@ -126,7 +117,7 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
     for policy, series in style.assign_styles([*results.policies]).items():
         curve = results.policies[policy].spend_curves(n, plan.period if several else None)
         shown = curve.t >= (0 if several else plan.rounds / 20)
-        seeds = results.in_unit(limit, 1.0) * curve.seeds[:, shown]
+        seeds = curve.seeds[:, shown] / limit.unit(plan.problem.draws)
         curve = curve._replace(t=curve.t[shown], seeds=seeds)
         low, high = seeds.min(axis=0), seeds.max(axis=0)
         axes.fill_between(curve.t, low, high, color=series.colour, alpha=0.15, linewidth=0)
@@ -143,7 +134,6 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
     axes.tick_params(labelsize=7)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params(axis="x", nbins=3)
-    add_grid(axes)
     draw_period_ends(axes, plan)
 
 
@@ -160,7 +150,7 @@ def draw_experts(results: WhatifResults, folder: Path) -> list[Path]:
     headline = results.headline
     order = np.argsort(-headline.asked, kind="stable")[:MAX_EXPERT_ROWS]
     title = "Share of requests in which an expert is asked"
-    figure, axes = make_axes(results, title, (9, 1.6 + 0.21 * len(order)))
+    figure, (axes,) = make_plots(results, title, (9, 1.6 + 0.21 * len(order)))
     y = np.arange(len(order))[::-1]
     for policy, series in style.assign_styles([*results.policies]).items():
         x = 100 * results.policies[policy].asked[order]
@@ -184,7 +174,7 @@ def draw_sweep(results: WhatifResults, folder: Path) -> list[Path]:
     assert plan.sweep is not None
     limit = plan.sweep.limit
     title = f"Reward against the bound on {limit.limit.name}"
-    figure, axes = make_axes(results, title, (9, 4.8))
+    figure, (axes,) = make_plots(results, title, (9, 4.8))
     for kind in plan.kinds:
         label, dashes = REFERENCE_LINES[kind]
         best = [results.reference(kind, level) for _, level in plan.bounds]

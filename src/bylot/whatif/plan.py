@@ -21,14 +21,11 @@ MAX_CACHED_VALUES = 50_000_000  # values of a noisy environment that are kept in
 
 
 class WhatifJob(NamedTuple):
-    """A run of a policy under a seed; without a seed, a value of `references.REFERENCES`.
-
-    `level` is one of the sweep, None the bound of the file.
-    """
+    """A run of a policy under a seed; without a seed, a value of `references.REFERENCES`."""
 
     name: str
     seed: int | None = None
-    level: int | None = None
+    level: int | None = None  # of the sweep; None: the bound of the file
 
     def __str__(self) -> str:
         seed = "" if self.seed is None else f", seed {self.seed}"
@@ -44,8 +41,7 @@ class SweepLevel(NamedTuple):
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class BoundSweep:
+class BoundSweep(NamedTuple):
     """The limit whose bound is varied, and the problems with these bounds."""
 
     limit: WrittenLimit
@@ -131,7 +127,6 @@ class WhatifPlan:
 
     @property
     def window(self) -> int:
-        """The number of rounds in a rolling mean."""
         return max(1, self.rounds // 20)
 
     @property
@@ -141,7 +136,6 @@ class WhatifPlan:
 
     @property
     def levels(self) -> tuple[SweepLevel, ...]:
-        """The levels of the sweep, if there is one."""
         return () if self.sweep is None else self.sweep.levels
 
     @property
@@ -159,25 +153,12 @@ class WhatifPlan:
 
     @cached_property
     def environments(self) -> dict[int, Environment]:
-        """The environment under each seed.
-
-        Drawing noise costs more than playing on it, so it is drawn once for all policies if it fits
-        in memory.
-        """
+        """The environment under each seed; noise is drawn once for all if memory allows."""
         environment = self.scenario.environment
         values = self.rounds * self.scenario.size * len(self.seeds)
         if isinstance(environment, Outcomes) or values > MAX_CACHED_VALUES:
             return dict.fromkeys(self.seeds, environment)
         return {seed: Given(*environment.rounds(0, self.rounds, seed)) for seed in self.seeds}
-
-    @property
-    def span(self) -> float:
-        """The width of the range of rewards."""
-        return self.file.rewards[1] - self.file.rewards[0]
-
-    def to_reward(self, value: float) -> float:
-        """A value from 0 to 1 in the range of rewards."""
-        return self.file.rewards[0] + self.span * value
 
     def problem_at(self, level: int | None) -> Problem | None:
         """The problem at a level of the sweep, or of the file; None if it is infeasible."""
@@ -207,10 +188,7 @@ class WhatifPlan:
         ]
 
     def jobs(self, refused: Collection[str], references: Sequence[str]) -> list[WhatifJob]:
-        """All jobs: one run per policy, the references, the other runs, the sweep.
-
-        In this order an interrupted run has something to compare.
-        """
+        """One run per policy, the references, the other runs, the sweep: soon comparable."""
         playing = [policy for policy in self.policies if policy not in refused]
         jobs = [WhatifJob(policy, seed) for seed in self.seeds for policy in playing]
         jobs[len(playing) : len(playing)] = [WhatifJob(name) for name in references]

@@ -8,41 +8,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot import optima
 from bylot.errors import InfeasibleLimits
 from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats
-from bylot.optima import (
-    Mixture,
-    ShadowPrice,
-    ValueStack,
-    best_mixture,
-    best_set,
-    check_shadow_prices,
-    optimum,
-)
+from bylot.optima import Mixture, ShadowPrice, ValueStack
 from bylot.problem import Problem
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 
-SEARCH_STARTS = 2
-"""Starts of the search under exact costs; more cost a lot and led to the same distribution."""
-
-REFERENCE_SLACK = 1e-9
-"""In units of the largest cost: an optimum lies on its limits, up to rounding."""
+SEARCH_STARTS = 2  # under exact costs; more cost a lot and led to the same distribution
+REFERENCE_SLACK = 1e-9  # in units of the largest cost: an optimum lies on its limits
 
 
 class DistributionKind(NamedTuple):
-    """A kind of distribution that policies play.
+    """A kind of distribution that policies play."""
 
-    best:  the best of the kind, in a sentence
-    plays: what the policies of this kind play
-    label: the best of the kind, in a column
-    free:  the reference for the best of the kind without limits
-    """
-
-    best: str
-    plays: str
-    label: str
-    free: str
+    best: str  # the best of the kind, in a sentence
+    plays: str  # what the policies of this kind play
+    label: str  # the best of the kind, in a column
+    free: str  # the reference for the best of the kind without limits
 
 
 DISTRIBUTION_KINDS = {
@@ -58,21 +42,14 @@ DISTRIBUTION_KINDS = {
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What a policy that does not learn would earn.
+    """What a policy that does not learn would earn."""
 
-    value:   expected reward of a request
-    ceiling: proved upper bound of all of its kind
-    asked:   (K,) share of the requests in which each expert is asked
-    kept:    whether it keeps all limits
-    prices:  the shadow price of each limit, if computed
-    """
-
-    value: float
-    ceiling: float | None = None
-    asked: Floats | None = None
-    kept: bool = True
+    value: float  # expected reward of a request
+    ceiling: float | None = None  # proved upper bound of all of its kind
+    asked: Floats | None = None  # (K,) share of the requests in which each expert is asked
+    kept: bool = True  # whether it keeps all limits
     note: str = ""
-    prices: tuple[ShadowPrice, ...] = ()
+    prices: tuple[ShadowPrice, ...] = ()  # of each limit, if computed
 
     @property
     def cells(self) -> tuple[str, str, str]:
@@ -113,16 +90,16 @@ def compute_optimum(
     inclusion = np.atleast_2d(best.inclusion) if is_mixture else best.inclusion(problem.draws)
     asked: Floats = plan.optimum_input.context_shares() @ inclusion
     return Reference(
-        value=plan.to_reward(best.value),
-        ceiling=plan.to_reward(best.ceiling),
+        value=plan.file.to_reward(best.value),
+        ceiling=plan.file.to_reward(best.ceiling),
         asked=asked,
         kept=measure_worst_excess(problem, problem.rows @ asked) <= REFERENCE_SLACK,
-        prices=check_shadow_prices(problem, stack, best, **options) if priced else (),
+        prices=optima.check_shadow_prices(problem, stack, best, **options) if priced else (),
     )
 
 
 def compute_best_set(plan: WhatifPlan, problem: Problem, priced: bool) -> Reference | str:
-    best = best_set(problem, plan.optimum_input.stack)
+    best = optima.best_set(problem, plan.optimum_input.stack)
     if not best.members:
         return "no panel keeps the upper limits"
     proof = "proved optimal" if best.proved else "the best found by a greedy search"
@@ -130,7 +107,7 @@ def compute_best_set(plan: WhatifPlan, problem: Problem, priced: bool) -> Refere
         proof = "no fixed panel keeps all limits; this one keeps the upper ones"
     members = [name in best.members for name in problem.experts]
     return Reference(
-        plan.to_reward(best.value),
+        plan.file.to_reward(best.value),
         asked=np.array(members, np.float64),
         kept=best.feasible,
         note=f"{', '.join(best.members)}: {proof}",
@@ -141,7 +118,7 @@ def compute_equal_shares(plan: WhatifPlan, problem: Problem, priced: bool) -> Re
     """M different experts at random, all equally often."""
     K, M = problem.size, min(problem.draws, problem.size)
     away = measure_worst_excess(problem, problem.rows.sum(axis=1) * M / K)
-    value = plan.to_reward(equal_shares_value(plan.optimum_input.stack, M))
+    value = plan.file.to_reward(equal_shares_value(plan.optimum_input.stack, M))
     return Reference(value, asked=np.full(K, M / K), kept=away <= REFERENCE_SLACK)
 
 
@@ -160,15 +137,15 @@ def equal_shares_value(stack: ValueStack, M: int) -> float:
 
 
 REFERENCES: Mapping[str, Callable[..., Reference | str]] = {
-    "panels": partial(compute_optimum, best_mixture),
+    "panels": partial(compute_optimum, optima.best_mixture),
     "exact": partial(
-        compute_optimum, partial(optimum, starts=SEARCH_STARTS), floor=False, exact=True
+        compute_optimum, partial(optima.optimum, starts=SEARCH_STARTS), floor=False, exact=True
     ),
-    "surrogate": partial(compute_optimum, optimum, floor=False),
-    "most": partial(compute_optimum, best_mixture, fewer=True),
+    "surrogate": partial(compute_optimum, optima.optimum, floor=False),
+    "most": partial(compute_optimum, optima.best_mixture, fewer=True),
     "set": compute_best_set,
     "equal": compute_equal_shares,
-    "free-panels": partial(compute_optimum, best_mixture, limited=False),
-    "free-draws": partial(compute_optimum, optimum, limited=False, floor=False),
+    "free-panels": partial(compute_optimum, optima.best_mixture, limited=False),
+    "free-draws": partial(compute_optimum, optima.optimum, limited=False, floor=False),
 }
 """In the order of the report."""

@@ -11,7 +11,7 @@ from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragr
 from bylot.whatif.figures import MAX_EXPERT_ROWS, MAX_LIMIT_PANELS
 from bylot.whatif.plan import WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS
-from bylot.whatif.results import PolicyResult, WhatifResults
+from bylot.whatif.results import WhatifResults
 
 FigurePaths = Mapping[str, list[Path]]
 
@@ -72,7 +72,6 @@ def build_whatif_report(
 
 
 def build_banners(results: WhatifResults) -> Iterator[Block]:
-    """Warnings at the top."""
     plan = results.plan
     if plan.scenario.synthetic:
         yield Banner(plan.scenario.description)
@@ -203,12 +202,14 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     if not plan.problem.limits or not results.policies:
         return []
     rows = []
-    for n, limit in enumerate(plan.file.limits):
-        cells = [
-            describe_average(results, n, [run.spend[n] for run in one.runs])
-            for one in results.policies.values()
-        ]
-        rows.append((limit.words, *cells))
+    for n, written in enumerate(plan.file.limits):
+        limit, unit, cells = written.limit, written.unit(plan.problem.draws), []
+        for one in results.policies.values():
+            spend = np.array([run.spend[n] for run in one.runs])
+            violated = int((limit.sign * (spend - limit.bound) < -1e-12 * limit.bound).sum())
+            note = f" ✗ {violated}/{len(spend)}" if violated and plan.complete else ""
+            cells.append(f"{spend.mean() / unit:.4g}{note}")
+        rows.append((written.words, *cells))
     more = f" The first {MAX_LIMIT_PANELS} limits are shown." * (len(rows) > MAX_LIMIT_PANELS)
     each = "in each period" if plan.has_several_periods else "since the first request"
     over = "complete periods" if plan.complete else "all requests"
@@ -229,17 +230,7 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     ]
 
 
-def describe_average(results: WhatifResults, n: int, spend: Sequence[float]) -> str:
-    """The mean over seeds of an average under a limit, and how many seeds violate it."""
-    written = results.plan.file.limits[n]
-    limit, values = written.limit, np.array(spend)
-    violated = int((limit.sign * (values - limit.bound) < -1e-12 * limit.bound).sum())
-    mean = f"{results.in_unit(written, float(values.mean())):.4g}"
-    return f"{mean} ✗ {violated}/{len(spend)}" if violated and results.plan.complete else mean
-
-
 def build_prices_section(results: WhatifResults) -> list[Block]:
-    """The shadow prices, for each kind of distribution that was played."""
     if not results.plan.problem.limits or not any(results.prices.values()):
         return []
     return [
@@ -260,7 +251,9 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
     rows = []
     for limit, price in zip(results.plan.file.limits, results.prices[kind], strict=True):
         gain, measured = results.priced_gain(price), results.measured_gain(price)
-        per_unit = abs(results.plan.span * price.price * limit.unit(results.plan.problem.draws))
+        per_unit = abs(
+            results.plan.file.span * price.price * limit.unit(results.plan.problem.draws)
+        )
         rows.append(
             (
                 limit.words,
@@ -313,12 +306,15 @@ def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Bloc
     limit, rows = plan.sweep.limit, []
     for bound, level in plan.bounds:
         best = [results.reference(kind, level) for kind in plan.kinds]
-        policies = results.policies_at(level)
+        policies = map(results.policies_at(level).get, plan.policies)
         rows.append(
             (
                 f"{bound:.6g}{' (as in the file)' if level is None else ''}",
                 *("-" if one is None else f"{one.value:.4f}" for one in best),
-                *(format_sweep_cell(policies.get(spec)) for spec in plan.policies),
+                *(
+                    "-" if one is None else f"{one.reward:.4f}{' ✗' if one.bad_periods else ''}"
+                    for one in policies
+                ),
             )
         )
     name, side = limit.limit.name, limit.limit.side.replace("_", " ")
@@ -341,10 +337,6 @@ def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Bloc
     ]
 
 
-def format_sweep_cell(one: PolicyResult | None) -> str:
-    return "-" if one is None else f"{one.reward:.4f}{' ✗' if one.bad_periods else ''}"
-
-
 def describe_sweep(results: WhatifResults) -> list[str]:
     """What `auto` selects at other bounds, and why some policies did not run."""
     plan = results.plan
@@ -364,7 +356,6 @@ def describe_sweep(results: WhatifResults) -> list[str]:
 
 
 def figure_blocks(paths: FigurePaths, name: str, alt: str, caption: str) -> list[Block]:
-    """A figure, if it was drawn."""
     if name not in paths:
         return []
     png, svg = paths[name]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,64 +11,26 @@ from bylot.harness import PlaySummary, SeedCurves, seed_std
 from bylot.numerics.jit import Floats
 from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
-from bylot.problem_files import WrittenLimit
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, Reference
 
 
-@dataclass(frozen=True)
-class PolicyResult:
-    """All runs of a policy; `kind` is the kind of distribution that it plays."""
+class PolicyResult(NamedTuple):
+    """All runs of a policy, and what they have in common."""
 
     policy: str
-    kind: str
+    kind: str  # of the distribution that it plays
     seeds: Sequence[int]
     runs: Sequence[PlaySummary]
-
-    @cached_property
-    def reward(self) -> float:
-        """Mean over seeds of the mean reward."""
-        return float(np.mean([run.reward for run in self.runs]))
-
-    @cached_property
-    def late(self) -> float:
-        """The same over the last tenth of the rounds, when most is learned."""
-        return float(np.mean([run.late for run in self.runs]))
-
-    @cached_property
-    def deviation(self) -> float:
-        """Standard deviation of the reward over seeds."""
-        return float(seed_std(np.array([run.reward for run in self.runs])))
-
-    @property
-    def spend(self) -> Floats:
-        """(d,) mean cost under each limit."""
-        return np.asarray(np.mean([run.spend for run in self.runs], axis=0))
-
-    @property
-    def asked(self) -> Floats:
-        """(K,) share of the requests in which each expert is asked."""
-        return np.asarray(np.mean([run.asked for run in self.runs], axis=0))
-
-    @property
-    def kept(self) -> int:
-        """Number of seeds whose averages over complete periods keep all limits."""
-        return sum(run.kept for run in self.runs)
-
-    @property
-    def periods(self) -> int:
-        """Number of complete periods of all seeds."""
-        return sum(run.periods for run in self.runs)
-
-    @property
-    def bad_periods(self) -> int:
-        """Number of periods that ended outside a limit."""
-        return sum(run.bad_periods for run in self.runs)
-
-    @property
-    def keeps(self) -> bool:
-        """Did every period of every seed keep the limits?"""
-        return all(run.kept_in_all_periods for run in self.runs)
+    reward: float  # mean over seeds, as are the next
+    late: float  # over the last tenth of the rounds, when most is learned
+    spend: Floats  # (d,) cost under each limit
+    asked: Floats  # (K,) share of the requests in which each expert is asked
+    deviation: float  # standard deviation of the reward over seeds
+    kept: int  # number of seeds whose averages over complete periods keep all limits
+    periods: int  # number of complete periods of all seeds
+    bad_periods: int  # those that ended outside a limit
+    keeps: bool  # whether every period of every seed kept the limits
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
@@ -87,22 +49,34 @@ class PolicyResult:
 
     def spend_curves(self, limit: int, period: int | None) -> SeedCurves:
         """Mean cost of each seed under a limit: in each period, or up to each round if None."""
-        if period is None:
-            rows = np.array([run.spend_curve[:, limit] for run in self.runs])
-            return SeedCurves(self.runs[0].t, rows, [*self.seeds])
-        rows = np.array([run.by_period[:, limit] for run in self.runs])
-        return SeedCurves(period * np.arange(1, rows.shape[1] + 1), rows, [*self.seeds])
+        curves = [run.by_period if period else run.spend_curve for run in self.runs]
+        t = period * np.arange(1, len(curves[0]) + 1) if period else self.runs[0].t
+        return SeedCurves(t, np.array(curves)[:, :, limit], [*self.seeds])
+
+
+def combine_runs(policy: str, kind: str, found: Mapping[int, PlaySummary]) -> PolicyResult:
+    """The result of a policy from its run under each seed."""
+    seeds, runs = list(found), list(found.values())
+    return PolicyResult(
+        *(policy, kind, seeds, runs),
+        reward=float(np.mean([run.reward for run in runs])),
+        late=float(np.mean([run.late for run in runs])),
+        spend=np.mean([run.spend for run in runs], axis=0),
+        asked=np.mean([run.asked for run in runs], axis=0),
+        deviation=float(seed_std(np.array([run.reward for run in runs]))),
+        kept=sum(run.kept for run in runs),
+        periods=sum(run.periods for run in runs),
+        bad_periods=sum(run.bad_periods for run in runs),
+        keeps=all(run.kept_in_all_periods for run in runs),
+    )
 
 
 @dataclass(frozen=True)
 class WhatifResults:
-    """The results of the finished jobs; an interrupted run has only some.
-
-    refused, warned: what policies reported when they were bound to the problem
-    """
+    """The results of the finished jobs; an interrupted run has only some."""
 
     plan: WhatifPlan
-    refused: Mapping[str, str]
+    refused: Mapping[str, str]  # what policies reported when they were bound to the problem
     warned: Mapping[str, str]
     results: Mapping[WhatifJob, Any]
     stopped: bool = False
@@ -119,8 +93,7 @@ class WhatifResults:
             jobs = {seed: self.results.get(WhatifJob(policy, seed, level)) for seed in seeds}
             runs = {seed: run for seed, run in jobs.items() if isinstance(run, PlaySummary)}
             if runs:
-                kind = self.plan.kind(policy, level)
-                found[policy] = PolicyResult(policy, kind, list(runs), list(runs.values()))
+                found[policy] = combine_runs(policy, self.plan.kind(policy, level), runs)
         return found
 
     def refusals(self, level: int) -> dict[str, str]:
@@ -156,28 +129,23 @@ class WhatifResults:
         found = {kind: self.reference(kind) for kind in order}
         return {kind: best.prices for kind, best in found.items() if best is not None}
 
-    def in_unit(self, limit: WrittenLimit, per_request: float) -> float:
-        """An average per request in the unit of the file."""
-        return per_request / limit.unit(self.plan.problem.draws)
-
     def gain(self, price: ShadowPrice) -> float:
-        """The reward gained by a bound that is 1% looser.
-
-        At a kink the price is not unique, and the measured gain is used.
-        """
+        """The reward gained by a bound that is 1% looser."""
         measured = self.measured_gain(price)
-        if price.verdict == "kink" and measured is not None:
+        if price.verdict == "kink" and measured is not None:  # where the price is not unique
             return measured
         return self.priced_gain(price)
 
     def priced_gain(self, price: ShadowPrice) -> float:
         """The gain by the shadow price."""
-        return self.plan.span * abs(price.price) * 0.01 * price.limit.bound
+        return self.plan.file.span * abs(price.price) * 0.01 * price.limit.bound
 
     def measured_gain(self, price: ShadowPrice) -> float | None:
         """The gain by the difference quotient on the looser side."""
         looser = price.above if price.limit.sign < 0 else price.below
-        return None if looser is None else self.plan.span * abs(looser) * 0.01 * price.limit.bound
+        return (
+            None if looser is None else self.plan.file.span * abs(looser) * 0.01 * price.limit.bound
+        )
 
 
 def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, Any]:
@@ -235,7 +203,6 @@ def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, 
 
 
 def plain_data(source: object, *names: str) -> dict[str, Any]:
-    """Some attributes as plain data."""
     return {name: np.asarray(getattr(source, name)).tolist() for name in names}
 
 
@@ -256,7 +223,7 @@ def reference_data(reference: Reference | str) -> dict[str, Any]:
 
 def price_data(results: WhatifResults, price: ShadowPrice) -> dict[str, Any]:
     """A shadow price, per unit of the bound per request."""
-    span = results.plan.span
+    span = results.plan.file.span
     return {
         "limit": price.limit.name,
         "side": price.limit.side,

@@ -87,7 +87,7 @@ def describe_joint_cost(results: WhatifResults) -> str:
     if best is None or free is None:
         return ""
     lost = free.value - best.value
-    if lost <= 5e-5 * results.plan.span:
+    if lost <= 5e-5 * results.plan.file.span:
         return "together the limits cost nothing"
     part = f", {format_percent(lost / free.value)} of what" if free.value > 0 else " of what"
     return f"together the limits cost {lost:.3f} per request{part} {kind.plays} earn without them"
@@ -100,7 +100,7 @@ def describe_costliest(results: WhatifResults) -> str:
         return ""
     gains = [results.gain(price) for price in prices]
     n = max(range(len(gains)), key=gains.__getitem__)
-    if gains[n] <= 1e-7 * results.plan.span:
+    if gains[n] <= 1e-7 * results.plan.file.span:
         return "no single limit is worth loosening by 1%"
     name = results.plan.file.limits[n].words
     return f'the most expensive one is "{name}": a bound 1% looser gains {gains[n]:.2g}'
