@@ -22,9 +22,7 @@ CURVE_POINTS = 200
 def play_cell(
     problem: Problem, environment: Environment, policy: str | Policy, **settings: Any
 ) -> Trace | PolicyError:
-    """Simulate one cell, with the settings of `simulate`; return the error of a policy that refuses
-    the problem.
-    """
+    """Simulate one cell with the settings of `simulate`; return the error of a refusing policy."""
     try:
         return simulate(problem, environment, policy, **settings)
     except PolicyError as error:

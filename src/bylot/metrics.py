@@ -60,7 +60,6 @@ class Score:
     applies: bool
 
     def describe_bound(self, bound: float, theorem: str, exact: bool = False) -> tuple[str, str]:
-        """The table cells of a bound: its value and its theorem."""
         if self.theorem is None:
             return "-", "no theorem"
         notes = [] if self.applies else ["of the plain algorithm"]

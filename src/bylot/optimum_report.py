@@ -105,7 +105,6 @@ def compute_optimum_report(
 
 
 def explain_missing_kind(file: ProblemFile, kind: str, error: InfeasibleLimits) -> str:
-    """Why there is no distribution of a kind: the limits in conflict."""
     if kind == "panels":
         limits = join_words(map(file.format_limit, error.limits), "and")
         return f"panels of exactly {file.problem.draws} experts cannot keep {limits}"
@@ -137,7 +136,6 @@ def render_optimum(report: OptimumReport) -> str:
 
 
 def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
-    """The reward of each optimum, and its upper bound."""
     rows: list[tuple[str, ...]] = [("", "reward", "upper bound", "")]
     for kind, label in KIND_LABELS.items():
         if kind not in report.found:
@@ -179,7 +177,6 @@ def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
 
 
 def judge_cost(report: OptimumReport, j: int, cost: float) -> str:
-    """Whether a cost keeps limit j."""
     problem = report.file.problem
     room = problem.signs[j] * (cost - problem.bounds[j]) / problem.peaks[j]
     if room < -REPORTED_COST_SLACK:
@@ -302,7 +299,6 @@ def distribution_to_data(report: OptimumReport, one: BestDistribution) -> dict[s
 
 
 def limit_costs_to_data(report: OptimumReport, cost: Floats) -> list[dict[str, Any]]:
-    """The cost under each limit, per request."""
     return [
         {
             "limit": written.limit.name,

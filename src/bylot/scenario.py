@@ -106,7 +106,6 @@ def scenario_from_outcomes(
 def describe_request(
     name: str, table: OutcomeTable, dimension: str | None, context: str | None
 ) -> str:
-    """What a request is and how it is rewarded."""
     source = f"the {len(table.questions):,} questions of {name}"
     own = f" of its {context} ({len(table.contexts)} in all)" if context else ""
     if dimension is None:

@@ -26,7 +26,6 @@ READING_ADVICE = (
 
 
 def summarise_log(log: DecisionLog) -> dict[str, Any]:
-    """Mean reward and costs of the log itself."""
     rewards = [one.reward for one in log.entries if one.reward is not None]
     costs = {}
     for name, row in log.problem.costs.items():
@@ -106,7 +105,6 @@ def tabulate_estimates(log: DecisionLog, evaluations: Sequence[Evaluation]) -> l
 
 
 def describe_used_rounds(counts: RoundCounts) -> str:
-    """How many rounds were used, and why the others were not."""
     reasons = (
         (counts.replaced, "replaced by the guard"),
         (counts.unknown_propensity, "without propensity"),
@@ -117,7 +115,6 @@ def describe_used_rounds(counts: RoundCounts) -> str:
 
 
 def tabulate_costs(log: DecisionLog, found: Sequence[TargetResult]) -> list[str]:
-    """Expected cost per request of each target, with the bounds."""
     own, limits = summarise_log(log)["costs"], log.problem.limits
     rows = [("cost per request", "bound", "as logged", *(one.target for one in found))]
     names = [(limit.name, limit) for limit in limits]
@@ -130,7 +127,6 @@ def tabulate_costs(log: DecisionLog, found: Sequence[TargetResult]) -> list[str]
 
 
 def format_logged_cost(cost: float | None, limit: Limit | None) -> str:
-    """A cost, and whether it keeps its limit."""
     if cost is None:
         return "-"
     if limit is None:

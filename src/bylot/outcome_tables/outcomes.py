@@ -149,7 +149,6 @@ def index_labels(labels: list[str] | None, rows: list[int]) -> tuple[tuple[str, 
 def find_expert_columns(
     outcomes: Sheet, experts: Sequence[str] | None, labels: Collection[str]
 ) -> tuple[list[int], tuple[str, ...]]:
-    """Find the column of each expert among those that are not labels."""
     columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in labels]
     names = [outcomes.columns[i] for i in columns]
     if not names:

@@ -109,7 +109,6 @@ def parse_decimal(field: str) -> float | None:
 
 
 def open_sheet(path: Path) -> Sheet:
-    """Read a sheet from Parquet (*.parquet) or from text."""
     return sheet_from_parquet(path) if path.suffix.lower() == ".parquet" else read_sheet(path)
 
 

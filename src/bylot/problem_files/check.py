@@ -29,7 +29,6 @@ CHECK_LEGEND = (
 
 
 def check_problem(file: ProblemFile) -> dict[str, Any]:
-    """Check a problem whose limits are feasible."""
     problem = file.problem
     distinct = check_distinct(problem)
     applies = distinct["applies"]
@@ -107,7 +106,6 @@ def find_limit_ranges(written: WrittenLimit, problem: Problem) -> dict[str, Any]
 
 
 def limits_in_conflict(file: ProblemFile, conflict: Conflict | None) -> list[WrittenLimit]:
-    """The limits of a conflict as the file writes them."""
     keys = {limit.key for limit in conflict.limits} if conflict else set()
     return [one for one in file.limits if one.limit.key in keys]
 

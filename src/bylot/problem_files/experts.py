@@ -110,7 +110,6 @@ def as_list(given: str | list[str]) -> list[str]:
 
 
 def check_column(document: Document, keys: Keys, sheet: Sheet, name: str) -> None:
-    """Reject a column that the CSV file does not have."""
     if name not in sheet.columns[1:]:
         what = f"{sheet.path.name} has no column {quote_field(name)}"
         remedy = suggest_known_name(name, sheet.columns[1:], "columns")
@@ -118,7 +117,6 @@ def check_column(document: Document, keys: Keys, sheet: Sheet, name: str) -> Non
 
 
 def check_expert_names(source: Document, entries: Sequence[Entry]) -> tuple[str, ...]:
-    """The names, none of which two experts have."""
     seen: dict[str, int] = {}
     for n, entry in enumerate(entries):
         if (first := seen.setdefault(entry["name"], n)) != n:
@@ -185,7 +183,6 @@ def read_groups(
 def listed_members(
     document: Document, group: str, members: Sequence[str], names: Sequence[str]
 ) -> tuple[str, ...]:
-    """Members that are listed, each once."""
     for n, member in enumerate(members):
         keys = ("groups", group, n)
         if member not in names:

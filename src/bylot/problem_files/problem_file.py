@@ -189,7 +189,6 @@ def read_reward_range(document: Document, given: dict[str, float]) -> tuple[floa
 
 
 def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iterator[WrittenLimit]:
-    """The limits of a problem, one per side."""
     for n, entry in enumerate(problem.get("limits", [])):
         limited, per = limited_quantity(document, ("limits", n), entry, experts), entry["per"]
         for side, sign in (("at_most", UPPER), ("at_least", LOWER)):

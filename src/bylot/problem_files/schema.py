@@ -114,13 +114,11 @@ def has_kind(value: Any, part: SchemaPart) -> bool:
 
 
 def least_entries(part: SchemaPart) -> int:
-    """How many entries a list or mapping has at least."""
     least: int = part.get("minItems", 0) or part.get("minProperties", 0)
     return least
 
 
 def is_in_range(value: float, part: SchemaPart) -> bool:
-    """Is a number finite and within the bounds of its part?"""
     low, high = part.get("minimum", -LARGEST), part.get("maximum", LARGEST)
     return bool(low <= value <= high) and value > float(part.get("exclusiveMinimum", -math.inf))
 

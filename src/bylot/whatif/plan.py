@@ -174,7 +174,6 @@ class WhatifPlan:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of distributions that are played, at any bound."""
         levels = (None, *(level.number for level in self.levels if level.problem))
         found = {self.kind(spec, level) for spec in self.policies for level in levels}
         return sorted(found, reverse=True)

@@ -82,7 +82,6 @@ def build_banners(results: WhatifResults) -> Iterator[Block]:
 
 
 def describe_partial_period(plan: WhatifPlan) -> str:
-    """What it means that the last period is incomplete."""
     if not plan.complete:
         return (
             f"{plan.rounds:,} requests are fewer than a period of {plan.period:,}, so no limit can "
@@ -95,7 +94,6 @@ def describe_partial_period(plan: WhatifPlan) -> str:
 
 
 def describe_setup(results: WhatifResults) -> Iterator[str]:
-    """The problem, the scenario and the policies."""
     plan, scenario = results.plan, results.plan.scenario
     problem, seeds = plan.problem, len(plan.seeds)
     when = f"every {plan.period:,}" if plan.horizon is None else f"the {plan.rounds:,}"
@@ -246,7 +244,6 @@ def build_prices_section(results: WhatifResults) -> list[Block]:
 
 
 def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
-    """The shadow prices at the best distribution of a kind."""
     names = [name for name, one in results.policies.items() if one.kind == kind]
     rows = []
     for limit, price in zip(results.plan.file.limits, results.prices[kind], strict=True):

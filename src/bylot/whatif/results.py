@@ -43,7 +43,6 @@ class PolicyResult(NamedTuple):
         return f"{self.reward:.4f}", deviation, f"{self.late:.4f}", *within
 
     def reward_curves(self) -> SeedCurves:
-        """Rolling mean reward of each seed."""
         rows = np.array([run.reward_curve for run in self.runs])
         return SeedCurves(self.runs[0].t, rows, [*self.seeds])
 
@@ -137,7 +136,6 @@ class WhatifResults:
         return self.priced_gain(price)
 
     def priced_gain(self, price: ShadowPrice) -> float:
-        """The gain by the shadow price."""
         return self.plan.file.span * abs(price.price) * 0.01 * price.limit.bound
 
     def measured_gain(self, price: ShadowPrice) -> float | None:

@@ -11,7 +11,6 @@ COMPARED_REFERENCES = {
 
 
 def summarize_results(results: WhatifResults) -> list[str]:
-    """What is earned, whether the limits are kept, and what they cost."""
     if not results.policies:
         return ["No policy ran, so there are no results."]
     return [describe_reward(results), describe_limits(results), describe_costs(results)]
@@ -51,7 +50,6 @@ def compare_rewards(reward: float, value: float) -> str:
 
 
 def describe_limits(results: WhatifResults) -> str:
-    """Which policies kept all limits in every period."""
     plan, policies = results.plan, results.policies.values()
     count = len(plan.problem.limits)
     if not count:
@@ -72,7 +70,6 @@ def describe_limits(results: WhatifResults) -> str:
 
 
 def describe_costs(results: WhatifResults) -> str:
-    """What all limits cost together, and which one costs most."""
     if not results.plan.problem.limits:
         return "So no limit costs anything."
     parts = [part for part in (describe_joint_cost(results), describe_costliest(results)) if part]
