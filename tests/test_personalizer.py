@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bylot.server.http_errors import ApiError
@@ -101,6 +101,9 @@ def test_the_router_must_be_named_unless_it_is_the_only_one(tmp_path: Path) -> N
             assert event.startswith(f"{name}.")
 
 
+@settings(
+    suppress_health_check=[HealthCheck.too_slow]
+)  # texts of all characters, on a busy machine
 @given(
     st.lists(
         st.dictionaries(
