@@ -12,7 +12,7 @@ from bylot.environments import Environment, Noisy, Outcomes
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import ValueStack
 from bylot.outcome_tables.outcomes import OutcomeTable, read_outcomes, read_skills
-from bylot.outcome_tables.text_lines import data_error, quote_field
+from bylot.outcome_tables.sheets import data_error, quote_field
 from bylot.problem_files import ProblemFile
 
 MAX_OPTIMUM_ROUNDS = 10_000  # sampled rounds on which optima of a noisy environment are computed

@@ -11,7 +11,7 @@ import numpy as np
 from bylot._text import format_table
 from bylot.errors import DataError
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.outcome_tables.text_lines import sort_ids
+from bylot.outcome_tables.sheets import sort_ids
 from bylot.problem.validation import lock_array
 
 MIN_ANNOTATIONS = 5  # fewer do not give a reliable accuracy (paper, section 6.1)

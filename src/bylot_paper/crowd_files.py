@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from bylot.outcome_tables.text_lines import (
+from bylot.outcome_tables.sheets import (
     WHOLE_NUMBER,
     data_error,
     describe_lines,

@@ -17,7 +17,7 @@ import numpy as np
 from bylot._text import print_progress
 from bylot.errors import DataError, DataUnreachable, install_command
 from bylot.numerics.jit import Floats
-from bylot.outcome_tables.text_lines import data_error
+from bylot.outcome_tables.sheets import data_error
 from bylot_paper.crowd import Annotation, Crowd, CrowdCounts, assemble_crowd
 from bylot_paper.crowd_files import read_crowd
 

@@ -17,7 +17,7 @@ from msgspec import Meta
 from bylot.errors import DataError
 from bylot.numerics.iid_sets import log_iid_set_probability
 from bylot.numerics.jit import Floats
-from bylot.outcome_tables.text_lines import shorten
+from bylot.outcome_tables.sheets import shorten
 from bylot.policies import Policy
 from bylot.problem.validation import suggest_known_name
 from bylot.router.decision import Decision

@@ -17,8 +17,7 @@ from bylot._atomic_write import save_file
 from bylot.errors import DataError
 from bylot.evaluate.entries import LogEntry, check_entry, parse_entry
 from bylot.numerics.jit import Bools, Ints
-from bylot.outcome_tables.sheets import import_polars, load_parquet
-from bylot.outcome_tables.text_lines import data_error, read_text_lines
+from bylot.outcome_tables.sheets import data_error, import_polars, load_parquet, read_text_lines
 from bylot.problem import Problem
 
 

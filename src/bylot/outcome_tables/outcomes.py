@@ -13,8 +13,16 @@ import numpy.typing as npt
 
 from bylot.errors import DataError
 from bylot.numerics.jit import Floats, Ints
-from bylot.outcome_tables.sheets import Sheet, open_sheet, parse_decimal, read_sheet
-from bylot.outcome_tables.text_lines import data_error, quote_field, shorten, sort_ids
+from bylot.outcome_tables.sheets import (
+    Sheet,
+    data_error,
+    open_sheet,
+    parse_decimal,
+    quote_field,
+    read_sheet,
+    shorten,
+    sort_ids,
+)
 from bylot.problem.validation import lock_array
 
 MAX_LISTED_NAMES = 5  # in a message
@@ -77,8 +85,7 @@ class OutcomeTable:
     @property
     def blanks(self) -> Ints:
         """(K,) number of questions that each expert did not answer."""
-        blanks: Ints = np.isnan(self.table).sum(axis=0)
-        return blanks
+        return np.asarray(np.isnan(self.table).sum(axis=0))
 
 
 def read_outcomes(

@@ -20,7 +20,7 @@ import yaml
 from yaml.resolver import Resolver
 
 from bylot.errors import ProblemError, ProblemFileError
-from bylot.outcome_tables.text_lines import quote_field, read_text
+from bylot.outcome_tables.sheets import quote_field, read_text
 
 MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs four
 TOO_DEEP = f"more than {MAX_DEPTH} nested lists or mappings"
@@ -286,5 +286,4 @@ ProblemDumper.add_representer(str, ProblemDumper.represent_text)
 def format_yaml(data: dict[str, Any]) -> str:
     """Write data as YAML, with the innermost lists and mappings on one line."""
     given: dict[str, Any] = {"default_flow_style": None, "width": math.inf, "sort_keys": False}
-    text: str = yaml.dump(data, Dumper=ProblemDumper, allow_unicode=True, **given)
-    return text
+    return str(yaml.dump(data, Dumper=ProblemDumper, allow_unicode=True, **given))

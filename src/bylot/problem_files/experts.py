@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bylot.errors import DataError, ProblemFileError
-from bylot.outcome_tables.sheets import Sheet, parse_decimal, read_sheet
-from bylot.outcome_tables.text_lines import quote_field, shorten
+from bylot.outcome_tables.sheets import Sheet, parse_decimal, quote_field, read_sheet, shorten
 from bylot.problem import validation
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document, Keys

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bylot._text import join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
-from bylot.outcome_tables.text_lines import quote_field
+from bylot.outcome_tables.sheets import quote_field
 from bylot.problem import Limit, Problem, Share, share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
 from bylot.problem.limits import LOWER, MAX_COST, UPPER

@@ -12,8 +12,7 @@ from importlib.resources import files
 from types import UnionType
 from typing import Any
 
-from bylot.outcome_tables.sheets import parse_decimal
-from bylot.outcome_tables.text_lines import quote_field, shorten
+from bylot.outcome_tables.sheets import parse_decimal, quote_field, shorten
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import AmbiguousScalar, Document, Keys, Verbatim, describe_value
 
@@ -114,8 +113,7 @@ def has_kind(value: Any, part: SchemaPart) -> bool:
 
 
 def least_entries(part: SchemaPart) -> int:
-    least: int = part.get("minItems", 0) or part.get("minProperties", 0)
-    return least
+    return int(part.get("minItems", 0) or part.get("minProperties", 0))
 
 
 def is_in_range(value: float, part: SchemaPart) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bylot.environments import Environment, Given, Outcomes
 from bylot.errors import BylotError, InfeasibleLimits
-from bylot.outcome_tables.text_lines import quote_field
+from bylot.outcome_tables.sheets import quote_field
 from bylot.policies import Policy, policy_to_data, resolve_policy
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name

@@ -191,7 +191,12 @@ def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, 
             }
             for policy in plan.policies
         },
-        "references": {name: reference_data(one) for name, one in results.references.items()},
+        "references": {
+            name: {"value": None, "note": one}
+            if isinstance(one, str)
+            else plain_data(one, "value", "ceiling", "kept", "note", "asked")
+            for name, one in results.references.items()
+        },
         "prices": {
             kind: [price_data(results, one) for one in prices]
             for kind, prices in results.prices.items()
@@ -211,12 +216,6 @@ def policy_data(result: PolicyResult) -> dict[str, Any]:
         **plain_data(result, *numbers, "spend", "asked"),
         "runs": [{"seed": seed, **plain_data(run, *run._fields)} for seed, run in runs],
     }
-
-
-def reference_data(reference: Reference | str) -> dict[str, Any]:
-    if isinstance(reference, str):
-        return {"value": None, "note": reference}
-    return plain_data(reference, "value", "ceiling", "kept", "note", "asked")
 
 
 def price_data(results: WhatifResults, price: ShadowPrice) -> dict[str, Any]:
