@@ -1,7 +1,4 @@
-"""Entries of a decision log: one decision with its probabilities and its reward.
-
-Owns what an entry may contain and its form as plain data; `log` reads and writes files.
-"""
+"""Entries of a decision log: one decision with its probabilities and its reward."""
 
 import json
 import math

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -218,11 +218,9 @@ def read_experts(
     return columns
 
 
-@dataclass(frozen=True, eq=False)
-class SkillTable:
+class SkillTable(NamedTuple):
     """Mean values in [0, 1], (dimension, expert); input of `environments.Noisy`."""
 
-    experts: tuple[str, ...]
     dimensions: tuple[str, ...]
     table: Floats
     unused: tuple[str, ...]  # columns of the file that belong to no expert
@@ -241,4 +239,4 @@ def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable
                 expected, line = "the mean value of an answer, from 0 to 1", read.place(row)
                 raise DataError(what, got=got, expected=expected, path=read.path, line=line)
             table[row, i] = value + 0.0  # no -0.0
-    return SkillTable(tuple(experts), tuple(read.names), lock_array(table), unused)
+    return SkillTable(tuple(read.names), lock_array(table), unused)

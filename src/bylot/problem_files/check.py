@@ -214,17 +214,10 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
         upper = limit.sign == UPPER
         redundant = bound >= one["highest"] if upper else bound <= one["lowest"]
         ends = [one["lowest"], one["highest"], *(one["distinct"] or ())]
-        limits.append(
-            (
-                f"{limit.name} {limit.side}",
-                f"{bound:.6g}",
-                f"per {per}",
-                *(f"{end:.4g}" for end in ends),
-                *([""] * (4 - len(ends))),
-                "" if line is None else str(line),
-                "implied by the others" if redundant else "",
-            )
-        )
+        cells = [f"{bound:.6g}", f"per {per}", *(f"{end:.4g}" for end in ends)]
+        cells += [""] * (6 - len(cells)) + ["" if line is None else str(line)]
+        note = "implied by the others" if redundant else ""
+        limits.append((f"{limit.name} {limit.side}", *cells, note))
     checks = [
         (
             policy,
@@ -259,13 +252,10 @@ def describe_limits(file: ProblemFile) -> list[str]:
             f"from, to: the same for {panels}.",
         ]
     lines.append(f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.")
+    verdict = "feasible: omd can keep them"
     if surrogate:
-        return [
-            *lines,
-            f"The paper's surrogate of the limits is infeasible, because of {surrogate}: omd may "
-            "miss them.",
-        ]
-    return [*lines, "The paper's surrogate of the limits is feasible: omd can keep them."]
+        verdict = f"infeasible, because of {surrogate}: omd may miss them"
+    return [*lines, f"The paper's surrogate of the limits is {verdict}."]
 
 
 def describe_looser_limits(found: dict[str, Any]) -> list[str]:

@@ -177,15 +177,14 @@ def read_contexts(document: Document, given: dict[str, float] | list[str]) -> di
 
 def read_reward_range(document: Document, given: dict[str, float]) -> tuple[float, float]:
     low, high = float(given["from"]), float(given["to"])
-    expected = ""
     if not low < high:
         expected, remedy = "from less than to", "write the lower end first"
     elif max(-low, high) > MAX_COST:
         expected, remedy = f"at most {MAX_COST:g}", "measure rewards in another unit"
-    if expected:
-        parts = {"got": [low, high], "expected": expected, "remedy": remedy}
-        raise document.error(("rewards",), "rewards", **parts)
-    return low, high
+    else:
+        return low, high
+    parts = {"got": [low, high], "expected": expected, "remedy": remedy}
+    raise document.error(("rewards",), "rewards", **parts)
 
 
 def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iterator[WrittenLimit]:

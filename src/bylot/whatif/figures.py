@@ -185,16 +185,9 @@ def draw_sweep(results: WhatifResults, folder: Path) -> list[Path]:
         draw_sweep_line(axes, results, policy, series)
     axes.axvline(limit.written, color=style.GREY, linewidth=0.9)
     left = limit.written > np.mean(axes.get_xlim())  # where there is more space
-    axes.annotate(
-        "as in the file",
-        (limit.written, 0.02),
-        xycoords=("data", "axes fraction"),
-        xytext=(-4 if left else 4, 0),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        fontsize=8,
-        color=style.GREY,
-    )
+    place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    place |= {"xytext": (-4, 0), "ha": "right"} if left else {"xytext": (4, 0), "ha": "left"}
+    axes.annotate("as in the file", (limit.written, 0.02), **place, fontsize=8, color=style.GREY)
     side = limit.limit.side.replace("_", " ")
     axes.set(xlabel=f"{limit.limit.name} {side}, per {limit.per}", ylabel="mean reward")
     add_legend(figure, 5)

@@ -139,10 +139,8 @@ def describe_policy(spec: str, policy: Policy) -> str:
         parts.append("its guard is off, so it does not guarantee the limits")
     if isinstance(policy, NoisyOr):
         share = f"{100 * policy.explore:g}% of its rounds" if policy.explore < 1 else "every round"
-        records = (
-            f"records propensities in {share}" if policy.explore else "records no propensities"
-        )
-        parts.append(f"it {records}")
+        known = f"propensities in {share}" if policy.explore else "no propensities"
+        parts.append(f"it records {known}")
     return f"{'; '.join(parts)}."
 
 
@@ -248,9 +246,8 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
     rows = []
     for limit, price in zip(results.plan.file.limits, results.prices[kind], strict=True):
         gain, measured = results.priced_gain(price), results.measured_gain(price)
-        per_unit = abs(
-            results.plan.file.span * price.price * limit.unit(results.plan.problem.draws)
-        )
+        unit = limit.unit(results.plan.problem.draws)
+        per_unit = abs(results.plan.file.span * price.price * unit)
         rows.append(
             (
                 limit.words,
@@ -303,17 +300,12 @@ def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Bloc
     limit, rows = plan.sweep.limit, []
     for bound, level in plan.bounds:
         best = [results.reference(kind, level) for kind in plan.kinds]
-        policies = map(results.policies_at(level).get, plan.policies)
-        rows.append(
-            (
-                f"{bound:.6g}{' (as in the file)' if level is None else ''}",
-                *("-" if one is None else f"{one.value:.4f}" for one in best),
-                *(
-                    "-" if one is None else f"{one.reward:.4f}{' ✗' if one.bad_periods else ''}"
-                    for one in policies
-                ),
-            )
-        )
+        cells = ["-" if one is None else f"{one.value:.4f}" for one in best]
+        cells += [
+            "-" if one is None else f"{one.reward:.4f}{' ✗' if one.bad_periods else ''}"
+            for one in map(results.policies_at(level).get, plan.policies)
+        ]
+        rows.append((f"{bound:.6g}{' (as in the file)' if level is None else ''}", *cells))
     name, side = limit.limit.name, limit.limit.side.replace("_", " ")
     notes, labels = describe_sweep(results), [DISTRIBUTION_KINDS[kind].label for kind in plan.kinds]
     return [
