@@ -142,14 +142,8 @@ def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) 
     with document.locate_errors("floor"):
         validation.check_floor(entry.get("floor"), len(pool.names))
     with locate_limits(document.path, limits, entry["draws"]):
-        problem = Problem(
-            experts=pool.names,
-            costs=pool.costs,
-            limits=[one.limit for one in limits],
-            draws=entry["draws"],
-            floor=entry.get("floor"),
-            period=entry.get("period"),
-        )
+        options = {key: entry.get(key) for key in ("draws", "floor", "period")}
+        problem = Problem(pool.names, pool.costs, [one.limit for one in limits], **options)
     return ProblemFile(
         path=document.path,
         problem=problem,

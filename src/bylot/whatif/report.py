@@ -246,18 +246,11 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
     rows = []
     for limit, price in zip(results.plan.file.limits, results.prices[kind], strict=True):
         gain, measured = results.priced_gain(price), results.measured_gain(price)
-        unit = limit.unit(results.plan.problem.draws)
-        per_unit = abs(results.plan.file.span * price.price * unit)
-        rows.append(
-            (
-                limit.words,
-                "yes" if results.gain(price) > 1e-7 else "no",
-                f"{per_unit:.4g}" if gain > 1e-7 else "0",
-                f"{gain:.6f}",
-                "-" if measured is None else f"{measured:.6f}",
-                PRICE_VERDICTS[price.verdict],
-            )
-        )
+        binding = "yes" if results.gain(price) > 1e-7 else "no"
+        per_unit = results.plan.file.span * price.price * limit.unit(results.plan.problem.draws)
+        cells = [binding, f"{abs(per_unit):.4g}" if gain > 1e-7 else "0", f"{gain:.6f}"]
+        cells.append("-" if measured is None else f"{measured:.6f}")
+        rows.append((limit.words, *cells, PRICE_VERDICTS[price.verdict]))
     return TableBlock(
         f"For {DISTRIBUTION_KINDS[kind].plays} ({join_words(names, 'and')}): gain in reward per "
         "request; a limit that is not binding has price 0.",
