@@ -70,12 +70,10 @@ def test_the_smallest_loss_wins_and_is_relative_to_the_reference() -> None:
     choice = choose_defaults(GOOD)[0]
     assert choice.policy == "better"
     assert list(choice.scores) == ["better", REFERENCE_POLICY, "worse"]
-    assert abs(choice.scores["better"].mean - 1 / 3) < 0.05
+    assert abs(choice.scores["better"].value - 1 / 3) < 0.05
     # The unit of measurement, which has no error
-    assert choice.scores[REFERENCE_POLICY] == (
-        1.0,
-        0.0,
-    )
+    reference = choice.scores[REFERENCE_POLICY]
+    assert (reference.value, reference.error) == (1.0, 0.0)
     assert (
         choose_default(make_results({REFERENCE_POLICY: 0.03, "better": 0.04, "worse": 0.05}))
         == REFERENCE_POLICY
@@ -164,7 +162,7 @@ def test_scenarios_have_equal_weight_for_any_number_of_places() -> None:
     assert np.mean([0.6, 0.6, 1.5, 1.2]) < 1  # place by place it would have won
     choice = choose_defaults(lines)[0]
     assert choice.policy == REFERENCE_POLICY
-    assert abs(choice.scores["other"].mean - (0.6 + 1.5 + 1.2) / 3) < 1e-3
+    assert abs(choice.scores["other"].value - (0.6 + 1.5 + 1.2) / 3) < 1e-3
 
 
 def test_each_class_of_problems_has_its_own_winner() -> None:
@@ -210,7 +208,7 @@ def test_unpaired_seeds_are_reported_and_increase_the_error() -> None:
     paired, unpaired = choose_defaults(paired_results)[0], choose_defaults(unpaired_results)[0]
     assert paired.uneven == ()
     assert unpaired.uneven == tuple(f"b in {place}" for place in ("tight", "loose", "ward", "many"))
-    assert unpaired.scores["b"].mean == paired.scores["b"].mean
+    assert unpaired.scores["b"].value == paired.scores["b"].value
     assert unpaired.scores["b"].error > 10 * paired.scores["b"].error
 
 

@@ -162,10 +162,9 @@ async def drive_connections(
     began = time.perf_counter()
     await asyncio.gather(*(drive_one() for _ in range(connections)))
     seconds = time.perf_counter() - began
-    p50, p99 = 1e3 * np.percentile(latencies, [50, 99])
-    rate = len(latencies) / seconds
-    times = float(p50), float(p99)
-    return LoadResult(connections, len(latencies), seconds, rate, *times, errors)
+    p50, p99 = (1e3 * np.percentile(latencies, [50, 99])).tolist()
+    count = len(latencies)
+    return LoadResult(connections, count, seconds, count / seconds, p50, p99, errors)
 
 
 async def read_answer(reader: asyncio.StreamReader) -> bytes:

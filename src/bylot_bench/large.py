@@ -52,10 +52,9 @@ def fill_store(url: str, routers: int, decisions: int) -> None:
     policy = policy_to_data(find_policy("distinct"))
     problem = problem_to_data(make_service_problem())
     for n in range(routers):
-        commands: list[Any] = [
-            CreateRouter(f"r{n}", RouterConfig(problem=problem, policy=policy, seed=n))
-        ]
-        commands += [MakeDecision(f"r{n}")] * (decisions // routers)
+        config = RouterConfig(problem=problem, policy=policy, seed=n)
+        decides = [MakeDecision(f"r{n}")] * (decisions // routers)
+        commands: list[Any] = [CreateRouter(f"r{n}", config), *decides]
         for start in range(0, len(commands), FILL_BATCH_DECISIONS):
             batch = commands[start : start + FILL_BATCH_DECISIONS]
             for answer in handler.perform(batch, now_us()):
@@ -96,12 +95,9 @@ def measure_server(store: str, routers: int) -> dict[str, Any]:
 def render(result: dict[str, Any]) -> str:
     head = f"{result['routers']:,} routers, {result['decisions']:,} decisions"
     rows: list[tuple[str, ...]] = [("", "one router, 1,000 decisions", head)]
-    for name, key in (
-        ("ready after, s", "start_s"),
-        ("first decision of a router, ms", "first_decide_ms"),
-        ("decide, p50 ms", "decide_p50_ms"),
-        ("decide, p99 ms", "decide_p99_ms"),
-    ):
+    names = ("ready after, s", "first decision of a router, ms", "decide, p50 ms", "decide, p99 ms")
+    keys = ("start_s", "first_decide_ms", "decide_p50_ms", "decide_p99_ms")
+    for name, key in zip(names, keys, strict=True):
         rows.append((name, f"{result['empty'][key]:.2f}", f"{result['full'][key]:.2f}"))
     for page in ("first", "middle", "last"):
         times = (result[store]["page_ms"][page] for store in ("empty", "full"))

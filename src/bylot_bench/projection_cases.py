@@ -55,13 +55,6 @@ class KktResidual(NamedTuple):
         return max(math.inf if math.isnan(x) else x for x in self)
 
 
-def compute_excess(case: ProjectionCase, q: Floats) -> Floats:
-    """A_j q - b_j of each row in units of max |A_j|, rounded once."""
-    over = [math.fsum([*(a * q), -b]) for a, b in zip(case.A, case.b, strict=True)]
-    largest = np.abs(case.A).max(axis=1)
-    return np.array(over) / np.where(largest > 0.0, largest, 1.0)
-
-
 def compute_kkt_residual(case: ProjectionCase, q: Floats, multipliers: Floats) -> KktResidual:
     """Residual of a solution, with sums rounded once (`math.fsum`)."""
     z, floor, A = case.z, case.floor, case.A
@@ -70,7 +63,9 @@ def compute_kkt_residual(case: ProjectionCase, q: Floats, multipliers: Floats) -
     free = q > floor
     S = max(1.0, np.ptp(z), t[free].max(initial=0.0))
     s = (z - z.max()) - q - t
-    over = compute_excess(case, q)
+    largest = np.abs(A).max(axis=1)
+    over = np.array([math.fsum([*(a * q), -b]) for a, b in zip(A, case.b, strict=True)])
+    over /= np.where(largest > 0.0, largest, 1.0)
     price = multipliers * np.ptp(A, axis=1) / S
     return KktResidual(
         mass=abs(math.fsum([*q, -1.0])),

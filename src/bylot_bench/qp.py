@@ -124,13 +124,8 @@ def make_clarabel(K: int, floor: float) -> SolveProjection:
     return solve
 
 
-QP_SOLVERS: dict[str, Callable[[int, float], SolveProjection]] = {
-    "daqp": make_daqp,
-    "quadprog": make_quadprog,
-    "piqp": make_piqp,
-    "osqp": make_osqp,
-    "clarabel": make_clarabel,
-}
+SOLVER_MAKERS = (make_daqp, make_quadprog, make_piqp, make_osqp, make_clarabel)
+QP_SOLVERS = {make.__name__.removeprefix("make_"): make for make in SOLVER_MAKERS}
 MAX_DENSE_SIZE = {"daqp": 1_000, "quadprog": 1_000}  # largest K for a dense K x K matrix
 SOLVER_TOLERANCES = {"osqp": 0.1}  # relative to the largest q; 1e-3 for the others
 
@@ -184,8 +179,7 @@ def record_steps(K: int, count: int, skip: int = 500, seed: int = 0) -> Projecti
         q = answer.q
         if answer.multiplier > 0 and played > skip * batch:
             found.append((z, a, b))
-    z_all, a_all, b_all = zip(*found, strict=True)
-    return ProjectionSteps(floor, np.array(z_all), np.array(a_all), np.array(b_all))
+    return ProjectionSteps(floor, *map(np.array, zip(*found, strict=True)))
 
 
 @jit
@@ -292,8 +286,6 @@ def render(result: dict[str, Any]) -> str:
         rows.append((f"{row['K']:,}", *digits, f"{row['ratio_to_best']:.0f}"))
         notes += [f"K = {row['K']:,}: {name}: {note}" for name, note in row["notes"].items()]
     found = result["fuzz"]
-    tail = (
-        f"fuzz: {found['cases']:,} hard cases, {found['failures']} failures, "
-        f"worst scaled KKT residual {found['worst_kkt']:.1e}"
-    )
+    tail = f"fuzz: {found['cases']:,} hard cases, {found['failures']} failures, "
+    tail += f"worst scaled KKT residual {found['worst_kkt']:.1e}"
     return "\n".join(["microseconds per projection", *format_table([head, *rows]), *notes, tail])

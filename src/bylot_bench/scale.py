@@ -61,11 +61,8 @@ def make_scale_problem(K: int, M: int) -> Problem:
     names, order = [f"worker-{i}" for i in range(K)], np.argsort(workload)
     novice = share("novice", [names[i] for i in order[: K // 5]])
     busy = share("busy", [names[i] for i in order[-K // 5 :]])
-    limits = [
-        at_most("workload", float(M * workload.mean())),
-        at_most(busy, 0.16 * M),
-        at_least(novice, 0.5),
-    ]
+    budget = at_most("workload", float(M * workload.mean()))
+    limits = [budget, at_most(busy, 0.16 * M), at_least(novice, 0.5)]
     return Problem(names, {"workload": workload}, limits, draws=M)
 
 
@@ -99,17 +96,11 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
 def render(result: dict[str, Any]) -> str:
     head = ("policy", "K", "M", "rounds per CPU-second", "us a round", "growth", "bind, s")
     found = sorted(result["scale"], key=lambda row: SCALED_POLICIES.index(row["policy"]))
-    rows = [
-        (
-            row["policy"],
-            f"{row['K']:,}",
-            f"{row['M']}",
-            f"{row['rounds_per_cpu_s']:,.0f}",
-            f"{row['us_per_round']:.2f}",
-            f"{row['growth']:.2f}" if "growth" in row else "",
-            f"{row['bind_s']:.3f}",
-        )
-        for row in found
-    ]
+    rows = []
+    for row in found:
+        times = f"{row['rounds_per_cpu_s']:,.0f}", f"{row['us_per_round']:.2f}"
+        growth = f"{row['growth']:.2f}" if "growth" in row else ""
+        size = f"{row['K']:,}", f"{row['M']}"
+        rows.append((row["policy"], *size, *times, growth, f"{row['bind_s']:.3f}"))
     note = "growth: the power of K by which the time of a round grows"
     return "\n".join([*format_table([head, *rows]), note])

@@ -15,15 +15,10 @@ from bylot._text import format_table, print_progress
 from bylot.problem import Problem, at_most
 from bylot.router.persistence import problem_to_data
 from bylot.router.router import Router
-from bylot_bench.http_load import (
-    LoadResult,
-    ServerProcess,
-    drive_connections,
-    format_post,
-    make_answer_check,
-)
+from bylot_bench import http_load
+from bylot_bench.http_load import LoadResult, ServerProcess, drive_connections
 
-DECIDE_REQUEST = format_post("/v1/routers/bench/decisions", b'{"context":"chest pain"}')
+DECIDE_REQUEST = http_load.format_post("/v1/routers/bench/decisions", b'{"context":"chest pain"}')
 REQUEST_COUNT = 20_000
 CONNECTION_COUNTS = (1, 16, 64)
 HELLO_COMMAND = ("uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log")
@@ -82,7 +77,7 @@ def measure_cpu() -> tuple[dict[str, float], int]:
         lost = 0
         for _ in range(3):  # in turns, so that other load on the machine affects all alike
             first = len(ids)
-            hellos = [format_post("/", b"{}")] * REQUEST_COUNT
+            hellos = [http_load.format_post("/", b"{}")] * REQUEST_COUNT
             turns["hello"].append(measure_request_cpu(hello, hellos, b" 200 "))
             decides = [DECIDE_REQUEST] * REQUEST_COUNT
             turns["decide"].append(measure_request_cpu(server, decides, b" 201 ", ids))
@@ -95,7 +90,7 @@ def measure_cpu() -> tuple[dict[str, float], int]:
 
 
 def format_reward(id: str) -> bytes:
-    return format_post(f"/v1/decisions/{id}/reward", b'{"value":0.5}')
+    return http_load.format_post(f"/v1/decisions/{id}/reward", b'{"value":0.5}')
 
 
 def measure_request_cpu(
@@ -103,7 +98,7 @@ def measure_request_cpu(
 ) -> float:
     """Microseconds of the server's CPU per request at 64 connections."""
     before, left = server.cpu(), iter(requests)
-    check = make_answer_check(status, ids)
+    check = http_load.make_answer_check(status, ids)
     load = asyncio.run(drive_connections(server.port, 64, lambda: next(left, None), check))
     if load.errors:
         raise RuntimeError(f"{load.errors} of {load.requests} answers were not{status.decode()}")
@@ -115,15 +110,15 @@ def measure_throughput(connections: int, *options: str) -> LoadResult:
     count = REQUEST_COUNT if connections > 1 else REQUEST_COUNT // 10
     left = iter(range(count))
     with run_bylot_server(*options) as server:
-        return asyncio.run(
-            drive_pairs(server.port, connections, lambda: next(left, None) is not None)
-        )
+        load = drive_pairs(server.port, connections, lambda: next(left, None) is not None)
+        return asyncio.run(load)
 
 
 async def drive_pairs(port: int, connections: int, goes_on: Callable[[], bool]) -> LoadResult:
     """Decide, then reward what was decided, as long as `goes_on()`."""
     ids: list[str] = []
-    is_decision, is_reward = make_answer_check(b" 201 ", ids), make_answer_check(b" 200 ")
+    is_decision = http_load.make_answer_check(b" 201 ", ids)
+    is_reward = http_load.make_answer_check(b" 200 ")
 
     def next_request() -> bytes | None:
         if not goes_on():
@@ -166,11 +161,8 @@ def render(result: dict[str, Any]) -> str:
         loads.append((name, f"{one['requests_per_s']:,.0f}", *times))
     lines = [*format_table(rows), "", *format_table(loads), "", f"{result['lost']} lost"]
     if "soak" in result:
-        soak = result["soak"]
-        memory = soak["memory_mb"]
-        lines.append(
-            f"soak: {soak['requests']:,} requests in {soak['seconds']:.0f} s, "
-            f"{soak['errors']} errors, {memory['after_a_fifth']:.0f} MB after a fifth of it, "
-            f"{memory['at_the_end']:.0f} MB at the end"
-        )
+        text = "soak: {requests:,} requests in {seconds:.0f} s, {errors} errors, "
+        text += "{memory_mb[after_a_fifth]:.0f} MB after a fifth of it, "
+        text += "{memory_mb[at_the_end]:.0f} MB at the end"
+        lines.append(text.format(**result["soak"]))
     return "\n".join(lines)

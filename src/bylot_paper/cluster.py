@@ -4,7 +4,6 @@ If a worker or machine is lost, its jobs are run again elsewhere.
 """
 
 import contextlib
-import functools
 import logging
 import os
 import pickle
@@ -30,32 +29,15 @@ RAY_ENVIRONMENT = {
 }
 
 
-@functools.cache
-def list_versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    return {"Python": platform.python_version(), "bylot": __version__, **packages}
-
-
 def describe_process(check: Callable[[], str]) -> dict[str, str]:
     """Versions by name, and the result of `check` as the code: equal on all machines of a run.
 
     >>> describe_process(lambda: "4f1d")["code"]
     '4f1d'
     """
-    return {**list_versions(), "code": check()}
-
-
-def list_version_differences(here: dict[str, str], there: dict[str, str]) -> list[str]:
-    """Describe the differences between two processes.
-
-    >>> list_version_differences({"Python": "3.11.7", "bylot": "1.0"}, {"Python": "3.11.7"})
-    ['bylot unknown (here 1.0)']
-    """
-    return [
-        f"{name} {there.get(name, 'unknown')} (here {mine})"
-        for name, mine in here.items()
-        if there.get(name) != mine
-    ]
+    packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
+    python = platform.python_version()
+    return {"Python": python, "bylot": __version__, **packages, "code": check()}
 
 
 class RayCluster:
@@ -183,9 +165,10 @@ class ClusterRun:
             raise JobFailed(f"{job} could not be run on the cluster: {error}") from None
         if isinstance(answer, tuple):
             host, there = answer
-            versions = ", ".join(list_version_differences(self.here, there))
+            names = [name for name, mine in self.here.items() if there.get(name) != mine]
+            other = ", ".join(f"{x} {there.get(x, 'unknown')} (here {self.here[x]})" for x in names)
             raise BylotError(
-                f"machine {host} of the cluster runs {versions}, so results could differ",
+                f"machine {host} of the cluster runs {other}, so results could differ",
                 remedy="install the same versions on all machines",
             )
         end = pickle.loads(answer)

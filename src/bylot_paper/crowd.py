@@ -125,8 +125,8 @@ class Crowd:
 
     @property
     def counts(self) -> CrowdCounts:
-        reliable = len(self.reliable())
-        return CrowdCounts(len(self.workers), len(self.tasks), len(self.correct), reliable)
+        parts = self.workers, self.tasks, self.correct, self.reliable()
+        return CrowdCounts(*map(len, parts))
 
     @property
     def workload(self) -> Ints:
@@ -206,8 +206,7 @@ def assemble_crowd(
     """Put annotations into canonical order, whatever order they are given in."""
     given = list(annotations)
     tasks, workers = sort_ids(a.task for a in given), sort_ids(a.worker for a in given)
-    of_task = {task: i for i, task in enumerate(tasks)}
-    of_worker = {worker: i for i, worker in enumerate(workers)}
+    of_task, of_worker = ({id: i for i, id in enumerate(ids)} for ids in (tasks, workers))
     cells = sorted((of_task[a.task], of_worker[a.worker], bool(a.correct)) for a in given)
     content = json.dumps([tasks, workers, cells], separators=(",", ":"))
     columns = np.array(cells, np.int64).reshape(-1, 3).T

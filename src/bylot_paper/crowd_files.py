@@ -6,15 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from bylot.outcome_tables.sheets import (
-    WHOLE_NUMBER,
-    data_error,
-    describe_lines,
-    quote_field,
-    read_text_lines,
-    split_at_commas,
-    split_at_tabs,
-)
+from bylot.outcome_tables import sheets
+from bylot.outcome_tables.sheets import data_error, quote_field
 from bylot_paper.crowd import Annotation, Crowd, UnjudgedCounts, assemble_crowd
 
 COLUMN_WORDS = {
@@ -42,10 +35,10 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
     """Read a file whose lines have one field for each of the columns. The separator is the one that
     gives most lines that many fields; tabs win a tie, then commas.
     """
-    lines = read_text_lines(path)
+    lines = sheets.read_text_lines(path)
     separators = (
-        split_at_tabs,
-        split_at_commas,
+        sheets.split_at_tabs,
+        sheets.split_at_commas,
         lambda line: re.split("[ \t]+", line.strip(" \t")),
     )
     ways = [[split(line) for line in lines] for split in separators]
@@ -53,7 +46,7 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
     bad = [n for n, fields in enumerate(cut, 1) if len(fields) != len(columns) or "" in fields]
     if bad:
         wanted = f"the {len(columns)} fields {', '.join(columns)}"
-        what = f"{describe_lines(bad, len(lines))} do not have {wanted}"
+        what = f"{sheets.describe_lines(bad, len(lines))} do not have {wanted}"
         remedy = "correct or remove them; fields are separated by tabs, commas or blanks"
         raise data_error(path, what, remedy)
     order = find_header(path, cut, columns)
@@ -135,15 +128,14 @@ def check_header(file: FieldRows, other: FieldRows) -> None:
     if not any(row[0] == first[0] or row[-1] == first[-1] for row in beyond):
         columns = " ".join(("task", "worker", "label") if len(first) == 3 else ("task", "label"))
         what = f"{quote_field(' '.join(first))} may be a header or data"
-        raise data_error(
-            file.path, what, f"write the line '{columns}' instead of it or above it", 1
-        )
+        remedy = f"write the line '{columns}' instead of it or above it"
+        raise data_error(file.path, what, remedy, 1)
 
 
 def has_unknown_header(file: FieldRows) -> bool:
     """Is the first line without a number, like a header, but not a known one?"""
-    first = file.fields[:1]
-    return bool(first) and not file.header and not any(map(WHOLE_NUMBER.fullmatch, first[0]))
+    is_number = sheets.WHOLE_NUMBER.fullmatch
+    return not file.header and any(not any(map(is_number, first)) for first in file.fields[:1])
 
 
 def check_unique_answers(file: FieldRows, key: int) -> None:
@@ -156,9 +148,8 @@ def check_unique_answers(file: FieldRows, key: int) -> None:
             same = file.fields[before][-1] == fields[-1]
             label, other = map(quote_field, (fields[-1], file.fields[before][-1]))
             earlier = "the same" if same else f"the other label {other}"
-            what = (
-                f"task {whose} has label {label}, and {earlier} already in line {file.line(before)}"
-            )
+            where = f"in line {file.line(before)}"
+            what = f"task {whose} has label {label}, and {earlier} already {where}"
             raise data_error(file.path, what, "keep one of the two lines", file.line(row))
 
 
@@ -168,8 +159,7 @@ def check_labels(
     """Check that some answer has a truth, and that there are at least two labels of each."""
     for file in (answers, truths):
         if not file.fields:
-            what = "has a header and nothing else"
-            raise data_error(file.path, what, "give a file with entries")
+            raise data_error(file.path, "has a header and nothing else", "give a file with entries")
     if not judged:
         some, other = (quote_field(file.fields[0][0]) for file in (answers, truths))
         what = f"no worker has a task with a truth: no task such as {some} is in "

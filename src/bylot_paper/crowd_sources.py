@@ -96,8 +96,7 @@ def find_crowd(where: str | PathLike[str] | None = None, offline: bool = False) 
     if named:
         folder = Path(named)
         if not folder.is_dir():
-            files = f"{TREC_CROWD_FILE} and {TREC_TRUTH_FILE}"
-            remedy = f"give a folder with {files}, or {SYNTHETIC_NAME!r}"
+            remedy = f"give a folder with {' and '.join(TREC_SHA256)}, or {SYNTHETIC_NAME!r}"
             raise data_error(folder, "is not a folder", remedy)
         return read_trec(folder)
     if where is not None:
@@ -136,10 +135,8 @@ def check_counts(crowd: Crowd, wanted: CrowdCounts) -> Crowd:
     pairs = zip(CrowdCounts._fields, crowd.counts, wanted, strict=True)
     wrong = [f"{got:,} {noun} instead of {want:,}" for noun, got, want in pairs if got != want]
     if wrong:
-        raise DataError(
-            f"crowd {crowd.name!r} has {', '.join(wrong)}",
-            remedy=f"download its files again from {TREC_URL}",
-        )
+        what = f"crowd {crowd.name!r} has {', '.join(wrong)}"
+        raise DataError(what, remedy=f"download its files again from {TREC_URL}")
     return crowd
 
 

@@ -67,9 +67,8 @@ def divide_estimates(top: SeedEstimate, bottom: SeedEstimate) -> SeedEstimate:
     >>> half.error  # half of it in every seed
     0.0
     """
-    value = top.value / bottom.value
-    pulls = sum_pulls([(1 / bottom.value, top), (-value / bottom.value, bottom)])
-    return SeedEstimate(value, pulls)
+    R = top.value / bottom.value
+    return SeedEstimate(R, sum_pulls([(1 / bottom.value, top), (-R / bottom.value, bottom)]))
 
 
 def subtract_estimates(one: SeedEstimate, other: SeedEstimate) -> SeedEstimate:
@@ -100,18 +99,11 @@ class ResultLine(NamedTuple):
     pool: str = ""
 
 
-class RelativeLoss(NamedTuple):
-    """Mean over scenarios of the loss relative to the reference, and its standard error."""
-
-    mean: float
-    error: float
-
-
 class DefaultChoice(NamedTuple):
     """The choice for a class of problems.
 
     policy: None if there is no candidate
-    scores: of all candidates, the lowest first
+    scores: loss of each candidate relative to the reference, the lowest first
     excluded: policies that are no candidates, with the reason
     beaten: the policy with the lowest score, if another one that is tied with it was taken
     uncounted: places where the reference loses nothing, which do not count
@@ -120,7 +112,7 @@ class DefaultChoice(NamedTuple):
 
     problems: str
     policy: str | None
-    scores: dict[str, RelativeLoss]
+    scores: dict[str, SeedEstimate]
     excluded: dict[str, str]
     beaten: str | None
     uncounted: tuple[str, ...]
@@ -156,15 +148,11 @@ def check_result_lines(lines: Iterable[ResultLine]) -> None:
     for line in lines:
         other = scenarios.setdefault(line.place, line.scenario)
         if other != line.scenario:
-            raise DataError(
-                f"{line.place} is a place of {other} and of {line.scenario}",
-                remedy="give places of different scenarios different names",
-            )
+            what = f"{line.place} is a place of {other} and of {line.scenario}"
+            raise DataError(what, remedy="give places of different scenarios different names")
         if (line.policy, line.place) in seen:
-            raise DataError(
-                f"{line.policy} has two lines in {line.place}",
-                remedy="give one line per policy and place",
-            )
+            what = f"{line.policy} has two lines in {line.place}"
+            raise DataError(what, remedy="give one line per policy and place")
         seen.add((line.policy, line.place))
         for seed, gap in line.gaps.items():
             if not math.isfinite(gap):
@@ -180,9 +168,9 @@ def choose_default(
     problems: str, lines: Sequence[ResultLine], barred: Mapping[str, str]
 ) -> DefaultChoice:
     """Apply the rule to some lines; `barred` policies are excluded whatever they score."""
-    counted = [line for line in lines if line.place in find_counted_places(lines)]
-    places = dict.fromkeys(line.place for line in lines)
-    uncounted = tuple(place for place in places if place not in find_counted_places(lines))
+    places, losing = dict.fromkeys(line.place for line in lines), find_counted_places(lines)
+    counted = [line for line in lines if line.place in losing]
+    uncounted = tuple(place for place in places if place not in losing)
     policies = dict.fromkeys(line.policy for line in lines)
     excluded = {policy: why for policy, why in barred.items() if policy in policies}
     for policy in policies:
@@ -202,7 +190,7 @@ def choose_default(
         <= TIE_STANDARD_ERRORS * worse.error
     ]
     taken = tied[0] if best in silent and tied else best
-    scores = {policy: RelativeLoss(losses[policy].value, losses[policy].error) for policy in order}
+    scores = {policy: losses[policy] for policy in order}
     beaten, uneven = best if taken != best else None, list_uneven_seeds(counted, order)
     return DefaultChoice(problems, taken, scores, excluded, beaten, uncounted, uneven)
 

@@ -166,18 +166,13 @@ OTHER_SCENARIOS: list[Place] = [
 """Scenarios besides the two environments of the crowd."""
 
 GRIDS = {
-    "sweep": Grid(
-        5, [("stochastic", level, N) for N in (3, 5) for level in LIMITED_LEVELS], ["omd"]
-    ),
+    "sweep": Grid(5, [("stochastic", x, N) for N in (3, 5) for x in LIMITED_LEVELS], ["omd"]),
     "crowd": Grid(20, place_on_crowd(PAPER_LEVELS), PAPER_POLICIES),
     "beyond": Grid(20, place_on_crowd([*LIMITED_LEVELS, "stress"]), BEYOND_POLICIES),
     "ablation": Grid(
         20,
         place_on_crowd(BINDING_LEVELS),
-        [
-            *GUARDED_POLICIES,
-            *(f"{name}:{part}" for name in GUARDED_POLICIES for part in ABLATED_PARTS),
-        ],
+        [*GUARDED_POLICIES, *map(":".join, product(GUARDED_POLICIES, ABLATED_PARTS))],
     ),
     "periods": Grid(
         5, place_on_crowd(BINDING_LEVELS), ["omd", "ts-bwk", *GUARDED_POLICIES], in_periods=True
@@ -243,9 +238,8 @@ def select_cells(
                 if any(name in pattern for name in names):
                     remedy += f"; add {flag} to include those"
             raise BylotError(f"no cell matches --only {pattern!r}", remedy=remedy)
-    if not patterns:
-        return included
-    return [cell for cell in included if any(fnmatchcase(cell.id, one) for one in patterns)]
+    some = patterns or ["*"]
+    return [cell for cell in included if any(fnmatchcase(cell.id, one) for one in some)]
 
 
 def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:

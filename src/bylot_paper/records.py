@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import polars as pl
 
-from bylot._atomic_write import PARTIAL_FILE_SUFFIX, explain_write_errors, save_file
+from bylot._atomic_write import PARTIAL_FILE_SUFFIX, explain_write_errors, save_file, sync_folder
 from bylot._text import print_progress
 from bylot.errors import BylotError
 from bylot.numerics.compile_cache import PACKAGE_FOLDER, list_sources
@@ -220,14 +220,11 @@ def read_records(folder: Path) -> Records:
     if run is None:
         what = "has no run.json" if folder.is_dir() else "is not a folder"
         raise BylotError(f"{folder} {what}", remedy=f"run `bylot reproduce --out {folder}`")
-    parts = []
-    for path in run_folder.list_parts():
-        part = read_part(path)
-        if part is None:
-            print_progress(f"bylot: skipping damaged part {path}")
-        else:
-            parts.append(part)
-    return Records(join_tables([*parts, *run_folder.read_table()]), run)
+    parts = {path: read_part(path) for path in run_folder.list_parts()}
+    for path in [path for path, part in parts.items() if part is None]:
+        print_progress(f"bylot: skipping damaged part {path}")
+    whole = [part for part in parts.values() if part is not None]
+    return Records(join_tables([*whole, *run_folder.read_table()]), run)
 
 
 class RecordStore(RunFolder):
@@ -323,12 +320,8 @@ class RecordStore(RunFolder):
             save_file(self.table, content)  # meanwhile the checksum file lists both tables
             save_file(self.checksum, f"{format_checksum_line(content)}\n".encode())
         with explain_write_errors(self.path):
-            if os.name == "posix":  # flush the names to disk before the parts are deleted
-                descriptor = os.open(self.path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            if os.name == "posix":  # before the parts are deleted
+                sync_folder(self.path)
             for path in parts:
                 path.unlink(missing_ok=True)  # a damaged one was renamed
             with contextlib.suppress(OSError):  # damaged parts stay

@@ -58,13 +58,10 @@ class ReproduceRequest:
                 "the data are the synthetic crowd already, so its cells are named "
                 "default/tight/stochastic/... here; give other --data"
             )
-        cells = [
-            cell
-            for name in names
-            for cell in grid.list_cells(
-                name, self.seeds, self.rounds, self.variants and name == "crowd"
-            )
-        ]
+        cells = []
+        for name in names:
+            variants = self.variants and name == "crowd"
+            cells += grid.list_cells(name, self.seeds, self.rounds, variants)
         return grid.select_cells(cells, self.only, excluded)
 
 

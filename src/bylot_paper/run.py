@@ -23,7 +23,7 @@ from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd
 from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RECORD_SCHEMA
-from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, CrowdScenario
+from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, ComparisonScenario, CrowdScenario
 
 CellRecord = dict[str, Any]
 
@@ -57,13 +57,10 @@ def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> lis
 
 
 def simulate_cell(
-    cell: Cell,
-    problem: Problem,
-    scenario: CrowdScenario | scenarios.ComparisonScenario,
-    rounds: int,
-    horizon: int,
+    cell: Cell, scenario: CrowdScenario | ComparisonScenario, rounds: int, horizon: int
 ) -> Trace | PolicyError:
     """Simulate a cell: with a known horizon, or in periods without one."""
+    problem = scenario.problems[cell.level]
     return play_cell(
         problem if cell.period is None else problem.replace(period=cell.period),
         scenario.given,
@@ -125,8 +122,7 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
 
 
 def play_crowd_cell(scenario: CrowdScenario, cell: Cell, horizon: int) -> CrowdPlay | PolicyError:
-    problem = scenario.problems[cell.level]
-    trace = simulate_cell(cell, problem, scenario, scenario.rounds, horizon)
+    trace = simulate_cell(cell, scenario, scenario.rounds, horizon)
     if isinstance(trace, PolicyError):
         return trace
     spend = compute_spend(trace.draws, np.array([scenario.pool.workload, scenario.pool.expert]))
@@ -227,10 +223,10 @@ def sample_curves(scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: 
     means, rewards = play.mean_spend[t - 1], play.mean_rewards[t - 1]
     distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
     best = scenario.find_optimum(cell.level).mean_rewards[t - 1]
-    proxy = None
+    proxy, ends = None, {"r2": float(distance[-1])}
     if play.last is not None:
         proxy = running_mean(scenario.expected(play.last))[t - 1] - rewards
-    ends = {"regret_proxy": None if proxy is None else float(proxy[-1]), "r2": float(distance[-1])}
+        ends["regret_proxy"] = float(proxy[-1])
     if cell.experiment in grid.SHARED_SCENARIO_EXPERIMENTS:
         return ends
     return ends | {
@@ -262,30 +258,23 @@ def run_comparison_job(
     records = []
     for cell in job.cells:
         start = time.thread_time()
-        trace = simulate_cell(cell, scenario.problems[cell.level], scenario, rounds, horizon)
+        trace = simulate_cell(cell, scenario, rounds, horizon)
         micros = 1e6 * (time.thread_time() - start) / rounds
         if isinstance(trace, PolicyError):
             records.append(make_record(cell, refused=str(trace)))
-        else:
-            reference, results = references[cell.level]
-            outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
-            records.append(
-                make_record(
-                    cell,
-                    **measure_rewards(trace.rewards, outside, *reference),
-                    replaced=int(trace.record.replaced.sum()),
-                    **count_bad_periods(trace.problem, trace.spend, cell.period),
-                    size=trace.problem.size,
-                    **results,
-                    propensities=has_known_propensities(trace),
-                    micros=micros,
-                )
-            )
+            continue
+        reference, results = references[cell.level]
+        outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
+        found = measure_rewards(trace.rewards, outside, *reference) | results
+        found |= count_bad_periods(trace.problem, trace.spend, cell.period)
+        found |= {"size": trace.problem.size, "propensities": has_known_propensities(trace)}
+        replaced = int(trace.record.replaced.sum())
+        records.append(make_record(cell, **found, replaced=replaced, micros=micros))
     return records
 
 
 def compute_references(
-    scenario: scenarios.ComparisonScenario, level: str
+    scenario: ComparisonScenario, level: str
 ) -> tuple[tuple[Optimum, float], dict[str, float]]:
     """Compute the best reward within the limits: of independent draws, with that of the uniform
     distribution, and of mixtures of panels.

@@ -5,20 +5,14 @@ from itertools import product
 
 import numpy as np
 
+from bylot_paper import grid
 from bylot_paper.analysis import GroupKey, RecordGroups
 from bylot_paper.claims.measures import Evidence, RunShare, Untestable, paired_difference, seed_mean
 from bylot_paper.claims.predicates import ClaimFinding, format_values
-from bylot_paper.grid import (
-    ABLATED_PARTS,
-    BINDING_LEVELS,
-    CROWD_ENVIRONMENTS,
-    GUARDED_POLICIES,
-    LIMITED_LEVELS,
-)
 
-CASES = tuple(product((*LIMITED_LEVELS, "stress"), CROWD_ENVIRONMENTS))
+CASES = tuple(product((*grid.LIMITED_LEVELS, "stress"), grid.CROWD_ENVIRONMENTS))
 """The eight cases of the comparison: a level and an environment each."""
-HARD_CASES = tuple(product(BINDING_LEVELS, CROWD_ENVIRONMENTS))
+HARD_CASES = tuple(product(grid.BINDING_LEVELS, grid.CROWD_ENVIRONMENTS))
 """The four cases of all other experiments."""
 
 
@@ -33,10 +27,9 @@ def ablation_keys(policy: str, part: str) -> list[GroupKey]:
 
 def list_period_keys(groups: RecordGroups, policy: str) -> list[GroupKey]:
     """A policy's groups in periods, by case and length."""
+    order = {case: n for n, case in enumerate(HARD_CASES)}
     keys = [key for key in groups if key.experiment == "periods" and key.policy == policy]
-    return sorted(
-        keys, key=lambda key: (HARD_CASES.index((key.level, key.environment)), key.period)
-    )
+    return sorted(keys, key=lambda key: (order[key.level, key.environment], key.period))
 
 
 def pool_shares(evidence: Evidence, keys: Sequence[GroupKey]) -> tuple[RunShare, GroupKey]:
@@ -70,7 +63,7 @@ def small_regret(evidence: Evidence, policy: str, limit: float) -> ClaimFinding:
 def beats_multinomial(evidence: Evidence, policy: str) -> ClaimFinding:
     """Reward minus the optimum, and in how many runs it is above the proved bound."""
     gains, proved, runs = {}, 0, 0
-    for environment in CROWD_ENVIRONMENTS:
+    for environment in grid.CROWD_ENVIRONMENTS:
         key = GroupKey("beyond", environment, "stress", policy, 3)
         reward, best = evidence.values(key, "reward"), evidence.values(key, "optimum")
         gap = evidence.values(key, "optimum_gap")
@@ -98,8 +91,9 @@ def no_bad_period(evidence: Evidence, policy: str) -> ClaimFinding:
 
 def guard_suffices(evidence: Evidence) -> ClaimFinding:
     """Feasible runs of the variants that have the guard."""
-    parts = ["", *(part for part in ABLATED_PARTS if "guard" not in part)]
-    keys = [key for name in GUARDED_POLICIES for part in parts for key in ablation_keys(name, part)]
+    parts = ["", *(part for part in grid.ABLATED_PARTS if "guard" not in part)]
+    variants = product(grid.GUARDED_POLICIES, parts)
+    keys = [key for name, part in variants for key in ablation_keys(name, part)]
     share, worst = pool_shares(evidence, keys)
     rounds = float(np.mean([seed_mean(evidence.values(key, "replaced")) for key in keys]))
     text = f"{share}; least {evidence.feasible(worst).value:.0%} ({worst.policy}, {worst.level} "

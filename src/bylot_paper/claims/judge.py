@@ -113,10 +113,10 @@ def judge_claims(
 ) -> list[JudgedClaim]:
     """The verdict on every claim, with how the run differs from the paper's."""
     evidence, differences = Evidence(cells, run), list_run_differences(run)
-    caveats = {section: [*differences] for section in SECTION_EXPERIMENTS}
-    for section, experiments in SECTION_EXPERIMENTS.items():
-        for experiment in experiments:
-            caveats[section] += describe_missing(evidence.groups, experiment, run)
+    caveats = {
+        section: sum((describe_missing(evidence.groups, x, run) for x in experiments), differences)
+        for section, experiments in SECTION_EXPERIMENTS.items()
+    }
     return [judge_claim(one, evidence, caveats[one.section.split()[0]]) for one in claims.values()]
 
 
@@ -204,10 +204,10 @@ def compare_readings(cells: pl.DataFrame, run: RunManifest) -> list[OtherReading
         for claim in CLAIMS.values():
             if claim.feasibility:
                 evidence.asked.clear()
-                before, after = usual[claim.id], judge_claim(claim, evidence, [])
+                after = judge_claim(claim, evidence, [])
+                verdicts = usual[claim.id], after.verdict
                 depends_on_base = any(key.policy == base for key in evidence.asked)
-                if depends_on_base and UNKNOWN not in (before, after.verdict):
-                    verdicts = before, after.verdict
+                if depends_on_base and UNKNOWN not in verdicts:
                     found.append(OtherReading(variant, claim.id, *verdicts, after.measured))
     return found
 

@@ -326,28 +326,21 @@ def last_violation(evidence: Evidence, key: GroupKey) -> float:
     return float(max(curve.t[(curve.seeds > 0).any(axis=0)], default=0))
 
 
-def slope(
-    evidence: Evidence, key: GroupKey, column: str, low: float, high: float | None = None
+CURVE_STATISTICS: dict[str, Callable[[Floats, Floats], float]] = {
+    "slope": log_log_slope,
+    "trend": rank_correlation,
+    # the points on or above c/√n through the curve's own first value
+    "share_above_rate": lambda n, y: float((y >= y[0] * np.sqrt(n[0] / n) - 1e-12).mean()),
+    # the last value relative to the largest
+    "share_left": lambda n, y: float(abs(y[-1]) / y.max()) if y.max() > 0 else math.inf,
+}
+
+
+def measure_curve(
+    evidence: Evidence, key: GroupKey, column: str, what: str, low: float, high: float | None = None
 ) -> float:
-    """Log-log slope of the mean curve over the updates n from `low` to `high`."""
-    return log_log_slope(*sample_log_grid(evidence.curve(key, column), low, high))
-
-
-def trend(evidence: Evidence, key: GroupKey, column: str, low: float) -> float:
-    """Rank correlation of the mean curve with n, from n = `low` on."""
-    return rank_correlation(*sample_log_grid(evidence.curve(key, column), low))
-
-
-def share_above_rate(evidence: Evidence, key: GroupKey, column: str, low: float) -> float:
-    """Share of the points on or above c/√n through the curve's own value at n = `low`."""
-    n, y = sample_log_grid(evidence.curve(key, column), low)
-    return float((y >= y[0] * np.sqrt(n[0] / n) - 1e-12).mean())
-
-
-def share_left(evidence: Evidence, key: GroupKey, column: str, low: float) -> float:
-    """The last value of the mean curve relative to its largest from n = `low` on."""
-    _, y = sample_log_grid(evidence.curve(key, column), low)
-    return float(abs(y[-1]) / y.max()) if y.max() > 0 else float("inf")
+    """A statistic of the mean curve over the updates n from `low` to `high`, or to the end."""
+    return CURVE_STATISTICS[what](*sample_log_grid(evidence.curve(key, column), low, high))
 
 
 def last_value(evidence: Evidence, key: GroupKey, column: str) -> float:

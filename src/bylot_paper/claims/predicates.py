@@ -17,9 +17,7 @@ Measure = Callable[..., Any]
 """(evidence, *groups): a number, or the share of runs in which something is true."""
 SeedMeasure = Callable[..., measures.SeedValues]
 
-POLICY_LABELS = {policy: style.name for policy, style in PAPER_POLICY_STYLES.items()} | {
-    "omd": "OMD"
-}
+POLICY_LABELS = {**{name: style.name for name, style in PAPER_POLICY_STYLES.items()}, "omd": "OMD"}
 
 
 class ClaimFinding(NamedTuple):
@@ -232,9 +230,7 @@ def interval_meets(evidence: Evidence, cases: Cases, low: float, high: float) ->
 
 def never_falls(evidence: Evidence, cases: Cases) -> ClaimFinding:
     """The share of feasible runs never falls along the groups of a case."""
-    shares = {
-        label: [evidence.feasible(key).value for key in keys] for label, keys in cases.items()
-    }
+    shares = {name: [evidence.feasible(key).value for key in keys] for name, keys in cases.items()}
     falling = [label for label, along in shares.items() if along != sorted(along)]
     measured = f"{len(shares) - len(falling)} of {len(shares)} never fall"
     measured += f"; these do: {', '.join(falling)}" if falling else ""
@@ -254,10 +250,8 @@ def close_together(
 def above_all(evidence: Evidence, cases: Cases, share: float) -> ClaimFinding:
     """The first group is above all the others at more than a share of the sampled rounds."""
     [[ours, *rivals]] = cases.values()
-    found = {"both": measures.share_above(evidence, ours, *rivals)}
-    found |= {
-        POLICY_LABELS[one.policy]: measures.share_above(evidence, ours, one) for one in rivals
-    }
+    some = {"both": rivals, **{POLICY_LABELS[one.policy]: [one] for one in rivals}}
+    found = {label: measures.share_above(evidence, ours, *keys) for label, keys in some.items()}
     return ClaimFinding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
 
 
@@ -265,11 +259,10 @@ def largest_bump(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
     """The bump of the last case is clearly larger than those with the same N or the same level."""
     *others, (ours,) = cases.values()
     first = measures.bump(evidence, ours, column)
-    near = [
-        key for (key,) in others if key.level == ours.level or key.dimensions == ours.dimensions
-    ]
     seeds = {
-        f"N={key.dimensions} {key.level}": measures.bump(evidence, key, column) for key in near
+        f"N={key.dimensions} {key.level}": measures.bump(evidence, key, column)
+        for (key,) in others
+        if key.level == ours.level or key.dimensions == ours.dimensions
     }
     gaps = {label: paired_difference(first, other) for label, other in seeds.items()}
     said = ", ".join(f"over {label} {gap}" for label, gap in gaps.items())
@@ -298,10 +291,9 @@ def only_tight_violates(evidence: Evidence, cases: Cases) -> ClaimFinding:
     peaks: dict[str, float] = {}
     holds = True
     for label, keys in cases.items():
-        tight, *others = (measures.peak(evidence, key, "curve_r2") for key in keys)
-        peaks |= {
-            f"{label} {key.level}": one for key, one in zip(keys, (tight, *others), strict=True)
-        }
+        found = {key.level: measures.peak(evidence, key, "curve_r2") for key in keys}
+        tight, *others = found.values()
+        peaks |= {f"{label} {level}": one for level, one in found.items()}
         holds = holds and tight > 0.01 and max(others) < tight / 4
     return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
 
@@ -325,10 +317,8 @@ def small_early_violation(evidence: Evidence, cases: Cases) -> ClaimFinding:
     for label, (medium, tight) in cases.items():
         curve = evidence.curve(medium, "curve_r2")
         measures.require_update(curve, 30)
-        early, largest = (
-            float(curve.mean[curve.n <= 30].max()),
-            measures.peak(evidence, tight, "curve_r2"),
-        )
+        early = float(curve.mean[curve.n <= 30].max())
+        largest = measures.peak(evidence, tight, "curve_r2")
         peaks |= {f"{label} medium": early, f"{label} tight": largest}
         holds = holds and early > measures.NO_VIOLATION and float(curve.mean.max()) < largest
     return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
@@ -377,9 +367,8 @@ def range_larger_when_binding(
     excess = {}
     for environment, keys in cases.items():
         for column in ("feasible", "reward"):
-            tight, medium, loose, none = (
-                span(keys, level, column) for level in ("tight", "medium", "loose", "none")
-            )
+            spans = [span(keys, level, column) for level in ("tight", "medium", "loose", "none")]
+            tight, medium, loose, none = spans
             excess[f"{environment} {column}"] = (tight + medium - loose - none) / 2
     measured = f"excess of the range: {format_values(excess, '+.3f')}"
     return ClaimFinding(min(excess.values()) > 0, measured, {"excess": excess})

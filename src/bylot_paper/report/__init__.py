@@ -12,13 +12,8 @@ import polars as pl
 from bylot.reports.blocks import Banner, Block, Bullets, Heading
 from bylot.reports.pages import write_pages
 from bylot.reports.style import make_figure_folder
-from bylot_paper.analysis import (
-    RecordGroups,
-    RunManifest,
-    format_seed_count,
-    is_synthetic,
-    name_data,
-)
+from bylot_paper import analysis
+from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims import judge
 from bylot_paper.default_rule import choose_defaults
 from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS
@@ -86,13 +81,10 @@ def compose_report(
 ) -> ReportContent:
     """Judge the records and build the report; drawn: the files of each figure."""
     cells, run = records.cells, records.run
-    if cells.is_empty():
-        paper = contest = past = cells
-    else:
-        of_paper, of_contest = (
-            pl.col("experiment").is_in(names)
-            for names in (PAPER_EXPERIMENTS, COMPARISON_EXPERIMENTS)
-        )
+    paper = contest = past = cells
+    if not cells.is_empty():
+        of_paper = pl.col("experiment").is_in(PAPER_EXPERIMENTS)
+        of_contest = pl.col("experiment").is_in(COMPARISON_EXPERIMENTS)
         paper, contest = cells.filter(of_paper), cells.filter(of_contest)
         past = cells.filter(~of_paper & ~of_contest)
     with_paper = not paper.is_empty() or (past.is_empty() and contest.is_empty())
@@ -130,12 +122,8 @@ def build_opening(
     """The data, the size of the run, and what is missing."""
     blocks: list[Block] = [Heading(title, 1)]
     if is_synthetic(run):
-        blocks.append(
-            Banner(
-                "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
-                "about it, not about the TREC workers of the paper."
-            )
-        )
+        said = "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
+        blocks.append(Banner(f"{said}about it, not about the TREC workers of the paper."))
     notes = judge.list_run_differences(run)
     for experiment in GRIDS:
         notes += judge.describe_missing(groups, experiment, run)
@@ -150,7 +138,7 @@ def build_opening(
         if found or (with_paper and of_paper):
             total = len(judge.list_complete_cells(experiment, grid.seeds, run))
             wanted = f"{'the paper has' if of_paper else 'of'} {total:,}"
-            seeds = format_seed_count(groups.seeds(experiment))
+            seeds = analysis.format_seed_count(groups.seeds(experiment))
             facts.append(f"{experiment}: {found:,} cells ({wanted}), {seeds}.")
     if core_seconds is not None:
         facts.append(f"{core_seconds:,.1f} core-seconds in the last run that computed anything.")

@@ -10,16 +10,11 @@ import polars as pl
 
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
+from bylot_paper import grid
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest
 from bylot_paper.claims import checks
 from bylot_paper.claims.checks import CASES, HARD_CASES
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
-from bylot_paper.grid import (
-    ABLATION_LABELS,
-    BEYOND_POLICIES,
-    GUARDED_POLICIES,
-    format_default_tuning,
-)
 from bylot_paper.report import formatting
 from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 
@@ -87,7 +82,7 @@ def describe_ranking(groups: RecordGroups) -> list[str]:
     """The policies by regret, and those that keep all limits in every run."""
     lost = {
         policy: mean_regret(groups, checks.comparison_keys(policy))
-        for policy in BEYOND_POLICIES
+        for policy in grid.BEYOND_POLICIES
         if has_groups(groups, checks.comparison_keys(policy))
     }
     if not lost:
@@ -113,11 +108,9 @@ def describe_saturation(groups: RecordGroups) -> list[str]:
         return []
     parts = []
     for name, some in levels.items():
-        best = [groups.values(key, "optimum").mean() / key.dimensions for key in some]
-        even = [
-            float((groups.values(key, "uniform") / groups.values(key, "optimum")).mean())
-            for key in some
-        ]
+        optima = {key: groups.values(key, "optimum") for key in some}
+        best = [values.mean() / key.dimensions for key, values in optima.items()]
+        even = [(groups.values(key, "uniform") / optima[key]).mean() for key in some]
         parts.append(
             f"{name} the optimum is {format_share_range(best)} of the largest possible reward, and "
             f"equal shares earn {format_share_range(even)} of the optimum"
@@ -146,14 +139,14 @@ def format_change(change: float) -> str:
 def describe_periods(groups: RecordGroups) -> list[str]:
     """Bad periods of each policy, and the regret that short periods cost the guarded ones."""
     bad, costs = [], []
-    for policy in BEYOND_POLICIES:
+    for policy in grid.BEYOND_POLICIES:
         if keys := checks.list_period_keys(groups, policy):
             left, total = (
                 sum(groups.values(key, column).sum() for key in keys)
                 for column in ("bad_periods", "periods")
             )
             bad.append(f"{policy} {left:.0f} of {total:,.0f}")
-    for policy in GUARDED_POLICIES:
+    for policy in grid.GUARDED_POLICIES:
         by_length: dict[int, list[GroupKey]] = {}
         for key in checks.list_period_keys(groups, policy):
             by_length.setdefault(key.period or 0, []).append(key)
@@ -176,29 +169,27 @@ def describe_periods(groups: RecordGroups) -> list[str]:
 def describe_ablation(groups: RecordGroups) -> list[str]:
     """How regret and feasibility change without each part."""
     sentences = []
-    for policy in GUARDED_POLICIES:
+    for policy in grid.GUARDED_POLICIES:
         if not has_groups(groups, checks.ablation_keys(policy, "")):
             continue
         base = mean_regret(groups, checks.ablation_keys(policy, ""))
         words = []
-        for part, name in ABLATION_LABELS.items():
+        for part, name in grid.ABLATION_LABELS.items():
             keys = checks.ablation_keys(policy, part)
             if part and has_groups(groups, keys):
                 kept = np.concatenate([groups.values(key, "outside") <= 0 for key in keys])
                 change = format_change(mean_regret(groups, keys) - base)
                 words.append(f"{name} {change}, {kept.mean():.0%} feasible")
         if words:
-            sentences.append(
-                f"Change of {policy}'s regret ({base:.4f} if complete), and feasible runs: "
-                f"{'; '.join(words)}."
-            )
+            what = f"Change of {policy}'s regret ({base:.4f} if complete), and feasible runs"
+            sentences.append(f"{what}: {'; '.join(words)}.")
     return sentences
 
 
 def tabulate_overall(groups: RecordGroups) -> list[Block]:
     """One row per policy: all eight cases together."""
     rows = []
-    for policy in BEYOND_POLICIES:
+    for policy in grid.BEYOND_POLICIES:
         keys, omd = checks.comparison_keys(policy), checks.comparison_keys("omd")
         if not has_groups(groups, keys):
             continue
@@ -220,7 +211,7 @@ def tabulate_by_case(
     groups: RecordGroups, table: str, column: str, form: Callable[[Floats], str]
 ) -> list[Block]:
     """One row per case, one column per policy."""
-    keys = {policy: checks.comparison_keys(policy) for policy in BEYOND_POLICIES}
+    keys = {policy: checks.comparison_keys(policy) for policy in grid.BEYOND_POLICIES}
     shown = [policy for policy in keys if any(key in groups for key in keys[policy])]
     rows = []
     for n, (level, environment) in enumerate(CASES):
@@ -233,19 +224,16 @@ def tabulate_by_case(
 def tabulate_optima(groups: RecordGroups) -> list[Block]:
     """One row per case: the optimum, how sure it is, and what equal shares earn of it."""
     rows = []
-    for level, environment in CASES:
-        keys = [GroupKey("beyond", environment, level, policy, 3) for policy in BEYOND_POLICIES]
+    for n, (level, environment) in enumerate(CASES):
+        keys = [checks.comparison_keys(policy)[n] for policy in grid.BEYOND_POLICIES]
         key = next((key for key in keys if key in groups), None)
         if key is not None:
             best, gap = groups.values(key, "optimum"), groups.values(key, "optimum_gap")
             share = groups.values(key, "uniform") / best
-            rows.append(
-                (
-                    *(level, environment, f"{best.mean():.4f}", f"{100 * share.mean():.1f}%"),
-                    *(f"{gap.mean():.4f}", f"{gap.max():.4f}"),
-                    f"{groups.values(key, 'optimum_spread').max():.0e}",
-                )
-            )
+            spread = groups.values(key, "optimum_spread").max()
+            sure = f"{gap.mean():.4f}", f"{gap.max():.4f}", f"{spread:.0e}"
+            earned = f"{best.mean():.4f}", f"{100 * share.mean():.1f}%"
+            rows.append((level, environment, *earned, *sure))
     return fill_table("optima", rows)
 
 
@@ -253,7 +241,7 @@ def tabulate_periods(groups: RecordGroups) -> list[Block]:
     """One row per policy and case: bad periods and regret at each length."""
     lengths = sorted({key.period or 0 for key in groups if key.experiment == "periods"})
     rows = []
-    for policy, (level, environment) in product(BEYOND_POLICIES, HARD_CASES):
+    for policy, (level, environment) in product(grid.BEYOND_POLICIES, HARD_CASES):
         keys = [GroupKey("periods", environment, level, policy, 3, length) for length in lengths]
         if any(key in groups for key in keys):
             bad = [
@@ -272,7 +260,7 @@ def tabulate_periods(groups: RecordGroups) -> list[Block]:
 def tabulate_ablation(groups: RecordGroups) -> list[Block]:
     """One row per policy and missing part: regret by case, limits and guard over all cases."""
     rows = []
-    for policy, (part, name) in product(GUARDED_POLICIES, ABLATION_LABELS.items()):
+    for policy, (part, name) in product(grid.GUARDED_POLICIES, grid.ABLATION_LABELS.items()):
         keys = checks.ablation_keys(policy, part)
         if has_groups(groups, keys):
             lost = [format_mean_error(groups.values(key, "regret_true")) for key in keys]
@@ -313,23 +301,21 @@ class SettingsSweep(NamedTuple):
 def collect_sweeps(groups: RecordGroups) -> list[SettingsSweep]:
     """The sweep of every policy with records of several seeds and of its default."""
     found = []
-    for policy in GUARDED_POLICIES:
+    for policy in grid.GUARDED_POLICIES:
         settings: dict[str, dict[tuple[str, str], GroupKey]] = {}
         for key in groups:
             name, _, setting = key.policy.partition(":")
             if key.experiment == "settings" and name == policy:
                 settings.setdefault(setting, {})[key.level, key.environment] = key
         whole = {name: keys for name, keys in settings.items() if len(keys) == len(HARD_CASES)}
-        default = format_default_tuning(policy)
+        default = grid.format_default_tuning(policy)
         all_keys = [key for keys in whole.values() for key in keys.values()]
         seeds = min((len(groups[key]) for key in all_keys), default=0)
         if default not in whole or seeds < 2:
             continue
+        tables = [[keys[case] for case in HARD_CASES] for keys in whole.values()]
         lost = np.array(
-            [
-                [groups.values(keys[case], "regret_true")[:seeds] for case in HARD_CASES]
-                for keys in whole.values()
-            ]
+            [[groups.values(key, "regret_true")[:seeds] for key in row] for row in tables]
         )
         kept = np.concatenate([groups.values(key, "outside") <= 0 for key in all_keys])
         usual, by_seed = list(whole).index(default), lost.mean(axis=1)  # (S, seeds)
@@ -361,12 +347,7 @@ def tabulate_settings(sweeps: Sequence[SettingsSweep]) -> list[Block]:
     for one in sweeps:
         over_all, by_case = one.lost.mean(axis=(1, 2)), one.lost.mean(axis=2)
         regrets = (one.default, over_all.min(), over_all.max(), by_case.min(axis=0).mean())
-        rows.append(
-            (
-                *(one.policy, one.settings[one.best].replace(",", ", "), str(len(one.settings))),
-                str(one.lost.shape[2]),
-                *(f"{regret:.4f}" for regret in regrets),
-                f"{one.feasible:.1%}",
-            )
-        )
+        best, counts = one.settings[one.best].replace(",", ", "), one.lost.shape[::2]
+        numbers = *map(str, counts), *(f"{regret:.4f}" for regret in regrets)
+        rows.append((one.policy, best, *numbers, f"{one.feasible:.1%}"))
     return fill_table("settings", rows)

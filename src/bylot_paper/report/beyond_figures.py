@@ -13,14 +13,8 @@ from bylot.reports.style import BEYOND_POLICY_STYLES, GREY, save_figure
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, make_figure_title
 from bylot_paper.claims.checks import HARD_CASES, ablation_keys
 from bylot_paper.grid import ABLATION_LABELS, GUARDED_POLICIES
-from bylot_paper.report.figures import (
-    BEYOND_LEVEL_STYLES,
-    ENVIRONMENT_LABELS,
-    make_handle,
-    make_panels,
-    put_legend,
-    separate,
-)
+from bylot_paper.report import figures
+from bylot_paper.report.figures import BEYOND_LEVEL_STYLES, ENVIRONMENT_LABELS
 
 PERIOD_OFFSET = 0.14
 """Between two policies, where two lengths of a period are 1 apart."""
@@ -41,16 +35,13 @@ def measure_bad_periods(groups: RecordGroups, key: GroupKey) -> tuple[float, flo
 
 ABLATION_MEASURES: dict[str, Measure] = {
     "% of runs within all limits": lambda groups, key: (
-        float(100 * (groups.values(key, "outside") <= 0).mean()),
-        0.0,
+        (float(100 * (groups.values(key, "outside") <= 0).mean()), 0.0)
     ),
     "regret, mean ± 1 standard error of the mean (not std)": lambda groups, key: (
-        measure_regret(groups, key)[0],
-        measure_regret(groups, key)[1] / len(groups[key]) ** 0.5,
+        (measure_regret(groups, key)[0], measure_regret(groups, key)[1] / len(groups[key]) ** 0.5)
     ),
     "rounds of a run that the guard replaced": lambda groups, key: (
-        float(groups.values(key, "replaced").mean()),
-        0.0,
+        (float(groups.values(key, "replaced").mean()), 0.0)
     ),
 }
 
@@ -62,15 +53,10 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
     policies = [policy for policy in GUARDED_POLICIES if policy in played]
     if not policies:
         return []
-    title = "Beyond the paper: our policies without one of their parts"
-    figure, axes = make_panels(
-        len(policies),
-        len(ABLATION_MEASURES),
-        (13, 1.4 + 4.4 * len(policies)),
-        make_figure_title(title, run, groups.seeds("ablation")),
-        sharex="col",
-        sharey=True,
-    )
+    text = "Beyond the paper: our policies without one of their parts"
+    title, rows = make_figure_title(text, run, groups.seeds("ablation")), len(policies)
+    inches = (13, 1.4 + 4.4 * rows)
+    figure, axes = figures.make_panels(rows, 3, inches, title, sharex="col", sharey=True)
     for row, policy in zip(axes, policies, strict=True):
         for panel, measure in zip(row, ABLATION_MEASURES.values(), strict=True):
             draw_ablation_dots(panel, groups, policy, measure)
@@ -78,12 +64,12 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
         row[0].set_xlim(-5, 105)
     for panel, label in zip(axes[-1], ABLATION_MEASURES, strict=True):
         panel.set_xlabel(label)
-    handles = [make_handle(linestyle="", **make_dot(*case)) for case in HARD_CASES]
+    handles = [figures.make_handle(linestyle="", **make_dot(*case)) for case in HARD_CASES]
     names = [
         f"{BEYOND_LEVEL_STYLES[level].name} limits, {ENVIRONMENT_LABELS[environment]}"
         for level, environment in HARD_CASES
     ]
-    put_legend(figure, handles, names, columns=4)
+    figures.put_legend(figure, handles, names, columns=4)
     return save_figure(figure, folder, "beyond-ablation")
 
 
@@ -107,7 +93,7 @@ def draw_ablation_dots(axes: Any, groups: RecordGroups, policy: str, measure: Me
     axes.set_yticks(range(len(ABLATION_LABELS)), list(ABLATION_LABELS.values()))
     axes.set_ylim(len(ABLATION_LABELS) - 0.5, -0.5)
     axes.grid(axis="x", alpha=0.3, linewidth=0.6)
-    separate(axes, len(ABLATION_LABELS), vertical=False)
+    figures.separate(axes, len(ABLATION_LABELS), vertical=False)
 
 
 def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
@@ -120,15 +106,10 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     cases = [one for one in product(BEYOND_LEVEL_STYLES, ENVIRONMENT_LABELS) if one in found]
     policies = [one for one in BEYOND_POLICY_STYLES if any(key.policy == one for key in keys)]
     lengths = sorted({key.period or 0 for key in keys})
-    title = "Beyond the paper: limits in every period, with an unknown horizon"
-    figure, axes = make_panels(
-        2,
-        len(cases),
-        (1.5 + 3.2 * len(cases), 7.6),
-        make_figure_title(title, run, groups.seeds("periods"), "periods"),
-        sharex=True,
-        sharey="row",
-    )
+    text = "Beyond the paper: limits in every period, with an unknown horizon"
+    title = make_figure_title(text, run, groups.seeds("periods"), "periods")
+    inches = (1.5 + 3.2 * len(cases), 7.6)
+    figure, axes = figures.make_panels(2, len(cases), inches, title, sharex=True, sharey="row")
     for (top, bottom), (level, environment) in zip(axes.T, cases, strict=True):
         top.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
         for n, policy in enumerate(policies):
@@ -143,12 +124,12 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
             panel.tick_params(axis="x", length=0)
             panel.axhline(0.0, color=GREY, linewidth=0.8)
             panel.grid(axis="y", alpha=0.25, linewidth=0.6)
-            separate(panel, len(lengths))
+            figures.separate(panel, len(lengths))
         bottom.set_xlabel("rounds of a period")
     axes[0, 0].set_ylabel("% of periods outside a limit")
     axes[1, 0].set_ylabel("regret, mean ± 1 std over seeds")
     handles, names = axes[0, 0].get_legend_handles_labels()
-    put_legend(figure, handles, names, columns=6)
+    figures.put_legend(figure, handles, names, columns=6)
     return save_figure(figure, folder, "beyond-periods")
 
 

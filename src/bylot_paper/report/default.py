@@ -1,7 +1,8 @@
 """The part of the report that is about the default policy: the verdict, its rule, table, figure."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,31 +12,16 @@ import polars as pl
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph
 from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
+from bylot_paper import default_rule, grid
 from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
-from bylot_paper.default_rule import (
-    LARGE_POOL_SIZE,
-    REFERENCE_POLICY,
-    TIE_STANDARD_ERRORS,
-    DefaultChoice,
-    ResultLine,
-    find_counted_places,
-)
-from bylot_paper.grid import (
-    COMPARED_POLICIES,
-    COMPARISON_EXPERIMENTS,
-    CROWD_ENVIRONMENTS,
-    OTHER_SCENARIOS,
-)
+from bylot_paper.default_rule import REFERENCE_POLICY, DefaultChoice, ResultLine
 from bylot_paper.report import formatting
 from bylot_paper.report.figures import make_panels, put_legend
-from bylot_paper.report.formatting import NO_VALUE, format_mean_error, make_table
+from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
-RULE_TEXT = [
-    text.format(reference=REFERENCE_POLICY, ties=f"{TIE_STANDARD_ERRORS:g}", large=LARGE_POOL_SIZE)
-    for text in formatting.TEXTS["rule"]["default"]
-]
-POLICY_ORDER = COMPARED_POLICIES[::-1]
+RULE_TEXT = [text.format(rule=default_rule) for text in formatting.TEXTS["rule"]["default"]]
+POLICY_ORDER = grid.COMPARED_POLICIES[::-1]
 """The order of policies in tables and figures: ours first."""
 COLOUR_RATIO = 4.0
 """The colour scale ends at this ratio to the loss of the reference, and at its inverse."""
@@ -58,22 +44,19 @@ def collect_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]
     if cells.is_empty():
         return []
     by = ["experiment", "environment", "level", "period", "policy"]
-    some = cells.filter(pl.col("experiment").is_in(COMPARISON_EXPERIMENTS))
-    found = {
-        key: make_entry(part, run) for key, part in some.partition_by(by, as_dict=True).items()
-    }
-    return [found[key] for key in sorted(found, key=entry_sort_key)]
+    some = cells.filter(pl.col("experiment").is_in(grid.COMPARISON_EXPERIMENTS))
+    parts = some.partition_by(by, as_dict=True)
+    return [make_entry(parts[key], run) for key in sorted(parts, key=entry_sort_key)]
 
 
 def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
     """Order by experiment, environment, level, period and policy."""
     experiment, environment, level, period, policy = key
-    environments = [*CROWD_ENVIRONMENTS, *dict.fromkeys(name for name, _, _ in OTHER_SCENARIOS)]
-    levels = [*ALL_LEVELS, "own"]
-    own = experiment == "worlds" or environment not in CROWD_ENVIRONMENTS
-    place = (environments.index(str(environment)), levels.index(str(level)))
+    environments = [*grid.CROWD_ENVIRONMENTS, *(name for name, _, _ in grid.OTHER_SCENARIOS)]
+    own = experiment == "worlds" or environment not in grid.CROWD_ENVIRONMENTS
+    place = (environments.index(str(environment)), [*ALL_LEVELS, "own"].index(str(level)))
     return (
-        COMPARISON_EXPERIMENTS.index(str(experiment)),
+        grid.COMPARISON_EXPERIMENTS.index(str(experiment)),
         int(own),
         *(place if own else place[::-1]),
         int(str(period or 0)),
@@ -84,7 +67,7 @@ def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
 def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
     """The entry of one group of cells that differ only in their seed."""
     first = group.row(0, named=True)
-    on_crowd = first["environment"] in CROWD_ENVIRONMENTS
+    on_crowd = first["environment"] in grid.CROWD_ENVIRONMENTS
     played = group.filter(pl.col("refused").is_null()).sort("seed")
     gaps = (played["mixture"] - played["reward"]).to_list()
     line = ResultLine(
@@ -110,7 +93,7 @@ def name_place(environment: str, level: str, period: int | None, run: RunManifes
     'trec tight, regime, periods of 250'
     """
     where = environment if level == "own" else f"{environment} {level}"
-    if environment in CROWD_ENVIRONMENTS:
+    if environment in grid.CROWD_ENVIRONMENTS:
         where = f"{name_crowd(run)} {level}, {environment}"
     return where if period is None else f"{where}, periods of {period:,}"
 
@@ -128,15 +111,17 @@ def build_default_section(
     blocks: list[Block] = [Heading("The default"), Paragraph(describe_outcome(choices))]
     if not any(one.line.scenario == "hospital" for one in entries):
         blocks.append(Banner("Without the hospital: its files were not given (--hospital)"))
-    blocks += [tabulate_choices(choices), Heading("The rule", 3), Bullets(RULE_TEXT)]
+    blocks += [*tabulate_choices(choices), Heading("The rule", 3), Bullets(RULE_TEXT)]
     blocks += [Heading("The table", 3), *formatting.build_figure("default", figure, run)]
     if whole:
-        blocks.append(tabulate_policies(entries, *choices[:2]))
-        blocks += [tabulate_entries(whole, table, form) for table, form in ENTRY_TABLES.items()]
-        blocks.append(tabulate_references(whole))
+        blocks += tabulate_policies(entries, *choices[:2])
+        for table, form in ENTRY_TABLES.items():
+            blocks += tabulate_entries(whole, table, form)
+        blocks += tabulate_references(whole)
     if spans:
         blocks.append(Heading("In periods", 3))
-        blocks += [tabulate_entries(spans, table, form) for table, form in PERIOD_TABLES.items()]
+        for table, form in PERIOD_TABLES.items():
+            blocks += tabulate_entries(spans, table, form)
     notes = Bullets(formatting.TEXTS["notes"]["default"])
     return [*blocks, *formatting.tabulate_refusals(cells), Heading("How it was done", 3), notes]
 
@@ -148,9 +133,8 @@ def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
     if first.policy is None:
         reasons = "; ".join(f"{policy}: {why}" for policy, why in first.excluded.items())
         return f"No policy can be the default by these records: {reasons}."
-    scored = (
-        f"{len(first.scores)} of {len(first.scores) + len(first.excluded)} policies are candidates"
-    )
+    count = len(first.scores)
+    scored = f"{count} of {count + len(first.excluded)} policies are candidates"
     if first.policy != REFERENCE_POLICY:
         loses = f"it loses {format_score(first, first.policy)} of what {REFERENCE_POLICY} loses"
     else:
@@ -158,25 +142,25 @@ def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
         for name in list_others(first)[:1]:
             loses += f"; the next candidate, {name}, loses {format_score(first, name)} of that"
     classes = "; ".join(f"{one.problems}: {one.policy or 'none'}" for one in others)
-    return (
-        f"The default is {first.policy} by the rule below: {scored}, and {loses}. By class of "
-        f"problems: {classes}."
-    )
+    chosen = f"The default is {first.policy} by the rule below: {scored}, and {loses}."
+    return f"{chosen} By class of problems: {classes}."
 
 
-def tabulate_choices(choices: Sequence[DefaultChoice]) -> Block:
-    rows = [
-        (
-            choice.problems,
-            choice.policy or "none",
-            format_score(choice, choice.policy),
-            ", ".join(f"{name} {format_score(choice, name)}" for name in list_others(choice))
-            or NO_VALUE,
-            make_remark(choice),
-        )
-        for choice in choices
-    ]
-    return make_table("choices", rows)
+def tabulate_choices(choices: Sequence[DefaultChoice]) -> list[Block]:
+    """One row per class of problems: scores, ties, places that do not count, unequal seeds."""
+    rows = []
+    for one in choices:
+        others = ", ".join(f"{name} {format_score(one, name)}" for name in list_others(one))
+        notes = []
+        if one.beaten is not None:
+            notes.append(f"tied with {one.beaten}, which does not record propensities")
+        if one.uncounted:
+            notes.append(f"does not count: {', '.join(one.uncounted)}")
+        if one.uneven:
+            notes.append(f"other seeds than those of {REFERENCE_POLICY}: {', '.join(one.uneven)}")
+        chosen = one.policy or "none", format_score(one, one.policy)
+        rows.append((one.problems, *chosen, others or NO_VALUE, "; ".join(notes) or NO_VALUE))
+    return fill_table("choices", rows)
 
 
 def list_others(choice: DefaultChoice) -> list[str]:
@@ -184,34 +168,21 @@ def list_others(choice: DefaultChoice) -> list[str]:
     return [name for name in choice.scores if name != choice.policy]
 
 
-def make_remark(choice: DefaultChoice) -> str:
-    """Ties, scenarios that do not count, and unequal seeds."""
-    notes = []
-    if choice.beaten is not None:
-        notes.append(f"tied with {choice.beaten}, which does not record propensities")
-    if choice.uncounted:
-        notes.append(f"does not count: {', '.join(choice.uncounted)}")
-    if choice.uneven:
-        notes.append(f"other seeds than those of {REFERENCE_POLICY}: {', '.join(choice.uneven)}")
-    return "; ".join(notes) or NO_VALUE
-
-
 def format_score(choice: DefaultChoice, policy: str | None) -> str:
     """A score with its error; the reference has none."""
-    if policy is None or policy not in choice.scores:
+    score = choice.scores.get(policy or "")
+    if score is None:
         return NO_VALUE
-    score = choice.scores[policy]
-    if policy == REFERENCE_POLICY:
-        return "1 (the reference)"
-    return f"{score.mean:.2f} ± {score.error:.2f}"
+    plain = f"{score.value:.2f} ± {score.error:.2f}"
+    return "1 (the reference)" if policy == REFERENCE_POLICY else plain
 
 
 def tabulate_policies(
     entries: Sequence[ContestEntry], choice: DefaultChoice, free: DefaultChoice
-) -> Block:
+) -> list[Block]:
     """One row per policy. choice: where propensities are needed; free: where they are not."""
     rows = []
-    for policy in list_policies(entries):
+    for policy in list_policies([one.line for one in entries]):
         mine = [one for one in entries if one.line.policy == policy]
         whole = [one for one in mine if one.line.period is None]
         times = [one.values("micros").mean() for one in whole]
@@ -225,25 +196,24 @@ def tabulate_policies(
                 f"{np.mean(times):.1f}",
             )
         )
-    return make_table("policies", rows)
+    return fill_table("policies", rows)
 
 
 def tabulate_entries(
     entries: Sequence[ContestEntry], table: str, form: Callable[[ContestEntry], str]
-) -> Block:
+) -> list[Block]:
     """One row per place, one column per policy."""
-    policies = list_policies(entries)
+    policies = list_policies([one.line for one in entries])
     rows = {one.line.place: [NO_VALUE] * len(policies) for one in entries}
     for one in entries:
         if one.line.gaps or one.line.period is not None:
             rows[one.line.place][policies.index(one.line.policy)] = form(one)
-    return make_table(table, [(name, *row) for name, row in rows.items()], policies)
+    return fill_table(table, [(name, *row) for name, row in rows.items()], policies)
 
 
-def list_policies(entries: Sequence[ContestEntry]) -> list[str]:
+def list_policies(lines: Sequence[ResultLine]) -> list[str]:
     """The policies in the records, in the order of tables."""
-    found = {one.line.policy for one in entries}
-    return [policy for policy in POLICY_ORDER if policy in found]
+    return [policy for policy in POLICY_ORDER if any(line.policy == policy for line in lines)]
 
 
 def format_gap(entry: ContestEntry) -> str:
@@ -266,7 +236,7 @@ PERIOD_TABLES: dict[str, Callable[[ContestEntry], str]] = {
 }
 
 
-def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
+def tabulate_references(entries: Sequence[ContestEntry]) -> list[Block]:
     """What the references earn in each place, and how sure they are."""
     rows = []
     for name in dict.fromkeys(one.line.place for one in entries):
@@ -276,7 +246,7 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> Block:
         means = (seeds[column].to_numpy().mean() for column in columns)
         worst = float(np.max(seeds["mixture_gap"].to_numpy()))
         rows.append((name, *(f"{mean:.4f}" for mean in means), f"{worst:.1e}"))
-    return make_table("references", rows)
+    return fill_table("references", rows)
 
 
 def make_default_data(
@@ -287,7 +257,8 @@ def make_default_data(
         "rule": RULE_TEXT,
         "outcome": describe_outcome(choices),
         "choices": [
-            {**one._asdict(), "scores": {name: x._asdict() for name, x in one.scores.items()}}
+            one._asdict()
+            | {"scores": {x: {"mean": y.value, "error": y.error} for x, y in one.scores.items()}}
             for one in choices
         ],
         "lines": [one.line._asdict() for one in entries],
@@ -302,27 +273,22 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     tiles = {(line.policy, line.place): line for line in lines if line.gaps}
     if not tiles:
         return []
-    scale = find_counted_places(lines)
+    scale = default_rule.find_counted_places(lines)
     places = list(dict.fromkeys(line.place for line in lines))
-    policies = [policy for policy in POLICY_ORDER if any(line.policy == policy for line in lines)]
+    policies = list_policies(lines)
     seeds = [len(line.gaps) for line in tiles.values()]
-    mark = "SYNTHETIC: " if is_synthetic(run) else ""
-    played = f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds"
-    title = f"{mark}Loss of every policy, by scenario\n"
-    title += f"{played}, {format_seed_count((min(seeds), max(seeds)))}"
+    mark, count = "SYNTHETIC: " * is_synthetic(run), format_seed_count((min(seeds), max(seeds)))
+    played = f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds, {count}"
+    title = f"{mark}Loss of every policy, by scenario\n{played}"
     size = 3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)
     figure, [[axes]] = make_panels(1, 1, size, title)
-    for y, policy in enumerate(policies):
-        for x, place in enumerate(places):
-            if (policy, place) in tiles:
-                draw_tile(axes, x, y, tiles[policy, place], scale.get(place))
+    for (y, policy), (x, place) in product(enumerate(policies), enumerate(places)):
+        if (policy, place) in tiles:
+            draw_tile(axes, x, y, tiles[policy, place], scale.get(place))
     draw_tile_frame(axes, places, policies, lines)
     draw_tile_legend(figure)
-    axes.set_xlabel(
-        "Numbers: reward of the best mixture of panels under the limits minus that of the policy, "
-        "in thousandths",
-        fontsize=9,
-    )
+    best = "reward of the best mixture of panels under the limits"
+    axes.set_xlabel(f"Numbers: {best} minus that of the policy, in thousandths", fontsize=9)
     return save_figure(figure, folder, "default")
 
 
@@ -377,7 +343,6 @@ def draw_tile_legend(figure: Any) -> None:
         "4 times as much, or more": more,
         "violated a limit in some run: cannot be the default": INFEASIBLE_COLOUR,
     }
-    tile = {"edgecolor": GREY, "linewidth": 0.6}
-    rectangle = load_pyplot().Rectangle
-    patches = [rectangle((0, 0), 1, 1, facecolor=colour, **tile) for colour in shown.values()]
+    tile = partial(load_pyplot().Rectangle, (0, 0), 1, 1, edgecolor=GREY, linewidth=0.6)
+    patches = [tile(facecolor=colour) for colour in shown.values()]
     put_legend(figure, patches, list(shown), columns=2)

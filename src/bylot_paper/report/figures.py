@@ -1,24 +1,18 @@
 """The figures of the sweep and of the comparisons of policies, and what all figures share."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from bylot.harness import seed_std
+from bylot.harness import SeedCurves, seed_std
 from bylot.reports import style as look
-from bylot.reports.style import BLACK, GREY, SeriesStyle, draw_std_band, load_pyplot, save_figure
-from bylot_paper.analysis import (
-    GroupKey,
-    RecordGroups,
-    RunManifest,
-    UpdateCurves,
-    make_figure_title,
-    sweep_key,
-    wilson_interval,
-)
+from bylot.reports.style import BLACK, GREY, PAPER_POLICY_STYLES, SeriesStyle
+from bylot_paper import analysis
+from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, sweep_key
 from bylot_paper.grid import BINDING_LEVELS, GUARDED_POLICIES, LIMITED_LEVELS
 
 LEVEL_STYLES = {
@@ -46,7 +40,7 @@ def make_panels(
     rows: int, columns: int, size: tuple[float, float], title: str, **shared: Any
 ) -> tuple[Any, Any]:
     """A figure with a title, and a (rows, columns) array of axes."""
-    figure, axes = load_pyplot().subplots(
+    figure, axes = look.load_pyplot().subplots(
         rows, columns, figsize=size, layout="constrained", squeeze=False, **shared
     )
     figure.suptitle(title)
@@ -54,11 +48,11 @@ def make_panels(
 
 
 def make_handle(**style: Any) -> Any:
-    return load_pyplot().matplotlib.lines.Line2D([], [], **style)
+    return look.load_pyplot().matplotlib.lines.Line2D([], [], **style)
 
 
 def make_patch(colour: str, alpha: float) -> Any:
-    return load_pyplot().matplotlib.patches.Patch(color=colour, alpha=alpha, linewidth=0)
+    return look.load_pyplot().matplotlib.patches.Patch(color=colour, alpha=alpha, linewidth=0)
 
 
 def put_legend(figure: Any, handles: Sequence[Any], names: Sequence[str], columns: int) -> None:
@@ -88,7 +82,7 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
     seeds = groups.seeds("sweep")
     if seeds == (0, 0):
         return []
-    title = make_figure_title("Regret of OMD under three levels of limits", run, seeds)
+    title = analysis.make_figure_title("Regret of OMD under three levels of limits", run, seeds)
     figure, axes = make_panels(2, 2, (11, 8), title, sharex=True, sharey="row")
     for (top, bottom), dimensions in zip(axes.T, (3, 5), strict=True):
         top.set_title(f"N = {dimensions} dimensions of reward")
@@ -102,11 +96,8 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
     axes[1, 0].set_ylabel("R2: distance of mean cost from the limits")
     styles = [LEVEL_STYLES[level] for level in LIMITED_LEVELS]
     handles = [make_handle(color=one.colour, marker=one.marker, linewidth=1.7) for one in styles]
-    handles += [
-        make_handle(color=GREY, linestyle=":", linewidth=1.2),
-        make_handle(color=BLACK, linestyle="--", linewidth=1.1),
-        make_patch(GREY, 0.3),
-    ]
+    handles.append(make_handle(color=GREY, linestyle=":", linewidth=1.2))
+    handles += [make_handle(color=BLACK, linestyle="--", linewidth=1.1), make_patch(GREY, 0.3)]
     names = [
         *(f"{level} limits" for level in LIMITED_LEVELS),
         "R1 against the paper's stand-in (OMD's last policy)",
@@ -114,7 +105,7 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
         "± 1 standard deviation over seeds",
     ]
     put_legend(figure, handles, names, columns=2)
-    return save_figure(figure, folder, "sweep")
+    return look.save_figure(figure, folder, "sweep")
 
 
 def draw_sweep_panel(
@@ -134,7 +125,7 @@ def draw_sweep_panel(
             axes.plot(other.n, other.mean, color=style.colour, linestyle=":", linewidth=1.0)
         if curve := groups.curve(key, column):
             marks = np.unique(np.geomspace(1, len(curve.t), 9).astype(int)) - 1
-            draw_std_band(axes, curve.n, curve, style, alpha=0.14, least=least)
+            look.draw_std_band(axes, curve.n, curve, style, alpha=0.14, least=least)
             points = {"marker": style.marker, "markevery": list(marks), "markersize": 5}
             axes.plot(curve.n, curve.mean, color=style.colour, linewidth=1.7, **points)
     tight = groups.curve(sweep_key(dimensions, "tight"), column)
@@ -160,16 +151,13 @@ class Comparison(NamedTuple):
 
     def narrow(self, groups: RecordGroups) -> "Comparison":
         """Keep what the records hold: nothing else is given space in a figure."""
-        keys = [
-            key for key in groups if key.experiment == self.experiment and key.policy in self.styles
-        ]
-        environments, levels, policies = (
-            {getattr(key, field) for key in keys} for field in ("environment", "level", "policy")
-        )
+        keys = [key for key in groups if key.experiment == self.experiment]
+        keys = [key for key in keys if key.policy in self.styles]
+        present = {value for key in keys for value in key}
         return self._replace(
-            environments=[one for one in self.environments if one in environments],
-            levels=[one for one in self.levels if one in levels],
-            styles={one: style for one, style in self.styles.items() if one in policies},
+            environments=[one for one in self.environments if one in present],
+            levels=[one for one in self.levels if one in present],
+            styles={one: style for one, style in self.styles.items() if one in present},
         )
 
     def keys(self, environment: str, level: str) -> list[GroupKey]:
@@ -181,11 +169,11 @@ class Comparison(NamedTuple):
         """The title of a figure, which says so if it is not one of the paper's."""
         beyond = self.experiment == "beyond"
         title = f"Beyond the paper: {text}" if beyond else text.capitalize()
-        return make_figure_title(title, run, groups.seeds(self.experiment))
+        return analysis.make_figure_title(title, run, groups.seeds(self.experiment))
 
 
 PAPER_COMPARISON = Comparison(
-    "crowd", look.PAPER_POLICY_STYLES, list(LEVEL_STYLES), ("omd",), "true optimum in hindsight"
+    "crowd", PAPER_POLICY_STYLES, list(LEVEL_STYLES), ("omd",), "true optimum in hindsight"
 )
 BEYOND_COMPARISON = Comparison(
     "beyond",
@@ -195,13 +183,9 @@ BEYOND_COMPARISON = Comparison(
     "best multinomial policy in hindsight",
 )
 ROLLING_COMPARISONS = {
-    "rolling": PAPER_COMPARISON._replace(  # the paper's third figure leaves out MoE and Random
-        levels=("tight", "loose"),
-        styles={
-            name: style
-            for name, style in look.PAPER_POLICY_STYLES.items()
-            if name not in ("moe", "random")
-        },
+    "rolling": PAPER_COMPARISON._replace(
+        levels=("tight", "loose"),  # as in the paper's third figure, without MoE and Random
+        styles={x: y for x, y in PAPER_POLICY_STYLES.items() if x not in ("moe", "random")},
     ),
     "beyond-rolling": BEYOND_COMPARISON._replace(levels=BINDING_LEVELS),
 }
@@ -230,9 +214,8 @@ def draw_levels(
             if best.size and not beyond:
                 ends = x - LEVEL_WIDTH / 2, x + LEVEL_WIDTH / 2
                 left.hlines(best.mean(), *ends, BLACK, linewidth=1.6)
-            draw_level_points(
-                left, right, x, groups, {key: shown.styles[key.policy] for key in keys}
-            )
+            by_key = {key: shown.styles[key.policy] for key in keys}
+            draw_level_points(left, right, x, groups, by_key)
         for panel in (left, right):
             label_levels(panel, ENVIRONMENT_LABELS[environment], shown.levels)
         what = "reward minus the optimum, mean" if beyond else "reward per round, mean"
@@ -247,7 +230,7 @@ def draw_levels(
     handles.append(make_handle(color=BLACK, linewidth=1.6))
     names = [*(one.name for one in styles), shown.best]
     put_legend(figure, handles, names, len(names) if len(names) <= 7 else (len(names) + 1) // 2)
-    return save_figure(figure, folder, shown.experiment)
+    return look.save_figure(figure, folder, shown.experiment)
 
 
 def draw_level_points(
@@ -266,7 +249,7 @@ def draw_level_points(
             marks.append((left, rewards.mean(), [[seed_std(rewards)]] * 2))
         if (outside := groups.values(key, "outside")).size:
             kept = int((outside <= 0).sum())
-            low, high = wilson_interval(kept, outside.size)
+            low, high = analysis.wilson_interval(kept, outside.size)
             share = kept / outside.size
             marks.append((right, 100 * share, [[100 * (share - low)], [100 * (high - share)]]))
         marker = {"marker": style.marker, "markersize": 6.5, "capsize": 2.5}
@@ -285,6 +268,20 @@ def label_levels(axes: Any, environment: str, levels: Sequence[str]) -> None:
     separate(axes, len(names))
 
 
+def make_panels_over_time(
+    shown: Comparison, size: tuple[float, float], title: str, label: str, sharey: Any
+) -> tuple[Any, dict[tuple[str, str], Any]]:
+    """A figure with one row per environment, one column per level, and the round as its x-axis."""
+    rows, columns = len(shown.environments), len(shown.levels)
+    figure, axes = make_panels(rows, columns, size, title, sharex=True, sharey=sharey)
+    for panel in axes[:, 0]:
+        panel.set_ylabel(label)
+    for panel in axes[-1]:
+        panel.set_xlabel("round t")
+    cases = product(shown.environments, shown.levels)
+    return figure, dict(zip(cases, axes.flat, strict=True))
+
+
 def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
     """The paper's third figure: rewards over time, one row per environment, a column per level."""
     groups = RecordGroups(cells)
@@ -292,23 +289,18 @@ def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path)
     if not (shown.styles and shown.levels):
         return []
     rows, width = len(shown.environments), len(shown.levels)
-    window = f"mean of the last {run.get('window', '?')} rounds"
-    figure, axes = make_panels(
-        rows,
-        width,
+    text = f"reward over time, mean of the last {run.get('window', '?')} rounds"
+    figure, axes = make_panels_over_time(
+        shown,
         (6 * width, 0.7 + 3.9 * rows),
-        shown.title(f"reward over time, {window}", run, groups),
-        sharex=True,
-        sharey="col" if shown.experiment == "beyond" else True,  # a harder level has another range
+        shown.title(text, run, groups),
+        "rolling mean reward",
+        "col" if shown.experiment == "beyond" else True,  # a harder level has another range
     )
-    for row, environment in zip(axes, shown.environments, strict=True):
-        for panel, level in zip(row, shown.levels, strict=True):
-            draw_rolling_lines(panel, groups, shown, shown.keys(environment, level))
-            where = ENVIRONMENT_LABELS[environment]
-            panel.set_title(f"{where} environment, {level} limits", fontsize=10)
-        row[0].set_ylabel("rolling mean reward")
-    for panel in axes[-1]:
-        panel.set_xlabel("round t")
+    for (environment, level), panel in axes.items():
+        draw_rolling_lines(panel, groups, shown, shown.keys(environment, level))
+        where = ENVIRONMENT_LABELS[environment]
+        panel.set_title(f"{where} environment, {level} limits", fontsize=10)
     styles = list(shown.styles.values())
     handles = [
         make_handle(color=one.colour, linestyle=one.line, marker=one.marker, linewidth=1.7)
@@ -318,7 +310,7 @@ def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path)
     handles.append(make_patch(styles[0].colour, 0.25))
     names = [*(one.name for one in styles), shown.best, "± 1 standard deviation over seeds"]
     put_legend(figure, handles, names, columns=2 * width)
-    return save_figure(figure, folder, name)
+    return look.save_figure(figure, folder, name)
 
 
 def draw_rolling_lines(
@@ -331,7 +323,8 @@ def draw_rolling_lines(
         curve = groups.curve(key, "curve_reward")
         if curve is not None:
             style, lead = shown.styles[key.policy], key.policy in leads
-            draw_std_band(axes, curve.t, curve, style, alpha=0.22 / len(leads) if lead else 0.07)
+            alpha = 0.22 / len(leads) if lead else 0.07
+            look.draw_std_band(axes, curve.t, curve, style, alpha=alpha)
             draw_line(axes, curve, style, (0.02 * keys.index(key), 0.14), 2.2 if lead else 1.5)
     best = next((found for key in keys if (found := groups.values(key, "optimum")).size), None)
     if best is not None:
@@ -341,7 +334,7 @@ def draw_rolling_lines(
 
 
 def draw_line(
-    axes: Any, curve: UpdateCurves, style: SeriesStyle, every: Any, width: float, **label: str
+    axes: Any, curve: SeedCurves, style: SeriesStyle, every: Any, width: float, **label: str
 ) -> None:
     """The mean curve in the style of its policy, with a marker at some points."""
     marker = {"marker": style.marker, "markevery": every, "markersize": 5, **label}
@@ -356,27 +349,19 @@ def draw_regret(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pat
     if not shown.styles:
         return []
     rows, columns = len(shown.environments), len(shown.levels)
-    figure, axes = make_panels(
-        rows,
-        columns,
-        (1.5 + 3.4 * columns, 1.2 + 3.5 * rows),
-        shown.title("regret against the best multinomial policy under exact costs", run, groups),
-        sharex=True,
-        sharey=True,
-    )
-    for row, environment in zip(axes, shown.environments, strict=True):
-        for panel, level in zip(row, shown.levels, strict=True):
-            for key in shown.keys(environment, level):
-                draw_regret_line(panel, groups, shown, key)
-            set_log_scales(panel, 1e-2)
-            panel.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
-        row[0].set_ylabel("reward lost per round, mean so far")
-    for panel in axes[-1]:
-        panel.set_xlabel("round t")
-    handles, names = axes[0, 0].get_legend_handles_labels()
+    size, label = (1.5 + 3.4 * columns, 1.2 + 3.5 * rows), "reward lost per round, mean so far"
+    text = "regret against the best multinomial policy under exact costs"
+    title = shown.title(text, run, groups)
+    figure, axes = make_panels_over_time(shown, size, title, label, sharey=True)
+    for (environment, level), panel in axes.items():
+        for key in shown.keys(environment, level):
+            draw_regret_line(panel, groups, shown, key)
+        set_log_scales(panel, 1e-2)
+        panel.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
+    handles, names = next(iter(axes.values())).get_legend_handles_labels()
     handles, names = [*handles, make_patch(GREY, 0.3)], [*names, "± 1 std over seeds"]
     put_legend(figure, handles, names, columns=7)
-    return save_figure(figure, folder, "beyond-regret")
+    return look.save_figure(figure, folder, "beyond-regret")
 
 
 def draw_regret_line(axes: Any, groups: RecordGroups, shown: Comparison, key: GroupKey) -> None:
@@ -387,6 +372,6 @@ def draw_regret_line(axes: Any, groups: RecordGroups, shown: Comparison, key: Gr
     late = curve.t >= min(FIRST_ROUND, curve.t[-1])
     curve = curve._replace(t=curve.t[late], seeds=curve.seeds[:, late])
     style, lead = shown.styles[key.policy], key.policy in shown.lead
-    draw_std_band(axes, curve.t, curve, style, alpha=0.18 if lead else 0.06)
+    look.draw_std_band(axes, curve.t, curve, style, alpha=0.18 if lead else 0.06)
     every = [0, len(curve.t) // 20, len(curve.t) // 5, len(curve.t) - 1]
     draw_line(axes, curve, style, every, 2.2 if lead else 1.4, label=style.name)

@@ -74,20 +74,13 @@ def format_kept(outside: Floats) -> str:
     return f"{int((outside <= 0).sum())}/{outside.size}" if outside.size else NO_VALUE
 
 
-def make_table(
-    name: str, rows: Sequence[Sequence[str]], more: Sequence[str] = (), **values: str
-) -> Block:
-    """A table of texts.toml; `more` are columns that depend on the records."""
-    text = TEXTS["tables"][name]
-    caption, head = text["caption"].format(**values), [*text["head"], *more]
-    return TableBlock(caption, head, rows, text["words"])
-
-
 def fill_table(
     name: str, rows: Sequence[Sequence[str]], more: Sequence[str] = (), **values: str
 ) -> list[Block]:
-    """A table; nothing if no record fills it."""
-    return [make_table(name, rows, more, **values)] if rows else []
+    """A table of texts.toml, nothing without rows; `more` are columns that depend on records."""
+    text = TEXTS["tables"][name]
+    caption, head = text["caption"].format(**values), [*text["head"], *more]
+    return [TableBlock(caption, head, rows, text["words"])] if rows else []
 
 
 def build_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Block]:
@@ -160,8 +153,5 @@ def summarize_group(groups: RecordGroups, key: GroupKey) -> dict[str, Any]:
             f"{tolerance:g}": float((outside <= tolerance).mean()) if outside.size else None
             for tolerance in LIMIT_TOLERANCES
         },
-        **{
-            f"{name}_mean": mean(name)
-            for name in ("r2", "expert", "workload", "optimum", "uniform")
-        },
+        **{f"{x}_mean": mean(x) for x in ("r2", "expert", "workload", "optimum", "uniform")},
     }

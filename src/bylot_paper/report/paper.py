@@ -1,6 +1,7 @@
 """The part of the report that is about the paper's experiments: claims, figures, tables."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.claims.measures import NEAR_OPTIMAL, Evidence, RunShare
 from bylot_paper.report import formatting
 from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES
-from bylot_paper.report.formatting import NO_VALUE, TEXTS, fill_table
+from bylot_paper.report.formatting import NO_VALUE, TEXTS, fill_table, format_mean, format_mean_std
 from bylot_paper.scenarios import PAPER_LEVELS
 
 LOOSER_THRESHOLD = 0.98
@@ -32,7 +33,7 @@ def build_paper_section(
 ) -> list[Block]:
     """Everything that is said of the paper's experiments, as far as the records go."""
     groups, total = RecordGroups(cells), count_claims(claims, run)
-    blocks: list[Block] = [Paragraph(total), Heading("Limits"), tabulate_levels(groups)]
+    blocks: list[Block] = [Paragraph(total), Heading("Limits"), *tabulate_levels(groups)]
     blocks.append(Heading("Figures"))
     for name in ("sweep", "crowd", "rolling"):
         alt = TEXTS["figures"][name]["alt"]
@@ -47,7 +48,12 @@ def build_paper_section(
     threshold = f"Near-optimal means {NEAR_OPTIMAL:.0%} of the true optimum here"
     blocks.append(Paragraph(f"{threshold}; at {LOOSER_THRESHOLD:.0%}, {change}."))
     blocks += build_readings(cells, run)
-    blocks += [Heading("The numbers behind the figures"), *build_tables(groups)]
+    tables = tabulate_decay(groups)
+    for environment in ENVIRONMENT_LABELS:
+        tables += tabulate_comparison(groups, environment)
+    tables += tabulate_theorems(groups)
+    note = TEXTS["paragraphs"]["theorems"] if tables else "The records are empty."
+    blocks += [Heading("The numbers behind the figures"), *tables, Paragraph(note)]
     blocks += [Heading("How the paper was read"), Paragraph(TEXTS["paragraphs"]["readings"])]
     return [*blocks, Bullets(TEXTS["notes"]["paper"])]
 
@@ -55,10 +61,8 @@ def build_paper_section(
 def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
     """How many claims hold, and on which data if these are not the paper's."""
     about = f" (judged on the {name_data(run)} crowd, which is not the paper's)"
-    return formatting.count_verdicts(
-        claims,
-        f"statements of the paper's results{about if judge.describe_other_data(run) else ''}",
-    )
+    other = about if judge.describe_other_data(run) else ""
+    return formatting.count_verdicts(claims, f"statements of the paper's results{other}")
 
 
 def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
@@ -86,16 +90,7 @@ def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
     ]
 
 
-def build_tables(groups: RecordGroups) -> list[Block]:
-    tables = tabulate_decay(groups)
-    for environment in ENVIRONMENT_LABELS:
-        tables += tabulate_comparison(groups, environment)
-    tables += tabulate_theorems(groups)
-    note = TEXTS["paragraphs"]["theorems"] if tables else "The records are empty."
-    return [*tables, Paragraph(note)]
-
-
-def tabulate_levels(groups: RecordGroups) -> Block:
+def tabulate_levels(groups: RecordGroups) -> list[Block]:
     """The paper's first table, with the limits on workload that it came to in these records."""
     rows = []
     for name, style in LEVEL_STYLES.items():
@@ -105,31 +100,24 @@ def tabulate_levels(groups: RecordGroups) -> Block:
         bounds = np.concatenate([np.zeros(0), *found])
         reached = f"{bounds.min():.3f} to {bounds.max():.3f}" if bounds.size else NO_VALUE
         rows.append((style.name, margin, cap, reached))
-    return formatting.make_table("levels", rows)
+    return fill_table("levels", rows)
 
 
 def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
     """All measures of the eight policies (and variants, if present) in one environment."""
     shown = {key.policy for key in groups if key[:2] == ("crowd", environment)}
     policies = [*PAPER_POLICY_STYLES, *sorted(shown - PAPER_POLICY_STYLES.keys())]
-    keys = [
-        GroupKey("crowd", environment, level, policy, 3)
-        for level in LEVEL_STYLES
-        for policy in policies
-    ]
     rows = []
-    for key in keys:
+    for level, policy in product(LEVEL_STYLES, policies):
+        key = GroupKey("crowd", environment, level, policy, 3)
         if key in groups:
-            style, outside = PAPER_POLICY_STYLES.get(key.policy), groups.values(key, "outside")
-            names = LEVEL_STYLES[key.level].name, style.name if style else key.policy
-            rewards = (
-                formatting.format_mean_std(groups.values(key, x)) for x in ("reward", "regret_true")
-            )
+            style, outside = PAPER_POLICY_STYLES.get(policy), groups.values(key, "outside")
+            names = LEVEL_STYLES[level].name, style.name if style else policy
+            rewards = (groups.values(key, column) for column in ("reward", "regret_true"))
             shares = (format_share(outside, tolerance) for tolerance in LIMIT_TOLERANCES)
-            means = (
-                formatting.format_mean(groups.values(key, x)) for x in ("r2", "expert", "workload")
-            )
-            rows.append((*names, str(len(groups[key])), *rewards, *shares, *means))
+            means = (groups.values(key, column) for column in ("r2", "expert", "workload"))
+            numbers = *map(format_mean_std, rewards), *shares, *map(format_mean, means)
+            rows.append((*names, str(len(groups[key])), *numbers))
     label = ENVIRONMENT_LABELS[environment].capitalize()
     return fill_table("comparison", rows, environment=label)
 
@@ -152,9 +140,7 @@ def tabulate_decay(groups: RecordGroups) -> list[Block]:
     }
     rows = [
         (f"{N}", LEVEL_STYLES[level].name, name, *format_at_updates(groups, key, column))
-        for name, column in measures.items()
-        for N in (3, 5)
-        for level in LEVEL_STYLES
+        for (name, column), N, level in product(measures.items(), (3, 5), LEVEL_STYLES)
         if (key := sweep_key(N, level)) in groups
     ]
     return fill_table("decay", rows, [f"n = {n:,}" for n in TABULATED_UPDATES])
@@ -166,7 +152,7 @@ def format_at_updates(groups: RecordGroups, key: GroupKey, column: str) -> list[
     if curve is None:
         return [NO_VALUE] * len(TABULATED_UPDATES)
     return [
-        formatting.format_mean_std(curve.seeds[:, int(np.searchsorted(curve.n, n))])
+        format_mean_std(curve.seeds[:, int(np.searchsorted(curve.n, n))])
         if n <= curve.n[-1]
         else NO_VALUE
         for n in TABULATED_UPDATES
@@ -198,8 +184,5 @@ def compare_with_bound(
     """A measured mean, the mean of its bound, and how many seeds are within the bound."""
     both = groups[key].select(column, bound).drop_nulls().to_numpy()
     within = f"{int((both[:, 0] <= both[:, 1]).sum())}/{len(both)}" if len(both) else NO_VALUE
-    return (
-        formatting.format_mean(groups.values(key, column)),
-        formatting.format_mean(groups.values(key, bound)),
-        within,
-    )
+    mean, most = (format_mean(groups.values(key, name)) for name in (column, bound))
+    return mean, most, within
