@@ -1,6 +1,6 @@
 """Groups of records that differ only in their seed, and how reports name their run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,37 +49,27 @@ class UpdateCurves(SeedCurves):
         return self.t / SWEEP_STEP_ROUNDS
 
 
-class RecordGroups:
-    """All groups of a table of records; refused runs are left out."""
+class RecordGroups(dict[GroupKey, pl.DataFrame]):
+    """All groups of a table of records, in the order of their keys; without refused runs."""
 
     def __init__(self, cells: pl.DataFrame) -> None:
-        self.tables: dict[GroupKey, pl.DataFrame] = {}
-        if cells.is_empty():
-            return
-        played = cells.filter(pl.col("refused").is_null()).sort("seed")
-        parts = played.partition_by(list(GroupKey._fields), as_dict=True)
-        self.tables = {GroupKey(*key): part for key, part in parts.items()}
+        if not cells.is_empty():
+            played = cells.filter(pl.col("refused").is_null()).sort("seed")
+            parts = played.partition_by(list(GroupKey._fields), as_dict=True)
+            by_key = {GroupKey(*key): part for key, part in parts.items()}
+            self.update((key, by_key[key]) for key in sorted(by_key))
 
-    def __contains__(self, key: GroupKey) -> bool:
-        return key in self.tables
-
-    def __getitem__(self, key: GroupKey) -> pl.DataFrame:
-        return self.tables[key]
-
-    def __iter__(self) -> Iterator[GroupKey]:
-        return iter(sorted(self.tables))
-
-    def values(self, key: GroupKey, column: str) -> Floats:
+    def read(self, key: GroupKey, column: str) -> Floats:
         """One number per seed; none for a group without records, and null values are left out."""
-        if key not in self.tables:
+        if key not in self:
             return np.zeros(0)
-        return self.tables[key][column].drop_nulls().to_numpy().astype(float)
+        return self[key][column].drop_nulls().to_numpy().astype(float)
 
     def curve(self, key: GroupKey, column: str) -> UpdateCurves | None:
         """The curves of all seeds of a group, cut to the shortest; None if there are none."""
-        if key not in self.tables:
+        if key not in self:
             return None
-        table = self.tables[key].select("seed", "curve_t", column).drop_nulls()
+        table = self[key].select("seed", "curve_t", column).drop_nulls()
         rows = [np.asarray(row, dtype=float) for row in table[column].to_list()]
         size = min(map(len, rows), default=0)
         if size == 0:
@@ -89,7 +79,7 @@ class RecordGroups:
 
     def seeds(self, experiment: str) -> tuple[int, int]:
         """The smallest and the largest number of seeds in the groups of an experiment."""
-        counts = [len(one) for key, one in self.tables.items() if key.experiment == experiment]
+        counts = [len(one) for key, one in self.items() if key.experiment == experiment]
         return min(counts, default=0), max(counts, default=0)
 
 

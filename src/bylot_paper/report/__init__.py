@@ -2,8 +2,9 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +13,10 @@ import polars as pl
 from bylot.reports.blocks import Banner, Block, Bullets, Heading
 from bylot.reports.pages import write_pages
 from bylot.reports.style import make_figure_folder
-from bylot_paper import analysis
+from bylot_paper import analysis, grid
 from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims import judge
 from bylot_paper.default_rule import choose_defaults
-from bylot_paper.grid import COMPARISON_EXPERIMENTS, GRIDS
 from bylot_paper.records import Records
 from bylot_paper.report import beyond, beyond_figures, default, figures
 from bylot_paper.report.formatting import summarize_run
@@ -36,11 +36,14 @@ FIGURE_DRAWERS: dict[str, Callable[[pl.DataFrame, RunManifest, Path], list[Path]
 }
 
 
-class WrittenReport(NamedTuple):
-    """The files that were written, and the verdicts in a sentence for each part."""
+class ReportContent(NamedTuple):
+    """A report: `data` holds its JSON files by name, `verdicts` a sentence for each part."""
 
-    paths: list[Path]
+    title: str
+    blocks: list[Block]
+    data: dict[str, Any]
     verdicts: str
+    paths: Sequence[Path] = ()  # of the files, once they are written
 
 
 def draw_figures(cells: pl.DataFrame, run: RunManifest, folder: Path) -> dict[str, list[Path]]:
@@ -51,7 +54,7 @@ def draw_figures(cells: pl.DataFrame, run: RunManifest, folder: Path) -> dict[st
 
 def write_report(
     records: Records, folder: Path, core_seconds: float | None = None
-) -> WrittenReport:
+) -> ReportContent:
     """Write figures, report.md, report.html, summary.json and the verdicts as JSON.
 
     The verdicts are in claims.json (the paper's experiments), beyond.json and default.json.
@@ -63,17 +66,7 @@ def write_report(
     drawn = draw_figures(records.cells, records.run, folder)
     content = compose_report(records, drawn, core_seconds)
     pages = write_pages(content.blocks, content.title, folder, content.data)
-    paths = [path for paths in drawn.values() for path in paths]
-    return WrittenReport(paths + pages, content.verdicts)
-
-
-class ReportContent(NamedTuple):
-    """A report before it is written; `data` holds the JSON files by name."""
-
-    title: str
-    blocks: list[Block]
-    data: dict[str, Any]
-    verdicts: str
+    return content._replace(paths=[*chain(*drawn.values()), *pages])
 
 
 def compose_report(
@@ -84,7 +77,7 @@ def compose_report(
     paper = contest = past = cells
     if not cells.is_empty():
         of_paper = pl.col("experiment").is_in(PAPER_EXPERIMENTS)
-        of_contest = pl.col("experiment").is_in(COMPARISON_EXPERIMENTS)
+        of_contest = pl.col("experiment").is_in(grid.COMPARISON_EXPERIMENTS)
         paper, contest = cells.filter(of_paper), cells.filter(of_contest)
         past = cells.filter(~of_paper & ~of_contest)
     with_paper = not paper.is_empty() or (past.is_empty() and contest.is_empty())
@@ -125,18 +118,18 @@ def build_opening(
         said = "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
         blocks.append(Banner(f"{said}about it, not about the TREC workers of the paper."))
     notes = judge.list_run_differences(run)
-    for experiment in GRIDS:
+    for experiment in grid.GRIDS:
         notes += judge.describe_missing(groups, experiment, run)
     blocks += [Banner(note) for note in notes if not note.startswith("SYNTHETIC")]
     digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
     facts = [f"Data: {name_data(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
     rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
     facts.append(f"{rounds} rounds per run; window {run.get('window', '?')}.")
-    for experiment, grid in GRIDS.items():
+    for experiment, cells in grid.GRIDS.items():
         of_paper = experiment in PAPER_EXPERIMENTS
         found = sum(len(groups[key]) for key in groups if key.experiment == experiment)
         if found or (with_paper and of_paper):
-            total = len(judge.list_complete_cells(experiment, grid.seeds, run))
+            total = len(judge.list_complete_cells(experiment, cells.seeds, run))
             wanted = f"{'the paper has' if of_paper else 'of'} {total:,}"
             seeds = analysis.format_seed_count(groups.seeds(experiment))
             facts.append(f"{experiment}: {found:,} cells ({wanted}), {seeds}.")

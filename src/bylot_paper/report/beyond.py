@@ -1,8 +1,7 @@
 """The part of the report that goes beyond the paper: checks and comparisons of our own policies."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +15,12 @@ from bylot_paper.claims import checks
 from bylot_paper.claims.checks import CASES, HARD_CASES
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.report import formatting
+from bylot_paper.report.figures import DrawnFigures
 from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 
 
 def build_beyond_section(
-    cells: pl.DataFrame,
-    run: RunManifest,
-    checks: Sequence[JudgedClaim],
-    figures: Mapping[str, Sequence[Path]],
+    cells: pl.DataFrame, run: RunManifest, checks: Sequence[JudgedClaim], figures: DrawnFigures
 ) -> list[Block]:
     """Checks, then each topic with its figures, sentences and tables, as far as records go."""
     groups = RecordGroups(cells)
@@ -75,7 +72,7 @@ def has_groups(groups: RecordGroups, keys: Sequence[GroupKey]) -> bool:
 
 
 def mean_regret(groups: RecordGroups, keys: Sequence[GroupKey]) -> float:
-    return float(np.mean([groups.values(key, "regret_true").mean() for key in keys]))
+    return float(np.mean([groups.read(key, "regret_true").mean() for key in keys]))
 
 
 def describe_ranking(groups: RecordGroups) -> list[str]:
@@ -90,7 +87,7 @@ def describe_ranking(groups: RecordGroups) -> list[str]:
     always = [
         policy
         for policy in lost
-        if all((groups.values(key, "outside") <= 0).all() for key in checks.comparison_keys(policy))
+        if all((groups.read(key, "outside") <= 0).all() for key in checks.comparison_keys(policy))
     ]
     ranked = ", ".join(f"{name} {lost[name]:.4f}" for name in sorted(lost, key=lost.__getitem__))
     kept = ", ".join(always) or "none"
@@ -108,9 +105,9 @@ def describe_saturation(groups: RecordGroups) -> list[str]:
         return []
     parts = []
     for name, some in levels.items():
-        optima = {key: groups.values(key, "optimum") for key in some}
+        optima = {key: groups.read(key, "optimum") for key in some}
         best = [values.mean() / key.dimensions for key, values in optima.items()]
-        even = [(groups.values(key, "uniform") / optima[key]).mean() for key in some]
+        even = [(groups.read(key, "uniform") / optima[key]).mean() for key in some]
         parts.append(
             f"{name} the optimum is {format_share_range(best)} of the largest possible reward, and "
             f"equal shares earn {format_share_range(even)} of the optimum"
@@ -142,7 +139,7 @@ def describe_periods(groups: RecordGroups) -> list[str]:
     for policy in grid.BEYOND_POLICIES:
         if keys := checks.list_period_keys(groups, policy):
             left, total = (
-                sum(groups.values(key, column).sum() for key in keys)
+                sum(groups.read(key, column).sum() for key in keys)
                 for column in ("bad_periods", "periods")
             )
             bad.append(f"{policy} {left:.0f} of {total:,.0f}")
@@ -177,7 +174,7 @@ def describe_ablation(groups: RecordGroups) -> list[str]:
         for part, name in grid.ABLATION_LABELS.items():
             keys = checks.ablation_keys(policy, part)
             if part and has_groups(groups, keys):
-                kept = np.concatenate([groups.values(key, "outside") <= 0 for key in keys])
+                kept = np.concatenate([groups.read(key, "outside") <= 0 for key in keys])
                 change = format_change(mean_regret(groups, keys) - base)
                 words.append(f"{name} {change}, {kept.mean():.0%} feasible")
         if words:
@@ -194,13 +191,13 @@ def tabulate_overall(groups: RecordGroups) -> list[Block]:
         if not has_groups(groups, keys):
             continue
         ours, theirs = (
-            np.array([groups.values(key, "regret_true").mean() for key in some if key in groups])
+            np.array([groups.read(key, "regret_true").mean() for key in some if key in groups])
             for some in (keys, omd)
         )
         parts = (NO_VALUE, NO_VALUE)
         if has_groups(groups, omd):
             parts = f"{ours.mean() / theirs.mean():.2f}", f"{(ours / theirs).max():.2f}"
-        kept = [groups.values(key, "outside") <= 0 for key in keys]
+        kept = [groups.read(key, "outside") <= 0 for key in keys]
         runs, least = np.concatenate(kept), min(one.mean() for one in kept)
         counts = f"{runs.sum()}/{runs.size}", f"{100 * least:.0f}%"
         rows.append((policy, f"{ours.mean():.4f}", *parts, *counts))
@@ -216,7 +213,7 @@ def tabulate_by_case(
     rows = []
     for n, (level, environment) in enumerate(CASES):
         if any(keys[policy][n] in groups for policy in shown):
-            values = (form(groups.values(keys[policy][n], column)) for policy in shown)
+            values = (form(groups.read(keys[policy][n], column)) for policy in shown)
             rows.append((level, environment, *values))
     return fill_table(table, rows, shown)
 
@@ -228,9 +225,9 @@ def tabulate_optima(groups: RecordGroups) -> list[Block]:
         keys = [checks.comparison_keys(policy)[n] for policy in grid.BEYOND_POLICIES]
         key = next((key for key in keys if key in groups), None)
         if key is not None:
-            best, gap = groups.values(key, "optimum"), groups.values(key, "optimum_gap")
-            share = groups.values(key, "uniform") / best
-            spread = groups.values(key, "optimum_spread").max()
+            best, gap = groups.read(key, "optimum"), groups.read(key, "optimum_gap")
+            share = groups.read(key, "uniform") / best
+            spread = groups.read(key, "optimum_spread").max()
             sure = f"{gap.mean():.4f}", f"{gap.max():.4f}", f"{spread:.0e}"
             earned = f"{best.mean():.4f}", f"{100 * share.mean():.1f}%"
             rows.append((level, environment, *earned, *sure))
@@ -245,13 +242,13 @@ def tabulate_periods(groups: RecordGroups) -> list[Block]:
         keys = [GroupKey("periods", environment, level, policy, 3, length) for length in lengths]
         if any(key in groups for key in keys):
             bad = [
-                f"{groups.values(key, 'bad_periods').sum():.0f}"
-                f"/{groups.values(key, 'periods').sum():.0f}"
+                f"{groups.read(key, 'bad_periods').sum():.0f}"
+                f"/{groups.read(key, 'periods').sum():.0f}"
                 if key in groups
                 else NO_VALUE
                 for key in keys
             ]
-            lost = [formatting.format_mean(groups.values(key, "regret_true")) for key in keys]
+            lost = [formatting.format_mean(groups.read(key, "regret_true")) for key in keys]
             rows.append((policy, level, environment, *bad, *lost))
     columns = [f"{what}, P = {length:,}" for what in ("bad", "regret") for length in lengths]
     return fill_table("periods", rows, columns)
@@ -263,9 +260,9 @@ def tabulate_ablation(groups: RecordGroups) -> list[Block]:
     for policy, (part, name) in product(grid.GUARDED_POLICIES, grid.ABLATION_LABELS.items()):
         keys = checks.ablation_keys(policy, part)
         if has_groups(groups, keys):
-            lost = [format_mean_error(groups.values(key, "regret_true")) for key in keys]
-            outside = np.concatenate([groups.values(key, "outside") for key in keys])
-            rounds = np.mean([groups.values(key, "replaced").mean() for key in keys])
+            lost = [format_mean_error(groups.read(key, "regret_true")) for key in keys]
+            outside = np.concatenate([groups.read(key, "outside") for key in keys])
+            rounds = np.mean([groups.read(key, "replaced").mean() for key in keys])
             rows.append((policy, name, *lost, formatting.format_kept(outside), f"{rounds:.1f}"))
     cases = (f"{level} {environment}" for level, environment in HARD_CASES)
     return fill_table("ablation", rows, [*cases, "runs within all limits", "rounds replaced"])
@@ -315,9 +312,9 @@ def collect_sweeps(groups: RecordGroups) -> list[SettingsSweep]:
             continue
         tables = [[keys[case] for case in HARD_CASES] for keys in whole.values()]
         lost = np.array(
-            [[groups.values(key, "regret_true")[:seeds] for key in row] for row in tables]
+            [[groups.read(key, "regret_true")[:seeds] for key in row] for row in tables]
         )
-        kept = np.concatenate([groups.values(key, "outside") <= 0 for key in all_keys])
+        kept = np.concatenate([groups.read(key, "outside") <= 0 for key in all_keys])
         usual, by_seed = list(whole).index(default), lost.mean(axis=1)  # (S, seeds)
         gains = []
         for seed in range(seeds):

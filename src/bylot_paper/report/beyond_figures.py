@@ -23,25 +23,25 @@ Measure = Callable[[RecordGroups, GroupKey], tuple[float, float]]
 
 
 def measure_regret(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
-    values = groups.values(key, "regret_true")
+    values = groups.read(key, "regret_true")
     return float(values.mean()), float(seed_std(values))
 
 
 def measure_bad_periods(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
     """Share of all periods that are outside a limit, in %; a count has no spread."""
-    left = groups.values(key, "bad_periods").sum()
-    return float(100 * left / max(1.0, groups.values(key, "periods").sum())), 0.0
+    left = groups.read(key, "bad_periods").sum()
+    return float(100 * left / max(1.0, groups.read(key, "periods").sum())), 0.0
 
 
 ABLATION_MEASURES: dict[str, Measure] = {
     "% of runs within all limits": lambda groups, key: (
-        (float(100 * (groups.values(key, "outside") <= 0).mean()), 0.0)
+        (float(100 * (groups.read(key, "outside") <= 0).mean()), 0.0)
     ),
     "regret, mean ± 1 standard error of the mean (not std)": lambda groups, key: (
         (measure_regret(groups, key)[0], measure_regret(groups, key)[1] / len(groups[key]) ** 0.5)
     ),
     "rounds of a run that the guard replaced": lambda groups, key: (
-        (float(groups.values(key, "replaced").mean()), 0.0)
+        (float(groups.read(key, "replaced").mean()), 0.0)
     ),
 }
 

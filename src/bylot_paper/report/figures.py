@@ -27,6 +27,7 @@ BEYOND_LEVEL_STYLES = {
 }
 """Beyond the paper: its limits and a harder level."""
 
+DrawnFigures = Mapping[str, Sequence[Path]]  # the files of each figure
 ENVIRONMENT_LABELS = {"stochastic": "stochastic", "regime": "regime-switching"}
 ANCHOR_UPDATE = 10
 """The update n at which c/√n meets the tight curve: the noise of the first updates is gone."""
@@ -210,7 +211,7 @@ def draw_levels(
             left.axhline(0.0, color=BLACK, linewidth=1.6)
         for x, level in enumerate(shown.levels):
             keys = shown.keys(environment, level)
-            best = np.concatenate([groups.values(key, "optimum") for key in keys])
+            best = np.concatenate([groups.read(key, "optimum") for key in keys])
             if best.size and not beyond:
                 ends = x - LEVEL_WIDTH / 2, x + LEVEL_WIDTH / 2
                 left.hlines(best.mean(), *ends, BLACK, linewidth=1.6)
@@ -241,13 +242,13 @@ def draw_level_points(
     """
     for n, (key, style) in enumerate(styles.items()):
         aside = x + LEVEL_WIDTH * ((n + 0.5) / len(styles) - 0.5)
-        rewards = groups.values(key, "reward")
+        rewards = groups.read(key, "reward")
         if key.experiment == "beyond":
-            rewards = -groups.values(key, "regret_true")
+            rewards = -groups.read(key, "regret_true")
         marks: list[tuple[Any, float, list[list[Any]]]] = []
         if rewards.size:
             marks.append((left, rewards.mean(), [[seed_std(rewards)]] * 2))
-        if (outside := groups.values(key, "outside")).size:
+        if (outside := groups.read(key, "outside")).size:
             kept = int((outside <= 0).sum())
             low, high = analysis.wilson_interval(kept, outside.size)
             share = kept / outside.size
@@ -326,7 +327,7 @@ def draw_rolling_lines(
             alpha = 0.22 / len(leads) if lead else 0.07
             look.draw_std_band(axes, curve.t, curve, style, alpha=alpha)
             draw_line(axes, curve, style, (0.02 * keys.index(key), 0.14), 2.2 if lead else 1.5)
-    best = next((found for key in keys if (found := groups.values(key, "optimum")).size), None)
+    best = next((found for key in keys if (found := groups.read(key, "optimum")).size), None)
     if best is not None:
         axes.axhline(best.mean(), color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)))
     axes.grid(alpha=0.25, linewidth=0.6)

@@ -125,9 +125,7 @@ def summarize_run(
         "data": name_data(run),
         "synthetic": is_synthetic(run),
         "digest": run.get("data", {}).get("digest"),
-        "code": run.get("code"),
-        "rounds": run.get("rounds"),
-        "window": run.get("window"),
+        **{name: run.get(name) for name in ("code", "rounds", "window")},
         "seeds": cells["seed"].n_unique(),
         "cells": len(cells),
         "core_seconds": core_seconds,
@@ -139,10 +137,10 @@ def summarize_group(groups: RecordGroups, key: GroupKey) -> dict[str, Any]:
     """Means over seeds; the deviation (ddof = 1) is null for a single seed."""
 
     def mean(column: str) -> float | None:
-        values = groups.values(key, column)
+        values = groups.read(key, column)
         return float(values.mean()) if values.size else None
 
-    reward, outside = groups.values(key, "reward"), groups.values(key, "outside")
+    reward, outside = groups.read(key, "reward"), groups.read(key, "outside")
     return {
         **key._asdict(),
         "seeds": len(groups[key]),

@@ -1,8 +1,7 @@
 """The part of the report that is about the paper's experiments: claims, figures, tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,7 +15,7 @@ from bylot_paper.claims import judge
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.claims.measures import NEAR_OPTIMAL, Evidence, RunShare
 from bylot_paper.report import formatting
-from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES
+from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES, DrawnFigures
 from bylot_paper.report.formatting import NO_VALUE, TEXTS, fill_table, format_mean, format_mean_std
 from bylot_paper.scenarios import PAPER_LEVELS
 
@@ -26,10 +25,7 @@ TABULATED_UPDATES = (1, 10, 30, 100, 300, 1_000)
 
 
 def build_paper_section(
-    cells: pl.DataFrame,
-    run: RunManifest,
-    claims: Sequence[JudgedClaim],
-    figures: Mapping[str, Sequence[Path]],
+    cells: pl.DataFrame, run: RunManifest, claims: Sequence[JudgedClaim], figures: DrawnFigures
 ) -> list[Block]:
     """Everything that is said of the paper's experiments, as far as the records go."""
     groups, total = RecordGroups(cells), count_claims(claims, run)
@@ -96,7 +92,7 @@ def tabulate_levels(groups: RecordGroups) -> list[Block]:
     for name, style in LEVEL_STYLES.items():
         level = PAPER_LEVELS[name]
         margin, cap = (f"{level.margin:+}", f"{level.cap:g}") if level else (NO_VALUE, NO_VALUE)
-        found = [groups.values(key, "workload_bound") for key in groups if key.level == name]
+        found = [groups.read(key, "workload_bound") for key in groups if key.level == name]
         bounds = np.concatenate([np.zeros(0), *found])
         reached = f"{bounds.min():.3f} to {bounds.max():.3f}" if bounds.size else NO_VALUE
         rows.append((style.name, margin, cap, reached))
@@ -111,11 +107,11 @@ def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
     for level, policy in product(LEVEL_STYLES, policies):
         key = GroupKey("crowd", environment, level, policy, 3)
         if key in groups:
-            style, outside = PAPER_POLICY_STYLES.get(policy), groups.values(key, "outside")
+            style, outside = PAPER_POLICY_STYLES.get(policy), groups.read(key, "outside")
             names = LEVEL_STYLES[level].name, style.name if style else policy
-            rewards = (groups.values(key, column) for column in ("reward", "regret_true"))
+            rewards = (groups.read(key, column) for column in ("reward", "regret_true"))
             shares = (format_share(outside, tolerance) for tolerance in LIMIT_TOLERANCES)
-            means = (groups.values(key, column) for column in ("r2", "expert", "workload"))
+            means = (groups.read(key, column) for column in ("r2", "expert", "workload"))
             numbers = *map(format_mean_std, rewards), *shares, *map(format_mean, means)
             rows.append((*names, str(len(groups[key])), *numbers))
     label = ENVIRONMENT_LABELS[environment].capitalize()
@@ -184,5 +180,5 @@ def compare_with_bound(
     """A measured mean, the mean of its bound, and how many seeds are within the bound."""
     both = groups[key].select(column, bound).drop_nulls().to_numpy()
     within = f"{int((both[:, 0] <= both[:, 1]).sum())}/{len(both)}" if len(both) else NO_VALUE
-    mean, most = (format_mean(groups.values(key, name)) for name in (column, bound))
+    mean, most = (format_mean(groups.read(key, name)) for name in (column, bound))
     return mean, most, within
