@@ -16,7 +16,6 @@ from bylot.reports.style import make_figure_folder
 from bylot_paper import analysis, grid
 from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims import judge
-from bylot_paper.default_rule import choose_defaults
 from bylot_paper.records import Records
 from bylot_paper.report import beyond, beyond_figures, default, figures
 from bylot_paper.report.formatting import summarize_run
@@ -101,10 +100,9 @@ def compose_report(
         data["beyond.json"] = [row._asdict() for row in checks]
         verdicts.append(beyond.count_checks(checks))
     if not contest.is_empty():
-        entries = default.collect_entries(contest, run)
-        choices = choose_defaults([one.line for one in entries])
-        blocks += default.build_default_section(entries, choices, contest, run, drawn["default"])
-        data["default.json"] = found = default.make_default_data(entries, choices)
+        of_default, found = default.build_default_section(contest, run, drawn["default"])
+        blocks += of_default
+        data["default.json"] = found
         verdicts.append(found["outcome"])
     return ReportContent(title, blocks, data, "\n".join(verdicts))
 

@@ -99,13 +99,11 @@ def name_place(environment: str, level: str, period: int | None, run: RunManifes
 
 
 def build_default_section(
-    entries: Sequence[ContestEntry],
-    choices: Sequence[DefaultChoice],
-    cells: pl.DataFrame,
-    run: RunManifest,
-    figure: Sequence[Path],
-) -> list[Block]:
-    """The verdict, the rule and all tables, as far as the records go."""
+    cells: pl.DataFrame, run: RunManifest, figure: Sequence[Path]
+) -> tuple[list[Block], dict[str, Any]]:
+    """The verdict, the rule and all tables, as far as the records go; and default.json."""
+    entries = collect_entries(cells, run)
+    choices = default_rule.choose_defaults([one.line for one in entries])
     whole = [one for one in entries if one.line.period is None and one.line.gaps]
     spans = [one for one in entries if one.line.period is not None]
     blocks: list[Block] = [Heading("The default"), Paragraph(describe_outcome(choices))]
@@ -123,7 +121,8 @@ def build_default_section(
         for table, form in PERIOD_TABLES.items():
             blocks += tabulate_entries(spans, table, form)
     notes = Bullets(formatting.TEXTS["notes"]["default"])
-    return [*blocks, *formatting.tabulate_refusals(cells), Heading("How it was done", 3), notes]
+    blocks += [*formatting.tabulate_refusals(cells), Heading("How it was done", 3), notes]
+    return blocks, make_default_data(entries, choices)
 
 
 def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
