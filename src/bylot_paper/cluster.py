@@ -84,9 +84,8 @@ class RayCluster:
             ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise BylotError(
-                f"cannot use Ray at {self.address or 'localhost'}: {reason}"
-            ) from error
+            where = self.address or "localhost"
+            raise BylotError(f"cannot use Ray at {where}: {reason}") from error
 
 
 def import_quiet_ray() -> Any:

@@ -151,14 +151,12 @@ def clearly_larger(
     other:   the measure of the last group, if it is a different one
     columns: of the measure by name, if there are several
     """
+    settings = {name: {"column": column} for name, column in (columns or {}).items()} or {"": {}}
     found = {
         f"{label} {name}".strip(): paired_difference(
             measure(evidence, keys[0], **column), (other or measure)(evidence, keys[-1], **column)
         )
-        for label, keys in cases.items()
-        for name, column in (
-            {name: {"column": column} for name, column in columns.items()} if columns else {"": {}}
-        ).items()
+        for (label, keys), (name, column) in product(cases.items(), settings.items())
     }
     measured = text.format(describe_differences(found))
     numbers = numbers_from({label: gap.mean for label, gap in found.items()}, number)
@@ -204,15 +202,12 @@ def only_omd(
     evidence: Evidence, cases: Cases, measure: Measure, near_optimal: bool
 ) -> ClaimFinding:
     """Of all cases, which are policies, OMD alone is at 100% (and near-optimal) in every group."""
-    able = [
-        policy
-        for policy, keys in cases.items()
-        if all(
-            (not near_optimal or evidence.ratio(key) >= evidence.near)
-            and measure(evidence, key).value == 1
-            for key in keys
-        )
-    ]
+
+    def is_able(key: GroupKey) -> bool:
+        near = not near_optimal or evidence.ratio(key) >= evidence.near
+        return near and measure(evidence, key).value == 1
+
+    able = [policy for policy, keys in cases.items() if all(map(is_able, keys))]
     who = ", ".join(POLICY_LABELS[policy] for policy in able) or "no policy"
     if near_optimal:
         return ClaimFinding(able == ["omd"], f"does both: {who}", {"both": able})

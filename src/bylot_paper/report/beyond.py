@@ -77,18 +77,11 @@ def mean_regret(groups: RecordGroups, keys: Sequence[GroupKey]) -> float:
 
 def describe_ranking(groups: RecordGroups) -> list[str]:
     """The policies by regret, and those that keep all limits in every run."""
-    lost = {
-        policy: mean_regret(groups, checks.comparison_keys(policy))
-        for policy in grid.BEYOND_POLICIES
-        if has_groups(groups, checks.comparison_keys(policy))
-    }
+    keys = {policy: checks.comparison_keys(policy) for policy in grid.BEYOND_POLICIES}
+    lost = {x: mean_regret(groups, keys[x]) for x in keys if has_groups(groups, keys[x])}
     if not lost:
         return []
-    always = [
-        policy
-        for policy in lost
-        if all((groups.read(key, "outside") <= 0).all() for key in checks.comparison_keys(policy))
-    ]
+    always = [x for x in lost if all((groups.read(key, "outside") <= 0).all() for key in keys[x])]
     ranked = ", ".join(f"{name} {lost[name]:.4f}" for name in sorted(lost, key=lost.__getitem__))
     kept = ", ".join(always) or "none"
     return [f"Mean regret over the eight cases: {ranked}. Within all limits in every run: {kept}."]
@@ -108,10 +101,9 @@ def describe_saturation(groups: RecordGroups) -> list[str]:
         optima = {key: groups.read(key, "optimum") for key in some}
         best = [values.mean() / key.dimensions for key, values in optima.items()]
         even = [(groups.read(key, "uniform") / optima[key]).mean() for key in some]
-        parts.append(
-            f"{name} the optimum is {format_share_range(best)} of the largest possible reward, and "
-            f"equal shares earn {format_share_range(even)} of the optimum"
-        )
+        largest = f"{format_share_range(best)} of the largest possible reward"
+        earned = f"equal shares earn {format_share_range(even)} of the optimum"
+        parts.append(f"{name} the optimum is {largest}, and {earned}")
     return [f"{'; '.join(parts)}."]
 
 
@@ -147,11 +139,8 @@ def describe_periods(groups: RecordGroups) -> list[str]:
         by_length: dict[int, list[GroupKey]] = {}
         for key in checks.list_period_keys(groups, policy):
             by_length.setdefault(key.period or 0, []).append(key)
-        lost = {
-            length: mean_regret(groups, keys)
-            for length, keys in sorted(by_length.items())
-            if len(keys) == len(HARD_CASES)
-        }
+        whole = {n: keys for n, keys in by_length.items() if len(keys) == len(HARD_CASES)}
+        lost = {length: mean_regret(groups, whole[length]) for length in sorted(whole)}
         *short, longest = lost or [0]
         if short:
             changes = [f"{format_change(lost[n] - lost[longest])} at {n:,}" for n in short]

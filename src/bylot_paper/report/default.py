@@ -185,16 +185,11 @@ def tabulate_policies(
         mine = [one for one in entries if one.line.policy == policy]
         whole = [one for one in mine if one.line.period is None]
         times = [one.values("micros").mean() for one in whole]
-        rows.append(
-            (
-                policy,
-                f"no: {choice.excluded[policy]}" if policy in choice.excluded else "yes",
-                "yes" if all(one.line.propensities for one in mine) else "no",
-                format_score(free, policy),
-                f"{sum(one.line.kept for one in whole)}/{sum(one.line.runs for one in whole)}",
-                f"{np.mean(times):.1f}",
-            )
-        )
+        candidate = f"no: {choice.excluded[policy]}" if policy in choice.excluded else "yes"
+        known = "yes" if all(one.line.propensities for one in mine) else "no"
+        kept = f"{sum(one.line.kept for one in whole)}/{sum(one.line.runs for one in whole)}"
+        score, micros = format_score(free, policy), f"{np.mean(times):.1f}"
+        rows.append((policy, candidate, known, score, kept, micros))
     return fill_table("policies", rows)
 
 

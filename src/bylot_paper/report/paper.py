@@ -157,20 +157,14 @@ def format_at_updates(groups: RecordGroups, key: GroupKey, column: str) -> list[
 
 def tabulate_theorems(groups: RecordGroups) -> list[Block]:
     """OMD's regret and distance next to the right-hand sides of the theorems."""
-    order = list(LEVEL_STYLES)
-    keys = sorted(
-        (key for key in groups if key.policy.startswith("omd")),
-        key=lambda key: (key._replace(level=""), order.index(key.level)),
-    )
-    rows = [
-        (
-            *(key.experiment, key.environment, LEVEL_STYLES[key.level].name, key.policy),
-            str(key.dimensions),
-            *compare_with_bound(groups, key, "regret_true", "r1_bound"),
-            *compare_with_bound(groups, key, "r2", "r2_bound"),
-        )
-        for key in keys
-    ]
+    order, keys = list(LEVEL_STYLES), [key for key in groups if key.policy.startswith("omd")]
+    keys.sort(key=lambda key: (key._replace(level=""), order.index(key.level)))
+    rows = []
+    for key in keys:
+        names = key.experiment, key.environment, LEVEL_STYLES[key.level].name, key.policy
+        regret = compare_with_bound(groups, key, "regret_true", "r1_bound")
+        distance = compare_with_bound(groups, key, "r2", "r2_bound")
+        rows.append((*names, str(key.dimensions), *regret, *distance))
     return fill_table("theorems", rows)
 
 
