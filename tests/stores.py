@@ -1,8 +1,10 @@
 """Fixtures of stores: the same tests run on each kind, at a new address."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from bylot.store import Event, Store, open_store
@@ -54,3 +56,16 @@ def open_store_again(address: str) -> Iterator[Opener]:
 def store(open_store_again: Opener) -> Store:
     """A new store."""
     return open_store_again()
+
+
+def execute_statements(address: str, *statements: str) -> None:
+    """Execute statements directly in the database."""
+    if address.startswith("sqlite"):
+        db = sqlite3.connect(address.removeprefix("sqlite:///"), isolation_level=None)
+        for statement in statements:
+            db.execute(statement)
+        db.close()
+    else:
+        with psycopg.connect(address, autocommit=True) as server:
+            for statement in statements:
+                server.execute(statement)

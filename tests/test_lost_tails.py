@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from bylot import Router, policies
@@ -36,7 +35,7 @@ from bylot.store.log_ends import LOG_END_RECORD_BYTES, LogEnd, LogEndsFile
 from bylot.store.sqlite import SqliteStore
 from live_server import assert_error, live_server
 from sample_problem import make_five_expert_problem
-from stores import create_router, make_event, read_log
+from stores import create_router, execute_statements, make_event, read_log
 
 POLICY = policies.policy_to_data(policies.find_policy("distinct"))
 PROBLEM = persistence.problem_to_data(make_five_expert_problem())
@@ -70,19 +69,6 @@ def create_with_decisions(handler: CommandHandler, name: str, count: int) -> lis
     """Create a router and make decisions, one commit each; returns their ids."""
     perform(handler, CreateRouter(name, CONFIG))
     return [perform(handler, MakeDecision(name)).id for _ in range(count)]
-
-
-def execute_sql(address: str, *statements: str) -> None:
-    """Change a database behind the back of the server."""
-    if address.startswith("sqlite"):
-        db = sqlite3.connect(address.removeprefix("sqlite:///"), isolation_level=None)
-        for statement in statements:
-            db.execute(statement)
-        db.close()
-    else:
-        with psycopg.connect(address, autocommit=True) as server:
-            for statement in statements:
-                server.execute(statement)
 
 
 def copy_store(source: Path, folder: Path, wal_bytes: int | None, *, ends: bool = True) -> str:
@@ -160,7 +146,7 @@ def test_the_loss_of_the_last_events_together_with_the_snapshot_is_noticed(addre
     handler = open_handler(address)
     create_with_decisions(handler, "triage", 5)
     others = create_with_decisions(handler, "other", 1)
-    execute_sql(address, "DELETE FROM events WHERE router = 1 AND seq > 3")
+    execute_statements(address, "DELETE FROM events WHERE router = 1 AND seq > 3")
     with pytest.raises(LeaseLost):  # its own copy in memory is longer than the log
         perform(handler, MakeDecision("triage"))
     for _ in range(2):
@@ -181,7 +167,9 @@ def test_a_server_notices_a_log_that_was_continued_without_its_end(postgres_addr
     first, second = open_handler(postgres_address), open_handler(postgres_address)
     create_with_decisions(first, "triage", 3)
     first.repository.close()
-    execute_sql(postgres_address, "DELETE FROM snapshots", "DELETE FROM events WHERE seq = 3")
+    execute_statements(
+        postgres_address, "DELETE FROM snapshots", "DELETE FROM events WHERE seq = 3"
+    )
     perform(second, MakeDecision("triage"))  # it cannot know
     second.repository.close()
     with pytest.raises(StoreCorrupted, match=r"does not contain event 3, .* restart this server"):
@@ -297,7 +285,7 @@ def test_exchanged_names_of_routers_are_noticed(address: str, snapshots: bool) -
     create_with_decisions(handler, "one", 2)
     create_with_decisions(handler, "two", 3)
     handler.close()
-    execute_sql(
+    execute_statements(
         address,
         "UPDATE routers SET name = 'three' WHERE name = 'one'",
         "UPDATE routers SET name = 'one' WHERE name = 'two'",

@@ -20,7 +20,7 @@ from bylot.store import sqlite as in_sqlite
 from bylot.store.sqlite import SqliteStore
 from postgres import PostgresServer
 from store_processes import find_next_seq, make_event_batch
-from stores import Opener, create_router, make_event, read_log
+from stores import Opener, create_router, execute_statements, make_event, read_log
 
 STORE_PROCESSES = Path(__file__).with_name("store_processes.py")
 OWN_SERVER = pytest.mark.skipif(
@@ -265,19 +265,6 @@ def test_a_file_that_is_not_a_store_is_refused_and_unchanged(tmp_path: Path, siz
         open_store(f"sqlite:///{path}")
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def execute_statements(address: str, *events: str) -> None:
-    """Execute statements directly in the database."""
-    if address.startswith("sqlite"):
-        db = sqlite3.connect(address.removeprefix("sqlite:///"), isolation_level=None)
-        for one in events:
-            db.execute(one)
-        db.close()
-    else:
-        with psycopg.connect(address, autocommit=True) as server:
-            for one in events:
-                server.execute(one)
 
 
 def test_a_database_of_another_program_is_refused_and_unchanged(address: str) -> None:

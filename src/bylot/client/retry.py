@@ -49,7 +49,7 @@ def retry_until_answered(
                 return call.answers[code]
             after = outcome.headers.get("retry-after", "")
             requested = float(after) if after.isascii() and after.isdigit() else 0.0
-        # A lease that should have expired and is still held is being renewed: do not wait for it.
+        # A lease that is still held after its whole length is being renewed: do not wait for it.
         busy += code == "router_busy"
         give_up = attempts > retries or busy > MAX_BUSY_ANSWERS or requested > MAX_RETRY_AFTER_S
         if give_up or not can_retry(call, outcome, code):
