@@ -9,10 +9,10 @@ import pytest
 from bylot import Router, policies, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
-from bylot.eventlog.stored_router import StoredRouter
 from bylot.policies import Auto, Distinct, NoisyOr, Policy, Tangent, noisy_or, registry
 from bylot.problem import Problem, at_most
 from sample_problem import make_five_expert_problem
+from stored_router import StoredRouter
 
 TIGHT = Problem(["ann", "bob", "cat"], {"usd": [1.0, 2.0, 4.0]}, [at_most("usd", 2.5)], draws=2)
 
@@ -89,7 +89,7 @@ def test_a_stored_router_has_the_policy_that_was_chosen(tmp_path: Path) -> None:
     with StoredRouter.create(address, "triage", TIGHT) as router:
         decision = router.decide()
         router.reward(decision.id, 0.5)
-    with StoredRouter.open(address, "triage") as router:
+    with StoredRouter(address, "triage") as router:
         assert router.policy == Tangent()
 
 

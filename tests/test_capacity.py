@@ -8,9 +8,9 @@ import pytest
 from bylot import Problem, Router
 from bylot.errors import DecisionError, PolicyError
 from bylot.eventlog.audit import audit_router
-from bylot.eventlog.stored_router import StoredRouter
 from bylot.policies import noisy_or
 from sample_problem import make_five_expert_problem
+from stored_router import StoredRouter
 
 
 def test_a_context_beyond_the_capacity_is_refused_and_the_others_work(

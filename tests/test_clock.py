@@ -11,11 +11,11 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, GetDecision, GetRouter, MakeDecision, RecordReward
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
-from bylot.eventlog.stored_router import StoredRouter
 from bylot.store import open_store
 from live_server import live_server, wait_until
 from logged_aggregate import make_config
 from sample_problem import make_five_expert_problem
+from stored_router import StoredRouter
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -13,9 +13,9 @@ import pytest
 
 import bylot
 from bylot.environments import Noisy
-from bylot.eventlog.stored_router import StoredRouter
 from bylot.simulation import PlayRecord
 from live_server import live_server
+from stored_router import StoredRouter
 
 ROUNDS, SEED = 300, 5
 POLICIES = ("distinct", "noisy-or", "omd")
@@ -92,7 +92,7 @@ def test_a_stored_router_killed_half_way_gives_the_compiled_trace(
     command = [sys.executable, __file__, address, policy, str(half)]
     process = subprocess.run(command, cwd=Path(__file__).parent, check=False, timeout=300)
     assert process.returncode == -signal.SIGKILL
-    with StoredRouter.open(address, "keystone") as router:
+    with StoredRouter(address, "keystone") as router:
         assert_records_equal(
             compiled_record,
             bylot.play(router, make_environment(), ROUNDS - half, start=half).record,

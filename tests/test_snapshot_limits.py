@@ -18,6 +18,7 @@ from bylot.problem import Problem
 from bylot.router.config import RouterConfig
 from bylot.store import Store
 from sample_problem import make_five_expert_problem
+from stored_router import make_stored_config
 from stores import Opener
 
 AT = 1_000_000
@@ -33,7 +34,7 @@ def send(handler: CommandHandler, command: Command) -> Any:
 
 def make_config(**settings: Any) -> RouterConfig:
     """A router of five experts."""
-    return RouterConfig.make(make_five_expert_problem(), "distinct", **settings)
+    return make_stored_config(make_five_expert_problem(), "distinct", **settings)
 
 
 def test_closing_continues_after_a_snapshot_that_cannot_be_written(
@@ -79,10 +80,10 @@ def test_a_router_whose_snapshot_could_not_be_stored_is_refused(
 def test_a_default_number_of_contexts_fits_into_a_store(store: Store) -> None:
     handler = CommandHandler(RouterRepository(store, "me"))
     pool = Problem([f"e{n}" for n in range(400)], {}, draws=2)
-    config = RouterConfig.make(pool, "noisy-or")
+    config = make_stored_config(pool, "noisy-or")
     assert config.max_contexts > 500
     send(handler, CreateRouter("r", config))
-    too_many = RouterConfig.make(pool, "noisy-or", max_contexts=config.max_contexts * 5 // 4)
+    too_many = make_stored_config(pool, "noisy-or", max_contexts=config.max_contexts * 5 // 4)
     with pytest.raises(PolicyError, match="too large for a store"):
         send(handler, CreateRouter("s", too_many))
 

@@ -24,10 +24,10 @@ from bylot.eventlog.commands import (
     RecordReward,
 )
 from bylot.eventlog.repository import RouterRepository
-from bylot.router.config import RouterConfig
 from bylot.store import Store, open_store
 from live_server import ServerClient, assert_error
 from sample_problem import make_five_expert_problem
+from stored_router import make_stored_config
 from stores import Opener
 
 AT = 1_000_000
@@ -48,7 +48,7 @@ def send(handler: CommandHandler, command: Command) -> Any:
 def overtaken(open_store_again: Opener) -> tuple[CommandHandler, CommandHandler, str]:
     """The earlier owner, the new one, and a deferred decision that the earlier one made."""
     old, new = make_handler(open_store_again(), "old"), make_handler(open_store_again(), "new")
-    send(old, CreateRouter("r", RouterConfig.make(make_five_expert_problem(), "distinct")))
+    send(old, CreateRouter("r", make_stored_config(make_five_expert_problem(), "distinct")))
     deferred = send(old, MakeDecision("r", defer=True))
     # The old owner's lease is gone, and it has not noticed
     old.store.release("old")
@@ -121,7 +121,7 @@ def skip_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 def test_a_router_of_another_server_is_worth_a_try_after_a_second(server: ServerClient) -> None:
     store = open_store(server.app.state.settings.store)
     owner = make_handler(store, "another server")
-    config = RouterConfig.make(make_five_expert_problem(), "distinct")
+    config = make_stored_config(make_five_expert_problem(), "distinct")
     send(owner, CreateRouter("of-another-server", config))
     busy = server.get("/v1/routers/of-another-server")
     assert assert_error(busy, 503)["code"] == "router_busy"

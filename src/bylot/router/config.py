@@ -10,7 +10,7 @@ from bylot.errors import PolicyError, ProblemError
 from bylot.policies.registry import MAX_STORED_CONTEXTS, choose_stored_contexts
 from bylot.policies.validation import RunConfig, check_run_config
 from bylot.problem import Problem
-from bylot.router.persistence import problem_from_data, problem_to_data
+from bylot.router.persistence import problem_from_data
 
 RewardAggregation = Literal["earliest", "last", "sum"]
 
@@ -39,19 +39,6 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     default: float | None = None
     aggregate: RewardAggregation = "earliest"
     paused: tuple[str, ...] = ()
-
-    @classmethod
-    def make(
-        cls, problem: Problem, policy: str | policies.Policy | policies.Auto, **settings: Any
-    ) -> "RouterConfig":
-        """The configuration of a router for a problem; `settings` are other fields. By default
-        there are 1,000 contexts, or as many as the policy has capacity for.
-        """
-        if "max_contexts" not in settings:
-            resolved = policies.resolve_policy(policy, problem)
-            settings["max_contexts"] = choose_max_contexts(resolved, problem.size)
-        data = policies.policy_to_data(policies.find_policy(policy))
-        return cls(problem=problem_to_data(problem), policy=data, **settings)
 
     def build_problem(self, make: Callable[..., Problem] = Problem) -> Problem:
         """The problem; ProblemError if the data is invalid."""

@@ -22,43 +22,7 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 
 
-class CoreProperties:
-    """What a router shows of its core."""
-
-    _core: RouterCore
-
-    @property
-    def core(self) -> RouterCore:
-        """Rule, state and totals."""
-        return self._core
-
-    @property
-    def problem(self) -> Problem:
-        """Experts, costs and limits."""
-        return self.core.problem
-
-    @property
-    def policy(self) -> policies.Policy:
-        """The policy and its settings."""
-        return self.core.policy
-
-    @property
-    def seed(self) -> int:
-        """Seed of all random draws."""
-        return self.core.run.seed
-
-    @property
-    def horizon(self) -> int | None:
-        """Number of decisions to come, if it was declared."""
-        return self.core.run.horizon
-
-    @property
-    def rewards(self) -> tuple[float, float]:
-        """Range of the rewards."""
-        return self.core.run.low, self.core.run.high
-
-
-class Router(CoreProperties):
+class Router:
     """Draws a panel for every request and learns from one reward per panel. Thread-safe.
 
     Parameters
@@ -118,7 +82,7 @@ class Router(CoreProperties):
         self._start(core, check_at_least_one("memory", memory), {})
 
     def _start(self, core: RouterCore, memory: int, tickets: persistence.OpenTickets) -> None:
-        self._core, self.memory = core, memory
+        self.core, self.memory = core, memory
         self.open = tickets  # a ticket until the reward arrives, then the reward
         self._lock = threading.RLock()
 
@@ -133,6 +97,31 @@ class Router(CoreProperties):
 
     def __copy__(self) -> "Router":
         return copy.deepcopy(self)  # two routers cannot share arrays
+
+    @property
+    def problem(self) -> Problem:
+        """Experts, costs and limits."""
+        return self.core.problem
+
+    @property
+    def policy(self) -> policies.Policy:
+        """The policy and its settings."""
+        return self.core.policy
+
+    @property
+    def seed(self) -> int:
+        """Seed of all random draws."""
+        return self.core.run.seed
+
+    @property
+    def horizon(self) -> int | None:
+        """Number of decisions to come, if it was declared."""
+        return self.core.run.horizon
+
+    @property
+    def rewards(self) -> tuple[float, float]:
+        """Range of the rewards."""
+        return self.core.run.low, self.core.run.high
 
     @property
     def t(self) -> int:
