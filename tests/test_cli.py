@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bylot.cli import main
+from bylot.cli import main, make_parser
 from bylot.errors import install_command
 
 BYLOT = [sys.executable, "-m", "bylot"]
@@ -184,3 +184,26 @@ def test_the_install_hint_is_written_in_one_place() -> None:
 
 def test_the_install_hint_installs_from_the_folder_and_not_from_a_registry() -> None:
     assert install_command("ray").startswith("pip install '.[ray]' in the folder")
+
+
+@pytest.mark.parametrize(
+    "words", [["simulate", "pool.yaml"], ["compile"], ["router", "create", "triage", "pool.yaml"]]
+)
+def test_every_verb_takes_policies_with_the_same_flag(words: list[str]) -> None:
+    options = ["--policy", "omd, distinct:eps=0.1,guard=false", "--policy", "random"]
+    given = make_parser().parse_args([*words, *options])
+    assert given.policy == ["omd", "distinct:eps=0.1,guard=false", "random"]
+
+
+@pytest.mark.parametrize("words", [["simulate", "p.yaml"], ["compile"], ["evaluate", "--router=a"]])
+def test_the_old_flag_of_policies_names_the_new_one(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*words, "--policies", "omd"])
+    assert "give policies with --policy" in capsys.readouterr().err
+
+
+def test_a_router_has_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["router", "create", "triage", "pool.yaml", "--policy", "omd,random"]) == 1
+    assert "--policy omd,random: a router has one; create a router" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from bylot.policies import POLICIES
 
 
 def test_it_names_each_policy_with_its_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compile", "--policies", "random, greedy", "--json"]) == 0
+    assert main(["compile", "--policy", "random, greedy", "--json"]) == 0
     said = capsys.readouterr()
     data = json.loads(said.out)
     assert data["folder"] == compile_cache.CACHE_FOLDER
@@ -25,7 +25,7 @@ def test_all_means_every_policy_and_variant(
 ) -> None:
     compiled: list[str] = []
     monkeypatch.setattr(compiling, "compile_policy", compiled.append)
-    assert main(["compile", "--policies", "all"]) == 0
+    assert main(["compile", "--policy", "all"]) == 0
     assert compiled == list(POLICIES)
     assert f"{len(POLICIES)} compiled into " in capsys.readouterr().out
 
@@ -35,7 +35,7 @@ def test_an_unknown_policy_is_refused_before_anything_is_compiled(
 ) -> None:
     compiled: list[str] = []
     monkeypatch.setattr(compiling, "compile_policy", compiled.append)
-    assert main(["compile", "--policies", "random,distnict"]) == 1
+    assert main(["compile", "--policy", "random,distnict"]) == 1
     assert "did you mean 'distinct'" in capsys.readouterr().err
     assert not compiled
 

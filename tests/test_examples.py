@@ -13,7 +13,7 @@ from documents import find_blocks, find_commands
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ("hospital", "crowd", "ads")
-SMALL = {"simulate": ["--rounds", "400", "--seeds", "1", "--jobs", "1", "--policies", "distinct"]}
+SMALL = {"simulate": ["--rounds", "400", "--seeds", "1", "--jobs", "1", "--policy", "distinct"]}
 """Extra options of a verb that make it quick."""
 
 

@@ -57,9 +57,10 @@ def write_problem_file(run_folder: Path, content: str = POOL) -> Path:
 def make_arguments(run_folder: Path, *options: str, out: str = "out") -> list[str]:
     """Arguments of a short run on the table."""
     (run_folder / "table.csv").write_text(TABLE)
+    policies = [] if "--policy" in options else ["--policy", ",".join(POLICIES)]
     return [
         *("simulate", str(run_folder / "pool.yaml"), "--outcomes", str(run_folder / "table.csv")),
-        *("--dimension", "topic", "--policies", ",".join(POLICIES), "--seeds", "2"),
+        *("--dimension", "topic", *policies, "--seeds", "2"),
         *("--rounds", str(ROUNDS), "--out", str(run_folder / out), *options),
     ]
 
@@ -160,7 +161,7 @@ def test_auto_selects_a_policy_for_each_bound(
     write_problem_file(tmp_path)
     specs = "auto,noisy-or:explore=0.5,pace=none"
     arguments = make_arguments(
-        tmp_path, "--policies", specs, "--seeds", "1", "--sweep", "usd=1.5:4:2"
+        tmp_path, "--policy", specs, "--seeds", "1", "--sweep", "usd=1.5:4:2"
     )
     assert main([*arguments, "--jobs", "1"]) == 0
     assert "\nauto is distinct here\n" in capsys.readouterr().out
@@ -274,7 +275,7 @@ def test_a_scenario_can_come_from_skills(
         "--skills",
         str(tmp_path / "skills.csv"),
     ]
-    arguments += ["--policies", "omd", "--seeds", "2", "--rounds", "300", "--out", str(tmp_path)]
+    arguments += ["--policy", "omd", "--seeds", "2", "--rounds", "300", "--out", str(tmp_path)]
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "omd earns" in out
@@ -295,7 +296,7 @@ def test_a_scenario_can_come_from_skills(
 def test_every_output_on_a_synthetic_scenario_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["simulate", str(write_problem_file(tmp_path)), "--policies", "omd", "--seeds", "1"]
+    arguments = ["simulate", str(write_problem_file(tmp_path)), "--policy", "omd", "--seeds", "1"]
     assert main([*arguments, "--rounds", "100", "--out", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.startswith("SYNTHETIC SCENARIO")
     out = tmp_path / "out"
@@ -367,7 +368,7 @@ def test_if_no_policy_runs_the_exit_code_is_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_problem_file(tmp_path, POOL.replace("at_most: 4", "at_most: 1.9"))
-    assert main(make_arguments(tmp_path, "--policies", "distinct")) == 1
+    assert main(make_arguments(tmp_path, "--policy", "distinct")) == 1
     assert "No policy ran" in capsys.readouterr().out
 
 
@@ -376,7 +377,7 @@ def test_the_title_names_the_folder_and_the_problem_file(
 ) -> None:
     folder = tmp_path / "bureau"
     folder.mkdir()
-    arguments = make_arguments(folder, "--policies", "random", "--seeds", "1")
+    arguments = make_arguments(folder, "--policy", "random", "--seeds", "1")
     arguments[arguments.index(str(write_problem_file(folder)))] = "pool.yaml"
     monkeypatch.chdir(folder)
     assert main(arguments) == 0
@@ -410,18 +411,18 @@ def test_an_interrupted_run_reports_its_finished_jobs(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--policies", "omd,distinkt"], "no policy 'distinkt'; did you mean 'distinct'?"),
+        (["--policy", "omd,distinkt"], "no policy 'distinkt'; did you mean 'distinct'?"),
         (
-            ["--policies", "omd,best"],
+            ["--policy", "omd,best"],
             "ones there are: auto, distinct, noisy-or, tangent, strict, omd",
         ),
         (
-            ["--policies", "omd,noisy-or:explor=1"],
-            "--policies: policy 'noisy-or' has no setting",
+            ["--policy", "omd,noisy-or:explor=1"],
+            "--policy: policy 'noisy-or' has no setting",
         ),
-        (["--policies", "omd,explore=1"], "settings follow a colon"),
-        (["--policies", "omd,omd"], "'omd' is listed twice"),
-        (["--policies", ""], "there is no policy ''"),
+        (["--policy", "omd,explore=1"], "settings follow a colon"),
+        (["--policy", "omd,omd"], "'omd' is listed twice"),
+        (["--policy", ""], "there is no policy ''"),
         (["--sweep", "usd"], "expected NAME=FROM:TO:COUNT"),
         (["--sweep", "usd=1:2"], "expected NAME=FROM:TO:COUNT"),
         (["--sweep", "usd=3:1:5"], "to a larger one"),
@@ -451,7 +452,7 @@ def test_a_sweep_of_a_limit_with_two_sides_names_the_side(
     write_problem_file(tmp_path, POOL.replace("at_most: 4", "at_least: 1.5, at_most: 4"))
     assert main(make_arguments(tmp_path, "--sweep", "usd=2:3:2")) == 1
     assert "write usd.at_most=... or usd.at_least=..." in capsys.readouterr().err
-    assert main(make_arguments(tmp_path, "--sweep", "usd.at_least=1:2:2", "--policies", "omd")) == 0
+    assert main(make_arguments(tmp_path, "--sweep", "usd.at_least=1:2:2", "--policy", "omd")) == 0
     assert json.loads((tmp_path / "out" / "whatif.json").read_text())["sweep"]["side"] == "at_least"
 
 
@@ -475,7 +476,7 @@ def test_a_run_on_the_hospital_keeps_all_limits_and_has_the_known_rewards(
     arguments = [
         *("simulate", str(Path(__file__).parent.parent / "examples" / "hospital" / "problem.yaml")),
         *("--experts", str(files / "experts.csv"), "--outcomes", str(files / "outcomes.csv")),
-        *("--questions", str(files / "questions.csv"), "--policies", "distinct,tangent"),
+        *("--questions", str(files / "questions.csv"), "--policy", "distinct,tangent"),
         *("--seeds", "2", "--rounds", "5000", "--out", str(tmp_path)),
     ]
     assert main(arguments) == 0

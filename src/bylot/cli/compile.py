@@ -4,10 +4,10 @@ import argparse
 import time
 from typing import Any
 
-from bylot.cli.options import add_verb, print_result, split_policies
+from bylot.cli.options import add_verb, print_result
 from bylot.errors import BylotError
 
-DEFAULT_POLICIES = "auto"
+DEFAULT_POLICY = ["auto"]
 ALL_POLICIES = "all"
 
 
@@ -22,8 +22,7 @@ def add(verbs: Any) -> None:
         "$NUMBA_CACHE_DIR, else in the user's cache, for this version and this kind of processor. "
         "Seconds per policy are printed on standard error.",
     )
-    text = "policies to compile, comma-separated, or all: {policies}"
-    verb.add_argument("--policies", default=DEFAULT_POLICIES, metavar="NAMES", help=text)
+    verb.add_policies("policies to compile, or all", DEFAULT_POLICY)
     verb.add_json()
 
 
@@ -35,7 +34,8 @@ def run_compile(given: argparse.Namespace) -> None:
     if CACHE_FOLDER is None:
         remedy = "set NUMBA_CACHE_DIR to a folder that can be written to"
         raise BylotError("there is no folder to keep compiled code in", remedy=remedy)
-    names = list(POLICIES) if given.policies == ALL_POLICIES else split_policies(given.policies)
+    names = given.policy or DEFAULT_POLICY
+    names = list(POLICIES) if names == [ALL_POLICIES] else names
     for name in names:
         find_policy(name)  # an unknown name is an error before the first one is compiled
     seconds = {}

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bylot.errors import BylotError, install_command
 
@@ -61,6 +61,21 @@ class VerbParser(argparse.ArgumentParser):
     def add_choice(self, name: str, choices: Sequence[str], text: str) -> None:
         """Add an option that takes one of some words, by default the first."""
         self.add_argument(name, choices=choices, default=choices[0], help=text)
+
+    def add_policies(self, text: str, default: Sequence[str]) -> None:
+        """Add the option that takes one or several policies, and may be repeated."""
+        text = (
+            f"{text}, repeatable or comma-separated: {POLICY_HELP} (default: {','.join(default)})"
+        )
+        self.add_argument(
+            "--policy", type=split_policies, action="extend", metavar="NAMES", help=text
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message, and with a hint if a policy is given by another name."""
+        if "unrecognized" in message and "--polic" in message:
+            message += "; give policies with --policy, or with --target to `bylot evaluate`"
+        super().error(message)
 
     def add_seed(self) -> None:
         self.add_argument("--seed", type=parse_natural, default=0, metavar="N", help="random seed")

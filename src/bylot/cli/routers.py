@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options
 from bylot.cli.options import add_verb, connect_client, print_result
+from bylot.errors import PolicyError, ProblemError
 
 if TYPE_CHECKING:
     from bylot.problem import Limit
@@ -53,7 +54,7 @@ def add_create(kinds: Any) -> None:
     create = add_verb(kinds, "create", run_create, "create a router from a problem file")
     create.add_argument("name", metavar="NAME", help="up to 63 lower-case letters, digits, - and _")
     create.add_problem()
-    create.add_argument("--policy", default="auto", help=f"policy to use: {options.POLICY_HELP}")
+    create.add_policies("policy to use", ["auto"])
     create.add_seed()
     create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
     create.add_range("range of rewards (default: that of the file, or 0 1)")
@@ -121,14 +122,18 @@ def run_create(given: argparse.Namespace) -> None:
     from bylot.problem_files import read
 
     names = ("seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
+    spec, *more = given.policy or ["auto"]
+    if more:
+        remedy = "create a router for each, or compare them with `bylot simulate`"
+        raise PolicyError(f"--policy {','.join(given.policy)}: a router has one", remedy=remedy)
     file = read(given.file, given.experts)
-    policy = fill_auto_contexts(given.policy, given.max_contexts or len(file.contexts) or None)
+    policy = fill_auto_contexts(spec, given.max_contexts or len(file.contexts) or None)
     low, high = given.rewards or file.rewards
     settings = {name: getattr(given, name) for name in names}
     with connect_client(given) as client:
         client.create(given.name, file.problem, policy, rewards=(low, high), **settings)
     played = options.format_policy(resolve_policy(policy, file.problem))
-    auto = f"{given.policy}: " if isinstance(policy, Auto) else ""
+    auto = f"{spec}: " if isinstance(policy, Auto) else ""
     line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
     print_result(given, {"created": given.name, "policy": played}, line)
 
@@ -207,7 +212,6 @@ def run_edit(given: argparse.Namespace) -> None:
 
 
 def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["Limit"]:
-    from bylot.errors import ProblemError
     from bylot.problem import at_least, at_most
     from bylot.problem.validation import suggest_known_name
 

@@ -9,6 +9,8 @@ from bylot.cli import options
 from bylot.cli.options import add_verb, print_result, read_scenario
 from bylot.errors import BylotError, PolicyError
 
+USUAL_POLICIES = ["distinct", "tangent", "omd", "ts-bwk"]
+
 
 def add(verbs: Any) -> None:
     demo = add_verb(verbs, "demo", run_demo, "play a built-in pool: a table and a figure")
@@ -37,9 +39,7 @@ def add_simulate(verbs: Any) -> None:
         "decisions.)",
     )
     options.add_scenario_options(verb)
-    usual = "distinct,tangent,omd,ts-bwk"
-    text = f"policies to play, comma-separated: {options.POLICY_HELP}"
-    verb.add_argument("--policies", metavar="NAMES", default=usual, help=text)
+    verb.add_policies("policies to play", USUAL_POLICIES)
     verb.add_count("--seeds", 5, "runs of each policy")
     text = "requests per run; policies know this horizon unless the file sets a period"
     verb.add_count("--rounds", 10_000, text)
@@ -120,7 +120,7 @@ def run_simulate(given: argparse.Namespace) -> int:
     plan = WhatifPlan(
         file=file,
         scenario=scenario,
-        policies=parse_policies(given.policies),
+        policies=check_policies(given.policy or USUAL_POLICIES),
         seeds=range(given.seeds),
         rounds=given.rounds,
         sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
@@ -132,18 +132,17 @@ def run_simulate(given: argparse.Namespace) -> int:
     return 0 if result.results.policies else 1
 
 
-def parse_policies(text: str) -> list[str]:
-    """Split and check the policies of --policies."""
+def check_policies(policies: list[str]) -> list[str]:
+    """The policies of --policy, if all of them exist and differ."""
     from bylot.policies import find_policy
 
-    policies = options.split_policies(text)
     for n, policy in enumerate(policies):
         try:
             find_policy(policy)
         except PolicyError as error:
-            raise PolicyError(f"--policies: {error}") from None
+            raise PolicyError(f"--policy: {error}") from None
         if policy in policies[:n]:
-            raise PolicyError(f"--policies: {policy!r} is listed twice")
+            raise PolicyError(f"--policy: {policy!r} is listed twice")
     return policies
 
 
