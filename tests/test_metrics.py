@@ -16,6 +16,7 @@ from bylot.metrics import (
     format_gap,
     scale_problem_costs,
 )
+from bylot.optima import best_mixture
 from bylot.policies import Omd
 from sample_problem import (
     make_five_expert_problem,
@@ -208,6 +209,62 @@ def test_the_text_marks_bounds_that_do_not_apply() -> None:
         make_five_expert_problem(), make_recorded_environment(500, 3), "omd", rounds=500
     )
     assert "one budget for all" in str(score(several, make_recorded_environment(500, 3).values))
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        ("omd", "the best independent draws under the paper's surrogate of the limits"),
+        ("tangent", "the best independent draws under the exact limits"),
+        ("distinct", "the best mixture of panels of 2 experts under the limits"),
+        ("noisy-or", "the best mixture of panels of 2 experts under the limits"),
+    ],
+)
+@pytest.mark.parametrize("contexts", [1, 3])
+def test_no_policy_within_the_limits_earns_more_than_the_optimum_of_its_kind(
+    policy: str, name: str, contexts: int
+) -> None:
+    environment = make_recorded_environment(2_000, contexts)
+    trace = simulate(
+        make_five_expert_problem(), environment, policy, rounds=2_000, horizon=2_000, seed=1
+    )
+    result = score(trace, environment.values)
+    assert result.feasible[0.0]
+    assert 0.7 * result.best.value < result.expected <= result.best.ceiling
+    assert f"% of OPT {result.best.value:.6f}: {name}, proved to within" in str(result)
+
+
+@pytest.mark.parametrize("policy", ["tangent", "distinct"])
+def test_against_the_optimum_of_the_paper_other_policies_would_earn_more_than_all(
+    policy: str,
+) -> None:
+    """The negative control of the test above: the surrogate of this limit is much stricter."""
+    usd = np.array([0.2, 0.8, 1.4, 2.0])
+    problem = Problem(list("abcd"), {"usd": usd}, [at_most("usd", 2.7)], draws=3)
+    values = (np.random.default_rng(0).random((2_000, 1, 4)) < usd / 3).astype(float)
+    trace = simulate(problem, Given(values), policy, rounds=2_000, horizon=2_000)
+    result = score(trace, values)
+    assert result.feasible[0.0]
+    assert optimum(problem, values).ceiling < result.expected <= result.best.ceiling
+
+
+def test_full_panels_that_cannot_keep_the_limits_are_compared_with_smaller_ones() -> None:
+    problem = Problem(list("abc"), {"usd": [1.0, 1.0, 1.0]}, [at_most("usd", 1.5)], draws=2)
+    values = np.random.default_rng(0).random((200, 1, 3))
+    result = score(simulate(problem, Given(values), "random", rounds=200), values)
+    assert "the best mixture of panels of up to 2 experts" in str(result)
+    assert not result.feasible[0.01]
+
+
+def test_the_optimum_of_another_class_of_distributions_is_refused() -> None:
+    problem, values = make_five_expert_problem(), make_recorded_environment(500).values
+    panels = best_mixture(problem, values)
+    with pytest.raises(ValuesError, match=r"draws of omd are independent; give an .* optimum\(\)"):
+        score(simulate_plain(), values, panels)
+    trace = simulate(problem, make_recorded_environment(500), "distinct", rounds=500)
+    assert score(trace, values, panels).best is panels
+    with pytest.raises(ValuesError, match=r"no independent draws; give an .* best_mixture\(\)"):
+        score(trace, values, optimum(problem, values))
 
 
 @pytest.mark.parametrize("policy", ["random", "cbwk", "ts", "moe"])

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +12,7 @@ from bylot._text import format_table
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import expected_rewards
-from bylot.optima import Optimum, ValueStack, optimum
+from bylot.optima import Mixture, Optimum, ValueStack, best_mixture, optimum
 from bylot.policies import Adaptive, Anytime, Omd, Policy
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
@@ -29,9 +30,10 @@ class Score:
         The number of rounds and their mean reward.
     expected
         Mean of Phi^{r_t}(q_t) for i.i.d. draws; of other policies, the mean reward.
-    best, exact, empty
-        The optimum of the comparison, whether it is under exact limits, and whether the reason
-        for that is an empty surrogate.
+    best, optimum_name
+        OPT, the optimum among the distributions that the policy can play, and what it is.
+    exact
+        Whether the limits of OPT are exact, and not the paper's surrogate of them.
     regret, aggregate
         R1 = OPT - expected; the same against one budget for all contexts.
     violation
@@ -47,9 +49,9 @@ class Score:
     rounds: int
     reward: float
     expected: float
-    best: Optimum
+    best: Optimum | Mixture
+    optimum_name: str
     exact: bool
-    empty: bool
     regret: float
     regret_bound: float
     aggregate: float
@@ -78,10 +80,9 @@ class Score:
         if self.aggregate != self.regret:
             rows.insert(3, ("R1, one budget for all", f"{self.aggregate:.4f}", "", ""))
         kept = ", ".join(f"{'yes' if ok else 'no'} at {tol:g}" for tol, ok in self.feasible.items())
-        limits = "the exact limits" if self.exact else "the paper's surrogate of the limits"
-        why = ", as the surrogate is empty" if self.empty else ""
-        known = f"{limits}{why}, proved to within {format_gap(self.best.gap)}"
-        best = f"OPT {self.best.value:.6f} under {known}"
+        earned = f"{self.expected / self.best.value:.1%} of " if self.best.value > 0 else ""
+        known = f"{self.optimum_name}, proved to within {format_gap(self.best.gap)}"
+        best = f"{earned}OPT {self.best.value:.6f}: {known}"
         return "\n".join([*format_table(rows), f"limits kept: {kept}", best])
 
 
@@ -101,11 +102,17 @@ def format_gap(gap: float) -> str:
 def score(
     trace: Trace,
     values: ArrayLike | ValueStack,
-    best: Optimum | None = None,
+    best: Optimum | Mixture | None = None,
     *,
-    exact: bool = False,
+    exact: bool | None = None,
 ) -> Score:
-    """Compare a simulation with the best fixed policy in hindsight.
+    """Compare a simulation with the best fixed policy in hindsight among those of its kind.
+
+    The optimum is that of the distributions which the policy can play: independent draws with
+    the paper's floor, under its surrogate of the limits, for `omd`; independent draws under the
+    limits for other policies of i.i.d. draws; mixtures of full panels of different experts for
+    all others, or of smaller panels too if full ones cannot keep the limits. With several
+    contexts, that of `omd` is OPT^ctx; the others have one budget for all contexts.
 
     Parameters
     ----------
@@ -115,10 +122,10 @@ def score(
     values
         The values of the same rounds, (T, N, K), or a `ValueStack`.
     best
-        The optimum of the same kind, if it is known already.
+        The optimum of this kind, if it is known already.
     exact
-        Compare with the optimum under exact limits and not under the paper's stricter surrogate;
-        always so if the surrogate is empty. With several contexts the optimum is OPT^ctx.
+        Whether independent draws are compared under the exact limits or under the surrogate;
+        exact if the surrogate is empty, and by default for all policies but `omd`.
 
     Returns
     -------
@@ -137,19 +144,15 @@ def score(
         what = f"the trace has {T} rounds and {len(record.distributions)} distributions, the values"
         remedy = "give values of the same rounds, and simulate with keep_distributions=True"
         raise ValuesError(f"{what} have {stack.rounds} rounds", remedy=remedy)
-    contexts = record.contexts if np.unique(record.contexts).size > 1 else None
-    empty = problem.surrogate_conflict is not None
-    exact = exact or empty
-    if best is None:
-        best = optimum(problem, stack, contexts=contexts, exact=exact)
-    best.require(exact)
+    best, name, exact = find_fitting_optimum(trace, stack, best, exact)
     shared = best
-    if contexts is not None:
-        shared = optimum(problem, stack, contexts=contexts, aggregate=True, exact=exact)
+    if isinstance(trace.policy, Omd) and best.contexts is not None:
+        shared = optimum(problem, stack, contexts=record.contexts, aggregate=True, exact=exact)
     earned = record.rewards
     if multinomial:
         q, M = record.distributions, problem.draws
-        earned = expected_rewards(q, stack.values, stack.order, M)
+        drawn = expected_rewards(q, stack.values, stack.order, M)
+        earned = np.where(record.replaced, earned, drawn)
     expected = float(earned.mean())
     theorem, regret_bound = find_regret_bound(trace)
     excess = measure_worst_violation(trace)
@@ -158,8 +161,8 @@ def score(
         reward=float(record.rewards.mean()),
         expected=expected,
         best=best,
+        optimum_name=name,
         exact=exact,
-        empty=empty,
         regret=best.value - expected,
         regret_bound=regret_bound,
         aggregate=shared.value - expected,
@@ -167,8 +170,38 @@ def score(
         violation_bound=find_violation_bound(trace),
         feasible={tolerance: excess <= tolerance for tolerance in LIMIT_TOLERANCES},
         theorem=theorem,
-        applies=has_theorem(trace.policy) and not empty,
+        applies=has_theorem(trace.policy) and problem.surrogate_conflict is None,
     )
+
+
+def find_fitting_optimum(
+    trace: Trace, stack: ValueStack, best: Optimum | Mixture | None, exact: bool | None
+) -> tuple[Optimum | Mixture, str, bool]:
+    """The optimum among the distributions that a policy can play, or `best` if it is of this kind.
+
+    Also its name, and whether it is under exact limits.
+    """
+    problem, policy, labels = trace.problem, trace.policy, trace.record.contexts
+    options: dict[str, Any] = {"contexts": labels if np.unique(labels).size > 1 else None}
+    options["aggregate"] = options["contexts"] is not None and not isinstance(policy, Omd)
+    if not policy.draws_iid:
+        fewer = problem.full_conflict is not None
+        best = best or best_mixture(problem, stack, fewer=fewer, **options)
+        if isinstance(best, Optimum):
+            what = f"panels of {policy.name} are no independent draws"
+            raise ValuesError(what, remedy="give an optimum of best_mixture()")
+        size = f"{'up to ' if best.fewer else ''}{min(problem.draws, problem.size)}"
+        return best, f"the best mixture of panels of {size} experts under the limits", True
+    paper, empty = isinstance(policy, Omd), problem.surrogate_conflict is not None
+    exact = empty or (not paper if exact is None else exact)
+    best = best or optimum(problem, stack, exact=exact, floor=paper, **options)
+    if isinstance(best, Mixture):
+        what = f"the draws of {policy.name} are independent"
+        raise ValuesError(what, remedy="give an optimum of optimum()")
+    best.require(exact)
+    why = ", as the surrogate is empty" if empty and paper else ""
+    limits = f"the exact limits{why}" if exact else "the paper's surrogate of the limits"
+    return best, f"the best independent draws under {limits}", exact
 
 
 def compute_running_violations(trace: Trace) -> Floats:
