@@ -38,7 +38,8 @@ bench: .venv/.dev
 	$(BIN)/bylot bench service
 
 faults: .venv/.dev
-	BYLOT_KILLS=100 $(BIN)/python -m pytest -q -s -n 0 tests/test_faults.py
+	BYLOT_KILLS=100 BYLOT_DAMAGES=20 BYLOT_BODIES=20000 $(BIN)/python -m pytest -q -s -n 0 \
+	  tests/test_faults.py tests/test_corruption.py tests/test_hostile_load.py
 
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
