@@ -18,7 +18,7 @@ from bylot import policies
 from bylot.errors import StoreError
 from bylot.eventlog.audit import audit_router
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import CreateRouter, GetRouter, MakeDecision, RecordReward
+from bylot.eventlog.commands import CreateRouter, MakeDecision, RecordReward
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
 from bylot.router import persistence
@@ -223,4 +223,3 @@ def test_damage_is_noticed_or_harmless(intact: Path, tmp_path: Path) -> None:
     print(f"\n{counts.total() // 2} damages, {len(silent)} silent; {dict(counts)}")
     assert silent == []
     assert counts["noticed"] > counts["harmless"]
-

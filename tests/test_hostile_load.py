@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bylot_bench.http_load import ServerProcess, read_answer
+from bylot_bench.http_load import ServerProcess, format_post, read_answer
 from live_server import FIVE_EXPERTS
 from server_process import serve_store
 from test_hostile_requests import (
@@ -65,10 +65,9 @@ def hostile_requests(rng: random.Random, id: str) -> Iterator[tuple[str, bytes]]
         for method, path, valid in known_requests("r", id):
             size = round(10 ** rng.uniform(2, 6)) if rng.random() < 0.7 else 990_000
             for shape, body in hostile_bodies(rng, valid, size):
-                head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
-                content = f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body
                 if len(body) <= MAX_BODY_BYTES:
-                    yield f"{method} {path} {shape} of {len(body):,} bytes", content
+                    request = format_post(path, body).replace(b"POST", method.encode(), 1)
+                    yield f"{method} {path} {shape} of {len(body):,} bytes", request
 
 
 async def probe_until(server: ServerProcess, stop: asyncio.Event, waits: list[float]) -> None:
@@ -100,7 +99,7 @@ async def run_hostile_load(server: ServerProcess, count: int, seed: int) -> tupl
     most_cpu, most_memory = (0.0, ""), (0, "")
     body = {"name": "r", "problem": FIVE_EXPERTS, "policy": "distinct"}
     await asyncio.to_thread(server.post, "/v1/routers", body)
-    answer = await send_one(server.port, post_decision())
+    answer = await send_one(server.port, format_post("/v1/routers/r/decisions", b"{}"))
     id = answer.partition(b'"id":"')[2].partition(b'"')[0].decode()
     memory, stop = PeakMemory(server.process.pid), asyncio.Event()
     probes = asyncio.create_task(probe_until(server, stop, waits))
@@ -120,12 +119,6 @@ async def run_hostile_load(server: ServerProcess, count: int, seed: int) -> tupl
         f"({most_cpu[1]}), most memory {most_memory[0] / 1e6:.1f} MB ({most_memory[1]}), longest "
         f"probe {1e3 * max(waits):.0f} ms of {len(waits):,}; statuses {dict(statuses)}"
     ), found
-
-
-def post_decision() -> bytes:
-    """A request for a decision."""
-    head = "POST /v1/routers/r/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
-    return f"{head}Content-Type: application/json\r\n\r\n{{}}".encode()
 
 
 def test_hostile_bodies_take_little_and_probes_are_answered(tmp_path: Path) -> None:

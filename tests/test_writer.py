@@ -136,6 +136,37 @@ def test_a_full_queue_rejects_commands() -> None:
     run_with_writer(use, max_queued=2)
 
 
+def test_other_requests_are_served_between_the_slices_of_a_large_batch() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        batch = [MakeDecision(f"{n}") for n in range(25)]
+        handler.gate.clear()
+        large = asyncio.create_task(writer.execute_in_slices(batch, 10))
+        await asyncio.sleep(0.05)
+        other = asyncio.create_task(writer.execute(MakeDecision("other")))
+        await asyncio.sleep(0.05)
+        handler.gate.set()
+        assert await other == "other"
+        assert not large.done()
+        assert await large == [one.name for one in batch]
+
+    assert run_with_writer(use, group_commit=False).batches == [10, 1, 10, 5]
+
+
+def test_a_large_batch_keeps_the_results_from_before_a_shutdown() -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        handler.gate.clear()
+        batch = [MakeDecision(f"{n}") for n in range(5)]
+        large = asyncio.create_task(writer.execute_in_slices(batch, 2))
+        await asyncio.sleep(0.05)
+        writer.draining = True
+        handler.gate.set()
+        answers = await large
+        assert answers[:2] == ["0", "1"]
+        assert [getattr(one, "code", None) for one in answers[2:]] == ["draining"] * 3
+
+    assert run_with_writer(use).batches == [2]
+
+
 def test_closing_answers_queued_commands_and_refuses_new_ones() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         tasks = await queue_behind_commit(writer, handler, "a", "b")

@@ -15,6 +15,8 @@ from bylot.server.request_parsing import (
     parse_idempotency_key,
 )
 
+BATCH_SLICE = 100  # commands of a batch that share a commit
+
 
 @route("POST /v1/routers/{name}/decisions", "decide", 201, Decision, 409, has_key_header=True)
 async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> HttpResponse:
@@ -103,7 +105,7 @@ async def execute_batch(
     the longest Retry-After of all.
     """
     valid = [one for one in batch if not isinstance(one, Exception)]
-    answers = iter(await request.state.writer.execute_all(valid))
+    answers = iter(await request.state.writer.execute_in_slices(valid, BATCH_SLICE))
     results, retry_headers = [], {}
     for one in batch:
         outcome = one if isinstance(one, Exception) else next(answers)

@@ -126,14 +126,23 @@ class Writer:
         answers = iter(await results)
         return [in_flight_error(slot) if slot in busy else next(answers) for slot in slots]
 
+    async def execute_in_slices(self, commands: Sequence[Command], size: int) -> list[Any]:
+        """A result or an exception for each command; others are served between the slices."""
+        results: list[Any] = []
+        while len(results) < len(commands):
+            some = commands[len(results) : len(results) + size]
+            try:
+                results += await self.execute_all(some)
+            except ApiError as error:
+                if not results:
+                    raise
+                results += [error] * (len(commands) - len(results))
+        return results
+
     async def show_routers(self, names: Sequence[str]) -> dict[str, RouterView | Exception]:
-        """Routers by name, in small batches, so that other requests are served in between."""
-        found: dict[str, RouterView | Exception] = {}
-        for first in range(0, len(names), SHOW_BATCH_ROUTERS):
-            some = names[first : first + SHOW_BATCH_ROUTERS]
-            views = await self.execute_all([GetRouter(name) for name in some])
-            found |= zip(some, views, strict=True)
-        return found
+        """Routers by name."""
+        views = await self.execute_in_slices(list(map(GetRouter, names)), SHOW_BATCH_ROUTERS)
+        return dict(zip(names, views, strict=True))
 
     @property
     def age_s(self) -> float:
