@@ -189,6 +189,8 @@ class StoreUnavailable(StoreError):
 class StoreCorrupted(StoreError):
     """The store, or the log of one router in it, is not what was written."""
 
+    remedy = "restore the store from a backup"
+
 
 class UnsupportedStore(StoreError):
     """The URL names no supported store, or the store has an unsupported version."""

@@ -123,7 +123,7 @@ class CommandHandler:
         if self.deleted_logs is None:
             self.deleted_logs = self.store.deleted_logs()
         if self.deleted_logs:
-            if not self.store.delete_events(self.deleted_logs[-1]):
+            if not self.store.delete(self.deleted_logs[-1]):
                 self.deleted_logs.pop()
             return True
         if self.scan_after is not None:

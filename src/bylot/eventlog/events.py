@@ -160,10 +160,7 @@ def read_decision_by_key(store: Store, router: int, key: str) -> Event | None:
 def verify_event_hash(event: Event, before: Event | None) -> None:
     """Refuse an event that was changed after it was written."""
     if before is None or rehash_event(before.seal, event) != event:
-        raise StoreCorrupted(
-            f"event {event.seq} of the log of router {event.router} was changed",
-            remedy="restore the store from a backup",
-        )
+        raise StoreCorrupted(f"event {event.seq} of the log of router {event.router} was changed")
 
 
 def now_us() -> int:

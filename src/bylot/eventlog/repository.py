@@ -55,7 +55,7 @@ def check_log_end(store: Store, row: RouterRow) -> None:
         how = "ends before" if last is None else "does not contain"
         raise StoreCorrupted(
             f"router {row.name!r}: its log {how} event {end.seq}, which was written to it",
-            remedy="restore the store from a backup; to continue without the events that are lost, "
+            remedy=f"{StoreCorrupted.remedy}; to continue without the events that are lost, "
             + store.ends.remedy,
         )
 
@@ -71,10 +71,9 @@ def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggreg
         return None
     last = store.event(row.number, snapshot.seq)
     if last is None or last.seal != loaded.seal:
+        how = "is missing from" if last is None else "differs in"
         raise StoreCorrupted(
-            f"router {row.name!r}: its snapshot is of event {snapshot.seq}, which "
-            f"{'is missing from' if last is None else 'differs in'} its log",
-            remedy="restore the store from a backup",
+            f"router {row.name!r}: its snapshot is of event {snapshot.seq}, which {how} its log"
         )
     loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
     return loaded
@@ -84,10 +83,7 @@ def aggregate_from_first_event(store: Store, row: RouterRow) -> RouterAggregate:
     """A router from the first event of its log alone."""
     first = store.event(row.number, 0)
     if first is None:
-        raise StoreCorrupted(
-            f"router {row.name!r}: its log has no first event",
-            remedy="restore the store from a backup",
-        )
+        raise StoreCorrupted(f"router {row.name!r}: its log has no first event")
     loaded = RouterAggregate.from_first_event(row.name, first)
     loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
     return loaded

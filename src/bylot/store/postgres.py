@@ -336,10 +336,7 @@ def translate_postgres_error(place: str, error: psycopg.Error) -> StoreError:
     state = error.sqlstate or ""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if state in POSTGRES_DAMAGE_CODES:
-        return StoreCorrupted(
-            f"{place} is damaged, or its tables were changed ({said})",
-            remedy="restore it from a backup",
-        )
+        return StoreCorrupted(f"{place} is damaged, or its tables were changed ({said})")
     return StoreUnavailable(
         f"{place}: {POSTGRES_REMEDIES.get(state[:2], POSTGRES_UNREACHABLE)} ({said})"
     )

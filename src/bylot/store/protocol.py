@@ -197,10 +197,8 @@ class Store(ABC):
             )
         rows = db.execute("SELECT version FROM bylot_meta").fetchall()
         if len(rows) != 1:
-            raise StoreCorrupted(
-                f"{self.address}: table bylot_meta has {len(rows)} rows instead of one",
-                remedy="restore the store from a backup",
-            )
+            what = f"{self.address}: table bylot_meta has {len(rows)} rows instead of one"
+            raise StoreCorrupted(what)
         if rows[0][0] != STORE_VERSION:
             raise UnsupportedStore(
                 f"{self.address} has version {rows[0][0]}; this bylot supports version "
@@ -233,7 +231,7 @@ class Store(ABC):
 
     def delete(self, router: int) -> bool:
         """Delete a router with its snapshots and a part of its log; whether more of that is left,
-        for `delete_events`. Its number is never used again.
+        for the next call. Its number is never used again.
         """
         self.ends.clear(router)
         with self._transaction() as execute:
@@ -241,16 +239,8 @@ class Store(ABC):
             execute("DELETE FROM routers WHERE number = ?", router)
             for table in ("snapshots", "leases"):
                 execute(f"DELETE FROM {table} WHERE router = ?", router)
-            return self._delete_some_events(execute, router)
-
-    def delete_events(self, router: int) -> bool:
-        """Delete the next part of the log of a deleted router; whether more is left."""
-        with self._transaction() as execute:
-            return self._delete_some_events(execute, router)
-
-    def _delete_some_events(self, execute: Execute, router: int) -> bool:
-        most = MAX_EVENTS_PER_DELETE
-        return bool(execute(DELETE_EVENTS_SQL, router, router, most).rowcount == most)
+            deleted = execute(DELETE_EVENTS_SQL, router, router, MAX_EVENTS_PER_DELETE)
+            return bool(deleted.rowcount == MAX_EVENTS_PER_DELETE)
 
     def deleted_logs(self) -> list[int]:
         """The numbers of deleted routers of whose logs a part is left."""
