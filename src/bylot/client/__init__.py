@@ -11,11 +11,4 @@ except ModuleNotFoundError as error:
 
 from bylot.api import DecisionRequest, RewardItem
 
-__all__ = [
-    "AsyncClient",
-    "AsyncRouter",
-    "Client",
-    "DecisionRequest",
-    "RemoteRouter",
-    "RewardItem",
-]
+__all__ = ["AsyncClient", "AsyncRouter", "Client", "DecisionRequest", "RemoteRouter", "RewardItem"]

@@ -9,23 +9,9 @@ from hashlib import sha256
 
 from msgspec import MsgspecError, structs
 
-from bylot.errors import (
-    BylotError,
-    DecisionNotFound,
-    DecisionStateError,
-    InfeasibleLimits,
-    StoreCorrupted,
-    StoreUnavailable,
-)
-from bylot.eventlog import events, history, reward_rules, snapshot
+from bylot import errors
+from bylot.eventlog import config_validation, events, history, reward_rules, snapshot
 from bylot.eventlog.commands import DecisionId, MakeDecision, RecordReward, check_storable_text
-from bylot.eventlog.config_validation import (
-    PreparedConfig,
-    check_config_edit,
-    mask_active_experts,
-    prepare_config,
-    validate_config,
-)
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
@@ -64,7 +50,7 @@ class RouterAggregate:
         self.timeline = Timeline({name: [] for name in core.problem.costs})
         self.counters = Counters()
         self.stated = dict.fromkeys(core.problem.costs, 0.0)
-        self.active = mask_active_experts(core, config)
+        self.active = config_validation.mask_active_experts(core, config)
         self.lead, self.recent = 0, dict[int, OpenDecision]()
 
     @classmethod
@@ -75,10 +61,10 @@ class RouterAggregate:
         config: RouterConfig,
         at: int,
         by: str | None = None,
-        prepared: PreparedConfig | None = None,
+        prepared: config_validation.PreparedConfig | None = None,
     ) -> tuple["RouterAggregate", Event]:
         """A new router and event 0 of its log; an invalid configuration raises an error."""
-        config, core = prepared or prepare_config(config)
+        config, core = prepared or config_validation.prepare_config(config)
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         config = structs.replace(config, version=1)
         made = cls(number, name, config, core)
@@ -88,16 +74,18 @@ class RouterAggregate:
     def from_first_event(cls, name: str, first: Event) -> "RouterAggregate":
         """A router from event 0 of its log."""
         if first.seq != 0 or first.kind != "created" or rehash_event(b"", first) != first:
-            raise StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
+            raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
         try:
             body = BODY_DECODERS["created"](first.body)
             made, event = cls.create(first.router, body.name, body.config, first.at, body.by)
-        except (BylotError, MsgspecError) as error:
-            raise StoreCorrupted(f"router {name!r}: event 0 of its log: {error}") from error
+        except (errors.BylotError, MsgspecError) as error:
+            raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log: {error}") from error
         if event != first:
-            raise StoreCorrupted(f"router {name!r}: replaying event 0 of its log gives another one")
+            raise errors.StoreCorrupted(
+                f"router {name!r}: replaying event 0 of its log gives another one"
+            )
         if made.name != name:
-            raise StoreCorrupted(
+            raise errors.StoreCorrupted(
                 f"router {name!r}: its log is that of router {made.name!r}",
                 remedy="the names in the store were changed; restore it from a backup",
             )
@@ -107,15 +95,15 @@ class RouterAggregate:
     def from_snapshot(cls, name: str, stored: Snapshot) -> "RouterAggregate":
         """A router from its snapshot."""
         if events.hash_snapshot(stored.body) != stored.seal:
-            raise StoreCorrupted(f"router {name!r}: its snapshot was changed")
+            raise errors.StoreCorrupted(f"router {name!r}: its snapshot was changed")
         try:
             content = snapshot.decode_snapshot(stored.body)
             made = cls(content.router, name, content.config, snapshot.restore_core(content))
-        except (BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
-            raise StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
+        except (errors.BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
+            raise errors.StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
         which = content.version, content.router, content.name, content.seq
         if which != (snapshot.SNAPSHOT_VERSION, stored.router, name, stored.seq):
-            raise StoreCorrupted(
+            raise errors.StoreCorrupted(
                 f"router {name!r}: its snapshot is of another version, or of another router"
             )
         for field in PLAIN_FIELDS:
@@ -246,7 +234,7 @@ class RouterAggregate:
         """A decision that is no longer open, unless it was cancelled."""
         found = self.decision_events(of)
         if any(one.kind == "cancelled" for one in found.since):
-            raise DecisionStateError(
+            raise errors.DecisionStateError(
                 f"decision {DecisionId.of_event(self.name, found.decided)} was cancelled",
                 remedy="use another key for another one",
             )
@@ -272,7 +260,7 @@ class RouterAggregate:
         """Start the wait of a deferred decision."""
         one = self.open.get(of)
         if one is None or not one.is_deferred:
-            raise DecisionStateError(
+            raise errors.DecisionStateError(
                 f"decision {self.decision_id(of)} is {self.decision_state(of)}, not deferred"
             )
         self.open.start_wait(of, self.deadline(self.local_time(at)))
@@ -283,7 +271,7 @@ class RouterAggregate:
         one = self.open.get(of)
         if one is None or one.rewards:
             state = self.decision_state(of) if one is None else "rewarded"
-            raise DecisionStateError(
+            raise errors.DecisionStateError(
                 f"decision {self.decision_id(of)} is {state}; it cannot be cancelled any more"
             )
         body = self.decision_body(of)
@@ -327,19 +315,19 @@ class RouterAggregate:
         at: int,
         config: RouterConfig,
         by: str | None = None,
-        prepared: PreparedConfig | None = None,
+        prepared: config_validation.PreparedConfig | None = None,
     ) -> Event:
         """Continue under another configuration, the next version; what was learned is kept."""
         if prepared is not None:
             config, problem, rule = prepared.config, prepared.core.problem, prepared.core.rule
         else:
             try:
-                config, (problem, *_) = validate_config(config)
-            except InfeasibleLimits as error:
+                config, (problem, *_) = config_validation.validate_config(config)
+            except errors.InfeasibleLimits as error:
                 raise error.for_running_router() from None
             rule = None
         config = structs.replace(config, version=self.config.version + 1)
-        check_config_edit(self.config, config)
+        config_validation.check_config_edit(self.config, config)
         old = self.core.problem
         same_pool = self.core.change_problem(problem, rule)
         self.core.max_contexts = config.max_contexts
@@ -349,7 +337,7 @@ class RouterAggregate:
             self.timeline.rename_costs(problem.costs)
             self.stated = {name: self.stated.get(name, 0.0) for name in problem.costs}
         self.config = config
-        self.active = mask_active_experts(self.core, config)
+        self.active = config_validation.mask_active_experts(self.core, config)
         event = self.append(at, events.ConfigChanged(config, by=by))
         if not same_pool:
             self.pool_since = event.seq
@@ -379,15 +367,15 @@ class RouterAggregate:
         where = f"router {self.name!r}: event {event.seq} of its log ({event.kind})"
         ours = event.router == self.number and event.seq == self.seq + 1
         if not ours or rehash_event(self.seal, event) != event:
-            raise StoreCorrupted(f"{where} was changed, removed or moved")
+            raise errors.StoreCorrupted(f"{where} was changed, removed or moved")
         try:
             made = self.replay_inputs(event)
-        except StoreUnavailable:
+        except errors.StoreUnavailable:
             raise
-        except (BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
-            raise StoreCorrupted(f"{where} cannot be replayed: {error}") from error
+        except (errors.BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
+            raise errors.StoreCorrupted(f"{where} cannot be replayed: {error}") from error
         if made != event:
-            raise StoreCorrupted(
+            raise errors.StoreCorrupted(
                 f"{where} gives another event when it is replayed",
                 remedy="if another version of bylot wrote it, start and stop that version, which "
                 "leaves a snapshot for this one",
@@ -442,8 +430,8 @@ class RouterAggregate:
         return f"{self.name}.{self.number}.{seq}"
 
 
-def make_unknown_decision_error(id: str) -> DecisionNotFound:
+def make_unknown_decision_error(id: str) -> errors.DecisionNotFound:
     """For an id that no decision has."""
-    return DecisionNotFound(
+    return errors.DecisionNotFound(
         f"no decision has id {id!r}", remedy="use the id that `decide` returned"
     )

@@ -9,19 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from bylot import errors
 from bylot.api import DecisionRecord, RewardReceipt, RouterView
-from bylot.errors import (
-    BylotError,
-    DecisionNotFound,
-    DecisionStateError,
-    IdempotencyKeyReused,
-    RewardConflict,
-    RouterBusy,
-    RouterNotFound,
-    StoreCorrupted,
-    StoreError,
-    StoreUnavailable,
-)
 from bylot.eventlog import commands
 from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
 from bylot.eventlog.commands import decision_id_from_text, is_router_name
@@ -66,7 +55,7 @@ class CommandHandler:
             try:
                 answers.append(self.HANDLERS[type(command)](self, command))
                 self.repository.record_work(command.name, time.perf_counter() - start)
-            except BylotError as error:  # nothing was changed
+            except errors.BylotError as error:  # nothing was changed
                 answers.append(self.confirm(error, command.name))
             except Exception as error:  # the state of the router is unknown: do not use it again
                 answers.append(error)
@@ -85,12 +74,12 @@ class CommandHandler:
                 answers[n] = failed.get(names[n], answers[n])
         return len(answers)
 
-    def confirm(self, error: BylotError, name: str) -> BylotError:
+    def confirm(self, error: errors.BylotError, name: str) -> errors.BylotError:
         """The error; or LeaseLost if it follows from a state that another server has changed."""
         if isinstance(error, STATE_ERRORS):
             try:
                 self.repository.check_current(name)
-            except StoreError as newer:
+            except errors.StoreError as newer:
                 return newer
         return error
 
@@ -106,7 +95,7 @@ class CommandHandler:
                     self.repository.add(event)
                     left -= 1
                 self.repository.record_work(name, time.perf_counter() - start)
-            except StoreUnavailable:
+            except errors.StoreUnavailable:
                 raise
             except Exception as error:  # of one router, which must not affect the others
                 self.repository.abandon(name, at, error)
@@ -142,9 +131,9 @@ class CommandHandler:
         """Close decisions that are due in a router that is not open."""
         try:
             router = self.repository.get(name, at)
-        except RouterBusy:
+        except errors.RouterBusy:
             return
-        except (RouterNotFound, StoreCorrupted):
+        except (errors.RouterNotFound, errors.StoreCorrupted):
             del self.idle[name]
             return
         if self.sweep(at) or name not in self.repository.opened:
@@ -170,7 +159,7 @@ class CommandHandler:
     def create(self, command: commands.CreateRouter) -> RouterView:
         """Create a router, if its configuration is valid and its name is free."""
         if not is_router_name(command.name):
-            raise StoreError(
+            raise errors.StoreError(
                 "router name",
                 got=command.name,
                 expected="lower-case letters, digits, - and _, at most 63, a letter or digit first",
@@ -192,7 +181,7 @@ class CommandHandler:
         """Delete a router and its log."""
         row = self.store.find(command.name)
         if row is None:
-            raise RouterNotFound(f"no router named {command.name!r} to delete")
+            raise errors.RouterNotFound(f"no router named {command.name!r} to delete")
         self.repository.claim(row)  # the lease is enough, also if the log is damaged
         if self.store.delete(row.number) and self.deleted_logs is not None:
             self.deleted_logs.append(row.number)
@@ -204,7 +193,7 @@ class CommandHandler:
         router = self.repository.get(command.name, self.at)
         version = router.config.version
         if command.version is not None and command.version != version:
-            raise DecisionStateError(
+            raise errors.DecisionStateError(
                 f"router {command.name!r} has version {version}, not {command.version}: it was "
                 "changed meanwhile",
                 remedy="read it again",
@@ -266,7 +255,7 @@ class CommandHandler:
         """The router of a decision, and the seq of its event."""
         which = decision_id_from_text(id)
         if which is not None:
-            with suppress(RouterNotFound):
+            with suppress(errors.RouterNotFound):
                 router = self.repository.get(which.name, self.at)
                 if router.number == which.number and self.has_tag(router, which):
                     return router, which.seq
@@ -317,7 +306,7 @@ class CommandHandler:
     }
 
 
-STATE_ERRORS = (DecisionNotFound, DecisionStateError, RewardConflict)
+STATE_ERRORS = (errors.DecisionNotFound, errors.DecisionStateError, errors.RewardConflict)
 """Errors about the state of a router in memory, which clients take as final."""
 
 OWN_TRANSACTION_COMMANDS = (commands.CreateRouter, commands.DeleteRouter)
@@ -329,7 +318,7 @@ def check_same_request(before: Event, command: commands.MakeDecision) -> None:
     body = BODY_DECODERS["decided"](before.body)
     was = body.context, body.available, body.defer
     if was != (command.context, command.available, command.defer):
-        raise IdempotencyKeyReused(
+        raise errors.IdempotencyKeyReused(
             f"key {command.key!r} was used for another request to router {command.name!r}",
             remedy="use a new key for each request",
         )

@@ -8,15 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import structs
 
-from bylot import policies
-from bylot.errors import (
-    InfeasibleLimits,
-    OutOfReachWarning,
-    PolicyError,
-    ProblemError,
-    RewardError,
-    SurrogateWarning,
-)
+from bylot import errors, policies
 from bylot.numerics.jit import Bools
 from bylot.policies.registry import fill_auto_contexts
 from bylot.policies.validation import RunConfig, check_at_least_one, is_reward_in_range
@@ -45,11 +37,11 @@ def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
     """
     policy = config.build_policy()
     if not isinstance(config.problem, Mapping):
-        raise ProblemError("problem", got=config.problem, expected=", ".join(PROBLEM_KEYS))
+        raise errors.ProblemError("problem", got=config.problem, expected=", ".join(PROBLEM_KEYS))
     unknown = set(config.problem) - set(PROBLEM_KEYS)
     if unknown:
         remedy = suggest_known_name(min(unknown), PROBLEM_KEYS, "parts")
-        raise ProblemError(f"the problem has no part {min(unknown)!r}", remedy=remedy)
+        raise errors.ProblemError(f"the problem has no part {min(unknown)!r}", remedy=remedy)
     problem = config.build_problem()
     resolved = policies.resolve_policy(fill_auto_contexts(policy, config.max_contexts), problem)
     parts = ConfigParts(problem, resolved, config.build_run(problem))
@@ -96,18 +88,20 @@ def check_wait_and_default(config: RouterConfig, run: RunConfig) -> None:
     """Check how long rewards are waited for, and what is learned when they do not come."""
     if config.wait is None:
         if config.aggregate != "earliest" or config.default is not None:
-            raise RewardError(
+            raise errors.RewardError(
                 f"aggregate={config.aggregate!r}, default={config.default!r} need a wait",
                 remedy="give a wait in seconds",
             )
         return
     if not 0 < config.wait <= MAX_WAIT_S:
-        raise RewardError("wait", got=config.wait, expected="seconds above 0, or null")
+        raise errors.RewardError("wait", got=config.wait, expected="seconds above 0, or null")
     default = config.default
     if default is not None and not (
         math.isfinite(default) and is_reward_in_range(default, run.low, run.high)
     ):
-        raise RewardError("default", got=default, expected=f"a reward in [{run.low}, {run.high}]")
+        raise errors.RewardError(
+            "default", got=default, expected=f"a reward in [{run.low}, {run.high}]"
+        )
 
 
 def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
@@ -116,17 +110,17 @@ def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
     for name in paused:
         if name not in known:
             remedy = suggest_known_name(name, problem.experts, "experts")
-            raise ProblemError(f"paused: no expert {name!r}", remedy=remedy)
+            raise errors.ProblemError(f"paused: no expert {name!r}", remedy=remedy)
     if set(paused) == known:
-        raise ProblemError("all experts are paused", remedy="keep at least one active")
+        raise errors.ProblemError("all experts are paused", remedy="keep at least one active")
     if not paused:
         return
     running = known.difference(paused)
     active = [i for i, name in enumerate(problem.experts) if name in running]
     try:
         check_active_experts(parts, active)
-    except (InfeasibleLimits, PolicyError) as error:
-        raise InfeasibleLimits(
+    except (errors.InfeasibleLimits, errors.PolicyError) as error:
+        raise errors.InfeasibleLimits(
             f"with {', '.join(map(repr, paused))} paused, the active experts cannot keep the "
             f"limits ({error.for_running_router()})",
             remedy="resume one of them, or change the limits",
@@ -139,14 +133,14 @@ def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
     if len(active) == 1:  # its only panel is known
         for limit, cost in zip(problem.limits, problem.rows[:, active[0]].tolist(), strict=True):
             if limit.sign * (cost - limit.bound) < 0:
-                raise InfeasibleLimits(f"{experts[0]!r} alone costs {cost}, not {limit}")
+                raise errors.InfeasibleLimits(f"{experts[0]!r} alone costs {cost}, not {limit}")
         return
     costs = {name: row[active] for name, row in problem.costs.items()}
     # A share becomes a plain cost of 1, as no member of its group may be left.
     limits = [Limit(one.name, one.bound, one.sign) for one in problem.limits]
     with warnings.catch_warnings():  # of policies that do not guard their limits
-        warnings.simplefilter("ignore", OutOfReachWarning)
-        warnings.simplefilter("ignore", SurrogateWarning)
+        warnings.simplefilter("ignore", errors.OutOfReachWarning)
+        warnings.simplefilter("ignore", errors.SurrogateWarning)
         smaller = problem.replace(experts=experts, costs=costs, limits=limits)
         parts.policy.bind(smaller, parts.run.horizon)
 
@@ -156,7 +150,7 @@ def check_config_edit(old: RouterConfig, new: RouterConfig) -> None:
     for name in IMMUTABLE_CONFIG_FIELDS:
         was, now = getattr(old, name), getattr(new, name)
         if was != now:
-            raise PolicyError(
+            raise errors.PolicyError(
                 f"{name} cannot be changed from {was!r} to {now!r} while a router runs",
                 remedy="create a new router",
             )

@@ -7,12 +7,7 @@ from msgspec import structs
 
 from bylot.api import DecisionRecord, DecisionState, RewardRecord
 from bylot.eventlog.commands import DecisionId, MakeDecision
-from bylot.eventlog.events import (
-    BODY_DECODERS,
-    DecisionMade,
-    find_learned_value,
-    format_timestamp,
-)
+from bylot.eventlog.events import BODY_DECODERS, DecisionMade, find_learned_value, format_timestamp
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket

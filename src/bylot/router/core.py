@@ -332,9 +332,7 @@ class RouterCore:
         most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
         return tuple(
             statuses.ContextDistribution(
-                labels[x],
-                int(visits[x]),
-                self._compute_distribution(x, available).tolist(),
+                labels[x], int(visits[x]), self._compute_distribution(x, available).tolist()
             )
             for x in most
         )

@@ -9,11 +9,7 @@ from pathlib import Path
 from bylot import policies
 from bylot.errors import RewardConflict, RewardError
 from bylot.policies.base import Ticket
-from bylot.policies.registry import (
-    MAX_UNDECLARED_CONTEXTS,
-    check_max_contexts,
-    fill_auto_contexts,
-)
+from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Problem
 from bylot.router import persistence

@@ -11,13 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
-from bylot.errors import (
-    IdempotencyKeyReused,
-    LeaseLost,
-    StoreCorrupted,
-    StoreError,
-    UnsupportedStore,
-)
+from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
 
 STORE_VERSION = 3
@@ -190,7 +184,7 @@ class Store(ABC):
     def _check_version(self, tables: set[str], db: Any) -> None:
         """Refuse a database that is not a store, or has a version that this bylot cannot read."""
         if "bylot_meta" not in tables:
-            raise UnsupportedStore(
+            raise errors.UnsupportedStore(
                 f"{self.address} has no table bylot_meta: it is not a store, or belongs to another "
                 "program",
                 remedy="use an empty database, or a new file name",
@@ -198,27 +192,27 @@ class Store(ABC):
         rows = db.execute("SELECT version FROM bylot_meta").fetchall()
         if len(rows) != 1:
             what = f"{self.address}: table bylot_meta has {len(rows)} rows instead of one"
-            raise StoreCorrupted(what)
+            raise errors.StoreCorrupted(what)
         if rows[0][0] != STORE_VERSION:
-            raise UnsupportedStore(
+            raise errors.UnsupportedStore(
                 f"{self.address} has version {rows[0][0]}; this bylot supports version "
                 f"{STORE_VERSION}",
                 remedy="use the bylot that wrote it, or start with an empty store",
             )
 
-    def _fenced_error(self, routers: Iterable[int]) -> LeaseLost:
+    def _fenced_error(self, routers: Iterable[int]) -> errors.LeaseLost:
         """For events that do not continue a log, or of a router that another owner has leased."""
         lost = tuple(sorted(routers))
-        return LeaseLost(
+        return errors.LeaseLost(
             f"{self.address}: the log of router {', '.join(map(str, lost))} was deleted, is leased "
             "by another owner, or was continued by another writer; nothing was written",
             routers=lost,
             remedy="read the log again before writing",
         )
 
-    def _duplicate_error(self, error: Exception) -> IdempotencyKeyReused:
+    def _duplicate_error(self, error: Exception) -> errors.IdempotencyKeyReused:
         """For a batch with two equal sequence numbers, or with an idempotency key in use."""
-        return IdempotencyKeyReused(
+        return errors.IdempotencyKeyReused(
             f"{self.address}: two events with one number, or two decisions with one key ({error}); "
             "nothing was written"
         )
@@ -327,7 +321,7 @@ class Store(ABC):
         query = "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
         with self._transaction() as execute:
             if not execute(query, *values).rowcount:
-                raise StoreError(f"credential {key.id!r} exists already")
+                raise errors.StoreError(f"credential {key.id!r} exists already")
 
     def keys(self) -> list[ApiKey]:
         """All credentials, revoked ones included, oldest first."""
@@ -347,9 +341,9 @@ class Store(ABC):
             return bool(execute(query, at, id).rowcount > 0)
 
 
-def make_unstorable_value_error(error: Exception) -> StoreError:
+def make_unstorable_value_error(error: Exception) -> errors.StoreError:
     """For texts and numbers that the database cannot represent."""
-    return StoreError(
+    return errors.StoreError(
         f"a text or number cannot be stored ({str(error).splitlines()[0]})",
         remedy="use texts without NUL and lone surrogates, and numbers below 2**63",
     )
