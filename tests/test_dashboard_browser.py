@@ -18,6 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 import bylot
+from bylot._text import format_number
 from bylot.errors import StoreCorrupted
 from bylot.router import persistence
 from bylot.server.app import ServerApp
@@ -182,7 +183,7 @@ def test_a_page_shows_every_limit_and_whether_it_is_kept(window: BrowserWindow) 
         card = cards.nth(i)
         side = limit_status.side.replace("_", " ")
         assert card.locator("h3").inner_text() == (
-            f"{limit_status.cost} {side} {formatting.format_number(limit_status.bound)}"
+            f"{limit_status.cost} {side} {format_number(limit_status.bound)}"
         )
         assert card.locator(".state").inner_text() == limit_status.verdict
         assert card.locator("svg.gauge line.bound").get_attribute("x1") != "0%"
@@ -282,13 +283,13 @@ def test_a_limit_that_changes_its_state_is_announced(window: BrowserWindow) -> N
     window.page.clock.install()
     page = window.go("/routers/triage")
     page_data = page.evaluate("fetch('/routers/triage.json').then((one) => one.json())")
-    page_data["limits"][0]["state"] = "out of reach"
+    page_data["limits"][0]["state"] = "will be missed"
     page.route("**/*.json", lambda route: route.fulfill(json=page_data))
     page.clock.run_for(2_100)
-    page.locator("#announcement", has_text="usd at most 3: now out of reach").wait_for(
+    page.locator("#announcement", has_text="usd at most 3: now will be missed").wait_for(
         state="attached"
     )
-    assert page.locator(".limits .state").first.inner_text() == "out of reach"
+    assert page.locator(".limits .state").first.inner_text() == "will be missed"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -211,7 +211,7 @@ def test_a_policy_without_a_guard_has_no_period(triage: PlayedRouter) -> None:
 
 def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -> None:
     view, replace = triage.view(), msgspec.structs.replace
-    limits = tuple(replace(one, verdict="out of reach") for one in view.status.limits)
+    limits = tuple(replace(one, verdict="will be missed") for one in view.status.limits)
     outside = replace(view, status=replace(view.status, limits=limits))
     found = build_overview(
         {
@@ -222,7 +222,7 @@ def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -
         }
     )
     assert (found.count, found.violated, found.failed) == (4, 1, 1)
-    assert [one.state for one in found.routers][1:] == ["out of reach", "cannot be served", None]
+    assert [one.state for one in found.routers][1:] == ["will be missed", "cannot be served", None]
     assert found.decisions == 1200
     content = PageContent(open_dashboard(others={"c": ProblemError(HOSTILE_NAME)}).get("/").text)
     assert HOSTILE_NAME in content.texts

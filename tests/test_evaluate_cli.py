@@ -93,7 +93,7 @@ def test_if_all_targets_are_refused_rewards_and_costs_are_printed(
     out, err = capsys.readouterr()
     assert f"as logged  mean      {exact['logged']['reward']:.4f}" in out
     assert "cost per request  bound" in out
-    assert f"{exact['targets'][0]['costs']['usd']:.4g} violated" in out
+    assert f"{exact['targets'][0]['costs']['usd']:.4g} outside" in out
     assert "an interval needs at least 1200" in err
     assert run_evaluate(folder, "--json", "--target", "uniform", "--least", "1200") == 1
     report = json.loads(capsys.readouterr().out)

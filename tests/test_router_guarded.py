@@ -141,14 +141,11 @@ def test_the_status_prints_the_guard_and_limits_out_of_reach(policy: str) -> Non
     assert titles[policy] in text
     play_rewarded(router, 160, ["ann", "bob"])
     lines = str(router.status()).splitlines()
-    assert (
-        "out of reach for the 10 decisions left, whichever experts are available: usd"
-        in " ".join(lines)
-    )
-    assert [line.split()[-3:] for line in lines if line.startswith("usd <=")] == [
-        ["out", "of", "reach"]
-    ]
-    assert max(map(len, lines)) <= 100
+    row, sentence = (line for line in lines if line.startswith(("usd <=", "usd will")))
+    assert row.endswith("will be missed")
+    assert sentence.startswith("usd will be missed: over now (")
+    assert sentence.endswith(", outside at decision 200 whichever experts are available")
+    assert max(len(line) for line in lines if "will be missed: " not in line) <= 100
 
 
 def test_the_status_of_distinct_shows_inclusion_probabilities() -> None:
@@ -217,7 +214,7 @@ def test_a_long_outage_is_reported_and_the_next_period_keeps_the_limits(
     decisions = play_rewarded(router, 10)
     decisions += play_rewarded(router, 60, available)
     assert not decisions[-1].feasible
-    assert "out of reach for the 10 decisions left" in str(router.status())
+    assert ", outside at decision 80 " in str(router.status())
     decisions += play_rewarded(router, 10, available)
     assert not keeps_limits(compute_costs(decisions, problem), problem)  # it was not a false alarm
     for _ in range(3):
@@ -244,13 +241,12 @@ def test_the_status_distinguishes_lost_limits_from_those_that_other_experts_coul
         [usd] = router.status().limits
         assert usd.current is not None
         assert usd.current.lost == (spent + 99 - t > 200)
-        assert ("whichever experts are available: usd" in str(router.status())) == usd.current.lost
-        assert ("unless experts become available again: usd" in str(router.status())) == (
-            usd.way_out == "unless experts become available again"
-        )
+        assert usd.verdict == "will be missed"
+        condition = usd.sentence.partition("outside at decision 100 ")[2]
+        assert (condition == "whichever experts are available") == usd.current.lost
         if t >= 60:
-            assert usd.way_out != "unless experts become available again"  # as all are available
-        seen.add(usd.way_out)
+            assert condition != "unless experts become available again"  # as all are available
+        seen.add(condition)
     assert seen == {"unless experts become available again", "whichever experts are available"}
 
 
@@ -260,14 +256,15 @@ def test_other_panels_can_keep_limits_that_the_fallback_schedule_misses() -> Non
     problem = Problem(list("abcd"), costs, limits, draws=1, period=100)
     router = Router(problem, "distinct", seed=1)
     spent = sum(router.decide().spend["usd"] for _ in range(50))
-    assert router.status().limits[0].way_out is None
+    assert router.status().limits[0].kept
     router.core.settle({"usd": 149.0 - spent})  # a correction: 51 are left for 50 decisions
-    expected = "out of reach for the 50 decisions left, unless panels other than the fallback"
-    assert expected in str(router.status())
-    router.core.settle({"usd": 2.0})
-    assert "out of reach for the 50 decisions left, whichever experts are available: usd" in str(
-        router.status()
+    usd = router.status().limits[0]
+    expected = (
+        "over now (2.98 of at most 2), outside at decision 100 unless other panels compensate"
     )
+    assert (usd.verdict, usd.sentence) == ("will be missed", expected)
+    router.core.settle({"usd": 2.0})
+    assert router.status().limits[0].sentence.endswith("whichever experts are available")
 
 
 def test_the_minimum_cost_of_a_panel_depends_on_whether_it_must_be_full() -> None:

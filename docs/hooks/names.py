@@ -55,7 +55,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.Decision: (),
         bylot.Receipt: (),
         RouterStatus: ("mean_cost", "expected_cost"),
-        LimitStatus: ("way_out",),
+        LimitStatus: (),
         LimitInPeriod: (),
         PeriodStatus: (),
     },

@@ -1,9 +1,15 @@
-"""Plain text for terminals: tables, lists, percentages and progress."""
+"""Plain text for people: numbers, tables, lists, percentages and progress."""
 
+import math
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import ROUND_HALF_UP, Decimal
+
+MISSING_TEXT = "–"  # for a value that is unknown, or not known yet
+DECIMAL_STEPS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
+"""The smallest number that is written with 0, 1, 2, ... decimals."""
 
 
 def print_progress(line: str) -> None:
@@ -57,3 +63,27 @@ def format_percent(part: float) -> str:
     ('0.4%', '23.7%', '150%')
     """
     return f"{100 * part:.0f}%" if part >= 1 else f"{100 * part:.1f}%"
+
+
+def format_number(x: float | None) -> str:
+    """Four significant digits, and all digits before the decimal point.
+
+    >>> [format_number(x) for x in (2.990049, 0.0499, 12345.5, 2e-7, None)]
+    ['2.99', '0.0499', '12,346', '2.0e-7', '–']
+    """
+    if x is None or not math.isfinite(x):
+        return MISSING_TEXT
+    size = abs(x)
+    if size == 0:
+        return "0"
+    if size >= 1e15 or size < DECIMAL_STEPS[-1]:
+        mantissa, exponent = f"{round_half_up(x, 1 - Decimal(x).adjusted()):.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    decimals = next(n for n, least in enumerate(DECIMAL_STEPS) if size >= least)
+    text = f"{round_half_up(x, decimals):,}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def round_half_up(x: float, decimals: int) -> Decimal:
+    """Round halves away from zero, like JavaScript's toFixed."""
+    return Decimal(x).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP)

@@ -14,6 +14,7 @@ from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem
 from bylot.reports import style
+from bylot.router.verdict import judge_average
 from bylot.simulation import Trace, running_mean, simulate
 
 
@@ -65,10 +66,9 @@ def run(rounds: int, seed: int, out: Path) -> None:
 
 def format_demo_row(problem: Problem, name: str, reward: float, costs: Floats) -> tuple[str, ...]:
     """A row of the table, with a verdict on each limit."""
-    slack = problem.signs * (costs - problem.bounds)
     verdicts = [
-        f"{cost:.3f} {'kept' if left >= -1e-9 else 'outside'}"
-        for cost, left in zip(costs, slack, strict=True)
+        f"{cost:.3f} {judge_average(limit, cost).name}"
+        for limit, cost in zip(problem.limits, costs.tolist(), strict=True)
     ]
     return name, f"{reward:.4f}", *verdicts
 

@@ -10,6 +10,7 @@ from bylot.evaluate.importance_weights import RoundCounts, select_usable_rounds
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import Evaluation, EvaluationRefusal, PanelAgreement
 from bylot.problem import Limit
+from bylot.router.verdict import judge_average
 
 TargetResult = Evaluation | PanelAgreement | EvaluationRefusal
 
@@ -47,8 +48,23 @@ def evaluations_to_data(
     found: Sequence[Evaluation | PanelAgreement],
     refused: Sequence[EvaluationRefusal],
 ) -> dict[str, Any]:
+    logged = summarise_log(log)
+    averages = {"as logged": logged["costs"]} | {
+        one.target: one.costs for one in (*found, *refused)
+    }
+    limits = [
+        {
+            "limit": limit.to_data(),
+            "verdicts": {
+                name: judge_average(limit, costs[limit.name]).name
+                for name, costs in averages.items()
+            },
+        }
+        for limit in log.problem.limits
+    ]
     return {
-        "logged": summarise_log(log),
+        "logged": logged,
+        "limits": limits,
         "targets": [one.to_data() for one in found],
         "refused": {one.target: one.to_data() for one in refused},
     }
@@ -131,8 +147,7 @@ def format_logged_cost(cost: float | None, limit: Limit | None) -> str:
         return "-"
     if limit is None:
         return f"{cost:.4g}"
-    kept = limit.sign * (cost - limit.bound) >= -1e-9 * limit.bound
-    return f"{cost:.4g} {'kept' if kept else 'violated'}"
+    return f"{cost:.4g} {judge_average(limit, cost).name}"
 
 
 def render_agreements(log: DecisionLog, found: Sequence[PanelAgreement]) -> list[str]:

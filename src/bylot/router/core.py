@@ -4,21 +4,30 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 """
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bylot.errors import DecisionError, PolicyError, RewardError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies import compiled_handle as compiled
 from bylot.policies.base import BoundPolicy, Policy, Ticket, has_same_pool
-from bylot.policies.budget import cancel_round, correct_spend, count_played_rounds, report_budget
+from bylot.policies.budget import (
+    BudgetReport,
+    cancel_round,
+    correct_spend,
+    count_played_rounds,
+    report_budget,
+)
+from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.router import status as statuses
+from bylot.router.verdict import PeriodPosition
 
 MAX_ABS_REWARD = 1e300
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
@@ -51,6 +60,7 @@ class RouterCore:
     rule:       the policy bound to the problem, if that was done before
     rows:       of the state of a router that is being restored; the caller fills it in
     contexts:   the row of the state of each context
+    before_period: decisions and sum of each cost before the current period
     skipped:    visits by context that a change of the problem has added: see `count_visits`
     """
 
@@ -68,6 +78,7 @@ class RouterCore:
         self.contexts: dict[str | None, int] = {}
         self.uncounted = UncountedDecisions()
         self.period = PeriodStart(0, 0)
+        self.before_period: dict[str, tuple[int, float]] = {}
         self.skipped: list[int] = []
         with announce_compilation(policy.name):
             rule = policy.bind(problem, run.horizon) if rule is None else rule
@@ -122,7 +133,12 @@ class RouterCore:
     def decide(self, context: str | None, available: Bools) -> compiled.BookedDecision:
         """Draw a panel and book its cost; the caller keeps the ticket for the reward."""
         row = self.find_context(context)  # may replace the handle
-        return compiled.decide_and_book(self._handle, row, self.run.seed, self.t, available)
+        booked = compiled.decide_and_book(self._handle, row, self.run.seed, self.t, available)
+        guard = getattr(self.rule, "guard", None)
+        if guard is not None and self.state.budget.left[0] == guard.period:  # a period has ended
+            sums = self.name_costs(self.totals.spent)
+            self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
+        return booked
 
     def learn(self, ticket: Ticket, value: float) -> None:
         """Learn from a reward that `check_reward` has accepted."""
@@ -176,6 +192,10 @@ class RouterCore:
         if rounds and t >= first:
             cancel_round(self.problem, self.rule, self.state, spend)
             offset += 1
+        else:
+            for name in self.before_period.keys() & counted:
+                n, cost = self.before_period[name]
+                self.before_period[name] = n - 1, cost - spend[name]
         self.period = PeriodStart(first, offset)
         return {name: spend[name] for name in counted}
 
@@ -210,6 +230,8 @@ class RouterCore:
         self._bind(problem, rule, state, totals)
         self.skipped = (state.visits[: visits.size] - visits).tolist()
         self.period = PeriodStart(t, t - count_played_rounds(rule, state))
+        for name in problem.costs.keys() - old.costs.keys():
+            self.before_period.pop(name, None)
         return has_same_pool(old, problem)
 
     def _shrink_state(self, size: int) -> Any:
@@ -280,23 +302,24 @@ class RouterCore:
         """The largest number of contexts that there can be."""
         return min(self.max_contexts, self.policy.max_contexts(self.problem.size))
 
+    def count_decisions(self, cost: str) -> int:
+        """Decisions that the sum of a cost is averaged over."""
+        gone = self.uncounted
+        return self.t - gone.since.get(cost, 0) - gone.unused.get(cost, 0)
+
     def status(self, available: Bools = ALL_AVAILABLE, waiting: int = 0) -> statuses.RouterStatus:
         """The status, with the distribution over the available experts."""
-        problem, totals, t, gone = self.problem, self.totals, self.t, self.uncounted
+        problem, totals, t = self.problem, self.totals, self.t
         rewards, sums = int(totals.rewards[0]), (totals.spent.tolist(), totals.expected.tolist())
         costs = {}
         for name, spent, expected in zip(problem.costs, *sums, strict=True):
-            decisions = t - gone.since.get(name, 0) - gone.unused.get(name, 0)
-            costs[name] = statuses.CostStatus(spent, expected, spent, decisions)
+            costs[name] = statuses.CostStatus(spent, expected, spent, self.count_decisions(name))
         span = self.run.high - self.run.low
         prices = span * self.policy.prices(problem, self.rule, self.state)
         now = report_budget(problem, self.rule, self.state)
         limits = tuple(
             statuses.make_limit_status(
-                one,
-                costs[one.name].settled / max(1, costs[one.name].decisions),
-                float(price),
-                now and now.limits[j],
+                one, costs[one.name], float(price), now and self._measure_period(now, j)
             )
             for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
         )
@@ -317,6 +340,27 @@ class RouterCore:
             whole=self.policy.draws_sets,
             period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
         )
+
+    def _measure_period(self, report: BudgetReport, j: int) -> PeriodPosition:
+        """Limit j in the current period, as measured and as it counts.
+
+        After a change of the problem they differ: what counts is the bound + over / decisions,
+        where `over` was spent beyond the bounds that the decisions were made under.
+        """
+        now, limit, offset = report.limits[j], self.problem.limits[j], self.t - report.played
+        if self.period.offset != offset or self.period.first == 0:  # no change in this period
+            final = self.run.horizon is not None and report.played == 0 < self.t
+            return PeriodPosition(now, now.mean, offset + (0 if final else report.period), final)
+        n, spent = self.before_period.get(limit.name, (0, 0.0))
+        decisions, measured, counted = self.count_decisions(limit.name) - n, None, None
+        if decisions > 0:
+            over = self.state.budget.spent[j] - report.played * self.rule.guard.b[j]
+            unit = -limit.sign * compute_row_units(self.problem)[j]
+            measured = (self.name_costs(self.totals.spent)[limit.name] - spent) / decisions
+            counted = float(limit.bound + over * unit / decisions)
+            counted = measured if math.isclose(measured, counted) else counted
+        now = structs.replace(now, mean=measured)
+        return PeriodPosition(now, counted, offset + report.period, False)
 
     def count_visits(self) -> Ints:
         """Decisions by context. A change of the problem moves the policy's own count on to where

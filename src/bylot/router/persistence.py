@@ -38,6 +38,7 @@ class CoreData(Struct):
     period: PeriodStart
     skipped: list[int]
     rule: Any = None
+    before_period: dict[str, tuple[int, float]] = {}
 
 
 def core_to_data(
@@ -53,6 +54,7 @@ def core_to_data(
         period=core.period,
         skipped=core.skipped,
         rule=rule,
+        before_period=core.before_period,
     )
 
 
@@ -70,6 +72,7 @@ def core_from_data(
     core = RouterCore(problem, policy, run, max_contexts, rule=rule, rows=data.rows)
     core.contexts = {label: n for n, label in enumerate(data.contexts)}
     core.uncounted, core.period, core.skipped = data.costs, data.period, data.skipped
+    core.before_period = data.before_period
     fill_arrays_from_data(data.totals, core.totals)
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)

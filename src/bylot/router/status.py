@@ -9,13 +9,15 @@ from msgspec import Struct
 from bylot._text import format_table
 from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
-
-RECOVERY_CONDITIONS = (
-    "whichever experts are available",
-    "unless experts become available again",
-    "unless panels other than the fallback schedule's compensate",
+from bylot.router.verdict import (
+    PeriodPosition,
+    VerdictName,
+    is_within_bound,
+    judge_average,
+    judge_period,
 )
-"""What could still bring a limit within reach: nothing, experts, or luck."""
+
+QUIET_VERDICTS = ("on track", "inside", "kept", "not started")  # the table says enough
 
 
 class LimitStatus(Struct, frozen=True, kw_only=True):
@@ -26,7 +28,10 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     price:            reward per request that one more unit of the bound would buy; None: unknown
     kept:             the limit holds now; with periods: it can hold at the end of this one
     kept_since_first: `mean` is inside the bound
-    verdict:          kept, within reach, out of reach or outside
+    verdict:          in a word: see `bylot.router.verdict`
+    sentence:         the verdict with its numbers, its reason, and until when
+    counted:          what counts towards the bound in this period; differs from the mean of
+                      `current`, which is measured, if the bound was edited in this period
     current:          the current period; None if the policy does not guard its limits
     """
 
@@ -38,47 +43,13 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     price: float | None
     kept: bool
     kept_since_first: bool
-    verdict: str
+    verdict: VerdictName
+    sentence: str
+    counted: float | None
     current: LimitInPeriod | None
 
-    @property
-    def way_out(self) -> str | None:
-        """What could bring the limit within reach again; None if it is within reach."""
-        now = self.current
-        if now is None or now.within_reach:
-            return None
-        return RECOVERY_CONDITIONS[0 if now.lost else 1 if now.short else 2]
-
-
-def make_limit_status(
-    limit: Limit, mean: float, price: float, current: LimitInPeriod | None
-) -> LimitStatus:
-    """Judge a limit by its averages; a price that is not a number is unknown."""
-    inside = is_within_bound(limit, mean)
-    if current is None:
-        verdict = "kept" if inside else "outside"
-    elif not current.within_reach:
-        verdict = "out of reach"
-    else:
-        now_inside = current.mean is None or is_within_bound(limit, current.mean)
-        verdict = "kept" if now_inside else "within reach"
-    return LimitStatus(
-        cost=limit.name,
-        side="at_most" if limit.sign < 0 else "at_least",
-        bound=limit.bound,
-        mean=mean,
-        slack=limit.sign * (mean - limit.bound),
-        price=None if math.isnan(price) else price,
-        kept=verdict in ("kept", "within reach"),
-        kept_since_first=inside,
-        verdict=verdict,
-        current=current,
-    )
-
-
-def is_within_bound(limit: Limit, mean: float) -> bool:
-    """Check an average against a bound, up to rounding."""
-    return limit.sign * (mean - limit.bound) >= -1e-12 * limit.bound
+    def __str__(self) -> str:
+        return f"{self.cost} {self.verdict}: {self.sentence}"
 
 
 class CostStatus(Struct, frozen=True):
@@ -91,6 +62,31 @@ class CostStatus(Struct, frozen=True):
     expected: float
     settled: float
     decisions: int
+
+
+def make_limit_status(
+    limit: Limit, cost: CostStatus, price: float, period: PeriodPosition | None
+) -> LimitStatus:
+    """Judge a limit by its averages; a price that is not a number is unknown."""
+    mean = cost.settled / cost.decisions if cost.decisions else None
+    verdict = judge_average(limit, mean)
+    if period is not None and (mean is not None or not period.now.within_reach):
+        verdict = judge_period(limit, period)
+    average = 0.0 if mean is None else mean
+    return LimitStatus(
+        cost=limit.name,
+        side="at_most" if limit.sign < 0 else "at_least",
+        bound=limit.bound,
+        mean=average,
+        slack=limit.sign * (average - limit.bound),
+        price=None if math.isnan(price) else price,
+        kept=verdict.kept,
+        kept_since_first=mean is None or is_within_bound(limit, mean),
+        verdict=verdict.name,
+        sentence=verdict.sentence,
+        counted=None if period is None else period.counted,
+        current=None if period is None else period.now,
+    )
 
 
 class PeriodStatus(Struct, frozen=True):
@@ -216,14 +212,9 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         period_columns = () if self.period is None else ("this period", "in force")
         head = ("limit", "average", "bound", "slack", *period_columns, "price", "")
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
+        lines += [str(one) for one in self.limits if one.verdict not in QUIET_VERDICTS]
         if self.period is None:
             return lines
-        left = self.period.length - self.period.played
-        for condition in RECOVERY_CONDITIONS:
-            names = [one.cost for one in self.limits if one.way_out == condition]
-            if names:
-                text = f"out of reach for the {left:,} decisions left, {condition}"
-                lines.append(f"{text}: {', '.join(names)}")
         missed = [
             f"{one.cost} in {one.current.missed:,}"
             for one in self.limits

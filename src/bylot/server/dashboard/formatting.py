@@ -4,32 +4,10 @@ the server renders a page once, the browser then updates it, and a test compares
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 from urllib.parse import quote
 
-MISSING_TEXT = "–"  # for a value that is unknown, or not known yet
-DECIMAL_STEPS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
-"""The smallest number that is written with 0, 1, 2, ... decimals."""
-
-
-def format_number(x: float | None) -> str:
-    """Four significant digits, and all digits before the decimal point.
-
-    >>> [format_number(x) for x in (2.990049, 0.0499, 12345.5, 2e-7, None)]
-    ['2.99', '0.0499', '12,346', '2.0e-7', '–']
-    """
-    if x is None or not math.isfinite(x):
-        return MISSING_TEXT
-    size = abs(x)
-    if size == 0:
-        return "0"
-    if size >= 1e15 or size < DECIMAL_STEPS[-1]:
-        mantissa, exponent = f"{round_half_up(x, 1 - Decimal(x).adjusted()):.1e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
-    decimals = next(n for n, least in enumerate(DECIMAL_STEPS) if size >= least)
-    text = f"{round_half_up(x, decimals):,}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+from bylot._text import MISSING_TEXT, format_number, round_half_up
 
 
 def format_count(n: int | None) -> str:
@@ -48,11 +26,6 @@ def format_percent(part: float | None) -> str:
     if 0 < part < 0.0005:
         return "<0.1%"
     return f"{round_half_up(100 * part, 1)}".removesuffix(".0") + "%"
-
-
-def round_half_up(x: float, decimals: int) -> Decimal:
-    """Round halves away from zero, like JavaScript's toFixed."""
-    return Decimal(x).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP)
 
 
 FORMATS: dict[str, Callable[[Any], str]] = {

@@ -10,14 +10,14 @@ from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy
 from bylot.eventlog.events import format_timestamp
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
+from bylot.router.verdict import BROKEN_VERDICTS
 from bylot.server.dashboard import sections
-from bylot.server.dashboard.sections import format_setting, view_limits, worst_state
+from bylot.server.dashboard.sections import find_worst_limit, format_setting, view_limits
 from bylot.server.dashboard.source import ConfigChange, ListedRouters
 from bylot.server.http_errors import public_message
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
 MAX_LATEST_DECISIONS = 25
-VIOLATED_STATES = ("outside", "out of reach")
 
 
 class RunningMean(Struct, frozen=True):
@@ -71,7 +71,7 @@ class EffectiveSample(Struct, frozen=True):
 class RouterPageView(Struct, frozen=True, kw_only=True):
     """A router at one moment.
 
-    state: the worst state of its limits; status: without distributions and timeline, which are in
+    state: the worst verdict on its limits; status: without distributions and timeline, which are in
     `selection` and `timeline`
     """
 
@@ -98,14 +98,14 @@ def build_router_page(
     view: RouterView, latest: Sequence[DecisionRecord], changes: Sequence[ConfigChange]
 ) -> RouterPageView:
     status, config, period = view.status, view.config, view.status.period
-    limits = view_limits(status)
+    limits, worst = view_limits(status), find_worst_limit(status)
     return RouterPageView(
         name=view.name,
         created=view.created,
         policy=config.policy["name"],
         version=config.version,
         seq=view.seq,
-        state=worst_state(limits),
+        state="no limits" if worst is None else worst.verdict,
         kept_limits=sum(one.kept for one in status.limits),
         limit_count=len(limits),
         status=structs.replace(status, distributions=(), timeline=None),
@@ -170,7 +170,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
         spend |= reward.spend or {}
     learned = [reward.value for reward in record.rewards if reward.receipt != "late"]
     inclusion = one.inclusion or {}
-    notes = {"replaced by the guard": one.replaced, "a limit out of reach": not one.feasible}
+    notes = {"replaced by the guard": one.replaced, "a limit will be missed": not one.feasible}
     return LatestDecision(
         id=one.id,
         at=one.at or "",
@@ -223,7 +223,8 @@ class OverviewRow(Struct, frozen=True, kw_only=True):
     name: str
     location: str = "here"  # where it is served
     error: str | None = None  # why it cannot be served, such as a damaged log
-    state: str | None = None  # the worst state of its limits
+    state: str | None = None  # the worst verdict on its limits
+    sentence: str | None = None  # of the limit with this verdict
     kept_limits: int | None = None
     limits: int | None = None
     policy: str | None = None
@@ -249,7 +250,7 @@ def build_overview(routers: ListedRouters) -> Overview:
     return Overview(
         count=len(rows),
         decisions=sum(one.decisions or 0 for one in rows),
-        violated=sum(one.state in VIOLATED_STATES for one in rows),
+        violated=sum(one.state in BROKEN_VERDICTS for one in rows),
         failed=sum(one.error is not None for one in rows),
         routers=rows,
     )
@@ -264,9 +265,11 @@ def overview_row(name: str, found: RouterView | Exception | None) -> OverviewRow
     if isinstance(found, Exception):
         return OverviewRow(name=name, error=public_message(found), state="cannot be served")
     status, counters = found.status, found.status.counters or Counters()
+    worst = find_worst_limit(status)
     return OverviewRow(
         name=name,
-        state=worst_state(view_limits(status)),
+        state="no limits" if worst is None else worst.verdict,
+        sentence=None if worst is None else str(worst),
         kept_limits=sum(limit.kept for limit in status.limits),
         limits=len(status.limits),
         policy=found.config.policy["name"],

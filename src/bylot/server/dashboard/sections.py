@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylot._text import format_number
 from bylot.router.config import RouterConfig
 from bylot.router.status import LimitStatus, RouterStatus
-from bylot.server.dashboard.formatting import format_number
+from bylot.router.verdict import VERDICTS
 from bylot.server.dashboard.source import ConfigChange
 
 GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
-LIMIT_STATES = ("out of reach", "outside", "within reach", "kept", "not started")  # worst first
 
 
 class LimitGauge(Struct, frozen=True):
@@ -32,7 +32,7 @@ class LimitView(Struct, frozen=True, kw_only=True):
 
     status: LimitStatus
     side: str  # at most, at least
-    state: str  # one of LIMIT_STATES
+    state: str  # its verdict
     stated: float
     expected: float
     gauge: LimitGauge
@@ -48,7 +48,7 @@ def view_limits(status: RouterStatus) -> list[LimitView]:
         view = LimitView(
             status=limit,
             side=limit.side.replace("_", " "),
-            state=limit.verdict if status.decisions > 0 else "not started",
+            state=limit.verdict,
             stated=cost.stated / decisions,
             expected=cost.expected / decisions,
             gauge=make_gauge(limit.side, limit.bound, limit.mean, now, in_force),
@@ -80,13 +80,9 @@ def make_gauge(
     )
 
 
-def worst_state(limits: Sequence[LimitView]) -> str:
-    """The worst state of several limits.
-
-    >>> worst_state([])
-    'no limits'
-    """
-    return min((one.state for one in limits), key=LIMIT_STATES.index, default="no limits")
+def find_worst_limit(status: RouterStatus) -> LimitStatus | None:
+    """The limit with the worst verdict; None without limits."""
+    return min(status.limits, key=lambda one: VERDICTS.index(one.verdict), default=None)
 
 
 class ContextColumn(Struct, frozen=True):

@@ -1,0 +1,112 @@
+"""The verdict on a limit: a word and a sentence, the same wherever a limit is shown.
+
+It is computed here only. Lists, pages, texts, metrics and reports show it as it is.
+"""
+
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from bylot._text import format_number
+from bylot.policies.budget import LimitInPeriod
+from bylot.problem import Limit
+
+VerdictName = Literal[
+    "will be missed", "missed", "outside", "recovering", "on track", "inside", "kept", "not started"
+]
+"""In a period: on track, recovering (outside now, inside at its end) or will be missed. Of a period
+that is over: kept or missed. Without periods, of the average so far: inside or outside.
+"""
+VERDICTS: tuple[VerdictName, ...] = get_args(VerdictName)  # worst first
+BROKEN_VERDICTS: tuple[VerdictName, ...] = VERDICTS[:3]
+RECOVERY_CONDITIONS = (
+    "whichever experts are available",
+    "unless experts become available again",
+    "unless other panels compensate",
+)
+"""What could still bring a limit back inside: nothing, experts, or panels that happen to be drawn
+and cost less than those of the fallback schedule.
+"""
+EDIT_NOTE = "but decisions before the edit count by the bound they had"
+BOUND_TOLERANCE = 1e-9  # relative; averages are sums of many costs, and of corrections
+
+
+class LimitVerdict(Struct, frozen=True):
+    """A word, and a sentence with the numbers behind it."""
+
+    name: VerdictName
+    sentence: str
+
+    @property
+    def kept(self) -> bool:
+        """The limit holds, or can hold at the end of the period."""
+        return self.name not in BROKEN_VERDICTS
+
+
+def judge_average(limit: Limit, mean: float | None) -> LimitVerdict:
+    """The verdict on an average, of a policy without periods or of a log.
+
+    >>> from bylot.problem import at_most
+    >>> judge_average(at_most("usd", 3.0), 3.25)
+    LimitVerdict(name='outside', sentence='average 3.25 of at most 3')
+    """
+    if mean is None:
+        return LimitVerdict("not started", "no decisions yet")
+    name: VerdictName = "inside" if is_within_bound(limit, mean) else "outside"
+    return LimitVerdict(name, f"average {describe_average(limit, mean)}")
+
+
+class PeriodPosition(Struct, frozen=True):
+    """A limit in the current period.
+
+    now:     its mean is what the decisions of this period cost, as measured
+    counted: the average that counts towards the bound. It differs after an edit: decisions before
+             it count by the bound that they were made under
+    end:     the number of the last decision of the period
+    final:   it was made, and it is the last of the horizon
+    """
+
+    now: LimitInPeriod
+    counted: float | None
+    end: int
+    final: bool
+
+
+def judge_period(limit: Limit, period: PeriodPosition) -> LimitVerdict:
+    """The verdict on a limit in the current period."""
+    now, counted, at_end = period.now, period.counted, f"decision {period.end:,}"
+    if period.final:
+        name: VerdictName = "missed" if now.missed else "kept"
+        return LimitVerdict(name, f"judged at {at_end}, the end of the horizon")
+    position, inside, note = "no decisions in this period yet", True, ""
+    if counted is not None and now.mean is not None:
+        inside = is_within_bound(limit, counted)
+        side = "inside" if inside else "over" if limit.sign < 0 else "under"
+        position = f"{side} now ({describe_average(limit, counted)})"
+        if now.mean != counted:
+            note = f"; {format_number(now.mean)} measured, {EDIT_NOTE}"
+    if not now.within_reach:
+        condition = RECOVERY_CONDITIONS[0 if now.lost else 1 if now.short else 2]
+        sentence = f"{position}, outside at {at_end} {condition}{note}"
+        return LimitVerdict("will be missed", sentence)
+    if inside:
+        return LimitVerdict("on track", f"{position}, inside at {at_end}{note}")
+    return LimitVerdict("recovering", f"{position}, back inside by {at_end}{note}")
+
+
+def describe_average(limit: Limit, mean: float) -> str:
+    """An average and its bound, with as many digits as it takes to see a difference.
+
+    >>> from bylot.problem import at_most
+    >>> [describe_average(at_most("usd", 3.0), mean) for mean in (2.99999, 3.000001)]
+    ['3 of at most 3', '3.000001 of at most 3']
+    """
+    value, bound = format_number(mean), format_number(limit.bound)
+    if value == bound and not is_within_bound(limit, mean):
+        value, bound = f"{mean:.15g}", f"{limit.bound:.15g}"
+    return f"{value} of at {'most' if limit.sign < 0 else 'least'} {bound}"
+
+
+def is_within_bound(limit: Limit, mean: float) -> bool:
+    """Check an average against a bound, up to rounding."""
+    return limit.sign * (mean - limit.bound) >= -BOUND_TOLERANCE * abs(limit.bound)

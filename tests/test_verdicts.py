@@ -1,0 +1,145 @@
+"""The verdict on a limit: its words, and that every surface shows the same."""
+
+from pathlib import Path
+
+import pytest
+
+from bylot import Problem, Router, at_least, at_most
+from bylot.policies.budget import LimitInPeriod
+from bylot.problem import Limit
+from bylot.router.status import LimitStatus
+from bylot.router.verdict import BROKEN_VERDICTS, PeriodPosition, judge_average, judge_period
+
+USD, JUNIOR = at_most("usd", 1.0), at_least("junior", 0.3)
+
+
+def judge(
+    limit: Limit, mean: float | None, reach: bool = True, short: bool = False, lost: bool = False
+) -> tuple[str, str]:
+    """The verdict in a period that ends with decision 5,000."""
+    now = LimitInPeriod(mean, limit.bound, reach, short, lost, missed=0)
+    verdict = judge_period(limit, PeriodPosition(now, mean, end=5_000, final=False))
+    assert verdict.kept == reach
+    return verdict.name, verdict.sentence
+
+
+def test_the_sentence_of_a_limit_in_a_period() -> None:
+    assert judge(USD, 0.9) == (
+        "on track",
+        "inside now (0.9 of at most 1), inside at decision 5,000",
+    )
+    over = "over now (1.24 of at most 1)"
+    assert judge(USD, 1.24) == ("recovering", f"{over}, back inside by decision 5,000")
+    under = "under now (0.21 of at least 0.3), back inside by decision 5,000"
+    assert judge(JUNIOR, 0.21) == ("recovering", under)
+    for short, lost, condition in (
+        (False, True, "whichever experts are available"),
+        (True, True, "whichever experts are available"),
+        (True, False, "unless experts become available again"),
+        (False, False, "unless other panels compensate"),
+    ):
+        sentence = f"{over}, outside at decision 5,000 {condition}"
+        assert judge(USD, 1.24, False, short, lost) == ("will be missed", sentence)
+    inside = (
+        "inside now (0.9 of at most 1), outside at decision 5,000 whichever experts are available"
+    )
+    assert judge(USD, 0.9, reach=False, lost=True) == ("will be missed", inside)
+    begun = "no decisions in this period yet, inside at decision 5,000"
+    assert judge(USD, None) == ("on track", begun)
+
+
+def test_an_average_that_is_outside_never_looks_like_its_bound() -> None:
+    assert judge(USD, 1.0 + 1e-12)[0] == "on track"  # rounding
+    assert judge(USD, 1.00001)[1].startswith("over now (1.00001 of at most 1)")
+    assert judge(JUNIOR, 0.3 - 1e-8)[1].startswith("under now (0.29999999 of at least 0.3)")
+    sixth = judge_average(at_most("usd", 1 / 6), 1 / 6 + 1e-8)
+    assert sixth.sentence == "average 0.166666676666667 of at most 0.166666666666667"
+
+
+def make_router(policy: str = "distinct", horizon: int | None = None) -> Router:
+    costs = {"usd": [1.0, 1.0, 4.0, 4.0]}
+    problem = Problem(list("abcd"), costs, [at_most("usd", 2.0)], draws=1, period=100)
+    return Router(problem, policy, seed=1, horizon=horizon)
+
+
+def play(router: Router, rounds: int, *available: str) -> float:
+    """Make decisions, and return what they cost."""
+    return sum(router.decide(available=available or None).spend["usd"] for _ in range(rounds))
+
+
+def edit_bound(router: Router, bound: float) -> LimitStatus:
+    router.change(router.problem.replace(limits=[at_most("usd", bound)]))
+    return router.status().limits[0]
+
+
+def test_after_an_edit_the_period_shows_what_was_measured() -> None:
+    router = make_router()
+    play(router, 100)
+    spent = play(router, 10, "c", "d") + play(router, 10)
+    before = router.status().limits[0]
+    assert before.current is not None
+    assert before.current.mean == before.counted == pytest.approx(spent / 20)
+    assert before.verdict == "recovering"
+    edited = edit_bound(router, 2.5)
+    assert edited.current is not None
+    assert edited.current.mean == pytest.approx(spent / 20)
+    # Beyond the old bound, spread over the decisions of the period: still to be made up for.
+    assert edited.counted == pytest.approx(2.5 + (spent - 2.0 * 20) / 20)
+    assert edited.sentence.endswith(
+        f"; {spent / 20:.4g} measured, but decisions before the edit count by the bound they had"
+    )
+    spent += play(router, 1)
+    again = edit_bound(router, 2.4)  # a second edit of the same period
+    assert again.current is not None
+    assert again.current.mean == pytest.approx(spent / 21)
+
+
+def test_an_edit_at_the_first_decisions_of_a_period_shows_no_other_period() -> None:
+    router = make_router()
+    play(router, 100)
+    edited = edit_bound(router, 2.5)
+    assert edited.current is not None
+    assert (edited.current.mean, edited.verdict) == (None, "on track")
+    spent = play(router, 3)
+    now = router.status().limits[0].current
+    assert now is not None
+    assert now.mean == pytest.approx(spent / 3)
+    play(router, 97)
+    assert router.status().limits[0].sentence.startswith("no decisions in this period yet")
+
+
+def test_what_was_measured_survives_saving(tmp_path: Path) -> None:
+    router = make_router()
+    play(router, 150)
+    edited = edit_bound(router, 2.5)
+    router.save(f"{tmp_path}/router.json")
+    assert Router.load(f"{tmp_path}/router.json").status().limits[0] == edited
+
+
+def test_a_horizon_is_judged_at_its_end() -> None:
+    kept, missed = make_router(horizon=50), make_router(horizon=50)
+    play(kept, 50)
+    play(missed, 50, "c", "d")
+    for router, verdict in ((kept, "kept"), (missed, "missed")):
+        usd = router.status().limits[0]
+        assert (usd.verdict, usd.kept) == (verdict, verdict == "kept")
+        assert usd.sentence == "judged at decision 50, the end of the horizon"
+
+
+def test_nothing_is_outside_before_the_first_decision() -> None:
+    problem = Problem(["a", "b"], {"x": [1.0, 0.0]}, [at_least("x", 0.4)], draws=1)
+    for policy in ("random", "distinct"):
+        status = Router(problem, policy).status()
+        assert status.kept
+        assert [one.verdict for one in status.limits] == ["not started"]
+
+
+def test_a_policy_without_periods_promises_nothing() -> None:
+    router = make_router("random")
+    play(router, 20, "c", "d")
+    usd = router.status().limits[0]
+    assert (usd.verdict, usd.sentence, usd.kept) == ("outside", "average 4 of at most 2", False)
+    play(router, 80, "a", "b")
+    usd = router.status().limits[0]
+    assert (usd.verdict, usd.sentence, usd.kept) == ("inside", "average 1.6 of at most 2", True)
+    assert BROKEN_VERDICTS == ("will be missed", "missed", "outside")
