@@ -43,10 +43,35 @@ def run_evaluate(folder: Path, *options: str, log: str = "log.jsonl") -> int:
     )
 
 
-def test_the_defaults_print_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_estimate_to_read_comes_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_evaluate(folder, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
     assert run_evaluate(folder) == 0
+    first, second, rounds, reason, *_ = out = capsys.readouterr().out.splitlines()
+    logged = f"{data['logged']['reward']:.4g}"
+    for line, one, rest in (
+        (first, data["targets"][0], f"more than the log ({logged}); its costs are outside 1 of 3"),
+        (second, data["targets"][1], "; its costs are inside all limits."),
+    ):
+        assert one["main_estimate"] == "doubly robust"
+        low, value, high = (one["estimates"]["doubly robust"][x] for x in ("low", "value", "high"))
+        assert line.startswith(
+            f"{one['target']} would have earned {value:.4g} per request (doubly robust, 95% "
+            f"interval {low:.4g} to {high:.4g}), "
+        )
+        assert rest in line
+    assert rounds == f"1200 of 1200 rounds used; mean reward as logged: {logged}"
+    assert reason.startswith("doubly robust: unbiased")
+    assert not any("set weights" in line for line in out)
+
+
+def test_details_print_all_estimates_and_the_coverage(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_evaluate(folder, "--details") == 0
     out = capsys.readouterr().out
-    assert out.startswith("1200 of 1200 rounds used\n")
+    assert out.startswith("uniform would have earned ")
+    assert "\n1200 of 1200 rounds used" in out
     for words in (
         "as logged",
         "uniform",
@@ -55,9 +80,35 @@ def test_the_defaults_print_tables(folder: Path, capsys: pytest.CaptureFixture[s
         "finite-sample",
         "95% from",
         "<= 3",
+        "effective rounds",
     ):
         assert words in out
     assert "draw weights" in out  # omd draws independently
+    assert "Use --details" not in out
+
+
+def test_with_few_effective_rounds_the_finite_sample_estimate_is_the_one_to_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--target", "uniform", "--since", "1150", "--least", "1"]
+    assert run_evaluate(folder, "--json", *options) == 0
+    (one,) = json.loads(capsys.readouterr().out)["targets"]
+    assert one["effective"] < 100
+    found = one["estimates"]["finite-sample"]
+    assert run_evaluate(folder, *options) == 0
+    out = capsys.readouterr().out
+    interval = f"(finite-sample, 95% interval {found['low']:.4g} to {found['high']:.4g})"
+    assert out.startswith(f"uniform would have earned {found['value']:.4g} per request {interval}")
+    assert "the others may be too short" in out
+
+
+def test_if_the_interval_is_the_whole_range_the_log_does_not_say_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_evaluate(folder, "--target", "uniform", "--since", "1190", "--least", "1") == 0
+    assert capsys.readouterr().out.startswith(
+        "The log does not say what uniform would have earned (finite-sample, 95% interval 0 to 1)"
+    )
 
 
 def test_json_has_the_same_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,8 +140,10 @@ def test_if_all_targets_are_refused_rewards_and_costs_are_printed(
 ) -> None:
     assert run_evaluate(folder, "--json", "--target", "uniform") == 0
     exact = json.loads(capsys.readouterr().out)
-    assert run_evaluate(folder, "--target", "uniform", "--least", "1200") == 1
+    assert run_evaluate(folder, "--target", "uniform", "--least", "1200", "--details") == 1
     out, err = capsys.readouterr()
+    assert out.startswith("uniform: no estimate, as the log says too little about it\n")
+    assert f"mean reward as logged: {exact['logged']['reward']:.4g}\n" in out
     assert f"as logged  mean      {exact['logged']['reward']:.4f}" in out
     assert "cost per request  bound" in out
     assert f"{exact['targets'][0]['costs']['usd']:.4g} outside" in out
@@ -143,7 +196,7 @@ def test_since_evaluates_the_later_part_of_a_log(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_evaluate(folder, "--target", "uniform", "--since", "700") == 0
-    assert capsys.readouterr().out.startswith("500 of 500 rounds used\n")
+    assert "\n500 of 500 rounds used; " in capsys.readouterr().out
     assert run_evaluate(folder, "--since", "1200") == 1
     assert "the log has no decision from 1200 on" in capsys.readouterr().err
 
@@ -283,3 +336,5 @@ def test_numbers_that_are_not_finite_are_null_in_json(
     assert "NaN" not in text
     (target,) = json.loads(text)["targets"]
     assert target["estimates"]["set weights"]["error"] is None
+    for one in target["estimates"].values():  # nor an interval
+        assert (one["low"], one["high"]) == (0.0, 1.0)

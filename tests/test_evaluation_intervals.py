@@ -3,12 +3,14 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from bylot.distributions import IidSets
 from bylot.evaluate.estimators import (
+    ConfidenceInterval,
+    RewardEstimate,
     estimate_by_weights,
     estimate_doubly_robust,
     estimate_finite_sample,
@@ -126,6 +128,35 @@ def test_the_interval_of_any_terms_contains_their_mean(terms: list[float]) -> No
     low, high = make_skewness_corrected_interval(x, 0.95)
     assert low <= x.mean() + 1e-6
     assert high >= x.mean() - 1e-6
+
+
+@given(
+    rounds=st.lists(st.tuples(st.floats(0, 1e6), st.floats(-1, 2)), min_size=1, max_size=20),
+    level=st.sampled_from([0.5, 0.95, 0.9999]),
+)
+@settings(deadline=None, derandomize=True, max_examples=150)
+@example(rounds=[(0.0, 1.0)], level=0.95)  # no weight: no self-normalised value
+@example(rounds=[(9.0, 2.0)] * 20, level=0.95)  # all above the range
+def test_clipped_estimates_lie_in_their_interval_and_in_the_range_of_rewards(
+    rounds: list[tuple[float, float]], level: float
+) -> None:
+    w, r = np.array(rounds).T
+    for one in (
+        estimate_by_weights(w, r, level),
+        estimate_self_normalised(w, r, level),
+        estimate_doubly_robust(w, r, np.full(r.size, 0.5), np.full(r.size, 0.7), level),
+        estimate_finite_sample(w, r, -1.0, 2.0, level),
+    ):
+        _, value, _, (low, high) = one.clip(-1.0, 2.0)
+        assert -1.0 <= low <= value <= high <= 2.0
+
+
+def test_an_interval_outside_the_range_of_rewards_is_the_whole_range() -> None:
+    for low, high in ((1.2, 1.4), (0.8, 0.6), (math.nan, math.nan), (-math.inf, math.inf)):
+        one = RewardEstimate("", 1.3, 0.1, ConfidenceInterval(low, high)).clip(0.0, 1.0)
+        assert (one.value, *one.interval) == (1.0, 0.0, 1.0)
+    kept = RewardEstimate("", 0.4, 0.1, ConfidenceInterval(0.3, 0.5))
+    assert kept.clip(0.0, 1.0) == kept
 
 
 def test_the_finite_sample_interval_shrinks_with_more_rounds() -> None:

@@ -31,6 +31,7 @@ def add(verbs: Any) -> None:
     text = "saved router or problem file (.yaml, .toml, .json): experts, costs, limits, draws and "
     text += "reward range"
     source.add_argument("--problem-from", type=Path, metavar="FILE", help=text)
+    verb.add_path("--experts", "CSV file of experts, instead of the problem file's")
     text = "served router: the same, and its log if LOG is missing"
     source.add_argument("--router", metavar="NAME", help=text)
     verb.add_server()
@@ -52,6 +53,9 @@ def add(verbs: Any) -> None:
     text = "the log comes from an existing system without propensities: report how targets agree "
     text += "with its panels and what they would cost, but nothing about rewards"
     verb.add_flag("--apprentice", text)
+    verb.add_flag(
+        "--details", "also print the other estimates, and how well the log covers targets"
+    )
     verb.add_range("reward range (default: that of --problem-from)")
     text = "level of confidence intervals"
     verb.add_argument("--level", type=options.parse_fraction, default=0.95, help=text)
@@ -80,7 +84,7 @@ def case_from_files(given: argparse.Namespace) -> EvaluationCase:
         warnings.simplefilter("ignore", OutOfReachWarning)
         specs, router = given.target or ["uniform"], None
         if is_problem_file(given.problem_from):
-            file = problem_files.read(given.problem_from)
+            file = problem_files.read(given.problem_from, given.experts)
             problem, rewards = file.problem, file.rewards
         else:
             router = Router.load(given.problem_from)
@@ -136,7 +140,7 @@ def run(given: argparse.Namespace) -> int:
     if given.apprentice:
         lines = report.render_agreements(log, found)
     else:
-        lines = report.render_evaluations(log, found, refused)
+        lines = report.render_evaluations(log, found, refused, given.details)
     print_result(given, report.evaluations_to_data(log, found, refused), "\n".join(lines))
     for refusal in refused:
         print(f"bylot: {refusal.target}: {refusal.reason}", file=sys.stderr)

@@ -37,6 +37,18 @@ class RewardEstimate(NamedTuple):
     error: float
     interval: ConfidenceInterval
 
+    def clip(self, low: float, high: float) -> "RewardEstimate":
+        """The same within the range of rewards.
+
+        An interval that is not defined, or that no possible reward is in, is the whole range.
+
+        >>> RewardEstimate("", 1.1, 0.2, ConfidenceInterval(0.7, 1.5)).clip(0.0, 1.0).interval
+        ConfidenceInterval(low=0.7, high=1.0)
+        """
+        inside = ConfidenceInterval(max(low, self.interval.low), min(high, self.interval.high))
+        interval = inside if inside.low <= inside.high else ConfidenceInterval(low, high)
+        return self._replace(value=min(max(low, self.value), high), interval=interval)
+
 
 def compute_mean_and_error(terms: Floats) -> tuple[float, float]:
     n = terms.size
@@ -67,7 +79,7 @@ def estimate_self_normalised(weights: Floats, rewards: Floats, level: float) -> 
     value = float(weights @ rewards) / total
     deviations = weights * (rewards - value)
     error = math.sqrt(float(deviations @ deviations)) / total
-    far = find_student_quantile(deviations, level) * error
+    far = find_student_quantile(deviations, level) * error if weights.size > 1 else math.inf
     interval = ConfidenceInterval(value - far, value + far)
     return RewardEstimate(SELF_NORMALISED, value, error, interval)
 

@@ -1,12 +1,17 @@
-"""The output of `bylot evaluate`: JSON data and text tables."""
+"""The output of `bylot evaluate`: JSON data, sentences and tables."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bylot._text import format_table
-from bylot.evaluate.importance_weights import RoundCounts, select_usable_rounds
+from bylot._text import format_table, join_words
+from bylot.evaluate.estimators import DOUBLY_ROBUST, FINITE_SAMPLE
+from bylot.evaluate.importance_weights import (
+    MIN_EFFECTIVE_ROUNDS,
+    RoundCounts,
+    select_usable_rounds,
+)
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import Evaluation, EvaluationRefusal, PanelAgreement
 from bylot.problem import Limit
@@ -20,10 +25,12 @@ AGREEMENT_CAVEAT = (
     "panel and the reward, and panels that were never chosen have no rewards. To estimate rewards, "
     "draw some panels at random and log their propensities."
 )
-READING_ADVICE = (
-    "Use `doubly robust`. `finite-sample` covers at its level for any number of rounds; the other "
-    "intervals may be too short if the effective number of rounds is small. Costs are exact."
-)
+ESTIMATE_REASONS = {
+    DOUBLY_ROBUST: "unbiased, and usually the most precise. Its interval is asymptotic.",
+    FINITE_SAMPLE: "its interval covers at its level for any number of rounds; with fewer than "
+    f"{MIN_EFFECTIVE_ROUNDS:g} effective rounds the others may be too short.",
+}
+"""Why an estimate is the one to read."""
 
 
 def summarise_log(log: DecisionLog) -> dict[str, Any]:
@@ -71,20 +78,49 @@ def evaluations_to_data(
 
 
 def render_evaluations(
-    log: DecisionLog, evaluations: Sequence[Evaluation], refused: Sequence[EvaluationRefusal]
+    log: DecisionLog,
+    evaluations: Sequence[Evaluation],
+    refused: Sequence[EvaluationRefusal],
+    details: bool,
 ) -> list[str]:
-    """Estimates with intervals, coverage by the log, and costs, also of refused targets."""
+    """The estimate to read of each target, and costs, also of refused ones; details on demand."""
     both: list[TargetResult] = [*evaluations, *refused]
+    names = dict.fromkeys(one.main_estimate.name for one in evaluations)
+    tables = [*tabulate_estimates(log, evaluations), "", *tabulate_coverage(evaluations)]
     return [
-        describe_used_rounds(select_usable_rounds(log)[0]),
+        *(describe_evaluation(log, one) for one in evaluations),
+        *(f"{one.target}: no estimate, as the log says too little about it" for one in refused),
+        describe_used_rounds(select_usable_rounds(log)[0], summarise_log(log)["reward"]),
+        *(f"{name}: {ESTIMATE_REASONS[name]}" for name in names),
         "",
-        *tabulate_estimates(log, evaluations),
-        "",
-        *tabulate_coverage(evaluations),
+        *(tables if details else ()),
         *tabulate_costs(log, both),
         *merge_notes(both),
-        READING_ADVICE if evaluations else "Costs are exact.",
+        *([] if details else ["Use --details for all estimates and how well the log covers them."]),
     ]
+
+
+def describe_evaluation(log: DecisionLog, one: Evaluation) -> str:
+    """The estimate to read in a sentence, against the log and the limits."""
+    name, value, _, (low, high) = one.main_estimate
+    own, limits = summarise_log(log)["reward"], log.problem.limits
+    outside = [x.name for x in limits if not judge_average(x, one.costs[x.name]).kept]
+    more = [f"{len(outside) - 3} more"] if len(outside) > 4 else []
+    names = join_words([*outside[: 3 if more else None], *more], "and")
+    verdict = (
+        f"outside {len(outside)} of {len(limits)} limits ({names})"
+        if outside
+        else "inside all limits"
+    )
+    costs = f"its costs are {verdict}" if limits else "nothing is limited"
+    interval = f"{name}, {100 * one.level:g}% interval {low:.4g} to {high:.4g}"
+    if (low, high) == one.rewards:
+        return f"The log does not say what {one.target} would have earned ({interval}); {costs}."
+    side = "more than" if low > own else "less than" if high < own else "not clearly different from"
+    return (
+        f"{one.target} would have earned {value:.4g} per request ({interval}), {side} the log "
+        f"({own:.4g}); {costs}."
+    )
 
 
 def tabulate_coverage(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -120,14 +156,15 @@ def tabulate_estimates(log: DecisionLog, evaluations: Sequence[Evaluation]) -> l
     return format_table(rows)
 
 
-def describe_used_rounds(counts: RoundCounts) -> str:
+def describe_used_rounds(counts: RoundCounts, reward: float | None) -> str:
     reasons = (
         (counts.replaced, "replaced by the guard"),
         (counts.unknown_propensity, "without propensity"),
         (counts.unrewarded, "without reward"),
     )
     left = ", ".join(f"{count} {why}" for count, why in reasons if count)
-    return f"{counts.used} of {counts.rounds} rounds used{f' (left out: {left})' if left else ''}"
+    used = f"{counts.used} of {counts.rounds} rounds used{f' (left out: {left})' if left else ''}"
+    return used if reward is None else f"{used}; mean reward as logged: {reward:.4g}"
 
 
 def tabulate_costs(log: DecisionLog, found: Sequence[TargetResult]) -> list[str]:
@@ -145,9 +182,7 @@ def tabulate_costs(log: DecisionLog, found: Sequence[TargetResult]) -> list[str]
 def format_logged_cost(cost: float | None, limit: Limit | None) -> str:
     if cost is None:
         return "-"
-    if limit is None:
-        return f"{cost:.4g}"
-    return f"{cost:.4g} {judge_average(limit, cost).name}"
+    return f"{cost:.4g}" if limit is None else f"{cost:.4g} {judge_average(limit, cost).name}"
 
 
 def render_agreements(log: DecisionLog, found: Sequence[PanelAgreement]) -> list[str]:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from bylot.distributions import PanelDistribution
 from bylot.errors import DataError, InsufficientOverlap
 from bylot.evaluate import estimators, importance_weights
-from bylot.evaluate.estimators import DRAW_WEIGHTS, RewardEstimate
+from bylot.evaluate.estimators import DOUBLY_ROBUST, DRAW_WEIGHTS, FINITE_SAMPLE, RewardEstimate
 from bylot.evaluate.importance_weights import RoundCounts, WeightedSample, list_target_distributions
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.targets import EvaluationTarget
@@ -37,12 +37,15 @@ class Evaluation:
         replaced nothing.
     unsupported
         Probability of a target panel that the log could not or did never draw.
+    estimates
+        Values and intervals, within the range of rewards.
     costs
         Exact expected cost per request by name.
     """
 
     target: str
     level: float
+    rewards: tuple[float, float]
     counts: RoundCounts
     effective: float
     largest_weight: float
@@ -52,13 +55,21 @@ class Evaluation:
     costs: Mapping[str, float]
     notes: tuple[str, ...]
 
+    @property
+    def main_estimate(self) -> RewardEstimate:
+        """The one to read: doubly robust, or finite-sample if there are few effective rounds."""
+        few = self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS
+        name = FINITE_SAMPLE if few else DOUBLY_ROBUST
+        return next(one for one in self.estimates if one.name == name)
+
     def to_data(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite are null."""
         estimates = {}
         for name, value, error, interval in self.estimates:
             numbers = {"value": value, "error": error, **interval._asdict()}
             estimates[name] = {key: x if math.isfinite(x) else None for key, x in numbers.items()}
-        return {**vars(self), "counts": self.counts._asdict(), "estimates": estimates}
+        main = {"main_estimate": self.main_estimate.name}
+        return {**vars(self), **main, "counts": self.counts._asdict(), "estimates": estimates}
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ def evaluate_target(
     Returns
     -------
     Evaluation
-        Estimates by every estimator that applies, diagnostics, and costs.
+        Estimates by every estimator that applies, the one to read, diagnostics, and costs.
 
     Raises
     ------
@@ -136,12 +147,13 @@ def evaluate_target(
     return Evaluation(
         target=target.name,
         level=level,
+        rewards=rewards,
         counts=sample.counts,
         effective=sample.effective,
         largest_weight=float(sample.weights.max()),
         mean_weight=sample.mean_weight,
         unsupported=sample.unsupported,
-        estimates=estimates,
+        estimates=tuple(one.clip(*rewards) for one in estimates),
         costs=compute_target_costs(log, distributions),
         notes=(*notes, *note_costs(log, target)),
     )
@@ -246,7 +258,10 @@ def note_evaluation_caveats(
             "whether a reward arrives does not depend on the panel or its reward"
         )
     if estimates[-1].interval.low > estimates[-1].interval.high:
-        notes.append("the finite-sample interval is empty: the logged propensities must be wrong")
+        notes.append(
+            "no reward is in the finite-sample interval, so it is given as the whole range: the "
+            "logged propensities must be wrong"
+        )
     return notes
 
 
