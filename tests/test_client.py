@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import bylot
 from bylot import AsyncClient, Client, Receipt, errors
 from bylot.client import DecisionRequest, RemoteRouter, RewardItem, retry
-from bylot.client.requests import HttpCall, decode_error, make_error
+from bylot.client.calls import HttpCall, decode_error, make_error
 from sample_problem import make_five_expert_problem
 from scripted_server import (
     Action,

@@ -144,10 +144,10 @@ def block_mean_z_score(environment: Regime, factor: float, seed: int = 7) -> flo
     values: Floats = environment.rounds(0, environment.horizon, seed).values
     length, worst = environment.horizon // environment.blocks, 0.0
     for block in range(environment.blocks):
-        v = environment.steady.skills[0].copy()
+        v = environment.skills[0].copy()
         v[:, environment.shrunk_experts(block, seed)] *= factor
         mean = values[block * length : (block + 1) * length].mean(axis=0)
-        error = np.sqrt(v * (1 - v) / (environment.steady.kappa + 1) / length)
+        error = np.sqrt(v * (1 - v) / (environment.kappa + 1) / length)
         worst = max(worst, float(np.abs((mean - v) / error).max()))
     return worst
 

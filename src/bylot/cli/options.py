@@ -177,7 +177,9 @@ def parse_named_amount(text: str) -> tuple[str, float]:
 
 def print_result(given: argparse.Namespace, data: Any, text: str) -> None:
     """Print the result of a verb: its data with --json, else its text."""
-    print(json.dumps(data) if given.json else text)
+    from msgspec import to_builtins
+
+    print(json.dumps(data, default=to_builtins) if given.json else text)
 
 
 @contextmanager

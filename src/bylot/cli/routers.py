@@ -158,18 +158,13 @@ def run_list(given: argparse.Namespace) -> None:
 
 
 def run_show(given: argparse.Namespace) -> None:
-    import msgspec
-
     with connect_client(given) as client:
         view = client.router(given.name).view()
-    if given.json:
-        print(msgspec.json.encode(view).decode())
-        return
     config = view.config
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
     policy = options.format_policy(config.build_policy())
-    print(f"{given.name}, policy {policy}, configuration version {config.version}{paused}")
-    print(view.status)
+    line = f"{given.name}, policy {policy}, configuration version {config.version}{paused}"
+    print_result(given, view, f"{line}\n{view.status}")
 
 
 def run_log(given: argparse.Namespace) -> None:
@@ -230,19 +225,13 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
 
 
 def run_decide(given: argparse.Namespace) -> None:
-    import msgspec
-
+    options = {"key": given.key_name, "defer": given.defer}
     with connect_client(given) as client:
-        router = client.router(given.name)
-        decision = router.decide(
-            given.context, given.available, key=given.key_name, defer=given.defer
-        )
-    if given.json:
-        print(msgspec.json.encode(decision).decode())
-    else:
-        spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
-        propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
-        print(f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}")
+        decision = client.router(given.name).decide(given.context, given.available, **options)
+    spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
+    propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
+    text = f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}"
+    print_result(given, decision, text)
 
 
 def run_reward(given: argparse.Namespace) -> int:

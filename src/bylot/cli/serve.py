@@ -3,7 +3,6 @@
 import argparse
 import sys
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bylot.cli.options import add_group, add_verb, explain_missing_extra, parse_port, print_result
@@ -127,6 +126,7 @@ def run_create_key(given: argparse.Namespace) -> None:
 
 def run_list_keys(given: argparse.Namespace) -> None:
     from bylot._text import format_table
+    from bylot.eventlog.events import format_timestamp
 
     with closing(open_key_store(given)) as store:
         keys = store.keys()
@@ -136,8 +136,8 @@ def run_list_keys(given: argparse.Namespace) -> None:
             "label": key.label,
             "scopes": list(key.scopes),
             "routers": list(key.routers),
-            "created": format_utc(key.created),
-            "revoked": None if key.revoked is None else format_utc(key.revoked),
+            "created": format_timestamp(key.created),
+            "revoked": None if key.revoked is None else format_timestamp(key.revoked),
         }
         for key in keys
     ]
@@ -159,7 +159,3 @@ def run_revoke_key(given: argparse.Namespace) -> None:
         if not store.revoke(given.id, now_us()):
             raise BylotError(f"no key {given.id!r}", remedy="see `bylot keys list`")
     print_result(given, {"revoked": given.id}, f"{given.id} is revoked")
-
-
-def format_utc(microseconds: int) -> str:
-    return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"

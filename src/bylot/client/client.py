@@ -10,8 +10,8 @@ from typing import Any, Concatenate, ParamSpec, Unpack, get_args
 import httpx
 
 from bylot import api
-from bylot.client import requests, retry
-from bylot.client.requests import AnswerT, CreateOptions, HttpCall, RouterCalls
+from bylot.client import calls, retry
+from bylot.client.calls import AnswerT, CreateOptions, HttpCall, RouterCalls
 from bylot.policies import Auto, Policy
 from bylot.problem import Problem
 
@@ -192,7 +192,7 @@ class Client:
         InfeasibleLimits
             If no policy can keep the limits.
         """
-        self.send(requests.create_router(name, problem, policy, options))
+        self.send(calls.create_router(name, problem, policy, options))
         return self.router(name)
 
     def router(self, name: str) -> RemoteRouter:
@@ -220,7 +220,7 @@ class Client:
         """
         after: str | None = ""
         while after is not None:
-            page = self.send(requests.list_routers(after))
+            page = self.send(calls.list_routers(after))
             yield from page.routers
             after = page.next
 
@@ -320,7 +320,7 @@ class AsyncClient:
         **options: Unpack[CreateOptions],
     ) -> AsyncRouter:
         """As `Client.create`."""
-        await self.send(requests.create_router(name, problem, policy, options))
+        await self.send(calls.create_router(name, problem, policy, options))
         return self.router(name)
 
     def router(self, name: str) -> AsyncRouter:
@@ -331,7 +331,7 @@ class AsyncClient:
         """All routers, by name."""
         after: str | None = ""
         while after is not None:
-            page = await self.send(requests.list_routers(after))
+            page = await self.send(calls.list_routers(after))
             for router in page.routers:
                 yield router
             after = page.next

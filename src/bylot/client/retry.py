@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from bylot import __version__
-from bylot.client.requests import AnswerT, HttpCall, decode_error, make_error
+from bylot.client.calls import AnswerT, HttpCall, decode_error, make_error
 from bylot.errors import BylotError, ServerUnreachable, ServiceError
 
 DEFAULT_RETRIES = 15  # about half a minute: enough for a restart of server or store

@@ -4,7 +4,6 @@ A made-up crowd, for the demo and the benchmarks, is a problem and an environmen
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -84,23 +83,31 @@ class Noisy:
         self.shape = N, K
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        return assemble_blocks(start, stop, self.shape, lambda number: self.block(number, seed))
+        whole = Rounds(np.empty((stop - start, *self.shape)), np.empty(stop - start, np.int64))
+        for number in range(start // BLOCK_ROUNDS, -(-stop // BLOCK_ROUNDS)):
+            first = number * BLOCK_ROUNDS
+            begin, end = max(start, first), min(stop, first + BLOCK_ROUNDS)
+            for to, drawn in zip(whole, self.block(number, seed), strict=True):
+                to[begin - start : end - start] = drawn[begin - first : end - first]
+        return whole
 
-    def block(self, number: int, seed: int, scale: Floats | None = None) -> Rounds:
-        """Draw a block; scale (BLOCK_ROUNDS, K) multiplies the skills of each expert by round."""
+    def block(self, number: int, seed: int) -> Rounds:
+        """Draw the rounds from number BLOCK_ROUNDS on, together."""
         rng = base.make_block_generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK_ROUNDS)
-        means = self.skills[contexts]
-        if scale is not None:
-            means *= scale[:, None, :]
+        means = self.skills[contexts] * self.scale(number, seed)[:, None, :]
         values = means.flatten()
         inside = np.flatnonzero((values > 0) & (values < 1))  # 0 and 1 need no draw
         v = values[inside]
         values[inside] = rng.beta(self.kappa * v, self.kappa * (1 - v))
         return Rounds(self.worth * values.reshape(means.shape), contexts)
 
+    def scale(self, number: int, seed: int) -> Floats:
+        """What the skills of each expert are multiplied by in each round of a block."""
+        return np.ones((1, 1))
 
-class Regime:
+
+class Regime(Noisy):
     """`Noisy`, but in each block of the horizon some experts have their skills shrunk.
 
     V^(t)[n, i] ~ worth Beta(kappa v, kappa (1 - v)),  v = skills[n, i] (factor if i is shrunk).
@@ -136,7 +143,7 @@ class Regime:
         kappa: float = 20.0,
         worth: float = 1.0,
     ) -> None:
-        self.steady = Noisy(skills, kappa, worth)
+        super().__init__(skills, kappa, worth)
         if not 1 <= blocks <= horizon:
             expected = f"at least one, and at most one per round of the horizon {horizon}"
             raise ValuesError("blocks", got=blocks, expected=expected)
@@ -145,7 +152,6 @@ class Regime:
         if not 0 <= factor <= 1:
             raise ValuesError("factor", got=factor, expected="a number in [0, 1]")
         self.horizon, self.blocks, self.factor = horizon, blocks, float(factor)
-        self.contexts, self.shape = self.steady.contexts, self.steady.shape
         self.count = max(1, math.floor(share * self.shape[1] + 0.5))
 
     def shrunk_experts(self, block: int, seed: int) -> Ints:
@@ -153,30 +159,14 @@ class Regime:
         chosen = base.make_block_generator(seed, block, REGIME_STREAM).permutation(self.shape[1])
         return np.sort(chosen[: self.count])
 
-    def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        return assemble_blocks(start, stop, self.shape, lambda number: self.block(number, seed))
-
-    def block(self, number: int, seed: int) -> Rounds:
-        """Draw a block of rounds, which may span blocks of the horizon."""
+    def scale(self, number: int, seed: int) -> Floats:
+        """The factor where an expert is shrunk; these rounds may span blocks of the horizon."""
         t = np.arange(number * BLOCK_ROUNDS, (number + 1) * BLOCK_ROUNDS)
         block = t * self.blocks // self.horizon
         scale = np.ones((BLOCK_ROUNDS, self.shape[1]))
         for b in np.unique(block).tolist():
             scale[np.ix_(block == b, self.shrunk_experts(b, seed))] = self.factor
-        return self.steady.block(number, seed, scale)
-
-
-def assemble_blocks(
-    start: int, stop: int, shape: tuple[int, int], block: Callable[[int], Rounds]
-) -> Rounds:
-    """Draw whole blocks and cut off the ends: the rounds start <= t < stop."""
-    whole = Rounds(np.empty((stop - start, *shape)), np.empty(stop - start, np.int64))
-    for number in range(start // BLOCK_ROUNDS, -(-stop // BLOCK_ROUNDS)):
-        first = number * BLOCK_ROUNDS
-        begin, end = max(start, first), min(stop, first + BLOCK_ROUNDS)
-        for to, drawn in zip(whole, block(number), strict=True):
-            to[begin - start : end - start] = drawn[begin - first : end - first]
-    return whole
+        return scale
 
 
 def make_crowd_problem(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
