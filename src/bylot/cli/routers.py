@@ -189,8 +189,6 @@ def run_delete(given: argparse.Namespace) -> int:
 
 def run_edit(given: argparse.Namespace) -> None:
     """Edit a router, or raise if another client changed it in between."""
-    from bylot.router.persistence import problem_from_data
-
     with connect_client(given) as client:
         router = client.router(given.name)
         config = router.config()
@@ -200,7 +198,7 @@ def run_edit(given: argparse.Namespace) -> None:
             if getattr(given, name) is not None:
                 (changes[name],) = getattr(given, name)
         if given.at_most or given.at_least or given.drop:
-            changes["limits"] = edit_limits(problem_from_data(config.problem).limits, given)
+            changes["limits"] = edit_limits(config.build_problem().limits, given)
         edited = router.edit(version=config.version, **changes)
     data = {"name": given.name, "version": edited.version}
     print_result(given, data, f"{given.name}: version {edited.version}")

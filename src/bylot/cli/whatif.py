@@ -21,8 +21,11 @@ def add(verbs: Any) -> None:
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
     check.add_json()
-    add_verb(kinds, "new", run_new, "print a commented problem file to start from")
-    add_verb(kinds, "schema", run_schema, "print the JSON Schema of problem files, for editors")
+    for name, packaged, text in (
+        ("new", "starter.yaml", "print a commented problem file to start from"),
+        ("schema", "problem.schema.json", "print the JSON Schema of problem files, for editors"),
+    ):
+        add_verb(kinds, name, print_packaged, text).set_defaults(packaged=packaged)
     add_simulate(verbs)
     add_optimum(verbs)
 
@@ -99,16 +102,10 @@ def run_check(given: argparse.Namespace) -> int:
     return 0
 
 
-def run_new(given: argparse.Namespace) -> None:
+def print_packaged(given: argparse.Namespace) -> None:
     from bylot.problem_files.schema import packaged_text
 
-    print(packaged_text("starter.yaml"), end="")
-
-
-def run_schema(given: argparse.Namespace) -> None:
-    from bylot.problem_files.schema import packaged_text
-
-    print(packaged_text("problem.schema.json"), end="")
+    print(packaged_text(given.packaged), end="")
 
 
 def run_simulate(given: argparse.Namespace) -> int:

@@ -260,9 +260,7 @@ class RouterAggregate:
         """Start the wait of a deferred decision."""
         one = self.open.get(of)
         if one is None or not one.is_deferred:
-            raise errors.DecisionStateError(
-                f"decision {self.decision_id(of)} is {self.decision_state(of)}, not deferred"
-            )
+            raise errors.DecisionStateError(f"{self.describe_decision(of)}, not deferred")
         self.open.start_wait(of, self.deadline(self.local_time(at)))
         return self.append(at, events.DecisionActivated(by=by), of=of)
 
@@ -270,10 +268,8 @@ class RouterAggregate:
         """Take back a decision that was never used: it has no reward, and no average counts it."""
         one = self.open.get(of)
         if one is None or one.rewards:
-            state = self.decision_state(of) if one is None else "rewarded"
-            raise errors.DecisionStateError(
-                f"decision {self.decision_id(of)} is {state}; it cannot be cancelled any more"
-            )
+            what = self.describe_decision(of, None if one is None else "rewarded")
+            raise errors.DecisionStateError(f"{what}; it cannot be cancelled any more")
         body = self.decision_body(of)
         booked = self.core.cancel(body.t, body.spend, body.expected)
         self.timeline.cancel_decision(body.t, booked)
@@ -283,10 +279,11 @@ class RouterAggregate:
         self.open.close(of)
         return self.append(at, events.DecisionCancelled(by=by), of=of)
 
-    def decision_state(self, of: int) -> str:
-        """Where a decision is in its life cycle."""
+    def describe_decision(self, of: int, state: str | None = None) -> str:
+        """A decision and its state, by default that of its life cycle, for messages."""
         found = self.decision_events(of)
-        return history.decision_record_from_events(self.name, found, self.open.get(of)).state
+        record = history.decision_record_from_events(self.name, found, self.open.get(of))
+        return f"decision {record.decision.id} is {state or record.state}"
 
     def close_due(self, at: int) -> Event | None:
         """Close the decision whose wait was over first; None if there is none."""
@@ -420,10 +417,6 @@ class RouterAggregate:
             distributions=self.core.list_distributions(self.active),
             timeline=self.timeline.points(status.decisions),
         )
-
-    def decision_id(self, of: int) -> str:
-        """The id of a decision, from the log."""
-        return str(DecisionId.of_event(self.name, self.decision_events(of).decided))
 
     def describe_place(self, seq: int) -> str:
         """Where an event is, for messages."""

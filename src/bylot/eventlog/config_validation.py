@@ -77,13 +77,6 @@ def prepare_config(config: RouterConfig) -> PreparedConfig:
     return PreparedConfig(canonical, core)
 
 
-def read_valid_config(config: RouterConfig) -> ConfigParts:
-    """The parts of a configuration that was validated before."""
-    problem = config.build_problem(Problem.known)
-    policy = policies.resolve_policy(config.build_policy(), problem)
-    return ConfigParts(problem, policy, config.build_run(problem))
-
-
 def check_wait_and_default(config: RouterConfig, run: RunConfig) -> None:
     """Check how long rewards are waited for, and what is learned when they do not come."""
     if config.wait is None:

@@ -30,10 +30,6 @@ class OpenDecision(Struct):
         """Whether its wait has not begun."""
         return self.due == NOT_STARTED
 
-    def is_overdue(self, at: int) -> bool:
-        """Whether its wait is over."""
-        return 0 <= self.due < at
-
     @property
     def pending(self) -> list[float]:
         """Values that will count when the wait is over, in the order they came."""

@@ -48,7 +48,7 @@ def choose_receipt(
         raise DecisionStateError(f"decision {id} is deferred", remedy="activate it first")
     if not same_pool:
         return "noted"
-    if one.is_overdue(at):
+    if 0 <= one.due < at:
         return "late"
     if how == "earliest" or one.due < 0:
         return "noted" if one.pending else "learned"

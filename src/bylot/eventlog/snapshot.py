@@ -12,9 +12,9 @@ import numpy as np
 from msgspec import Struct, msgpack
 
 from bylot.errors import PolicyError
-from bylot.eventlog.config_validation import read_valid_config
 from bylot.eventlog.open_decisions import OpenDecisionColumns
 from bylot.eventlog.timeline import Timeline
+from bylot.policies import resolve_policy
 from bylot.policies.base import Policy
 from bylot.policies.budget import Guard
 from bylot.policies.fallback_schedule import schedule_from_sets
@@ -83,9 +83,12 @@ def iterate_stored_arrays(core: RouterCore, state: Any) -> Iterator[Any]:
 
 def restore_core(content: SnapshotContent) -> RouterCore:
     """Inverse of `store_core`."""
-    parts, data = read_valid_config(content.config), content.core
-    rule = rule_from_data(make_rule_template(parts.policy), data.rule)
-    return core_from_data(*parts, content.config.max_contexts, data, rule)
+    config = content.config
+    problem = config.build_problem(Problem.known)  # it was validated before
+    policy = resolve_policy(config.build_policy(), problem)
+    rule = rule_from_data(make_rule_template(policy), content.core.rule)
+    run = config.build_run(problem)
+    return core_from_data(problem, policy, run, config.max_contexts, content.core, rule)
 
 
 def rule_to_data(rule: Any) -> Any:

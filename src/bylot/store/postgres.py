@@ -10,18 +10,11 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import Connection, errors
+from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
-from bylot.errors import (
-    RouterExists,
-    RouterNotFound,
-    StoreCorrupted,
-    StoreError,
-    StoreUnavailable,
-    UnsupportedStore,
-)
+from bylot import errors
 from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
 from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
@@ -127,7 +120,7 @@ POSTGRES_DAMAGE_CODES = ("42P01", "42703", "XX000", "XX001", "XX002")
 
 POSTGRES_UNSTORABLE_ERRORS = (
     psycopg.DataError,
-    errors.ProgramLimitExceeded,
+    psycopg.errors.ProgramLimitExceeded,
     UnicodeEncodeError,
     OverflowError,
 )
@@ -156,7 +149,7 @@ class TimedConnection(Connection[PostgresRow]):
                 elif time.monotonic() - progress > self.timeout_s:
                     self.pgconn.finish()
                     message = f"no answer within {self.timeout_s:g} s"
-                    raise errors.ConnectionTimeout(message)
+                    raise psycopg.errors.ConnectionTimeout(message)
                 state = gen.send(ready)
         except StopIteration as end:
             result: ResultT = end.value
@@ -194,7 +187,7 @@ class PostgresStore(protocol.Store):
     def create(self, name: str, at: int, first: Event) -> RouterRow:
         made = self._rows(POSTGRES_CREATE_ROUTER_SQL, name, at, *first[1:])
         if not made:
-            raise RouterExists(f"router {name!r} exists already", remedy="use another name")
+            raise errors.RouterExists(f"router {name!r} exists already", remedy="use another name")
         number = made[0][0]
         self._record_ends([first._replace(router=number)])
         return RouterRow(number, name, at)
@@ -212,10 +205,12 @@ class PostgresStore(protocol.Store):
         more_s = sum(len(one.body) for one in snapshots) / POSTGRES_SNAPSHOT_BYTES_PER_S
         try:
             rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
-        except errors.UniqueViolation:  # another writer was faster: its events are visible now
+        except (
+            psycopg.errors.UniqueViolation
+        ):  # another writer was faster: its events are visible now
             try:
                 rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
-            except errors.UniqueViolation as error:
+            except psycopg.errors.UniqueViolation as error:
                 raise self._duplicate_error(error) from None
         ours = {number for (number,) in rows}
         if len(ours) < count:
@@ -225,7 +220,7 @@ class PostgresStore(protocol.Store):
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
         rows = self._rows(POSTGRES_LEASE_SQL, router, owner, float(seconds))
         if not rows:
-            raise RouterNotFound(f"no router has number {router}")
+            raise errors.RouterNotFound(f"no router has number {router}")
         granted, left = rows[0]
         if not granted:
             return max(0.0, left or 0.0)  # None: another owner took it meanwhile
@@ -247,20 +242,20 @@ class PostgresStore(protocol.Store):
         if self._timed_out is not None:
             since, message = self._timed_out
             if time.monotonic() - since < POSTGRES_RECONNECT_PAUSE_S:
-                raise StoreUnavailable(message)
+                raise errors.StoreUnavailable(message)
             self._timed_out = None
         try:
             db = self._db or self._connect()
             db.timeout_s = (self._timeout_s or TimedConnection.timeout_s) + more_s
             yield db
-        except errors.UniqueViolation:
+        except psycopg.errors.UniqueViolation:
             raise
         except POSTGRES_UNSTORABLE_ERRORS as error:
             raise protocol.make_unstorable_value_error(error) from None
         except psycopg.Error as error:
             self.close()
             failure = translate_postgres_error(self.address, error)
-            if isinstance(error, errors.ConnectionTimeout):
+            if isinstance(error, psycopg.errors.ConnectionTimeout):
                 self._timed_out = time.monotonic(), str(failure)
             raise failure from error
 
@@ -317,7 +312,7 @@ def parse_postgres_url(address: str) -> dict[str, Any]:
     except psycopg.ProgrammingError:
         said = {"port": "none"}
     if not set(str(said.get("port", ""))) <= set("0123456789,"):
-        raise UnsupportedStore(
+        raise errors.UnsupportedStore(
             "the URL of the PostgreSQL store cannot be parsed",
             remedy="use postgresql://user:password@host:port/database, with %40 for an @ and so on",
         )
@@ -331,12 +326,12 @@ def format_postgres_url(target: dict[str, Any]) -> str:
     return f"postgresql://{user}{target.get('host', '')}{port}/{target.get('dbname', '')}"
 
 
-def translate_postgres_error(place: str, error: psycopg.Error) -> StoreError:
+def translate_postgres_error(place: str, error: psycopg.Error) -> errors.StoreError:
     """What an error of PostgreSQL means, and what to do."""
     state = error.sqlstate or ""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if state in POSTGRES_DAMAGE_CODES:
-        return StoreCorrupted(f"{place} is damaged, or its tables were changed ({said})")
-    return StoreUnavailable(
+        return errors.StoreCorrupted(f"{place} is damaged, or its tables were changed ({said})")
+    return errors.StoreUnavailable(
         f"{place}: {POSTGRES_REMEDIES.get(state[:2], POSTGRES_UNREACHABLE)} ({said})"
     )

@@ -11,21 +11,9 @@ POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 def open_store(address: str, *, read_only: bool = False) -> Store:
-    """Open a store, and create it if it does not exist.
+    """Open a store, and create it if it does not exist; `read_only` refuses calls that write.
 
-    Parameters
-    ----------
-    address : str
-        sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://user@host/database
-    read_only : bool
-        Whether calls that write are refused.
-
-    Raises
-    ------
-    UnsupportedStore
-        If the URL names no supported store, or the store has an unsupported version.
-    StoreUnavailable
-        If it cannot be reached or opened.
+    UnsupportedStore if the URL names no supported store, or the store has an unsupported version.
     """
     if address.startswith(SQLITE_PREFIX):
         return SqliteStore(path_from_url(address), read_only=read_only)
